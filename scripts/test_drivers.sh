@@ -36,7 +36,8 @@ tests() {
 
 # What pip brings is always listed, after those of Debian.
 compare debian portable --save
-for driver in debian:portable none:portable intel:intel mesa:llvmpipe; do
+# PoCL names the processor, which may be Intel's.
+for driver in debian:portable none:portable "intel:Intel(R) OpenCL" mesa:llvmpipe; do
     compare "${driver%:*}" "${driver#*:}" --all
     [ "${1:-}" = --tests ] || continue
     tests "${driver#*:}" tests/test_contract.py tests/filters
