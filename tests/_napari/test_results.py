@@ -9,7 +9,7 @@ from napari.components import ViewerModel
 from napari.layers import Image
 
 from napari_gpu_denoise._napari.denoise.results import Afterwards, add_layers, differences
-from napari_gpu_denoise._napari.denoise.run import Outcome, Request
+from napari_gpu_denoise._napari.denoise.run import Denoised, Request
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.layer_input import LayerInput
 from napari_gpu_denoise._napari.layers.provenance import (
@@ -20,6 +20,7 @@ from napari_gpu_denoise._napari.layers.provenance import (
 )
 from napari_gpu_denoise._napari.layers.results import NewLayer, shines_through
 from napari_gpu_denoise._napari.layers.source import capture
+from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise.filters import BM3D, NLMeans
 from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import Run
@@ -50,7 +51,7 @@ def outcome(layer, value=1, *, settings=None, maps=(), **run):
         "now",
     )
     request = Request(source, wanted, **places)
-    return Outcome(request, 0.1, Result(image, record), maps=list(maps))
+    return Outcome(request, Denoised(Result(image, record), maps=list(maps)))
 
 
 def names(viewer):

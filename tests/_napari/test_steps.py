@@ -10,6 +10,7 @@ from _napari.lazy_data import Sliced, drive
 from napari_gpu_denoise._napari.denoise.run import Request, steps
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.tasks import to_outcome
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteError
 from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.run import denoise as runs
@@ -36,16 +37,23 @@ def with_data(given, data):
 def test_outcome_is_that_of_the_filter(stack):
     stages, outcome = drive(steps(request(da.from_array(stack, chunks=(2, 30, 40)))))
     np.testing.assert_array_equal(outcome.result.image, runs.denoise(stack, NLMeans(), 5.0).image)
-    assert outcome.error is None and outcome.seconds > 0
     texts = [stage.text for stage in stages]
     assert texts[0].startswith("Reading") and texts[-1].startswith("Denoising")
     assert stages[-1].done == stages[-1].total > 0
 
 
 def test_errors_are_returned(stack):
-    _, outcome = drive(steps(request(stack, sigma=-1.0)))
-    assert outcome.result is None
+    _, outcome = drive(to_outcome(steps, request(stack, sigma=-1.0), lambda: False))
+    assert outcome.value is None
     assert "sigma=-1" in str(outcome.error)
+
+
+def test_an_outcome_has_value_and_time(stack):
+    given = request(stack)
+    _, outcome = drive(to_outcome(steps, given, lambda: False))
+    assert outcome.error is None and outcome.seconds > 0 and outcome.request is given
+    expected = runs.denoise(stack, NLMeans(), 5.0).image
+    np.testing.assert_array_equal(outcome.value.result.image, expected)
 
 
 def test_closing_closes_the_filter(stack, monkeypatch):
@@ -79,7 +87,7 @@ def test_lazy_frames_give_the_pixels_of_the_array(movie, kind, sigma):
     data = Sliced(movie)
     given = request(data, settings=settings, sigma=sigma, axes="TYX")
     stages, outcome = drive(steps(given))
-    assert outcome.error is None and outcome.folder is None
+    assert outcome.folder is None
     np.testing.assert_array_equal(outcome.result.image, expected.image)
     assert outcome.result.image.dtype == expected.image.dtype
     record, wanted = outcome.result.record.as_dict(), expected.record.as_dict()
@@ -103,7 +111,6 @@ def in_parts(monkeypatch):
 def test_large_data_without_time_are_filtered_part_by_part(movie, in_parts, chunks, sigma):
     data = Sliced(movie, chunks)
     stages, outcome = drive(steps(request(data, sigma=sigma, axes="ZYX")))
-    assert outcome.error is None
     expected = runs.denoise(movie, NLMeans(), sigma, axes="ZYX")
     np.testing.assert_array_equal(outcome.result.image, expected.image)
     assert outcome.result.record.sigma == expected.record.sigma
@@ -220,8 +227,8 @@ def test_nan_is_refused_or_kept_frame_by_frame(movie):
     data = movie.astype(np.float32)
     data[3, 4, 5] = np.nan
     given = request(Sliced(data), settings=VBM3D(), sigma=9.0, axes="TYX")
-    _, outcome = drive(steps(given))
-    assert isinstance(outcome.error, NonFiniteError) and "1 of" in str(outcome.error)
+    with pytest.raises(NonFiniteError, match="1 of"):
+        drive(steps(given))
     _, outcome = drive(steps(replace(given, run=replace(given.run, nonfinite="keep"))))
     assert np.flatnonzero(np.isnan(outcome.result.image)).tolist() == [(3 * 40 + 4) * 48 + 5]
     assert outcome.result.record.nonfinite == 1
@@ -256,8 +263,9 @@ def test_a_stop_is_heard_before_the_next_frame_is_read(movie, when):
 
     data = Stopping(np.tile(movie, (3, 1, 1)))
     given = request(data, settings=VBM3D(), axes="TYX")
-    _, outcome = drive(steps(given, lambda: len(data.read) >= when))
-    assert isinstance(outcome.error, Cancelled) and len(data.read) == when
+    with pytest.raises(Cancelled):
+        drive(steps(given, lambda: len(data.read) >= when))
+    assert len(data.read) == when
 
 
 def test_frames_too_large_for_the_device_are_cut_if_the_stack_is_small(movie, monkeypatch):
@@ -272,8 +280,9 @@ def test_frames_too_large_for_the_device_are_cut_if_the_stack_is_small(movie, mo
     np.testing.assert_array_equal(outcome.result.image, expected)
     monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", 1000)
     data = Sliced(movie)
-    _, outcome = drive(steps(with_data(given, data)))
-    assert isinstance(outcome.error, DeviceMemoryError) and not data.read
+    with pytest.raises(DeviceMemoryError):
+        drive(steps(with_data(given, data)))
+    assert not data.read
 
 
 def test_a_large_result_is_kept_in_a_file(movie, monkeypatch, tmp_path):

@@ -22,7 +22,7 @@ from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.arrays import LazyArray, is_lazy
 from napari_gpu_denoise._napari.layers.layer_input import same_axes
 from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
-from napari_gpu_denoise._napari.noise.measuring import Measuring, memory_of
+from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.parts import (
     Caption,
     button,
@@ -31,11 +31,10 @@ from napari_gpu_denoise._napari.parts import (
     progress_bar,
     stack,
 )
-from napari_gpu_denoise._napari.tasks import Stage
-from napari_gpu_denoise.errors import Cancelled, DenoiseError
+from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task
+from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.filters.advice import cost
 from napari_gpu_denoise.filters.advice.recommend import Advice, recommend
-from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.request import Run
@@ -49,7 +48,7 @@ _SETTLED = 150  # milliseconds without a change before a layer is looked at
 
 
 @dataclass(frozen=True)
-class Look:
+class LayerInfo:
     """A layer to look at; `memory` is what is known of its noise. It holds no napari objects."""
 
     source: Source
@@ -59,51 +58,36 @@ class Look:
     device: int | str | None
 
 
-@dataclass(frozen=True)
-class Looked:
-    """What was found: advice for each layer, or the error that ended it."""
-
-    looks: tuple[Look, ...]
-    advice: tuple[Advice, ...] = ()
-    error: Exception | None = None
-
-
-def look_at(layer: Image, axes: str) -> Look:
+def look_at(layer: Image, axes: str) -> LayerInfo:
     """Return what is needed to look at a layer; raises `LayerError` if it cannot be used."""
     source, device = capture(layer), preferences.read().device
     nonfinite = "keep" if np.dtype(source.data.dtype).kind == "f" else "raise"
     memory = memory_of(layer, axes, None, nonfinite, device)
-    return Look(source, axes, nonfinite, memory, device)
+    return LayerInfo(source, axes, nonfinite, memory, device)
 
 
-def looking(
-    looks: tuple[Look, ...], stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage, None, Looked | None]:
-    """Find advice on layers, one after another; return None if stopped."""
+def advice_steps(
+    layers: tuple[LayerInfo, ...], stopped: Callable[[], bool] = lambda: False
+) -> Generator[Stage, None, tuple[Advice, ...]]:
+    """Find advice on layers, one after another."""
     found = []
-    try:
-        load_bundled_drivers()
-        for number, look in enumerate(looks):
-            text = f"Looking at {look.source.name}"
-            yield Stage(text, number + 1, len(looks)) if len(looks) > 1 else Stage(text)
-            found.append(_advice(look, stopped))
-    except Cancelled:
-        return None
-    except Exception as error:
-        return Looked(looks, error=error)
-    return Looked(looks, tuple(found))
+    for number, info in enumerate(layers):
+        text = f"Looking at {info.source.name}"
+        yield Stage(text, number + 1, len(layers)) if len(layers) > 1 else Stage(text)
+        found.append(_advice(info, stopped))
+    return tuple(found)
 
 
-def _advice(look: Look, stopped: Callable[[], bool]) -> Advice:
-    data, alpha = look.source.data, look.source.alpha
+def _advice(info: LayerInfo, stopped: Callable[[], bool]) -> Advice:
+    data, alpha = info.source.data, info.source.alpha
     if is_lazy(data):
         whole = (slice(None),) * (len(data.shape) - 1)
         data = LazyArray(data, stopped, (*whole, slice(3 if alpha else None)))
     elif alpha:
         data = data[..., :3]
-    first, *_ = choose_devices(look.device)
-    noise = look.memory.measured(data, look.axes, first)
-    return recommend(data, look.axes, noise=noise, device=look.device)
+    first, *_ = choose_devices(info.device)
+    noise = info.memory.measured(data, info.axes, first)
+    return recommend(data, info.axes, noise=noise, device=info.device)
 
 
 class StartView(RunningPanel):
@@ -187,11 +171,11 @@ class StartPanel(StartView):
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
         self._layers: tuple[Image, ...] = ()
-        self._looked: Looked | None = None
+        self._looked: Outcome | None = None
         self._run_when_looked = False
-        self._looking = Measuring(self, looking, "Denoise")
+        self._looking = Task(self, advice_steps, "Denoise", alone=True)
         self._looking.staged.connect(self._on_looking)
-        self._looking.done.connect(self._on_looked)
+        self._looking.ended.connect(self._on_looked)
         self._settling = QTimer(self)
         self._settling.setSingleShot(True)
         self._settling.setInterval(_SETTLED)
@@ -219,7 +203,7 @@ class StartPanel(StartView):
 
     def advised(self) -> tuple[Advice, ...]:
         """Return the advice on each layer with the effort that is chosen."""
-        found = () if self._looked is None else self._looked.advice
+        found = () if self._looked is None else self._looked.value
         effort, device = self.effort.currentData(), preferences.read().device
         return tuple(each.with_effort(effort, device) if effort else each for each in found)
 
@@ -234,27 +218,26 @@ class StartPanel(StartView):
                 self._settling.start(0)
             return
         try:
-            found = zip(self._layers, self._looked.looks, self.advised(), strict=True)
-            requests = [_request(layer, look.axes, advice) for layer, look, advice in found]
+            found = zip(self._layers, self._looked.request, self.advised(), strict=True)
+            requests = [_request(layer, info.axes, advice) for layer, info, advice in found]
             requests = with_files(self, requests)
         except DenoiseError as error:
             self._give_up(error)
             return
         named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
-        self.afterwards.begin()
-        self.runs.start_all(named)
+        self.start_all(named)
 
     def cancel(self) -> None:
         """Leave all runs at once; no more layers will be added."""
         if self.runs.running or self._run_when_looked:
-            self.runs.stop()
+            self.runs.drop()
             self._on_stopped()
 
     def stop(self) -> None:
         """Stop everything; the panel is being closed."""
         self._settling.stop()
         self._looking.drop()
-        self.runs.stop()
+        self.runs.drop()
         self._run_when_looked = False
         self.show_running(False)
 
@@ -269,7 +252,7 @@ class StartPanel(StartView):
         panel.layer.choose_all(alike)
         panel.choose_axes(self.axes.letters())
         panel.form.show_settings(advised[0].filter)
-        panel.nonfinite.setCurrentIndex(panel.nonfinite.findData(self._looked.looks[0].nonfinite))
+        panel.nonfinite.setCurrentIndex(panel.nonfinite.findData(self._looked.request[0].nonfinite))
 
     def show_comparison(self, result: Any) -> None:
         """Open the panel that compares a result with its source."""
@@ -309,17 +292,17 @@ class StartPanel(StartView):
             axes = [
                 same_axes(source_axes, self._layers[0], each, self._viewer) for each in self._layers
             ]
-            looks = tuple(map(look_at, self._layers, axes))
+            infos = tuple(map(look_at, self._layers, axes))
         except DenoiseError as error:
             self._give_up(error, aloud=self._run_when_looked)
             return
-        self._looking.ask(looks)
+        self._looking.start(infos)
 
     def _on_looking(self, stage: Stage) -> None:
         if not self.runs.running:
             self.say(stage.words)
 
-    def _on_looked(self, looked: Looked) -> None:
+    def _on_looked(self, looked: Outcome) -> None:
         if looked.error is not None:
             self._give_up(looked.error)
             return
@@ -338,7 +321,7 @@ class StartPanel(StartView):
 
     def _show(self) -> None:
         if self._looked is not None:
-            names = [each.source.name for each in self._looked.looks]
+            names = [each.source.name for each in self._looked.request]
             self.show_advice(names, self.advised())
 
     def _on_stopped(self) -> None:
@@ -348,15 +331,15 @@ class StartPanel(StartView):
 
 def _request(layer: Image, axes: str, advice: Advice) -> Request:
     """Return the run that follows the advice on a layer, as it is now."""
-    look, settings = look_at(layer, axes), advice.filter
+    info, settings = look_at(layer, axes), advice.filter
     if any(field.name == "voxel" for field in fields(settings)):
-        settings = replace(settings, voxel=voxel_of(layer, look.axes))
+        settings = replace(settings, voxel=voxel_of(layer, info.axes))
     limit = preferences.read().memory_limit
     run = Run(
         settings,
-        axes=look.axes,
-        nonfinite=look.nonfinite,
-        device=look.device,
+        axes=info.axes,
+        nonfinite=info.nonfinite,
+        device=info.device,
         memory_limit=limit,
     )
-    return Request(look.source, run, memory=look.memory)
+    return Request(info.source, run, memory=info.memory)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import napari.viewer
@@ -21,15 +26,54 @@ from napari_gpu_denoise._napari.batch.rows import (
     in_batch,
     stage_of,
 )
-from napari_gpu_denoise._napari.batch.running import BatchRequest, BatchRun, Outcome
 from napari_gpu_denoise._napari.batch.table import Listing, folder_for
 from napari_gpu_denoise._napari.denoise import presets
-from napari_gpu_denoise._napari.tasks import Stage, TimeLeft
-from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.files.batch import BatchProgress, BatchReport, FileReport
+from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
+from napari_gpu_denoise.errors import Cancelled, DenoiseError
+from napari_gpu_denoise.files.batch import (
+    Batch,
+    BatchProgress,
+    BatchReport,
+    FileReport,
+    batch_steps,
+)
+from napari_gpu_denoise.opencl.several import choose_devices
 
 _PARTS = 1000  # of the bar of all files
 _INTERVAL = 0.1  # seconds between two updates of a line
+_PAUSE = 0.05  # seconds between two looks whether a pause is over
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """Files to denoise, those of `only`; `paused` and `stopping` are set from the GUI thread."""
+
+    batch: Batch
+    only: frozenset[Path]
+    paused: Event = field(default_factory=Event)
+    stopping: Event = field(default_factory=Event)
+
+
+def steps(
+    request: BatchRequest, stopped: Callable[[], bool] = lambda: False
+) -> Generator[BatchProgress | FileReport, None, BatchReport]:
+    """Denoise files; yields as `batch_steps`, and pauses between two of its steps."""
+    batch = request.batch
+    run = replace(batch.run, device=choose_devices(batch.run.device))
+    with closing(batch_steps(replace(batch, run=run), request.only)) as running:
+        try:
+            step = next(running)
+            while True:
+                yield step
+                while request.paused.is_set() and not request.stopping.is_set():
+                    if stopped():
+                        raise Cancelled("The batch was left.")
+                    time.sleep(_PAUSE)
+                if request.stopping.is_set():
+                    running.throw(Cancelled("The batch was stopped."))
+                step = next(running)
+        except StopIteration as end:
+            return end.value
 
 
 class BatchPanel(BatchAfterwards):
@@ -39,7 +83,8 @@ class BatchPanel(BatchAfterwards):
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
-        self.listing, self.runs = Listing(self), BatchRun(self)
+        self.listing = Listing(self)
+        self.runs = Task(self, steps, bar=True, cancel=self.cancel)
         self._key: Any = None  # what the last run was asked for
         self._suggested = ""  # folder of the results
         self._todo: list[Row] = []  # of the run in progress
@@ -47,9 +92,9 @@ class BatchPanel(BatchAfterwards):
         self._begun = self._shown = 0.0
         self.listing.found.connect(self._on_found)
         self.listing.looked.connect(self._on_looked)
-        self.runs.moved.connect(self._on_moved)
-        self.runs.filed.connect(self._on_filed)
+        self.runs.staged.connect(self._on_step)
         self.runs.ended.connect(self._on_ended)
+        self.runs.stopped.connect(self._on_stopped)
         self.files.dropped.connect(self.listing.add)
         self.files.unwanted.connect(self.remove)
         self.files.selectionModel().selectionChanged.connect(lambda *_: self._offer())
@@ -111,12 +156,20 @@ class BatchPanel(BatchAfterwards):
         self.runs.start(BatchRequest(batch, frozenset(row.path for row in self._todo)), name)
         self.show_running(True)
 
+    @property
+    def _paused(self) -> bool:
+        return self.runs.running and self.runs.request.paused.is_set()
+
+    @property
+    def _stopping(self) -> bool:
+        return self.runs.running and self.runs.request.stopping.is_set()
+
     def pause(self) -> None:
         """Pause, or resume after a pause."""
         if not self.runs.running:
             return
-        paused = not self.runs.paused
-        self.runs.pause(paused)
+        paused, event = not self._paused, self.runs.request.paused
+        event.set() if paused else event.clear()
         # Neither counts the pause.
         self._file_left, self._all_left = TimeLeft(), TimeLeft()
         self.pause_button.setText("Resume" if paused else "Pause")
@@ -125,7 +178,7 @@ class BatchPanel(BatchAfterwards):
     def cancel(self) -> None:
         """Stop at the next step; files that are complete stay."""
         if self.runs.running:
-            self.runs.stop()
+            self.runs.request.stopping.set()
             self.stop_button.setEnabled(False)
             self.pause_button.setEnabled(False)
             self.say("Stopping …")
@@ -134,10 +187,8 @@ class BatchPanel(BatchAfterwards):
         """Stop; the panel is being closed. What is done is kept on the disk."""
         self.listing.drop()
         if self.runs.running:
-            self.runs.leave()
-            self._cancelled = True
-            self._settle(())
-            self.show_running(False)
+            self.runs.drop()
+            self._on_stopped()
 
     def show_running(self, running: bool) -> None:
         """Show what can be done now."""
@@ -169,6 +220,13 @@ class BatchPanel(BatchAfterwards):
             self.table.tell(number)
             self._follow_axes()
 
+    def _on_step(self, step: BatchProgress | FileReport) -> None:
+        if isinstance(step, FileReport):
+            self._on_filed(step)
+        else:
+            self.runs.show(Stage(step.path.name, step.index + 1, step.count))
+            self._on_moved(step)
+
     def _on_moved(self, progress: BatchProgress) -> None:
         now, number = time.monotonic(), self.table.number_of(progress.path)
         if number is None:
@@ -180,7 +238,7 @@ class BatchPanel(BatchAfterwards):
             self._file_left = TimeLeft()
             self.files.show_row(number)
         words = self._file_left.words(stage_of(progress))  # which sees every step
-        if not begins and (now < self._shown + _INTERVAL or self.runs.stopping):
+        if not begins and (now < self._shown + _INTERVAL or self._stopping):
             return
         self._shown = now
         row.run(progress, words)
@@ -200,7 +258,7 @@ class BatchPanel(BatchAfterwards):
         self._offer()
 
     def _on_ended(self, outcome: Outcome) -> None:
-        report = outcome.report or BatchReport(())
+        report = outcome.value or BatchReport(())
         self._cancelled = report.cancelled
         for file in report.files:
             row = self.table.rows[self.table.number_of(file.input)]
@@ -214,6 +272,13 @@ class BatchPanel(BatchAfterwards):
         told = self.report()
         lead = "Stopped." if report.cancelled else "Done." if not told.failed else "Not all done."
         self.say(told.summary, lead)
+
+    def _on_stopped(self) -> None:
+        """Show that a run was left, by napari or because the panel is being closed."""
+        self._cancelled = True
+        self._settle(())
+        self.show_running(False)
+        self.say(self.report().summary, "Stopped.")
 
     def _settle(self, notes: tuple[str, ...]) -> None:
         """Show which file a run was stopped at."""
@@ -229,7 +294,7 @@ class BatchPanel(BatchAfterwards):
         if total:
             self.progress.setRange(0, _PARTS)
             self.progress.setValue(round(_PARTS * done / total))
-        if self.runs.running and not (self.runs.paused or self.runs.stopping):
+        if self.runs.running and not (self._paused or self._stopping):
             left = self._all_left.left(Stage("All files", round(done), round(total)))
             self.say(f"{self._place()} {left.capitalize()}." if left else self._place())
 

@@ -24,8 +24,8 @@ from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QSizePolicy, QTableVi
 
 from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row, looking
 from napari_gpu_denoise._napari.loading import Loading
-from napari_gpu_denoise._napari.noise.measuring import Measuring
 from napari_gpu_denoise._napari.parts import wrapped
+from napari_gpu_denoise._napari.tasks import Task
 from napari_gpu_denoise.errors import DenoiseError, FileError
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.inputs import find_files
@@ -48,7 +48,7 @@ class Listing(QObject):
 
     def __init__(self, parent: QObject):
         super().__init__(parent)
-        self._looking = Measuring(self, looking, "Batch")
+        self._looking = Task(self, looking, "Batch", alone=True)
         self._looking.staged.connect(self.looked)
 
     def add(self, names: Sequence[str]) -> None:
@@ -57,7 +57,7 @@ class Listing(QObject):
 
     def look(self, paths: Sequence[Path]) -> None:
         """Look at files, in place of those that are waited for."""
-        self._looking.ask(tuple(paths))
+        self._looking.start(tuple(paths))
 
     def drop(self) -> None:
         """Look at no more files."""

@@ -23,7 +23,7 @@ from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.plots import Plot, Series
 from napari_gpu_denoise._napari.noise.rows import Row, as_html
 from napari_gpu_denoise._napari.parts import Caption, Section, button, stack, wrapped
-from napari_gpu_denoise._napari.tasks import Stage, as_stages
+from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, as_stages
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.assessment.assess import Options, assess_steps
 from napari_gpu_denoise.assessment.record import Assessment
@@ -31,7 +31,6 @@ from napari_gpu_denoise.assessment.report import report_text
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files.output import new_file
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel
-from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 _SIDE = 168  # pixels
 _DEVIATIONS = 3.0  # of the noise, that are black and white
@@ -49,15 +48,6 @@ class Judging:
     options: Options
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The end of an assessment: what was found, or the error that ended it."""
-
-    request: Judging
-    assessment: Assessment | None = None
-    error: Exception | None = None
-
-
 def judging_of(request: Any, layer: Image, dims: Dims) -> Judging:
     """Return the request to assess what the viewer shows of a layer."""
     axes = request.run.axes
@@ -68,24 +58,19 @@ def judging_of(request: Any, layer: Image, dims: Dims) -> Judging:
 
 def steps(
     judging: Judging, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage, None, Outcome]:
-    """Assess; yields after every part, where it can be stopped. Errors are returned."""
+) -> Generator[Stage, None, Assessment]:
+    """Assess; yields after every part, where it can be stopped."""
     request = judging.request
     data, run = request.source.data, request.run
-    try:
-        load_bundled_drivers()
-        yield Stage("Preparing")
-        if is_lazy(data):
-            whole = (slice(None),) * (len(data.shape) - 1)
-            data = LazyArray(data, stopped, (*whole, slice(3 if request.source.alpha else None)))
-        elif request.source.alpha:
-            data = data[..., :3]
-        if request.memory is not None:
-            run = replace(run, noise=request.memory)
-        found = yield from as_stages(assess_steps(data, run, judging.options), "Assessing")
-    except Exception as error:
-        return Outcome(judging, error=error)
-    return Outcome(judging, found)
+    yield Stage("Preparing")
+    if is_lazy(data):
+        whole = (slice(None),) * (len(data.shape) - 1)
+        data = LazyArray(data, stopped, (*whole, slice(3 if request.source.alpha else None)))
+    elif request.source.alpha:
+        data = data[..., :3]
+    if request.memory is not None:
+        run = replace(run, noise=request.memory)
+    return (yield from as_stages(assess_steps(data, run, judging.options), "Assessing"))
 
 
 def pixel_of(layer: Image, axes: str) -> tuple[tuple[float, float] | None, str]:
@@ -187,11 +172,10 @@ def _pixmap(plane: np.ndarray) -> QPixmap:
 class AssessSection(Section):
     """Tells how good the result of a panel would be, for the region in view, off the GUI thread.
 
-    `panel` is that of a filter, whose `remembered` request is assessed; `runs` makes the `Runs` of
-    some steps.
+    `panel` is that of a filter, whose `remembered` request is assessed.
     """
 
-    def __init__(self, viewer: Viewer, panel: LayerPanel, runs: Callable[..., Any]):
+    def __init__(self, viewer: Viewer, panel: LayerPanel):
         form = QFormLayout()
         super().__init__(TITLE, form)
         self.start_button = button(
@@ -210,10 +194,10 @@ class AssessSection(Section):
         self._judging: Judging | None = None
         self._viewer, self._panel = viewer, panel
         form.addRow(self._laid_out())
-        self._runs = runs(self, steps)
-        self._runs.staged.connect(lambda stage: self.status.setText(stage.words))
-        self._runs.ended.connect(self._on_outcome)
-        self._runs.stopped.connect(self._on_stopped)
+        self._task = Task(self, steps, bar=True)
+        self._task.staged.connect(lambda stage: self.status.setText(stage.words))
+        self._task.ended.connect(self._on_outcome)
+        self._task.stopped.connect(self._on_stopped)
         self.start_button.clicked.connect(self.start)
         self.map_button.clicked.connect(self.add_map)
         self.save_button.clicked.connect(self.save)
@@ -230,11 +214,11 @@ class AssessSection(Section):
     @property
     def running(self) -> bool:
         """Whether an assessment is in progress."""
-        return self._runs.running
+        return self._task.running
 
     def start(self) -> None:
         """Assess what is in view, or stop; errors are shown in the panel."""
-        if self._runs.running:
+        if self._task.running:
             self.stop()
             return
         panel, layer = self._panel, self._panel.layer.layer()
@@ -246,12 +230,12 @@ class AssessSection(Section):
             return
         self.start_button.setText("Cancel")
         self.status.setText("Starting …")
-        self._runs.start(judging, f"{TITLE} {request.source.name}")
+        self._task.start(judging, f"{TITLE} {request.source.name}")
 
     def stop(self) -> None:
         """Leave an assessment in progress at once."""
-        if self._runs.running:
-            self._runs.stop()
+        if self._task.running:
+            self._task.drop()
             self._on_stopped()
 
     def show_assessment(self, found: Assessment | None) -> None:
@@ -303,16 +287,13 @@ class AssessSection(Section):
 
     def _on_outcome(self, outcome: Outcome) -> None:
         self.start_button.setText(TITLE)
-        try:
-            if outcome.assessment is None:
-                raise outcome.error
-        except Exception as error:
+        if outcome.error is not None:
             self.status.setText("")
-            self._panel.show_error(error)
+            self._panel.show_error(outcome.error)
             return
         self._judging = outcome.request
-        self.status.setText(_place(outcome.assessment))
-        self.show_assessment(outcome.assessment)
+        self.status.setText(_place(outcome.value))
+        self.show_assessment(outcome.value)
         self.note_results()
 
     def _on_stopped(self) -> None:

@@ -16,7 +16,7 @@ from qtpy.QtCore import QTimer
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.denoise.results import with_files
-from napari_gpu_denoise._napari.denoise.run import Outcome, Request, remembering
+from napari_gpu_denoise._napari.denoise.run import Request, remembering
 from napari_gpu_denoise._napari.denoise.snippets import command_with_remarks, python_call
 from napari_gpu_denoise._napari.denoise.view import DenoiseView
 from napari_gpu_denoise._napari.layers.layer_input import same_axes
@@ -24,6 +24,7 @@ from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
 from napari_gpu_denoise._napari.preview.live import LivePreview
+from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
@@ -137,13 +138,12 @@ class DenoisePanel(DenoiseView):
             return
         presets.remember(presets.without_image(requests[0].run.filter))
         self.show_running(True)
-        self.afterwards.begin()
-        self.runs.start_all([(each, f"{self.title} of {each.source.name}") for each in requests])
+        self.start_all([(each, f"{self.title} of {each.source.name}") for each in requests])
 
     def stop(self) -> None:
         """Stop the run and the preview; the panel is being closed."""
         self.live.stop()
-        self.runs.stop()
+        self.runs.drop()
         self.assess.stop()
         self.show_running(False)
 
@@ -283,5 +283,5 @@ class DenoisePanel(DenoiseView):
     def took(self, outcome: Outcome) -> None:
         """Show the noise that was used, and let an assessment note the result."""
         self.assess.note_results()
-        record = outcome.result.record
+        record = outcome.value.result.record
         self.noise.show_used(record.sigma, record.noise)

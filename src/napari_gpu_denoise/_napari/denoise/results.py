@@ -15,7 +15,6 @@ from qtpy.QtWidgets import QCheckBox, QFileDialog, QHBoxLayout, QVBoxLayout, QWi
 
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.denoise.run import (
-    Outcome,
     Request,
     offer_of,
     size_of_file,
@@ -31,6 +30,7 @@ from napari_gpu_denoise._napari.layers.results import (
     shines_through,
 )
 from napari_gpu_denoise._napari.parts import button, stack, wrapped
+from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise._napari.wording import label_of
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import zarr
@@ -81,16 +81,16 @@ def add_layers(viewer: Viewer, outcome: Outcome, title: str, keep: bool = True) 
     is what was replaced.
     """
     request = outcome.request
-    provenance = outcome.result.record.as_dict()
+    provenance = outcome.value.result.record.as_dict()
     source = at_places(request.source, request.places) if request.places else request.source
     words = differences(request.run)
     for word, place in (("frame", request.frame), ("slice", request.slice)):
         if place is not None:
             words.append(f"{word} {place}")
             provenance[word] = place
-    result = NewLayer("", "image", outcome.result.image, source.attributes)
+    result = NewLayer("", "image", outcome.value.result.image, source.attributes)
     replaced = []
-    for layer in (result, *outcome.maps):
+    for layer in (result, *outcome.value.maps):
         name = ", ".join([f"{title} {layer.title}".rstrip(), *words])
         replaced.append(add_layer(viewer, source, layer, name, provenance, keep))
     return [each for each in replaced if each is not None]

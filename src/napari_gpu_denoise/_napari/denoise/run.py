@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -20,7 +19,7 @@ from napari_gpu_denoise._napari.layers.arrays import LazyArray, at, is_lazy
 from napari_gpu_denoise._napari.layers.results import NewLayer
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.measuring import memory_of
-from napari_gpu_denoise._napari.tasks import Stage, as_stages
+from napari_gpu_denoise._napari.tasks import Outcome, Stage, as_stages
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.filters.isoline.maps import map_steps
@@ -28,7 +27,6 @@ from napari_gpu_denoise.filters.pixelwise.maps import count_steps
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import convert, output_dtype
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.run.noise import NoiseMemory, place
@@ -247,17 +245,14 @@ def _spread(layer: NewLayer, axis: int, count: int) -> NewLayer:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The end of a run: a result, or the error that ended it.
+class Denoised:
+    """The result of a run.
 
     `folder` holds a result that is too large for memory, and is not in a file of its own; `maps`
     are layers of maps, if wanted, and `without_maps` says why there are none.
     """
 
-    request: Request
-    seconds: float
-    result: Result | None = None
-    error: Exception | None = None
+    result: Result
     folder: str | None = None
     maps: list[NewLayer] = field(default_factory=list)
     without_maps: str = ""
@@ -265,52 +260,44 @@ class Outcome:
 
 def steps(
     request: Request, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage, None, Outcome]:
+) -> Generator[Stage, None, Denoised]:
     """Run; yields after every part, where it can be stopped.
 
     `stopped` is also called before lazy data are read.
-
-    Errors are returned, not raised: superqt takes a RuntimeError out of a generator for the
-    deletion of the worker, and would then never say that it has finished.
     """
-    started = time.perf_counter()
     data, t, alpha = request.source.data, request.time, request.source.alpha
     image = out = folder = None
+    if not arrays.is_read_by_parts(data, t):
+        image = yield from arrays.load(data)
+    yield Stage("Preparing")
+    # Alpha, the last of four colour samples, passes as it is.
+    colours = np.s_[..., :3] if alpha else np.s_[...]
+    if image is None:
+        whole = (slice(None),) * (len(data.shape) - 1)
+        source = LazyArray(data, stopped, (*whole, slice(3 if alpha else None)), t)
+    else:
+        source = image[colours]
+
+    def allocate(_: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        nonlocal out, folder
+        out, folder = arrays.allocate(tuple(data.shape), dtype)
+        return out[colours]
+
+    into = allocate if image is None and not request.places else None
+    wanted = request.run
+    if request.memory is not None:
+        wanted = replace(wanted, noise=request.memory)
+    if request.target is not None:
+        result = yield from _written(request, source, wanted)
+    else:
+        running = denoise.denoise_steps(source, wanted, request.frame, into, request.slice)
+        result = yield from as_stages(running, "Denoising")
+    if alpha:
+        result = Result(_with_alpha(request, result.image, out, image), result.record)
     layers = [], ""
-    try:
-        load_bundled_drivers()
-        if not arrays.is_read_by_parts(data, t):
-            image = yield from arrays.load(data)
-        yield Stage("Preparing")
-        # Alpha, the last of four colour samples, passes as it is.
-        colours = np.s_[..., :3] if alpha else np.s_[...]
-        if image is None:
-            whole = (slice(None),) * (len(data.shape) - 1)
-            source = LazyArray(data, stopped, (*whole, slice(3 if alpha else None)), t)
-        else:
-            source = image[colours]
-
-        def allocate(_: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-            nonlocal out, folder
-            out, folder = arrays.allocate(tuple(data.shape), dtype)
-            return out[colours]
-
-        into = allocate if image is None and not request.places else None
-        wanted = request.run
-        if request.memory is not None:
-            wanted = replace(wanted, noise=request.memory)
-        if request.target is not None:
-            result = yield from _written(request, source, wanted)
-        else:
-            running = denoise.denoise_steps(source, wanted, request.frame, into, request.slice)
-            result = yield from as_stages(running, "Denoising")
-        if alpha:
-            result = Result(_with_alpha(request, result.image, out, image), result.record)
-        if request.maps:
-            layers = yield from map_layers(request, image, result, folder or request.target)
-    except Exception as error:
-        return Outcome(request, time.perf_counter() - started, error=error)
-    return Outcome(request, time.perf_counter() - started, result, None, folder, *layers)
+    if request.maps:
+        layers = yield from map_layers(request, image, result, folder or request.target)
+    return Denoised(result, folder, *layers)
 
 
 def _with_alpha(
@@ -336,7 +323,8 @@ def _with_alpha(
 
 def report(outcome: Outcome) -> str:
     """Summarise a successful run: time, noise, device, and notes."""
-    record, seconds = outcome.result.record, outcome.seconds
+    done, seconds = outcome.value, outcome.seconds
+    record = done.result.record
     sentences = [
         f"Done in {seconds:.2g} s." if seconds < 9.5 else f"Done in {seconds:.0f} s.",
         _noise(record),
@@ -349,15 +337,15 @@ def report(outcome: Outcome) -> str:
         sentences.append(f"{record.saturated} values were clipped to {record.output_dtype}.")
     if record.nonfinite:
         sentences.append(f"{record.nonfinite} NaN or infinite pixels were left in place.")
-    notes = [*map(in_panel, record.notes), outcome.without_maps]
+    notes = [*map(in_panel, record.notes), done.without_maps]
     # Notes stand alone elsewhere; here they become sentences.
     sentences += [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in notes if note]
     if outcome.request.target is not None:
         sentences.append(f"The result is in {outcome.request.target}.")
-    if outcome.folder is not None:
-        size = arrays.gigabytes(outcome.result.image.nbytes)
+    if done.folder is not None:
+        size = arrays.gigabytes(done.result.image.nbytes)
         sentences.append(
-            f"The result, {size}, is kept in a temporary file in {outcome.folder} until its layer "
+            f"The result, {size}, is kept in a temporary file in {done.folder} until its layer "
             "is removed or napari is closed: save it to keep it."
         )
     return " ".join(filter(None, sentences))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from napari.viewer import Viewer
 from qtpy.QtWidgets import QProgressBar, QPushButton
 
 from napari_gpu_denoise._napari.denoise.results import Afterwards
-from napari_gpu_denoise._napari.denoise.run import Outcome, report
-from napari_gpu_denoise._napari.denoise.runs import Runs
+from napari_gpu_denoise._napari.denoise.run import Request, report, steps
 from napari_gpu_denoise._napari.layer_panel import LayerPanel
-from napari_gpu_denoise._napari.tasks import Stage, TimeLeft
+from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
 
 
 class RunningPanel(LayerPanel):
@@ -29,7 +29,8 @@ class RunningPanel(LayerPanel):
 
     def __init__(self, viewer: Viewer, tip: str, **options: Any):
         super().__init__(viewer, tip, **options)
-        self.runs = Runs(self)
+        self.runs = Task(self, steps, bar=True)
+        self._count = self._ended = self._failed = 0  # of the runs that were started together
         self.runs.staged.connect(self._on_stage)
         self.runs.ended.connect(self._on_outcome)
         self.runs.stopped.connect(self._on_stopped)
@@ -41,8 +42,14 @@ class RunningPanel(LayerPanel):
     def cancel(self) -> None:
         """Leave all runs at once; no more layers will be added."""
         if self.runs.running:
-            self.runs.stop()
+            self.runs.drop()
             self._on_stopped()
+
+    def start_all(self, requests: Sequence[tuple[Request, str]]) -> None:
+        """Start runs one after another, each with its name."""
+        self.afterwards.begin()
+        self._count, self._ended, self._failed = len(requests), 0, 0
+        self.runs.start_all(requests)
 
     def show_running(self, running: bool) -> None:
         """Show that a run can be cancelled, or that the next one can be started."""
@@ -56,12 +63,16 @@ class RunningPanel(LayerPanel):
     def _on_stage(self, stage: Stage) -> None:
         self.progress.setRange(0, stage.total)
         self.progress.setValue(stage.done)
-        self.say(self.runs.place + self._left.words(stage))
+        number = self._count - self.runs.waiting
+        place = f"{number} of {self._count}: " if self._count > 1 else ""
+        self.say(place + self._left.words(stage))
 
     def _on_outcome(self, outcome: Outcome) -> None:
+        self._ended += 1
+        self._failed += outcome.error is not None
         self.show_running(self.runs.running)
         try:
-            if outcome.result is None:
+            if outcome.error is not None:
                 raise outcome.error
             self.afterwards.add(outcome, outcome.request.run.filter.title)
         except Exception as error:
@@ -69,8 +80,20 @@ class RunningPanel(LayerPanel):
             return
         self.took(outcome)
         if not self.runs.running:
-            self.say(self.runs.summary or report(outcome))
+            self.say(self._summary() or report(outcome))
+
+    def _summary(self) -> str:
+        """Return what to say at the end of several runs; empty for a single one."""
+        if self._count < 2:
+            return ""
+        done = self._ended - self._failed
+        if self._failed:
+            return f"{done} of {self._count} layers done, {self._failed} failed."
+        return f"{done} layers done."
 
     def _on_stopped(self) -> None:
         self.show_running(False)
-        self.say(self.runs.cancelled)
+        if self._ended:
+            self.say(f"Cancelled after {self._ended} of {self._count} runs, whose results stay.")
+        else:
+            self.say("Cancelled: no layer was added.")

@@ -22,7 +22,6 @@ from napari_gpu_denoise._napari.denoise.options import (
 from napari_gpu_denoise._napari.denoise.results import Afterwards
 from napari_gpu_denoise._napari.denoise.run import offer_of
 from napari_gpu_denoise._napari.denoise.running import RunningPanel
-from napari_gpu_denoise._napari.denoise.runs import Runs
 from napari_gpu_denoise._napari.guide import page_of, with_guide
 from napari_gpu_denoise._napari.parts import (
     Caption,
@@ -68,7 +67,7 @@ class DenoiseView(RunningPanel):
         self.python_button = button("Copy Python call", "Copy Python code for the same run.")
         self.command_button = button("Copy command line", "Copy a shell command for the same run.")
         self.progress = progress_bar()
-        self.assess = AssessSection(viewer, self, Runs)
+        self.assess = AssessSection(viewer, self)
         self._lay_out()
         self.show_running(False)
 

@@ -14,10 +14,11 @@ from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.layers import regions
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import PLACE, finest, has_alpha
-from napari_gpu_denoise._napari.noise.measuring import Measuring, NoiseRequest, Outcome, memory_of
+from napari_gpu_denoise._napari.noise.measuring import NoiseRequest, measure, memory_of
 from napari_gpu_denoise._napari.noise.snippets import noise_call
 from napari_gpu_denoise._napari.noise.view import FLAT, RECTANGLE, VIEW, WHOLE, NoiseView
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
+from napari_gpu_denoise._napari.tasks import Outcome, Task
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import AUTO
@@ -39,7 +40,7 @@ class NoisePanel(NoiseView):
         self._outcome: Outcome | None = None
         self._drawn_on: Shapes | None = None
         self._target_chosen = False
-        self._measuring = Measuring(self)
+        self._measuring = Task(self, measure, self.title, alone=True)
         self._settling = QTimer(self)
         self._settling.setSingleShot(True)
         self._settling.setInterval(_SETTLED)
@@ -49,7 +50,7 @@ class NoisePanel(NoiseView):
     def _connect(self) -> None:
         viewer = self._viewer
         self._settling.timeout.connect(self._on_settled)
-        self._measuring.done.connect(self._on_done)
+        self._measuring.ended.connect(self._on_done)
         self.layer.chosen.connect(self._take_layer)
         self.axes.changed.connect(self._take_axes)
         self.channel.currentIndexChanged.connect(self.measure)
@@ -75,7 +76,7 @@ class NoisePanel(NoiseView):
 
     def estimate(self) -> NoiseEstimate | None:
         """Return the estimate shown, or None."""
-        return None if self._outcome is None else self._outcome.estimate
+        return None if self._outcome is None else self._outcome.value
 
     def measure(self, _: object = None) -> None:
         """Measure again once the settings stop changing; until then the old values stay."""
@@ -230,7 +231,7 @@ class NoisePanel(NoiseView):
     def _on_settled(self) -> None:
         # Not before: what the camera shows is known when it was drawn.
         try:
-            self._measuring.ask(self._request())
+            self._measuring.start(self._request())
         except DenoiseError as error:
             self._give_up(error)
 
@@ -238,7 +239,7 @@ class NoisePanel(NoiseView):
         if outcome.error is not None:
             self._give_up(outcome.error)
             return
-        self._outcome, estimate = outcome, outcome.estimate
+        self._outcome, estimate = outcome, outcome.value
         self.show_estimate(estimate, _planes(outcome))
         self.say("")
         if not self._target_chosen:
@@ -253,9 +254,9 @@ class NoisePanel(NoiseView):
         if request.part.place or request.flat or request.model != AUTO or layer is None:
             return
         # Runs do not look for structured noise.
-        notes = tuple(n for n in outcome.estimate.notes if getattr(n, "code", "") != "structured")
+        notes = tuple(n for n in outcome.value.notes if getattr(n, "code", "") != "structured")
         memory = memory_of(layer, "auto", request.axes, None, "raise", request.device)
-        memory.estimate = memory.estimate or replace(outcome.estimate, notes=notes)
+        memory.estimate = memory.estimate or replace(outcome.value, notes=notes)
 
     def _suggest(self, estimate: NoiseEstimate) -> None:
         suggested = estimate.verdict().rpartition("suggested: ")[2].lower()
@@ -283,5 +284,5 @@ def _planes(outcome: Outcome) -> str:
         for at, letter in zip(spans, part.axes, strict=True)
         if letter not in "YX"
     )
-    read = f"{outcome.estimate.planes} of {total} plane{'s' * (total != 1)}"
+    read = f"{outcome.value.planes} of {total} plane{'s' * (total != 1)}"
     return f"{read}; {part.place}" if part.place else read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,6 @@ from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.tasks import Stage, as_stages
 from napari_gpu_denoise.errors import LayerError, SettingsError
 from napari_gpu_denoise.image.levels import convert
-from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting_fields
@@ -143,49 +141,27 @@ class PreviewRequest:
         )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The end of a preview: pixels of the region, or the error that ended it."""
-
-    request: PreviewRequest
-    seconds: float = 0.0
-    pixels: np.ndarray | None = None
-    error: Exception | None = None
-
-
 def filter_region(
     request: PreviewRequest, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage, None, Outcome]:
+) -> Generator[Stage, None, np.ndarray]:
     """Filter a region; every pixel is that of a run of the whole layer."""
-    started = time.perf_counter()
-    try:
-        load_bundled_drivers()
-        yield Stage("Preparing")
-        pixels = _pixels(request)
-        job = _prepared(request, pixels)
-        part, kept = _part(job, request.region)
-        block = pixels.read(part.reads)
-        out = np.empty([span.size for span in part.spans], job.dtypes[1])
-        yield from as_stages(filter_part(job, part, block, out), "Denoising")
-        made = out[kept]
-        if request.source.alpha:
-            made = _with_alpha(request, made)
-    except Exception as error:
-        return Outcome(request, error=error)
-    return Outcome(request, time.perf_counter() - started, made)
+    yield Stage("Preparing")
+    pixels = _pixels(request)
+    job = _prepared(request, pixels)
+    part, kept = _part(job, request.region)
+    block = pixels.read(part.reads)
+    out = np.empty([span.size for span in part.spans], job.dtypes[1])
+    yield from as_stages(filter_part(job, part, block, out), "Denoising")
+    made = out[kept]
+    return _with_alpha(request, made) if request.source.alpha else made
 
 
 def measure_noise(
     request: PreviewRequest, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage, None, Outcome]:
+) -> Generator[Stage, None, None]:
     """Measure the noise of the layer, which `request.memory` then knows; filter nothing."""
     yield Stage("Measuring the noise")
-    try:
-        load_bundled_drivers()
-        _prepared(request, _pixels(request))
-    except Exception as error:
-        return Outcome(request, error=error)
-    return Outcome(request)
+    _prepared(request, _pixels(request))
 
 
 def _pixels(request: PreviewRequest) -> Pixels:

@@ -19,13 +19,12 @@ from napari_gpu_denoise._napari.layers.source import PLACE, Source
 from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.parts import Caption, stack, wrapped
 from napari_gpu_denoise._napari.preview.compute import (
-    Outcome,
     PreviewRequest,
     filter_region,
     measure_noise,
     quick_settings,
 )
-from napari_gpu_denoise._napari.preview.working import Working
+from napari_gpu_denoise._napari.tasks import Outcome, Task
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.run.noise import NoiseMemory
@@ -189,8 +188,8 @@ class LivePreview(QObject):
         super().__init__(parent)
         self._viewer, self._box, self._wanted = viewer, box, wanted
         self._preview = PreviewLayer(viewer, title)
-        self._filtering = Working(filter_region, f"Preview: {title}", self)
-        self._measuring = Working(measure_noise, "Noise for the preview", self)
+        self._filtering = Task(self, filter_region, f"Preview: {title}")
+        self._measuring = Task(self, measure_noise, "Noise for the preview")
         self._shown: PreviewRequest | None = None
         self._failed: PreviewRequest | None = None  # as measuring its noise did
         self._due = ""  # "quick" or "final"
@@ -198,9 +197,9 @@ class LivePreview(QObject):
         self._soon, self._rest = (QTimer(self, singleShot=True) for _ in range(2))
         self._soon.timeout.connect(lambda: self._make("quick"))
         self._rest.timeout.connect(lambda: self._make("final"))
-        self._filtering.done.connect(self._show)
+        self._filtering.ended.connect(self._show)
         self._filtering.free.connect(self._go)
-        self._measuring.done.connect(self._know)
+        self._measuring.ended.connect(self._know)
         self._measuring.free.connect(self._go)
         box.box.toggled.connect(self._switch)
 
@@ -343,7 +342,7 @@ class LivePreview(QObject):
             return
         if self._layer not in self._viewer.layers:
             return
-        self._preview.show(self._layer, request.source, request.region, outcome.pixels)
+        self._preview.show(self._layer, request.source, request.region, outcome.value)
         self._shown = request
         how = "" if request.final else ", quick profile"
         self._box.say(f"{request.region.words()}{how}, {outcome.seconds:.2g} s".capitalize())
