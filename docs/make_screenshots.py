@@ -100,7 +100,7 @@ def open_panel(viewer, title: str, path: tuple[str, ...] = ("Filter", "Denoise (
     docks = viewer.window.dock_widgets
     wait_for(lambda: name in docks)
     panel = docks[name]
-    wait_for(lambda: not hasattr(panel, "device") or panel.device.caption.text())
+    wait_for(lambda: not hasattr(panel, "options") or panel.options.device.caption.text())
     return panel
 
 
@@ -331,8 +331,8 @@ def pictures_of_isoline() -> None:
     viewer, window = new_viewer()
     viewer.open_sample(PLUGIN, "mri")
     panel = open_panel(viewer, "Isoline")
-    panel.noise.choose("typed")
-    panel.noise.edit.setText("36")
+    panel.options.noise.choose("typed")
+    panel.options.noise.edit.setText("36")
 
     def run() -> None:
         panel.run_button.click()
@@ -378,7 +378,7 @@ def pictures_of_noise() -> None:
     panel.target.setCurrentText("BM3D")
     panel.use_button.click()
     filtering = viewer.window.dock_widgets["BM3D (GPU Denoise)"]
-    wait_for(lambda: filtering.device.caption.text())
+    wait_for(lambda: filtering.options.device.caption.text())
     filtering.run_button.click()
     wait_for(lambda: not filtering.run_button.isEnabled())
     wait_for(filtering.run_button.isEnabled)
@@ -400,11 +400,11 @@ def pictures_of_comparison() -> None:
     panel.run_button.click()
     wait_for(lambda: not panel.run_button.isEnabled())
     wait_for(panel.run_button.isEnabled)
-    panel.afterwards.compare_button.click()
+    panel.results.compare_button.click()
     name = "Compare (GPU Denoise)"
     wait_for(lambda: name in viewer.window.dock_widgets)
     panel = viewer.window.dock_widgets[name]
-    wait_for(lambda: panel.showing.layer is not None)
+    wait_for(lambda: panel.overlay.layer is not None)
     settle(1)
     viewer.reset_view()
     settle(1)
@@ -414,7 +414,7 @@ def pictures_of_comparison() -> None:
     panel.draw()
     viewer.layers[-1].add_lines(np.array([[8, 60, 30], [8, 110, 180]], float))
     viewer.layers[-1].mode = "pan_zoom"
-    wait_for(lambda: panel.showing.mode == "residual")
+    wait_for(lambda: panel.overlay.mode == "residual")
     settle(1)
     save(window, "napari_residual")
     viewer.close()

@@ -74,7 +74,7 @@ def open_panel(viewer, qtbot):
 
     def open_it(title="NL-means"):
         _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, title)
-        qtbot.waitUntil(lambda: panel.device.caption.text() != "")
+        qtbot.waitUntil(lambda: panel.options.device.caption.text() != "")
         return panel
 
     return open_it

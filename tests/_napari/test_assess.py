@@ -30,8 +30,8 @@ def assessed(click, qtbot):
 
 def quick(panel):
     panel.form.controls["step"].value = 4
-    panel.noise.choose("typed")
-    panel.noise.edit.setText("10")
+    panel.options.noise.choose("typed")
+    panel.options.noise.edit.setText("10")
 
 
 def test_half_a_page_for_the_region_in_view(viewer, open_panel, assessed, noisy):
@@ -83,7 +83,7 @@ def test_the_record_of_a_result_holds_it(viewer, open_panel, assessed, run, nois
     assert before["assessment"]["mse"] == pytest.approx(found.mse)
     run(panel)
     assert "assessment" in viewer.layers[-1].metadata[METADATA_KEY], "also of a later result"
-    panel.noise.edit.setText("14")
+    panel.options.noise.edit.setText("14")
     run(panel)
     assert "assessment" not in viewer.layers[-1].metadata[METADATA_KEY], "not of another run"
     panel.form.controls["step"].value = 3
@@ -172,8 +172,8 @@ def test_colours_with_alpha(viewer, open_panel, assessed, click, noisy):
     viewer.add_image(colours, name="rgba", rgb=True)
     panel = open_panel("BM3D")
     panel.form.profile.setCurrentText("fast")
-    panel.noise.choose("typed")
-    panel.noise.edit.setText("10")
+    panel.options.noise.choose("typed")
+    panel.options.noise.edit.setText("10")
     found = assessed(panel)
     assert len(found.channels) == 3
     click(panel.assess.map_button)

@@ -76,7 +76,7 @@ def panel(model, qtbot):
     made = BatchPanel(model)
     qtbot.addWidget(made)
     made.show()
-    qtbot.waitUntil(lambda: made.device.caption.text() != "")
+    qtbot.waitUntil(lambda: made.form.options.device.caption.text() != "")
     made.filter.form.controls["window"].value = 5
     yield made
     made.stop()
@@ -121,7 +121,7 @@ def test_a_folder(batch, folder, done, calls, click):
     panel = batch(folder)
     assert [cell(panel, n, 0) for n in range(3)] == ["a.tif", "b.tif", "c.tif"]
     assert [cell(panel, n, 1) for n in (0, 1)] == ["20x24 uint16", "cannot be read"]
-    assert panel.output.text() == str(folder / "denoised")
+    assert panel.form.output.text() == str(folder / "denoised")
     assert panel.run_button.text() == "Denoise 3 files"
     assert done(panel) == "<b>Not all done.</b> 2 denoised, 1 failed, 0 skipped."
     assert states(panel) == {"a.tif": "done", "b.tif": "failed", "c.tif": "done"}
@@ -229,7 +229,7 @@ def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monke
 
     monkeypatch.setattr(one_file, "denoise_steps", held)
     panel = batch(path)
-    panel.existing.setCurrentIndex(panel.existing.findData("replace"))
+    panel.form.existing.setCurrentIndex(panel.form.existing.findData("replace"))
     click(panel.run_button)
     qtbot.waitUntil(lambda: 3 in noted)
     click(panel.stop_button)
@@ -304,17 +304,17 @@ def test_existing_results(batch, folder, done, calls):
     tifffile.imwrite(folder / "b.tif", image(2))
     panel = batch(folder)
     done(panel)
-    panel.filter.form.controls["window"].value = 7
+    panel.form.filter.form.controls["window"].value = 7
     done(panel)
     assert set(states(panel).values()) == {"failed"}
     assert "choose Replace them at Existing results" in panel.table.rows[0].words
-    panel.existing.setCurrentIndex(panel.existing.findData("keep"))
+    panel.form.existing.setCurrentIndex(panel.form.existing.findData("keep"))
     done(panel)
     assert set(states(panel).values()) == {"skipped"}
     assert "exists and was kept" in cell(panel, 0, 2)
-    panel.existing.setCurrentIndex(panel.existing.findData("replace"))
+    panel.form.existing.setCurrentIndex(panel.form.existing.findData("replace"))
     assert done(panel) == "<b>Done.</b> 3 denoised, 0 failed, 0 skipped."
-    panel.existing.setCurrentIndex(panel.existing.findData("same"))
+    panel.form.existing.setCurrentIndex(panel.form.existing.findData("same"))
     assert done(panel) == "<b>Done.</b> 0 denoised, 0 failed, 3 skipped."
     assert len(calls.runs) == 6
 
@@ -338,14 +338,14 @@ def test_code_that_does_the_same(batch, folder, copied, calls, tmp_path, capsys)
     from napari_gpu_denoise import cli
 
     panel = batch(folder)
-    panel.output.setText(str(tmp_path / "out.1"))
-    panel.noise.edit.setText("9")
-    panel.noise.choose("typed")
-    panel.strength.slider.setValue(5)
-    panel.axes.setText("YX")
-    panel.existing.setCurrentIndex(panel.existing.findData("replace"))
-    panel.correct.setCurrentIndex(panel.correct.findData("stripes"))
-    wanted = panel.wanted()
+    panel.form.output.setText(str(tmp_path / "out.1"))
+    panel.form.options.noise.edit.setText("9")
+    panel.form.options.noise.choose("typed")
+    panel.form.options.strength.slider.setValue(5)
+    panel.form.axes.setText("YX")
+    panel.form.existing.setCurrentIndex(panel.form.existing.findData("replace"))
+    panel.form.options.correct.setCurrentIndex(panel.form.options.correct.findData("stripes"))
+    wanted = panel.form.run()
     command = copied(panel.command_button)
     assert command.count(".tif") == 0  # the folder stands for its files
     cli.main(shlex.split(command)[1:])
@@ -370,31 +370,31 @@ def test_settings_and_noise_come_from_other_panels(
     tuned = open_panel("BM3D")
     tuned.form.profile.setCurrentText("fast")
     tuned.form.controls["threshold"].value = 2.5
-    tuned.noise.hand_over(estimate((Gaussian(9.0),)), "one")
-    tuned.strength.slider.setValue(4)
-    tuned.nonfinite.setCurrentIndex(1)
+    tuned.options.noise.hand_over(estimate((Gaussian(9.0),)), "one")
+    tuned.options.strength.slider.setValue(4)
+    tuned.options.nonfinite.setCurrentIndex(1)
     click(tuned.batch_button)
     panel = viewer.window.dock_widgets["Batch (GPU Denoise)"]
-    run, shown = panel.wanted(), tuned.request().run
+    run, shown = panel.form.run(), tuned.request().run
     for name in ("filter", "sigma", "noise", "nonfinite", "correct", "sigma_factor", "dtype"):
         assert getattr(run, name) == getattr(shown, name), name
     noise = open_noise()
     measured(noise)
     noise.target.setCurrentText("Batch")
     noise.use()
-    assert panel.wanted().noise is noise.estimate()
+    assert panel.form.run().noise is noise.estimate()
 
 
 def test_what_is_missing_is_told(panel, batch, folder, click, told):
     click(panel.run_button)
     assert "There are no files in the list" in panel.status.text()
     batch(folder)
-    panel.output.clear()
+    panel.form.output.clear()
     click(panel.command_button)
     assert "choose one at Results in" in panel.status.text()
-    panel.output.setText("out")
-    panel.noise.choose("typed")
-    panel.noise.edit.setText("much")
+    panel.form.output.setText("out")
+    panel.form.options.noise.choose("typed")
+    panel.form.options.noise.edit.setText("much")
     click(panel.run_button)
     assert "much&#x27; is not a number" in panel.status.text() and not panel.runs.running
 
@@ -417,4 +417,4 @@ def test_fields_of_a_plate_have_names_that_differ(batch, tmp_path):
         write_store(tmp_path / "screen.ome.zarr/A/1" / field, image(), "YX", levels=1)
     panel = batch(*(tmp_path / "screen.ome.zarr/A/1" / field for field in "01"))
     assert [cell(panel, n, 0) for n in (0, 1)] == [f"screen_A_1_{n}.ome.zarr" for n in (0, 1)]
-    assert panel.output.text() == str(tmp_path / "denoised")
+    assert panel.form.output.text() == str(tmp_path / "denoised")

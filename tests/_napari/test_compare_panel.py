@@ -32,7 +32,7 @@ def open_compare(viewer, qtbot):
     def open_it(mode=CURTAIN):
         panel = docks.open_panel(viewer, "Compare")
         choose(panel, mode)
-        qtbot.waitUntil(lambda: panel.showing.mode == mode)
+        qtbot.waitUntil(lambda: panel.overlay.mode == mode)
         return panel
 
     return open_it
@@ -75,7 +75,7 @@ def test_the_selected_result_is_compared_and_left_as_it_was(viewer, pair, open_c
 def test_the_line_is_dragged(viewer, pair, open_compare, qtbot):
     panel = open_compare()
     curtain = temporary(viewer)[0]
-    camera = panel.showing.line.camera
+    camera = panel.overlay.line.camera
     camera.zoom = 4  # 2 pixels of the screen for one of the layer
 
     def drag(start, *places):
@@ -94,14 +94,14 @@ def test_the_line_is_dragged(viewer, pair, open_compare, qtbot):
         return panned
 
     assert not drag(31, 20, 12)
-    assert panel.showing.at == panel.slider.value() == 12
+    assert panel.overlay.at == panel.slider.value() == 12
     assert camera.mouse_pan
     qtbot.waitUntil(lambda: curtain.data.at == 12)
-    np.testing.assert_allclose(panel.showing.line.layer.translate[2], 11.5 * 0.5)
+    np.testing.assert_allclose(panel.overlay.line.layer.translate[2], 11.5 * 0.5)
     # Away from the line the picture is moved, and beyond the picture the line stays at its edge.
-    assert drag(40, 50) and panel.showing.at == 12
+    assert drag(40, 50) and panel.overlay.at == 12
     drag(12, 500)
-    assert panel.showing.at == 60
+    assert panel.overlay.at == 60
     panel.slider.setValue(7)
     qtbot.waitUntil(lambda: curtain.data.at == 7)
     count = len(viewer.mouse_drag_callbacks)
@@ -133,10 +133,10 @@ def test_blinking_takes_turns(viewer, pair, open_compare, qtbot):
     seen = set()
     qtbot.waitUntil(lambda: seen.add(shown.data.at) or seen == {0, 60})
     choose(panel, RESIDUAL)
-    qtbot.waitUntil(lambda: panel.showing.mode == RESIDUAL)
+    qtbot.waitUntil(lambda: panel.overlay.mode == RESIDUAL)
     assert temporary(viewer) != [shown]
     choose(panel, CURTAIN)
-    qtbot.waitUntil(lambda: panel.showing.mode == CURTAIN)
+    qtbot.waitUntil(lambda: panel.overlay.mode == CURTAIN)
     # The layer is the same: napari takes long to remove one.
     assert temporary(viewer)[0] is shown and shown.data.at == 30
     assert len(temporary(viewer)) == 2
@@ -174,16 +174,16 @@ def test_removed_layers_end_the_comparison(viewer, pair, open_compare, qtbot):
     assert panel.mode.currentData() == NOTHING
     assert list(viewer.layers) == list(pair) and before.visible and after.visible
     choose(panel, CURTAIN)
-    qtbot.waitUntil(lambda: panel.showing.mode == CURTAIN)
+    qtbot.waitUntil(lambda: panel.overlay.mode == CURTAIN)
     viewer.layers.remove(after)
     assert list(viewer.layers) == [before] and before.visible
     assert panel.layer.layer() is None and "Denoise a layer first" in panel.status.text()
     # The next result is taken when it comes.
     newer = add_result(viewer, before, "Y")
-    qtbot.waitUntil(lambda: panel.showing.mode == CURTAIN)
+    qtbot.waitUntil(lambda: panel.overlay.mode == CURTAIN)
     assert panel.layer.layer() is newer
     viewer.layers.clear()
-    assert len(viewer.layers) == 0 and panel.showing.mode == NOTHING
+    assert len(viewer.layers) == 0 and panel.overlay.mode == NOTHING
 
 
 def test_another_result_is_compared_when_it_is_selected(viewer, pair, open_compare, qtbot):
@@ -192,12 +192,12 @@ def test_another_result_is_compared_when_it_is_selected(viewer, pair, open_compa
     panel = open_compare()
     assert panel.layer.layer() is other
     viewer.layers.selection.active = after
-    qtbot.waitUntil(lambda: panel.showing.layer is not None)
+    qtbot.waitUntil(lambda: panel.overlay.layer is not None)
     assert panel.layer.layer() is after and panel.before.layer() is before
     assert other.visible and not after.visible
     # Two results beside each other.
     panel.before.setCurrentIndex(1)
-    qtbot.waitUntil(lambda: panel.showing.layer is not None)
+    qtbot.waitUntil(lambda: panel.overlay.layer is not None)
     assert panel.before.layer() is other and before.visible and not other.visible
 
 
@@ -209,8 +209,8 @@ def test_there_is_no_curtain_in_3d(viewer, pair, open_compare, qtbot):
     viewer.dims.ndisplay = 2
     qtbot.waitUntil(lambda: len(temporary(viewer)) == 2)
     viewer.dims.order = (1, 0, 2)
-    qtbot.waitUntil(lambda: panel.showing.mode == CURTAIN)
-    assert panel.showing.line.axes() == (0, 2)
+    qtbot.waitUntil(lambda: panel.overlay.mode == CURTAIN)
+    assert panel.overlay.line.axes() == (0, 2)
 
 
 def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot, click):
@@ -248,10 +248,10 @@ def test_a_key_with_another_task_keeps_it(viewer, pair, open_compare):
 def test_the_button_of_a_filter_opens_it(viewer, open_panel, run, noisy, click, qtbot):
     viewer.add_image(noisy, name="cells")
     panel = open_panel()
-    assert panel.afterwards.compare_button.isHidden()
+    assert panel.results.compare_button.isHidden()
     run(panel)
-    click(panel.afterwards.compare_button)
+    click(panel.results.compare_button)
     compare = docks.open_panel(viewer, "Compare")
-    qtbot.waitUntil(lambda: compare.showing.mode == CURTAIN)
+    qtbot.waitUntil(lambda: compare.overlay.mode == CURTAIN)
     assert compare.layer.layer().name == "cells (NL-means)"
     assert panel.layer.layer().name == "cells"

@@ -168,8 +168,8 @@ def test_a_run_is_saved_as_the_command_line_writes_it(kind, viewer, open_panel, 
     made = []
     for layer in layers:
         panel.layer.choose(layer)
-        panel.noise.choose("typed")
-        panel.noise.edit.setText("8")
+        panel.options.noise.choose("typed")
+        panel.options.noise.edit.setText("8")
         assert run(panel).startswith("Done"), panel.status.text()
         made.append(viewer.layers[viewer.layers.index(layer) + 1])
     saved, expected = tmp_path / f"saved{suffix}", tmp_path / f"expected{suffix}"
@@ -197,8 +197,8 @@ def test_records_go_along_and_are_not_written_twice(viewer, open_panel, run, tmp
     assert layer.metadata[METADATA_KEY]["filter"] == "nl_means"
     panel = open_panel("NL-means")
     panel.layer.choose(layer)
-    panel.noise.choose("typed")
-    panel.noise.edit.setText("3")
+    panel.options.noise.choose("typed")
+    panel.options.noise.edit.setText("3")
     assert run(panel).startswith("Done")
     second = tmp_path / "second.tif"
     write_images(str(second), [viewer.layers[viewer.layers.index(layer) + 1].as_layer_data_tuple()])
@@ -398,8 +398,8 @@ def test_ome_zarr_is_opened_filtered_and_saved(
     made = []
     for layer in layers:
         panel.layer.choose(layer)
-        panel.noise.choose("typed")
-        panel.noise.edit.setText("8")
+        panel.options.noise.choose("typed")
+        panel.options.noise.edit.setText("8")
         assert run(panel).startswith("Done"), panel.status.text()
         made.append(viewer.layers[viewer.layers.index(layer) + 1])
     saved, expected = tmp_path / "saved.ome.zarr", tmp_path / "expected.ome.zarr"

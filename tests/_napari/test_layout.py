@@ -71,8 +71,8 @@ def test_a_panel_fits_a_narrow_dock(shown, qtbot, click, title):
     narrow()
     qtbot.waitUntil(lambda: panel.width() <= NARROW)
     if hasattr(panel, "noise"):
-        panel.noise.caption.setText(LONG)
-        panel.noise.caption.show()
+        panel.options.noise.caption.setText(LONG)
+        panel.options.noise.caption.show()
         qtbot.wait(100)
     readable()
     for section in getattr(panel, "sections", list)():

@@ -35,12 +35,12 @@ docks = viewer.window.dock_widgets
 while "BM3D (GPU Denoise)" not in docks:
     QApplication.processEvents()
 panel = docks["BM3D (GPU Denoise)"]
-while not panel.device.caption.text():
+while not panel.options.device.caption.text():
     QApplication.processEvents()
 heavy = ("filters", "run.denoise", "noise.estimate", "_napari.denoise.panel")
 for name in [f"napari_gpu_denoise.{each}" for each in heavy] + ["pyopencl"]:
     assert seen[name] is not threading.main_thread(), name
-print(panel.device.box.count() > 1)
+print(panel.options.device.box.count() > 1)
 viewer.close()
 """
 

@@ -25,7 +25,7 @@ def test_filter_menu_opens_the_panel(viewer, qtbot):
         find(viewer.window.layers_menu, ["Filter", "Denoise (GPU)", name]).trigger()
         qtbot.waitUntil(lambda name=name: name in viewer.window.dock_widgets)
         panel = viewer.window.dock_widgets[name]
-        qtbot.waitUntil(lambda panel=panel: panel.device.caption.text() != "")
+        qtbot.waitUntil(lambda panel=panel: panel.options.device.caption.text() != "")
         assert panel.filter is kind
         assert panel.layer.layer().name == viewer.layers[0].name
         assert panel.request().run.filter == kind()

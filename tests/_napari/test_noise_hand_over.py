@@ -41,8 +41,8 @@ def test_an_estimate_is_handed_to_a_filter(
     click(panel.use_button)
     filtering = viewer.window.dock_widgets["NL-means (GPU Denoise)"]
     assert filtering.layer.currentText() == "cells" and filtering.axes.letters() == "XY"
-    assert filtering.noise.chosen() == "measured"
-    assert filtering.noise.caption.text() == (
+    assert filtering.options.noise.chosen() == "measured"
+    assert filtering.options.noise.caption.text() == (
         "Poisson-Gaussian, gain 1.5, read noise 4, offset 20 (measured in cells)"
     )
     status = run(filtering)
@@ -60,10 +60,10 @@ def test_an_estimate_is_handed_to_a_filter(
     assert "measures the noise again" in filtering.status.text()
     # Of another layer it is not taken, but can be chosen again.
     filtering.layer.choose(viewer.layers["other"])
-    assert filtering.noise.chosen() == "auto" and filtering.request().run.noise is None
-    filtering.noise.choose("measured")
+    assert filtering.options.noise.chosen() == "auto" and filtering.request().run.noise is None
+    filtering.options.noise.choose("measured")
     assert filtering.request().run.noise == FOUND
-    assert "measured in cells" in filtering.noise.caption.text()
+    assert "measured in cells" in filtering.options.noise.caption.text()
 
 
 def test_sigma_typed_wins_and_is_shown_beside_the_estimate(
@@ -71,15 +71,15 @@ def test_sigma_typed_wins_and_is_shown_beside_the_estimate(
 ):
     viewer.add_image(noisy, name="cells")
     filtering = open_panel()
-    qtbot.keyClicks(filtering.noise.edit, "20")
-    assert filtering.noise.caption.text() == ""
-    click(filtering.noise.button)
+    qtbot.keyClicks(filtering.options.noise.edit, "20")
+    assert filtering.options.noise.caption.text() == ""
+    click(filtering.options.noise.button)
     panel = viewer.window.dock_widgets["Estimated noise (GPU Denoise)"]
     assert panel.layer.currentText() == "cells"
     measured(panel)
-    assert filtering.noise.caption.text() == "20 (estimated 10.00 ± 0.10)"
-    qtbot.keyClicks(filtering.noise.edit, ".5")
-    assert filtering.noise.caption.text() == "20.5 (estimated 10.00 ± 0.10)"
+    assert filtering.options.noise.caption.text() == "20 (estimated 10.00 ± 0.10)"
+    qtbot.keyClicks(filtering.options.noise.edit, ".5")
+    assert filtering.options.noise.caption.text() == "20.5 (estimated 10.00 ± 0.10)"
     status = run(filtering)
     assert "Noise 20.5 grey levels (given)." in status
     assert "gain 1.5" in status  # the estimate, told beside it
@@ -95,8 +95,8 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click, copied):
     image = (10 + rng.poisson(60 + 50 * np.sin(x / 15) * np.sin(y / 12)) * 5).astype(np.uint16)
     viewer.add_image(image, name="photons")
     panel = open_panel()
-    assert panel.noise.chosen() == "auto"
-    assert panel.noise.caption.text() == "The noise is measured before filtering."
+    assert panel.options.noise.chosen() == "auto"
+    assert panel.options.noise.caption.text() == "The noise is measured before filtering."
     status = run(panel)
     expected = runs.denoise(image, NLMeans(), noise="auto")
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
@@ -104,18 +104,18 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click, copied):
     assert model["model"] == "poisson-gaussian"
     assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == [model]
     assert f"gain {model['gain']:.4g}" in status
-    assert f"gain {model['gain']:.4g}" in panel.noise.caption.text()
+    assert f"gain {model['gain']:.4g}" in panel.options.noise.caption.text()
     assert "gd.nl_means(image)" in copied(panel.python_button)
     assert "--noise" not in copied(panel.command_button)
-    panel.noise.choose("one")
-    assert panel.request().run.noise == "gaussian" and panel.noise.caption.text() == ""
+    panel.options.noise.choose("one")
+    assert panel.request().run.noise == "gaussian" and panel.options.noise.caption.text() == ""
     run(panel)
     expected = runs.denoise(image, NLMeans(), noise="gaussian")
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
-    assert panel.noise.edit.text() == f"{expected.record.sigma[0]:.4g}"
+    assert panel.options.noise.edit.text() == f"{expected.record.sigma[0]:.4g}"
     assert "--noise gaussian" in copied(panel.command_button)
     click(panel.reset_button)
-    assert panel.noise.chosen() == "auto" and panel.request().run.noise is None
+    assert panel.options.noise.chosen() == "auto" and panel.request().run.noise is None
 
 
 def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
@@ -133,7 +133,7 @@ def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
     np.testing.assert_array_equal(classes.data, seen.classes)
     # What the filter is told by its own settings goes before it.
     panel.form.controls["criterion"].value = "multiplicative"
-    assert panel.request().run.noise is None and not panel.noise.mode.isEnabled()
+    assert panel.request().run.noise is None and not panel.options.noise.mode.isEnabled()
 
 
 @pytest.mark.parametrize("frame", [None, 3])
@@ -163,7 +163,7 @@ def test_an_estimate_of_several_channels(viewer, open_panel, run, noisy):
     panel = open_panel()
     models = (Gaussian(10.0), Gaussian(5.0))
     panel.take_noise(layer, "CYX", estimate(models, sigma=(10.0, 5.0), axes="CYX"), "it")
-    assert panel.noise.caption.text() == "Gaussian, sigma 10 / 5 (measured in it)"
+    assert panel.options.noise.caption.text() == "Gaussian, sigma 10 / 5 (measured in it)"
     run(panel)
     expected = runs.denoise(image, NLMeans(), (10.0, 5.0), axes="CYX").image
     np.testing.assert_array_equal(viewer.layers[-1].data, expected)
@@ -172,7 +172,7 @@ def test_an_estimate_of_several_channels(viewer, open_panel, run, noisy):
 def test_numbers_do_not_outlive_the_choice_they_belong_to(viewer, open_panel, run, qtbot, noisy):
     viewer.add_image(np.stack([noisy, noisy // 2]), axis_labels=("c", "y", "x"))
     panel = open_panel()
-    control = panel.noise
+    control = panel.options.noise
     run(panel)
     assert "oise, sigma" in control.caption.text() and control.edit.text()
     control.choose("one")

@@ -38,7 +38,7 @@ def test_noise_is_measured_once(viewer, open_panel, run, counted, movie):
     layer = viewer.add_image(movie.copy(), name="movie", axis_labels=("t", "y", "x"))
     first, second = open_panel("NL-means"), open_panel("BM3D")
     second.form.profile.setCurrentText("fast")
-    first.afterwards.keep_both.click()
+    first.results.keep_both.click()
     run(first)
     said = []
     for panel in (first, second):
@@ -80,6 +80,6 @@ def test_runs_know_what_the_noise_panel_has_measured(
     expected = runs.denoise(noisy, NLMeans(), noise=estimate.estimate_noise(noisy))
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
     assert record_of(viewer.layers[-1])["noise"] == expected.record.as_dict()["noise"]
-    filtering.noise.choose("one")
+    filtering.options.noise.choose("one")
     run(filtering)
     assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == []

@@ -6,7 +6,7 @@ from qtpy.QtWidgets import QApplication
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise._napari.noise import rows
-from napari_gpu_denoise._napari.noise.view import FLAT, RECTANGLE, VIEW
+from napari_gpu_denoise._napari.noise.panel import FLAT, RECTANGLE, VIEW
 
 pytestmark = pytest.mark.gui
 
@@ -22,20 +22,20 @@ def test_a_sample_shows_what_the_api_says(viewer, open_noise, measured, pasted):
     expected = gd.estimate_noise(layer.data, "TYX")
     assert panel.estimate() == expected
     verdict = expected.verdict()
-    assert panel.verdict.text() == f"<b>{verdict[:1].upper()}{verdict[1:]}.</b>"
-    shown = panel.rows.text()
+    assert panel.result.verdict.text() == f"<b>{verdict[:1].upper()}{verdict[1:]}.</b>"
+    shown = panel.result.rows.text()
     model, errors = expected.models[0], expected.errors[0]
     for name in ("gain", "read_noise"):
         assert rows.measured(getattr(model, name), errors[name]) in shown
     assert rows.measured(expected.sigma[0], expected.standard_error[0]) in shown
     assert f"{expected.planes} of 16 planes" in shown
     curve = expected.curves[0]
-    used, line = panel.curve.series[0], panel.curve.series[-1]
+    used, line = panel.result.curve.series[0], panel.result.curve.series[-1]
     assert used.x == [m for m, u in zip(curve.mean, curve.used, strict=True) if u]
     assert line.y[0] == pytest.approx(float(model.variance(line.x[0])))
-    assert panel.frames.series[0].y == expected.frames.sigma[0]
-    assert panel.slices.isHidden()
-    assert panel.correlation.series[0].y == expected.spectra[0].autocorrelation[0]
+    assert panel.result.frames.series[0].y == expected.frames.sigma[0]
+    assert panel.result.slices.isHidden()
+    assert panel.result.correlation.series[0].y == expected.spectra[0].autocorrelation[0]
     scope = pasted(panel, until="denoised")
     assert scope["noise"] == expected
 
@@ -56,7 +56,7 @@ def test_model_and_channel(viewer, open_noise, measured, quick, copied):
     np.testing.assert_array_equal(pixels, image[2])
     assert how == ["YX", "rician"]
     assert len(quick) == 2  # both changes at once
-    assert "channel 2" in panel.rows.text()
+    assert "channel 2" in panel.result.rows.text()
     assert "gd.estimate_noise(image[2], model='rician')" in copied(panel.python_button)
     panel.axes.edit.setText("ZYX")
     assert panel.channel.isHidden() and panel.channel.currentData() is None
@@ -71,7 +71,7 @@ def test_it_follows_the_selected_layer(viewer, open_noise, measured, quick, nois
     assert panel.layer.currentText() == "second"
     measured(panel)
     viewer.layers.selection.active = first
-    assert panel.layer.currentText() == "first" and panel.verdict.text() == ""
+    assert panel.layer.currentText() == "first" and panel.result.verdict.text() == ""
     measured(panel)
     assert quick[-1][0].shape == noisy.shape
     count = len(quick)
@@ -82,7 +82,7 @@ def test_it_follows_the_selected_layer(viewer, open_noise, measured, quick, nois
     assert quick[-1][0].shape == (20, 80) and len(quick) == count + 1
     viewer.layers.clear()
     assert "There is no image layer" in panel.status.text()
-    assert panel.estimate() is None and panel.verdict.text() == ""
+    assert panel.estimate() is None and panel.result.verdict.text() == ""
 
 
 def test_the_current_view(make_napari_viewer, plugin, measured, quick, qtbot, movie):
@@ -104,7 +104,7 @@ def test_the_current_view(make_napari_viewer, plugin, measured, quick, qtbot, mo
     (_, top, left), (_, bottom, right) = layer.corner_pixels
     assert 0 < top < bottom < 39 and (axes, pixels.ndim) == ("YX", 2)
     np.testing.assert_array_equal(pixels, movie[4, top : bottom + 1, left : right + 1])
-    assert f"time point 4, rows {top} to {bottom}" in panel.rows.text()
+    assert f"time point 4, rows {top} to {bottom}" in panel.result.rows.text()
     viewer.dims.ndisplay = 3
     assert "not show a YX plane" in measured(panel)
 
@@ -123,7 +123,7 @@ def test_a_rectangle_of_a_shapes_layer(viewer, open_noise, measured, quick, movi
     assert measured(panel) == ""
     np.testing.assert_array_equal(quick[-1][0], movie[:, 5:16, 7:21])
     assert quick[-1][1] == "TYX"
-    assert "rows 5 to 15, columns 7 to 20" in panel.rows.text()
+    assert "rows 5 to 15, columns 7 to 20" in panel.result.rows.text()
     assert "gd.estimate_noise(image[:, 5:16, 7:21], axes='TYX')" in copied(panel.python_button)
     # Draw goes on with it; what is drawn later counts, and the image may move away under it.
     click(panel.draw_button)
@@ -148,7 +148,7 @@ def test_a_flat_region(viewer, open_noise, measured, movie, click, noisy, pasted
     measured(panel)
     region = movie[2, 4:21, 4:31]
     assert panel.estimate().sigma == (pytest.approx(region.std(ddof=1)),)
-    assert "1 of 1 plane; time point 2, rows 4 to 20" in panel.rows.text()
+    assert "1 of 1 plane; time point 2, rows 4 to 20" in panel.result.rows.text()
     choose(panel.model, "gaussian")
     measured(panel)
     scope = pasted(panel, until="denoised")
@@ -180,7 +180,7 @@ def test_kinds_of_layers(viewer, open_noise, measured, click, kind, pasted):
     assert measured(panel) == ""
     estimate = panel.estimate()
     assert estimate.sigma == pytest.approx((5,) * count, rel=0.1)
-    assert estimate.planes == count and f"{count} of {count} plane" in panel.rows.text()
+    assert estimate.planes == count and f"{count} of {count} plane" in panel.result.rows.text()
     assert panel.channel.count() == (4 if count == 3 else 1)
     scope = pasted(panel, until="denoised")
     assert scope["noise"] == estimate
@@ -202,7 +202,7 @@ def test_what_cannot_be_measured_is_told(viewer, open_noise, measured):
         viewer.add_image(image, contrast_limits=(0, 1))
         status = measured(panel)
         assert status.startswith("<b>Not measured.</b>") and said in status
-        assert not panel.use_button.isEnabled() and panel.verdict.text() == ""
+        assert not panel.use_button.isEnabled() and panel.result.verdict.text() == ""
 
 
 def test_tiny_layers(viewer, open_noise, measured):
@@ -246,16 +246,16 @@ def test_it_is_narrow_and_can_be_read(viewer, open_noise, measured, quick, noisy
     for theme in ("dark", "light"):
         viewer.theme = theme
         QApplication.processEvents()
-        palette = panel.curve.palette()
+        palette = panel.result.curve.palette()
         ink = palette.color(QPalette.ColorRole.WindowText).lightness()
         ground = palette.color(QPalette.ColorRole.Window).lightness()
         assert abs(ink - ground) > 120, theme
         assert (ink > ground) == (theme == "dark")
-        axis = panel.curve.area.getAxis("left")
+        axis = panel.result.curve.area.getAxis("left")
         for pen in (axis.pen(), axis.textPen()):
             assert pen.color() == palette.color(QPalette.ColorRole.WindowText), theme
         assert axis.labelStyle["color"] == palette.color(QPalette.ColorRole.WindowText).name()
-        drawn = panel.curve.area.scene().views()[0].backgroundBrush().color()
+        drawn = panel.result.curve.area.scene().views()[0].backgroundBrush().color()
         assert drawn == palette.color(QPalette.ColorRole.Window), theme
     for region in (VIEW, RECTANGLE, FLAT):
         choose(panel.region, region)

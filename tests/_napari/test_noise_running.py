@@ -59,7 +59,7 @@ def test_a_result_that_comes_too_late(viewer, open_noise, measured, slow, qtbot)
         time.sleep(0.01)
     viewer.layers.clear()
     qtbot.wait(100)
-    assert ended and panel.estimate() is None and panel.verdict.text() == ""
+    assert ended and panel.estimate() is None and panel.result.verdict.text() == ""
 
 
 def test_the_gui_is_free_meanwhile(viewer, open_noise, slow, qtbot):
@@ -123,5 +123,5 @@ def test_a_long_lazy_stack_is_sampled(viewer, open_noise, measured):
     panel = open_noise()
     assert measured(panel) == ""
     assert panel.estimate().sigma[0] == pytest.approx(7, rel=0.05)
-    assert f"{panel.estimate().planes} of 400 planes" in panel.rows.text()
+    assert f"{panel.estimate().planes} of 400 planes" in panel.result.rows.text()
     assert len(set(read)) <= 80

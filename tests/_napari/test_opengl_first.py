@@ -18,7 +18,7 @@ viewer.add_image(np.random.default_rng(0).normal(100, 10, (40, 40)).astype(np.fl
 QApplication.processEvents()
 assert "pyopencl" not in __import__("sys").modules
 _, panel = viewer.window.add_plugin_dock_widget("napari-gpu-denoise", "NL-means")
-while not panel.device.caption.text():
+while not panel.options.device.caption.text():
     QApplication.processEvents()
 panel.run()
 while not panel.run_button.isEnabled():

@@ -12,7 +12,7 @@ import napari_gpu_denoise as gd
 from _napari.lazy_data import Sliced, drive
 from _napari.noise_records import estimate
 from napari_gpu_denoise._napari import preferences
-from napari_gpu_denoise._napari.denoise.noise_input import numbers
+from napari_gpu_denoise._napari.denoise.options import numbers
 from napari_gpu_denoise._napari.denoise.run import Request, steps
 from napari_gpu_denoise._napari.docks import _dock_of
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
@@ -50,16 +50,19 @@ def test_noise_handed_over_comes_back_with_its_layer(viewer, open_panel, noisy):
     panel = open_panel()
     panel.take_noise(cells, "YX", estimate(), "cells")
     panel.layer.choose(other)
-    assert panel.noise.chosen() == "auto"
+    assert panel.options.noise.chosen() == "auto"
     panel.take_noise(other, "YX", estimate((PoissonGaussian(2.0, 1.0),)), "o")
     panel.layer.choose(cells)
     assert panel.request().run.noise == estimate()
-    assert "measured in cells" in panel.noise.caption.text()
-    panel.noise.choose("auto")
+    assert "measured in cells" in panel.options.noise.caption.text()
+    panel.options.noise.choose("auto")
     panel.layer.choose(other)
-    assert panel.noise.chosen() == "measured" and "measured in o" in panel.noise.caption.text()
+    assert (
+        panel.options.noise.chosen() == "measured"
+        and "measured in o" in panel.options.noise.caption.text()
+    )
     panel.layer.choose(cells)
-    assert panel.noise.chosen() == "auto"  # as it was left
+    assert panel.options.noise.chosen() == "auto"  # as it was left
 
 
 def test_captions_shrink_again(qtbot):
@@ -78,7 +81,7 @@ def test_run_stays_where_it_is(make_napari_viewer, plugin, qtbot):
     viewer = make_napari_viewer(show=True)
     viewer.window._qt_window.resize(1100, 800)
     _, panel = viewer.window.add_plugin_dock_widget("napari-gpu-denoise", "NL-means")
-    qtbot.waitUntil(lambda: panel.device.caption.text() != "")
+    qtbot.waitUntil(lambda: panel.options.device.caption.text() != "")
     qtbot.wait(100)
     panel.say("")
     qtbot.wait(100)
@@ -105,13 +108,13 @@ def test_open_panels_follow_the_preferred_device(viewer, open_panel, noisy):
         pytest.skip("napari before 0.9 keeps no settings of plugins")
     viewer.add_image(noisy)
     panel = open_panel()
-    assert panel.device.box.itemText(0) == "Automatic"
+    assert panel.options.device.box.itemText(0) == "Automatic"
     computing = settings.get_plugin_settings("napari-gpu-denoise").computing
     computing.device = "cpu"
-    assert panel.device.box.itemText(0) == "Automatic (cpu)"
+    assert panel.options.device.box.itemText(0) == "Automatic (cpu)"
     assert panel.request().run.device == "cpu"
     computing.device = "no such device"
-    assert "no such device" in panel.device.caption.text()
+    assert "no such device" in panel.options.device.caption.text()
     assert preferences.changed()[0] is computing.events.device
 
 
@@ -160,7 +163,7 @@ def test_a_decimal_comma_in_the_panel(viewer, open_panel, qtbot, noisy):
     viewer.add_image(np.stack([noisy, noisy]), name="two", axis_labels=("c", "y", "x"))
     panel = open_panel("BM3D")
     panel.layer.choose(viewer.layers["cells"])
-    qtbot.keyClicks(panel.noise.edit, "12,5")
+    qtbot.keyClicks(panel.options.noise.edit, "12,5")
     assert panel.request().run.sigma == 12.5
     panel.layer.choose(viewer.layers["two"])
     assert panel.request().run.sigma == (12.0, 5.0)
@@ -217,8 +220,8 @@ def test_boolean_layers(viewer, open_panel, run, pasted, lazy):
         return
     viewer.add_image(data, name="mask", contrast_limits=(0, 1), axis_labels=("t", "y", "x"))
     panel = open_panel()
-    panel.noise.edit.setText("0.4")
-    panel.noise.choose("typed")
+    panel.options.noise.edit.setText("0.4")
+    panel.options.noise.choose("typed")
     assert run(panel).startswith("Done in ")
     expected = runs.denoise(mask.astype(np.uint8), NLMeans(), 0.4, axes="TYX").image
     np.testing.assert_array_equal(viewer.layers[-1].data, expected)

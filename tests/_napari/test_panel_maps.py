@@ -200,7 +200,7 @@ def test_of_colours(viewer, isoline_panel, run, noisy, alpha, pasted):
     scope = pasted(panel)
     same(layers, scope["maps"])
     panel.form.controls["channels"].value = "separate"
-    panel.afterwards.keep_both.click()
+    panel.results.keep_both.click()
     before = len(viewer.layers)
     assert "Maps of colours need Channels" in run(panel)
     assert len(viewer.layers) == before + 1
@@ -278,8 +278,8 @@ def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot, copied, p
     panel = isoline_panel()
     panel.form.profile.setCurrentText("paper")
     panel.form.controls["segment_length"].value = 4
-    qtbot.keyClicks(panel.noise.edit, "9")
-    panel.dtype.setCurrentIndex(2)
+    qtbot.keyClicks(panel.options.noise.edit, "9")
+    panel.options.dtype.setCurrentIndex(2)
     run(panel)
     lines = copied(panel.python_button)
     assert "maps = gd.isoline_maps(image, sigma=9.0, profile='paper', segment_length=4)" in lines
@@ -297,14 +297,14 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(
     viewer.add_image(noisy, name="speckle")
     panel = open_panel("Isoline")
     run(panel)
-    assert panel.noise.edit.text()
+    assert panel.options.noise.edit.text()
     panel.form.controls["criterion"].value = "multiplicative"
-    assert not panel.noise.mode.isEnabled() and not panel.noise.edit.isEnabled()
-    assert panel.noise.edit.text() == ""
-    assert panel.noise.edit.placeholderText() == "not used"
-    assert "multiplicative noise of 4 looks" in panel.noise.edit.toolTip()
+    assert not panel.options.noise.mode.isEnabled() and not panel.options.noise.edit.isEnabled()
+    assert panel.options.noise.edit.text() == ""
+    assert panel.options.noise.edit.placeholderText() == "not used"
+    assert "multiplicative noise of 4 looks" in panel.options.noise.edit.toolTip()
     panel.form.controls["looks"].value = 2.5
-    assert "2.5 looks" in panel.noise.mode.toolTip()
+    assert "2.5 looks" in panel.options.noise.mode.toolTip()
     status = run(panel)
     assert "Sigma not used: multiplicative noise of 2.5 looks." in status
     assert "grey levels" not in status
@@ -313,15 +313,15 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(
     scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], expected.image)
     click(panel.reset_button)
-    assert panel.noise.edit.isEnabled()
-    assert panel.noise.edit.placeholderText() == "sigma"
-    assert "Standard deviation" in panel.noise.edit.toolTip()
+    assert panel.options.noise.edit.isEnabled()
+    assert panel.options.noise.edit.placeholderText() == "sigma"
+    assert "Standard deviation" in panel.options.noise.edit.toolTip()
     # What was typed comes back, and is not used meanwhile.
-    qtbot.keyClicks(panel.noise.edit, "nonsense")
+    qtbot.keyClicks(panel.options.noise.edit, "nonsense")
     panel.form.controls["criterion"].value = "multiplicative"
     assert panel.request().run.sigma is None
     panel.form.controls["criterion"].value = "additive"
-    assert panel.noise.edit.text() == "nonsense"
+    assert panel.options.noise.edit.text() == "nonsense"
 
 
 def test_filters_without_joined_channels_make_no_maps_of_colours(viewer, open_panel, run, noisy):

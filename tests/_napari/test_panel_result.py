@@ -60,18 +60,18 @@ def test_result_is_the_filter_s_and_looks_like_its_source(viewer, open_panel, ru
     assert METADATA_KEY not in source.metadata
     assert status.startswith("Done in ")
     assert f"sigma {record['sigma'][0]:.4g} (estimated)" in status
-    assert panel.noise.edit.text() == f"{record['sigma'][0]:.4g}"
+    assert panel.options.noise.edit.text() == f"{record['sigma'][0]:.4g}"
 
 
 def test_typed_values_reach_the_filter(viewer, open_panel, run, noisy, qtbot):
     viewer.add_image(noisy)
     panel = open_panel()
-    panel.noise.edit.clear()
-    qtbot.keyClicks(panel.noise.edit, "25")
-    assert panel.noise.chosen() == "typed"
+    panel.options.noise.edit.clear()
+    qtbot.keyClicks(panel.options.noise.edit, "25")
+    assert panel.options.noise.chosen() == "typed"
     panel.form.controls["patch"].value = 5
     panel.form.controls["step"].value = 2
-    panel.dtype.setCurrentIndex(2)
+    panel.options.dtype.setCurrentIndex(2)
     status = run(panel)
     expected = runs.denoise(noisy, NLMeans(patch=5, step=2), 25.0, dtype="float32")
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
@@ -91,7 +91,7 @@ def test_a_profile_chosen_reaches_the_filter(viewer, open_panel, run, noisy):
 def test_names_stay_unique_and_the_choice_stays(viewer, open_panel, run, noisy):
     source = viewer.add_image(noisy, name="a")
     panel = open_panel()
-    panel.afterwards.keep_both.setChecked(True)
+    panel.results.keep_both.setChecked(True)
     run(panel)
     run(panel)
     names = [layer.name for layer in viewer.layers]
@@ -135,7 +135,7 @@ def test_alpha_passes_as_it_is(viewer, open_panel, run, noisy, lazy, pasted):
     scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], result.data)
     # Fractions of the colours are kept; alpha has none.
-    panel.dtype.setCurrentIndex(2)
+    panel.options.dtype.setCurrentIndex(2)
     run(panel)
     fine = viewer.layers[-1].data
     assert fine.dtype == np.float32
@@ -205,7 +205,7 @@ def test_stripes_are_removed_first_on_request(viewer, open_panel, run, noisy):
     viewer.add_image(image, contrast_limits=(0, 255))
     panel = open_panel()
     assert panel.request().run.correct is None
-    panel.correct.setCurrentText("Stripes")
+    panel.options.correct.setCurrentText("Stripes")
     status = run(panel)
     assert "Corrected first: rows have individual offsets, " in status
     expected = runs.denoise(image, panel.form.settings(), correct="stripes")
@@ -219,7 +219,7 @@ def test_non_finite_pixels_kept_on_request(viewer, open_panel, run, noisy):
     image[3, 4], image[50, 60] = np.nan, np.inf
     viewer.add_image(image, contrast_limits=(0, 255))
     panel = open_panel()
-    panel.nonfinite.setCurrentIndex(1)
+    panel.options.nonfinite.setCurrentIndex(1)
     status = run(panel)
     result = viewer.layers[-1].data
     assert np.isnan(result[3, 4]) and np.isposinf(result[50, 60])
@@ -233,7 +233,7 @@ def test_copied_python_call_gives_the_same(viewer, open_panel, run, noisy, paste
     panel.axes.edit.setText("TYX")
     panel.form.controls["frames_after"].value = 1
     panel.form.controls["strength"].value = 0.8
-    panel.dtype.setCurrentIndex(2)
+    panel.options.dtype.setCurrentIndex(2)
     run(panel)
     scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], viewer.layers[-1].data)
@@ -258,9 +258,9 @@ def test_reset_to_defaults(viewer, open_panel, click, noisy):
     panel.form.controls["slices"].value = 1
     panel.form.controls["patch"].value = 6
     assert panel.form.profile.currentText() == "custom"
-    panel.noise.choose("typed")
-    panel.dtype.setCurrentIndex(2)
-    panel.device.box.setCurrentIndex(1)
+    panel.options.noise.choose("typed")
+    panel.options.dtype.setCurrentIndex(2)
+    panel.options.device.box.setCurrentIndex(1)
     click(panel.reset_button)
     asked = panel.request().run
     assert asked.filter == NLMeans()
@@ -272,7 +272,7 @@ def test_device_chosen_is_used(viewer, open_panel, run, noisy):
     usable = gd.choose()
     viewer.add_image(noisy[:32, :32])
     panel = open_panel()
-    panel.device.box.setCurrentIndex(panel.device.box.findData(usable.index))
+    panel.options.device.box.setCurrentIndex(panel.options.device.box.findData(usable.index))
     assert panel.request().run.device == usable.index
     run(panel)
     assert viewer.layers[-1].metadata[METADATA_KEY]["device"] == str(usable)

@@ -156,8 +156,8 @@ def test_no_device(viewer, open_panel, run, told, monkeypatch, noisy):
     viewer.add_image(noisy)
     monkeypatch.setattr(device, "_devices", tuple)
     panel = open_panel()
-    assert panel.device.box.count() == 1
-    assert "No OpenCL device was found" in panel.device.caption.text()
+    assert panel.options.device.box.count() == 1
+    assert "No OpenCL device was found" in panel.options.device.caption.text()
     status = run(panel)
     assert "No OpenCL device was found" in status and "pip install" in status
     assert told() and "Traceback" not in told()[-1]
@@ -199,8 +199,8 @@ def test_wrong_axes(viewer, open_panel, run, told, noisy, typed, said):
 def test_wrong_sigma(viewer, open_panel, run, noisy, typed, said):
     viewer.add_image(noisy)
     panel = open_panel()
-    panel.noise.choose("typed")
-    panel.noise.edit.setText(typed)
+    panel.options.noise.choose("typed")
+    panel.options.noise.edit.setText(typed)
     assert said in run(panel)
     assert len(viewer.layers) == 1 and usable(panel)
 
@@ -325,8 +325,8 @@ def test_cancel_is_heard_while_nothing_moves(
     assert usable(panel)
     # The next run need not wait for the thread of the last.
     monkeypatch.setattr(module, name, real)
-    panel.noise.edit.setText("10")
-    panel.noise.choose("typed")
+    panel.options.noise.edit.setText("10")
+    panel.options.noise.choose("typed")
     assert run(panel).startswith("Done in ")
     said = panel.status.text()
     gate.set()

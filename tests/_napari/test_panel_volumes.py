@@ -57,8 +57,8 @@ def test_the_voxel_size_is_that_of_the_layer_unless_one_is_typed(
     assert panel.request().run.filter.voxel == "4, 1, 1"
     click(panel.reset_button)
     panel.axes.edit.setText("ZYX")
-    panel.noise.edit.setText("10")
-    panel.noise.choose("typed")
+    panel.options.noise.edit.setText("10")
+    panel.options.noise.choose("typed")
     run(panel)
     record = viewer.layers[-1].metadata[METADATA_KEY]
     assert record["settings"]["voxel"] == "3, 0.5, 0.5"

@@ -28,5 +28,5 @@ def test_what_the_user_set_is_read(plugin):
 def test_the_panel_starts_with_them(viewer, open_panel, monkeypatch):
     monkeypatch.setattr(preferences, "read", lambda: preferences.Preferences(device="cpu"))
     panel = open_panel()
-    assert panel.device.box.currentText() == "Automatic (cpu)"
-    assert panel.device.device() == "cpu"
+    assert panel.options.device.box.currentText() == "Automatic (cpu)"
+    assert panel.options.device.device() == "cpu"

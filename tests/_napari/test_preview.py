@@ -31,8 +31,8 @@ def tick(qtbot):
 
     def tick_it(panel, sigma="10"):
         if sigma:
-            panel.noise.edit.setText(sigma)
-            panel.noise.choose("typed")
+            panel.options.noise.edit.setText(sigma)
+            panel.options.noise.choose("typed")
         panel.preview.box.setChecked(True)
         qtbot.waitUntil(lambda: panel.live.settled)
         return panel.preview.caption.text()
@@ -67,7 +67,7 @@ def test_the_preview_is_a_run_of_the_place_shown(viewer, open_panel, movie, tick
     # Everything that changes is followed, in the same layer.
     source.contrast_limits = (200, 700)
     assert list(shown.contrast_limits) == [200, 700]
-    panel.strength.slider.setValue(20)
+    panel.options.strength.slider.setValue(20)
     viewer.dims.set_point(0, 8)
     settle(panel)
     assert panel.live.layer is shown
@@ -90,7 +90,7 @@ def test_it_is_hidden_where_it_does_not_belong(viewer, open_panel, movie, tick, 
     settle(panel)
     assert shown.visible and panel.live.layer is shown
     shown.visible = False  # by the user, to compare
-    panel.strength.slider.setValue(5)
+    panel.options.strength.slider.setValue(5)
     settle(panel)
     assert not shown.visible
 
@@ -170,12 +170,12 @@ def test_the_noise_is_measured_once_and_out_of_the_way(
     panel = open_panel("NL-means")
     monkeypatch.setattr(panel.preview, "say", lambda text: said.append(text))
     tick(panel, sigma="")
-    panel.strength.slider.setValue(10)
+    panel.options.strength.slider.setValue(10)
     settle(panel)
     assert said[0] == "Measuring the noise …"
     assert said.count("Measuring the noise …") == 1 and "pixels" in said[-1]
     assert asked == [1]
-    expected = gd.nl_means(noisy, sigma_factor=panel.strength.value())
+    expected = gd.nl_means(noisy, sigma_factor=panel.options.strength.value())
     np.testing.assert_array_equal(panel.live.layer.data, expected)
 
 
@@ -198,7 +198,7 @@ def test_why_there_is_no_preview(viewer, open_panel, movie, tick, settle, monkey
     from napari_gpu_denoise._napari.preview import compute
 
     monkeypatch.setattr(compute, "filter_part", fails)
-    panel.strength.slider.setValue(5)
+    panel.options.strength.slider.setValue(5)
     settle(panel)
     assert panel.preview.caption.text() == "The device is full: wait."
     assert panel.live.layer is None
@@ -217,10 +217,10 @@ def test_a_quick_profile_comes_first(viewer, open_panel, noisy, tick, settle):
     settle(panel)
     assert not started
     for value in range(1, 8):
-        panel.strength.slider.setValue(value)
+        panel.options.strength.slider.setValue(value)
     settle(panel)
     # Taken together, and the last one wins.
-    assert [each.run.sigma_factor for each in started] == [panel.strength.value()] * 2
+    assert [each.run.sigma_factor for each in started] == [panel.options.strength.value()] * 2
     panel.form.profile.setCurrentText("fast")
     settle(panel)
     assert started[-1].final and len(started) == 3
@@ -232,10 +232,10 @@ def test_strength_counts_everywhere(viewer, open_panel, noisy, run, copied, qtbo
     viewer.add_image(noisy, name="noisy")
     panel = open_panel("NL-means")
     assert "sigma_factor" not in copied(panel.python_button)
-    panel.noise.edit.setText("10")
-    panel.noise.choose("typed")
-    panel.strength.slider.setValue(10)
-    factor = panel.strength.value()
+    panel.options.noise.edit.setText("10")
+    panel.options.noise.choose("typed")
+    panel.options.strength.slider.setValue(10)
+    factor = panel.options.strength.value()
     assert factor == 1.41
     status = run(panel)
     assert "Strength 1.41." in status
@@ -244,9 +244,9 @@ def test_strength_counts_everywhere(viewer, open_panel, noisy, run, copied, qtbo
     assert result.metadata["napari-gpu-denoise"]["sigma_factor"] == factor
     assert "sigma_factor=1.41" in copied(panel.python_button)
     assert "--sigma-factor 1.41" in copied(panel.command_button)
-    qtbot.mouseDClick(panel.strength.slider, Qt.MouseButton.LeftButton)
-    assert panel.strength.value() == 1
-    panel.strength.slider.setValue(-20)
-    assert (panel.strength.value(), panel.strength.label.text()) == (0.5, "0.50")
+    qtbot.mouseDClick(panel.options.strength.slider, Qt.MouseButton.LeftButton)
+    assert panel.options.strength.value() == 1
+    panel.options.strength.slider.setValue(-20)
+    assert (panel.options.strength.value(), panel.options.strength.label.text()) == (0.5, "0.50")
     panel.reset()
-    assert panel.strength.value() == 1
+    assert panel.options.strength.value() == 1

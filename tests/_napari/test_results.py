@@ -8,7 +8,7 @@ import pytest
 from napari.components import ViewerModel
 from napari.layers import Image
 
-from napari_gpu_denoise._napari.denoise.results import Afterwards, add_layers, differences
+from napari_gpu_denoise._napari.denoise.results import ResultOptions, add_layers, differences
 from napari_gpu_denoise._napari.denoise.run import Denoised, Request
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.layer_input import LayerInput
@@ -247,7 +247,7 @@ def test_temporary_layers_are_not_offered(qtbot):
 
 
 def test_boxes_and_buttons(qtbot, channels):
-    after = Afterwards(channels)
+    after = ResultOptions(channels)
     qtbot.addWidget(after)
     red, above = channels.layers["red"], channels.layers["above"]
     after.take(above)
@@ -298,7 +298,7 @@ def test_boxes_and_buttons(qtbot, channels):
 
 
 def test_layers_denoised_together_are_undone_together(qtbot, channels):
-    after = Afterwards(channels)
+    after = ResultOptions(channels)
     qtbot.addWidget(after)
     pair = [channels.layers[name] for name in ("red", "green")]
     for value in (1, 2):

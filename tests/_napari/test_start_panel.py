@@ -121,7 +121,7 @@ def test_more_settings(viewer, start, click, qtbot, movie):
     more = viewer.window.dock_widgets["VBM3D (GPU Denoise)"]
     assert more.layer.layers() == tuple(layers) and more.axes.letters() == "TYX"
     assert more.form.settings() == VBM3D.of(profile="fast")
-    qtbot.waitUntil(lambda: more.device.caption.text() != "")
+    qtbot.waitUntil(lambda: more.options.device.caption.text() != "")
     click(more.run_button)
     qtbot.waitUntil(lambda: not more.runs.running)
     assert more.status.text() == "2 layers done."

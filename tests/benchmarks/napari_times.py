@@ -109,9 +109,9 @@ class Times:
         rest(1)
         panel = made[0]
         if hasattr(panel, "device"):
-            wait(lambda: bool(panel.device.caption.text()))
+            wait(lambda: bool(panel.options.device.caption.text()))
             if self.device is not None:
-                panel.device.device = lambda: self.device
+                panel.options.device.device = lambda: self.device
         return panel
 
     def opening(self) -> None:
@@ -129,15 +129,15 @@ class Times:
         panel = self.open(title)
         if profile is not None:
             panel.form.profile.setCurrentText(profile)
-        panel.noise.edit.setText("20")
-        panel.noise.choose("typed")
+        panel.options.noise.edit.setText("20")
+        panel.options.noise.choose("typed")
         panel.preview.box.setChecked(True)
         wait(lambda: panel.live.settled)
         named = title if profile is None else f"{title} {profile}"
         waits = []
         for value in (1, 3, 5, 7, 9, 11, 13):
             before = panel.live.layer.data
-            panel.strength.slider.setValue(value)
+            panel.options.strength.slider.setValue(value)
             waits.append(wait(lambda before=before: panel.live.layer.data is not before))
             wait(lambda: panel.live.settled)
             rest(0.1)
@@ -145,7 +145,7 @@ class Times:
         tell(f"{named}: slider to picture, {shape}", statistics.median(waits), bar)
         self.gaps.begin()
         for value in range(-20, 21):
-            panel.strength.slider.setValue(value)
+            panel.options.strength.slider.setValue(value)
             rest(0.03)
         self.gaps.tell(f"{named}: dragging")
         wait(lambda: panel.live.settled)

@@ -1,4 +1,4 @@
-"""Base of the plugin's panels: status line, and their place in napari's window."""
+"""Bases of the plugin's panels: status line, place in napari's window, layer and axes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
-from napari.utils.notifications import notification_manager
+from napari.layers import Layer
+from napari.utils.notifications import notification_manager, show_error
 from napari.viewer import Viewer
-from qtpy.QtCore import QEvent, QSize, Qt, QTimer
+from qtpy.QtCore import QEvent, QSize, Qt
 from qtpy.QtGui import QAction, QKeySequence, QShowEvent
 from qtpy.QtWidgets import (
     QApplication,
@@ -21,11 +22,15 @@ from qtpy.QtWidgets import (
 )
 
 from napari_gpu_denoise._napari import docks
-from napari_gpu_denoise._napari.parts import WIDTH, Caption, Scrolled, stack
+from napari_gpu_denoise._napari.layers.axes_input import AxesInput
+from napari_gpu_denoise._napari.layers.layer_input import LayerInput
+from napari_gpu_denoise._napari.layers.source import Source, capture, finest, suggest_axes
+from napari_gpu_denoise._napari.parts import WIDTH, Caption, Scrolled, button, settling_timer, stack
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.noise.record import NoiseEstimate
 
-PYTHON_COPIED = "Python call copied: paste it into napari's console."
+_PYTHON_COPIED = "Python call copied: paste it into napari's console."
 
 
 class Panel(QWidget):
@@ -40,6 +45,8 @@ class Panel(QWidget):
     failed: ClassVar[str]
     #: Advice where Python runs out of memory.
     out_of_memory: ClassVar[str]
+    #: Whether errors are notifications of napari, too.
+    aloud: ClassVar[bool] = False
 
     def __init__(self, viewer: Viewer):
         super().__init__()
@@ -51,15 +58,11 @@ class Panel(QWidget):
         lists = self._followed.values()
         self.destroyed.connect(lambda _=None: [_disconnect(each) for each in lists])
         # Started when the panel gets a parent; the dock joins the window only afterwards.
-        self._stacking = QTimer(self)
-        self._stacking.setSingleShot(True)
-        self._stacking.timeout.connect(lambda: docks.stack_on(self, self._neighbours()))
+        self._stacking = settling_timer(self, 0, lambda: docks.stack_on(self, self._neighbours()))
         docks.on_menu(viewer, self._come_forward)
         # Put in when the dock is on the screen: the GUI thread does not stand still for both.
         self._content = QWidget()
-        self._showing = QTimer(self)
-        self._showing.setSingleShot(True)
-        self._showing.timeout.connect(self._put_in)
+        self._showing = settling_timer(self, 0, self._put_in)
 
     def arrange(
         self, rows: Iterable[QWidget | QLayout], below: Iterable[Sequence[QWidget]]
@@ -143,32 +146,139 @@ class Panel(QWidget):
         lead = f"<b>{stressed}</b> " if stressed else ""
         self.status.setText(lead + html.escape(text))
 
-    def show_error(self, error: Exception) -> str:
-        """Show an error and return its text; empty for a bug, which is reported to napari."""
+    def show_error(self, error: Exception, *, quiet: bool = False) -> None:
+        """Show an error in the panel, unless `quiet` aloud; a bug is always reported to napari."""
         if not isinstance(error, (DenoiseError, MemoryError)):
             self.say(f"Internal error: {error!r}. Please report it.", self.failed)
             notification_manager.receive_error(type(error), error, error.__traceback__)
-            return ""
+            return
         sentence = self.worded(error) if isinstance(error, DenoiseError) else self.out_of_memory
         self.say(sentence, self.failed)
-        return sentence
+        if self.aloud and not quiet:
+            show_error(sentence)
 
     def worded(self, error: DenoiseError) -> str:
         """Return an error in terms of the controls of the panel."""
         return in_panel(error)
 
-    def copy(self, code: Callable[[], tuple[str, str]]) -> None:
-        """Put text on the clipboard and show a message, both returned by `code`, or its error."""
+    def add_code_buttons(self, of: str) -> None:
+        """Make the buttons that copy `python_code` and `command_line`; `of` is what these do."""
+        self.python_button = button("Copy Python call", f"Copy Python code {of}.")
+        self.command_button = button("Copy command line", f"Copy a shell command {of}.")
+        self.python_button.clicked.connect(lambda: self.copy_python())
+        self.command_button.clicked.connect(lambda: self.copy_command())
+
+    def python_code(self) -> str:
+        """Return Python code that does the same; raises `DenoiseError` where there is none."""
+        raise NotImplementedError
+
+    def command_line(self) -> tuple[str, list[str]]:
+        """Return the command line that does the same, and what it does otherwise."""
+        raise NotImplementedError
+
+    def copy_python(self) -> None:
+        """Put Python code that does the same on the clipboard."""
+        self._copy(lambda: (self.python_code(), [_PYTHON_COPIED]))
+
+    def copy_command(self) -> None:
+        """Put the command line that does the same on the clipboard."""
+
+        def code() -> tuple[str, list[str]]:
+            text, remarks = self.command_line()
+            return text, ["Command line copied.", *remarks]
+
+        self._copy(code)
+
+    def _copy(self, code: Callable[[], tuple[str, list[str]]]) -> None:
         try:
-            text, message = code()
+            text, sentences = code()
         except DenoiseError as error:
             self.show_error(error)
             return
         QApplication.clipboard().setText(text)
-        self.say(message)
+        self.say(" ".join(sentences))
 
 
 def _disconnect(connected: list[tuple[Any, Callable]]) -> None:
     while connected:
         event, act = connected.pop()
         event.disconnect(act)
+
+
+class LayerPanel(Panel):
+    """A panel that works on one image layer; `kind` is the entry of FILTERS that it is for."""
+
+    #: List of the layers to choose from.
+    layer_input: ClassVar[type[LayerInput]] = LayerInput
+
+    def __init__(self, viewer: Viewer, tip: str, kind: Any = None, *, whole_files: bool = False):
+        super().__init__(viewer)
+        self.layer = self.layer_input(viewer, tip, whole_files=whole_files)
+        self.axes = AxesInput(kind)
+        selection = viewer.layers.selection.events.changed
+        self.follow("selection", [(selection, self.layer.refresh)])
+
+    # napari calls this whenever layers come, go, move or are renamed
+    def reset_choices(self, event: object = None) -> None:
+        """Follow the viewer's layers."""
+        self.layer.refresh()
+
+    def choose(self, layer: Layer, axes: str) -> None:
+        """Choose a layer, and set its axes as another panel has them."""
+        self.layer.choose(layer)
+        if self.layer.layer() == layer:
+            self.choose_axes(axes)
+
+    def choose_axes(self, axes: str) -> None:
+        """Set the axes of the layer chosen as another panel has them."""
+        if self.axes.letters() != axes.upper():
+            self.axes.edit.setText(axes)
+
+    def captured(self) -> Source:
+        """Return the layer as it is now; raises `LayerError` if there is no usable one."""
+        taken = capture(self.layer.layer())
+        if tuple(taken.data.shape) != self.axes.shape:
+            self.offer_axes()
+        return taken
+
+    def offer_axes(self) -> None:
+        """Suggest the axes of the layer, or those that were typed for it; follow its labels."""
+        layer, shown = self.layer.layer(), self._viewer.dims
+        self.follow("labels of the viewer", [(shown.events.axis_labels, self._follow_labels)])
+        own = [] if layer is None else [(layer.events.axis_labels, self._take_labels)]
+        self.follow("labels of the layer", own)
+        if layer is None:
+            self.axes.offer("", ())
+        else:
+            self.axes.offer(suggest_axes(layer, shown.axis_labels), finest(layer).shape, layer)
+
+    def _take_labels(self, event: object = None) -> None:
+        """Follow new labels of the layer, which say more than what was typed before."""
+        self.axes.forget()
+        self._follow_labels()
+
+    def _follow_labels(self, event: object = None) -> None:
+        before = self.axes.letters()
+        labels = self._viewer.dims.axis_labels
+        if (layer := self.layer.layer()) is None:
+            return
+        if self.axes.typed() is None and suggest_axes(layer, labels) != before:
+            self.offer_axes()
+
+    def known_axes(self) -> str:
+        """Return the axes typed; empty where they do not fit or there is no layer."""
+        try:
+            return self.axes.axes() if self.axes.shape else ""
+        except DenoiseError:
+            return ""
+
+    def others(self) -> list[LayerPanel]:
+        """Return the other panels of this kind that are open."""
+        return [each for each in docks.docked(self._viewer, LayerPanel) if each is not self]
+
+    def estimate(self) -> NoiseEstimate | None:
+        """Return the noise of the layer as this panel has measured it; None by default."""
+        return None
+
+    def receive_estimate(self, layer: Any, estimate: NoiseEstimate) -> None:
+        """Receive another panel's estimate of the noise of a layer; ignored by default."""

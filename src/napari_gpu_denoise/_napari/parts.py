@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from qtpy.QtCore import QEvent, QObject, QSize, Qt
+from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
 from qtpy.QtGui import QKeyEvent, QResizeEvent
 from qtpy.QtWidgets import (
     QApplication,
@@ -108,6 +108,13 @@ def progress_bar() -> QProgressBar:
     policy.setRetainSizeWhenHidden(True)
     bar.setSizePolicy(policy)
     return bar
+
+
+def settling_timer(parent: QObject, milliseconds: int, act: Callable[[], Any]) -> QTimer:
+    """Return a timer that acts once, a while after it was last started."""
+    timer = QTimer(parent, singleShot=True, interval=milliseconds)
+    timer.timeout.connect(act)
+    return timer
 
 
 def ruler() -> QFrame:

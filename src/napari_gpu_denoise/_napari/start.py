@@ -5,19 +5,15 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import napari.viewer
 import numpy as np
 from napari.layers import Image
-from napari.utils.notifications import show_error
-from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QFrame, QVBoxLayout
 
 from napari_gpu_denoise._napari import docks, preferences
-from napari_gpu_denoise._napari.denoise.results import Afterwards, with_files
 from napari_gpu_denoise._napari.denoise.run import Request
-from napari_gpu_denoise._napari.denoise.running import RunningPanel
+from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.arrays import LazyArray, is_lazy
 from napari_gpu_denoise._napari.layers.layer_input import same_axes
@@ -28,7 +24,7 @@ from napari_gpu_denoise._napari.parts import (
     button,
     choice,
     form_layout,
-    progress_bar,
+    settling_timer,
     stack,
 )
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task
@@ -90,26 +86,31 @@ def _advice(info: LayerInfo, stopped: Callable[[], bool]) -> Advice:
     return recommend(data, info.axes, noise=noise, device=info.device)
 
 
-class StartView(RunningPanel):
-    """Layer and axes, the advice in words, one button to run it, and one for more settings."""
+class StartPanel(RunPanel):
+    """Follows the layers that are selected, advises on them, and filters all of them."""
 
-    def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__(viewer, _TIP, whole_files=True)
+    title = "Denoise"
+
+    def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
+        run_tip = "Denoise as recommended. Results are new layers."
+        super().__init__(viewer, _TIP, run_tip, whole_files=True)
         self.advice = Caption(rich=True)
         self.effort = choice(
             {"As recommended": None, "Faster": "fast", "Best quality": "high"},
             "Profile of the filter. Best quality takes much longer and gains little.",
         )
         self.effort.setAccessibleName("Effort")
-        self.afterwards = Afterwards(viewer)
-        self.run_button = button("Denoise", "Denoise as recommended. Results are new layers.")
-        self.cancel_button = button("Cancel", "Stop; add no layer.")
         self.more_button = button(
             "More settings …", "Open the panel of this filter, with the layer and these settings."
         )
-        self.progress = progress_bar()
+        self._layers: tuple[Image, ...] = ()
+        self._looked: Outcome | None = None
+        self._run_when_looked = False
+        self._looking = Task(self, advice_steps, self.title, alone=True)
+        self._settling = settling_timer(self, _SETTLED, self._on_settled)
         self._lay_out()
-        self.show_running(False)
+        self._connect()
+        self._take_layer()
 
     def _lay_out(self) -> None:
         frame = QFrame()
@@ -126,72 +127,24 @@ class StartView(RunningPanel):
             (
                 (self.progress,),
                 (self.status,),
-                (self.afterwards,),
+                (self.results,),
                 (self.run_button,),
                 (self.cancel_button, self.more_button),
             ),
         )
 
-    def show_advice(self, names: Sequence[str], found: Sequence[Advice]) -> None:
-        """Show the advice on layers; once where it is the same for all."""
-        self.more_button.setEnabled(bool(found))
-        if not found:
-            self.advice.setText("")
-            return
-        same = len({(each.choice, each.reason) for each in found}) == 1
-        time = cost.in_words(sum(each.seconds for each in found))
-        if same:
-            noise = " / ".join(dict.fromkeys(each.noise for each in found))
-            parts = [_of_one(found[0], noise)]
-        else:
-            parts = [
-                f"<b>{html.escape(name)}</b><br>{_of_one(each, each.noise)}"
-                for name, each in zip(names, found, strict=True)
-            ]
-        hints = dict.fromkeys(hint for each in found for hint in each.hints)
-        parts += [html.escape(hint) for hint in hints]
-        parts.append(f"Takes {time}.")
-        self.advice.setText("".join(f"<p style='margin: 0 0 6px 0'>{each}</p>" for each in parts))
-
-
-def _of_one(advice: Advice, noise: str) -> str:
-    image, reason, chosen = map(html.escape, (advice.image, advice.reason, advice.choice))
-    name, _, rest = chosen.partition(", ")
-    return (
-        f"{image}; {html.escape(noise)}.</p><p style='margin: 0 0 6px 0'>"
-        f"<b>{name}</b>{', ' + rest if rest else ''}, because {reason}."
-    )
-
-
-class StartPanel(StartView):
-    """Follows the layers that are selected, off the GUI thread, and filters all of them."""
-
-    title = "Denoise"
-
-    def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
-        super().__init__(viewer)
-        self._layers: tuple[Image, ...] = ()
-        self._looked: Outcome | None = None
-        self._run_when_looked = False
-        self._looking = Task(self, advice_steps, "Denoise", alone=True)
+    def _connect(self) -> None:
         self._looking.staged.connect(self._on_looking)
         self._looking.ended.connect(self._on_looked)
-        self._settling = QTimer(self)
-        self._settling.setSingleShot(True)
-        self._settling.setInterval(_SETTLED)
-        self._settling.timeout.connect(self._on_settled)
         self.layer.chosen.connect(self._take_layer)
         self.axes.changed.connect(self.look)
         self.effort.currentIndexChanged.connect(self._show)
-        self.run_button.clicked.connect(self.run)
+        self.run_button.clicked.connect(lambda: self.run())
         self.run_on_return(self.run)
-        self.cancel_button.clicked.connect(self.cancel)
-        self.more_button.clicked.connect(self.show_more)
-        self.afterwards.wanted.connect(self.show_comparison)
-        selection = viewer.layers.selection.events
+        self.more_button.clicked.connect(lambda: self.show_more())
+        selection = self._viewer.layers.selection.events
         self.follow("selection", [(selection.changed, self.layer.follow_selection)])
-        self.follow("preferences", ((each, self.look) for each in preferences.changed()))
-        self._take_layer()
+        self.follow("preferences", ((event, self.look) for event in preferences.changed()))
 
     def look(self, event: object = None) -> None:
         """Look at the layers once nothing changes any more."""
@@ -199,7 +152,7 @@ class StartPanel(StartView):
         self._looked = None
         self.show_advice((), ())
         if not self._closed:
-            self._settling.start()
+            self._settling.start(_SETTLED)
 
     def advised(self) -> tuple[Advice, ...]:
         """Return the advice on each layer with the effort that is chosen."""
@@ -220,12 +173,10 @@ class StartPanel(StartView):
         try:
             found = zip(self._layers, self._looked.request, self.advised(), strict=True)
             requests = [_request(layer, info.axes, advice) for layer, info, advice in found]
-            requests = with_files(self, requests)
+            self.start(requests)
         except DenoiseError as error:
             self._give_up(error)
             return
-        named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
-        self.start_all(named)
 
     def cancel(self) -> None:
         """Leave all runs at once; no more layers will be added."""
@@ -254,28 +205,12 @@ class StartPanel(StartView):
         panel.form.show_settings(advised[0].filter)
         panel.nonfinite.setCurrentIndex(panel.nonfinite.findData(self._looked.request[0].nonfinite))
 
-    def show_comparison(self, result: Any) -> None:
-        """Open the panel that compares a result with its source."""
-        docks.open_panel(self._viewer, "Compare").choose(result)
-
-    def reset_choices(self, event: object = None) -> None:
-        """Follow the viewer's layers."""
-        super().reset_choices(event)
-        self.afterwards.refresh()
-
-    def show_error(self, error: Exception) -> str:
-        """Show an error in the panel and as a notification of napari."""
-        if sentence := super().show_error(error):
-            show_error(sentence)
-        return sentence
-
     def _take_layer(self) -> None:
         layers = self.layer.layers()
         data = [each.events.data for each in layers]
         self.follow("data", [(event, self._on_data) for event in data])
         self._layers = layers
-        self.afterwards.take(self.layer.layer())
-        self.follow("looks", self.afterwards.events())
+        self._follow_looks()
         several = f" {len(layers)} layers" if len(layers) > 1 else ""
         self.run_button.setText(f"Denoise{several}")
         self.offer_axes()
@@ -317,12 +252,17 @@ class StartPanel(StartView):
     def _give_up(self, error: Exception, aloud: bool = True) -> None:
         self._run_when_looked = False
         self.show_running(self.runs.running)
-        self.show_error(error) if aloud else StartView.show_error(self, error)
+        self.show_error(error, quiet=not aloud)
 
     def _show(self) -> None:
         if self._looked is not None:
             names = [each.source.name for each in self._looked.request]
             self.show_advice(names, self.advised())
+
+    def show_advice(self, names: Sequence[str], advice: Sequence[Advice]) -> None:
+        """Show the advice on layers, and enable what follows it."""
+        self.advice.setText(_words(names, advice))
+        self.more_button.setEnabled(bool(advice))
 
     def _on_stopped(self) -> None:
         self._run_when_looked = False
@@ -343,3 +283,29 @@ def _request(layer: Image, axes: str, advice: Advice) -> Request:
         memory_limit=limit,
     )
     return Request(info.source, run, memory=info.memory)
+
+
+def _words(names: Sequence[str], advice: Sequence[Advice]) -> str:
+    """Return the advice on layers as rich text; once where it is the same for all."""
+    if not advice:
+        return ""
+    if len({(each.choice, each.reason) for each in advice}) == 1:
+        noise = " / ".join(dict.fromkeys(each.noise for each in advice))
+        parts = [_of_one(advice[0], noise)]
+    else:
+        parts = [
+            f"<b>{html.escape(name)}</b><br>{_of_one(each, each.noise)}"
+            for name, each in zip(names, advice, strict=True)
+        ]
+    parts += map(html.escape, dict.fromkeys(hint for each in advice for hint in each.hints))
+    parts.append(f"Takes {cost.in_words(sum(each.seconds for each in advice))}.")
+    return "".join(f"<p style='margin: 0 0 6px 0'>{each}</p>" for each in parts)
+
+
+def _of_one(advice: Advice, noise: str) -> str:
+    image, reason, chosen = map(html.escape, (advice.image, advice.reason, advice.choice))
+    name, _, rest = chosen.partition(", ")
+    return (
+        f"{image}; {html.escape(noise)}.</p><p style='margin: 0 0 6px 0'>"
+        f"<b>{name}</b>{', ' + rest if rest else ''}, because {reason}."
+    )

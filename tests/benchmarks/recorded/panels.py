@@ -142,18 +142,18 @@ class FilterPanel:
         for name, value in renamed_settings(self.kind, settings or {}).items():
             panel.form.controls[name].value = value
         if noise is not None:
-            panel.noise.choose(noise)
+            panel.options.noise.choose(noise)
         if sigma is not None:
-            panel.noise.choose("typed")
-            panel.noise.edit.setText(sigma)
+            panel.options.noise.choose("typed")
+            panel.options.noise.edit.setText(sigma)
         if estimate is not None:
             panel.take_noise(panel.layer.layer(), panel.axes.axes(), estimate, "a test")
         if frame is not None:
             self.viewer.dims.set_current_step(0, frame)
             panel.places.boxes["T"].setChecked(True)
         panel.maps.setChecked(maps)
-        panel.dtype.setCurrentIndex(int(fractions))
-        panel.nonfinite.setCurrentIndex(int(keep))
+        panel.options.dtype.setCurrentIndex(int(fractions))
+        panel.options.nonfinite.setCurrentIndex(int(keep))
 
     def run(self) -> Answer:
         """Run, and return the layers that were added, with the record in their metadata."""

@@ -11,23 +11,28 @@ from threading import Event
 from typing import Any
 
 import napari.viewer
-from qtpy.QtCore import QTimer
+from qtpy.QtCore import QModelIndex, QSize, QTimer
+from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import preferences
-from napari_gpu_denoise._napari.batch.afterwards import BatchAfterwards
+from napari_gpu_denoise._napari.batch.form import BatchForm, command_with_remarks, python_call
+from napari_gpu_denoise._napari.batch.report import ReportWindow
 from napari_gpu_denoise._napari.batch.rows import (
     DONE,
     ENDED,
     FAILED,
     RUNNING,
     WAITING,
-    Look,
+    FileInfo,
     Row,
     in_batch,
     stage_of,
 )
-from napari_gpu_denoise._napari.batch.table import Listing, folder_for
+from napari_gpu_denoise._napari.batch.table import FileList, Listing, RowTable, folder_for
 from napari_gpu_denoise._napari.denoise import presets
+from napari_gpu_denoise._napari.guide import with_guide
+from napari_gpu_denoise._napari.panel import Panel
+from napari_gpu_denoise._napari.parts import Caption, button, progress_bar
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
 from napari_gpu_denoise.errors import Cancelled, DenoiseError
 from napari_gpu_denoise.files.batch import (
@@ -37,8 +42,10 @@ from napari_gpu_denoise.files.batch import (
     FileReport,
     batch_steps,
 )
+from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.several import choose_devices
 
+_WIDTH = 480  # pixels in which a line of the list can be read
 _PARTS = 1000  # of the bar of all files
 _INTERVAL = 0.1  # seconds between two updates of a line
 _PAUSE = 0.05  # seconds between two looks whether a pause is over
@@ -76,47 +83,104 @@ def steps(
             return end.value
 
 
-class BatchPanel(BatchAfterwards):
+class BatchPanel(Panel):
     """Lists files, and denoises them off the GUI thread by the engine of the command line."""
 
     title = "Batch"
+    failed = "Not done."
+    out_of_memory = "There is not enough memory: close other programs and run again."
+    aloud = True
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
-        self.listing = Listing(self)
+        self.table, self.form, self.listing = RowTable(), BatchForm(), Listing(self)
+        self.files, self.progress = FileList(self.table), progress_bar()
         self.runs = Task(self, steps, bar=True, cancel=self.cancel)
-        self._key: Any = None  # what the last run was asked for
+        self.add_button = button("Add files …", "Add TIFF, OME-TIFF, NIfTI or OME-Zarr files.")
+        self.folder_button = button(
+            "Add folder …", "Add all images of a folder, an OME-Zarr, or the fields of a plate."
+        )
+        self.remove_button = button(
+            "Remove", "Remove the selected files from the list (Delete). The files are kept."
+        )
+        self.run_button = button(
+            "Denoise", "Denoise the files. The files themselves are not changed."
+        )
+        self.pause_button = button("Pause", "Pause after the current step.")
+        self.stop_button = button(
+            "Stop", "Stop after the current step. What is done is kept, and can be continued later."
+        )
+        self.open_button = button(
+            "Open result", "Open the results of the selected files, or double-click a row."
+        )
+        self.report_button = button("Report …", "What was done, as gpu-denoise reports it.")
+        self.add_code_buttons("for the same batch")
         self._suggested = ""  # folder of the results
-        self._todo: list[Row] = []  # of the run in progress
+        # Of the last run.
+        self._key: Any = None
+        self._batch: Batch | None = None
+        self._cancelled = False
+        # Of the run in progress.
+        self._todo: list[Row] = []
         self._file_left, self._all_left = TimeLeft(), TimeLeft()
         self._begun = self._shown = 0.0
+        self._lay_out()
+        self._connect()
+        self.show_running(False)
+        QTimer.singleShot(0, self.form.options.device.fill)
+
+    def sizeHint(self) -> QSize:
+        """Return a width at which the list can be read."""
+        hint = super().sizeHint()
+        return QSize(max(hint.width(), _WIDTH), hint.height())
+
+    def _lay_out(self) -> None:
+        summary, adding, doing, buttons = Caption(), QHBoxLayout(), QHBoxLayout(), QWidget()
+        summary.setText("Filters many files with the same settings, one after another.")
+        for each in (self.add_button, self.folder_button, self.remove_button):
+            adding.addWidget(each)
+        for each in (self.run_button, self.pause_button, self.stop_button):
+            doing.addWidget(each)
+        buttons.setLayout(doing)
+        doing.setContentsMargins(0, 0, 0, 0)
+        head = with_guide(summary, "guide/napari.md#many-files-batch")
+        self.arrange(
+            (head, self.files, adding, self.form),
+            (
+                (self.progress,),
+                (self.status,),
+                (buttons,),
+                (self.open_button, self.report_button),
+                (self.python_button, self.command_button),
+            ),
+        )
+
+    def _connect(self) -> None:
         self.listing.found.connect(self._on_found)
-        self.listing.looked.connect(self._on_looked)
+        self.listing.described.connect(self._on_described)
         self.runs.staged.connect(self._on_step)
         self.runs.ended.connect(self._on_ended)
         self.runs.stopped.connect(self._on_stopped)
         self.files.dropped.connect(self.listing.add)
         self.files.unwanted.connect(self.remove)
         self.files.selectionModel().selectionChanged.connect(lambda *_: self._offer())
-        self.add_button.clicked.connect(lambda: self.listing.add(self.ask_files()))
-        self.folder_button.clicked.connect(self._add_folder)
-        self.remove_button.clicked.connect(lambda: self.remove())
-        self.output_button.clicked.connect(self._choose_output)
-        self.run_button.clicked.connect(lambda: self.run())
-        self.pause_button.clicked.connect(lambda: self.pause())
-        self.stop_button.clicked.connect(lambda: self.cancel())
-        self.python_button.clicked.connect(self.copy_python)
-        self.command_button.clicked.connect(self.copy_command)
-        self.axes.textChanged.connect(self._follow_axes)
-        for each in (self.existing, self.dtype, self.nonfinite, self.correct, self.device.box):
-            each.currentIndexChanged.connect(self._offer)
-        for each in (self.filter, self.noise, self.strength):
-            each.changed.connect(self._offer)
-        self.output.textChanged.connect(self._offer)
-        self.filter.changed.connect(self._check)
-        self.follow("preferences", ((each, self.device.explain) for each in preferences.changed()))
-        self.show_running(False)
-        QTimer.singleShot(0, self.device.fill)
+        self.files.doubleClicked.connect(self._open_row)
+        self.form.axes.textChanged.connect(self._follow_axes)
+        self.form.changed.connect(self._offer)
+        self.form.filter.changed.connect(self._check)
+        for each, act in (
+            (self.add_button, lambda: self.listing.add(self.ask_files())),
+            (self.folder_button, self._add_folder),
+            (self.remove_button, self.remove),
+            (self.run_button, self.run),
+            (self.pause_button, self.pause),
+            (self.stop_button, self.cancel),
+            (self.open_button, self.open_results),
+            (self.report_button, self.show_report),
+        ):
+            each.clicked.connect(lambda _=False, act=act: act())
+        explain = self.form.options.device.explain
+        self.follow("preferences", ((event, explain) for event in preferences.changed()))
 
     def add(self, names: list[str]) -> None:
         """Add files, and the images of folders."""
@@ -132,7 +196,7 @@ class BatchPanel(BatchAfterwards):
     def waiting(self) -> tuple[list[Row], bool]:
         """Return the files that a run would denoise, and whether it continues the last run."""
         left = [row for row in self.table.rows if row.state not in ENDED]
-        on = bool(left) and self._key is not None and self._key == self.asked()
+        on = bool(left) and self._key is not None and self._key == self.form.key()
         return (left, True) if on else (list(self.table.rows), False)
 
     def run(self) -> None:
@@ -141,16 +205,15 @@ class BatchPanel(BatchAfterwards):
             return
         self._todo, on = self.waiting()
         try:
-            batch = self.batch(on)
+            batch = self.form.batch(self._paths(), resume=on)
         except DenoiseError as error:
             self.show_error(error)
             return
         presets.remember(presets.without_image(batch.run.filter))
-        self._key, self._settings, self._targets = self.asked(), batch.run.filter, batch.targets
-        self._cancelled = False
+        self._key, self._batch, self._cancelled = self.form.key(), batch, False
         for row in self._todo:
             row.wait()
-        self.table.tell_all()
+        self.table.refresh_all()
         self._file_left, self._all_left = TimeLeft(), TimeLeft()
         name = f"{batch.run.filter.title} of {_files(len(self._todo))}"
         self.runs.start(BatchRequest(batch, frozenset(row.path for row in self._todo)), name)
@@ -204,20 +267,20 @@ class BatchPanel(BatchAfterwards):
 
     def _on_found(self, rows: list[Row], errors: list[Exception]) -> None:
         new = self.table.add(rows)
-        if new and self.output.text() == self._suggested:
+        if new and self.form.output.text() == self._suggested:
             self._suggested = folder_for(new[0])
-            self.output.setText(self._suggested)
-        self.listing.look([row.path for row in self.table.rows if row.look is None])
+            self.form.output.setText(self._suggested)
+        self.listing.describe([row.path for row in self.table.rows if row.info is None])
         if errors:
             self.show_error(errors[0])
         elif not self.runs.running:
             self.say("")
         self._offer()
 
-    def _on_looked(self, look: Look) -> None:
-        if (number := self.table.number_of(look.path)) is not None:
-            self.table.rows[number].look = look
-            self.table.tell(number)
+    def _on_described(self, info: FileInfo) -> None:
+        if (number := self.table.number_of(info.path)) is not None:
+            self.table.rows[number].info = info
+            self.table.refresh_row(number)
             self._follow_axes()
 
     def _on_step(self, step: BatchProgress | FileReport) -> None:
@@ -242,7 +305,7 @@ class BatchPanel(BatchAfterwards):
             return
         self._shown = now
         row.run(progress, words)
-        self.table.tell(number)
+        self.table.refresh_row(number)
         self._show_all()
 
     def _on_filed(self, report: FileReport) -> None:
@@ -253,7 +316,7 @@ class BatchPanel(BatchAfterwards):
         row.end(report, time.monotonic() - self._begun)
         if row.state != DONE:
             self._all_left = TimeLeft()  # its pace is not that of the others
-        self.table.tell(number)
+        self.table.refresh_row(number)
         self._show_all()
         self._offer()
 
@@ -286,7 +349,7 @@ class BatchPanel(BatchAfterwards):
             if row.state == RUNNING:
                 row.stop(notes)
         self._todo = []
-        self.table.tell_all()
+        self.table.refresh_all()
 
     def _show_all(self) -> None:
         """Show how much of all files is done."""
@@ -331,23 +394,83 @@ class BatchPanel(BatchAfterwards):
 
     def _check(self) -> None:
         try:
-            self.noise.set_unused(self.filter.form.settings().sigma_unused)
+            self.form.options.noise.set_unused(self.form.filter.form.settings().sigma_unused)
         except DenoiseError as error:
             self.say(in_batch(error), "Not ready.")
 
     def _follow_axes(self, _: object = None) -> None:
         """Offer the settings that the axes of any file allow."""
-        looks = (row.look for row in self.table.rows)
-        found = {axis for look in looks if look is not None for axis in look.axes}
-        self.filter.set_axes(self.axes.text().upper() or "".join(sorted(found)))
+        axes = {axis for row in self.table.rows if row.info is not None for axis in row.info.axes}
+        self.form.filter.set_axes(self.form.axes.text().upper() or "".join(sorted(axes)))
 
     def _add_folder(self) -> None:
-        if name := self.ask_folder("Folder of images to denoise"):
+        if name := self.form.ask_folder("Folder of images to denoise"):
             self.listing.add([name])
 
-    def _choose_output(self) -> None:
-        if name := self.ask_folder("Folder of the results"):
-            self.output.setText(name)
+    def ask_files(self) -> list[str]:
+        """Ask for files."""
+        kinds = "Images (*.tif *.tiff *.btf *.tf8 *.nii *.nii.gz *.lsm *.stk);;All files (*)"
+        names, _ = QFileDialog.getOpenFileNames(self, "Files to denoise", "", kinds)
+        return names
+
+    def take_noise(self, layer: Any, axes: str, estimate: NoiseEstimate, origin: str) -> None:
+        """Take an estimate of noise for all files, measured in `origin`, in words."""
+        self.form.options.noise.hand_over(estimate, origin)
+
+    def python_code(self) -> str:
+        """Return Python code that does the same."""
+        return python_call(self.form.batch(self._paths()), self.table.rows, self.form.folder())
+
+    def command_line(self) -> tuple[str, list[str]]:
+        """Return the command line that does the same, and remarks on it."""
+        batch = self.form.batch(self._paths())
+        return command_with_remarks(batch, self.table.rows, self.form.folder())
+
+    def worded(self, error: DenoiseError) -> str:
+        """Return an error in terms of the controls of this panel."""
+        return in_batch(error)
+
+    def open_results(self) -> None:
+        """Open the results of the selected files as layers."""
+        targets = [path for row in self._chosen() if (path := self._result(row)) is not None]
+        for target in targets:
+            self._open(target)
+        if not targets:
+            self.say("None of the selected files has a result.")
+
+    def report(self) -> BatchReport:
+        """Return the report on the files that have ended so far."""
+        reports = tuple(row.report for row in self.table.rows if row.report is not None)
+        return BatchReport(reports, cancelled=self._cancelled)
+
+    def show_report(self) -> ReportWindow:
+        """Open the report in a window of its own."""
+        window = ReportWindow(self.window(), self.report(), self._batch.run.filter)
+        window.show()
+        return window
+
+    def _paths(self) -> list[Path]:
+        return [row.path for row in self.table.rows]
+
+    def _chosen(self) -> list[Row]:
+        return [self.table.rows[number] for number in self.files.chosen()]
+
+    def _result(self, row: Row) -> Path | None:
+        """Return the result of a file, if there is one."""
+        if self._batch is None or row.state not in ENDED:
+            return None
+        target = self._batch.targets.get(row.path)
+        return target if target is not None and target.exists() else None
+
+    def _open_row(self, index: QModelIndex) -> None:
+        row = self.table.rows[index.row()]
+        self._open(self._result(row) or row.path)
+
+    def _open(self, path: Path) -> None:
+        try:
+            self._viewer.open(str(path), plugin=preferences.PLUGIN)
+        except Exception as error:
+            self.show_error(error)
 
 
 def _files(count: int) -> str:

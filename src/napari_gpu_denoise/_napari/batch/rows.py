@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from napari_gpu_denoise._napari.denoise.snippets import (
-    common_arguments,
-    noise_argument,
-    noise_option,
-    shell_line,
-)
-from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise._napari.tasks import Stage
 from napari_gpu_denoise._napari.wording import REMEDIES, in_panel
-from napari_gpu_denoise.errors import DenoiseError, FileError, Note
+from napari_gpu_denoise.errors import DenoiseError, Note
 from napari_gpu_denoise.files import formats, zarr
-from napari_gpu_denoise.files.batch import Batch, BatchProgress, FileReport, is_expected
-from napari_gpu_denoise.files.inputs import find_files
-from napari_gpu_denoise.protocol.settings import as_options
+from napari_gpu_denoise.files.batch import BatchProgress, FileReport, is_expected
 
 # States of a file.
 WAITING, RUNNING, STOPPED, DONE, SKIPPED, FAILED = (
@@ -41,8 +30,8 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a file says of itself, or why it cannot be read."""
+class FileInfo:
+    """The header of a file, or why it cannot be read."""
 
     path: Path
     axes: str = ""
@@ -74,7 +63,7 @@ class Row:
 
     path: Path
     given: str
-    look: Look | None = None
+    info: FileInfo | None = None
     state: str = WAITING
     words: str = "Waiting"
     report: FileReport | None = None
@@ -89,7 +78,7 @@ class Row:
     @property
     def size(self) -> int:
         """Bytes of its pixels; 0 where they are not known."""
-        return 0 if self.look is None else self.look.size
+        return 0 if self.info is None else self.info.size
 
     def wait(self) -> None:
         """Wait for a run."""
@@ -154,76 +143,22 @@ def without_path(text: str, path: Path) -> str:
     return text.replace(str(path), path.name)
 
 
-def looking(
+def info_steps(
     paths: Sequence[Path], stopped: Callable[[], bool] = lambda: False
-) -> Generator[Look, None, None]:
-    """Look at files, one after another."""
+) -> Generator[FileInfo, None, None]:
+    """FileInfo at files, one after another."""
     for path in paths:
         if stopped():
             return
-        yield look_at(path)
+        yield read_info(path)
 
 
-def look_at(path: Path) -> Look:
-    """Read the head of a file."""
+def read_info(path: Path) -> FileInfo:
+    """Read the header of a file."""
     try:
         with formats.open_stack(path) as picture:
             data = picture.data
             axes, shape = picture.filter_axes, tuple(data.shape)
-            return Look(path, axes, shape, str(data.dtype), int(data.nbytes))
+            return FileInfo(path, axes, shape, str(data.dtype), int(data.nbytes))
     except Exception as error:
-        return Look(path, error=error_words(error, path))
-
-
-def command_with_remarks(batch: Batch, rows: Sequence[Row], folder: str) -> tuple[str, list[str]]:
-    """Return the command for a shell, and sentences on what it does otherwise than the panel."""
-    run = batch.run
-    words = ["gpu-denoise", run.filter.name.replace("_", "-"), *inputs_of(rows), "-o", folder]
-    words += noise_option(run)
-    words += ["--axes", run.axes] if run.axes else []
-    words += as_options(run.filter.as_arguments() | common_arguments(run))
-    words += [f"--{name}" for name in _existing(batch)]
-    remarks = []
-    if "--noise" in words and not isinstance(run.noise, str):
-        remarks.append("It measures the noise again, in each file.")
-    return shell_line(words), remarks
-
-
-def python_call(batch: Batch, rows: Sequence[Row], folder: str) -> str:
-    """Return Python code that does the same."""
-    run = batch.run
-    given: dict[str, Any] = {**noise_argument(run), "output": folder}
-    given |= {"axes": run.axes} if run.axes else {}
-    given |= common_arguments(run) | dict.fromkeys(_existing(batch), True)
-    chosen = run.filter.as_arguments()
-    made = ".of" if "profile" in chosen else ""
-    words = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
-    listed = "".join(f"    {name!r},\n" for name in inputs_of(rows))
-    return (
-        f"{code.IMPORT}\nfiles = [\n{listed}]\n"
-        f"report = gd.run_batch(files, gd.{type(run.filter).__name__}{made}({words})"
-        f"{code.arguments(given)})\n"
-        "for file in report.failed:\n    print(file.input, file.error)\n"
-    )
-
-
-def inputs_of(rows: Sequence[Row]) -> list[str]:
-    """Return what names the files: the folders that were added, where they are still complete."""
-    held = {row.path for row in rows}
-    whole = {given: _is_all_of(given, held) for given in {row.given for row in rows}}
-    names = (row.given if whole[row.given] else str(row.path) for row in rows)
-    return list(dict.fromkeys(names))
-
-
-def _is_all_of(given: str, held: set[Path]) -> bool:
-    if not os.path.isdir(given):
-        return True
-    try:
-        return held.issuperset(find_files(given))
-    except FileError:
-        return False
-
-
-def _existing(batch: Batch) -> list[str]:
-    """Return the arguments that say what becomes of existing results."""
-    return [name for name in ("overwrite", "resume") if getattr(batch, name)]
+        return FileInfo(path, error=error_words(error, path))

@@ -22,7 +22,7 @@ from qtpy.QtGui import (
 )
 from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QSizePolicy, QTableView
 
-from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row, looking
+from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row, info_steps
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.parts import wrapped
 from napari_gpu_denoise._napari.tasks import Task
@@ -39,29 +39,29 @@ _FAILED_COLOURS = QColor("#b3261e"), QColor("#ff8a80")  # on light and on dark t
 
 
 class Listing(QObject):
-    """Finds the files that names stand for, and then looks at them."""
+    """Finds the files that names stand for, and reads their headers, off the GUI thread."""
 
     #: A list of `Row`, and a list of errors.
     found = Signal(list, list)
-    #: A `Look`.
-    looked = Signal(object)
+    #: A `FileInfo`.
+    described = Signal(object)
 
     def __init__(self, parent: QObject):
         super().__init__(parent)
-        self._looking = Task(self, looking, "Batch", alone=True)
-        self._looking.staged.connect(self.looked)
+        self._headers = Task(self, info_steps, "Batch", alone=True)
+        self._headers.staged.connect(self.described)
 
     def add(self, names: Sequence[str]) -> None:
         """Find files."""
         Loading(partial(found_in, names), lambda got: self.found.emit(*(got or ([], []))), self)
 
-    def look(self, paths: Sequence[Path]) -> None:
-        """Look at files, in place of those that are waited for."""
-        self._looking.start(tuple(paths))
+    def describe(self, paths: Sequence[Path]) -> None:
+        """Read the headers of files, in place of those that are waited for."""
+        self._headers.start(tuple(paths))
 
     def drop(self) -> None:
-        """Look at no more files."""
-        self._looking.drop()
+        """Read no more headers."""
+        self._headers.drop()
 
 
 def found_in(names: Sequence[str]) -> tuple[list[Row], list[DenoiseError]]:
@@ -92,7 +92,7 @@ def folder_for(row: Row) -> str:
 
 
 class RowTable(QAbstractTableModel):
-    """Rows as a table; whoever changes a row calls `tell`."""
+    """Rows as a table; whoever changes a row calls `refresh_row`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,15 +116,15 @@ class RowTable(QAbstractTableModel):
     def data(self, index: QModelIndex, role: int = 0) -> Any:
         """Return the text of a cell, and how it looks."""
         row, column = self.rows[index.row()], index.column()
-        look = row.look
+        info = row.info
         if role == Qt.ItemDataRole.DisplayRole:
-            image = "" if look is None else look.words
+            image = "" if info is None else info.words
             return (row.name, image, row.words)[column]
         if role == Qt.ItemDataRole.ToolTipRole:
-            image = "" if look is None else look.error or look.words
+            image = "" if info is None else info.error or info.words
             return wrapped((str(row.path), image, row.words)[column])
         if role == Qt.ItemDataRole.ForegroundRole:
-            wrong = (row.state == FAILED, look is not None and bool(look.error))
+            wrong = (row.state == FAILED, info is not None and bool(info.error))
             if (column == STATE and wrong[0]) or (column == IMAGE and wrong[1]):
                 return QBrush(self.failed_colour)
         if role == Qt.ItemDataRole.FontRole and row.state == RUNNING and column != IMAGE:
@@ -155,14 +155,14 @@ class RowTable(QAbstractTableModel):
         """Return where a file is in the list."""
         return next((n for n, row in enumerate(self.rows) if row.path == path), None)
 
-    def tell_all(self) -> None:
-        """Show all rows anew."""
+    def refresh_all(self) -> None:
+        """Redraw all rows."""
         if self.rows:
             last = self.index(len(self.rows) - 1, len(_TITLES) - 1)
             self.dataChanged.emit(self.index(0, 0), last)
 
-    def tell(self, number: int) -> None:
-        """Show a row anew."""
+    def refresh_row(self, number: int) -> None:
+        """Redraw a row."""
         self.dataChanged.emit(self.index(number, 0), self.index(number, len(_TITLES) - 1))
 
 

@@ -133,7 +133,7 @@ def shown_axes(viewer: Viewer, layer: Image) -> tuple[int, int] | None:
     return axes if len(axes) == 2 and min(axes) >= 0 else None
 
 
-class Showing(QObject):
+class CompareOverlay(QObject):
     """One temporary layer in place of a pair, and a line; the pair is hidden meanwhile."""
 
     #: The line stands before this pixel.
@@ -262,7 +262,7 @@ class Showing(QObject):
         return all(each in self._viewer.layers for each in wanted)
 
     def hide(self, layer: Layer, hidden: bool) -> None:
-        """Hide a layer, or show it: now, or when this no longer stands in its place."""
+        """Set visibility, deferred while the overlay replaces the layer."""
         if layer in self._hidden:
             self._hidden[layer] = not hidden
         else:

@@ -9,25 +9,48 @@ from typing import Any
 import napari.viewer
 import numpy as np
 from napari.layers import Layer, Shapes
-from qtpy.QtCore import QSignalBlocker, QTimer
+from qtpy.QtCore import QSignalBlocker, Qt, QTimer, Signal
+from qtpy.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSlider, QWidget
 
 from napari_gpu_denoise._napari.compare.overlay import (
+    BLINK,
+    CURTAIN,
     NOTHING,
     RESIDUAL,
-    Showing,
+    CompareOverlay,
     shown_axes,
     slice_shown,
 )
-from napari_gpu_denoise._napari.compare.pair import Pair, profile
-from napari_gpu_denoise._napari.compare.view import KEY, CompareView
+from napari_gpu_denoise._napari.compare.pair import Pair, partners, profile, results_in
+from napari_gpu_denoise._napari.layers.layer_input import LayerInput
 from napari_gpu_denoise._napari.layers.provenance import (
     METADATA_KEY,
     SOURCE,
     SOURCE_ID,
     TEMPORARY,
     identity,
+    made_from,
 )
 from napari_gpu_denoise._napari.layers.source import PLACE, finest
+from napari_gpu_denoise._napari.panel import LayerPanel
+from napari_gpu_denoise._napari.parts import (
+    Caption,
+    button,
+    choice,
+    form_layout,
+    narrow,
+    ruler,
+    settling_timer,
+    wrapped,
+)
+
+MODES = {
+    "Curtain: before | after": CURTAIN,
+    "Blink": BLINK,
+    "Residual: before - after": RESIDUAL,
+    "The layers as they are": NOTHING,
+}
+KEY = "B"
 
 _SETTLED = 30  # milliseconds for which changes of a line are collected
 # Milliseconds in which napari draws the canvas: where layers that it has drawn are replaced at once
@@ -35,40 +58,140 @@ _SETTLED = 30  # milliseconds for which changes of a line are collected
 _DRAWN = 50
 
 
-class ComparePanel(CompareView):
+class ResultInput(LayerInput):
+    """The viewer's results that can be compared with something; at first the selected one."""
+
+    def listed(self) -> list[Layer]:
+        """Return the results, topmost first."""
+        return results_in(self._viewer.layers)
+
+    def _found_groups(self, before: object) -> list:
+        return []
+
+    def _first_choice(self) -> Layer | None:
+        return self._origin()
+
+    def meant_by(self, active: Layer) -> Layer | None:
+        """Return the selected result, or the newest of the selected layer."""
+        made = made_from(active, self._viewer.layers)
+        found = [each for each in self._layers if each is active or each in made]
+        return next(iter(found), None)
+
+
+class PartnerInput(QComboBox):
+    """The layers that a result can be compared with, its source first."""
+
+    chosen = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._layers: list[Layer] = []
+        narrow(self)
+        self.setToolTip(wrapped("The source of the result, or another result of the same source."))
+        self.currentIndexChanged.connect(lambda _: self.chosen.emit())
+
+    def layer(self) -> Layer | None:
+        """Return the layer chosen, or None."""
+        index = self.currentIndex()
+        return self._layers[index] if 0 <= index < len(self._layers) else None
+
+    def offer(self, layers: list[Layer], keep: bool) -> None:
+        """List layers; the choice stays if it is to be kept and is among them."""
+        before = self.layer()
+        with QSignalBlocker(self):
+            self.clear()
+            self._layers = layers
+            for each in layers:
+                self.addItem(each.name)
+            self.setCurrentIndex(layers.index(before) if keep and before in layers else 0)
+        if self.layer() is not before:
+            self.chosen.emit()
+
+
+class ComparePanel(LayerPanel):
     """Compares the selected result with its source until the panel is closed."""
 
+    title = "Compare"
+    layer_input = ResultInput
+    failed = "Not shown."
+    out_of_memory = "There is not enough memory to show this."
+
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
-        super().__init__(viewer)
+        super().__init__(viewer, "Result of a filter; at first the selected layer.")
+        self.layer.setPlaceholderText("No result of a filter")
+        self.before = PartnerInput()
+        self.mode = choice(
+            MODES,
+            "Curtain: drag the line in the picture. Blink: one after the other, each for half a "
+            "second. Residual: what was removed, in blue and red around 0, up to three standard "
+            "deviations. It is a temporary layer, removed when this panel is closed.",
+        )
+        narrow(self.mode)
+        self.slider = QSlider(Qt.Orientation.Horizontal)
+        self.slider.setToolTip(
+            wrapped("Position of the line; you can also drag it in the picture.")
+        )
+        self.slider.setAccessibleName("Position of the line")
+        self.hold_button = button(
+            f"Hold for before ({KEY})", f"Show the source while this, or the key {KEY}, is held."
+        )
+        self.hide_source = QCheckBox("Hide source")
+        self.hide_source.setToolTip(wrapped("Hide the source, even after this panel is closed."))
+        self.caption = Caption()
+        self.draw_button = button(
+            "Draw a line", "Draw a line on the picture to see grey levels along it."
+        )
+        self._plot_place = QHBoxLayout()
+        self.overlay = CompareOverlay(viewer, self)
         self._pair: Pair | None = None
         self._drawn: Shapes | None = None
         self._bound = False
         self._plot: Any = None
-        self.showing = Showing(viewer, self)
-        self.showing.moved.connect(self._on_moved)
-        self.showing.turned.connect(self._on_turned)
-        self._settling = QTimer(self)
-        self._settling.setSingleShot(True)
-        self._settling.setInterval(_SETTLED)
-        self._settling.timeout.connect(self._draw_profile)
-        self._starting = QTimer(self)
-        self._starting.setSingleShot(True)
-        self._starting.setInterval(_DRAWN)
-        self._starting.timeout.connect(self._start)
+        self._settling = settling_timer(self, _SETTLED, self._draw_profile)
+        self._starting = settling_timer(self, _DRAWN, self._start)
+        self._lay_out()
+        self._connect()
+        # The canvas is left alone until the panel is in the window.
+        QTimer.singleShot(0, self._take_result)
+
+    def _lay_out(self) -> None:
+        rows: dict[str, QWidget] = {"Result": self.layer, "Before": self.before, "Show": self.mode}
+        self._form = form_layout({**rows, "Line at": self.slider})
+        held = QHBoxLayout()
+        for each in (self.hold_button, self.hide_source):
+            held.addWidget(each)
+        drawn = QHBoxLayout()
+        drawn.addWidget(self.draw_button)
+        self.arrange(
+            (self._form, held, self.caption, ruler(), drawn, self._plot_place), ((self.status,),)
+        )
+
+    def show_mode(self, mode: str) -> None:
+        """Show only the controls that a mode has."""
+        for each in (self.slider, self._form.labelForField(self.slider), self.hold_button):
+            each.setVisible(mode == CURTAIN)
+
+    def offer_partners(self, keep: bool) -> None:
+        """List what the result can be compared with."""
+        after = self.layer.layer()
+        found = [] if after is None else partners(after, self._viewer.layers)
+        self.before.offer(found, keep)
+
+    def _connect(self) -> None:
+        self.overlay.moved.connect(self._on_moved)
+        self.overlay.turned.connect(self._on_turned)
         self.layer.chosen.connect(self._take_result)
         self.before.chosen.connect(self._take_pair)
         self.mode.currentIndexChanged.connect(self._show)
-        self.slider.valueChanged.connect(self.showing.move)
-        self.hold_button.pressed.connect(lambda: self.showing.show_alone("before"))
-        self.hold_button.released.connect(lambda: self.showing.show_alone(""))
+        self.slider.valueChanged.connect(self.overlay.move)
+        self.hold_button.pressed.connect(lambda: self.overlay.show_alone("before"))
+        self.hold_button.released.connect(lambda: self.overlay.show_alone(""))
         self.hide_source.clicked.connect(self._hide_source)
         self.draw_button.clicked.connect(self.draw)
-        dims, active = viewer.dims.events, viewer.layers.selection.events.active
+        dims, active = self._viewer.dims.events, self._viewer.layers.selection.events.active
         views = [(each, self._show) for each in (dims.ndisplay, dims.order)]
         views.append((dims.current_step, self._on_slice))
         self.follow("viewer", [(active, self._on_active), *views])
-        # The canvas is left alone until the panel is in the window.
-        QTimer.singleShot(0, self._take_result)
 
     def choose(self, layer: Layer | None, axes: str = "") -> None:
         """Choose the result to compare."""
@@ -85,9 +208,9 @@ class ComparePanel(CompareView):
         gone = self._pair is not None and not {self._pair.before, self._pair.after} <= set(layers)
         if gone:
             self._leave()
-        elif self.showing.mode and not self.showing.is_whole():
+        elif self.overlay.mode and not self.overlay.is_whole():
             # The user has removed what was shown.
-            self.showing.stop()
+            self.overlay.stop()
             self.mode.setCurrentIndex(self.mode.findData(NOTHING))
         super().reset_choices(event)
         self.offer_partners(keep=True)
@@ -144,7 +267,7 @@ class ComparePanel(CompareView):
         pair = self._pair
         self._unbind()
         self.follow("pair", ())
-        self.showing.pause()
+        self.overlay.pause()
         self.show_mode("" if pair is None else self.mode.currentData())
         for each in (self.hide_source, self.draw_button):
             each.setEnabled(pair is not None)
@@ -157,20 +280,20 @@ class ComparePanel(CompareView):
         if pair is None or self._closed:
             return
         try:
-            self.showing.start(pair, mode)
+            self.overlay.start(pair, mode)
         except Exception as error:
-            self.showing.stop()
+            self.overlay.stop()
             self.show_error(error)
             return
-        self.follow("pair", self.showing.follow())
-        self.hide_source.setChecked(self.showing.hides(pair.before))
-        if mode and not self.showing.mode:
+        self.follow("pair", self.overlay.follow())
+        self.hide_source.setChecked(self.overlay.hides(pair.before))
+        if mode and not self.overlay.mode:
             self.say("Switch to 2D to compare.")
         elif mode == RESIDUAL:
-            limit = self.showing.layer.contrast_limits[1]
+            limit = self.overlay.layer.contrast_limits[1]
             of = "luminance" if pair.after.rgb else "grey levels"
             self.caption.setText(f"Colours from {-limit:.3g} to {limit:.3g} in {of}.")
-        elif self.showing.mode:
+        elif self.overlay.mode:
             self._bind()
         self._settling.start()
 
@@ -178,14 +301,14 @@ class ComparePanel(CompareView):
         """Let go of the pair, and of the pixels that are read of it."""
         self._unbind()
         self.follow("pair", ())
-        self.showing.stop()
+        self.overlay.stop()
         self._pair = None
 
     def _bind(self) -> None:
         def hold(viewer: Any) -> Generator[None, None, None]:
-            self.showing.show_alone("before")
+            self.overlay.show_alone("before")
             yield
-            self.showing.show_alone("")
+            self.overlay.show_alone("")
 
         # A key that the user has given another task keeps it.
         with suppress(ValueError):
@@ -204,7 +327,7 @@ class ComparePanel(CompareView):
 
     def _on_moved(self, at: int) -> None:
         with QSignalBlocker(self.slider):
-            self.slider.setRange(0, self.showing.width)
+            self.slider.setRange(0, self.overlay.width)
             self.slider.setValue(at)
 
     def _on_turned(self, which: str) -> None:
@@ -214,7 +337,7 @@ class ComparePanel(CompareView):
 
     def _hide_source(self, hidden: bool) -> None:
         if self._pair is not None:
-            self.showing.hide(self._pair.before, hidden)
+            self.overlay.hide(self._pair.before, hidden)
 
     def _on_drawn(self, event: Any = None) -> None:
         self._settling.start()

@@ -14,7 +14,6 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QImage, QPixmap
 from qtpy.QtWidgets import QFileDialog, QFormLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari.layer_panel import LayerPanel
 from napari_gpu_denoise._napari.layers.arrays import LazyArray, is_lazy
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, SOURCE_ID, record_of
 from napari_gpu_denoise._napari.layers.regions import in_view
@@ -22,6 +21,7 @@ from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_pl
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.plots import Plot, Series
 from napari_gpu_denoise._napari.noise.rows import Row, as_html
+from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import Caption, Section, button, stack, wrapped
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, as_stages
 from napari_gpu_denoise._napari.wording import in_panel

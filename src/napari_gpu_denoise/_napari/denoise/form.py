@@ -25,6 +25,7 @@ from qtpy.QtWidgets import (
 
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.denoise.presets import OF_IMAGE
+from napari_gpu_denoise._napari.denoise.run import offer_of
 from napari_gpu_denoise._napari.parts import (
     DecimalComma,
     Section,
@@ -182,6 +183,12 @@ class SettingsForm(QWidget):
         layout.addLayout(plain)
         if advanced.rowCount():
             layout.addWidget(Section("More settings", advanced))
+
+    @classmethod
+    def without_maps(cls, kind: type) -> SettingsForm:
+        """Return the form of a filter without the setting that yields a map in place of pixels."""
+        offer = offer_of(kind)
+        return cls(kind, without=() if offer is None else (offer.setting,))
 
     def _add(self, field: dataclasses.Field, layout: QFormLayout) -> None:
         control = make_control(field)

@@ -1,4 +1,4 @@
-"""Controls beside the settings of a filter: strength, frame and slice, device, result."""
+"""Controls of a run beside the settings of its filter: noise, strength, frame, device, result."""
 
 from __future__ import annotations
 
@@ -8,23 +8,61 @@ from typing import Any
 from napari.layers import Image
 from napari.viewer import Viewer
 from qtpy.QtCore import QEvent, QObject, Qt, Signal
-from qtpy.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QLabel, QSlider, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QSlider,
+    QVBoxLayout,
+    QWidget,
+)
 
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.layers.source import place_shown
 from napari_gpu_denoise._napari.loading import Loading
+from napari_gpu_denoise._napari.noise import rows
 from napari_gpu_denoise._napari.parts import (
     Caption,
+    Section,
     WheelGuard,
     add_item,
+    button,
     choice,
+    form_layout,
     narrow,
     stack,
     wrapped,
 )
 from napari_gpu_denoise._napari.wording import in_panel
-from napari_gpu_denoise.errors import LayerError, NoDeviceError
+from napari_gpu_denoise.errors import LayerError, NoDeviceError, SigmaError
+from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
+from napari_gpu_denoise.run.request import Run
+
+AUTO, ONE, TYPED, MEASURED = "auto", "one", "typed", "measured"
+
+_CHOICES = {
+    AUTO: (
+        "Automatic",
+        "Measure the noise before filtering, and choose a model: photon noise, Rician noise of MRI "
+        "magnitudes, speckle, correlated noise, or one sigma. Noise that depends on brightness is "
+        "made uniform before the filter, and this is undone afterwards.",
+    ),
+    ONE: (
+        "One sigma",
+        "Measure one standard deviation for all grey levels before filtering. Where noise grows "
+        "with brightness this is a compromise.",
+    ),
+    TYPED: ("Type sigma", "Use the standard deviation on the right."),
+}
+_SIGMA = (
+    "Standard deviation of the noise in grey levels of the image: one number, or one for each "
+    "channel, separated by commas. Typing a value replaces the estimate. After a run with an "
+    "estimate, the value used is shown here."
+)
 
 _STEPS = 20  # of the slider from 1 to either end
 _STRENGTH_TIP = (
@@ -37,6 +75,194 @@ _PLACE_TIP = (
     "Filter only the {} at the viewer's slider, to try settings. Its pixels are those of a full "
     "run."
 )
+
+
+def numbers(text: str, channels: int) -> list[str]:
+    """Return the numbers in a text, with decimal points; commas may be typed for these as well.
+
+    Commas separate the numbers of several channels; where semicolons or spaces alone do, or for one
+    channel, a comma belongs to a number.
+    """
+    if ";" in text:
+        return text.replace(",", ".").split(";")
+    words = text.split()
+    if len(words) > 1 and not any(word.endswith(",") for word in words):
+        return text.replace(",", ".").split()
+    words = text.split(",")
+    return [".".join(words)] if channels == 1 and len(words) == 2 else words
+
+
+class NoiseInput(QWidget):
+    """The noise assumed by a filter; disabled if the filter's settings determine it."""
+
+    #: The panel that measures noise is to be opened.
+    wanted = Signal()
+    #: What is assumed may have changed.
+    changed = Signal()
+
+    def __init__(self, automatic: str = "The noise is measured before filtering."):
+        super().__init__()
+        self._automatic = automatic  # what is said of that choice
+        self._measured: NoiseEstimate | None = None
+        self._origin = ""
+        self._known: NoiseEstimate | None = None
+        self._used = ""
+        self._last = ""  # typed
+        #: Channels of the layer.
+        self.channels = 1
+        self.mode = narrow(QComboBox(), 6)
+        self.mode.setAccessibleName("Noise")
+        for name, (text, tip) in _CHOICES.items():
+            add_item(self.mode, text, name, tip)
+        self.edit = QLineEdit()
+        self.edit.setAccessibleName("Noise standard deviation")
+        self.edit.setMinimumWidth(50)
+        self.button = button(
+            "Measure…",
+            "Open the panel Estimated noise, which measures this layer and shows the results.",
+        )
+        self.caption = Caption()
+        row = QHBoxLayout()
+        row.setSpacing(4)
+        row.addWidget(self.mode, 3)
+        row.addWidget(self.edit, 2)
+        row.addWidget(self.button)
+        stack(QVBoxLayout(self), (row, self.caption), spacing=2)
+        self.edit.textEdited.connect(self._typed)
+        self.mode.currentIndexChanged.connect(self._chosen)
+        self.button.clicked.connect(self.wanted)
+        self.set_unused("")
+
+    def set_unused(self, reason: str) -> None:
+        """Enable the control, or disable it where there is a reason why it is not used."""
+        if reason:
+            self._drop_used()
+        for widget, tip in ((self.mode, "Source of the noise level."), (self.edit, _SIGMA)):
+            widget.setEnabled(not reason)
+            widget.setToolTip(wrapped(f"Sigma is {reason}." if reason else tip))
+        self.edit.setPlaceholderText("not used" if reason else "sigma")
+        self._explain()
+
+    def choose(self, name: str) -> None:
+        """Choose one of `AUTO`, `ONE`, `TYPED` and, after `hand_over`, `MEASURED`."""
+        self.mode.setCurrentIndex(self.mode.findData(name))
+
+    def chosen(self) -> str:
+        """Return which one is chosen."""
+        return self.mode.currentData()
+
+    def sigma(self) -> float | tuple[float, ...] | None:
+        """Return the sigma typed, or None where it is not to be used.
+
+        Raises `SigmaError` if no number was typed.
+        """
+        if self.chosen() != TYPED or not self.mode.isEnabled():
+            return None
+        try:
+            values = tuple(map(float, numbers(self.edit.text(), self.channels)))
+        except ValueError:
+            raise SigmaError(
+                f"The noise {self.edit.text()!r} is not a number: type its standard deviation in "
+                "grey levels, or choose Automatic."
+            ) from None
+        return values[0] if len(values) == 1 else values
+
+    def noise(self) -> str | NoiseEstimate | None:
+        """Return the noise as filters take it, also an estimate beside a typed sigma."""
+        if not self.mode.isEnabled():
+            return None
+        chosen = {AUTO: None, ONE: "gaussian", MEASURED: self._measured, TYPED: self._known}
+        return chosen[self.chosen()]
+
+    def hand_over(self, estimate: NoiseEstimate, origin: str) -> None:
+        """Take an estimate that was measured in `origin`, in words, and choose it."""
+        self._measured, self._known, self._origin = estimate, estimate, origin
+        if self.mode.findData(MEASURED) < 0:
+            self.mode.addItem("Measured", MEASURED)
+        tip = rows.tooltip(estimate, f"Measured in {origin}")
+        self.mode.setItemData(self.mode.findData(MEASURED), tip, Qt.ItemDataRole.ToolTipRole)
+        self.edit.clear()
+        self.choose(MEASURED)
+        self._explain()
+
+    def take_over(self, other: NoiseInput) -> None:
+        """Assume the noise that another control does."""
+        if (handed := other.handed()) is not None:
+            self.hand_over(*handed)
+            return
+        self.choose(other.chosen())
+        if other.chosen() == TYPED:
+            self.edit.setText(other.edit.text())
+            self._typed(other.edit.text())
+
+    def handed(self) -> tuple[NoiseEstimate, str] | None:
+        """Return what `hand_over` took, if it is chosen."""
+        return (self._measured, self._origin) if self.chosen() == MEASURED else None
+
+    def show_estimate(self, estimate: NoiseEstimate) -> None:
+        """Show an estimate of the layer beside a typed sigma."""
+        self._known = estimate
+        self._explain()
+
+    def show_used(self, sigma: tuple[float, ...], models: list[dict[str, Any]]) -> None:
+        """Show the noise that a run has estimated and used."""
+        if self.chosen() in (AUTO, ONE):
+            self.edit.setText(", ".join(f"{value:.4g}" for value in sigma))
+            self.edit.setCursorPosition(0)
+        if self.chosen() == ONE:
+            self._used = f"Used: {self.edit.text()}" if len(sigma) > 1 else ""
+        elif self.chosen() == AUTO:
+            found = [NoiseModel.from_dict(each) for each in models]
+            self._used = rows.noise_used(found, sigma) if found or sigma else ""
+        self._explain()
+
+    def drop_estimates(self) -> None:
+        """Drop estimates of another layer; one that was handed over can be chosen again."""
+        self._known = None
+        self._drop_used()
+        if self.chosen() == MEASURED:
+            self.choose(AUTO)
+        self._explain()
+
+    def reset(self) -> None:
+        """Go back to automatic measurement."""
+        self.choose(AUTO)
+        self.edit.clear()
+        self._used = self._last = ""
+        self._explain()
+
+    def _drop_used(self) -> None:
+        self._used = ""
+        if self.chosen() != TYPED:
+            self.edit.clear()
+
+    def _chosen(self, _: int) -> None:
+        # The value used belongs to one choice; but it can be edited.
+        if self.chosen() != TYPED:
+            self._drop_used()
+        elif not self.edit.text():
+            self.edit.setText(self._last)
+        self._explain()
+
+    def _typed(self, text: str) -> None:
+        self._last = text
+        self.choose(TYPED)
+        self._explain()
+
+    def _explain(self) -> None:
+        chosen, text = self.chosen() if self.mode.isEnabled() else None, ""
+        if chosen == ONE:
+            text = self._used
+        elif chosen == AUTO:
+            text = self._used or self._automatic
+        elif chosen == MEASURED and self._measured is not None:
+            text = f"{rows.one_line(self._measured)} (measured in {self._origin})"
+        elif chosen == TYPED and self._known is not None:
+            typed = self.edit.text().strip() or "…"
+            text = f"{typed} (estimated {rows.sigma(self._known)})"
+        self.caption.setText(text)
+        self.caption.setVisible(bool(text))
+        self.changed.emit()
 
 
 class StrengthInput(QWidget):
@@ -210,38 +436,77 @@ def _devices() -> tuple[Any, ...]:
     return device.devices()
 
 
-def type_input(of: str = "layer") -> QComboBox:
-    """Return the list of types of the result; `of` is what is filtered."""
-    return choice(
-        {
-            "Automatic": None,
-            f"Same as the {of}": "same",
-            "float32 (keeps fractions)": "float32",
-        },
-        f"Data type of the result. Automatic: that of the {of}, or float32 where rounding to "
-        f"whole grey levels would cost quality. Values outside the range of the {of}'s type "
-        "are clipped to it and counted.",
-    )
+class RunOptions(QObject):
+    """Controls of a run that are the same for every filter; `of` is what is filtered."""
 
+    changed = Signal()
 
-def nonfinite_input() -> QComboBox:
-    """Return the list of what is done about NaN and infinity."""
-    return choice(
-        {"Stop with an error": "raise", "Leave them in place": "keep"},
-        "Treatment of pixels that are NaN or infinite.",
-    )
+    def __init__(self, parent: QObject, noise: NoiseInput, of: str = "layer"):
+        super().__init__(parent)
+        self.noise, self.strength, self.device = noise, StrengthInput(), DeviceInput()
+        self.dtype = choice(
+            {
+                "Automatic": None,
+                f"Same as the {of}": "same",
+                "float32 (keeps fractions)": "float32",
+            },
+            f"Data type of the result. Automatic: that of the {of}, or float32 where rounding to "
+            f"whole grey levels would cost quality. Values outside the range of the {of}'s type "
+            "are clipped to it and counted.",
+        )
+        self.nonfinite = choice(
+            {"Stop with an error": "raise", "Leave them in place": "keep"},
+            "Treatment of pixels that are NaN or infinite.",
+        )
+        self.correct = choice(
+            {
+                "Nothing": None,
+                "Stripes": "stripes",
+                "Hot and dead pixels": "outliers",
+                "What is found": "found",
+            },
+            "Structured noise to remove first, only where it is found. Stripes are rows and "
+            "columns with individual offsets, and periodic hum. Estimated noise shows what was "
+            "found.",
+        )
+        #: Rows of a form, by label.
+        self.rows = {"Correct first": self.correct, "Noise": noise, "Strength": self.strength}
+        output = {"Result type": self.dtype, "NaN, infinity": self.nonfinite, "Device": self.device}
+        self.section = Section("Result and device", form_layout(output))
+        for box in (*self._boxes(), self.device.box):
+            box.currentIndexChanged.connect(lambda _: self.changed.emit())
+        for control in (noise, self.strength):
+            control.changed.connect(self.changed)
 
+    def run(self, settings: Any, axes: str | None) -> Run:
+        """Return a run of a filter; raises `DenoiseError` if it does not fit together."""
+        return Run(
+            filter=settings,
+            sigma=self.noise.sigma(),
+            noise=self.noise.noise(),
+            axes=axes,
+            dtype=self.dtype.currentData(),
+            nonfinite=self.nonfinite.currentData(),
+            device=self.device.device(),
+            memory_limit=preferences.read().memory_limit,
+            correct=self.correct.currentData(),
+            sigma_factor=self.strength.value(),
+        )
 
-def correction_input() -> QComboBox:
-    """Return the list of corrections."""
-    return choice(
-        {
-            "Nothing": None,
-            "Stripes": "stripes",
-            "Hot and dead pixels": "outliers",
-            "What is found": "found",
-        },
-        "Structured noise to remove first, only where it is found. Stripes are rows and "
-        "columns with individual offsets, and periodic hum. Estimated noise shows what was "
-        "found.",
-    )
+    def reset(self) -> None:
+        """Set every control to its default."""
+        self.noise.reset()
+        self.strength.reset()
+        for box in (*self._boxes(), self.device.box):
+            box.setCurrentIndex(0)
+
+    def take_over(self, other: RunOptions) -> None:
+        """Set every control as another panel has it."""
+        for box, wanted in zip(self._boxes(), other._boxes(), strict=True):
+            box.setCurrentIndex(wanted.currentIndex())
+        self.device.choose(other.device)
+        self.strength.slider.setValue(other.strength.slider.value())
+        self.noise.take_over(other.noise)
+
+    def _boxes(self) -> tuple[QComboBox, ...]:
+        return self.correct, self.dtype, self.nonfinite

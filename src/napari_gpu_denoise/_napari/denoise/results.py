@@ -47,7 +47,7 @@ _KEEP = "Add a new layer for every run. Otherwise a run replaces the previous re
 _LOOKS = ("blending", "opacity")
 
 
-def with_files(panel: QWidget, requests: Sequence[Request]) -> list[Request]:
+def ask_for_files(panel: QWidget, requests: Sequence[Request]) -> list[Request]:
     """Return requests with a file for each result that needs one.
 
     Raises `OutputError` if the user names none.
@@ -126,7 +126,7 @@ def differences(run: Run) -> list[str]:
     return words if len(words) <= _MOST_WORDS else [*words[: _MOST_WORDS - 1], "…"]
 
 
-class Afterwards(QWidget):
+class ResultOptions(QWidget):
     """Adds results; offers to hide their source, to keep earlier ones, to undo and to compare.
 
     What a run replaced, one result for each of its layers, is kept until the next run, or until its

@@ -2,54 +2,179 @@
 
 from __future__ import annotations
 
+import html
 import math
 from dataclasses import replace
 from typing import Any
 
 import napari.viewer
 from napari.layers import Shapes
-from qtpy.QtCore import QSignalBlocker, QTimer
+from qtpy.QtCore import QSignalBlocker
+from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.layers import regions
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import PLACE, finest, has_alpha
+from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise._napari.noise.measuring import NoiseRequest, measure, memory_of
+from napari_gpu_denoise._napari.noise.plots import Plot
 from napari_gpu_denoise._napari.noise.snippets import noise_call
-from napari_gpu_denoise._napari.noise.view import FLAT, RECTANGLE, VIEW, WHOLE, NoiseView
-from napari_gpu_denoise._napari.panel import PYTHON_COPIED
+from napari_gpu_denoise._napari.panel import LayerPanel
+from napari_gpu_denoise._napari.parts import (
+    Caption,
+    button,
+    choice,
+    form_layout,
+    narrow,
+    ruler,
+    settling_timer,
+    stack,
+)
 from napari_gpu_denoise._napari.tasks import Outcome, Task
 from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.filters import BM3D, FILTERS
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.noise.models import AUTO
+from napari_gpu_denoise.noise.models import AUTO, MODELS
 from napari_gpu_denoise.noise.record import NoiseEstimate
+
+WHOLE, VIEW, RECTANGLE, FLAT = "whole", "view", "rectangle", "flat"
+
+REGIONS = {
+    "Whole layer": WHOLE,
+    "Current view": VIEW,
+    "Rectangle in a Shapes layer": RECTANGLE,
+    "Flat region, drawn": FLAT,
+}
+MODEL_CHOICES = {"Automatic": AUTO, **{each.title: each.name for each in MODELS if each.selectable}}
 
 _SETTLED = 250  # milliseconds without a change before measuring begins
 # Events of layers that move a drawn rectangle over the image.
 _MOVES = ("data", "scale", "translate", "rotate", "shear", "affine")
 
 
-class NoisePanel(NoiseView):
+class NoiseResult(QWidget):
+    """An estimate of noise: verdict, table and plots; hidden without one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.verdict, self.rows = Caption(rich=True), Caption(rich=True)
+        self.curve = Plot("Variance against mean", "Mean (grey levels)", "Variance (grey levels²)")
+        self.frames = Plot("Noise along time", "Time point", "Sigma (grey levels)")
+        self.slices = Plot("Noise along slices", "Slice", "Sigma (grey levels)")
+        self.correlation = Plot("Autocorrelation of noise", "Distance (pixels)", "Correlation")
+        stack(QVBoxLayout(self), (self.verdict, self.rows, *self.plots()), spacing=8)
+
+    def plots(self) -> tuple[Plot, ...]:
+        """Return the plots, from top to bottom."""
+        return self.curve, self.frames, self.slices, self.correlation
+
+    def clear(self) -> None:
+        """Show no estimate."""
+        for widget in (self.verdict, self.rows):
+            widget.clear()
+            widget.hide()
+        for plot in self.plots():
+            plot.show_series(())
+
+    def show_estimate(self, estimate: NoiseEstimate, planes: str) -> None:
+        """Show an estimate; `planes` names those that were read."""
+        verdict = estimate.verdict()
+        self.verdict.setText(f"<b>{html.escape(verdict[:1].upper() + verdict[1:])}.</b>")
+        self.rows.setText(rows.as_html(rows.table(estimate, planes)))
+        self.verdict.show()
+        self.rows.show()
+        self.curve.show_series(plots.curve_series(estimate))
+        self.frames.show_series(plots.along_series(estimate.frames))
+        self.slices.show_series(plots.along_series(estimate.slices))
+        distance = "Distance (pixels)" + ", dashed along y" * (len(estimate.spectra) > 1)
+        self.correlation.show_series(plots.autocorrelation_series(estimate), distance)
+
+
+class NoisePanel(LayerPanel):
     """Measures noise of the layer that is selected, off the GUI thread, whenever it changes."""
 
+    title = "Estimated noise"
     failed = "Not measured."
     out_of_memory = "There is not enough memory for the measurement: choose a region."
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
-        super().__init__(viewer)
+        super().__init__(viewer, "Image layer whose noise is measured.")
+        self.channel = choice({"All": None}, "Channels to measure; each has its own noise.")
+        self.region = choice(
+            REGIONS,
+            "Pixels to measure. Current view: the visible part of the current slice. Rectangle: "
+            "its pixels in all slices. Flat region: an area without objects, such as background, "
+            "in the slice on which it was drawn; its plain statistics are used.",
+        )
+        self.shapes = choice(
+            {},
+            "Shapes layer with the region: its selected shape, else the last one. For a rotated or "
+            "round shape, the upright bounding rectangle is used.",
+        )
+        self.shapes.setAccessibleName("Shapes layer")
+        self.shapes.setPlaceholderText("No Shapes layer")
+        self.draw_button = button("Draw", "Draw a rectangle on the image, in a Shapes layer.")
+        self.model = choice(MODEL_CHOICES, "Automatic chooses the best fit and gives the reason.")
+        self.result = NoiseResult()
+        targets = {kind.title: kind.name for kind in FILTERS}
+        self.target = choice({**targets, "Batch": BM3D.name}, "What to use this noise for.")
+        self.use_button = button(
+            "Use in", "Open this panel with this noise; a filter, with this layer."
+        )
+        self.add_code_buttons("that measures this noise and filters with it")
         self._outcome: Outcome | None = None
         self._drawn_on: Shapes | None = None
         self._target_chosen = False
         self._measuring = Task(self, measure, self.title, alone=True)
-        self._settling = QTimer(self)
-        self._settling.setSingleShot(True)
-        self._settling.setInterval(_SETTLED)
+        self._settling = settling_timer(self, _SETTLED, self._on_settled)
+        self._lay_out()
+        self._show_row(self._drawn, False)
         self._connect()
         self._take_layer()
 
+    def _lay_out(self) -> None:
+        for box in (self.region, self.model, self.shapes, self.channel):
+            narrow(box, 8)
+        self._drawn = QWidget()
+        row = QHBoxLayout(self._drawn)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self.shapes, 1)
+        row.addWidget(self.draw_button)
+        where = {"Channel": self.channel, "Region": self.region, "Shapes": self._drawn}
+        layer = {"Image": self.layer, "Axes": self.axes}
+        self._form = form_layout({**layer, **where, "Model": self.model})
+        self.arrange(
+            (self._form, ruler(), self.result),
+            ((self.status,), (self.use_button, self.target), (self.python_button,)),
+        )
+
+    def _show_row(self, control: QWidget, shown: bool) -> None:
+        control.setVisible(shown)
+        self._form.labelForField(control).setVisible(shown)
+
+    def _offer_channels(self, count: int) -> None:
+        """List the channels, from 0; keep the choice if possible."""
+        before = self.channel.currentData()
+        with QSignalBlocker(self.channel):
+            while self.channel.count() > 1:
+                self.channel.removeItem(1)
+            for number in range(count):
+                self.channel.addItem(str(number), number)
+            self.channel.setCurrentIndex(max(self.channel.findData(before), 0))
+        self._show_row(self.channel, count > 1)
+
+    def say(self, text: str, stressed: str = "") -> None:
+        """Show a sentence in the status line, which is hidden without one."""
+        super().say(text, stressed)
+        self.status.setVisible(bool(text))
+
+    def _clear(self) -> None:
+        self.result.clear()
+        self.use_button.setEnabled(False)
+
     def _connect(self) -> None:
         viewer = self._viewer
-        self._settling.timeout.connect(self._on_settled)
         self._measuring.ended.connect(self._on_done)
         self.layer.chosen.connect(self._take_layer)
         self.axes.changed.connect(self._take_axes)
@@ -59,7 +184,6 @@ class NoisePanel(NoiseView):
         self.shapes.currentIndexChanged.connect(self._take_shapes)
         self.draw_button.clicked.connect(self.draw)
         self.use_button.clicked.connect(self.use)
-        self.python_button.clicked.connect(self.copy_python)
         self.target.activated.connect(self._take_target)
         # napari 0.9 moved it; older ones have it on the viewer.
         camera = viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera
@@ -127,10 +251,9 @@ class NoisePanel(NoiseView):
         panel.take_noise(layer, self.axes.axes(), estimate, origin)
         self.say(f"{panel.title} uses this noise from now on.")
 
-    def copy_python(self) -> None:
-        """Put Python code that does the same on the clipboard."""
-        function = self.target.currentData()
-        self.copy(lambda: (noise_call(self._request(), function, self.estimate()), PYTHON_COPIED))
+    def python_code(self) -> str:
+        """Return Python code that measures, and filters with the result."""
+        return noise_call(self._request(), self.target.currentData(), self.estimate())
 
     def _request(self) -> NoiseRequest:
         source, axes, region = self.captured(), self.axes.axes(), self.region.currentData()
@@ -153,7 +276,7 @@ class NoisePanel(NoiseView):
 
     def _take_layer(self) -> None:
         self._target_chosen = False
-        self.clear()
+        self._clear()
         self._follow()
         self.offer_axes()
 
@@ -164,12 +287,12 @@ class NoisePanel(NoiseView):
         layer = self.layer.layer()
         if layer is not None and channel is not None and has_alpha(layer):
             count = min(count, 3)
-        self.offer_channels(count)
+        self._offer_channels(count)
         self.measure()
 
     def _take_region(self, _: int) -> None:
         self._offer_shapes()
-        self.show_region(self.region.currentData() in (RECTANGLE, FLAT))
+        self._show_row(self._drawn, self.region.currentData() in (RECTANGLE, FLAT))
         self.measure()
 
     def _take_shapes(self, _: int = -1) -> None:
@@ -240,7 +363,8 @@ class NoisePanel(NoiseView):
             self._give_up(outcome.error)
             return
         self._outcome, estimate = outcome, outcome.value
-        self.show_estimate(estimate, _planes(outcome))
+        self.result.show_estimate(estimate, _planes(outcome))
+        self.use_button.setEnabled(True)
         self.say("")
         if not self._target_chosen:
             self._suggest(estimate)
@@ -267,7 +391,7 @@ class NoisePanel(NoiseView):
     def _give_up(self, error: Exception) -> None:
         self._settling.stop()
         self._drop()
-        self.clear()
+        self._clear()
         self.show_error(error)
 
     def _drop(self) -> None:

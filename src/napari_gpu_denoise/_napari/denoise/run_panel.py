@@ -1,4 +1,4 @@
-"""What panels share that run filters: progress, results and errors of their runs."""
+"""Base of the panels that run filters on layers: progress, results and errors."""
 
 from __future__ import annotations
 
@@ -6,35 +6,41 @@ from collections.abc import Sequence
 from typing import Any
 
 from napari.viewer import Viewer
-from qtpy.QtWidgets import QProgressBar, QPushButton
 
-from napari_gpu_denoise._napari.denoise.results import Afterwards
+from napari_gpu_denoise._napari import docks
+from napari_gpu_denoise._napari.denoise.results import ResultOptions, ask_for_files
 from napari_gpu_denoise._napari.denoise.run import Request, report, steps
-from napari_gpu_denoise._napari.layer_panel import LayerPanel
+from napari_gpu_denoise._napari.panel import LayerPanel
+from napari_gpu_denoise._napari.parts import button, progress_bar
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
 
 
-class RunningPanel(LayerPanel):
-    """A panel with runs; a subclass makes its controls, and follows results in `took`."""
+class RunPanel(LayerPanel):
+    """A panel with runs, a button that starts them, and one that cancels them.
+
+    A subclass connects `run_button`, and follows results in `took`.
+    """
 
     failed = "Not done."
     out_of_memory = (
         "There is not enough memory for this image: crop it, or filter the file with gpu-denoise."
     )
+    aloud = True
 
-    run_button: QPushButton
-    cancel_button: QPushButton
-    progress: QProgressBar
-    afterwards: Afterwards
-
-    def __init__(self, viewer: Viewer, tip: str, **options: Any):
+    def __init__(self, viewer: Viewer, tip: str, run_tip: str, **options: Any):
         super().__init__(viewer, tip, **options)
+        self.results, self.progress = ResultOptions(viewer), progress_bar()
+        self.run_button = button("Denoise", run_tip)
+        self.cancel_button = button("Cancel", "Stop; add no layer.")
+        self.cancel_button.clicked.connect(lambda: self.cancel())
+        self.results.wanted.connect(self.show_comparison)
         self.runs = Task(self, steps, bar=True)
-        self._count = self._ended = self._failed = 0  # of the runs that were started together
         self.runs.staged.connect(self._on_stage)
         self.runs.ended.connect(self._on_outcome)
         self.runs.stopped.connect(self._on_stopped)
+        self._count = self._ended = self._failed = 0  # of the runs that were started together
         self._left = TimeLeft()
+        self.show_running(False)
 
     def took(self, outcome: Outcome) -> None:
         """Follow a result that was added; nothing by default."""
@@ -45,11 +51,17 @@ class RunningPanel(LayerPanel):
             self.runs.drop()
             self._on_stopped()
 
-    def start_all(self, requests: Sequence[tuple[Request, str]]) -> None:
-        """Start runs one after another, each with its name."""
-        self.afterwards.begin()
+    def start(self, requests: Sequence[Request]) -> None:
+        """Start runs one after another, and ask for the files that their results need.
+
+        Raises `OutputError` if the user names none.
+        """
+        requests = ask_for_files(self, requests)
+        self.show_running(True)
+        self.results.begin()
         self._count, self._ended, self._failed = len(requests), 0, 0
-        self.runs.start_all(requests)
+        named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
+        self.runs.start_all(named)
 
     def show_running(self, running: bool) -> None:
         """Show that a run can be cancelled, or that the next one can be started."""
@@ -59,6 +71,20 @@ class RunningPanel(LayerPanel):
         if running:
             self.progress.setRange(0, 0)
             self.say("Starting …")
+
+    def show_comparison(self, result: Any) -> None:
+        """Open the panel that compares a result with its source."""
+        docks.open_panel(self._viewer, "Compare").choose(result)
+
+    def reset_choices(self, event: object = None) -> None:
+        """Follow the viewer's layers."""
+        super().reset_choices(event)
+        self.results.refresh()
+
+    def _follow_looks(self) -> None:
+        """Follow how the layer that is chosen looks, which decides whether it is hidden."""
+        self.results.take(self.layer.layer())
+        self.follow("looks", self.results.events())
 
     def _on_stage(self, stage: Stage) -> None:
         self.progress.setRange(0, stage.total)
@@ -74,7 +100,7 @@ class RunningPanel(LayerPanel):
         try:
             if outcome.error is not None:
                 raise outcome.error
-            self.afterwards.add(outcome, outcome.request.run.filter.title)
+            self.results.add(outcome, outcome.request.run.filter.title)
         except Exception as error:
             self.show_error(error)
             return

@@ -1,0 +1,262 @@
+"""What the panel "Batch" is set to, as a request and as code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import (
+    QComboBox,
+    QFileDialog,
+    QHBoxLayout,
+    QLineEdit,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from napari_gpu_denoise._napari.batch.rows import Row
+from napari_gpu_denoise._napari.denoise import presets
+from napari_gpu_denoise._napari.denoise.form import SettingsForm
+from napari_gpu_denoise._napari.denoise.options import NoiseInput, RunOptions
+from napari_gpu_denoise._napari.denoise.snippets import (
+    common_arguments,
+    noise_argument,
+    noise_option,
+    shell_line,
+)
+from napari_gpu_denoise._napari.noise import snippets as code
+from napari_gpu_denoise._napari.parts import choice, form_layout, narrow, ruler, stack, wrapped
+from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
+from napari_gpu_denoise.files.batch import Batch
+from napari_gpu_denoise.files.inputs import find_files, pair
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.protocol.settings import as_options
+from napari_gpu_denoise.run.request import Run
+
+_SAME, _REPLACE, _KEEP = "same", "replace", "keep"
+_EXISTING = {
+    "Keep those of these settings": _SAME,
+    "Keep all": _KEEP,
+    "Replace them": _REPLACE,
+}
+_EXISTING_TIP = (
+    "What happens to results that already exist. Keep those of these settings: they count as done, "
+    "large files that are unfinished are continued, and any other file with the name of a result "
+    "is an error. Keep all: however they were made. Replace them: everything is computed again. An "
+    "input is never replaced."
+)
+_AXES_TIP = (
+    "Axes of all files, such as TZYX; a dot is an independent axis. Needed only where the files do "
+    "not name their axes, or name them wrongly."
+)
+_ALL_AXES = "TZCYXS"
+
+
+class FilterChoice(QWidget):
+    """The list of filters, and below it the settings of the one that is chosen."""
+
+    changed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.box = narrow(QComboBox())
+        self.box.setAccessibleName("Filter")
+        self.box.setToolTip(wrapped("The filter for all files."))
+        for kind in FILTERS:
+            self.box.addItem(kind.title, kind)
+        self._forms: dict[type, SettingsForm] = {}
+        self._axes = _ALL_AXES
+        self._layout = QVBoxLayout(self)
+        stack(self._layout, (form_layout({"Filter": self.box}),), spacing=8)
+        self.box.currentIndexChanged.connect(self._show)
+        self._show()
+
+    @property
+    def form(self) -> SettingsForm:
+        """The settings of the filter that is chosen."""
+        return self._forms[self.box.currentData()]
+
+    def show_settings(self, settings: Any) -> None:
+        """Choose the filter of settings, and show these."""
+        self.box.setCurrentIndex(self.box.findData(type(settings)))
+        self.form.show_settings(settings)
+
+    def set_axes(self, axes: str) -> None:
+        """Enable the settings that some axes allow; all where the axes are not known."""
+        axes = axes or _ALL_AXES
+        if axes != self._axes:
+            self._axes = axes
+            self.form.set_axes(axes)
+
+    def _show(self, _: int = 0) -> None:
+        kind = self.box.currentData()
+        if kind not in self._forms:
+            form = SettingsForm.without_maps(kind)
+            if (known := presets.last(kind)) is not None:
+                form.show_settings(known)
+            form.changed.connect(self.changed)
+            self._forms[kind] = form
+            self._layout.addWidget(form)
+        for other, form in self._forms.items():
+            form.setVisible(other is kind)
+        self.form.set_axes(self._axes)
+        self.changed.emit()
+
+
+class BatchForm(QWidget):
+    """Folder of the results, filter and settings: the request that they make."""
+
+    changed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.output = QLineEdit()
+        self.output.setAccessibleName("Results in")
+        self.output.setToolTip(
+            wrapped("Folder for the results, created if necessary. Each has the name of its file.")
+        )
+        self.output.setPlaceholderText("folder for the results")
+        self.existing = choice(_EXISTING, _EXISTING_TIP)
+        self.existing.setAccessibleName("Existing results")
+        self.filter = FilterChoice()
+        self.axes = QLineEdit()
+        self.axes.setAccessibleName("Axes")
+        self.axes.setPlaceholderText("read from each file")
+        self.axes.setToolTip(wrapped(_AXES_TIP))
+        noise = NoiseInput("The noise of each file is measured before it is filtered.")
+        noise.button.hide()  # measures a layer
+        self.options = RunOptions(self, noise, "file")
+        self._lay_out()
+        self.existing.currentIndexChanged.connect(lambda _: self.changed.emit())
+        self.output.textChanged.connect(lambda _: self.changed.emit())
+        for part in (self.filter, self.options):
+            part.changed.connect(self.changed)
+
+    def _lay_out(self) -> None:
+        folder, row, output_button = QWidget(), QHBoxLayout(), QToolButton()
+        output_button.setText("…")
+        output_button.setToolTip(wrapped("Choose the folder."))
+        output_button.setAccessibleName("Choose the folder for the results")
+        output_button.clicked.connect(lambda: self._choose_output())
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(4)
+        row.addWidget(self.output, 1)
+        row.addWidget(output_button)
+        folder.setLayout(row)
+        parts = (
+            form_layout({"Results in": folder, "Existing results": self.existing}),
+            ruler(),
+            self.filter,
+            ruler(),
+            form_layout({"Axes": self.axes, **self.options.rows}),
+            self.options.section,
+        )
+        stack(QVBoxLayout(self), parts, spacing=8)
+
+    def take_over(self, settings: Any, options: RunOptions) -> None:
+        """Take settings of a filter and options, as another panel has them."""
+        self.filter.show_settings(presets.without_image(settings))
+        self.options.take_over(options)
+
+    def run(self) -> Run:
+        """Return the run of each file; raises `DenoiseError` if it does not fit together."""
+        return self.options.run(self.filter.form.settings(), self.axes.text().strip() or None)
+
+    def batch(self, paths: Sequence[Path], resume: bool = False) -> Batch:
+        """Return the batch of files; raises `DenoiseError` if it does not fit together."""
+        if not paths:
+            raise FileError("There are no files in the list: add some, or drop them onto it.")
+        existing = self.existing.currentData()
+        return Batch(
+            tuple(paths),
+            dict(pair(list(paths), self.folder())),
+            self.run(),
+            overwrite=existing == _REPLACE,
+            resume=resume or existing == _SAME,
+        )
+
+    def folder(self) -> str:
+        """Return the folder of the results; raises `OutputError` if there is none."""
+        typed = os.path.expanduser(self.output.text().strip())
+        if not typed:
+            raise OutputError("There is no folder for the results: choose one at Results in.")
+        folder = os.path.abspath(typed)
+        # A name with a dot is that of a folder, too.
+        return os.path.join(folder, "") if os.path.splitext(folder)[1] else folder
+
+    def key(self) -> Any:
+        """Return a key of the request, or None if the settings conflict."""
+        try:
+            run, folder = self.run(), self.folder()
+        except DenoiseError:
+            return None
+        # An estimate is the same as long as none is handed over.
+        noise = run.noise if isinstance(run.noise, str) else id(run.noise)
+        plain = run.filter, run.sigma, run.axes, run.dtype, run.nonfinite, run.device, run.correct
+        return (*plain, run.sigma_factor, noise, folder, self.existing.currentData())
+
+    def _choose_output(self) -> None:
+        if name := self.ask_folder("Folder of the results"):
+            self.output.setText(name)
+
+    def ask_folder(self, title: str) -> str:
+        """Ask for a folder."""
+        return QFileDialog.getExistingDirectory(self, title, self.output.text())
+
+
+def command_with_remarks(batch: Batch, rows: Sequence[Row], folder: str) -> tuple[str, list[str]]:
+    """Return the command for a shell, and sentences on what it does otherwise than the panel."""
+    run = batch.run
+    words = ["gpu-denoise", run.filter.name.replace("_", "-"), *inputs_of(rows), "-o", folder]
+    words += noise_option(run)
+    words += ["--axes", run.axes] if run.axes else []
+    words += as_options(run.filter.as_arguments() | common_arguments(run))
+    words += [f"--{name}" for name in _existing(batch)]
+    remarks = []
+    if "--noise" in words and not isinstance(run.noise, str):
+        remarks.append("It measures the noise again, in each file.")
+    return shell_line(words), remarks
+
+
+def python_call(batch: Batch, rows: Sequence[Row], folder: str) -> str:
+    """Return Python code that does the same."""
+    run = batch.run
+    given: dict[str, Any] = {**noise_argument(run), "output": folder}
+    given |= {"axes": run.axes} if run.axes else {}
+    given |= common_arguments(run) | dict.fromkeys(_existing(batch), True)
+    chosen = run.filter.as_arguments()
+    made = ".of" if "profile" in chosen else ""
+    words = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
+    listed = "".join(f"    {name!r},\n" for name in inputs_of(rows))
+    return (
+        f"{code.IMPORT}\nfiles = [\n{listed}]\n"
+        f"report = gd.run_batch(files, gd.{type(run.filter).__name__}{made}({words})"
+        f"{code.arguments(given)})\n"
+        "for file in report.failed:\n    print(file.input, file.error)\n"
+    )
+
+
+def inputs_of(rows: Sequence[Row]) -> list[str]:
+    """Return what names the files: the folders that were added, where they are still complete."""
+    held = {row.path for row in rows}
+    whole = {given: _is_all_of(given, held) for given in {row.given for row in rows}}
+    names = (row.given if whole[row.given] else str(row.path) for row in rows)
+    return list(dict.fromkeys(names))
+
+
+def _is_all_of(given: str, held: set[Path]) -> bool:
+    if not os.path.isdir(given):
+        return True
+    try:
+        return held.issuperset(find_files(given))
+    except FileError:
+        return False
+
+
+def _existing(batch: Batch) -> list[str]:
+    """Return the arguments that say what becomes of existing results."""
+    return [name for name in ("overwrite", "resume") if getattr(batch, name)]
