@@ -77,7 +77,7 @@ def panel(model, qtbot):
     qtbot.addWidget(made)
     made.show()
     qtbot.waitUntil(lambda: made.form.options.device.caption.text() != "")
-    made.filter.form.controls["window"].value = 5
+    made.form.filter.form.controls["window"].value = 5
     yield made
     made.stop()
 
@@ -90,7 +90,7 @@ def batch(panel, qtbot):
         before = len(panel.table.rows)
         panel.add([str(name) for name in names])
         qtbot.waitUntil(
-            lambda: len(panel.table.rows) > before and all(row.look for row in panel.table.rows)
+            lambda: len(panel.table.rows) > before and all(row.info for row in panel.table.rows)
         )
         return panel
 

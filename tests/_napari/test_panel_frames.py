@@ -83,14 +83,14 @@ def test_only_the_frame_shown(
     viewer.dims.set_current_step(0, 3)
     panel = open_panel(kind.title)
     assert panel.places.boxes["T"].text() == "Only the frame shown: 3"
-    assert panel.run_button.text() == "Run"
+    assert panel.run_button.text() == "Denoise"
     if kind is NLMeans:
         panel.form.controls["frames_before"].value = 1
     settings = panel.form.settings()
     panel.places.boxes["T"].click()
-    assert panel.run_button.text() == "Run frame 3"
+    assert panel.run_button.text() == "Denoise frame 3"
     viewer.dims.set_current_step(0, 4)
-    assert panel.run_button.text() == "Run frame 4"
+    assert panel.run_button.text() == "Denoise frame 4"
     assert run(panel).startswith("Done in ")
     result = viewer.layers[-1]
     settled = ", frames before 1" if kind is NLMeans else ""
@@ -142,7 +142,7 @@ def test_the_frame_of_a_layer_with_fewer_axes_than_the_viewer(
     np.testing.assert_allclose(layer.translate, (4, 0, 0))
     # Without time the box counts for nothing.
     panel.axes.edit.setText(".YX")
-    assert panel.run_button.text() == "Run"
+    assert panel.run_button.text() == "Denoise"
     run(panel)
     assert viewer.layers[-1].data.shape == movie.shape
 
@@ -173,7 +173,7 @@ def test_reset_takes_the_frame_back(viewer, open_panel, click, movie):
     assert panel.request().frame == viewer.dims.current_step[0]
     click(panel.reset_button)
     assert panel.request().frame is None
-    assert panel.run_button.text() == "Run"
+    assert panel.run_button.text() == "Denoise"
 
 
 def test_a_closed_panel_follows_the_slider_no_more(viewer, open_panel, movie, told, qtbot):

@@ -72,7 +72,7 @@ def test_only_the_slice_shown(viewer, open_panel, run, volume, copied, pasted, k
     assert panel.places.boxes["Z"].text() == "Only the slice shown: 3"
     assert not panel.places.boxes["T"].isEnabled()
     panel.places.boxes["Z"].click()
-    assert panel.run_button.text() == "Run slice 3"
+    assert panel.run_button.text() == "Denoise slice 3"
     assert run(panel).startswith("Done in ")
     result = viewer.layers[-1]
     assert result.name == f"v ({kind.title}, slice 3)"
@@ -98,7 +98,7 @@ def test_one_slice_of_one_frame(viewer, open_panel, run, volume, pasted):
     panel = open_panel("Sliding 3D DCT")
     panel.places.boxes["T"].click()
     panel.places.boxes["Z"].click()
-    assert panel.run_button.text() == "Run frame 1, slice 4"
+    assert panel.run_button.text() == "Denoise frame 1, slice 4"
     run(panel)
     result = viewer.layers["v (Sliding 3D DCT, frame 1, slice 4)"]
     whole = runs.denoise(rgba[..., :3], DCT3D(), axes="TZYXS").image

@@ -149,7 +149,7 @@ def test_a_frame_is_no_rerun_of_the_stack():
     stack = viewer.add_image(np.zeros((4, 8, 9)), name="s")
     add_layers(viewer, outcome(stack, axes="TYX"), "A", keep=False)
     one = outcome(stack, axes="TYX", frame=2)
-    one.result.image.resize((1, 8, 9), refcheck=False)
+    one.value.result.image.resize((1, 8, 9), refcheck=False)
     assert add_layers(viewer, one, "A", keep=False) == []
     assert names(viewer) == ["s", "s (A)", "s (A, frame 2)"]
     assert viewer.layers[-1].translate[0] == 2

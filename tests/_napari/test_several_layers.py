@@ -6,7 +6,13 @@ from napari.layers import Image, Labels
 from napari.layers._source import layer_source
 
 from napari_gpu_denoise._napari.layers import layer_input as groups
-from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, SOURCE_ID, identity
+from napari_gpu_denoise._napari.layers.provenance import (
+    FILE_KEY,
+    METADATA_KEY,
+    SOURCE_ID,
+    Origin,
+    identity,
+)
 from napari_gpu_denoise._napari.tasks import Stage, TimeLeft
 from napari_gpu_denoise.run.record import MEASURING
 
@@ -26,10 +32,22 @@ def test_layers_of_one_file():
     others = [from_file("/data/b.tif"), from_file("/data/a.tif", (6, 5)), Image(np.zeros((4, 5)))]
     layers = [first, *others, result, second, Labels(np.zeros((4, 5), int))]
     found = groups.of_file(layers, second)
-    assert found.text == "All 2 images of a.tif" and found.layers == (first, second)
+    assert found.text == "All 2 layers of a.tif" and found.layers == (first, second)
     assert [groups.of_file(layers, each) for each in (*others, result, layers[-1], None)] == [
         None
     ] * 6
+
+
+def test_channels_of_one_file_are_named_so():
+    known = dict(path="/data/a.tif", axes="CYX", shape=(2, 4, 5), name="", colour="", stamp=())
+    layers = [
+        from_file(
+            "/data/a.tif",
+            metadata={FILE_KEY: Origin(**known, place=n, scale=(), units=()).as_dict()},
+        )
+        for n in range(2)
+    ]
+    assert groups.of_file(layers, layers[0]).text == "All 2 channels of a.tif"
 
 
 def test_layers_that_are_selected():
@@ -53,7 +71,7 @@ def test_the_list_of_a_panel_offers_groups(viewer, open_panel):
     assert texts() == ["2 selected layers", "three", "two", "one"]
     assert panel.layer.layers() == (three,)
     panel.layer.setCurrentIndex(0)
-    assert panel.layer.layers() == (one, two) and panel.run_button.text() == "Run 2 layers"
+    assert panel.layer.layers() == (one, two) and panel.run_button.text() == "Denoise 2 layers"
     viewer.layers.selection = {three}
     assert texts() == ["2 layers", "three", "two", "one"]
     assert panel.layer.layers() == (one, two)

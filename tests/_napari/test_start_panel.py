@@ -61,7 +61,7 @@ def test_both_channels_of_a_file_with_one_click(viewer, start, click, qtbot, two
         blending="additive",
     )
     panel = start()
-    assert panel.layer.currentText() == "All 2 images of a.tif"
+    assert panel.layer.currentText() == "All 2 layers of a.tif"
     assert "VBM3D" in panel.advice.text() and "4 frames" in panel.advice.text()
     assert panel.run_button.text() == "Denoise 2 layers"
     click(panel.run_button)
@@ -182,3 +182,11 @@ def test_return_runs(viewer, start, qtbot, noisy):
     keys["Return"].activated.emit()
     qtbot.waitUntil(lambda: not panel.runs.running)
     assert "a (BM3D)" in [each.name for each in viewer.layers]
+
+
+def test_nothing_is_recommended_without_noise(viewer, start, qtbot):
+    viewer.add_image(np.zeros((64, 64)), name="drawing")
+    panel = start()
+    qtbot.waitUntil(lambda: panel.advice.text() != "")
+    assert "No noise was found, so the image would be returned unchanged." in panel.advice.text()
+    assert "because" not in panel.advice.text()

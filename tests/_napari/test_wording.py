@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("napari", reason="napari is not installed")
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise._napari.wording import in_panel
+from napari_gpu_denoise._napari.wording import counted, in_panel, label_of
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
 
@@ -47,6 +47,15 @@ def test_errors_name_controls(given, instead):
     assert instead in after, after
     rest = after.replace("sigma=-3", "")  # what was typed
     assert not any(each in rest for each in CODE), after
+
+
+def test_numbers_agree_with_what_is_counted():
+    assert counted(1, "value was", "values were") == "1 value was"
+    assert counted(2, "value was", "values were") == "2 values were"
+
+
+def test_strength_is_not_the_label_of_a_setting():
+    assert label_of("strength", "sigma") == "Filter parameter h (sigma)"
 
 
 def test_a_note_names_a_control():

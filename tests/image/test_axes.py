@@ -33,7 +33,11 @@ def test_names_are_upper_case_and_default_to_planes(axes, shape, names):
     ("axes", "shape", "sentence"),
     [
         (None, (5,), "at least two axes"),
-        ("YX", (2, 5, 6), r"names 2 axes, but the array has 3, of lengths \(2, 5, 6\)"),
+        (
+            "YX",
+            (2, 5, 6),
+            r"names 2 axes, but the array has 3, of lengths \(2, 5, 6\): .* such as 'TYX'",
+        ),
         ("TTYX", (2, 2, 5, 6), "names T twice"),
         ("TX", (5, 6), "has no Y"),
         ("YZ", (5, 6), "has no X"),

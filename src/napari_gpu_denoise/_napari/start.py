@@ -15,7 +15,6 @@ from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
 from napari_gpu_denoise._napari.guide import with_guide
-from napari_gpu_denoise._napari.layers.arrays import LazyArray, is_lazy
 from napari_gpu_denoise._napari.layers.layer_input import same_axes
 from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
 from napari_gpu_denoise._napari.noise.measuring import memory_of
@@ -75,12 +74,7 @@ def advice_steps(
 
 
 def _advice(info: LayerInfo, stopped: Callable[[], bool]) -> Advice:
-    data, alpha = info.source.data, info.source.alpha
-    if is_lazy(data):
-        whole = (slice(None),) * (len(data.shape) - 1)
-        data = LazyArray(data, stopped, (*whole, slice(3 if alpha else None)))
-    elif alpha:
-        data = data[..., :3]
+    data = info.source.pixels(stopped)
     first, *_ = choose_devices(info.device)
     noise = info.memory.measured(data, info.axes, first)
     return recommend(data, info.axes, noise=noise, device=info.device)
@@ -203,7 +197,9 @@ class StartPanel(RunPanel):
         panel.layer.choose_all(alike)
         panel.choose_axes(self.axes.letters())
         panel.form.show_settings(advised[0].filter)
-        panel.nonfinite.setCurrentIndex(panel.nonfinite.findData(self._looked.request[0].nonfinite))
+        panel.options.nonfinite.setCurrentIndex(
+            panel.options.nonfinite.findData(self._looked.request[0].nonfinite)
+        )
 
     def _take_layer(self) -> None:
         layers = self.layer.layers()
@@ -304,6 +300,8 @@ def _words(names: Sequence[str], advice: Sequence[Advice]) -> str:
 
 def _of_one(advice: Advice, noise: str) -> str:
     image, reason, chosen = map(html.escape, (advice.image, advice.reason, advice.choice))
+    if not any(advice.estimate.sigma):
+        return f"{image}. {reason[:1].upper()}{reason[1:]}."
     name, _, rest = chosen.partition(", ")
     return (
         f"{image}; {html.escape(noise)}.</p><p style='margin: 0 0 6px 0'>"

@@ -10,7 +10,7 @@ from napari_gpu_denoise.errors import DenoiseError, Note, worded
 # An argument of a call in Python: name=number, name='text', name=(1, 2).
 _ARGUMENT = re.compile(r"""\b([a-z]\w*)=('[^']*'|"[^"]*"|\([^)]*\)|[^\s:;,]+)""")
 # Names that would be taken for something else in a panel.
-_LABELS = {"strength": "strength_h"}
+_LABELS = {"strength": "filter_parameter_h"}
 _TICKED = {"True": "on", "False": "off"}
 
 # By code; fields in braces are values of the error or note. Others are the same as in Python.
@@ -47,6 +47,11 @@ def _labelled(argument: re.Match) -> str:
     """Return an argument of a call as a control shows it: ``window=20`` as ``Window 20``."""
     name, value = argument.groups()
     return f"{label_of(name)} {_TICKED.get(value, value.strip(chr(34) + chr(39)))}"
+
+
+def counted(count: int, one: str, several: str) -> str:
+    """Return a number and what is counted, such as ``"1 value was"``."""
+    return f"{count} {one if count == 1 else several}"
 
 
 def label_of(name: str, unit: str = "") -> str:

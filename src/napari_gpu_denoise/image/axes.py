@@ -45,11 +45,11 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
     if len(names) != ndim:
         raise AxesError(
             f"{axes!r} names {len(names)} axes, but the array has {ndim}, of lengths "
-            f"{tuple(shape)}: give one letter per axis, such as 'TZYX'."
+            f"{tuple(shape)}: give one letter per axis, such as {'TZYX'[-ndim:]!r}."
         )
     wrong = [a for a in names if not (a == UNNAMED or (a.isascii() and a.isalpha()))]
     if wrong:
-        raise AxesError(f"{axes!r} holds {wrong[0]!r}: use letters, such as 'TZYX'.")
+        raise AxesError(f"{axes!r} holds {wrong[0]!r}: use letters, such as {'TZYX'[-ndim:]!r}.")
     for letter in names:
         if letter != UNNAMED and names.count(letter) > 1:
             raise AxesError(f"{axes!r} names {letter} twice: each axis needs its own letter.")

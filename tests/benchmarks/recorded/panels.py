@@ -135,6 +135,7 @@ class FilterPanel:
             Result as float32; non-finite pixels stay.
         """
         panel = self.panel
+        options = getattr(panel, "options", panel)  # older commits have no such part
         if axes is not None:
             panel.axes.edit.setText(axes)
         if profile is not None:
@@ -142,18 +143,18 @@ class FilterPanel:
         for name, value in renamed_settings(self.kind, settings or {}).items():
             panel.form.controls[name].value = value
         if noise is not None:
-            panel.options.noise.choose(noise)
+            options.noise.choose(noise)
         if sigma is not None:
-            panel.options.noise.choose("typed")
-            panel.options.noise.edit.setText(sigma)
+            options.noise.choose("typed")
+            options.noise.edit.setText(sigma)
         if estimate is not None:
             panel.take_noise(panel.layer.layer(), panel.axes.axes(), estimate, "a test")
         if frame is not None:
             self.viewer.dims.set_current_step(0, frame)
             panel.places.boxes["T"].setChecked(True)
         panel.maps.setChecked(maps)
-        panel.options.dtype.setCurrentIndex(int(fractions))
-        panel.options.nonfinite.setCurrentIndex(int(keep))
+        options.dtype.setCurrentIndex(int(fractions))
+        options.nonfinite.setCurrentIndex(int(keep))
 
     def run(self) -> Answer:
         """Run, and return the layers that were added, with the record in their metadata."""

@@ -119,13 +119,18 @@ def test_what_would_take_too_long_gets_a_quick_profile(monkeypatch):
 def test_it_measures_the_noise_and_says_it():
     image = np.zeros((64, 64))
     advice = recommend(image)
-    assert "nothing" in advice.reason and advice.noise == "no noise"
+    assert "returned unchanged" in advice.reason and advice.noise == "no noise"
     noisy = np.random.default_rng(2).normal(100, 5, (64, 64)).astype(np.float32)
     advice = gd.recommend(noisy)
     assert abs(advice.estimate.sigma[0] - 5) < 0.5
     assert advice.sentence().startswith("Image, 64 by 64 pixels, noise of one strength: BM3D")
     assert "because     it is the best filter" in advice.summary()
     assert json.loads(json.dumps(advice.as_dict()))["filter"] == "bm3d"
+
+
+def test_photon_noise_that_does_not_matter_is_not_named():
+    assert words.noise(estimate((PoissonGaussian(0.001, 10.0),))) == "noise of one strength"
+    assert words.noise(estimate((PoissonGaussian(2.0, 10.0),))) == "photon noise"
 
 
 @pytest.mark.parametrize(

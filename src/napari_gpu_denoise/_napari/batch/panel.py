@@ -34,6 +34,7 @@ from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import Caption, button, progress_bar
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
+from napari_gpu_denoise._napari.wording import counted
 from napari_gpu_denoise.errors import Cancelled, DenoiseError
 from napari_gpu_denoise.files.batch import (
     Batch,
@@ -474,4 +475,4 @@ class BatchPanel(Panel):
 
 
 def _files(count: int) -> str:
-    return f"{count} file{'s' * (count != 1)}"
+    return counted(count, "file", "files")

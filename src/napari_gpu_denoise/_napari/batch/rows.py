@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from napari_gpu_denoise._napari.tasks import Stage
-from napari_gpu_denoise._napari.wording import REMEDIES, in_panel
+from napari_gpu_denoise._napari.wording import REMEDIES, counted, in_panel
 from napari_gpu_denoise.errors import DenoiseError, Note
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.batch import BatchProgress, FileReport, is_expected
@@ -105,7 +105,7 @@ class Row:
         else:
             self.state = DONE
             clipped = report.record.saturated
-            told = f"; {clipped} values clipped" if clipped else ""
+            told = f"; {counted(clipped, 'value', 'values')} clipped" if clipped else ""
             self.words = f"Done in {_time(seconds)}{told}"
 
 

@@ -14,7 +14,6 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QImage, QPixmap
 from qtpy.QtWidgets import QFileDialog, QFormLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari.layers.arrays import LazyArray, is_lazy
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, SOURCE_ID, record_of
 from napari_gpu_denoise._napari.layers.regions import in_view
 from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_places
@@ -60,14 +59,9 @@ def steps(
     judging: Judging, stopped: Callable[[], bool] = lambda: False
 ) -> Generator[Stage, None, Assessment]:
     """Assess; yields after every part, where it can be stopped."""
-    request = judging.request
-    data, run = request.source.data, request.run
+    request, run = judging.request, judging.request.run
     yield Stage("Preparing")
-    if is_lazy(data):
-        whole = (slice(None),) * (len(data.shape) - 1)
-        data = LazyArray(data, stopped, (*whole, slice(3 if request.source.alpha else None)))
-    elif request.source.alpha:
-        data = data[..., :3]
+    data = request.source.pixels(stopped)
     if request.memory is not None:
         run = replace(run, noise=request.memory)
     return (yield from as_stages(assess_steps(data, run, judging.options), "Assessing"))

@@ -69,7 +69,7 @@ def _asked(panel: QWidget, request: Request, size: int) -> Path:
     if not name:
         raise OutputError(
             f"The result of {request.source.name!r} takes {gigabytes(size)}, and no file was named "
-            "for it: name one, or raise Results without a file (MB) in napari's preferences."
+            "for it: name one, or raise Ask for a file above (MB) in napari's preferences."
         )
     return Path(name if zarr.has_suffix(name) else f"{name}.ome.zarr")
 

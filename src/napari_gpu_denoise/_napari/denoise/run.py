@@ -15,12 +15,12 @@ from napari.layers import Image
 
 from napari_gpu_denoise._napari.io import reading, writing
 from napari_gpu_denoise._napari.layers import arrays
-from napari_gpu_denoise._napari.layers.arrays import LazyArray, at, is_lazy
+from napari_gpu_denoise._napari.layers.arrays import at, is_lazy
 from napari_gpu_denoise._napari.layers.results import NewLayer
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, as_stages
-from napari_gpu_denoise._napari.wording import in_panel
+from napari_gpu_denoise._napari.wording import counted, in_panel
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.filters.isoline.maps import map_steps
 from napari_gpu_denoise.filters.pixelwise.maps import count_steps
@@ -272,11 +272,7 @@ def steps(
     yield Stage("Preparing")
     # Alpha, the last of four colour samples, passes as it is.
     colours = np.s_[..., :3] if alpha else np.s_[...]
-    if image is None:
-        whole = (slice(None),) * (len(data.shape) - 1)
-        source = LazyArray(data, stopped, (*whole, slice(3 if alpha else None)), t)
-    else:
-        source = image[colours]
+    source = request.source.pixels(stopped, t) if image is None else image[colours]
 
     def allocate(_: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         nonlocal out, folder
@@ -334,9 +330,11 @@ def report(outcome: Outcome) -> str:
     if record.corrected:
         sentences.append(f"Corrected first: {'; '.join(record.corrected)}.")
     if record.saturated:
-        sentences.append(f"{record.saturated} values were clipped to {record.output_dtype}.")
+        clipped = counted(record.saturated, "value was", "values were")
+        sentences.append(f"{clipped} clipped to {record.output_dtype}.")
     if record.nonfinite:
-        sentences.append(f"{record.nonfinite} NaN or infinite pixels were left in place.")
+        left = counted(record.nonfinite, "NaN or infinite pixel was", "NaN or infinite pixels were")
+        sentences.append(f"{left} left in place.")
     notes = [*map(in_panel, record.notes), done.without_maps]
     # Notes stand alone elsewhere; here they become sentences.
     sentences += [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in notes if note]

@@ -11,7 +11,7 @@ from napari.viewer import Viewer
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QComboBox
 
-from napari_gpu_denoise._napari.layers.provenance import first_origin, is_temporary
+from napari_gpu_denoise._napari.layers.provenance import file_origin, first_origin, is_temporary
 from napari_gpu_denoise._napari.layers.source import file_of, finest, reason_unusable, suggest_axes
 from napari_gpu_denoise._napari.parts import narrow, wrapped
 
@@ -45,7 +45,9 @@ def of_file(layers: Sequence[Layer], layer: Layer | None) -> Group | None:
         return None
     usable = [each for each in layers if _is_usable(each) and not _is_made(each, layers)]
     found = tuple(each for each in usable if _fits(each, layer, path))
-    text = f"All {len(found)} images of {Path(path).name}"
+    origin = file_origin(layer.metadata)
+    what = "layers" if origin is None or origin.split is None else "channels"
+    text = f"All {len(found)} {what} of {Path(path).name}"
     return Group(text, found) if len(found) > 1 else None
 
 

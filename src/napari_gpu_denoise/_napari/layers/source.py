@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from napari.components import Dims
 from napari.layers import Image, Layer
 
-from napari_gpu_denoise._napari.layers.arrays import AsNumbers
+from napari_gpu_denoise._napari.layers.arrays import AsNumbers, LazyArray, is_lazy
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, file_origin, is_temporary
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.files import samples
@@ -58,6 +58,13 @@ class Source:
     boolean: bool = False
     split: int | None = None
     identity: str = ""
+
+    def pixels(self, stopped: Callable[[], bool] = lambda: False, time: int | None = None) -> Any:
+        """Return the data without alpha; `stopped` and `time` as `LazyArray` takes them."""
+        if is_lazy(self.data):
+            whole = (slice(None),) * (len(self.data.shape) - 1)
+            return LazyArray(self.data, stopped, (*whole, slice(3 if self.alpha else None)), time)
+        return self.data[..., :3] if self.alpha else self.data
 
     def axes_of_file(self, axes: str) -> str:
         """Return the axes of the file, where those of the layer are these."""

@@ -76,16 +76,6 @@ def pixels_of(memory: NoiseMemory, data: Any, run: Run) -> Pixels:
     return _kept[memory]
 
 
-def without_alpha(data: Any) -> Any:
-    """Return RGBA data without alpha, not copied."""
-    if isinstance(data, np.ndarray):
-        return data[..., :3]
-    from napari_gpu_denoise._napari.layers.arrays import LazyArray
-
-    whole = (slice(None),) * (len(data.shape) - 1)
-    return LazyArray(data, part=(*whole, slice(3)))
-
-
 def quick_settings(chosen: Filter, axes: str) -> Filter:
     """Return settings in the quick profile of the filter, with what differs from their own profile.
 
@@ -165,9 +155,9 @@ def measure_noise(
 
 
 def _pixels(request: PreviewRequest) -> Pixels:
-    run, data = request.run, request.source.data
-    data = without_alpha(data) if request.source.alpha else data
-    return pixels_of(request.memory, data, run)
+    source = request.source
+    data = source.pixels() if source.alpha else source.data
+    return pixels_of(request.memory, data, request.run)
 
 
 def _prepared(request: PreviewRequest, pixels: Pixels) -> Job:

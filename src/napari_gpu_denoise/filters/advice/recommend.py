@@ -212,7 +212,7 @@ def _chosen(reader: PlaneReader, noise: NoiseEstimate) -> tuple[Filter, str, lis
     frames, slices = lengths.get("T", 1), lengths.get("Z", 1)
     hints = _unnamed(reader, noise)
     if not any(noise.sigma):
-        return BM3D(), "no noise was found: a filter would change nothing", hints
+        return BM3D(), "no noise was found, so the image would be returned unchanged", hints
     if noise.name == "speckle":
         return Isoline(), "it averages along lines of equal brightness, which suits speckle", hints
     alike = compared(reader, reader.axes.index("T"), noise) if frames > 1 else Likeness()

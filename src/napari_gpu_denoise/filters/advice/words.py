@@ -14,12 +14,17 @@ _NOISE = {
     "correlated": "correlated noise",
     "correlated-photons": "correlated photon noise",
 }
+_NEGLIGIBLE = 1e-3  # of the read noise: a gain at which photon noise does not matter
 
 
 def noise(estimate: NoiseEstimate) -> str:
     """Return the noise in words."""
     if not any(estimate.sigma):
         return "no noise"
+    if estimate.name == "poisson-gaussian" and all(
+        model.gain <= _NEGLIGIBLE * model.read_noise for model in estimate.models
+    ):
+        return _NOISE["gaussian"]
     return _NOISE.get(estimate.name, f"{estimate.models[0].title} noise")
 
 

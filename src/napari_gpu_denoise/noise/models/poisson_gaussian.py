@@ -139,7 +139,7 @@ class PoissonGaussian(NoiseModel):
         found = channel.temporal or channel.single
         gain, read, notes = found.gain, found.read_noise, ()
         if not gain > 0:
-            notes = ("the noise does not grow with brightness, so the gain is meaningless",)
+            notes = ("the noise does not grow with brightness: one sigma describes it",)
             read, gain = cls._hardly(channel)
         elif found.intercept < 0:
             notes = (_ambiguity(found),)
