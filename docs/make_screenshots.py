@@ -446,8 +446,8 @@ def pictures_of_batch() -> None:
     viewer, window = new_viewer(SIZE[1] + 160)
     panel = open_panel(viewer, "Batch")
     panel.add([str(folder)])
-    wait_for(lambda: len(panel.table.rows) == 7 and all(row.look for row in panel.table.rows))
-    panel.filter.box.setCurrentText("BM3D")
+    wait_for(lambda: len(panel.table.rows) == 7 and all(row.info for row in panel.table.rows))
+    panel.form.filter.box.setCurrentText("BM3D")
     panel.run_button.click()
     fourth = panel.table.rows[3]
     wait_for(lambda: " left" in fourth.words or fourth.state == "done")
