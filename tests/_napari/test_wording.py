@@ -55,7 +55,7 @@ def test_numbers_agree_with_what_is_counted():
 
 
 def test_strength_is_not_the_label_of_a_setting():
-    assert label_of("strength", "sigma") == "Filter parameter h (sigma)"
+    assert label_of("strength", "sigma") == "Parameter h (sigma)"
 
 
 def test_a_note_names_a_control():

@@ -10,7 +10,7 @@ from napari_gpu_denoise.errors import DenoiseError, Note, worded
 # An argument of a call in Python: name=number, name='text', name=(1, 2).
 _ARGUMENT = re.compile(r"""\b([a-z]\w*)=('[^']*'|"[^"]*"|\([^)]*\)|[^\s:;,]+)""")
 # Names that would be taken for something else in a panel.
-_LABELS = {"strength": "filter_parameter_h"}
+_LABELS = {"strength": "parameter_h"}
 _TICKED = {"True": "on", "False": "off"}
 
 # By code; fields in braces are values of the error or note. Others are the same as in Python.

@@ -17,6 +17,11 @@ CHANNEL_AXES = "CS"
 _NARROWEST = 16
 
 
+def _example(ndim: int) -> str:
+    """Return likely names of so many axes."""
+    return {2: "YX", 3: "TYX", 5: "TCZYX"}.get(ndim, "TZYX")
+
+
 def check_axes(axes: str | None, shape: Sequence[int]) -> str:
     """Check axis names against a shape; return them in upper case, one letter per axis.
 
@@ -45,11 +50,11 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
     if len(names) != ndim:
         raise AxesError(
             f"{axes!r} names {len(names)} axes, but the array has {ndim}, of lengths "
-            f"{tuple(shape)}: give one letter per axis, such as {'TZYX'[-ndim:]!r}."
+            f"{tuple(shape)}: give one letter per axis, such as {_example(ndim)!r}."
         )
     wrong = [a for a in names if not (a == UNNAMED or (a.isascii() and a.isalpha()))]
     if wrong:
-        raise AxesError(f"{axes!r} holds {wrong[0]!r}: use letters, such as {'TZYX'[-ndim:]!r}.")
+        raise AxesError(f"{axes!r} holds {wrong[0]!r}: use letters, such as {_example(ndim)!r}.")
     for letter in names:
         if letter != UNNAMED and names.count(letter) > 1:
             raise AxesError(f"{axes!r} names {letter} twice: each axis needs its own letter.")
