@@ -107,7 +107,7 @@ class _Ended(QObject):
     now = Signal()
 
 
-def apart(work: Callable[[], T], text: str) -> T:
+def run_with_wait_dialog(work: Callable[[], T], text: str) -> T:
     """Return what `work` returns, or raise what it raises; without a window it is just called."""
     app = QApplication.instance()
     if not isinstance(app, QApplication) or QThread.currentThread() is not app.thread():
@@ -183,7 +183,7 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
 
     size = int(np.prod(data.shape)) * np.dtype(data.dtype).itemsize
     waits = f"Saving {os.path.basename(path)} …"
-    notes += apart(write, waits) if size >= _LARGE else write()
+    notes += run_with_wait_dialog(write, waits) if size >= _LARGE else write()
     return path, notes
 
 
