@@ -17,7 +17,7 @@ from napari_gpu_denoise._napari.layers.provenance import (
     origin_of,
     record_of,
 )
-from napari_gpu_denoise._napari.layers.source import finest
+from napari_gpu_denoise._napari.layers.source import finest, pixel_sizes
 from napari_gpu_denoise._napari.noise.plots import Series
 
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, as in BT.709
@@ -267,8 +267,9 @@ def profile(
     if axes[0] > axes[1]:
         planes = [np.swapaxes(each, 0, 1) for each in planes]
     curves = [along(each, corners[:, axes], rgb=rgb).tolist() for each in planes]
-    scale, unit = _scale(pair.after, axes)
-    points = np.array(_points(corners[:, axes])).T * scale
+    sizes, unit = pixel_sizes(pair.after, axes[::-1])  # in the unit of the columns
+    unit = "pixels" if sizes is None or str(unit) == "pixel" else f"{unit:~P}"
+    points = np.array(_points(corners[:, axes])).T * (sizes or [1.0, 1.0])[::-1]
     steps = np.hypot(*np.diff(points, axis=0).T)
     distance = np.concatenate([[0], np.cumsum(steps)]).tolist()
     names = ("before", "after")
@@ -277,14 +278,3 @@ def profile(
         for k, (curve, name) in enumerate(zip(curves, names, strict=True))
     ]
     return series, f"Distance ({unit})"
-
-
-def _scale(layer: Image, axes: tuple[int, int]) -> tuple[np.ndarray, str]:
-    """Return the length of a pixel along two axes, in one unit, and that unit."""
-    units: list[Any] = [layer.units[axis] for axis in axes]
-    sizes = np.abs([float(layer.scale[axis]) for axis in axes])
-    if not units[0].is_compatible_with(units[1]):
-        return np.ones(2), "pixels"
-    factor = float((1 * units[0]).to(units[1]).magnitude)
-    unit = f"{units[1]:~P}"
-    return sizes * (factor, 1), "pixels" if str(units[1]) == "pixel" else unit

@@ -17,7 +17,7 @@ from qtpy.QtWidgets import QFileDialog, QFormLayout, QHBoxLayout, QLabel, QVBoxL
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, SOURCE_ID, record_of
 from napari_gpu_denoise._napari.layers.regions import in_view
 from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_places
-from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.layers.source import Source, pixel_sizes
 from napari_gpu_denoise._napari.noise.plots import Plot, Series
 from napari_gpu_denoise._napari.noise.rows import Row, as_html
 from napari_gpu_denoise._napari.panel import LayerPanel
@@ -72,13 +72,10 @@ def pixel_of(layer: Image, axes: str) -> tuple[tuple[float, float] | None, str]:
 
     A scale of 1 in pixels, which layers have from the beginning, tells nothing.
     """
-    places = [axes.index(letter) for letter in "YX"]
-    units = [layer.units[i] for i in places]
-    if not units[1].is_compatible_with(units[0]) or str(units[0]) == "pixel":
+    sizes, unit = pixel_sizes(layer, [axes.index(letter) for letter in "YX"])
+    if sizes is None or str(unit) == "pixel":
         return None, ""
-    factor = float((1 * units[1]).to(units[0]).magnitude)
-    y, x = (abs(float(layer.scale[i])) for i in places)
-    return (y, x * factor), f"{units[0]:~}"
+    return tuple(sizes), f"{unit:~}"
 
 
 def error_map(assessment: Assessment) -> np.ndarray:

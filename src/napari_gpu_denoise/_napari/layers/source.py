@@ -150,15 +150,22 @@ def voxel_of(layer: Image, axes: str) -> str:
     """
     if not set("ZYX") <= set(axes[: layer.ndim]):
         return ""
-    places = [axes.index(letter) for letter in "ZYX"]
-    units = [layer.units[i] for i in places]
-    sizes = [abs(float(layer.scale[i])) for i in places]
-    if any(not unit.is_compatible_with(units[0]) for unit in units):
-        return ""
-    factors = [float((1 * unit).to(units[0]).magnitude) for unit in units]
-    sizes = [size * factor for size, factor in zip(sizes, factors, strict=True)]
-    unknown = str(units[0]) == "pixel" and len(set(sizes)) == 1
+    sizes, unit = pixel_sizes(layer, [axes.index(letter) for letter in "ZYX"])
+    unknown = sizes is None or (str(unit) == "pixel" and len(set(sizes)) == 1)
     return "" if unknown else ", ".join(f"{size:.6g}" for size in sizes)
+
+
+def pixel_sizes(layer: Image, axes: Sequence[int]) -> tuple[list[float] | None, Any]:
+    """Return the size of a pixel along axes in the unit of the first, and that unit.
+
+    The size is None where the axes have no unit in common.
+    """
+    first = layer.units[axes[0]]
+    if not all(layer.units[axis].is_compatible_with(first) for axis in axes):
+        return None, first
+    factors = (float((1 * layer.units[axis]).to(first).magnitude) for axis in axes)
+    sizes = (abs(float(layer.scale[axis])) for axis in axes)
+    return [size * factor for size, factor in zip(sizes, factors, strict=True)], first
 
 
 def suggest_axes(layer: Image, dims_labels: Sequence[str] = ()) -> str:
