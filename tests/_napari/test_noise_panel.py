@@ -5,7 +5,8 @@ import pytest
 from qtpy.QtWidgets import QApplication
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise._napari.noise import rows
+from _napari.noise_records import along, estimate
+from napari_gpu_denoise._napari.noise import measuring, rows
 from napari_gpu_denoise._napari.noise.panel import FLAT, RECTANGLE, VIEW
 
 pytestmark = pytest.mark.gui
@@ -260,3 +261,16 @@ def test_it_is_narrow_and_can_be_read(viewer, open_noise, measured, quick, noisy
     for region in (VIEW, RECTANGLE, FLAT):
         choose(panel.region, region)
         assert panel.minimumSizeHint().width() <= 360
+
+
+def test_the_filter_suggested_is_that_of_the_panel_denoise(
+    viewer, open_noise, measured, noisy, monkeypatch
+):
+    found = estimate(axes="TYX", frames=along())
+    monkeypatch.setattr(measuring, "estimate_noise", lambda *_, **__: found)
+    viewer.add_image(np.repeat(noisy[None], 4, axis=0), axis_labels=("t", "y", "x"))
+    panel = open_noise()
+    measured(panel)
+    assert found.verdict().endswith("suggested: VBM3D")
+    reason = "suggested: BM3D, because the noise stays the same from frame to frame"
+    assert reason in panel.result.verdict.text() and panel.target.currentText() == "BM3D"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -18,6 +19,7 @@ from napari_gpu_denoise._napari.layers.source import Source, finest
 from napari_gpu_denoise._napari.noise.plots import load_library
 from napari_gpu_denoise._napari.tasks import Stage
 from napari_gpu_denoise.errors import DenoiseError, LayerError
+from napari_gpu_denoise.filters.advice.recommend import recommend
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.correlation import NoiseSpectrum, noise_spectrum
 from napari_gpu_denoise.noise.estimate import estimate_noise
@@ -192,9 +194,17 @@ class NoiseRequest:
     device: int | str | None
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """An estimate of noise, and its verdict: the model, and the filter that is recommended."""
+
+    estimate: NoiseEstimate
+    verdict: str
+
+
 def measure(
     request: NoiseRequest, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage, None, NoiseEstimate]:
+) -> Generator[Stage, None, Measurement]:
     """Measure noise.
 
     Lazy data can be stopped before each plane is read; other data do not take long.
@@ -204,5 +214,20 @@ def measure(
     data, part = request.source.data, request.part
     data = LazyArray(data, stopped, part.index) if is_lazy(data) else data[part.index]
     if request.flat:
-        return flat_noise(data, part.axes, request.model)
-    return estimate_noise(data, part.axes, request.model, device=request.device)
+        estimate = flat_noise(data, part.axes, request.model)
+    else:
+        estimate = estimate_noise(data, part.axes, request.model, device=request.device)
+    return Measurement(estimate, _verdict(data, part.axes, estimate, request.device))
+
+
+def _verdict(data: Any, axes: str, estimate: NoiseEstimate, device: int | str | None) -> str:
+    """Return the verdict, with another filter if other frames do not help: see `recommend`."""
+    verdict = estimate.verdict()
+    if "suggested: VBM3D" not in verdict:
+        return verdict
+    with suppress(DenoiseError):
+        advice = recommend(data, axes, noise=estimate, device=device)
+        if advice.filter.title != "VBM3D":
+            model, _, how = verdict.partition("VBM3D")
+            return f"{model}{advice.filter.title}{how}, because {advice.reason}"
+    return verdict

@@ -17,7 +17,7 @@ from napari_gpu_denoise._napari.layers import regions
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import PLACE, finest, has_alpha
 from napari_gpu_denoise._napari.noise import plots, rows
-from napari_gpu_denoise._napari.noise.measuring import NoiseRequest, measure, memory_of
+from napari_gpu_denoise._napari.noise.measuring import Measurement, NoiseRequest, measure, memory_of
 from napari_gpu_denoise._napari.noise.plots import Plot
 from napari_gpu_denoise._napari.noise.snippets import noise_call
 from napari_gpu_denoise._napari.panel import LayerPanel
@@ -77,9 +77,9 @@ class NoiseResult(QWidget):
         for plot in self.plots():
             plot.show_series(())
 
-    def show_estimate(self, estimate: NoiseEstimate, planes: str) -> None:
-        """Show an estimate; `planes` names those that were read."""
-        verdict = estimate.verdict()
+    def show_measurement(self, measured: Measurement, planes: str) -> None:
+        """Show an estimate and its verdict; `planes` names those that were read."""
+        estimate, verdict = measured.estimate, measured.verdict
         self.verdict.setText(f"<b>{html.escape(verdict[:1].upper() + verdict[1:])}.</b>")
         self.rows.setText(rows.as_html(rows.table(estimate, planes)))
         self.verdict.show()
@@ -200,7 +200,7 @@ class NoisePanel(LayerPanel):
 
     def estimate(self) -> NoiseEstimate | None:
         """Return the estimate shown, or None."""
-        return None if self._outcome is None else self._outcome.value
+        return None if self._outcome is None else self._outcome.value.estimate
 
     def measure(self, _: object = None) -> None:
         """Measure again once the settings stop changing; until then the old values stay."""
@@ -362,15 +362,15 @@ class NoisePanel(LayerPanel):
         if outcome.error is not None:
             self._give_up(outcome.error)
             return
-        self._outcome, estimate = outcome, outcome.value
-        self.result.show_estimate(estimate, _planes(outcome))
+        self._outcome, measured = outcome, outcome.value
+        self.result.show_measurement(measured, _planes(outcome))
         self.use_button.setEnabled(True)
         self.say("")
         if not self._target_chosen:
-            self._suggest(estimate)
+            self._suggest(measured.verdict)
         self._keep(outcome)
         for panel in self.others():
-            panel.receive_estimate(self.layer.layer(), estimate)
+            panel.receive_estimate(self.layer.layer(), measured.estimate)
 
     def _keep(self, outcome: Outcome) -> None:
         """Let runs know the noise that they would have measured themselves."""
@@ -378,12 +378,14 @@ class NoisePanel(LayerPanel):
         if request.part.place or request.flat or request.model != AUTO or layer is None:
             return
         # Runs do not look for structured noise.
-        notes = tuple(n for n in outcome.value.notes if getattr(n, "code", "") != "structured")
+        notes = tuple(
+            n for n in outcome.value.estimate.notes if getattr(n, "code", "") != "structured"
+        )
         memory = memory_of(layer, "auto", request.axes, None, "raise", request.device)
-        memory.estimate = memory.estimate or replace(outcome.value, notes=notes)
+        memory.estimate = memory.estimate or replace(outcome.value.estimate, notes=notes)
 
-    def _suggest(self, estimate: NoiseEstimate) -> None:
-        suggested = estimate.verdict().rpartition("suggested: ")[2].lower()
+    def _suggest(self, verdict: str) -> None:
+        suggested = verdict.rpartition("suggested: ")[2].lower()
         for row in range(self.target.count()):
             if suggested.startswith(self.target.itemText(row).lower()):
                 self.target.setCurrentIndex(row)
@@ -408,5 +410,5 @@ def _planes(outcome: Outcome) -> str:
         for at, letter in zip(spans, part.axes, strict=True)
         if letter not in "YX"
     )
-    read = f"{outcome.value.planes} of {total} plane{'s' * (total != 1)}"
+    read = f"{outcome.value.estimate.planes} of {total} plane{'s' * (total != 1)}"
     return f"{read}; {part.place}" if part.place else read
