@@ -18,7 +18,7 @@ from napari_gpu_denoise._napari.docks import _dock_of
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import Source, capture
 from napari_gpu_denoise._napari.parts import Caption
-from napari_gpu_denoise._napari.wording import in_panel
+from napari_gpu_denoise._napari.wording import in_panel, label_of
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
 from napari_gpu_denoise.noise.models import PoissonGaussian
@@ -182,7 +182,7 @@ def test_errors_of_settings_name_controls(kind):
         with pytest.raises(DenoiseError) as caught:
             kind(**{spec.name: -77 if type(spec.default) in (int, float) else "xyz"})
         text = in_panel(caught.value)
-        assert "=" not in text and text.startswith(spec.name.replace("_", " ").capitalize()), text
+        assert "=" not in text and text.startswith(label_of(spec.name)), text
 
 
 @pytest.mark.parametrize(
