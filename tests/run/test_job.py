@@ -116,7 +116,7 @@ def test_a_job_is_sent_without_pixels_and_without_a_device(device):
         assert again.device.name == device.name
         assert (again.filter, again.levels, again.names) == (job.filter, job.levels, job.names)
         np.testing.assert_array_equal(again.sigma.array, job.sigma.array)
-    by_name = Run(small(gd.BM3D), 20.0, device=(device.name, device.platform, device.index))
+    by_name = Run(small(gd.BM3D), 20.0, device=device.address)
     assert prepare(by_name, block).device == device
 
 

@@ -30,6 +30,15 @@ KINDS = ("discrete GPU", "integrated GPU", "CPU", "other", "simulator")
 
 
 @dataclass(frozen=True)
+class DeviceAddress:
+    """Names of a device in any process; unlike a `Device`, nothing is looked up to unpickle it."""
+
+    name: str
+    platform: str
+    index: int
+
+
+@dataclass(frozen=True)
 class Device:
     """One OpenCL device.
 
@@ -78,6 +87,11 @@ class Device:
     def shares_cores(self) -> bool:
         """Whether it runs on the host's cores, so that overlapping transfers gains nothing."""
         return self.kind in ("CPU", "simulator")
+
+    @property
+    def address(self) -> DeviceAddress:
+        """Its names in other processes."""
+        return DeviceAddress(self.name, self.platform, self.index)
 
     def __reduce__(self):
         # A handle is invalid in another process: there the device is looked up again.
@@ -195,8 +209,10 @@ def why(device: Device | int | str | None = None) -> str:
     return f"{chosen} is used: {reason}."
 
 
-def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
+def _choose(wanted: Device | DeviceAddress | int | str | None) -> tuple[Device, str]:
     reason = "it was requested"
+    if isinstance(wanted, DeviceAddress):
+        wanted = find_untested(wanted.name, wanted.platform, wanted.index)
     if wanted is None or (isinstance(wanted, str) and not wanted):
         wanted = os.environ.get(ENVIRONMENT_VARIABLE, "").strip() or None
         reason = f"the environment variable {ENVIRONMENT_VARIABLE} names it"

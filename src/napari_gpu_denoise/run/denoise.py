@@ -208,7 +208,7 @@ def _piece_by_piece(
     if image.correction is not None:
         ledger.keep("correction", image.correction)
     if (known := ledger.known("job")) is None:
-        job = prepare(run, image.array)
+        job = prepare(run, image)
         ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
     else:
         job = Job(run, image.names, tuple(image.array.shape), *known)
@@ -226,7 +226,7 @@ def _in_memory(
     new, made = np.empty if devices[0].shares_cores else new_array, None
     shape = tuple(one.stop - one.start for one in region)
     if image.lazy and shape != tuple(image.array.shape):
-        job = prepare(run, image.array)
+        job = prepare(run, image)
         part = Part.of(job, region)
         block = image.block(run.nonfinite, part.reads)
     else:
@@ -234,7 +234,7 @@ def _in_memory(
         dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
         if out is None and dtype is not None:
             made = new(shape, dtype)  # gets its memory while the noise is measured
-        job = prepare(run, whole)
+        job = prepare(run, image, whole)
         part = Part.of(job, region)
         block = whole[part.reads]
     if callable(out):
@@ -314,7 +314,7 @@ def shown_maps(
     whole = image.block(run.nonfinite)
     device = choose_devices(run.device)[0]
     # The noise is measured once, for all maps.
-    job = prepare(replace(image.adapted(run), dtype=np.float32, device=device), whole)
+    job = prepare(replace(run, dtype=np.float32, device=device), image, whole)
     wanted = shown(job.filter)
     maps: dict[str, np.ndarray] = {}
     for number, show in enumerate(wanted):

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note
-from napari_gpu_denoise.image.axes import check_axes
-from napari_gpu_denoise.image.levels import Levels, check_numbers, output_dtype
+from napari_gpu_denoise.image.levels import Levels, output_dtype
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
-from napari_gpu_denoise.opencl.device import Device, choose, find
+from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.flow.work import largest_in_planes
-from napari_gpu_denoise.run.input import Block
+from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.noise import (
     Sigma,
     clamp_sigma,
@@ -121,8 +120,7 @@ class Job:
     @property
     def device(self) -> Device:
         """The device to run on, looked up in each process."""
-        wanted = self.run.device
-        return choose(find(*wanted) if isinstance(wanted, tuple) else wanted)
+        return choose(self.run.device)
 
     @property
     def stabilised(self) -> tuple[NoiseModel, ...]:
@@ -213,24 +211,31 @@ class Job:
 
 
 def prepare(
-    run: Run, image: Any, *, levels: Levels | None = None, is_stream_frame: bool = False
+    run: Run,
+    image: Any,
+    block: Block | None = None,
+    *,
+    levels: Levels | None = None,
+    is_stream_frame: bool = False,
 ) -> Job:
-    """Check everything about a run, and measure the noise if it is not given.
+    """Adapt a run to an image, and measure the noise if it is not given.
 
-    `image` is a block in memory, or anything with ``shape``, ``dtype`` and NumPy indexing, of which
-    only planes to measure the noise on are read. `levels` is given if the range of a whole series
-    is known; `is_stream_frame` says that the image is the first frame of many along T.
+    `image` is an `Input`, or what one is made of; `block` has its pixels if they are in memory, and
+    may be given alone. Otherwise only planes to measure the noise on are read. `levels` is given if
+    the range of a whole series is known; `is_stream_frame` says that the image is the first frame
+    of many along T.
     """
-    block = image if isinstance(image, Block) else None
-    pixels = block.finite if block else image
+    if isinstance(image, Block):
+        block, image = image, image.given
+    if not isinstance(image, Input):
+        image = Input.of(image, run)
+    run, names = image.adapted(run), image.names
+    pixels = block.finite if block else image.array
     shape = tuple(int(n) for n in pixels.shape)
-    names = check_axes(run.axes, shape)
-    check_numbers(pixels)
     # A stream has an axis T, of unknown length.
     along = ("T" + names, (2, *shape)) if is_stream_frame else (names, shape)
     filter = run.filter.for_array(*along)
     given = np.dtype(pixels.dtype)
-    device = find(*run.device) if isinstance(run.device, tuple) else run.device
     wanted = output_dtype(run.dtype, given)
     if block is not None:
         check_kept(block, given if wanted is None else wanted)
@@ -239,9 +244,9 @@ def prepare(
     # Pixels that were filled in hold no noise.
     measured = block.measurable(names) if block else pixels
     try:
-        applied, sigma = resolve_noise(*noise, measured, names, filter, device)
+        applied, sigma = resolve_noise(*noise, measured, names, filter, run.device)
     except NonFiniteError:  # there is too little else
-        applied, sigma = resolve_noise(*noise, pixels, names, filter, device)
+        applied, sigma = resolve_noise(*noise, pixels, names, filter, run.device)
     if wanted is None:
         # By the noise that there is, not by what the filter is told.
         wanted = type_for_noise(given, sigma, applied, pixels, names)

@@ -20,7 +20,7 @@ from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.noise.structure.remove import Correction
-from napari_gpu_denoise.opencl.device import Device, find
+from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes
@@ -118,7 +118,7 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     if not several:
         choose_devices(several)  # refuses it
     # Device handles are invalid in other processes: send names instead.
-    sent = [(d.name, d.platform, d.index) if isinstance(d, Device) else d for d in several]
+    sent = [d.address if isinstance(d, Device) else d for d in several]
     run = replace(run, device=sent[0])
     image = Input.of(array, run)
     if image.correction:
@@ -218,9 +218,8 @@ def _denoise_block(
 
 
 def _here(sent: list[Any]) -> tuple[Device, ...]:
-    """Return devices that were sent from another process, as they are called in this one."""
-    found = [find(*one) if isinstance(one, tuple) else one for one in sent]
-    wanted = found if len(found) > 1 else found[0]
+    """Return the devices of this process that were sent, maybe from another one."""
+    wanted = sent if len(sent) > 1 else sent[0]
     return (own_device(wanted),) if _is_worker() else choose_devices(wanted)
 
 

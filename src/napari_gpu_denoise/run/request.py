@@ -13,7 +13,7 @@ from napari_gpu_denoise.docstrings import PARAGRAPHS, Function, documented, fill
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.levels import check_policy
 from napari_gpu_denoise.noise.structure.record import CorrectionRequest, parse_correction
-from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.device import Device, DeviceAddress
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import (
     Settings,
@@ -33,7 +33,7 @@ class Run:
     filter : Filter
         As the user set it.
     sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct, sigma_factor
-        As in `denoise`; `device` may also be (name, platform, index), which can be sent to another
+        As in `denoise`; `device` may also be a `DeviceAddress`, which can be sent to another
         process. Kept are parsed values: `memory_limit` in bytes, `correct` as a request.
     host_memory : HostMemory or None
         Limit for main memory, for an image that is filtered part by part.
@@ -46,7 +46,7 @@ class Run:
     axes: str | None = None
     dtype: Any = None
     nonfinite: str = "raise"
-    device: Device | int | str | Sequence | None = None
+    device: Device | DeviceAddress | int | str | Sequence | None = None
     memory_limit: int | str | None = None
     correct: CorrectionRequest | str | Sequence[str] | None = None
     sigma_factor: float = 1.0
