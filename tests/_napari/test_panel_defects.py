@@ -136,7 +136,7 @@ def test_arrows_pass_over_even_widths(qtbot, kind):
             box.stepBy(steps_up)
         assert len(set(seen)) > 3 and all(value % 2 or not value for value in seen)
         box.setValue(6)  # typed
-        with pytest.raises(DenoiseError, match=f"{spec.name}=6 has no centre"):
+        with pytest.raises(DenoiseError, match=f"{spec.name}=6 must be odd"):
             form.settings()
         box.stepBy(1)
         assert box.value() == 7
@@ -188,7 +188,7 @@ def test_errors_of_settings_name_controls(kind):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: gd.NLMeans(window=20), "Window 20 has no centre: choose an odd width."),
+        (lambda: gd.NLMeans(window=20), "Window 20 must be odd."),
         (lambda: gd.NLMeans(rician=True, distance="pearson"), "Rician on is for MRI"),
         (lambda: gd.denoise(np.ones((4, 5)), gd.NLMeans(), axes=5), "Axes 5 is not text"),
     ],
@@ -203,9 +203,7 @@ def test_errors_in_the_panel_are_not_in_python(viewer, open_panel, noisy):
     viewer.add_image(noisy)
     panel = open_panel()
     panel.form.controls["window"].value = 20
-    assert panel.status.text() == (
-        "<b>Not ready.</b> Window 20 has no centre: choose an odd width."
-    )
+    assert panel.status.text() == ("<b>Not ready.</b> Window 20 must be odd.")
     panel.axes.edit.setText("YXX")
     assert "=" not in panel.axes.caption.text()
 

@@ -210,7 +210,7 @@ def test_settings_that_do_not_go_together_are_told_at_once(viewer, open_panel, r
     panel = open_panel()
     panel.form.controls["window"].value = 20
     assert panel.status.text().startswith("<b>Not ready.</b> Window 20")
-    assert "odd width" in run(panel)
+    assert "must be odd" in run(panel)
     panel.form.controls["window"].value = 11
     assert panel.status.text() == ""
     assert run(panel).startswith("Done in ")

@@ -652,5 +652,5 @@ def test_ctrl_c_while_modules_are_imported_ends_in_a_sentence():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         130,
-        "gpu-denoise: Stopped: no partial file is left under its name.\n",
+        "gpu-denoise: Interrupted; no partial output was left.\n",
     )

@@ -176,8 +176,8 @@ def test_profiles_are_those_of_the_papers():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"window_basic": 10}, "window_basic=10 has no centre: choose an odd width"),
-        ({"window_final": 38}, "window_final=38 has no centre: choose an odd width"),
+        ({"window_basic": 10}, "window_basic=10 must be odd"),
+        ({"window_final": 38}, "window_final=38 must be odd"),
         ({"neighbours_basic": 3}, "neighbours_basic=3 is unknown: choose from 1, 2, 4, 8, 16, 32"),
         ({"step_final": 9}, "step_final=9 is out of bounds: choose from 1 to 8"),
         ({"transform_final": "wavelet"}, "transform_final='wavelet' is unknown: choose from bior"),

@@ -239,7 +239,7 @@ def test_sigma_of_each_plane_is_that_of_the_reference(device):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"staircase": 8}, "staircase=8 has no centre.*odd"),
+        ({"staircase": 8}, "staircase=8 must be odd"),
         ({"max_length": 4}, "max_length=4 is less than one segment of 5"),
         ({"method": "pi-ld", "show": "classes"}, "no classes"),
         ({"method": "pi-pf"}, "pi-pf"),

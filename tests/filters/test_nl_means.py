@@ -367,7 +367,7 @@ def test_the_published_order_of_settings(device):
     ("changes", "sentence"),
     [
         ({"patch": 4, "step": 5}, "step=5 leaves gaps between patches of width 4"),
-        ({"window": 10}, "window=10 has no centre: choose an odd width"),
+        ({"window": 10}, "window=10 must be odd"),
         ({"patch": 0}, "patch=0 is out of bounds: choose from 1 to 32"),
         ({"neighbours": 65}, "neighbours=65 is out of bounds"),
         ({"strength": 0}, "strength=0 is out of bounds"),

@@ -237,7 +237,7 @@ def test_results_are_means_of_pixels(device):
 
 def test_even_widths_are_refused():
     for name in ("patch", "window"):
-        with pytest.raises(SettingsError, match=f"{name}=4 has no centre"):
+        with pytest.raises(SettingsError, match=f"{name}=4 must be odd"):
             gd.NLMeansPixelwise(**{name: 4})
 
 

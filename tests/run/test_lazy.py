@@ -283,7 +283,7 @@ def test_bad_input_is_refused_at_once(device):
         gd.denoise_lazy(array, small(KIND), 1, axes="TY")
     with pytest.raises(AxesError, match="needs an axis T"):
         gd.denoise_lazy(array, joining(KIND, "T"), 1)
-    with pytest.raises(NoDeviceError, match="No device is named"):
+    with pytest.raises(NoDeviceError, match="No device given"):
         gd.denoise_lazy(array, small(KIND), 1, device=[])
     with pytest.raises(ImageError, match="convert"):
         gd.denoise_lazy(array.astype(bool), small(KIND), 1)

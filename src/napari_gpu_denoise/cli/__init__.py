@@ -14,7 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(argv)
     except KeyboardInterrupt:
         # Nothing else is imported here, so that Ctrl-C at any moment ends in this sentence.
-        print("gpu-denoise: Stopped: no partial file is left under its name.", file=sys.stderr)
+        print("gpu-denoise: Interrupted; no partial output was left.", file=sys.stderr)
         return 130
 
 

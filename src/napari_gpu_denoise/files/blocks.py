@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import operator
 import os
 import tempfile
 import threading
@@ -17,30 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from napari_gpu_denoise.errors import OutputError
-
-
-def index_parts(index: Any, shape: tuple[int, ...]) -> list[int | slice]:
-    """Return one number, not below 0, or slice for each axis."""
-    parts = list(index) if isinstance(index, tuple) else [index]
-    gaps = [i for i, part in enumerate(parts) if part is Ellipsis]
-    missing = len(shape) - len(parts) + len(gaps)
-    if missing < 0 or len(gaps) > 1:
-        raise IndexError(f"The index {index} does not fit {len(shape)} axes.")
-    gap = gaps[0] if gaps else len(parts)
-    parts[gap : gap + len(gaps)] = [slice(None)] * missing
-    for axis, (part, length) in enumerate(zip(parts, shape, strict=True)):
-        if isinstance(part, slice):
-            continue
-        try:
-            number = operator.index(part)
-        except TypeError:
-            number = None
-        if number is None or isinstance(part, bool):
-            raise IndexError(f"Indices must be integers or slices, got {part!r}.")
-        if not -length <= number < length:
-            raise IndexError(f"Index {number} is outside of axis {axis} of length {length}.")
-        parts[axis] = number % length
-    return parts
+from napari_gpu_denoise.image.axes import index_parts
 
 
 class Blocks(ABC):

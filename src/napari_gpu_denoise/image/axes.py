@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -62,6 +64,30 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
         if letter not in names:
             raise AxesError(f"{axes!r} has no {letter}: both Y and X are needed.")
     return names
+
+
+def index_parts(index: Any, shape: tuple[int, ...]) -> list[int | slice]:
+    """Return one number, not below 0, or slice for each axis."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    gaps = [i for i, part in enumerate(parts) if part is Ellipsis]
+    missing = len(shape) - len(parts) + len(gaps)
+    if missing < 0 or len(gaps) > 1:
+        raise IndexError(f"The index {index} does not fit {len(shape)} axes.")
+    gap = gaps[0] if gaps else len(parts)
+    parts[gap : gap + len(gaps)] = [slice(None)] * missing
+    for axis, (part, length) in enumerate(zip(parts, shape, strict=True)):
+        if isinstance(part, slice):
+            continue
+        try:
+            number = operator.index(part)
+        except TypeError:
+            number = None
+        if number is None or isinstance(part, bool):
+            raise IndexError(f"Indices must be integers or slices, got {part!r}.")
+        if not -length <= number < length:
+            raise IndexError(f"Index {number} is outside of axis {axis} of length {length}.")
+        parts[axis] = number % length
+    return parts
 
 
 def channel_axis(names: str) -> int | None:

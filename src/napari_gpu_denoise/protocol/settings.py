@@ -205,7 +205,7 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
         )
     if spec.metadata["odd"] and converted and converted % 2 == 0:
         none = "" if bounds is None or bounds[0] else ", or 0 for none"
-        raise SettingsError(f"{spec.name}={value!r} has no centre: choose an odd width{none}.")
+        raise SettingsError(f"{spec.name}={value!r} must be odd{none}.")
     if choices is not None and converted not in choices:
         raise SettingsError(
             f"{spec.name}={value!r} is unknown: choose from {', '.join(map(str, choices))}."

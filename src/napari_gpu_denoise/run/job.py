@@ -87,7 +87,7 @@ def type_with(out: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> np.dt
     if dtype is None or held != (shape, dtype.newbyteorder("=")):
         kind = dtype or "real numbers"
         raise ImageError(
-            f"out= is of shape {held[0]} and type {held[1]}, the result of {shape} and {kind}",
+            f"out= has shape {held[0]} and type {held[1]}; expected are {shape} and {kind}",
             "give an array of that shape and type, or set its type with dtype=",
         )
     if isinstance(out, np.ndarray) and not out.flags.writeable:
@@ -248,7 +248,7 @@ def prepare(
     except NonFiniteError:  # there is too little else
         applied, sigma = resolve_noise(*noise, pixels, names, filter, run.device)
     if wanted is None:
-        # By the noise that there is, not by what the filter is told.
+        # By the measured sigma, before sigma_factor.
         wanted = type_for_noise(given, sigma, applied, pixels, names)
     applied, factor = applied.with_strength(run.sigma_factor)
     sigma = scaled(sigma, factor)

@@ -63,7 +63,7 @@ class Sigma:
 
 
 def scaled(sigma: Sigma, factor: float) -> Sigma:
-    """Return sigma for a filter that is told so many times the noise; what is said stays."""
+    """Scale sigma; keep its provenance."""
     return sigma if factor == 1 else replace(sigma, array=sigma.array * factor)
 
 
@@ -242,13 +242,16 @@ class NoiseMemory:
 
     def measured(self, image: Any, names: str, device: Any) -> NoiseEstimate:
         """Return the estimate; of runs at the same time one measures it."""
-        # Imported only when needed: it takes long to load.
-        from napari_gpu_denoise.noise.estimate import measure_noise
-
         with self._measuring:
             if self.estimate is None:
-                self.estimate = measure_noise(image, names, "auto", device)
+                self.estimate = _measured(image, names, "auto", device)
             return self.estimate
+
+
+def _measured(image: Any, names: str, model: str, device: Any) -> NoiseEstimate:
+    from napari_gpu_denoise.noise.estimate import measure_noise  # here, as it takes long to load
+
+    return measure_noise(image, names, model, device)
 
 
 def _own_noise(filter: Filter) -> tuple:
@@ -323,8 +326,7 @@ def resolve_noise(
 
 def _per_plane_or_position(found: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
     """Return the sigma of an image whose planes or places differ in their noise."""
-    # Imported only when needed: it takes long to load.
-    from napari_gpu_denoise.noise.series import plane_factors
+    from napari_gpu_denoise.noise.series import plane_factors  # here, as it takes long to load
 
     factors = plane_factors(estimate, estimate.shape)
     if factors is not None:
@@ -364,10 +366,7 @@ def _models(
             raise SettingsError(
                 f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"
             )
-        # Imported only when needed: it takes long to load.
-        from napari_gpu_denoise.noise.estimate import measure_noise
-
-        noise = measure_noise(image, names, noise, device)
+        noise = _measured(image, names, noise, device)
     if hasattr(noise, "models"):  # a NoiseEstimate
         return noise.models, noise
     models = (noise,) if isinstance(noise, NoiseModel) else noise

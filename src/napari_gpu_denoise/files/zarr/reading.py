@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.blocks import Blocks, index_parts
+from napari_gpu_denoise.files.blocks import Blocks
 from napari_gpu_denoise.files.image_file import (
     NO_VOXEL,
     SYMBOLS,
@@ -37,6 +37,7 @@ from napari_gpu_denoise.files.zarr.places import (
     with_retries,
     zarr_package,
 )
+from napari_gpu_denoise.image.axes import index_parts
 
 _LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk
 

@@ -17,7 +17,7 @@ from scipy.ndimage import gaussian_filter, gaussian_filter1d, median_filter
 
 from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.image.axes import arrange, channel_axis, check_axes
+from napari_gpu_denoise.image.axes import arrange, channel_axis, check_axes, index_parts
 from napari_gpu_denoise.image.levels import (
     as_array,
     check_numbers,
@@ -401,31 +401,22 @@ class CorrectedArray:
         self.size = math.prod(self.shape)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        index = index if isinstance(index, tuple) else (index,)
-        if Ellipsis in index:
-            at = index.index(Ellipsis)
-            whole = (slice(None),) * (self.ndim - len(index) + 1)
-            index = (*index[:at], *whole, *index[at + 1 :])
-        index = (*index, *(slice(None),) * (self.ndim - len(index)))
+        index = index_parts(index, self.shape)
         names = self._correction.names
         channel = channel_axis(names)
         kept = [k for k, letter in enumerate(names) if letter in "YX" or k == channel]
         # Whole planes of all channels are corrected, then what was asked for is cut out.
         read = tuple(
-            slice(None) if k in kept else slice(one, one + 1) if _is_number(one) else one
+            slice(None) if k in kept else slice(one, one + 1) if isinstance(one, int) else one
             for k, one in enumerate(index)
         )
         whole = self._correction.applied(as_array(self._array[read]))
         return whole[
             tuple(
-                one if k in kept else 0 if _is_number(one) else slice(None)
+                one if k in kept else 0 if isinstance(one, int) else slice(None)
                 for k, one in enumerate(index)
             )
         ]
-
-
-def _is_number(one: Any) -> bool:
-    return isinstance(one, (int, np.integer))
 
 
 _KINDS = {"found": STRIPES, "both": ("rows", "columns"), **{kind: (kind,) for kind in STRIPES}}
