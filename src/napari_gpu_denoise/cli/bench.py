@@ -49,9 +49,6 @@ _CACHES = (
 )
 
 
-# Input.
-
-
 def synthetic(shape: tuple[int, ...], sigma: float = SIGMA, seed: int = 0) -> np.ndarray:
     """Return a noisy test image: smooth shading, edges and texture, levels 0 to 255, float32."""
     ny, nx = shape[-2:]
@@ -83,9 +80,6 @@ def stack_for(settings: Filter, shape: tuple[int, ...], frames: int) -> tuple[tu
     if settings.over_time:
         return (frames, *shape[1:]), axes
     return (frames, *shape), "T" + axes
-
-
-# Measurements.
 
 
 @dataclass(frozen=True)
@@ -285,31 +279,14 @@ def time_process(task: dict[str, Any], places: dict[str, str]) -> dict[str, floa
     return {"python": whole - sum(parts.values()), **parts}  # start of the interpreter, and its end
 
 
-# Stored runs.
+Numbers = dict[tuple[str, tuple[int, ...]], dict[str, float]]  # by name and shape
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """A stored run: the numbers of each filter, by name and shape."""
+def read_run(path: Path) -> tuple[str, str, str, Numbers]:
+    """Return device, driver, version of this package, and the numbers of each filter of a run.
 
-    device: str
-    driver: str
-    package: str
-    numbers: dict[tuple[str, tuple[int, ...]], dict[str, float]]
-
-
-def _as_dict(device: Device, speeds: list[Speed]) -> dict[str, Any]:
-    return {
-        "gpu-denoise bench": _FORMAT,
-        "package": package_version(),
-        "device": str(device),
-        "driver": device.driver,
-        "filters": [{**asdict(each), "numbers": each.numbers()} for each in speeds],
-    }
-
-
-def read_run(path: Path) -> _Stored:
-    """Read a stored run; FileError if it is not one."""
+    FileError if it is not a stored run.
+    """
     try:
         with open_regular(path) as file:
             held = json.load(file)
@@ -321,16 +298,13 @@ def read_run(path: Path) -> _Stored:
             }
             for each in held["filters"]
         }
-        return _Stored(*(str(held[key]) for key in ("device", "driver", "package")), numbers)
+        return str(held["device"]), str(held["driver"]), str(held["package"]), numbers
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileError(
             f"{path} is not a run stored by this version: make one with gpu-denoise bench --save."
         ) from error
-
-
-# Words.
 
 
 def _by(shape: Sequence[int]) -> str:
@@ -388,14 +362,15 @@ def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.4g}" if seconds < 1 else f"{1e3 * seconds:.0f}"
 
 
-def _compared(speeds: list[Speed], stored: _Stored, device: Device) -> str:
+def _compared(speeds: list[Speed], stored: tuple[str, str, str, Numbers], device: Device) -> str:
     """Return stored and new numbers side by side."""
-    same = (stored.device, stored.driver) == (str(device), device.driver)
+    name, driver, package, numbers = stored
+    same = (name, driver) == (str(device), device.driver)
     end = "; now:" if same else ": another device or driver than now."
-    lines = [f"Stored by version {stored.package} on {stored.device}, driver {stored.driver}{end}"]
+    lines = [f"Stored by version {package} on {name}, driver {driver}{end}"]
     for speed in speeds:
         title = f"{speed.name}, {_by(speed.timing.shape)}"
-        before = stored.numbers.get((speed.name, speed.timing.shape))
+        before = numbers.get((speed.name, speed.timing.shape))
         lines.append(title if before is not None else f"{title}: not in the stored run")
         for name, now in speed.numbers().items():
             then = 0.0 if before is None else before.get(name, 0.0)
@@ -408,46 +383,28 @@ def _compared(speeds: list[Speed], stored: _Stored, device: Device) -> str:
     return "\n".join(lines)
 
 
-# The command.
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``gpu-denoise bench`` to a parser."""
-    names = [kind.name.replace("_", "-") for kind in FILTERS]
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--filter",
-        choices=names,
+        choices=[kind.name.replace("_", "-") for kind in FILTERS],
         action="append",
         help="filter to time in detail; can be repeated (default: one line for every filter)",
     )
-    parser.add_argument(
-        "--set",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="change a setting of the filter, such as patch=5; can be repeated",
-    )
-    parser.add_argument(
-        "--shape",
-        default="512x512",
-        help="shape of the input, YxX, PLANESxYxX or TxZxYxX (default 512x512)",
-    )
-    parser.add_argument(
-        "--frames", type=int, help="frames of the stack (default: about half a second of work)"
-    )
-    parser.add_argument(
-        "--first",
-        action="store_true",
-        help="also time first calls in new processes: with an empty cache, and with kernels cached",
-    )
-    parser.add_argument("--device", default=None, help="number or name of the device")
-    parser.add_argument(
-        "--repeats", type=int, default=5, help="maximum number of runs for a median"
-    )
-    parser.add_argument("--save", metavar="FILE", type=Path, help="store the run, as JSON")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
-    parser.add_argument("--compare", metavar="FILE", type=Path, help="compare with a stored run")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    about = "change a setting of the filter, such as patch=5; can be repeated"
+    add("--set", metavar="NAME=VALUE", action="append", default=[], help=about)
+    about = "shape of the input, YxX, PLANESxYxX or TxZxYxX (default 512x512)"
+    add("--shape", default="512x512", help=about)
+    add("--frames", type=int, help="frames of the stack (default: about half a second of work)")
+    about = "also time first calls in new processes: with an empty cache, and with kernels cached"
+    add("--first", action="store_true", help=about)
+    add("--device", default=None, help="number or name of the device")
+    add("--repeats", type=int, default=5, help="maximum number of runs for a median")
+    add("--save", metavar="FILE", type=Path, help="store the run, as JSON")
+    add("--overwrite", action="store_true", help="replace an existing file")
+    add("--compare", metavar="FILE", type=Path, help="compare with a stored run")
+    add("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -474,7 +431,14 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             words = _summary if args.filter is None else _details
             print(words(speeds[-1]), flush=True)
-    text = json.dumps(_as_dict(device, speeds), indent=2)
+    record = {
+        "gpu-denoise bench": _FORMAT,
+        "package": package_version(),
+        "device": str(device),
+        "driver": device.driver,
+        "filters": [{**asdict(speed), "numbers": speed.numbers()} for speed in speeds],
+    }
+    text = json.dumps(record, indent=2)
     if args.json:
         print(text)
     elif stored:

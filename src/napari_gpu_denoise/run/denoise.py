@@ -128,22 +128,6 @@ def denoise(
         If `cancel` was set.
     """
     run = Run(filter, sigma, **options)
-    return run_to_completion(
-        image, run, frames=frames, slices=slices, out=out, progress=progress, cancel=cancel
-    )
-
-
-def run_to_completion(
-    image: Any,
-    run: Run,
-    *,
-    frames: int | slice | None = None,
-    slices: int | slice | None = None,
-    out: Any = None,
-    progress: Callable[[int, int], None] | None = None,
-    cancel: Any = None,
-) -> Result:
-    """Do a run to its end; the arguments are those of `denoise` and `denoise_steps`."""
     return finish(denoise_steps(image, run, frames, out, slices), progress, cancel)
 
 
@@ -361,7 +345,7 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
                 from napari_gpu_denoise.run.lazy import lazy_result
 
                 return lazy_result(image, run)
-            result = run_to_completion(image, run, progress=progress, cancel=cancel)
+            result = finish(denoise_steps(image, run), progress, cancel)
             _warn_of(result.record, measured=sigma is None)
             return result.image
 
