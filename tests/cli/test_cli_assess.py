@@ -1,13 +1,21 @@
 """``gpu-denoise assess``."""
 
+from __future__ import annotations
+
 import json
+import shlex
+import sys
 
 import numpy as np
 import pytest
 import tifffile
 from scipy.ndimage import gaussian_filter
 
+from napari_gpu_denoise import cli, samples
 from napari_gpu_denoise.cli import main
+from napari_gpu_denoise.cli.arguments import build_parser
+from napari_gpu_denoise.cli.commands import chosen_settings
+from napari_gpu_denoise.filters import VBM3D
 
 FAST = ["--step", "4", "--window", "11"]
 
@@ -65,3 +73,24 @@ def test_errors_say_what_to_do(file, capsys, more, code, word):
     given = [] if "--sigma" in more else ["--sigma", "10"]
     assert main(["assess", "nl-means", str(file), *given, *more]) == code
     assert word in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="shlex reads POSIX quoting only")
+def test_the_command_follows_the_advice(capsys, tmp_path):
+    path = tmp_path / "my cells.tif"
+    path.write_bytes(samples.path("fluorescence").read_bytes())
+    assert cli.main(["recommend", str(path), "--axes", "TYX", "--effort", "fast", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    words = shlex.split(found["command"])
+    given = build_parser(words[1:]).parse_args(words[1:])
+    assert chosen_settings(given) == VBM3D.of(profile="fast")
+    assert (given.inputs, given.axes) == ([str(path)], "TYX")
+    assert given.output == str(tmp_path / "my cells_vbm3d.tif") and not given.overwrite
+
+
+def test_the_advice_in_words(capsys):
+    assert cli.main(["recommend", str(samples.path("mri")), "missing.tif"]) == 4
+    shown = capsys.readouterr()
+    assert "  use         BM4D, profile normal\n" in shown.out
+    assert "  noise       Rician noise" in shown.out
+    assert "missing.tif" in shown.err

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
-from napari_gpu_denoise.opencl.kernel import pixel_grid, value_grid, values_per_item
+from napari_gpu_denoise.opencl import program
+from napari_gpu_denoise.opencl.kernel import Kernel, pixel_grid, value_grid, values_per_item
+from napari_gpu_denoise.opencl.memory import constant_buffer
+from napari_gpu_denoise.opencl.program import Session, session
 
 
 @pytest.mark.parametrize("lanes", [1, 16])
@@ -31,3 +38,107 @@ def test_pixels_are_covered_by_whole_groups(device):
     large = dataclasses.replace(device, max_group=1024)
     assert pixel_grid(large, 33, 9, 5) == ((64, 16, 5), (32, 8, 1))
     assert pixel_grid(large, 32, 8, 1) == ((32, 8, 1), (32, 8, 1))
+
+
+@pytest.fixture
+def building(device, monkeypatch):
+    """Return a function that makes a session of another kind of device, which builds nothing."""
+    made = session(device).kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0, "ROOTS": 0}).program
+    meeting, built = threading.Barrier(2), []
+
+    def build(self, key):
+        built.append(dict(key[1]))
+        if not self.device.shares_cores:
+            meeting.wait(120)  # for the other one
+        return made
+
+    monkeypatch.setattr(Session, "_build", build)
+
+    def opened(kind):
+        chosen = session(device)
+        return Session(dataclasses.replace(chosen.device, kind=kind), chosen.context), built
+
+    return opened
+
+
+def test_different_programs_are_built_at_the_same_time(building):
+    opened, built = building("discrete GPU")
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda k: opened.kernel("search/pad_far", {"K": k % 2}), range(6)))
+    assert sorted(each["K"] for each in built) == [0, 1]
+
+
+def test_a_cpu_builds_one_after_another(building):
+    opened, built = building("CPU")
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda k: opened.kernel("search/pad_far", {"K": k % 3}), range(6)))
+    assert sorted(each["K"] for each in built) == [0, 1, 2] and len(opened.building) == 1
+
+
+def test_compiler_output_is_not_shown_while_any_thread_builds():
+    import pyopencl as cl
+
+    quiet, before = program._QuietBuilds(), list(warnings.filters)
+    quiet.__enter__()
+    quiet.__enter__()  # in another thread
+    quiet.__exit__(None, None, None)  # in the first one
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.warn("1 warning generated", cl.CompilerWarning, stacklevel=1)
+    quiet.__exit__(None, None, None)
+    assert not seen
+    assert warnings.filters == before
+
+
+@pytest.mark.parametrize("numbers", [(np.int32(3), np.float32(2)), (np.int32(-1), np.float32(0.5))])
+def test_kernels_take_numbers_of_other_types_and_missing_buffers(device, numbers):
+    import pyopencl as cl
+
+    source = """
+    __kernel void add(__global float *out, int a, float b, __global const float *more)
+    {
+        out[get_global_id(0)] = a + b + (more ? more[0] : 0.0f);
+    }
+    """
+    held = session(device)
+    kernel, queue = Kernel(cl.Program(held.context, source).build(), "add"), held.queue()
+    found, one = np.empty(2, np.float32), np.ones(1, np.float32)
+    out = cl.Buffer(held.context, cl.mem_flags.READ_WRITE, size=found.nbytes)
+    for more in (None, constant_buffer(held, one), None):
+        # Types of the same size may differ from launch to launch.
+        for a in (numbers[0], numbers[0].view(np.uint32)):
+            kernel(queue, (2,), None, out, a, numbers[1], more)
+            cl.enqueue_copy(queue, found, out)
+            assert found.tolist() == [numbers[0] + numbers[1] + (more is not None)] * 2
+
+
+@pytest.fixture
+def kept_by_pyopencl(monkeypatch, tmp_path):
+    """Return the folder of pyopencl's cache, which is used as if the driver had none of its own."""
+    monkeypatch.setattr("pyopencl.characterize.has_src_build_cache", lambda _: False)
+    monkeypatch.setattr(program, "cache_folder", lambda: tmp_path)
+    monkeypatch.delenv("PYOPENCL_CACHE_FAILURE_FATAL", raising=False)
+    return tmp_path / "programs"
+
+
+def build_again(device):
+    """Build a program as a new process does."""
+    made = Session(device, session(device).context)
+    return made.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0, "ROOTS": 0})
+
+
+@pytest.mark.parametrize("name", ["info", "binary"])
+@pytest.mark.parametrize("damage", [None, b"no pickle, no program"], ids=["missing", "other bytes"])
+def test_a_damaged_cache_is_built_anew(device, kept_by_pyopencl, name, damage):
+    build_again(device)
+    files = list(kept_by_pyopencl.glob(f"*/{name}"))
+    assert files
+    for file in files:
+        file.write_bytes(damage) if damage else file.unlink()
+    build_again(device)
+    build_again(device)
+    assert list(kept_by_pyopencl.glob("*/binary"))
+
+
+def test_a_cache_without_a_folder_is_done_without(device, kept_by_pyopencl):
+    kept_by_pyopencl.write_text("a file is in the place of the folder")
+    build_again(device)

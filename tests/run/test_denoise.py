@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
+import re
 import threading
 
+import dask.array as da
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import Cancelled
+from napari_gpu_denoise.errors import AxesError, Cancelled
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
-from scenes import noisy, small
+from napari_gpu_denoise.protocol.settings import setting_fields
+from scenes import joining, noisy, small
 
 KIND = FILTERS[0]
 
@@ -77,3 +81,132 @@ def test_the_estimate_of_a_noiseless_image_is_zero_and_returns_it(device):
     result = gd.denoise(image, small(KIND), device=device)
     assert result.record.sigma == (0.0,)
     np.testing.assert_array_equal(result.image, image)
+
+
+KINDS = [kind for kind in FILTERS if "T" not in kind().joint]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sigma", [None, 12.0])
+def test_slices_are_those_of_the_whole(kind, sigma, device):
+    image, settings = noisy(11, 24, 30).astype(np.float32), joining(kind, "Z")
+    options = {"axes": "ZYX", "device": device}
+    whole = gd.denoise(image, settings, sigma, **options)
+    one = gd.denoise(image, settings, sigma, slices=5, **options)
+    np.testing.assert_array_equal(one.image, whole.image[5:6])
+    assert one.record.sigma == whole.record.sigma
+    if sigma:
+        few = gd.denoise(image, settings, sigma, slices=slice(8, None), **options)
+        np.testing.assert_array_equal(few.image, whole.image[8:])
+
+
+def test_one_slice_of_one_frame_reads_only_its_margins(device):
+    image = noisy(2, 40, 12, 14).astype(np.uint8)
+    settings = gd.DCT3D(cube="2x4x8")
+    read = []
+
+    def seen(block, block_info=None):
+        read.append(block_info[0]["chunk-location"])
+        return block
+
+    lazy = da.from_array(image, chunks=(1, 1, 12, 14)).map_blocks(seen, dtype=image.dtype)
+    options = {"axes": "TZYX", "sigma": 9.0, "device": device}
+    whole = gd.denoise(image, settings, **options).image
+    read.clear()
+    one = gd.denoise(lazy, settings, frames=1, slices=20, **options).image
+    np.testing.assert_array_equal(one, whole[1:2, 20:21])
+    assert {t for t, *_ in read} == {1}
+    assert 20 in {z for _, z, *_ in read} and len({z for _, z, *_ in read}) <= 4
+
+
+def test_slices_that_are_not_there():
+    with pytest.raises(AxesError, match="slices=9 selects none of the 5 slices along Z"):
+        gd.denoise(noisy(5, 8, 9), gd.NLMeans(), 5, axes="ZYX", slices=9)
+    with pytest.raises(AxesError, match="slices=1 needs an axis Z"):
+        gd.denoise(noisy(5, 8, 9), gd.NLMeans(), 5, slices=1)
+
+
+FUNCTIONS = {
+    "nl_means": gd.NLMeans,
+    "bm3d": gd.BM3D,
+    "vbm3d": gd.VBM3D,
+    "isoline": gd.Isoline,
+    "isoline_maps": gd.Isoline,
+}
+SECTIONS = {"Parameters", "Returns", "Raises", "See Also", "Notes", "Examples"}
+
+
+def sections(doc: str) -> dict[str, str]:
+    """Return the sections of a numpydoc docstring, by title."""
+    found = re.split(r"^([A-Z][\w ]+)\n-+$", inspect.cleandoc(doc), flags=re.MULTILINE)
+    return dict(zip(found[1::2], found[2::2], strict=True))
+
+
+def parameters(doc: str) -> dict[str, str]:
+    """Return what a docstring says of each parameter."""
+    items = re.split(r"^(\w+) : (.*)$", sections(doc)["Parameters"], flags=re.MULTILINE)
+    names, kinds, texts = items[1::3], items[2::3], items[3::3]
+    assert len(set(names)) == len(names)
+    return {n: f"{k}\n{t}" for n, k, t in zip(names, kinds, texts, strict=True)}
+
+
+@pytest.fixture(params=FUNCTIONS)
+def function(request):
+    return getattr(gd, request.param)
+
+
+def test_the_signature_holds_every_setting(function):
+    signature = inspect.signature(function)
+    assert [*signature.parameters][:2] == ["image", "sigma"]
+    for spec in setting_fields(FUNCTIONS[function.__name__]):
+        parameter = signature.parameters[spec.name]
+        assert parameter.kind is parameter.KEYWORD_ONLY
+        assert parameter.default == spec.default
+
+
+def test_every_parameter_is_documented(function):
+    told = parameters(function.__doc__)
+    assert {*told} == {*inspect.signature(function).parameters}
+    for spec in setting_fields(FUNCTIONS[function.__name__]):
+        text = " ".join(told[spec.name].split())
+        assert f"default {spec.default}" in text.replace('"', "")
+        assert spec.metadata["help"] in text
+        assert spec.metadata["unit"] in text
+        for value in (*(spec.metadata["bounds"] or ()), *(spec.metadata["choices"] or ())):
+            assert (f"{value:g}" if isinstance(value, float | int) else value) in text
+
+
+def test_the_docstring_is_complete(function):
+    doc = function.__doc__
+    assert {*sections(doc)} >= SECTIONS
+    assert doc.splitlines()[0].endswith(".")
+    assert not re.search(r"^ *\{\w+\} *$", doc, re.MULTILINE)
+    assert max(map(len, doc.splitlines())) <= 100
+    assert next(iter(parameters(doc))) == "image"
+
+
+def test_what_is_no_setting_is_refused(function):
+    import numpy as np
+
+    with pytest.raises(gd.errors.SettingsError, match="has no setting 'treshold': it has "):
+        function(np.zeros((20, 20)), 1.0, treshold=3)
+
+
+def test_the_settings_that_were_given_are_used(device):
+    import numpy as np
+
+    image = np.random.default_rng(0).normal(100, 10, (30, 30)).astype(np.float32)
+    small = {"window": 5, "neighbours": 4, "device": device}
+    given = gd.nl_means(image, 10, settings=gd.NLMeans(step=2), **small)
+    np.testing.assert_array_equal(given, gd.nl_means(image, 10, step=2, **small))
+    fine = gd.nl_means(image, 10, profile="fine", **small)
+    np.testing.assert_array_equal(fine, gd.nl_means(image, 10, patch=5, step=1, **small))
+
+
+@pytest.mark.parametrize("name", ["denoise", "denoise_lazy", "stream"])
+def test_shared_paragraphs_are_filled_in(name):
+    function = getattr(gd, name)
+    told = parameters(function.__doc__)
+    assert {*told} == {*inspect.signature(function).parameters}
+    assert not re.search(r"^ *\{\w+\} *$", function.__doc__, re.MULTILINE)
+    assert told["dtype"].startswith('data type, "auto" or "same", optional')

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import threading
 from contextlib import closing, nullcontext
 
 import numpy as np
 import pytest
 
-from frames_over_time import SETTINGS, eventful, executed, posing_as_gpu
+import napari_gpu_denoise as gd
+from flows import finish
+from frames_over_time import SETTINGS, eventful, executed, posing_as_gpu, steps_of
+from napari_gpu_denoise.filters import VBM3D
+from napari_gpu_denoise.image.flicker import block_pixels
 from napari_gpu_denoise.image.levels import Levels
-from napari_gpu_denoise.opencl.memory import borrow
+from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.opencl.program import Session
+from napari_gpu_denoise.protocol.plan import FrameNote
 from napari_gpu_denoise.protocol.tiles import Span, Tile
+from napari_gpu_denoise.run.flow import frame_flow
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
 from napari_gpu_denoise.run.flow.work import Stages
+from napari_gpu_denoise.run.record import Progress
+from scenes import bytes_per_pixel, noisy, small
 
 
 def flow_over(stack, settings, held, arena, batch, **options):
@@ -122,3 +132,258 @@ def test_frames_are_read_ahead_and_what_fails_there_passes_on(device):
             np.testing.assert_array_equal(frame, expected[t])
     assert threads == {"frames in_0"}
     assert not threads & {thread.name for thread in threading.enumerate()}
+
+
+def part_limit(settings, columns: int) -> int:
+    """Return a memory limit that cuts frames of so many columns in parts."""
+    # The smallest part reads 1.5 times the reach; there may be a map of sigma besides.
+    rows = max(sum(settings.reach.y) + 60, math.ceil(1.75 * sum(settings.reach.y)))
+    return math.ceil(rows * columns * bytes_per_pixel(settings))
+
+
+# However the frames are cut
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_batches_of_any_size_give_the_same_bits(flowing, monkeypatch, name):
+    image, settings, found = eventful(11, 64, 72), SETTINGS[name], []
+    for batch in (1, 2, 5, 16):
+        monkeypatch.setattr(frame_flow, "frames_at_once", lambda *_, batch=batch: batch)
+        found.append(executed(image, settings, flowing, 10.0))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+    assert not np.array_equal(found[0], image)
+    plain = dataclasses.replace(settings, flicker=False)
+    assert not np.array_equal(executed(image, plain, flowing, 10.0), found[0])
+
+
+@pytest.mark.parametrize("channels", ["separate", "opponent", "joint"])
+def test_batches_of_joined_channels(flowing, monkeypatch, channels):
+    image, found = eventful(7, 3, 48, 56), []
+    settings = small(VBM3D, frames_before=2, frames_after=1, channels=channels)
+    sigma = 10 + np.arange(21.0).reshape(7, 3) / 7
+    for batch in (1, 2, 5):
+        monkeypatch.setattr(frame_flow, "frames_at_once", lambda *_, batch=batch: batch)
+        found.append(executed(image, settings, flowing, sigma, "TCYX"))
+        np.testing.assert_array_equal(found[-1], found[0])
+
+
+@pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d causal", "nl_means 2+1"])
+def test_parts_in_space_give_the_same_bits(flowing, name):
+    settings = SETTINGS[name]
+    image = eventful(7, 3 * sum(settings.reach.y) + 50, 90)
+    expected = executed(image, settings, flowing, 10.0)
+    limit = part_limit(settings, 90)
+    out = np.full_like(image, 255)
+    steps = list(steps_of(image, settings, flowing, out, 10.0, memory_limit=limit))
+    assert steps[-1].total >= 2 * 7
+    np.testing.assert_array_equal(out, expected)
+    y, x = np.mgrid[: image.shape[1], : image.shape[2]]
+    sigma = 5 + 10.0 * (y > 50) + x / 20
+    expected = executed(image, settings, flowing, sigma)
+    np.testing.assert_array_equal(
+        executed(image, settings, flowing, sigma, memory_limit=limit), expected
+    )
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_parts_in_time_give_the_same_bits(flowing, name):
+    settings, nt = SETTINGS[name], 30
+    image = eventful(nt, 32, 36)
+    image[3] = image[4] = 7
+    expected = executed(image, settings, flowing, 10.0)
+    for start, stop in ((0, 1), (0, 4), (3, 5), (5, 6), (13, 20), (15, 16), (16, 29), (29, 30)):
+        part = [slice(start, stop), slice(0, 32), slice(0, 36)]
+        out = np.full((stop - start, 32, 36), 255, np.float32)
+        steps = steps_of(image, settings, flowing, out, 10.0, part=part)
+        assert [step.done for step in steps][-1] == stop - start
+        np.testing.assert_array_equal(out, expected[start:stop])
+        # What is wanted of a whole array is got in the same way.
+        wanted = gd.denoise(
+            image, settings, 10, axes="TYX", frames=slice(start, stop), device=flowing.device
+        )
+        np.testing.assert_array_equal(wanted.image, expected[start:stop])
+
+
+@pytest.mark.parametrize("axes", ["TZYX", "ZTYX", "TCYX", "QTZYX"])
+@pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d causal", "nl_means 2+1"])
+def test_several_sequences_do_not_know_of_each_other(flowing, name, axes):
+    lengths = {"Q": 2, "T": 6, "Z": 3, "C": 2, "Y": 40, "X": 44}
+    image = np.stack([eventful(6, 40, 44, seed=k) for k in range(6)])
+    count = math.prod(lengths[a] for a in axes if a in "QZC")
+    image = image[:count].reshape([lengths[a] for a in axes if a in "QZC"] + [6, 40, 44])
+    image = np.ascontiguousarray(np.moveaxis(image, -3, axes.index("T")))
+    settings = SETTINGS[name]
+    out = executed(image, settings, flowing, 10.0, axes)
+    videos = np.moveaxis(image, axes.index("T"), -3).reshape(-1, 6, 40, 44)
+    found = np.moveaxis(out, axes.index("T"), -3).reshape(-1, 6, 40, 44)
+    for one, result in zip(videos, found, strict=True):
+        np.testing.assert_array_equal(result, executed(one, settings, flowing, 10.0))
+
+
+@pytest.mark.parametrize("axes", ["YX", "ZYX", "CYX", "YXS"])
+def test_frames_without_time_are_filtered_one_by_one(flowing, axes):
+    settings = SETTINGS["vbm3d 4+4"].for_array(axes, {"YX": (40, 44)}.get(axes, (3, 40, 44)))
+    image = noisy(40, 44) if axes == "YX" else noisy(3, 40, 44)
+    if axes == "YXS":
+        image = np.ascontiguousarray(np.moveaxis(image, 0, -1))
+        settings = small(VBM3D, channels="joint")
+    out = np.full_like(image, 255)
+    steps = list(steps_of(image, settings, flowing, out, axes=axes))
+    assert steps[-1].total == (3 if axes in ("ZYX", "CYX") else 1)
+    expected = executed(image[None], settings, flowing, axes="T" + axes)[0]
+    np.testing.assert_array_equal(out, expected)
+
+
+# Progress, and what is left behind
+
+
+@pytest.mark.parametrize("name", ["vbm3d 1+1", "nl_means 2+1"])
+def test_progress_counts_frames(flowing, monkeypatch, name):
+    settings = SETTINGS[name]
+    ny = 3 * sum(settings.reach.y) + 50
+    image = noisy(5, 2, ny, 60)
+    limit = part_limit(settings, 60)
+    for batch, memory_limit, parts in ((1, None, 1), (2, None, 1), (1, limit, 2)):
+        monkeypatch.setattr(frame_flow, "frames_at_once", lambda *_, batch=batch: batch)
+        out = np.empty_like(image)
+        steps = list(
+            steps_of(image, settings, flowing, out, axes="TZYX", memory_limit=memory_limit)
+        )
+        total = steps[0].total
+        # Of two slices each, and in parts: more than there are time points.
+        unit = "plane" if total == 10 else "part of a frame"
+        assert steps[0] == Progress(0, total, unit)
+        assert steps[-1] == Progress(total, total, unit)
+        assert total % 10 == 0 and total >= 10 * parts
+        assert {step.total for step in steps} == {total}
+        counts = [step.done for step in steps]
+        assert counts == sorted(counts)
+        if batch == 1:
+            assert sorted(set(counts)) == list(range(total + 1))
+
+
+@pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d 4+4", "nl_means 2+1"])
+def test_leaving_early_frees_the_device(flowing, arenas, monkeypatch, name):
+    monkeypatch.setattr(frame_flow, "frames_at_once", lambda *_: 2)
+    image, settings = eventful(12, 2, 48, 52), SETTINGS[name]
+    threads = set(threading.enumerate())
+    expected = executed(image, settings, flowing, axes="TZYX")
+    release_memory()
+    for count in (1, 2, 4):
+        steps = steps_of(image, settings, flowing, np.empty_like(image), axes="TZYX")
+        for _ in range(count):
+            next(steps)
+        steps.close()
+        assert sum(arena.nbytes for arena in arenas) == 0
+        assert set(threading.enumerate()) <= threads
+        assert not flowing.turn.locked()
+    np.testing.assert_array_equal(executed(image, settings, flowing, axes="TZYX"), expected)
+    assert set(threading.enumerate()) <= threads
+
+
+@pytest.mark.parametrize("name", ["vbm3d 1+1", "nl_means 2+1"])
+def test_smaller_parts_are_tried_when_memory_runs_out(flowing, small_device, name):
+    settings = SETTINGS[name]
+    image = noisy(5, 200, 210) + 80
+    expected = executed(image.astype(np.float32), settings, flowing)
+    # Not enough for a frame, but for the smallest part, which has less than two thirds of it.
+    frame = Tile(0, *map(Span.whole, (1, 1, 200, 210)))
+    small_device(0.8 * max(settings.plan(Arena(flowing)).buffers(frame, 1).values()))
+    out = np.zeros(image.shape, np.uint8)
+    done, tally = finish(steps_of(image, settings, flowing, out, dtype="uint8"))
+    assert done[0].total == 5 < done[-1].total == done[-1].done
+    np.testing.assert_array_equal(out, np.clip(np.rint(expected), 0, 255))
+    # What a part had clipped before memory ran out is not counted twice.
+    assert tally.saturated == np.count_nonzero(np.rint(expected) > 255) > 0
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_memory_limit_bounds_the_buffers(flowing, name):
+    settings = SETTINGS[name]
+    image = noisy(6, max(400, 2 * sum(settings.reach.y)), 300)
+    limit = part_limit(settings, 300)
+    release_memory()
+    executed(image, settings, flowing, memory_limit=limit)
+    with borrow(flowing) as arena:
+        # Padding of frames comes on top of what a pixel needs.
+        assert 0 < arena.nbytes < 1.6 * limit
+
+
+SIGMA = np.array([12.0])
+
+
+@pytest.mark.parametrize("sigma", [(0.0,), (0.0, 0.0), (0.0, 3.0)])
+def test_a_frame_without_any_noise_is_empty(sigma):
+    assert FrameNote(np.array(sigma)).empty == (not any(sigma))
+
+
+@pytest.mark.parametrize("level", [0, 117.25, np.nan])
+@pytest.mark.parametrize("brightness", [False, True])
+def test_a_dropped_frame_is_empty_whatever_its_level(level, brightness):
+    planes = [np.full((1, 40, 44), level), np.full((1, 40, 44), 3.0)]
+    note = note_frame(planes, np.array([12.0, 9.0]), Levels(0, 1.0), brightness=brightness)
+    # NaN equals nothing, itself included.
+    assert note.empty == (level == level)
+    if note.empty:
+        assert note.means is None and note.sigma.shape == (2,)
+
+
+@pytest.mark.parametrize("place", [(0, 0), (17, 23), (39, 43), (8, 9)])
+def test_one_pixel_that_differs_makes_a_frame_of_it(place):
+    plane = np.full((1, 40, 44), 7, np.uint8)
+    plane[0][place] += 1
+    assert not note_frame([plane], SIGMA, Levels(0, 1.0), brightness=False).empty
+    # So does another channel, be the first one dropped.
+    planes = [np.full((1, 40, 44), 7, np.uint8), plane]
+    assert not note_frame(planes, np.array([12.0, 9.0]), Levels(0, 1.0), brightness=False).empty
+
+
+def test_means_are_those_of_the_blocks_in_the_units_of_the_pixels():
+    planes = [noisy(1, 64, 96), noisy(1, 64, 96, seed=1) + 50]
+    sigma, levels = np.array([12.0, 9.0]), Levels(100, 4.0)
+    note = note_frame(planes, sigma, levels, brightness=True)
+    np.testing.assert_array_equal(note.sigma, sigma)
+    assert note.block_pixels == block_pixels((64, 96))
+    assert note.means.shape[0] == 2
+    # Blocks of one size: their means have the mean of the frame.
+    for means, plane in zip(note.means, planes, strict=True):
+        np.testing.assert_allclose(means.mean(), (plane.mean() - 100) / 4, rtol=1e-5)
+    plain = note_frame(planes, sigma, Levels(0, 1.0), brightness=True)
+    np.testing.assert_allclose(note.means, (plain.means - 100) / 4)
+
+
+def test_brightness_is_compared_if_asked_for_and_of_planes_alone():
+    assert note_frame([noisy(1, 64, 64)], SIGMA, Levels(0, 1.0), brightness=False).means is None
+    # A run may see some of the slices of a volume only.
+    volume, sigma = noisy(3, 64, 64), np.array([12.0, 0.0, 9.0])
+    note = note_frame([volume], sigma, Levels(0, 1.0), brightness=True)
+    assert note.means is None
+    np.testing.assert_array_equal(note.sigma, sigma)
+    note = note_frame([np.full((3, 64, 64), 7.0)], sigma, Levels(0, 1.0), brightness=True)
+    assert not note.empty
+
+
+def test_whole_volumes_are_compared_and_may_be_empty():
+    volume = noisy(3, 64, 64)
+    levels, sigma = Levels(0, 1.0), np.full(3, 12.0)
+    note = note_frame([volume], sigma, levels, brightness=True, whole=True)
+    planes = [note_frame([plane[None]], SIGMA, levels, brightness=True) for plane in volume]
+    np.testing.assert_allclose(note.means, np.mean([plane.means for plane in planes], axis=0))
+    assert note.block_pixels == 3 * planes[0].block_pixels
+    constant = np.full((3, 64, 64), 7.0)
+    assert note_frame([constant], sigma, levels, brightness=True, whole=True).empty
+
+
+@pytest.mark.parametrize("brightness", [False, True])
+def test_frames_are_told_apart_by_their_noise(brightness):
+    def digest(*planes):
+        sigma = np.full(len(planes), 12.0)
+        return note_frame(list(planes), sigma, Levels(0, 1.0), brightness=brightness).digest
+
+    plane, other = noisy(1, 200, 70), noisy(1, 200, 70, seed=1)
+    assert digest(plane) == digest(plane.copy()) is not None
+    assert len({digest(plane), digest(other), digest(plane, other), digest(other, plane)}) == 4
+    padded = np.zeros((1, 200, 70), np.float32)
+    padded[0, 1, 5] = 3.0  # what tells frames apart is not read
+    assert digest(padded) is None

@@ -1,0 +1,588 @@
+"""Frames that come one after another give what the whole stack gives."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.errors import (
+    AxesError,
+    DeviceMemoryError,
+    ImageError,
+    NonFiniteError,
+    SettingsError,
+    SigmaError,
+)
+from napari_gpu_denoise.filters import BM3D, VBM3D, NLMeans
+from napari_gpu_denoise.image.levels import Levels
+from napari_gpu_denoise.opencl.memory import Arena, release_memory
+from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.run import stream as streams
+from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.stream import FrameStream, StreamFrame
+from scenes import noisy, small
+from streams import SETTINGS, SHAPES, streamed, whole
+
+
+def camera(frames):
+    """Give frames in one buffer, as a camera does."""
+    buffer = np.empty_like(frames[0])
+    for one in frames:
+        buffer[...] = one
+        yield buffer
+    buffer[...] = 0
+
+
+# How frames are converted does not depend on their axes.
+DTYPES = {"YX": ("uint8", "int16"), "ZYX": ("uint16",), "CYX": ("float32",), "YXS": ("uint8",)}
+
+
+@pytest.mark.parametrize("axes", SHAPES)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_stream_gives_what_the_stack_gives(streaming_device, name, axes):
+    settings = SETTINGS[name]
+    for dtype in DTYPES[axes]:
+        frames = noisy(7, *SHAPES[axes], dtype=dtype)
+        if dtype == "int16":
+            frames -= 120
+        expected = whole(settings, frames, axes=axes, device=streaming_device)
+        for live in (False, True):
+            out = streamed(settings, frames, axes=axes, live=live, device=streaming_device)
+            assert out.dtype == frames.dtype
+            np.testing.assert_array_equal(out, expected)
+
+
+def test_frames_without_axes_are_planes(device):
+    frames = noisy(5, 2, 40, 44)
+    for name in ("vbm3d 2+1", "bm3d", "nl_means 2+1"):
+        out = streamed(SETTINGS[name], frames, device=device)
+        expected = whole(SETTINGS[name], frames, axes="ZYX", device=device)
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("axes", ["YX", "CYX", "YXS"])
+def test_frames_that_are_cut_small_by_others_come_out_whole(device, axes):
+    shape = {"YX": (5, 44), "CYX": (2, 40, 3), "YXS": (1, 1, 3)}[axes]
+    frames = noisy(4, *shape, dtype="uint8")
+    for name in ("vbm3d 2+1", "bm3d", "nl_means 2+1"):
+        out = streamed(SETTINGS[name], frames, axes=axes, device=device)
+        expected = whole(SETTINGS[name], frames, axes=axes, device=device)
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_brightness_that_changes_is_followed_as_in_the_stack(streaming_device):
+    gain = np.linspace(1, 0.6, 8)[:, None, None]
+    frames = np.rint(noisy(8, 64, 64, sigma=8) * 100 * gain).astype(np.uint16)
+    for name in ("vbm3d 4+4", "nl_means 2+1"):
+        settings = SETTINGS[name]
+        expected = whole(settings, frames, 700, device=streaming_device)
+        plain = dataclasses.replace(settings, flicker=False)
+        assert not np.array_equal(expected, whole(plain, frames, 700, device=streaming_device))
+        for live in (False, True):
+            out = streamed(settings, frames, 700, live=live, device=streaming_device)
+            np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+def test_frames_of_any_layout_are_taken_and_left_alone(device, dtype):
+    frames = noisy(6, 40, 44, dtype=dtype)
+    expected = whole(SETTINGS["vbm3d 2+1"], frames, device=device)
+    wide = np.zeros((6, 80, 132), dtype)
+    wide[:, ::2, ::3] = frames
+    layouts = {
+        "big-endian": frames.astype(frames.dtype.newbyteorder(">")),
+        "read-only": frames.copy(),
+        "strided": wide[:, ::2, ::3],
+        "Fortran order": [np.asfortranarray(one) for one in frames],
+    }
+    layouts["read-only"].setflags(write=False)
+    for name, given in layouts.items():
+        before = np.array(given)
+        out = streamed(SETTINGS["vbm3d 2+1"], given, device=device)
+        np.testing.assert_array_equal(out, expected, err_msg=name)
+        assert out.dtype.isnative
+        np.testing.assert_array_equal(np.array(given), before)
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("case", ["plain", "slices", "a channel without noise", "NaN"])
+def test_a_source_may_overwrite_its_buffer(streaming_device, case, live):
+    axes = {"slices": "ZYX", "a channel without noise": "CYX"}.get(case, "YX")
+    frames = noisy(6, *SHAPES[axes])
+    sigma = (20, 0) if axes == "CYX" else 20.0
+    options = {
+        "axes": axes,
+        "nonfinite": "keep" if case == "NaN" else "raise",
+        "device": streaming_device,
+    }
+    if case == "NaN":
+        frames[0, 3:5, 4:9] = frames[3, 30:33, 2:5] = np.nan
+    for name in ("vbm3d 2+1", "bm3d", "nl_means 2+1"):
+        settings = SETTINGS[name]
+        expected = whole(settings, frames, sigma, **options)
+        out = streamed(settings, camera(frames), sigma, live=live, **options)
+        np.testing.assert_array_equal(out, expected, err_msg=name)
+
+
+def test_each_result_is_an_array_of_its_own(device):
+    frames = list(noisy(5, 40, 44))
+    out = list(gd.stream(SETTINGS["vbm3d 2+1"], frames, 0, device=device))
+    out += list(gd.stream(SETTINGS["vbm3d 2+1"], frames, 20, device=device))
+    for k, one in enumerate(out):
+        assert one.flags.owndata and one.flags.writeable
+        assert not any(np.shares_memory(one, other) for other in (*frames, *out[:k]))
+    np.testing.assert_array_equal(out[:5], frames)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_streams_shorter_than_the_window(streaming_device, name, count):
+    frames = noisy(count, 40, 44, dtype="uint8")
+    expected = whole(SETTINGS[name], frames, device=streaming_device)
+    for live in (False, True):
+        out = streamed(SETTINGS[name], frames, live=live, device=streaming_device)
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_a_causal_stream_of_one_frame_is_as_the_stack_of_it(device):
+    # Spacings of references that are left to the filter depend on whether it looks ahead.
+    frames, settings = noisy(1, 40, 44, dtype="uint8"), VBM3D(frames_after=0)
+    expected = whole(settings, frames, device=device)
+    np.testing.assert_array_equal(streamed(settings, frames, device=device), expected)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float64", "int32"])
+def test_results_in_another_type(device, dtype):
+    frames = noisy(5, 40, 44, dtype="uint16") + np.uint16(90)
+    for name in ("vbm3d 2+1", "bm3d"):
+        out = streamed(SETTINGS[name], frames, dtype=dtype, device=device)
+        assert out.dtype == dtype
+        np.testing.assert_array_equal(
+            out, whole(SETTINGS[name], frames, dtype=dtype, device=device)
+        )
+
+
+# The record
+
+
+def test_what_is_clipped_and_left_out_is_counted(streaming_device):
+    frames = noisy(6, 3, 40, 44) + 90
+    frames[2, 0, 3, 4:7] = np.nan
+    options = {"dtype": "float32", "nonfinite": "keep", "axes": "ZYX", "device": streaming_device}
+    settings = SETTINGS["vbm3d 2+1"]
+    flow = FrameStream(Run(settings, 20.0, **options), frames)
+    list(flow)
+    expected = gd.denoise(frames, settings, 20.0, **{**options, "axes": "TZYX"}).record
+    record = flow.record()
+    assert record.nonfinite == expected.nonfinite == 3
+    assert (record.axes, record.settings, record.sigma) == (
+        expected.axes,
+        expected.settings,
+        expected.sigma,
+    )
+    whole_frames = np.nan_to_num(frames, nan=200.0)
+    for sigma in (20.0, np.array([20.0, 0.0, 20.0])):
+        options = {"dtype": "uint8", "device": streaming_device}
+        flow = FrameStream(Run(settings, sigma, axes="ZYX", **options), whole_frames)
+        list(flow)
+        spread = np.broadcast_to(sigma, (6, 3)) if np.ndim(sigma) else sigma
+        expected = gd.denoise(whole_frames, settings, spread, axes="TZYX", **options).record
+        assert expected.saturated > 1000
+        assert flow.record().saturated == expected.saturated
+
+
+def test_slices_that_are_written_side_by_side_are_all_counted(streaming_device, monkeypatch):
+    plain = Levels.store
+
+    def slow(self, *given, **options):
+        clipped = plain(self, *given, **options)
+        time.sleep(0.001)
+        return clipped
+
+    frames = noisy(80, 3, 24, 24) + 90
+    settings = SETTINGS["vbm3d 2+1"]
+    options = {"dtype": "uint8", "device": streaming_device}
+    expected = gd.denoise(frames, settings, 20.0, axes="TZYX", **options).record
+    monkeypatch.setattr(Levels, "store", slow)
+    flow = FrameStream(Run(settings, 20.0, axes="ZYX", **options), frames)
+    list(flow)
+    assert flow.record().saturated == expected.saturated
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_is_clipped_without_noise_is_counted_once(streaming_device, name):
+    frames = noisy(5, 2, 40, 44) + 90
+    options = {"dtype": "uint8", "axes": "ZYX", "device": streaming_device}
+    for of in (lambda k: 0, lambda k: 20.0 * (k != 2)):
+        flow = FrameStream(Run(SETTINGS[name], of, **options), frames)
+        out = np.array(list(flow))
+        clipped = np.count_nonzero(np.rint(frames) > 255, axis=(1, 2, 3))
+        known = [k for k in range(5) if not of(k)]
+        np.testing.assert_array_equal(out[known], np.minimum(np.rint(frames[known]), 255))
+        assert clipped[known].min() > 100
+        spread = np.array([of(k) for k in range(5)], float)[:, None]
+        axes = {**options, "axes": "TZYX"}
+        expected = gd.denoise(frames, SETTINGS[name], np.repeat(spread, 2, 1), **axes).record
+        assert flow.record().saturated == expected.saturated
+
+
+@pytest.mark.parametrize("name", ["vbm3d 2+1", "bm3d"])
+def test_the_record_is_of_the_frames_that_were_yielded(streaming_device, name):
+    frames = noisy(12, 40, 44) + 90
+    frames[:, 3, 4] = np.nan
+    options = {"dtype": "float32", "nonfinite": "keep", "device": streaming_device}
+    flow = FrameStream(Run(SETTINGS[name], 20.0, **options), frames)
+    steps = iter(flow)
+    for _ in range(4):
+        next(steps)
+    steps.close()
+    assert flow.count == flow.record().nonfinite == 4
+    whole_frames = np.nan_to_num(frames, nan=200.0)
+    options = {"dtype": "uint8", "device": streaming_device}
+    flow = FrameStream(Run(SETTINGS[name], 20.0, **options), whole_frames)
+    steps = iter(flow)
+    out = [next(steps) for _ in range(4)]
+    steps.close()
+    kept = gd.denoise(
+        whole_frames, SETTINGS[name], 20.0, axes="TYX", device=streaming_device, dtype="float32"
+    ).image[:4]
+    assert flow.record().saturated == np.count_nonzero(np.rint(kept) > 255) > 100
+    np.testing.assert_array_equal(out, np.clip(np.rint(kept), 0, 255))
+
+
+# Noise
+
+
+@pytest.mark.parametrize("name", ["vbm3d 4+4", "vbm3d causal", "bm3d", "nl_means 2+1"])
+def test_sigma_of_every_kind(streaming_device, name):
+    settings, frames = SETTINGS[name], noisy(6, 2, 40, 44, dtype="uint8")
+    plain, options = frames[:, 0], {"device": streaming_device}
+    found = gd.estimate_noise(plain[0]).sigma
+    y, x = np.mgrid[:40, :44]
+    map_of = (5 + 0.4 * x) * (y != 7)
+    # What `stream` is given, and what `denoise` is.
+    cases = [
+        (None, found, plain, "YX"),
+        (12.5, 12.5, plain, "YX"),
+        (0, 0, plain, "YX"),
+        ((10, 25), (10, 25), frames, "CYX"),
+        ((0, 25), (0, 25), frames, "CYX"),
+        (np.array([10, 25.0]), np.full((6, 2), (10, 25.0)), frames, "ZYX"),
+        (map_of, map_of, plain, "YX"),
+        (lambda k: 10 + 2 * k, 10.0 + 2 * np.arange(6), plain, "YX"),
+        (lambda k: 20 * (k != 2), 20.0 * (np.arange(6) != 2), plain, "YX"),
+        (
+            lambda k: (10 + k, 20 - k),
+            np.array([(10 + k, 20.0 - k) for k in range(6)]),
+            frames,
+            "CYX",
+        ),
+    ]
+    for given, known, stack, axes in cases:
+        expected = whole(settings, stack, known, axes=axes, **options)
+        for live in (False, True):
+            out = streamed(settings, stack, given, axes=axes, live=live, **options)
+            np.testing.assert_array_equal(out, expected)
+
+
+def test_sigma_is_asked_for_once_a_frame_in_order(device):
+    asked = []
+    streamed(SETTINGS["vbm3d 2+1"], noisy(5, 40, 44), lambda k: asked.append(k) or 20.0)
+    assert asked == list(range(5))
+
+
+def test_a_function_may_give_each_frame_a_map_of_its_own(device):
+    settings = small(BM3D)
+    frames = noisy(4, 40, 44)
+    left = np.where(np.arange(44) < 22, 8.0, 24.0) * np.ones((40, 1))
+    for maps in ([left, left[:, ::-1]] * 2, [np.full((40, 44), 24.0), left] * 2):
+        out = streamed(settings, frames, lambda k, maps=maps: maps[k], device=device)
+        for k in range(4):
+            expected = streamed(settings, frames, maps[k], device=device)[k]
+            np.testing.assert_array_equal(out[k], expected)
+
+
+def test_frames_that_are_filtered_together_share_a_map(device):
+    settings = small(VBM3D, frames_before=1, frames_after=1)
+    maps = np.full((4, 40, 44), 8.0) * np.linspace(1, 2, 44)
+    with pytest.raises(SigmaError, match="one map for all frames"):
+        streamed(settings, noisy(4, 40, 44), lambda k: maps[k], device=device)
+
+
+@pytest.mark.parametrize("wrong", [-1, "much", (1, 2, 3), lambda k: -1, lambda k: (1, 2)[k:]])
+def test_sigma_that_does_not_fit_is_refused(device, wrong):
+    with pytest.raises(SigmaError):
+        streamed(SETTINGS["vbm3d 2+1"], noisy(3, 40, 44), wrong, device=device)
+
+
+# Frames that do not fit
+
+
+@pytest.mark.parametrize("name", ["vbm3d causal", "bm3d", "nl_means"])
+@pytest.mark.parametrize("change", ["shape", "type"])
+def test_frames_unlike_the_first_one_are_refused_by_number(device, arenas, name, change):
+    frames = list(noisy(5, 40, 44))
+    frames[3] = frames[3].T if change == "shape" else frames[3].astype(np.float64)
+    steps = gd.stream(SETTINGS[name], frames, 20.0, live=True, device=device)
+    for _ in range(3):
+        next(steps)
+    said = r"Frame 3 has.*\(44, 40\)" if change == "shape" else "Frame 3 has.*float64.*float32"
+    with pytest.raises(ImageError, match=said):
+        next(steps)
+    assert next(steps, None) is None
+
+
+def test_nonfinite_pixels_are_refused_by_number_or_kept(streaming_device):
+    clean = noisy(6, 90, 100)
+    frames = clean.copy()
+    frames[3, 40:43, 50:54] = (np.nan, np.inf, -np.inf, np.nan)
+    odd = ~np.isfinite(frames)
+    for name in ("vbm3d 2+1", "bm3d", "nl_means 2+1"):
+        settings = SETTINGS[name]
+        with pytest.raises(NonFiniteError, match=r"Frame 3 .*keep"):
+            streamed(settings, frames, device=streaming_device)
+        with pytest.raises(NonFiniteError, match="keep"):
+            streamed(settings, frames[3:], device=streaming_device)
+        expected = whole(settings, frames, nonfinite="keep", device=streaming_device)
+        for live in (False, True):
+            out = streamed(settings, frames, nonfinite="keep", live=live, device=streaming_device)
+            np.testing.assert_array_equal(out, expected)
+            np.testing.assert_array_equal(out[odd], frames[odd])
+            assert np.all(np.isfinite(out[~odd]))
+        with pytest.raises(NonFiniteError, match="float32"):
+            streamed(settings, frames, nonfinite="keep", dtype="uint8", device=streaming_device)
+
+
+def test_a_frame_of_nothing_but_nan_changes_no_other(streaming_device):
+    frames = noisy(5, 40, 44)
+    frames[2] = np.nan
+    out = streamed(SETTINGS["vbm3d 2+1"], frames, nonfinite="keep", device=streaming_device)
+    assert np.all(np.isnan(out[2]))
+    expected = whole(SETTINGS["vbm3d 2+1"], frames, nonfinite="keep", device=streaming_device)
+    np.testing.assert_array_equal(out, expected)
+
+
+BAD = {
+    "no letters": ({"axes": "TY1"}, AxesError, "letter"),
+    "too few axes": ({"axes": "X"}, AxesError, "letter"),
+    "time within a frame": ({"frames": noisy(2, 3, 20, 20), "axes": "TYX"}, AxesError, "T"),
+    "no slices": ({"filter": small(NLMeans, slices=1)}, AxesError, "needs an axis Z"),
+    "no colours": ({"filter": small(VBM3D, channels="opponent")}, SettingsError, "channels"),
+    "text": ({"frames": [np.array([["a"]])]}, ImageError, "convert"),
+    "no pixels": ({"frames": np.ones((2, 0, 5))}, ImageError, "no pixels"),
+    "unknown policy": ({"nonfinite": "drop"}, ImageError, "drop.*keep"),
+    "unknown type": ({"dtype": "float33"}, ImageError, "float33"),
+    "no memory": ({"memory_limit": 1}, DeviceMemoryError, "at least"),
+    "little memory": ({"memory_limit": 6 << 20}, DeviceMemoryError, "frame"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gets_a_sentence(device, case):
+    changes, error, sentence = BAD[case]
+    size = 300 if case == "little memory" else 20
+    options = {"filter": SETTINGS["vbm3d 2+1"], "frames": noisy(3, size, size), "sigma": 20.0}
+    with pytest.raises(error, match=sentence):
+        list(gd.stream(**{**options, "device": device, **changes}))
+
+
+CAUSAL = {
+    "vbm3d": small(VBM3D, frames_before=3, frames_after=0),
+    "bm3d": SETTINGS["bm3d"],
+    "nl_means": small(NLMeans, frames_before=3),
+}
+
+
+def held(arenas) -> int:
+    return sum(arena.nbytes for arena in arenas)
+
+
+class Source:
+    """Frames that tell how many of them were asked for."""
+
+    def __init__(self, frames):
+        self.frames, self.asked = frames, 0
+
+    def __iter__(self):
+        for one in self.frames:
+            self.asked += 1
+            yield one
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_live_gives_a_frame_before_the_next_one_is_asked_for(streaming_device, name):
+    source = Source(noisy(6, 40, 44))
+    for k, _ in enumerate(
+        gd.stream(CAUSAL[name], source, 20.0, live=True, device=streaming_device)
+    ):
+        assert source.asked == k + 1
+
+
+@pytest.mark.parametrize("name", ["vbm3d 4+4", "vbm3d 2+1", "nl_means 2+1"])
+def test_live_waits_for_no_more_frames_than_it_looks_at(streaming_device, name):
+    source, settings = Source(noisy(20, 40, 44)), SETTINGS[name]
+    ahead = settings.reach.t[1]
+    for k, _ in enumerate(gd.stream(settings, source, 20.0, live=True, device=streaming_device)):
+        assert source.asked == min(k + 1 + ahead, 20)
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("name", ["vbm3d 2+1", "bm3d", "nl_means 2+1"])
+def test_memory_does_not_grow(streaming_device, arenas, monkeypatch, name, live):
+    alive, plain = weakref.WeakSet(), StreamFrame.__init__
+
+    def begin(self, *given):
+        plain(self, *given)
+        alive.add(self)
+
+    monkeypatch.setattr(StreamFrame, "__init__", begin)
+    frame = noisy(40, 44)
+    counts, sizes = [], []
+    source = (frame for _ in range(90))
+    for _ in gd.stream(SETTINGS[name], source, 20.0, live=live, device=streaming_device):
+        counts.append(len(alive))
+        sizes.append(held(arenas))
+    assert len(sizes) == 90
+    # At the end the last frames may be joined at once: one more buffer, whatever came before.
+    assert sizes[10 if live else 40] == sizes[60] > 0
+    assert max(counts[60:]) <= max(counts[:45])
+    if live:
+        assert max(counts) <= 2 + sum(SETTINGS[name].reach.t)
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("axes", ["YX", "ZYX"])
+@pytest.mark.parametrize("name", ["vbm3d 2+1", "bm3d", "nl_means 2+1"])
+def test_closing_frees_the_device_at_any_time(streaming_device, arenas, name, axes, live):
+    settings = SETTINGS[name]
+    frames = noisy(20, *SHAPES[axes], dtype="uint8")
+    options = {"axes": axes, "device": streaming_device}
+    expected = whole(settings, frames, 20.0, **options)[:3]
+    release_memory()
+    threads = set(threading.enumerate())
+    for count in (0, 1, 3, 30):
+        closed = []
+
+        def source(closed=closed):
+            try:
+                yield from itertools.cycle(frames)
+            finally:
+                closed.append(True)
+
+        given = source()
+        steps = gd.stream(settings, given, 20.0, live=live, **options)
+        out = [next(steps) for _ in range(count)]
+        if over(settings) and count:
+            assert held(arenas) > 0
+        steps.close()
+        assert set(threading.enumerate()) <= threads
+        if over(settings):
+            assert held(arenas) == 0
+        assert not session(streaming_device).turn.locked()
+        # Who gave the frames closes them.
+        assert not closed
+        given.close()
+        for one, known in zip(out, expected[:count], strict=False):
+            np.testing.assert_array_equal(one, known)
+
+
+def over(settings) -> bool:
+    return "T" in settings.joint
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("name", ["vbm3d causal", "bm3d", "nl_means 2+1"])
+def test_an_error_of_the_source_passes_on(streaming_device, arenas, name, live):
+    settings, frames = SETTINGS[name], noisy(6, 40, 44)
+
+    def source():
+        yield from frames[:4]
+        raise KeyError("camera gone")
+
+    threads, out = set(threading.enumerate()), []
+    with pytest.raises(KeyError, match="camera gone"):
+        for one in gd.stream(settings, source(), 20.0, live=live, device=streaming_device):
+            out.append(one)
+    if live:
+        assert len(out) == 4 - (settings.reach.t[1] if over(settings) else 0)
+    assert set(threading.enumerate()) <= threads
+    if over(settings):
+        assert held(arenas) == 0
+    expected = whole(settings, frames, device=streaming_device)
+    np.testing.assert_array_equal(streamed(settings, frames, device=streaming_device), expected)
+
+
+def test_the_device_is_free_while_the_source_is_asked(device):
+    # A camera may wait for long, and a source may use the device itself, as another stream does.
+    taken = []
+
+    def source():
+        for one in noisy(6, 40, 44):
+            taken.append(session(device).turn.locked())
+            yield one
+
+    for name in ("vbm3d 2+1", "bm3d", "nl_means 2+1"):
+        streamed(SETTINGS[name], source(), device=device)
+    assert not any(taken)
+
+
+def test_two_streams_side_by_side(device):
+    frames = noisy(2, 8, 40, 44)
+    expected = [whole(SETTINGS["vbm3d 2+1"], one, device=device) for one in frames]
+    both = [gd.stream(SETTINGS["vbm3d 2+1"], one, 20.0, device=device) for one in frames]
+    out = list(zip(*both, strict=True))
+    np.testing.assert_array_equal(np.swapaxes(out, 0, 1), expected)
+
+
+def test_no_frames_give_no_frames(device, arenas):
+    for frames in ([], iter(()), np.empty((0, 5, 5))):
+        assert list(gd.stream(SETTINGS["vbm3d 4+4"], frames, device=device)) == []
+    assert not arenas
+
+
+def test_nothing_is_asked_for_before_the_first_frame_is(device):
+    source = Source(noisy(4, 40, 44))
+    steps = gd.stream(SETTINGS["bm3d"], source, 20.0, live=True, device=device)
+    assert source.asked == 0
+    next(steps)
+    assert source.asked == 1
+    steps.close()
+
+
+@pytest.mark.parametrize("cause", ["the source", "a frame"])
+def test_nobody_looks_at_frames_whose_memory_is_gone(streaming_device, monkeypatch, cause):
+    look, free, freed, late = streams.note_frame, Arena.free, [], []
+
+    def slow(*given, **named):
+        time.sleep(0.05)
+        late.append(bool(freed))
+        return look(*given, **named)
+
+    def let_go(arena):
+        freed.append(arena)
+        free(arena)
+
+    def source():
+        for k, one in enumerate(noisy(12, 40, 44)):
+            if k == 4:
+                if cause == "the source":
+                    raise KeyError("camera gone")
+                one = np.full_like(one, np.nan)
+            yield one
+
+    monkeypatch.setattr(streams, "note_frame", slow)
+    monkeypatch.setattr(Arena, "free", let_go)
+    with pytest.raises((KeyError, NonFiniteError)):
+        list(gd.stream(SETTINGS["vbm3d 2+1"], source(), 20.0, device=streaming_device))
+    assert freed
+    time.sleep(0.3)
+    # Without a thread of their own, looks begin when all frames are there.
+    assert len(late) >= 4 or streaming_device.shares_cores
+    assert not any(late)
