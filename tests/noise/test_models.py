@@ -1,16 +1,22 @@
-"""Noise models: the same noise everywhere after stabilising, and no bias on the way back."""
+"""Noise models: numbers, stabilisation, measurement, and one that is added."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
+import sys
+import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.interpolate import BSpline
-from scipy.ndimage import uniform_filter
+from scipy.ndimage import gaussian_filter, uniform_filter
 from scipy.optimize import least_squares
 from scipy.stats import gamma, norm, poisson, rice
 
+import napari_gpu_denoise as gd
 from napari_gpu_denoise import (
     Gaussian,
     NoiseModel,
@@ -20,8 +26,17 @@ from napari_gpu_denoise import (
     bm3d,
     nl_means,
 )
+from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.errors import ImageError, SettingsError
-from napari_gpu_denoise.noise.models import poisson_gaussian, rician
+from napari_gpu_denoise.noise import models
+from napari_gpu_denoise.noise.correlation import noise_spectrum
+from napari_gpu_denoise.noise.models import (
+    Correlated,
+    CorrelatedPhotons,
+    poisson_gaussian,
+    rician,
+)
+from scenes import scene
 
 ALL = [Gaussian(3.0), PoissonGaussian(0.28, 3.1, 14.7), Rician(6.5), Speckle(4.0)]
 each_model = pytest.mark.parametrize("model", ALL, ids=lambda model: model.name)
@@ -404,3 +419,238 @@ def test_parameters_are_plain_numbers():
     assert model == PoissonGaussian(0.5, 3.0)
     with pytest.raises(AttributeError):
         model.gain = 3
+
+
+WHITE = np.pad([[1.0]], ((0, 4), (0, 4)))
+TABLE = np.exp(-np.add.outer(np.arange(5) ** 2, 3 * np.arange(5) ** 2) / 5)
+
+
+def test_a_model_is_plain_numbers_and_comes_back():
+    model = Correlated(np.float32(4.5), TABLE)
+    assert model.sigma_after == model.sigma == 4.5
+    assert model.autocorrelation == tuple(map(tuple, TABLE.tolist()))
+    assert hash(model) == hash(Correlated(4.5, TABLE.tolist()))
+    told = json.loads(json.dumps(model.as_dict(), allow_nan=False))
+    assert told["model"] == "correlated"
+    assert NoiseModel.from_dict(told) == model
+    assert "sigma 4.5" in model.summary()
+    assert "0.55 along x" in model.summary()
+
+
+def test_there_is_nothing_to_stabilise():
+    model, image = Correlated(3.0, TABLE), np.arange(12, dtype=np.uint8).reshape(3, 4)
+    for made in (model.stabilise(image), model.inverse(image)):
+        assert made.dtype == np.float32
+        np.testing.assert_array_equal(made, image)
+    np.testing.assert_array_equal(model.variance([1.0, 200.0]), [9.0, 9.0])
+
+
+def test_white_is_where_neighbours_tell_nothing():
+    assert Correlated(3.0, WHITE).white
+    for place in ((0, 1), (3, 0), (2, 4)):
+        table = WHITE.copy()
+        table[place] = 0.1
+        assert not Correlated(3.0, table).white
+
+
+@pytest.mark.parametrize(
+    ("sigma", "table"),
+    [
+        (-1.0, TABLE),
+        (np.nan, TABLE),
+        (1.0, TABLE[:4, :4]),
+        (1.0, 0.5 * TABLE),
+        (1.0, WHITE + np.eye(5)[::-1] * 1.5),
+        (1.0, TABLE * np.nan),
+        (1.0, [[1.0, 0.5], [0.5]]),
+        (1.0, "white"),
+        (1.0, 1.0),
+    ],
+)
+def test_what_is_no_noise_is_refused(sigma, table):
+    with pytest.raises(SettingsError, match=r"give "):
+        Correlated(sigma, table)
+
+
+def test_a_picture_tells_the_model():
+    clean = scene(384, 384)
+    noise = gaussian_filter(np.random.default_rng(0).normal(size=clean.shape), (0.7, 1.2))
+    noise *= 12 / noise.std()
+    model = Correlated.of_spectrum(noise_spectrum(clean + noise))
+    assert model.sigma == pytest.approx(12, rel=0.1)
+    lag = np.arange(5)
+    expected = np.exp(-np.add.outer(lag**2 / 0.7**2, lag**2 / 1.2**2) / 4)
+    np.testing.assert_allclose(model.autocorrelation, expected, atol=0.1)
+
+
+def test_slopes_raise_its_sigma_less_than_that_of_the_spectrum():
+    y, x = np.mgrid[:256, :256]
+    noise = gaussian_filter(np.random.default_rng(1).normal(size=x.shape), 1.0)
+    spectrum = noise_spectrum(5 * noise / noise.std() + 120 * np.sin(x / 20) * np.cos(y / 30))
+    assert spectrum.sigma > 1.3 * Correlated.of_spectrum(spectrum).sigma
+    assert Correlated.of_spectrum(spectrum).sigma == pytest.approx(5, rel=0.25)
+
+
+def test_a_constant_picture_has_none():
+    model = Correlated.of_spectrum(noise_spectrum(np.full((64, 64), 7.0)))
+    assert model.sigma == 0
+    assert model.white
+
+
+PHOTON_TABLE = np.exp(-np.add.outer(np.arange(5) ** 2, np.arange(5) ** 2) / 4)
+
+
+def blurred(shape: tuple[int, int], width: float, seed: int = 0) -> np.ndarray:
+    noise = gaussian_filter(np.random.default_rng(seed).normal(size=shape), width, mode="wrap")
+    return noise / noise.std()
+
+
+def smooth(side: int = 384) -> np.ndarray:
+    y, x = np.mgrid[:side, :side] / side
+    return 30 + 220 * x * (0.6 + 0.4 * np.cos(2 * y))
+
+
+def test_correlated_photons_are_plain_numbers_and_come_back():
+    model = CorrelatedPhotons(2.0, 3.0, 1.0, autocorrelation=PHOTON_TABLE, shared=0.5)
+    told = json.loads(json.dumps(model.as_dict(), allow_nan=False))
+    assert NoiseModel.from_dict(told) == CorrelatedPhotons.from_dict(told) == model
+    assert hash(NoiseModel.from_dict(told)) == hash(model)
+    assert "gain 2" in model.summary()
+    assert "0.78 along x" in model.summary()
+    assert model.spectral == Correlated(1.0, PHOTON_TABLE, 0.5)
+    np.testing.assert_array_equal(model.variance([1.0, 101.0]), [9.0, 209.0])
+    with pytest.raises(SettingsError, match="not valid: give 5 x 5"):
+        CorrelatedPhotons(2.0, 3.0, autocorrelation=[[1.0]])
+    with pytest.raises(SettingsError, match="give a number from 0 to 1"):
+        Correlated(2.0, PHOTON_TABLE, 1.5)
+
+
+@pytest.mark.parametrize(("gain", "read"), [(2.0, 3.0), (0.5, 10.0)])
+def test_gain_and_correlation_are_found(gain, read):
+    clean = smooth()
+    noise = np.sqrt(gain * clean + read**2) * blurred(clean.shape, 0.9)
+    found = gd.estimate_noise((clean + noise).astype(np.float32), model="correlated-photons")
+    model = found.models[0]
+    means = np.array([60.0, 120.0, 200.0])
+    np.testing.assert_allclose(
+        np.sqrt(model.variance(means)), np.sqrt(gain * means + read**2), rtol=0.1
+    )
+    assert found.sigma[0] == pytest.approx(noise.std(), rel=0.1)
+    expected = np.exp(-(np.arange(3) ** 2) / (4 * 0.9**2))
+    np.testing.assert_allclose(model.autocorrelation[0][:3], expected, atol=0.08)
+
+
+def test_it_is_recognised():
+    clean = smooth()
+    noise = np.sqrt(3 * clean) * blurred(clean.shape, 0.8)
+    found = gd.estimate_noise((clean + noise).astype(np.float32))
+    assert found.name == "correlated-photons"
+    assert "correlated" in found.reason
+    assert "noise is correlated" in found.verdict()
+
+
+def test_frames_show_how_it_changes():
+    clean = smooth(192)
+    stack = np.array([clean + k * blurred(clean.shape, 0.9, k) for k in (8, 8, 8, 16, 16, 16)])
+    found = gd.estimate_noise(stack.astype(np.float32), "TYX", "correlated")
+    first, last = np.reshape(found.frames.sigma, (2, 3)).mean(axis=1)
+    assert last / first == pytest.approx(2, rel=0.1)
+
+
+def test_correlated_noise_may_be_asked_for():
+    image = (smooth() + 9 * blurred((384, 384), 0.9)).astype(np.float32)
+    for name in ("correlated", "auto"):
+        found = gd.estimate_noise(image, model=name)
+        assert found.name == "correlated"
+        assert found.sigma[0] == pytest.approx(9, rel=0.1)
+    white = smooth() + np.random.default_rng(0).normal(size=(384, 384)) * 9
+    found = gd.estimate_noise(white.astype(np.float32), model="correlated").models[0]
+    assert found.sigma == pytest.approx(9, rel=0.1)
+    assert abs(found.autocorrelation[0][1]) < 0.1
+
+
+def test_a_few_places_without_noise_do_not_speak_for_the_image():
+    """As the shadows of a JPEG file, where compression removes the noise."""
+    clean = smooth()
+    noise = 6 * blurred(clean.shape, 1.0)
+    noise[:, :14] *= 0.1
+    found = noise_spectrum(clean + noise)
+    assert not found.white
+    assert Correlated.of_spectrum(found).sigma == pytest.approx(6, rel=0.15)
+    assert found.autocorrelation[0][1] == pytest.approx(np.exp(-1 / 4), abs=0.08)
+
+
+def test_colours_that_share_noise():
+    clean = np.stack([smooth(), 0.8 * smooth(), 0.6 * smooth()], axis=-1)
+    own = np.stack([blurred((384, 384), 0.8, k) for k in range(3)], axis=-1)
+    for share in (0.0, 0.6):
+        common = blurred((384, 384), 0.8, 9)[..., None]
+        noise = 8 * (np.sqrt(share) * common + np.sqrt(1 - share) * own)
+        found = gd.estimate_noise((clean + noise).astype(np.float32), "YXS")
+        assert [model.shared for model in found.models] == pytest.approx([share] * 3, abs=0.06)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "develop" / "add_a_noise_model.md"
+WIDTH = 0.3
+
+
+@pytest.fixture(scope="module")
+def added(tmp_path_factory):
+    """Return the class that the page describes."""
+    text = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+    path = tmp_path_factory.mktemp("added") / "multiplicative.py"
+    path.write_text(textwrap.dedent(text), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("multiplicative", path)
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "multiplicative", module)
+        spec.loader.exec_module(module)
+        patch.setattr(models, "MODELS", (*models.MODELS, module.Multiplicative))
+        yield module.Multiplicative
+
+
+@pytest.fixture(scope="module")
+def image():
+    y, x = np.mgrid[:128, :128]
+    clean = 40 + 60 * ((x // 24 + y // 32) % 2) + 0.6 * x
+    return clean * np.random.default_rng(0).uniform(1 - WIDTH, 1 + WIDTH, clean.shape)
+
+
+@pytest.mark.parametrize("name", ["auto", "multiplicative"])
+def test_it_is_found_and_measured(added, image, name):
+    found = gd.estimate_noise(image, model=name)
+    (model,) = found.models
+    assert type(model) is added
+    assert model.width == pytest.approx(WIDTH, rel=0.1)
+    assert found.sigma[0] == pytest.approx(np.sqrt(np.mean(image**2) * WIDTH**2 / 3), rel=0.15)
+    assert found.verdict().startswith(f"Multiplicative, width {model.width:.3g}")
+    assert "Multiplicative, width" in found.summary()
+    again = gd.NoiseEstimate.from_dict(json.loads(json.dumps(found.as_dict())))
+    assert again.models == found.models
+
+
+def test_other_noise_is_not_taken_for_it(added):
+    image = 100 + np.arange(128) + np.random.default_rng(0).normal(0, 10, (128, 128))
+    assert gd.estimate_noise(image).name == "gaussian"
+
+
+def test_the_host_stabilises_it(added):
+    model = added(WIDTH)
+    clean = np.repeat([20.0, 500.0], 200_000).reshape(2, -1)
+    seen = model.stabilise(
+        clean * np.random.default_rng(1).uniform(1 - WIDTH, 1 + WIDTH, clean.shape)
+    )
+    assert seen.std(axis=1, dtype=float) == pytest.approx([model.sigma_after] * 2, rel=0.01)
+    back = model.inverse(seen.mean(axis=1, dtype=float))
+    assert back == pytest.approx(clean[:, 0], rel=2e-3)
+
+
+def test_the_command_line_offers_it(added):
+    parser = build_parser(["estimate"])
+    args = parser.parse_args(["estimate", "image.tif", "--model", "multiplicative"])
+    assert args.model == "multiplicative"
+
+
+def test_a_wrong_parameter_is_refused(added):
+    with pytest.raises(gd.errors.SettingsError, match="does not fit multiplicative noise"):
+        added(-1)
