@@ -108,6 +108,10 @@ def test_a_damaged_file_is_put_aside(kept, damaged):
     presets.remember(BM3D(threshold=3.0))
     assert presets.last(BM3D) == BM3D(threshold=3.0)
     assert (kept / "settings.damaged").read_text() == damaged
+    (kept / "settings.json").write_text("damaged again")
+    presets.save(BM3D(), "mine")
+    assert (kept / "settings.damaged").read_text() == damaged
+    assert (kept / "settings.damaged1").read_text() == "damaged again"
 
 
 def test_a_folder_that_cannot_be_written(kept):

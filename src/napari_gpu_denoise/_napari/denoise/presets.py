@@ -5,6 +5,7 @@ They are in one JSON file in the user's folder for configuration, by the name of
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from contextlib import suppress
@@ -102,9 +103,9 @@ def _read() -> dict[str, Any]:
 def _change(part: str, name: str, change: Any) -> None:
     held = _read()
     if not held and _file().exists():
-        # Damaged, or typed by hand: it is kept beside the new one.
+        # Damaged, or typed by hand: it is kept beside the new one, and so are earlier ones.
         with suppress(OSError):
-            os.replace(_file(), _file().with_suffix(".damaged"))
+            os.replace(_file(), _free_name())
     within = held.setdefault(part, {})
     within[name] = change(dict(_items(within.get(name), {})))
     try:
@@ -112,8 +113,14 @@ def _change(part: str, name: str, change: Any) -> None:
         new = _file().with_suffix(".new")
         new.write_text(json.dumps(held, indent=2), encoding="utf-8")
         os.replace(new, _file())
-    except OSError as error:
+    except (OSError, RecursionError) as error:
         raise SettingsError(
-            f"The settings could not be written to {folder()} ({error.strerror or error}): check "
-            "that folder."
+            f"The settings could not be written to {folder()} "
+            f"({getattr(error, 'strerror', None) or error}): check that folder."
         ) from error
+
+
+def _free_name() -> Path:
+    """Return a name for a damaged file at which there is nothing yet."""
+    names = (_file().with_suffix(f".damaged{number or ''}") for number in itertools.count())
+    return next(name for name in names if not os.path.lexists(name))
