@@ -111,6 +111,23 @@ def test_plates_do_not_lead_out_by_links(tmp_path, part):
         inputs.find_files(plate)
 
 
+@pytest.mark.parametrize("name", ["zarr.json", ".zgroup", "A/zarr.json", "A/1/.zattrs"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_metadata_of_plates_are_not_written_elsewhere(tmp_path, name, kind):
+    plate, head = plate_of_one(tmp_path / "plate.zarr"), tmp_path / "out.zarr" / name
+    head.parent.mkdir(parents=True)
+    if kind == "link":
+        (tmp_path / "other").write_text("{}")
+        linked(head, tmp_path / "other")
+    elif hasattr(os, "mkfifo"):
+        os.mkfifo(head)
+    else:
+        pytest.skip("there are no named pipes here")
+    with pytest.raises(OutputError, match=r"outside of .*out\.zarr|is no file of metadata"):
+        gd.run_batch(plate, SETTINGS, 8, output=tmp_path / "out.zarr", overwrite=True)
+    assert kind == "pipe" or (tmp_path / "other").read_text() == "{}"
+
+
 class Runs:
     """What a pickle calls that is opened: it leaves a file."""
 

@@ -99,11 +99,7 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
             )
         if zarr.has_suffix(folder) and (plate := zarr.plate_of(images)) is not None:
             targets = [folder / zarr.within(plate, path) for path in images]
-            for target in targets:
-                if zarr.leads_out(folder, target):
-                    raise OutputError(
-                        f"{target} is a link to a place outside of {folder}: choose another folder."
-                    )
+            zarr.check_plate_target(folder, targets)
             return list(zip(images, targets, strict=True))
         if len(images) > 1:
             raise OutputError(

@@ -14,9 +14,9 @@ from napari_gpu_denoise.files.zarr.places import (
     is_unfinished,
     is_zarr,
     is_zarr_path,
-    leads_out,
 )
 from napari_gpu_denoise.files.zarr.plates import (
+    check_plate_target,
     describe_plate,
     images_of,
     name_of,
@@ -52,6 +52,7 @@ __all__ = [
     "NewImage",
     "as_path",
     "check_place",
+    "check_plate_target",
     "default_metadata",
     "describe_plate",
     "has_suffix",
@@ -59,7 +60,6 @@ __all__ = [
     "is_unfinished",
     "is_zarr",
     "is_zarr_path",
-    "leads_out",
     "name_of",
     "new_image",
     "plate_of",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files.zarr.metadata import at_most, node_at, ome_of
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
@@ -85,6 +85,22 @@ def plate_of(images: Sequence[Path | Address]) -> Path | Address | None:
 def within(plate: Path | Address, path: Path | Address) -> str:
     """Return the place of an image in a plate, such as ``"A/1/0"``."""
     return path.as_posix()[len(plate.as_posix()) :].strip("/")
+
+
+def check_plate_target(plate: Path | Address, images: Sequence[Path | Address]) -> None:
+    """Refuse a place for a plate where links lead out of it, or metadata are no files."""
+    if isinstance(plate, Address):
+        return
+    groups = {each for image in images for each in image.parents if plate in (each, *each.parents)}
+    heads = [group / name for group in sorted(groups) for name in (*HEADS, ".zmetadata")]
+    for place in (*images, *heads):
+        if leads_out(plate, place):
+            raise OutputError(
+                f"{place} is a link to a place outside of {plate}: choose another folder."
+            )
+    for head in heads:
+        if os.path.lexists(head) and not head.is_file():
+            raise OutputError(f"{head} is no file of metadata: choose another folder.")
 
 
 def describe_plate(target: Path | Address, plate: Path | Address) -> tuple[str, ...]:
