@@ -490,20 +490,45 @@ def test_finished_parts_that_are_lost_are_done_again(tmp_path, axes, settings, k
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-@pytest.mark.parametrize("inside", ["", "pixels", "image", "ledger.new", "image/0/c"])
-def test_a_prepared_folder_with_links_is_refused(tmp_path, inside):
+@pytest.mark.parametrize("inside", ["", "lock", "pixels", "image", "ledger.new", "image/0/c"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_prepared_folder_with_links_or_pipes_is_refused(tmp_path, inside, kind):
     path = written(tmp_path, noisy(2, 33, 37, dtype="uint16"), "ZYX")
     bystander = tmp_path / "bystander"
     bystander.mkdir()
     (bystander / "file").write_text("kept")
     link = checkpoint.notes_on(path.with_name("out.tif")).folder / inside
     link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(bystander if inside != "pixels" else bystander / "file")
+    if kind == "pipe":
+        os.mkfifo(link)
+    else:
+        link.symlink_to(bystander / "file" if inside in ("pixels", "lock") else bystander)
     for resume in (False, True):
         (file,) = denoise(path, resume=resume)[0].failed
         assert "is, or holds, a link" in str(file.error) and not file.notes
         assert [each.name for each in bystander.iterdir()] == ["file"]
         assert (bystander / "file").read_text() == "kept"
+
+
+MAP = np.full((33, 37), 20.0)
+TOLD = "given as a map from 20 to 20"
+
+
+@pytest.mark.parametrize(
+    ("record", "sigma", "noise"),
+    [
+        ({"sigma_source": "given", "sigma": 20}, 20.0, None),
+        ({"sigma_source": "given", "sigma": [20.0], "noise": [5]}, 20.0, None),
+        ({"sigma_source": TOLD, "sigma": 5}, MAP, None),
+        ({"sigma_source": TOLD, "sigma": ["20"]}, MAP, None),
+        ({"sigma_source": "estimated", "noise": [5]}, None, "rician"),
+        ({"sigma_source": "estimated", "noise": {"model": "rician"}}, None, "rician"),
+        ({"sigma_source": "estimated", "noise": [{"model": ["rician"]}]}, None, "rician"),
+        ({"sigma_source": "given", "noise": [[]]}, None, gd.Gaussian(20.0)),
+    ],
+)
+def test_a_record_that_a_stranger_has_changed_is_of_no_such_result(record, sigma, noise):
+    assert not one_file.record_matches_noise(record, sigma, noise)
 
 
 @needs_zarr

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import platform
 import shutil
+import stat
 import threading
 import time
 import uuid
@@ -61,7 +63,7 @@ class LocalCheckpoint:
         while True:
             with contextlib.suppress(FileExistsError):
                 self.folder.mkdir()
-            self._refuse_links()
+            self._refuse_others()
             # A run that ends may just remove folder and lock.
             with contextlib.suppress(FileNotFoundError):
                 self._lock = self._opened("lock").fileno()
@@ -71,12 +73,16 @@ class LocalCheckpoint:
                     return True
             self.free()
 
-    def _refuse_links(self) -> None:
-        """Refuse a folder that somebody has prepared, so that others are written or removed."""
-        for place, folders, files in os.walk(self.folder):
-            for each in (place, *(os.path.join(place, name) for name in (*folders, *files))):
-                if os.path.islink(each):
-                    problem = f"{self.folder} is, or holds, a link: remove it."
+    def _refuse_others(self) -> None:
+        """Refuse a folder that somebody has prepared with links, pipes or devices."""
+        # Of a link not even what it leads to is listed.
+        below = () if self.folder.is_symlink() else os.walk(self.folder)
+        inside = (os.path.join(each, n) for each, *names in below for n in itertools.chain(*names))
+        for place in (self.folder, *inside):
+            with contextlib.suppress(FileNotFoundError):
+                kind = os.lstat(place).st_mode
+                if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+                    problem = f"{self.folder} is, or holds, a link, a pipe or a device: remove it."
                     raise OutputError(problem, resumable=False)
 
     def holds(self) -> bool:
