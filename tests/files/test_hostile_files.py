@@ -267,12 +267,20 @@ def test_far_more_pixels_than_a_file_holds_are_refused_before_they_are_read(tmp_
         formats.read(path)
 
 
-def test_more_planes_than_could_be_listed_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("before", "after", "planes"),
+    [
+        ('SizeT="2"', 'SizeT="20000000"', 20_000_000),
+        # tifffile divides the pixels by those of a page.
+        ('SizeX="30"', 'SizeX="300000000"', 20_000_000),
+    ],
+)
+def test_more_planes_than_could_be_listed_are_refused(tmp_path, before, after, planes):
     path = tmp_path / "in.ome.tif"
     tifffile.imwrite(path, noise(2, 20, 30), metadata={"axes": "TYX"}, photometric="minisblack")
     xml = tifffile.tiffcomment(path)
-    tifffile.tiffcomment(path, xml.replace('SizeT="2"', 'SizeT="20000000"').encode())
-    with pytest.raises(FileError, match="declares 20000000 planes, but the file holds 2"):
+    tifffile.tiffcomment(path, xml.replace(before, after).encode())
+    with pytest.raises(FileError, match=f"declares {planes} planes, but the file holds 2"):
         formats.read(path)
 
 

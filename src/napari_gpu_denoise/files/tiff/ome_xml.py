@@ -94,18 +94,20 @@ def _colour(told: Any) -> str:
         return ""
 
 
-def declared_planes(xml: str) -> tuple[int, int]:
-    """Return how many planes all images of a set have, and how many files hold them."""
+def declared_planes(xml: str) -> tuple[int, int, int]:
+    """Return how many planes all images of a set have, how many pixels, and in how many files."""
     try:
         root = ElementTree.fromstring(xml)
-        planes = [
-            math.prod(int(pixels.get("Size" + axis, 1)) for axis in "ZCT")
-            for _, pixels in _images(root)
-        ]
+        planes, sizes = (
+            sum(
+                math.prod(max(0, int(p.get(f"Size{a}", 1))) for a in axes) for _, p in _images(root)
+            )
+            for axes in ("ZCT", "XYZCT")
+        )
     except (ElementTree.ParseError, ValueError):
-        return 0, 1  # tifffile reads none of it
+        return 0, 0, 1  # tifffile reads none of it
     names = {element.get("FileName") for element in root.iter() if _name(element) == "UUID"}
-    return sum(planes), max(len(names), 1)
+    return planes, sizes, max(len(names), 1)
 
 
 def keep_inside(xml: str, folder: Path, anywhere: bool = False) -> tuple[str, tuple[str, ...]]:

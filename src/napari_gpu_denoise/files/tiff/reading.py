@@ -215,9 +215,13 @@ def _records(text: str) -> tuple[dict, ...]:
 
 def check_planes(tif: tifffile.TiffFile, path: Path) -> None:
     """Refuse OME-XML that declares so many planes that listing them would fill the memory."""
-    declared, files = ome_xml.declared_planes(tif.ome_metadata)
-    held = len(tif.pages) * files
-    if declared > max(_PLANES, _PLANES_EACH * held):
+    declared, pixels, files = ome_xml.declared_planes(tif.ome_metadata)
+    most = max(_PLANES, _PLANES_EACH * len(tif.pages) * files)
+    if pixels // max(tif.pages[0].size, 1) > most:
+        # tifffile counts as many planes of the size of a page; there may be larger ones.
+        pages = (tif.pages.get(n, aspage=True, cache=False) for n in range(len(tif.pages)))
+        declared = max(declared, pixels // max(1, *(page.size for page in pages)))
+    if declared > most:
         raise FileError(
             f"The OME-XML of {path} declares {declared} planes, but the file holds "
             f"{len(tif.pages)}: it is damaged; save the image again as OME-TIFF."
