@@ -420,6 +420,12 @@ def test_a_record_of_something_else(values):
         gd.NoiseEstimate.from_dict(values)
 
 
+@pytest.mark.parametrize("values", [None, 5, [5], "rician"])
+def test_a_model_of_something_else(values):
+    with pytest.raises(SettingsError, match="is not a noise model"):
+        gd.NoiseModel.from_dict(values)
+
+
 def test_verdict():
     found = {name: estimate_noise(make()).verdict() for name, make in IMAGES.items()}
     assert found["gaussian"].startswith("Gaussian, sigma ")

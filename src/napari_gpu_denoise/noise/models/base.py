@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -402,6 +402,8 @@ class NoiseModel(ABC):
         SettingsError
             If it names another model, or its parameters do not fit.
         """
+        if not isinstance(values, Mapping):
+            raise SettingsError(f"{values!r:.80} is not a noise model: give a dict of as_dict().")
         name = (fields := dict(values)).pop("model", None)
         each = cls.__subclasses__() if cls is NoiseModel else [cls]
         known = {model.name: model for model in each}
