@@ -10,13 +10,21 @@ import nibabel
 import numpy as np
 import pytest
 import tifffile
+from napari.layers import Image
 
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
+from napari_gpu_denoise._napari.compare.pair import first_places
 from napari_gpu_denoise._napari.io import reading
 from napari_gpu_denoise._napari.io.reading import get_reader, read
 from napari_gpu_denoise._napari.io.writing import write_images
-from napari_gpu_denoise._napari.layers.provenance import FILE_KEY, METADATA_KEY
+from napari_gpu_denoise._napari.layers.provenance import (
+    FILE_KEY,
+    METADATA_KEY,
+    first_origin,
+    is_temporary,
+    record_of,
+)
 from napari_gpu_denoise.errors import LayerError, OutputError
 from napari_gpu_denoise.files import formats
 
@@ -345,6 +353,21 @@ def test_napari_draws_while_it_saves(qtbot, tmp_path, monkeypatch):
     monkeypatch.setattr(writing.formats, "write", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_images(str(tmp_path / "other.tif"), [layer_data(noise(16, 20))])
+
+
+def test_records_that_strangers_have_changed(tmp_path):
+    """What only layers have is not taken from files, and thousands of records are soon compared."""
+    path, image = tmp_path / "in.ome.tif", np.ones((2, 9, 8), np.uint8)
+    tifffile.imwrite(path, image, metadata={"axes": "ZYX"}, photometric="minisblack")
+    odd = {"filter": "x", "axes": "ZYX", "slice": "x", "history": 5, "temporary": True}
+    records = [{**odd, "number": number} for number in range(3000)]
+    gd.write(tmp_path / "odd.ome.tif", image, gd.read(path), records)
+    (data, attributes, _) = read(str(tmp_path / "odd.ome.tif"))[0]
+    layer = Image(data, **attributes)
+    assert not is_temporary(layer) and len(record_of(layer)["history"]) == 2999
+    assert first_origin(layer, [layer]) is layer and first_places(layer) == [0, 0, 0]
+    write_images(str(tmp_path / "out.ome.tif"), [layer.as_layer_data_tuple()])
+    assert len(gd.read(tmp_path / "out.ome.tif").history) >= 3000
 
 
 def test_previews_are_not_saved(tmp_path, told):

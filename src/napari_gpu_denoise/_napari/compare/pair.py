@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,9 @@ def first_places(layer: Image) -> list[int]:
     for each in (*record.get(HISTORY, ()), record):
         for word, letter in (("frame", "T"), ("slice", "Z")):
             axis = str(each.get("axes", "")).upper().find(letter)
-            if word in each and 0 <= axis < len(places):
-                places[axis] += int(each[word])
+            place = each.get(word)
+            if isinstance(place, Integral) and 0 <= axis < len(places):
+                places[axis] += int(place)
     return places
 
 

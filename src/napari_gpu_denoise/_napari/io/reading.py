@@ -108,15 +108,17 @@ def _samples(axes: str) -> list[int]:
 
 def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
     """Yield the layers of an image."""
-    from napari_gpu_denoise._napari.layers.provenance import HISTORY, METADATA_KEY
+    from napari_gpu_denoise._napari.layers.provenance import HISTORY, METADATA_KEY, TEMPORARY
 
     shape, axes = tuple(levels[0].shape), picture.axes
     split = split_axis(axes, shape)
     stem = _stem(picture.path)
     metadata: dict[str, Any] = {}
     if picture.history:
-        *earlier, last = picture.history
-        metadata[METADATA_KEY] = {**last, HISTORY: earlier} if earlier else dict(last)
+        # What only a layer has is never in a file of ours.
+        own = {HISTORY, TEMPORARY}
+        *earlier, last = ({k: v for k, v in r.items() if k not in own} for r in picture.history)
+        metadata[METADATA_KEY] = {**last, HISTORY: earlier} if earlier else last
     rgb = is_rgb(axes, shape)
     count = 1 if split is None else shape[split]
     left = "".join(a for i, a in enumerate(axes) if i != split and not (rgb and a == "S"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -364,7 +365,7 @@ def _is_upright(attributes: dict[str, Any]) -> bool:
 
 def _records(whole: list[Pixels]) -> list[dict]:
     """Return how layers were made, oldest first; with several each says which channel it is of."""
-    found: list[dict] = []
+    found: dict[str, dict] = {}
     for number, one in enumerate(whole):
         if not isinstance(one.record, dict):
             continue
@@ -372,15 +373,19 @@ def _records(whole: list[Pixels]) -> list[dict]:
         for record in (*one.record.get(HISTORY, ()), last):
             place = number if one.origin is None or one.origin.place < 0 else one.origin.place
             told = {**record, "channel": place} if len(whole) > 1 else dict(record)
-            if told not in found:
-                found.append(told)
-    return found
+            found.setdefault(_key(told), told)
+    return list(found.values())
 
 
 def _new_records(whole: list[Pixels], like: ImageFile) -> list[dict]:
     """Return how layers were made, but for what their file says."""
-    known = [_without_channel(one) for one in like.history]
-    return [one for one in _records(whole) if _without_channel(one) not in known]
+    known = {_key(_without_channel(one)) for one in like.history}
+    return [one for one in _records(whole) if _key(_without_channel(one)) not in known]
+
+
+def _key(record: dict) -> str:
+    """Return a text that equal records have, of which a file may hold thousands."""
+    return json.dumps(record, sort_keys=True, default=repr)
 
 
 def _without_channel(record: dict) -> dict:
