@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import ClassVar
+from unittest import mock
 
 import numpy as np
-import pytest
 
 from napari_gpu_denoise.filters.bm3d.group_filter import GroupFilter
 from napari_gpu_denoise.filters.bm3d.group_settings import (
@@ -46,9 +46,9 @@ class Precise(program.Session):
     """Programs as users have them, but for native functions on CPUs."""
 
     def _build(self, *given):
-        with pytest.MonkeyPatch.context() as patch:
-            if self.device.kind == "CPU":
-                patch.setattr(program, "expand", lambda name: _PRECISE + expand(name))
+        if self.device.kind != "CPU":
+            return super()._build(*given)
+        with mock.patch.object(program, "expand", lambda name: _PRECISE + expand(name)):
             return super()._build(*given)
 
 
@@ -65,8 +65,7 @@ class Plain(Precise):
         return _Built(device, _CONTEXTS[device.index])
 
     def _build(self, *given):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(program, "_OPTIONS", (*program._OPTIONS, *QUICK))
+        with mock.patch.object(program, "_OPTIONS", (*program._OPTIONS, *QUICK)):
             return super()._build(*given)
 
 

@@ -1,0 +1,197 @@
+"""Checkpoints of interrupted runs that were damaged, or changed by strangers, for `resume=`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import threading
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+import tifffile
+
+import napari_gpu_denoise as gd
+from fuzz import payload
+from fuzz.file_cases import SMALL, as_large, damage_bytes
+from fuzz.json_cases import damage_text, damage_values, places
+from fuzz.tree_cases import files_of
+from fuzz.watching import Case, Loss
+from napari_gpu_denoise.files import resuming
+from napari_gpu_denoise.run import parts
+from scenes import noisy
+from zarr_stores import write_store
+
+_TIME = 1_700_000_000  # of all files of an input, by which a run knows it again
+_NOISE = ({"sigma": 10}, {"noise": gd.PoissonGaussian(0.5, 4.0, 3.0)}, {"noise": "rician"}, {})
+
+
+class Begun(NamedTuple):
+    """A run that was stopped: files of its folder, the options, and the result without a stop."""
+
+    files: dict[str, bytes]
+    given: dict[str, Any]
+    whole: np.ndarray
+
+
+@lru_cache
+def begun(number: int) -> Begun:
+    """Stop a run after some parts, and run it without a stop."""
+    ending, given = (".tif", ".ome.zarr")[number % 2], _NOISE[number // 2 % 4]
+    with tempfile.TemporaryDirectory() as name, _in_parts():
+        folder, cancel = Path(name), threading.Event()
+        image = noisy(5, 24, 26, dtype="uint16")
+        if ending == ".tif":
+            tifffile.imwrite(folder / "in.tif", image, metadata={"axes": "ZYX"})
+        else:
+            write_store(folder / "in.ome.zarr", image, "ZYX", chunks=(1, 24, 26), levels=1)
+        _set_times(folder)
+
+        def stop(step: Any) -> None:
+            if step.unit == "part" and step.done > number // 8:
+                cancel.set()
+
+        options = {"output": folder / f"out{ending}", "progress": stop, "cancel": cancel}
+        gd.run_batch(folder / f"in{ending}", gd.NLMeans(**SMALL), **options, **given)
+        files = files_of(folder)
+        options = {"output": folder / f"whole{ending}"}
+        gd.run_batch(folder / f"in{ending}", gd.NLMeans(**SMALL), **options, **given)
+        return Begun(files, given, gd.read(folder / f"whole{ending}").data)
+
+
+@contextlib.contextmanager
+def _in_parts():
+    """Take every file for a large one, of small parts, and note each part at once."""
+    small = patch.multiple(parts, PART_BYTES=1, _FRAMES_PER_MARGIN=1)
+    noted = patch.multiple(resuming, _SECONDS=0, _SHARE=float("inf"))
+    with as_large(), small, noted:
+        yield
+
+
+def _set_times(folder: Path) -> None:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            os.utime(os.path.join(place, name), (_TIME, _TIME))
+
+
+def checkpoint_case(rng: Random, folder: Path) -> Case:
+    """A run that goes on with a checkpoint of which something was changed."""
+    number = rng.randrange(24)
+    started, ending = begun(number), (".tif", ".ome.zarr")[number % 2]
+    files, exact, told = dict(started.files), True, []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        ours = [name for name in files if name.startswith(".gpu-denoise-")]
+        notes = [
+            name for name in ours if name.endswith((".json", "written")) and "image" not in name
+        ]
+        name = rng.choice(rng.choice((ours, notes, notes)) or [*files])
+        try:
+            done, same = _damage(rng, files, name)
+        except (ValueError, TypeError, LookupError, RecursionError):  # by an earlier change
+            done, same = "as it was", False
+        told.append(f"{name.partition('/')[2] or name}: {done}")
+        exact = exact and same and not name.startswith("in.")
+    for name, data in files.items():
+        # Of the input, which is read only, the rest may be written to.
+        place = folder / ("data" if name.startswith("in.") else "out") / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+    _set_times(folder / "data")
+
+    def run() -> None:
+        path, target = folder / "data" / f"in{ending}", folder / "out" / f"out{ending}"
+        with _in_parts():
+            options = {"output": target, "resume": True, **started.given}
+            (file,) = gd.run_batch(path, gd.NLMeans(**SMALL), **options).files
+        if file.error is not None:
+            raise file.error
+        after = gd.read(target)
+        if after.data.shape != started.whole.shape or not after.history:
+            raise Loss(f"the result has shape {after.data.shape}, or no record")
+        if exact and not np.array_equal(after.data, started.whole):
+            raise Loss("the result is another than without the stop")
+
+    return Case(f"checkpoint {number} {started.given}, {'; '.join(told)}", run)
+
+
+def _damage(rng: Random, files: dict[str, bytes], name: str) -> tuple[str, bool]:
+    """Change a file; return what was done, and whether the result has to stay the same."""
+    way, data = rng.randrange(8), bytearray(files[name])
+    if way == 0:
+        del files[name]
+        return "removed", True
+    if way == 1:
+        other = rng.choice(sorted(files))
+        files[name] = files[other]
+        return f"replaced by {other.rpartition('/')[2]}", "chunk" not in name and "/c/" not in name
+    if name.endswith("written") and data:
+        rows = [line.split(" ") for line in data.decode().splitlines()]
+        for row in rng.choices(rows, k=2):
+            odd = ("-1", "0", "9" * 30, "9" * 5000, "x", "", "1.5", "nan", "2", payload.EXPRESSION)
+            row[rng.randrange(len(row))] = rng.choice(odd)
+        files[name] = "".join(f"{' '.join(row)}\n" for row in rows * rng.choice((1, 2))).encode()
+        return "lines", True
+    if name.endswith(".json") and "/image/" not in name and data:
+        value = json.loads(json.loads(data)[1])
+        if way < 6:
+            return _resealed(rng, files, name, value)
+        files[name] = damage_text(rng, data.decode()).encode("utf-8", "surrogatepass")
+        return "text", True
+    done = damage_bytes(rng, data) if data else "empty"
+    files[name] = bytes(data)
+    # Chunks are known by their sizes only.
+    return done, done != "flipped" and done != "block" and "/image/" not in name
+
+
+def _resealed(rng: Random, files: dict, name: str, value: Any) -> tuple[str, bool]:
+    """Change what a note says, with a digest that fits."""
+    found = places(value)
+    models = [
+        way for way in found if way[-1] in ("models", "fields", "kind", "array", "done", "plan")
+    ]
+    if models and rng.randrange(2):
+        *way, last = rng.choice(models)
+        holder = value
+        for key in way:
+            holder = holder[key]
+        deep = [[]]
+        for _ in range(500):
+            deep = [deep]
+        module = "napari_gpu_denoise.run.record"
+        odd = (
+            [5],
+            5,
+            None,
+            {},
+            [],
+            "x",
+            {"tuple": [5]},
+            {"kind": ["os", "system"], "fields": {}},
+            deep,
+        )
+        odd += (
+            {"kind": [module, "Tally"], "fields": {"saturated": payload.EXPRESSION}},
+            [[5, 5, 5, 5]],
+        )
+        odd += ({"array": ["|O", [1], [1], "AAAAAAAAAAA="], "scalar": False}, {"dtype": "|O"})
+        odd += (
+            {"kind": ["fuzz.payload", "Payload"], "fields": {}},
+            {"kind": [module, "finish"], "fields": {}},
+        )
+        odd += (
+            {"array": ["<f8", [1], [2**40], "AAAAAAAAAAA="], "scalar": False},
+            [["9" * 5000] * 4],
+        )
+        holder[last] = rng.choice(odd)
+    else:
+        value = damage_values(rng, value)
+    files[name] = resuming._sealed(value).encode()
+    return f"says {str(value)[:300]}", name.endswith("ledger.json")
+
+
+CHECKPOINT_CASES = {"checkpoints": checkpoint_case}
