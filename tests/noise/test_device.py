@@ -17,7 +17,6 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     Squares,
     range_moments,
     span_sums,
-    sums_later,
 )
 from napari_gpu_denoise.noise.patches.device import patches_on, read_statistics
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
@@ -74,28 +73,6 @@ def test_what_a_gpu_is_sent_holds_the_same_patches(device, monkeypatch, dtype, l
         monkeypatch.setattr(place._store, "cpu", False)
         found = place.read(stack, limit, [None] * 2, [[]] * 2)
         same_patches(found, read_spectra(stack, limit, [None] * 2, [[]] * 2))
-
-
-def test_sums_asked_for_later_are_found_with_others(device, monkeypatch):
-    stack = planes("float32", (1, 61, 75))
-    order = np.random.default_rng(5).permutation(300)
-    spans = np.array([0, 40, 100]), np.array([90, 41, 300])
-    with patches_on(device) as place:
-        found = place.read(stack, LIMIT, [None], [[]])
-        launches = []
-        whole = found.coefficients._store.sums
-        monkeypatch.setattr(
-            found.coefficients._store, "sums", lambda *a: launches.append(1) or whole(*a)
-        )
-        energy, high = Squares(found.coefficients), Squares(found.coefficients, 35)
-        later = sums_later(energy, order, *spans)
-        one = span_sums(high, order[::-1], *spans)
-        two = later()
-        assert len(launches) == 1
-        np.testing.assert_array_equal(two, span_sums(energy, order, *spans))
-        np.testing.assert_array_equal(one, span_sums(high, order[::-1], *spans))
-        np.testing.assert_array_equal(two, sums_later(energy, order, *spans)())
-        assert len(launches) == 4
 
 
 def test_pixels_that_are_left_out(device):

@@ -16,7 +16,6 @@ from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.correlation import (
     NoiseSpectrum,
     mean_spectrum,
-    spectrum_later,
     spectrum_of_patches,
 )
 from napari_gpu_denoise.noise.frames import Comparisons, FramesInARow, comparisons, repeated_planes
@@ -133,8 +132,7 @@ def _read_channel(
             each = map
         patches = [None if one is None else one.statistics for one in apart]
         shown = every = [None] * len(planes)
-        later = spectrum_later(apart[0]) if len(planes) == 1 and apart[0] else None
-        if later:
+        if len(planes) == 1 and apart[0]:
             shown, every = [_laws(apart[0])], [apart[0].every]
         measured = list(each(plane_noise, planes, blanks, patches, levels, shown, every))
     sigma, error, ends = combined_sigma(measured)
@@ -173,7 +171,7 @@ def _read_channel(
     clipped = temporal is not None and not math.isfinite(temporal.gain_error)
     if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
-    spectrum = later() if later else spectrum_of_patches(levelled or spectra)
+    spectrum = spectrum_of_patches(levelled or spectra)
     if levelled is not None:
         each = list(map(spectrum_of_patches, alone))
         # After registration by parts of a pixel each plane has a spectrum of its own.

@@ -9,16 +9,16 @@ separated from correlated noise by its shape (`fit_correlation`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.patches.coefficients import Squares, ranked, smallest, sums_later
+from napari_gpu_denoise.noise.patches.coefficients import Squares, ranked, smallest, span_sums
 from napari_gpu_denoise.noise.patches.selection import Blank, blank_area, not_image
 from napari_gpu_denoise.noise.patches.spectra import (
     SETS,
@@ -256,20 +256,10 @@ EQUAL = 1e-6  # share of all frequencies that ranks patches that are equal, such
 PROVEN = 0.2  # weight of all levels, of 1, from which they show noise and not only texture
 
 
-def smooth_powers(
-    spectra: PatchSpectra, members: np.ndarray, number: int
-) -> Callable[[], PatchPower]:
-    """Return the power of the `number` smoothest patches of `members`, and of rougher ones.
-
-    As a function that returns it: the sums are found together with others, if any are before.
-    """
-    found = _parts(spectra, members, number, (ROUGHER, CALM))
-
-    def powers() -> PatchPower:
-        smoothest, rough, calm = found()
-        return PatchPower(smoothest, rough, _growth(smoothest, calm), number / spectra.overlap)
-
-    return powers
+def smooth_powers(spectra: PatchSpectra, members: np.ndarray, number: int) -> PatchPower:
+    """Return the power of the `number` smoothest patches of `members`, and of rougher ones."""
+    smoothest, rough, calm = _parts(spectra, members, number, (ROUGHER, CALM))
+    return PatchPower(smoothest, rough, _growth(smoothest, calm), number / spectra.overlap)
 
 
 def are_exceptions(spectra: PatchSpectra, members: np.ndarray, power: np.ndarray) -> bool:
@@ -290,7 +280,7 @@ def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> PatchPow
     rows, totals, weights, number = [], [], [], 0
     for part in brightness_levels(spectra.mean[members], most=LEVELS).each():
         read = math.ceil(READ * len(part))
-        found = _parts(spectra, members[part], read, (ROUGHER, CALM, NEXT))()
+        found = _parts(spectra, members[part], read, (ROUGHER, CALM, NEXT))
         total = found.sum(axis=(1, 2))
         if total[0] > 0:
             growth = max(total[3] / total[0] - 1, 0.0)
@@ -312,11 +302,8 @@ def _parts(
     members: np.ndarray,
     number: int,
     others: tuple[tuple[float, float], ...],
-) -> Callable[[], np.ndarray]:
-    """Return the power of the `number` smoothest patches and of other shares of them, (n, 8, 8).
-
-    As a function that returns it.
-    """
+) -> np.ndarray:
+    """Return the power of the `number` smoothest patches and of other shares of them, (n, 8, 8)."""
     places = np.concatenate(frequency_order((PATCH, PATCH)))
     half = frequency_sets(spectra.lows, len(places))[SETS.index("half")]
     parts = [(0, number)]
@@ -333,15 +320,11 @@ def _parts(
     else:
         orders = [members[smallest((each + both)[members], stops.max())] for each in energies]
     starts, stops = (np.concatenate([each, len(orders[0]) + each]) for each in (starts, stops))
-    later = sums_later(Squares(spectra.coefficients), np.concatenate(orders), starts, stops)
-
-    def powers() -> np.ndarray:
-        sums = later() / (stops - starts)[:, None]
-        for which, each in zip((half, ~half), np.split(sums, 2), strict=True):
-            found[:, places[which]] = each[:, which]
-        return found.reshape(-1, PATCH, PATCH)
-
-    return powers
+    sums = span_sums(Squares(spectra.coefficients), np.concatenate(orders), starts, stops)
+    sums /= (stops - starts)[:, None]
+    for which, each in zip((half, ~half), np.split(sums, 2), strict=True):
+        found[:, places[which]] = each[:, which]
+    return found.reshape(-1, PATCH, PATCH)
 
 
 def _growth(smoothest: np.ndarray, calm: np.ndarray) -> float:
@@ -443,27 +426,12 @@ def noise_spectrum(image: Any) -> NoiseSpectrum:
 
 def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     """Return the noise spectrum of patches; ImageError if they are not 8 x 8 pixels."""
-    return spectrum_later(spectra)()
-
-
-def spectrum_later(spectra: PatchSpectra) -> Callable[[], NoiseSpectrum]:
-    """Return a function that returns the noise spectrum of patches, as `spectrum_of_patches`.
-
-    What it needs is read together with what is read next of the patches.
-    """
     if not spectra.whole:
         raise ImageError("No patch of 8 x 8 finite pixels is left; replace NaN and infinity first.")
     members = unclipped(spectra.clipped)
     few = min(INDEPENDENT * spectra.overlap, MOST * len(members))
     number = math.ceil(max(SHARE * len(members), few))
-    return partial(_spectrum_of, smooth_powers(spectra, members, number), spectra, members, number)
-
-
-def _spectrum_of(
-    smooth: Callable[[], PatchPower], spectra: PatchSpectra, members: np.ndarray, number: int
-) -> NoiseSpectrum:
-    """Return the noise spectrum of the `members` of patches, given powers of the smoothest."""
-    powers = smooth()
+    powers = smooth_powers(spectra, members, number)
     power = powers.smoothest
     ratios, error = _ratios(power, powers.independent)
     least, _ = _ratios(without_steep_texture(powers), powers.independent)

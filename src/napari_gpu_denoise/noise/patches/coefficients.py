@@ -8,8 +8,6 @@ kept: a few hundred patches at a time are squared where they are summed up, in t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
@@ -119,11 +117,6 @@ class Elsewhere(Protocol):
     ) -> np.ndarray:
         """Return what `span_sums` does for the squares of coefficients from the first on."""
 
-    def later(
-        self, order: np.ndarray, starts: np.ndarray, stops: np.ndarray, first: int
-    ) -> Callable[[], np.ndarray]:
-        """Return what `sums_later` does for the squares of coefficients from the first on."""
-
     def moments(self, order: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what `range_moments` does."""
 
@@ -184,19 +177,6 @@ def span_sums(
                 part *= weight[which, None]
             row += part.sum(axis=0)
     return found
-
-
-def sums_later(
-    energy: Squares, order: np.ndarray, starts: np.ndarray, stops: np.ndarray
-) -> Callable[[], np.ndarray]:
-    """Return a function that returns what `span_sums` does.
-
-    Coefficients that are not in memory are summed up together with what is asked for next.
-    """
-    rows = energy.coefficients
-    if isinstance(rows, np.ndarray):
-        return partial(span_sums, energy, order, starts, stops)
-    return rows.later(order, starts, stops, energy.first)
 
 
 def range_moments(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -229,7 +228,6 @@ class DeviceCoefficients:
         self._store, self._name, self._total = store, name, total
         self.buffer = store.arena.buffer(name, 4 * COEFFICIENTS * total)
         self.which: np.ndarray | None = None  # places of the patches there; None for all
-        self._waiting: list[_PendingSum] = []
 
     def __del__(self) -> None:
         self._store.give_back(self._name, self._total)
@@ -254,38 +252,9 @@ class DeviceCoefficients:
         first: int = 0,
     ) -> np.ndarray:
         """Return sums of squares of the coefficients from the first on, as `span_sums`."""
-        asked = _PendingSum(self, order, np.asarray(starts), np.asarray(stops), first)
-        if weight is None:
-            self._waiting.append(asked)
-            return asked()
-        found = self._summed(order, (asked.starts, asked.stops), weight, False)[0]
+        spans = np.asarray(starts), np.asarray(stops)
+        found = self._summed(order, spans, weight, False)[0]
         return found.take(coefficient_order()[first:], 1)
-
-    def later(
-        self, order: np.ndarray, starts: np.ndarray, stops: np.ndarray, first: int
-    ) -> Callable[[], np.ndarray]:
-        """Return a function that returns sums of squares; the next call of `sums` finds them."""
-        asked = _PendingSum(self, order, np.asarray(starts), np.asarray(stops), first)
-        self._waiting.append(asked)
-        return asked
-
-    def flush(self) -> None:
-        """Find all sums of squares that were asked for, in one go."""
-        waiting, self._waiting = self._waiting, []
-        sizes = [len(each.order) for each in waiting]
-        before = np.cumsum(sizes) - sizes
-        order, starts, stops = (
-            np.concatenate(each) if len(waiting) > 1 else each[0]
-            for each in (
-                [one.order for one in waiting],
-                [one.starts + k for one, k in zip(waiting, before, strict=True)],
-                [one.stops + k for one, k in zip(waiting, before, strict=True)],
-            )
-        )
-        found = self._summed(order, (starts, stops), None, False)[0]
-        cuts = np.cumsum([len(each.starts) for each in waiting])
-        for each, sums in zip(waiting, np.split(found, cuts[:-1]), strict=True):
-            each.found = sums
 
     def moments(self, order: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return sums and sums of squares, as `range_moments`."""
@@ -304,23 +273,6 @@ class DeviceCoefficients:
         patches = order if self.which is None else self.which[order]
         counts = None if weight is None else weight[order]
         return self._store.sums(self.buffer, patches, spans, counts, moments)
-
-
-@dataclass
-class _PendingSum:
-    """Sums of squares that are found together with others."""
-
-    coefficients: DeviceCoefficients
-    order: np.ndarray
-    starts: np.ndarray
-    stops: np.ndarray
-    first: int
-    found: np.ndarray | None = None
-
-    def __call__(self) -> np.ndarray:
-        if self.found is None:
-            self.coefficients.flush()
-        return self.found.take(coefficient_order()[self.first :], 1)
 
 
 @cache
