@@ -334,6 +334,8 @@ def _growth(smoothest: np.ndarray, calm: np.ndarray) -> float:
     return float(np.median(calm[HIGHEST])) / base - 1 if base > 0 else 0.0
 
 
+# The spectrum of noise, and whether it is white.
+
 # Frequencies that are high along both axes, those whose power is compared with theirs (middle ones,
 # and those that are high along x alone and along y alone), and the smallest number in any of these.
 _high = np.arange(PATCH) >= PATCH // 2
@@ -511,7 +513,6 @@ def _is_white(
     return not far
 
 
-# Covariance of the noise between channels.
 @dataclass(frozen=True)
 class ChannelCovariance:
     """Covariance of the noise between channels; tables are (channel, channel)."""

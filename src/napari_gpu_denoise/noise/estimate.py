@@ -32,7 +32,6 @@ from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
 from napari_gpu_denoise.noise.series import differ, plane_axis, read_first, sigma_series
 
 
-# The noise model that most channels of an image call for.
 def chosen_model(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], str]:
     """Return the model that is named or that most channels call for, and why it is that one.
 

@@ -190,6 +190,7 @@ def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> Patch
     return before.changed(found, np.maximum(before.clipped, after.clipped))
 
 
+# What frames and repetitions tell of a channel.
 REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
 MOST_REPEATS = 64  # repetitions read
 

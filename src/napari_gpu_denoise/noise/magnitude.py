@@ -230,6 +230,7 @@ def standard_error(sigma: float, number: int, coils: int) -> float:
     return sigma * _best_quantile(coils)[1] / math.sqrt(number) if number else 0.0
 
 
+# Noise of single magnitude images.
 BLOCK = 4  # width of the blocks that a single image is cut into
 LEAST_BACKGROUND = 0.02  # smallest share of the blocks that counts as a background
 LEAST_BLOCKS = 30

@@ -505,6 +505,7 @@ def _around(values: np.ndarray) -> np.ndarray:
     return sums[0] - sums[1]
 
 
+# Photon noise of single images.
 TEXTURED = 1.0  # standard errors above the line from which texture is suspected
 PASSES = 2
 SINGLE = 0.025  # relative error of a gain from one image that statistics do not show

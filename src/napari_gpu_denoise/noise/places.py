@@ -101,6 +101,7 @@ def robust_fits(
     ]
 
 
+# A surface of sigma.
 CELLS, NARROWEST = 6, 32  # cells along an axis, at most, and their width, at least
 FEWEST = 4  # cells along an axis
 COVERED = 0.75  # share of the cells that have to tell, at least

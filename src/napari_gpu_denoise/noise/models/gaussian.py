@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.correlation import NoiseSpectrum
 
 
-# White Gaussian noise.
 class Additive:
     """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
 
@@ -115,7 +114,6 @@ class Gaussian(Additive, NoiseModel):
         return f"Gaussian noise, sigma {self.sigma:.4g}"
 
 
-# Gaussian noise that is correlated between neighbouring pixels.
 @dataclass(frozen=True)
 class Correlated(Additive, NoiseModel):
     """Additive Gaussian noise that is correlated between neighbouring pixels.

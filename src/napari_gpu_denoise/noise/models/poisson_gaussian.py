@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.photon import PhotonNoise
 
 
-# Photon noise and read noise of a camera or a detector.
 _MOST_READ_NOISE = 1e5  # electrons; float32 of stabilised values resolves 0.01 there
 _LEAST_READ_NOISE = 1e-5  # electrons; less changes no result
 _SMALLEST_GAIN = 1e-6  # of a channel without photon noise, relative to its sigma
@@ -257,7 +256,6 @@ def correction_table(read_noise: float) -> Table:
     return tabulated(lacking, dark, end)
 
 
-# Photon noise and read noise that is correlated between neighbouring pixels.
 @dataclass(frozen=True)
 class CorrelatedPhotons(PoissonGaussian, NoiseModel):
     """Photon noise and read noise, correlated between neighbouring pixels.

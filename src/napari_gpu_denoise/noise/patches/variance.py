@@ -93,6 +93,7 @@ def brightness_levels(
     return grouped(level, levels, order)
 
 
+# Noise variance of the smoothest patches.
 FIRST_PATCHES = 64  # the smallest set of patches a variance is read from
 SIGNIFICANT = 1.5  # standard errors by which more patches may raise the variance
 CLIPPED = 0.01  # share of clipped pixels of a patch, or of a level of brightness, at most

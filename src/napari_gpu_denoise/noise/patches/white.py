@@ -222,6 +222,7 @@ def _rounded() -> tuple[np.ndarray, np.ndarray]:
     return np.append(0, sigma**2), np.append(0, after)
 
 
+# White noise of one plane.
 METHOD = "high frequencies of the smoothest patches"
 
 MAX_PATCHES = 40_000  # patches read of a plane, about
