@@ -17,12 +17,12 @@ import importlib
 # `filters` and `noise.models`.
 _NAMES = {
     "FILTERS": "filters",
-    "IsolineMaps": "filters.isoline.maps",
-    "Advice": "filters.advice.recommend",
-    "recommend": "filters.advice.recommend",
-    "isoline_maps": "filters.isoline.maps",
-    "pixels_averaged": "filters.pixelwise.maps",
-    "similar_pixels": "filters.swnlm.maps",
+    "IsolineMaps": "filters.isoline.filter",
+    "Advice": "assessment.recommend",
+    "recommend": "assessment.recommend",
+    "isoline_maps": "filters.isoline.filter",
+    "pixels_averaged": "filters.pixelwise.filter",
+    "similar_pixels": "filters.swnlm",
     "assess": "assessment.assess",
     "assess_steps": "assessment.assess",
     "Assessment": "assessment.record",

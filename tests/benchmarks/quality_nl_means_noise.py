@@ -33,7 +33,7 @@ import numpy as np
 from scipy.ndimage import binary_erosion
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.filters.nl_means.filter import NLMeans
+from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.noise.magnitude import speckle_noise
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ import numpy as np
 from tables import kernel_times
 
 from napari_gpu_denoise.cli.bench import measure, synthetic
-from napari_gpu_denoise.filters.nl_means.filter import NLMeans
+from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.filters.search.patch_search import (
     PatchSearch,
     SearchSettings,

@@ -10,12 +10,12 @@ from unittest import mock
 
 import numpy as np
 
-from napari_gpu_denoise.filters.bm3d.group_filter import GroupFilter
-from napari_gpu_denoise.filters.bm3d.group_settings import (
+from napari_gpu_denoise.filters.bm3d.groups import (
     PATCH,
     GroupSettings,
     slab_shape,
 )
+from napari_gpu_denoise.filters.bm3d.plan import GroupFilter
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant, offset_table
 from napari_gpu_denoise.opencl import program

@@ -19,16 +19,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
+from napari_gpu_denoise.filters.bm3d.groups import PATCH, GroupSettings
 from napari_gpu_denoise.filters.search.patch_search import Grid, Variant
-from napari_gpu_denoise.filters.vbm3d.block_motion import BlockMotion
-from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
-from napari_gpu_denoise.filters.vbm3d.predictive_search import (
+from napari_gpu_denoise.filters.vbm3d.plan import VideoPass
+from napari_gpu_denoise.filters.vbm3d.search import (
+    BlockMotion,
     PredictiveSearch,
+    RingShape,
     VideoSearch,
     margin_of,
 )
-from napari_gpu_denoise.filters.vbm3d.video_pass import VideoPass
 from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session

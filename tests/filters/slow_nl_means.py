@@ -10,7 +10,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from flows import filtered
-from napari_gpu_denoise.filters.nl_means.filter import NLMeans
+from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.opencl import program
 from reference import nl_means as reference
 

@@ -12,8 +12,7 @@ from scipy.ndimage import gaussian_filter
 import napari_gpu_denoise as gd
 from flows import filtered
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.bm4d.cube_noise import share_sides, shared_noise
-from napari_gpu_denoise.filters.bm4d.cube_settings import CubeSpectrum
+from napari_gpu_denoise.filters.bm4d.cubes import CubeSpectrum, share_sides, shared_noise
 from napari_gpu_denoise.filters.bm4d.filter import CorrelatedBM4D
 from napari_gpu_denoise.noise.models import Correlated, CorrelatedPhotons, Gaussian, Rician
 from reference import bm4d as reference

@@ -22,7 +22,7 @@ from filters.one_pass import (
     shared,
     sigma_map,
 )
-from napari_gpu_denoise.filters.bm3d.group_settings import STACK_TRANSFORMS, TRANSFORMS
+from napari_gpu_denoise.filters.bm3d.groups import STACK_TRANSFORMS, TRANSFORMS
 from reference.block_matching import find_matches
 
 HARD_OR_WIENER = pytest.mark.parametrize("wiener", [False, True], ids=["hard", "Wiener"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from napari_gpu_denoise.filters.isoline.filter import Isoline
-from napari_gpu_denoise.filters.isoline.margins import SMOOTHED, Margins, Padded
+from napari_gpu_denoise.filters.isoline.plan import SMOOTHED, Margins, Padded
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 SETTINGS = {

@@ -11,7 +11,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SaturationWarning, SettingsError
-from napari_gpu_denoise.filters.nl_means.filter import NLMeans
+from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.filters.search.patch_search import (
     SearchSettings,
     Variant,

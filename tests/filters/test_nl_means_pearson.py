@@ -10,7 +10,7 @@ import napari_gpu_denoise as gd
 from filters.slow_nl_means import cut_off, each_path, each_window, fast, same_however_cut, slow
 from filters.test_nl_means import Stages, variants
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.nl_means.filter import NLMeans
+from napari_gpu_denoise.filters.nl_means import NLMeans
 from reference import nl_means as reference
 from scenes import psnr, scene
 

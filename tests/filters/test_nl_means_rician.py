@@ -8,7 +8,7 @@ import pytest
 import napari_gpu_denoise as gd
 from filters.slow_nl_means import cut_off, each_path, each_window, fast, same_however_cut, slow
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.nl_means.filter import NLMeans
+from napari_gpu_denoise.filters.nl_means import NLMeans
 from scenes import scene
 
 SIGMA = 20.0

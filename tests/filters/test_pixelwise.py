@@ -11,8 +11,11 @@ import napari_gpu_denoise as gd
 from filters.one_pass import posing
 from flows import filtered
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.pixelwise.filter import WhitenedPixelwise
-from napari_gpu_denoise.filters.pixelwise.whitening import measured_mixing, mixing_of
+from napari_gpu_denoise.filters.pixelwise.filter import (
+    WhitenedPixelwise,
+    measured_mixing,
+    mixing_of,
+)
 from napari_gpu_denoise.opencl.program import session
 from reference.pixelwise import pixelwise, whitened
 from scenes import noisy, psnr, scene

@@ -14,7 +14,7 @@ import napari_gpu_denoise as gd
 from filters.one_pass import posing
 from flows import filtered
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.filters.swnlm import royston
+from napari_gpu_denoise.filters.swnlm import royston_limit, royston_weights
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.opencl.source import expand
 from reference.swnlm import critical_w, shapiro_wilk, swnlm, weights_of_order
@@ -74,7 +74,7 @@ def w_of(draws: np.ndarray, patch: int, lanes: int, device) -> np.ndarray:
     flags, count = cl.mem_flags.COPY_HOST_PTR, draws.shape[1]
     given, weights = (
         cl.Buffer(made.context, flags, hostbuf=np.ascontiguousarray(a, np.float32))
-        for a in (draws, royston.weights(patch**2))
+        for a in (draws, royston_weights(patch**2))
     )
     found = np.empty(count, np.float32)
     out = cl.Buffer(made.context, cl.mem_flags.WRITE_ONLY, found.nbytes)
@@ -121,10 +121,10 @@ def test_networks_sort(patch):
 
 @pytest.mark.parametrize("n", [9, 25, 49])
 def test_weights_and_limits_are_those_of_the_reference(n):
-    np.testing.assert_allclose(royston.weights(n), weights_of_order(n)[::-1][: n // 2], rtol=1e-14)
+    np.testing.assert_allclose(royston_weights(n), weights_of_order(n)[::-1][: n // 2], rtol=1e-14)
     for alpha in (0.001, 0.05, 0.5):
-        assert royston.limit(n, alpha) == pytest.approx(critical_w(n, alpha), rel=1e-12)
-    assert royston.limit(n, 0) == 0
+        assert royston_limit(n, alpha) == pytest.approx(critical_w(n, alpha), rel=1e-12)
+    assert royston_limit(n, 0) == 0
 
 
 @pytest.mark.parametrize(

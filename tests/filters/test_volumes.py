@@ -11,7 +11,7 @@ import pytest
 import napari_gpu_denoise as gd
 from flows import filtered
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.filters.dct3d.plan import Group
+from napari_gpu_denoise.filters.dct3d import Group
 from napari_gpu_denoise.filters.volumes import CUBES
 from reference import volumes
 from scenes import noisy, psnr, scene

@@ -27,9 +27,8 @@ from napari_gpu_denoise._napari.parts import (
     stack,
 )
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task
+from napari_gpu_denoise.assessment.recommend import Advice, recommend, time_in_words
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.filters.advice import cost
-from napari_gpu_denoise.filters.advice.recommend import Advice, recommend
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.request import Run
@@ -294,7 +293,7 @@ def _words(names: Sequence[str], advice: Sequence[Advice]) -> str:
             for name, each in zip(names, advice, strict=True)
         ]
     parts += map(html.escape, dict.fromkeys(hint for each in advice for hint in each.hints))
-    parts.append(f"Takes {cost.in_words(sum(each.seconds for each in advice))}.")
+    parts.append(f"Takes {time_in_words(sum(each.seconds for each in advice))}.")
     return "".join(f"<p style='margin: 0 0 6px 0'>{each}</p>" for each in parts)
 
 

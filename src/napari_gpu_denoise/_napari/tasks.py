@@ -14,7 +14,6 @@ from napari.utils.progress import cancelable_progress
 from qtpy.QtCore import QObject, Signal
 
 from napari_gpu_denoise.errors import Cancelled
-from napari_gpu_denoise.filters.advice.cost import in_words
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 _SETTLED = 3.0  # seconds from which the pace of a step is believed
@@ -56,7 +55,10 @@ class TimeLeft:
         left = stage.total - stage.done
         if passed < _SETTLED or parts < 1 or left < 1:
             return ""
-        return f"{in_words(passed / parts * left)} left"
+        # Loaded only when needed: it brings the filters.
+        from napari_gpu_denoise.assessment.recommend import time_in_words
+
+        return f"{time_in_words(passed / parts * left)} left"
 
 
 def as_stages(running: Generator, text: str) -> Generator[Stage, None, Any]:

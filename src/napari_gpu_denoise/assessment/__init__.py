@@ -1,1 +1,1 @@
-"""How good a result is, told from the noisy image alone: error, detail kept, residual, sigma."""
+"""Which filter suits an image, and how good a result is, told from the noisy image alone."""

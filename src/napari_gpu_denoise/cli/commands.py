@@ -23,9 +23,9 @@ from napari_gpu_denoise import errors
 from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
 
 if TYPE_CHECKING:
+    from napari_gpu_denoise.assessment.recommend import Advice
     from napari_gpu_denoise.assessment.record import Assessment
     from napari_gpu_denoise.files.image_file import ImageFile
-    from napari_gpu_denoise.filters.advice.recommend import Advice
     from napari_gpu_denoise.noise.record import NoiseEstimate
 
 HELD = 24  # planes of a channel up to which a file is read whole: an estimate may hold as many
@@ -451,8 +451,8 @@ def command(path: Path, advice: Advice, axes: str | None = None) -> str:
 
 
 def _advice(path: Path, args: argparse.Namespace) -> Advice:
+    from napari_gpu_denoise.assessment.recommend import recommend as advise
     from napari_gpu_denoise.files import formats
-    from napari_gpu_denoise.filters.advice.recommend import recommend as advise
 
     with formats.open_stack(path) as picture:
         held, names, _ = to_measure(picture, args.axes)

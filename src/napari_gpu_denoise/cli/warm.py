@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.filters.nl_means.filter import NLMeans
+from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.noise.models import PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.program import ProgramKey, session

@@ -1,4 +1,4 @@
-"""The filters, one a folder; `FILTERS` is the list that every front end reads.
+"""The filters, one a module or folder; `FILTERS` is the list that every front end reads.
 
 A filter is imported when it is asked for: most processes use one, and all take as long as NumPy.
 """
@@ -8,21 +8,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-# Folder, function and class of each, in the order of menus.
+# Module, function and class of each, in the order of menus.
 _FILTERS = (
     ("nl_means", "nl_means", "NLMeans"),
-    ("pixelwise", "nl_means_pixelwise", "NLMeansPixelwise"),
+    ("pixelwise.filter", "nl_means_pixelwise", "NLMeansPixelwise"),
     ("swnlm", "swnlm", "SWNLM"),
-    ("bm3d", "bm3d", "BM3D"),
-    ("vbm3d", "vbm3d", "VBM3D"),
-    ("bm4d", "bm4d", "BM4D"),
+    ("bm3d.filter", "bm3d", "BM3D"),
+    ("vbm3d.filter", "vbm3d", "VBM3D"),
+    ("bm4d.filter", "bm4d", "BM4D"),
     ("pri_nlm", "pri_nlm", "PRINLM"),
     ("dct3d", "dct3d", "DCT3D"),
-    ("isoline", "isoline", "Isoline"),
+    ("isoline.filter", "isoline", "Isoline"),
 )
 _CLASSES = {function: kind for _, function, kind in _FILTERS}
 
-MODULES = {name: f"{__name__}.{folder}.filter" for folder, *names in _FILTERS for name in names}
+MODULES = {name: f"{__name__}.{module}" for module, *names in _FILTERS for name in names}
 """The modules of the functions and classes of all filters."""
 
 

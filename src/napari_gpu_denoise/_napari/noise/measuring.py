@@ -18,8 +18,8 @@ from napari_gpu_denoise._napari.layers.regions import Part
 from napari_gpu_denoise._napari.layers.source import Source, finest
 from napari_gpu_denoise._napari.noise.plots import load_library
 from napari_gpu_denoise._napari.tasks import Stage
+from napari_gpu_denoise.assessment.recommend import recommend
 from napari_gpu_denoise.errors import DenoiseError, LayerError
-from napari_gpu_denoise.filters.advice.recommend import recommend
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.correlation import NoiseSpectrum, noise_spectrum
 from napari_gpu_denoise.noise.estimate import estimate_noise

@@ -8,21 +8,26 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from napari_gpu_denoise.filters.bm3d import pass_fields
-from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
-from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL, CollaborativeFilter
-from napari_gpu_denoise.filters.bm3d.plan import Plan
-from napari_gpu_denoise.filters.bm3d.scales import ScalesPlan, scales_reach
-from napari_gpu_denoise.filters.bm3d.spectra import (
+from napari_gpu_denoise.filters.bm3d import groups
+from napari_gpu_denoise.filters.bm3d.correlated import (
     LEAST_SIDE,
     MOST_SCALES,
+    SpectralFilter,
     halved,
     most_scales,
     opponent_strengths,
     prefilter_settings,
     scale_count,
+    spectral_models,
 )
-from napari_gpu_denoise.filters.bm3d.spectral import SpectralFilter, spectral_models
+from napari_gpu_denoise.filters.bm3d.groups import (
+    BASIC,
+    FINAL,
+    PATCH,
+    CollaborativeFilter,
+    GroupSettings,
+)
+from napari_gpu_denoise.filters.bm3d.plan import Plan, ScalesPlan, scales_reach
 from napari_gpu_denoise.filters.channels import channels_setting, guide_setting
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
@@ -76,24 +81,24 @@ class BM3D(CollaborativeFilter):
         "live": {**_FAST, "step_basic": 8, "step_final": 8},
     }
 
-    stages: str = pass_fields.stages()
-    threshold: float = pass_fields.threshold(2.75)
-    wiener_sigma: float = pass_fields.wiener_sigma(0.8)
+    stages: str = groups.stages()
+    threshold: float = groups.threshold(2.75)
+    wiener_sigma: float = groups.wiener_sigma(0.8)
     channels: str = channels_setting("with shared patch matches")
     guide: int = guide_setting("used for joint matching")
     step_basic: int = _step(3, BASIC)
     step_final: int = _step(3, FINAL)
     window_basic: int = _window(39, BASIC)
     window_final: int = _window(39, FINAL)
-    neighbours_basic: int = pass_fields.neighbours(16, BASIC)
-    neighbours_final: int = pass_fields.neighbours(32, FINAL)
-    transform_basic: str = pass_fields.transform("bior1.5", BASIC)
-    transform_final: str = pass_fields.transform("dct", FINAL)
-    stack_basic: str = pass_fields.stack("haar", BASIC)
-    stack_final: str = pass_fields.stack("haar", FINAL)
-    similar_basic: float = pass_fields.similar(25.0, BASIC)
-    similar_final: float = pass_fields.similar(16.0, FINAL)
-    kaiser: float = pass_fields.kaiser()
+    neighbours_basic: int = groups.neighbours(16, BASIC)
+    neighbours_final: int = groups.neighbours(32, FINAL)
+    transform_basic: str = groups.transform("bior1.5", BASIC)
+    transform_final: str = groups.transform("dct", FINAL)
+    stack_basic: str = groups.stack("haar", BASIC)
+    stack_final: str = groups.stack("haar", FINAL)
+    similar_basic: float = groups.similar(25.0, BASIC)
+    similar_final: float = groups.similar(16.0, FINAL)
+    kaiser: float = groups.kaiser()
     prefilter: str = setting(
         "auto",
         "Match prefiltered patches in the first pass; auto does so for strongly correlated noise",
@@ -110,7 +115,7 @@ class BM3D(CollaborativeFilter):
         bounds=(1, MOST_SCALES),
         advanced=True,
     )
-    shared_noise: bool = pass_fields.shared_noise(True)
+    shared_noise: bool = groups.shared_noise(True)
     reproducible: bool = setting(True, "Bit-identical results in repeated runs", advanced=True)
 
     def for_noise(self, models: Sequence[NoiseModel]) -> BM3D | None:

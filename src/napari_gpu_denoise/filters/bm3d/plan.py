@@ -1,18 +1,324 @@
-"""The passes of BM3D on one device, one after another."""
+"""BM3D on one device: the filtering of groups, its passes one after another, and scales."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from napari_gpu_denoise.filters.bm3d.group_filter import GroupFilter
-from napari_gpu_denoise.filters.bm3d.group_kernels import made_passes, yields_of_passes
-from napari_gpu_denoise.filters.bm3d.group_settings import GroupSettings
+import numpy as np
+
+from napari_gpu_denoise.filters.bm3d.correlated import correlations, covariances
+from napari_gpu_denoise.filters.bm3d.groups import (
+    PATCH,
+    STACK_TRANSFORMS,
+    TRANSFORMS,
+    GroupSettings,
+    choose_group_variant,
+    float_atomics,
+    slab_shape,
+)
 from napari_gpu_denoise.filters.channels import JOINED, ChannelMix
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels, including_margins
-from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma, together
+from napari_gpu_denoise.filters.pixels import Noisy, Pixels, including_margins, spread
+from napari_gpu_denoise.filters.search.patch_search import (
+    Matches,
+    PatchSearch,
+    SearchLayout,
+    Variant,
+)
+from napari_gpu_denoise.opencl.kernel import pixel_grid
+from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
+from napari_gpu_denoise.protocol.plan import (
+    Buffers,
+    Launches,
+    Sizes,
+    TilePlan,
+    TileSigma,
+    allocated,
+    together,
+)
 from napari_gpu_denoise.protocol.tiles import Span, Tile
+
+# What a patch takes away from a pixel, times its weight, is clipped at this many sigma, so that
+# sums cannot overflow. With Haar stacks a pixel that is further off, about 8 sigma, leaves some
+# coefficient above the threshold; what is taken away is then less, and weighs less.
+_LARGEST_SIGMAS = 16
+# Pixels that a work-item joins: they share sums of weights.
+_JOIN_PIXELS = 4
+
+
+class GroupKernels:
+    """Kernels and tables of one pass on one device; belongs to one thread.
+
+    `video` tells VBM3D from BM3D; `constants` are further build constants.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        arena: Arena,
+        variant: Variant,
+        *,
+        video: bool,
+        **constants: int,
+    ):
+        search, group = settings.search, variant.constants
+        self.settings, self.arena, self.variant = settings, arena, variant
+        shared = {
+            "PATCH": PATCH,
+            "STEP": search.step,
+            "WINDOW": search.window,
+            "FLOAT_SUMS": constants["FLOAT_SUMS"],
+            "VIDEO": int(video),
+        }
+        self._constants = {
+            **shared,
+            "NEIGHBOURS": search.neighbours,
+            "TRANSFORM": TRANSFORMS.index(settings.transform),
+            "STACK": STACK_TRANSFORMS.index(settings.stack),
+            "WIENER": int(settings.wiener),
+            "KALMAN": int(settings.kalman),
+            "SHARED_NOISE": int(settings.shared_noise),
+            "SPECTRUM": int(bool(settings.spectra)),
+            **constants,
+            **group,
+        }
+        self._join_group = (32, 8) if arena.session.device.max_group >= 256 else (8, 4)
+        self._join = arena.kernel(
+            "bm3d/join_slabs",
+            {
+                **shared,
+                "GROUP_X": self._join_group[0],
+                "GROUP_Y": self._join_group[1],
+                "PIXELS": _JOIN_PIXELS,
+                "SLAB_X": 1 if video else group["GROUP_X"],
+                "SLAB_Y": 1 if video else group["GROUP_Y"],
+            },
+        )
+        self._kaiser, self._correlation = _tables(settings, arena)
+
+    def _shrink(self, is_map: bool):
+        """Return the kernel that filters groups."""
+        return self.arena.kernel(
+            f"bm3d/{self.variant.kernel}",
+            {**self._constants, "SIGMA_MAP": int(is_map)},
+            # Atomic floats are an extension to the atomics of OpenCL C 3.0.
+            standard="CL3.0" if self._constants["ATOMIC_FLOAT"] == 2 else "CL1.2",
+        )
+
+    def _join_grid(self, ny: int, nx: int, frames: int) -> tuple[tuple, tuple]:
+        """Return the work-items that join patches to images, and those of a work-group."""
+        width, height = self._join_group
+        down = -(-ny // (height * _JOIN_PIXELS))
+        return (-(-nx // width) * width, down * height, frames), (width, height, 1)
+
+
+def made_passes(
+    kind: Callable[..., Any], passes: dict[str, Any], arena: Arena, variants: dict | None
+) -> dict[str, Any]:
+    """Return passes for a device, by name: `kind` of the settings of each.
+
+    `variants` holds further arguments by pass, for kernels other than those chosen.
+    """
+    variants = variants or {}
+    return {name: kind(one, arena, **variants.get(name, {})) for name, one in passes.items()}
+
+
+def yields_of_passes(passes: dict[str, Any], tile: Tile) -> dict[str, Tile]:
+    """Return what each pass must yield for the next one, from the last pass to the first."""
+    yields = {}
+    for name, one in reversed(passes.items()):
+        yields[name] = tile
+        tile = spread(tile, one.settings.reach)
+    return yields
+
+
+def _tables(settings: GroupSettings, arena: Arena) -> tuple[Any, Any]:
+    """Return, on the device, the Kaiser window, and how noise of overlapping patches correlates.
+
+    The second is one table for each of `settings.spectra`, see kernels/bm3d/shared_noise.h.
+    """
+    window, correlation = np.kaiser(PATCH, settings.kaiser), correlations(settings.transform)
+    if settings.spectra:
+        tables = [covariances(settings.transform, each) for each in settings.spectra]
+        # The kernels want the frequency along y last, and after the last displacement one of 0.
+        tables = [np.swapaxes(each, 2, 3).reshape(-1, PATCH**2) for each in tables]
+        correlation = np.stack([np.pad(each, ((0, 1), (0, 0))) for each in tables])
+    return tuple(
+        constant_buffer(arena.session, values.astype(np.float32))
+        for values in (window, correlation)
+    )
+
+
+def fixed_point(added: int, largest: float = _LARGEST_SIGMAS) -> float:
+    """Return the integers per sigma, as fine as 31 bits allow when `added` numbers are summed.
+
+    None of these is more than `largest` sigma.
+    """
+    return 2.0 ** (31 - math.ceil(math.log2(largest * added)))
+
+
+def weight_units(matched: int) -> float:
+    """Return the integers per weight of 1, if a patch is matched at most `matched` times."""
+    return 2.0 ** min(31 - math.ceil(math.log2(matched)), 24)
+
+
+class GroupFilter(GroupKernels):
+    """Kernels and buffers of one pass; passes on the same arena share buffers."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        arena: Arena,
+        variant: Variant | None = None,
+        search_variant: Variant | None = None,
+    ):
+        search, device = settings.search, arena.session.device
+        self.search = PatchSearch(search, arena, search_variant)
+        variant = variant or choose_group_variant(settings, device)
+        # A CPU adds floats no faster than integers, so its results are always reproducible.
+        self._floats = not settings.reproducible and variant.kernel == "shrink_shared"
+        super().__init__(
+            settings,
+            arena,
+            variant,
+            video=False,
+            INDEX_BITS=self.search.constants["INDEX_BITS"],
+            FLOAT_SUMS=int(self._floats),
+            ATOMIC_FLOAT=float_atomics(device) if self._floats else 0,
+        )
+        self._pad = arena.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})
+        references = variant.constants["GROUP_X"] * variant.constants["GROUP_Y"]
+        self._added = references * search.neighbours
+        self._scale = fixed_point(self._added)
+        self._units = weight_units(((search.window - 1) // search.step + 2) ** 2)
+
+    def search_tile(self, tile: Tile, held: Tile) -> Tile:
+        """Return what is searched to yield a tile, in an image of which `held` is available."""
+        wide = spread(tile, self.settings.search.window // 2)
+        spans = {
+            axis: Span(span.start, span.stop, part.start, part.stop, span.length)
+            for axis, span, part in (("y", wide.y, held.y), ("x", wide.x, held.x))
+        }
+        return replace(wide, **spans)
+
+    def buffers(self, tile: Tile, held: Tile, padded: Sequence[str] = ()) -> Sizes:
+        """Return the buffers that a tile needs, those of the search included.
+
+        `held` is what is available of the image that is searched; `padded` names the images,
+        ``"noisy"`` or ``"basic"``, that are not the one that is searched.
+        """
+        searched = self.search_tile(tile, held)
+        at, frames = self.search.layout(searched), tile.channels * tile.t.size * tile.z.size
+        *_, pny, pitch = at.shape
+        plane = 4 * frames * pny * pitch
+        slabs = plane
+        if not self._floats:
+            groups = math.prod(self._groups(at))
+            slabs = 4 * frames * groups * math.prod(slab_shape(self.settings.search, self.variant))
+        copies = {f"padded {name}": plane for name in padded}
+        return {**self.search.buffers(searched), "weights": plane, "slabs": slabs, **copies}
+
+    def enqueue(
+        self,
+        queue,
+        tile: Tile,
+        matches: Matches,
+        searched: Noisy,
+        noisy: Noisy,
+        basic: Pixels | None,
+        out,
+        held: Buffers | None = None,
+    ) -> Launches:
+        """Enqueue the filtering of the groups of a tile, in buffers `held` or else allocated.
+
+        The channels of the tile share the matches that were found in `searched`; `basic` is their
+        basic estimate, for a Wiener filter. `out` is float32 of shape (channels, nt, nz, ny, nx).
+        """
+        i32, f32 = np.int32, np.float32
+        settings, image = self.settings, searched.pixels
+        launches = list(matches.events)
+        matched = tile.t.size * tile.z.size
+        frames = tile.channels * matched
+
+        given = {"noisy": noisy.pixels, **({"basic": basic} if settings.wiener else {})}
+        others = [
+            name
+            for name, pixels in given.items()
+            if pixels.buffer is not image.buffer or pixels.tile.channels != image.tile.channels
+        ]
+        held = held or allocated(self.arena, self.buffers(tile, image.tile, others))
+        images = [matches.padded] * len(given)
+        _, pny, pitch, *_, y0, x0, _ = map(int, matches.layout)
+        for k, (name, pixels) in enumerate(given.items()):
+            if name in others:
+                images[k], part = held[f"padded {name}"], pixels.tile
+                launch = self._pad(
+                    queue,
+                    *pixel_grid(self.arena.session.device, pitch, pny, frames),
+                    *(pixels.buffer, *map(i32, (0, frames, frames, 1, part.y.size, part.x.size))),
+                    *(images[k], *map(i32, (1, pny, pitch, 0, 0))),
+                    i32(y0 + part.y.start - image.tile.y.start),
+                    i32(x0 + part.x.start - image.tile.x.start),
+                )
+                launches.append(("pad", launch))
+        down, across = self._groups(matches)
+        layout = (*map(i32, (pny, pitch, y0, x0)),)
+
+        def cleared(name: str, nbytes: int):
+            import pyopencl as cl
+
+            buffer = held[name]
+            launches.append(("clear", cl.enqueue_fill_buffer(queue, buffer, i32(0), 0, nbytes)))
+            return buffer
+
+        weights = cleared("weights", 4 * frames * pny * pitch)
+        slabs = cleared("slabs", 4 * frames * pny * pitch) if self._floats else held["slabs"]
+        sigma_map = ()
+        if noisy.variation is not None:
+            part = noisy.variation.tile
+            shift_y = image.tile.y.start - part.y.start - y0
+            shift_x = image.tile.x.start - part.x.start - x0
+            sigma_map = (noisy.variation.buffer, *map(i32, (part.x.size, shift_y, shift_x)))
+        if self.variant.kernel == "shrink_lanes":
+            grid, local = (across, down, frames), (1, 1, 1)
+        else:
+            teams = self.variant.constants["TEAMS"]
+            team = 8 * settings.search.neighbours // self.variant.constants["DEPTH"]
+            grid, local = (team, teams * across * down, frames), (team, teams, 1)
+        shrink = self._shrink(bool(sigma_map))(
+            queue,
+            grid,
+            local,
+            *(*images, *layout, *matches.grid, i32(across)),
+            *(matches.offsets, matches.keys, i32(matched)),
+            *(noisy.levels, searched.levels, *sigma_map),
+            *(f32(settings.similar * PATCH**2), *map(f32, settings.limits)),
+            *(self._kaiser, self._correlation),
+            *((i32(0), i32(frames // len(settings.spectra))) if settings.spectra else ()),
+            *(f32(self._scale), f32(2.0**31 / self._added), f32(self._units)),
+            *(slabs, weights),
+        )
+        launches.append(("shrink", shrink))
+        top, left = tile.y.start - image.tile.y.start, tile.x.start - image.tile.x.start
+        _, _, ny, nx = tile.shape
+        join = self._join(
+            queue,
+            *self._join_grid(ny, nx, frames),
+            *(images[0], *layout),
+            *map(i32, (matches.rows.first, matches.rows.last)),
+            *map(i32, (matches.columns.first, matches.columns.last, down, across)),
+            *(slabs, weights, noisy.levels, self._kaiser, f32(self._scale), f32(self._units)),
+            *(*map(i32, (top, left, ny, nx)), out),
+        )
+        launches.append(("join", join))
+        return launches
+
+    def _groups(self, at: SearchLayout | Matches) -> tuple[int, int]:
+        """Return the number of work-groups for all references, down and across."""
+        group_x, group_y = (self.variant.constants[name] for name in ("GROUP_X", "GROUP_Y"))
+        return -(-at.rows.count // group_y), -(-at.columns.count // group_x)
 
 
 class Plan(TilePlan):
@@ -123,3 +429,139 @@ class _Stage:
     guide: str  # image whose guide is searched; empty for the prefiltered image
     padded: tuple[str, ...]  # images to be padded, as they are not the one searched
     straight: bool  # whether the pass writes the result
+
+
+_AROUND = 6  # pixels around a tile that its coarse part depends on, besides the reach of the filter
+
+
+def scales_reach(one: int, scales: int) -> int:
+    """Return the reach on several scales of a filter with the reach `one`, in pixels."""
+    reach = one
+    for _ in range(scales - 1):
+        reach = max(one, 2 * reach) + _AROUND
+    return reach
+
+
+class ScalesPlan(TilePlan):
+    """A plan for images, whose coarse part is replaced by that of another plan for halved images.
+
+    `coarse` may be a `ScalesPlan` itself. `ratios` holds, for each channel or for all, sigma in the
+    halved image over sigma in the image.
+    """
+
+    def __init__(self, fine: TilePlan, coarse: TilePlan, ratios: tuple[float, ...], arena: Arena):
+        self.arena = arena
+        self._fine, self._coarse, self._ratios = fine, coarse, ratios
+        # Buffers of scales are held at the same time: each has names of its own.
+        self._depth = coarse._depth + 1 if isinstance(coarse, ScalesPlan) else 1
+        self._halve = arena.kernel("bm3d/halve_image", {})
+        self._join = arena.kernel("bm3d/join_scales", {})
+        self._scale_levels = arena.kernel("bm3d/mix_levels", {})
+        self._matrices: dict[int, Any] = {}  # by the number of channels
+
+    def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
+        """Return the buffers for a tile; those of one scale are used by the next."""
+        fine, coarse = _tiles(tile)
+        frames = tile.channels * tile.t.size * tile.z.size
+        own = {
+            "given": math.prod(coarse.source_shape) * tile.channels,
+            "coarse": math.prod(coarse.shape) * tile.channels,
+            "halved": math.prod(coarse.shape) * tile.channels,
+            "fine": math.prod(fine.shape) * tile.channels,
+            "levels": frames,
+        }
+        scales = together(self._fine.buffers(fine), self._coarse.buffers(coarse))
+        return {**{self._name(name): 4 * size for name, size in own.items()}, **scales}
+
+    def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
+        """Enqueue both plans for one tile, and join their results."""
+        held, (fine, coarse) = self.hold(tile), _tiles(tile)
+        given, made, halved, detailed, levels = (
+            held[self._name(name)] for name in ("given", "coarse", "halved", "fine", "levels")
+        )
+        launches: Launches = []
+        self._halved(queue, tile, source, True, coarse, given, launches)
+        self._levels(queue, tile, sigma.levels, levels, launches)
+        coarse_sigma = replace(sigma, levels=levels)
+        launches += _named("coarse", self._coarse.enqueue(queue, coarse, given, made, coarse_sigma))
+        launches += self._fine.enqueue(queue, fine, source, detailed, sigma)
+        self._halved(queue, fine, detailed, False, coarse, halved, launches)
+        (*_, ny, nx), (*_, fine_ny, fine_nx), (*_, coarse_ny, coarse_nx) = (
+            one.shape for one in (tile, fine, coarse)
+        )
+        launch = self._join(
+            queue,
+            *pixel_grid(self.arena.session.device, nx, ny, _frames(tile)),
+            *(detailed, *map(np.int32, (fine_ny, fine_nx))),
+            *(made, halved, *map(np.int32, (coarse_ny, coarse_nx))),
+            *map(np.int32, (tile.y.start - fine.y.start, tile.x.start - fine.x.start, ny, nx)),
+            out,
+        )
+        launches.append(("join scales", launch))
+        return launches
+
+    def _name(self, name: str) -> str:
+        return f"scale {self._depth} {name}"
+
+    def _halved(
+        self, queue, tile: Tile, image, reads: bool, coarse: Tile, made, launches: Launches
+    ) -> None:
+        """Enqueue the halving of what a tile reads, or else yields, to what `coarse` does."""
+        if reads:
+            starts = [(one.source_start, to.source_start) for one, to in _yx(tile, coarse)]
+            given, wanted = tile.source_shape[2:], coarse.source_shape[2:]
+        else:
+            starts = [(one.start, to.start) for one, to in _yx(tile, coarse)]
+            given, wanted = tile.shape[2:], coarse.shape[2:]
+        places = (2 * to - one for one, to in starts)
+        launch = self._halve(
+            queue,
+            *pixel_grid(self.arena.session.device, wanted[1], wanted[0], _frames(tile)),
+            *(image, *map(np.int32, (*given, *places, *wanted)), made),
+        )
+        launches.append(("halve", launch))
+
+    def _levels(self, queue, tile: Tile, levels, made, launches: Launches) -> None:
+        """Enqueue the computation of the noise of halved frames."""
+        channels = tile.channels
+        if channels not in self._matrices:
+            ratios = np.diag(np.resize(np.array(self._ratios, np.float32), channels))
+            self._matrices[channels] = constant_buffer(self.arena.session, ratios)
+        launch = self._scale_levels(
+            queue,
+            (tile.t.size * tile.z.size, channels),
+            (1, 1),
+            *(levels, np.int32(channels), self._matrices[channels], np.int32(0), made),
+        )
+        launches.append(("scale levels", launch))
+
+
+def _tiles(tile: Tile) -> tuple[Tile, Tile]:
+    """Return what to filter to yield a tile: of the image, and of the halved image."""
+    pairs = [_spans(span) for span in (tile.y, tile.x)]
+    return tuple(replace(tile, y=y, x=x) for y, x in zip(*pairs, strict=True))
+
+
+def _spans(span: Span) -> tuple[Span, Span]:
+    """Return the spans of an axis and of the halved axis, with neighbours to enlarge it from."""
+    length = (span.length + 1) // 2
+    start, stop = max(span.start // 2 - 2, 0), min((span.stop - 1) // 2 + 3, length)
+    whole = span.source_stop == span.length
+    source_start = (span.source_start + 1) // 2
+    source_stop = length if whole else span.source_stop // 2
+    # Where a caller reads less than the reach, there may be no neighbours.
+    start, stop = max(start, source_start), min(stop, source_stop)
+    fine = replace(span, start=2 * start, stop=min(2 * stop, span.length))
+    return fine, Span(start, stop, source_start, source_stop, length)
+
+
+def _yx(one: Tile, other: Tile) -> tuple[tuple[Span, Span], tuple[Span, Span]]:
+    return (one.y, other.y), (one.x, other.x)
+
+
+def _frames(tile: Tile) -> int:
+    return tile.channels * tile.t.size * tile.z.size
+
+
+def _named(prefix: str, launches: Launches) -> Launches:
+    return [(f"{prefix} {name}", event) for name, event in launches]

@@ -8,20 +8,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.filters.bm3d.pass_fields import (
+from napari_gpu_denoise.filters.bm3d.correlated import (
+    ALIKE,
+    PREFILTER_CORRELATED,
+    ModelledFilter,
+    spectral_models,
+)
+from napari_gpu_denoise.filters.bm3d.groups import (
     BASIC,
     FINAL,
+    GROUPS,
+    STACK_TRANSFORMS,
+    TRANSFORMS,
     TwoPasses,
     stages,
     threshold,
     wiener_sigma,
 )
-from napari_gpu_denoise.filters.bm3d.spectra import ALIKE, PREFILTER_CORRELATED
-from napari_gpu_denoise.filters.bm3d.spectral import ModelledFilter, spectral_models
-from napari_gpu_denoise.filters.bm4d import cube_fields
-from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass, CubeSpectrum
-from napari_gpu_denoise.filters.bm4d.plan import Plan
-from napari_gpu_denoise.filters.bm4d.series_plan import SeriesPlan
+from napari_gpu_denoise.filters.bm4d.cubes import CubePass, CubeSpectrum
+from napari_gpu_denoise.filters.bm4d.plan import Plan, SeriesPlan
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameSearch,
     flicker_setting,
@@ -39,6 +44,36 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
 from napari_gpu_denoise.run.denoise import filter_function
+
+
+def _step(default: int, of: str) -> Any:
+    help = f"Spacing of reference cubes {of}, along an axis of four voxels (1 is slowest and best)"
+    return setting(default, help, bounds=(1, 4), unit="voxels", advanced=True)
+
+
+def _window(default: int, of: str) -> Any:
+    help = f"Search window width {of} (odd), along an axis of four voxels"
+    return setting(default, help, bounds=(1, 21), unit="voxels", advanced=True, odd=True)
+
+
+def _neighbours(default: int, of: str) -> Any:
+    help = f"Maximum number of cubes in a group {of}"
+    return setting(default, help, choices=GROUPS, unit="cubes", advanced=True)
+
+
+def _transform(default: str, of: str) -> Any:
+    return setting(default, f"3D transform of a cube {of}", choices=TRANSFORMS[:3], advanced=True)
+
+
+def _stack(default: str, of: str) -> Any:
+    help = f"Transform along the stack of cubes {of}"
+    return setting(default, help, choices=STACK_TRANSFORMS, advanced=True)
+
+
+def _similar(default: float, of: str) -> Any:
+    help = f"Maximum mean squared difference between cubes of a group {of}"
+    return setting(default, help, bounds=(0.0, 1000.0), unit="sigma squared", advanced=True)
+
 
 # Limits for cubes of other volumes, in sigma squared: largest mean squared difference of cubes and
 # of the blocks that they are in, and by how much a motion has to explain more than none.
@@ -80,10 +115,10 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
     stages: str = stages()
     threshold: float = threshold(2.9)
     wiener_sigma: float = wiener_sigma(0.9)
-    step_basic: int = cube_fields.step(3, BASIC)
-    step_final: int = cube_fields.step(3, FINAL)
-    window_basic: int = cube_fields.window(13, BASIC)
-    window_final: int = cube_fields.window(11, FINAL)
+    step_basic: int = _step(3, BASIC)
+    step_final: int = _step(3, FINAL)
+    window_basic: int = _window(13, BASIC)
+    window_final: int = _window(11, FINAL)
     window_next: int = setting(
         7,
         "Window width of the motion search from volume to volume (odd), along an axis of "
@@ -93,14 +128,14 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
         advanced=True,
         odd=True,
     )
-    neighbours_basic: int = cube_fields.neighbours(32, BASIC)
-    neighbours_final: int = cube_fields.neighbours(32, FINAL)
-    transform_basic: str = cube_fields.transform("bior1.5", BASIC)
-    transform_final: str = cube_fields.transform("dct", FINAL)
-    stack_basic: str = cube_fields.stack("haar", BASIC)
-    stack_final: str = cube_fields.stack("haar", FINAL)
-    similar_basic: float = cube_fields.similar(25.0, BASIC)
-    similar_final: float = cube_fields.similar(16.0, FINAL)
+    neighbours_basic: int = _neighbours(32, BASIC)
+    neighbours_final: int = _neighbours(32, FINAL)
+    transform_basic: str = _transform("bior1.5", BASIC)
+    transform_final: str = _transform("dct", FINAL)
+    stack_basic: str = _stack("haar", BASIC)
+    stack_final: str = _stack("haar", FINAL)
+    similar_basic: float = _similar(25.0, BASIC)
+    similar_final: float = _similar(16.0, FINAL)
     kaiser: float = setting(
         3.0,
         "Beta of the Kaiser window that weights overlapping cubes",

@@ -1,20 +1,192 @@
-"""Kernels and buffers of the isoline filter on one device."""
+"""The isoline filter on one device: margins, padded images, kernels and buffers."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.filters.channels import ChannelMix
-from napari_gpu_denoise.filters.isoline.launches import PaddedImages, TileLaunches
-from napari_gpu_denoise.filters.isoline.margins import SMOOTHED, Margins, Padded
-from napari_gpu_denoise.filters.isoline.settings import IsolineSettings
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels
+from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma
-from napari_gpu_denoise.protocol.tiles import Span, Tile
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile
+
+# Radius of the smoothing of residuals, in blocks of 2 x 2 pixels.
+SMOOTHED = 2
+# Radius of the neighbourhood that limits how dark a speckled pixel may be, in pixels.
+_FLOOR = 2
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Margin of each step around the output pixels, in pixels."""
+
+    followed: int  # where isolines end
+    fitted: int  # what planes are fitted to
+    looked_at: int  # where lines and segments end
+    read: int  # all that is read
+
+    @classmethod
+    def of(cls, settings: Filter) -> Margins:
+        around = settings.staircase // 2
+        if settings.soft:
+            followed = settings.steps * settings.segment_length
+            fitted = followed + around
+            # A block may begin a pixel before; lines are thickened by one each side.
+            looked_at = fitted + 1 + 2 * SMOOTHED + settings.segment_length + 1
+            floor = _FLOOR if settings.relative_noise else 0
+            return cls(followed, fitted, looked_at, looked_at + floor)
+        looked_at = around + settings.segments * settings.segment_length + 1
+        return cls(0, around, looked_at, looked_at)
+
+    @property
+    def reach(self) -> Reach:
+        """Reach of the filter, with room for blocks that begin at even pixels of the image."""
+        each = self.read + 1
+        return Reach(y=(each, each), x=(each, each))
+
+
+@dataclass(frozen=True)
+class Padded:
+    """A tile with its margins, mirrored at the borders of the image."""
+
+    tile: Tile
+    margins: Margins
+
+    @cached_property
+    def origin(self) -> tuple[int, int]:
+        """Position in the image (y, x) of the first padded pixel; both are even."""
+        starts = (self.tile.y.start, self.tile.x.start)
+        return tuple((start - self.margins.looked_at) // 2 * 2 for start in starts)
+
+    @cached_property
+    def first(self) -> tuple[int, int]:
+        """Position in the padded image (y, x) of the first output pixel."""
+        return self.tile.y.start - self.origin[0], self.tile.x.start - self.origin[1]
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Height and width, both even."""
+        sizes = (self.tile.y.size, self.tile.x.size)
+        ends = (
+            first + size + self.margins.looked_at
+            for first, size in zip(self.first, sizes, strict=True)
+        )
+        return tuple(-(-end // 2) * 2 for end in ends)
+
+    @cached_property
+    def pitch(self) -> int:
+        """Length of a row in memory."""
+        return -(-self.shape[1] // 32) * 32
+
+    @property
+    def plane(self) -> int:
+        """Pixels of an image in memory."""
+        return self.shape[0] * self.pitch
+
+    def region(self, margin: int) -> tuple[int, int, int, int]:
+        """Return (y0, x0, ny, nx) of the output pixels with a margin, in the padded image."""
+        y, x = (first - margin for first in self.first)
+        return y, x, self.tile.y.size + 2 * margin, self.tile.x.size + 2 * margin
+
+    def blocks(self, margin: int, more: int = 0) -> tuple[int, int, int, int]:
+        """Return `region` in blocks of 2 x 2 pixels, with `more` blocks on every side."""
+        y, x, ny, nx = self.region(margin)
+        first_y, first_x = y // 2 - more, x // 2 - more
+        stop_y, stop_x = (y + ny + 1) // 2 + more, (x + nx + 1) // 2 + more
+        return first_y, first_x, stop_y - first_y, stop_x - first_x
+
+
+@dataclass(frozen=True)
+class PaddedImages:
+    """Padded images on the device, and their noise."""
+
+    buffer: Any  # float32, (count, padded height, pitch)
+    along: tuple  # the same, averaged across lines that run along x, and along y
+    count: int
+    noise: tuple  # kernel arguments: levels, variation, relative noise
+    speckle: bool  # whether the noise is relative to the mean
+
+    @property
+    def noise_constants(self) -> dict[str, int]:
+        """Build constants for the kind of noise."""
+        return {"SPECKLE": int(self.speckle), "SIGMA_MAP": int(self.noise[1] is not None)}
+
+    @property
+    def looks(self) -> np.float32:
+        """Number of looks as a kernel argument; 0 for additive noise."""
+        return np.float32(self.noise[2] ** -2 if self.speckle else 0)
+
+
+class TileLaunches:
+    """Launches kernels for one tile, in the buffers `held` for it, and lists the events."""
+
+    def __init__(self, arena: Arena, queue, padded: Padded, held: Buffers):
+        self.arena = arena
+        self.queue = queue
+        self.padded = padded
+        self.held = held
+        self.launches: Launches = []
+        # Kernel arguments: height and pitch of padded images.
+        self.layout = (np.int32(padded.shape[0]), np.int32(padded.pitch))
+
+    def launch(self, name: str, constants: dict, region: tuple, count: int, *before, after=()):
+        """Launch a kernel over a region of some images."""
+        _, _, ny, nx = region
+        arguments = (*before, *map(np.int32, region), *after)
+        self._launch(name, name, constants, (nx, ny, count), arguments)
+
+    def levels(self, level: float, count: int):
+        """Return a buffer of noise levels with the same value for every frame."""
+        import pyopencl as cl
+
+        levels = self.held["isoline levels"]
+        event = cl.enqueue_fill_buffer(self.queue, levels, np.float32(level), 0, 4 * count)
+        self.launches.append(("levels", event))
+        return levels
+
+    def logarithm(self, source, count: int):
+        """Return the logarithm of the images of the tile."""
+        y, x = self.padded.tile.y, self.padded.tile.x
+        lengths = (y.source_size, x.source_size, y.source_start, x.source_start, y.length, x.length)
+        out = self.held["isoline logarithm"]
+        sizes = (x.source_size, y.source_size, count)
+        arguments = (source, *map(np.int32, lengths), out)
+        self._launch("logarithm", "take_logarithm", {}, sizes, arguments)
+        return out
+
+    def mirrored(self, name: str, source, count: int, share: float = 0.0) -> tuple[Any, tuple]:
+        """Pad images of the tile by mirroring; return `buffer` and `along` of `PaddedImages`.
+
+        `share` is the weight of the pixels on either side of a line; with 0 all three are the same.
+        """
+        tile, (ny, nx) = self.padded.tile, self.padded.shape
+        padded = self.held[f"isoline {name}"]
+        along, more = (padded, padded), ()
+        if share > 0:
+            along = tuple(self.held[f"isoline {name} along {axis}"] for axis in "xy")
+            more = (np.float32(share), *along)
+        lengths = (
+            *(tile.y.source_size, tile.x.source_size, tile.y.source_start, tile.x.source_start),
+            *(tile.y.length, tile.x.length, *self.padded.origin, ny, nx, self.padded.pitch),
+        )
+        constants = {"THICKEN": int(share > 0)}
+        arguments = (source, *map(np.int32, lengths), padded, *more)
+        sizes = (self.padded.pitch, ny, count)
+        self._launch("mirror", "mirror_tile", constants, sizes, arguments)
+        return padded, along
+
+    def _launch(self, name: str, file: str, constants: dict, sizes: tuple, arguments: tuple):
+        kernel = self.arena.kernel(f"isoline/{file}", constants)
+        grid = pixel_grid(self.arena.session.device, *sizes)
+        self.launches.append((name, kernel(self.queue, *grid, *arguments)))
+
 
 # Averages that may replace a pixel: 16 lines and a window.
 _CANDIDATES = 17
@@ -22,9 +194,9 @@ _SHOW = {"image": 0, "classes": 1, "directions": 2}
 
 
 class Plan(TilePlan):
-    """Kernels and buffers of the isoline filter on one device; belongs to one thread."""
+    """Kernels and buffers of `Isoline` on one device; belongs to one thread."""
 
-    def __init__(self, settings: IsolineSettings, arena: Arena):
+    def __init__(self, settings: Filter, arena: Arena):
         self.settings = settings
         self.arena = arena
         self.margins = Margins.of(settings)

@@ -9,15 +9,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.errors import AxesError
-from napari_gpu_denoise.filters.bm3d import pass_fields
-from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
-from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL, CollaborativeFilter
-from napari_gpu_denoise.filters.bm3d.spectra import opponent_strengths
-from napari_gpu_denoise.filters.bm3d.spectral import SpectralFilter, spectral_models
+from napari_gpu_denoise.filters.bm3d import groups
+from napari_gpu_denoise.filters.bm3d.correlated import (
+    SpectralFilter,
+    opponent_strengths,
+    spectral_models,
+)
+from napari_gpu_denoise.filters.bm3d.groups import (
+    BASIC,
+    FINAL,
+    PATCH,
+    CollaborativeFilter,
+    GroupSettings,
+)
 from napari_gpu_denoise.filters.channels import channels_setting, guide_setting
 from napari_gpu_denoise.filters.search.frame_links import frames_setting
 from napari_gpu_denoise.filters.vbm3d.plan import Plan
-from napari_gpu_denoise.filters.vbm3d.predictive_search import VideoSearch
+from napari_gpu_denoise.filters.vbm3d.search import VideoSearch
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
@@ -78,10 +86,10 @@ class VBM3D(CollaborativeFilter):
 
     frames_before: int = frames_setting(4, "Earlier frames to search")
     frames_after: int = frames_setting(4, "Later frames to search; 0 filters without delay")
-    stages: str = pass_fields.stages()
-    threshold: float = pass_fields.threshold(3.4)
+    stages: str = groups.stages()
+    threshold: float = groups.threshold(3.4)
     threshold_common: float = _common(1.8, "Hard threshold", BASIC)
-    wiener_sigma: float = pass_fields.wiener_sigma(1.2)
+    wiener_sigma: float = groups.wiener_sigma(1.2)
     wiener_common: float = _common(0.7, "Noise level assumed by the Wiener filter", FINAL)
     flicker: bool = setting(True, "Correct for bleaching and flicker between frames")
     channels: str = channels_setting("with shared patch matches")
@@ -114,21 +122,21 @@ class VBM3D(CollaborativeFilter):
     )
     step_basic: int = _step(BASIC)
     step_final: int = _step(FINAL)
-    neighbours_basic: int = pass_fields.neighbours(8, BASIC)
-    neighbours_final: int = pass_fields.neighbours(8, FINAL)
-    transform_basic: str = pass_fields.transform("bior1.5", BASIC)
-    transform_final: str = pass_fields.transform("dct", FINAL)
+    neighbours_basic: int = groups.neighbours(8, BASIC)
+    neighbours_final: int = groups.neighbours(8, FINAL)
+    transform_basic: str = groups.transform("bior1.5", BASIC)
+    transform_final: str = groups.transform("dct", FINAL)
     kalman: bool = setting(
         True, "Without later frames: filter from frame to frame between the passes", advanced=True
     )
-    stack_basic: str = pass_fields.stack("haar", BASIC)
-    stack_final: str = pass_fields.stack("haar", FINAL)
-    similar_basic: float = pass_fields.similar(5.0, BASIC)
-    similar_final: float = pass_fields.similar(2.0, FINAL)
+    stack_basic: str = groups.stack("haar", BASIC)
+    stack_final: str = groups.stack("haar", FINAL)
+    similar_basic: float = groups.similar(5.0, BASIC)
+    similar_final: float = groups.similar(2.0, FINAL)
     still_basic: float = _still(0.12, BASIC)
     still_final: float = _still(0.02, FINAL)
-    kaiser: float = pass_fields.kaiser(1.0)
-    shared_noise: bool = pass_fields.shared_noise(False)
+    kaiser: float = groups.kaiser(1.0)
+    shared_noise: bool = groups.shared_noise(False)
 
     @property
     def over_time(self) -> bool:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.advice import cost, words
-from napari_gpu_denoise.filters.advice.likeness import Likeness, likeness
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.filters.bm4d.filter import BM4D
 from napari_gpu_denoise.filters.isoline.filter import Isoline
@@ -23,6 +23,259 @@ from napari_gpu_denoise.noise.sampling import PlaneReader, spread
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
+
+_NOISE = {
+    "gaussian": "noise of one strength",
+    "poisson-gaussian": "photon noise",
+    "rician": "Rician noise, as in MRI magnitudes",
+    "speckle": "speckle",
+    "correlated": "correlated noise",
+    "correlated-photons": "correlated photon noise",
+}
+_NEGLIGIBLE = 1e-3  # of the read noise: a gain at which photon noise does not matter
+
+
+def noise_in_words(estimate: NoiseEstimate) -> str:
+    """Return the noise in words."""
+    if not any(estimate.sigma):
+        return "no noise"
+    if estimate.name == "poisson-gaussian" and all(
+        model.gain <= _NEGLIGIBLE * model.read_noise for model in estimate.models
+    ):
+        return _NOISE["gaussian"]
+    return _NOISE.get(estimate.name, f"{estimate.models[0].title} noise")
+
+
+def image_in_words(axes: str, shape: tuple[int, ...]) -> str:
+    """Return what an image is, such as ``"Time-lapse of 80 frames, 512 by 512 pixels"``."""
+    lengths = dict(zip(axes, shape, strict=True))
+    frames, slices = lengths.get("T", 1), lengths.get("Z", 1)
+    colour = "colour " if "S" in lengths else ""
+    planes = math.prod(n for a, n in zip(axes, shape, strict=True) if a not in "TZCSYX")
+    if frames > 1 and slices > 1:
+        what = f"time-lapse of {frames} {colour}volumes of {slices} slices"
+    elif frames > 1:
+        what = f"{colour}time-lapse of {frames} frames"
+    elif slices > 1:
+        what = f"{colour}volume of {slices} slices"
+    elif planes > 1:
+        what = f"{planes} {colour}planes"
+        planes = 1
+    else:
+        what = f"{colour}image"
+    parts = [what[:1].upper() + what[1:], f"{lengths['Y']} by {lengths['X']} pixels"]
+    if lengths.get("C", 1) > 1:
+        parts.append(f"{lengths['C']} channels")
+    if planes > 1:
+        parts.append(f"{planes} times")
+    return ", ".join(parts)
+
+
+# Seconds for a million pixels: two CPU cores, and a GPU of 132 compute units, from
+# docs/performance.md.
+_MEASURED = {
+    ("nl_means", "normal"): (0.11, 0.0008),
+    ("nl_means", "video"): (1.0, 0.0016),
+    ("bm3d", "normal"): (1.1, 0.0043),
+    ("bm3d", "fast"): (0.17, 0.001),
+    ("bm3d", "high"): (12.0, 0.036),
+    ("bm3d", "live"): (0.09, 0.0009),
+    ("vbm3d", "normal"): (0.31, 0.0006),
+    ("vbm3d", "fast"): (0.18, 0.0005),
+    ("vbm3d", "high"): (0.9, 0.0014),
+    ("vbm3d", "live"): (0.8, 0.0024),
+    ("bm4d", "normal"): (0.78, 0.0037),
+    ("bm4d", "fast"): (0.21, 0.0021),
+    ("bm4d", "high"): (6.0, 0.03),
+    ("isoline", "normal"): (0.11, 0.001),
+}
+_CORES, _UNITS = 2, 132
+_INTEGRATED = 12  # times slower than the GPU above, at least
+_START = 1.0  # seconds for the noise, and for reading
+
+
+def seconds_on(filter: Any, pixels: int, devices: Sequence[Device]) -> float:
+    """Return about how long a filter takes for so many pixels on devices, which share them."""
+    (device, *others) = devices
+    profile = filter.nearest_profile()[0]
+    known = _MEASURED.get((filter.name, profile)) or _MEASURED["bm3d", "normal"]
+    if device.shares_cores:
+        each = known[0] * _CORES / max(device.compute_units, 1)
+    else:
+        slower = _UNITS / min(max(device.compute_units, 1), _UNITS)
+        if device.kind != "discrete GPU":
+            slower = max(slower, _INTEGRATED)
+        each = known[1] * slower
+    over_time = 2 if filter.name == "bm4d" and "T" in filter.joint else 1
+    return _START + pixels / 1e6 * each * over_time / (1 + len(others))
+
+
+def time_in_words(seconds: float) -> str:
+    """Return a time in words, as roughly as it is known."""
+    if seconds < 3:
+        return "a few seconds"
+    if seconds < 45:
+        return f"about {_rounded(seconds)} seconds"
+    if seconds < 45 * 60:
+        minutes = _rounded(seconds / 60)
+        return f"about {minutes} minutes" if minutes > 1 else "about a minute"
+    hours = _rounded(seconds / 3600)
+    return f"about {hours} hours" if hours > 1 else "about an hour"
+
+
+def _rounded(number: float) -> int:
+    step = 1 if number < 8 else 5
+    return max(1, round(number / step) * step)
+
+
+_BLOCK = 16  # pixels along y and x
+_REACH = 8  # pixels that are searched each way, in the frame or at a quarter of its size
+_COARSE, _LARGE = 4, 192  # that quarter; images of fewer pixels are searched at half their size
+_MOST_BLOCKS = 12  # along an axis
+_FEWEST = 4  # blocks of which anything is said
+_STANDS_OUT = 1.0  # variance of structure, over that of the noise, of blocks that are followed
+_BETTER = 0.1  # more found again, from which fast motion is believed
+_FLATTEST = 0.25  # share of the blocks in which noise is compared
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Neighbouring frames compared.
+
+    `found` is the share of the structure that is found again, 0 to 1, and `moved` how far it moves
+    from one frame to the next, in pixels; both NaN where no structure stands out from the noise.
+    `repeated` is the share of the noise that is found again, NaN where that is not known.
+    """
+
+    found: float = math.nan
+    moved: float = math.nan
+    repeated: float = math.nan
+
+
+def likeness(pairs: Sequence[tuple[np.ndarray, np.ndarray]], sigma: float) -> Likeness:
+    """Compare pairs of neighbouring frames (y, x), with noise of standard deviation `sigma`."""
+    near = [_matched(*pair) for pair in pairs]
+    by = _COARSE if min(pairs[0][0].shape) >= _LARGE else _COARSE // 2
+    far = [_matched(*(_smaller(frame, by) for frame in pair)) for pair in pairs]
+    # At a smaller size the noise is not known: it may be correlated.
+    close = _followed(near, min(sigma**2, _flat_noise(near)))
+    wide = _followed(far, _flat_noise(far))
+    if math.isnan(close[0]) or wide[0] > close[0] + _BETTER:
+        found, moved = wide[0], wide[1] * by
+    else:
+        found, moved = close
+    return Likeness(found, moved, _repeated(near, sigma**2))
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Blocks of a frame and where they are found in the next one."""
+
+    variance: np.ndarray  # of their pixels, (n,)
+    left: np.ndarray  # mean squared difference at the best place, without that of the means
+    chance: np.ndarray  # the same in a frame with other structures of the same kind
+    moved: np.ndarray  # distance of the best place, in pixels
+    fine: np.ndarray  # share of the finest detail that differs at the best place
+
+
+def _matched(first: np.ndarray, second: np.ndarray) -> _Blocks:
+    first, second = (np.nan_to_num(np.asarray(f, np.float32)) for f in (first, second))
+    places = [_places(length) for length in first.shape]
+    corners = [(y, x) for y in places[0] for x in places[1]]
+    if not corners:
+        return _Blocks(*[np.zeros(0)] * 5)
+    own = np.stack([first[y : y + _BLOCK, x : x + _BLOCK] for y, x in corners])
+    own -= own.mean(axis=(1, 2), keepdims=True)
+    left = _left(own, second, corners)
+    # Turned by half, it has the same kind of structures in other places.
+    chance = _left(own, second[::-1, ::-1], corners).min(axis=(1, 2))
+    best = left.reshape(len(corners), -1).argmin(axis=1)
+    dy, dx = np.unravel_index(best, left.shape[1:])
+    moved = np.hypot(dy - _REACH, dx - _REACH)
+    others = np.stack(
+        [
+            second[y : y + _BLOCK, x : x + _BLOCK]
+            for y, x in np.array(corners) + np.stack([dy, dx], axis=1) - _REACH
+        ]
+    )
+    fine = _fine(own - others) / np.maximum(_fine(own) + _fine(others), 1e-30)
+    return _Blocks(np.mean(own**2, axis=(1, 2)), left.min(axis=(1, 2)), chance, moved, fine)
+
+
+def _fine(blocks: np.ndarray) -> np.ndarray:
+    """Return the energy of the finest detail of blocks."""
+    return sum(np.mean(np.diff(blocks, 2, axis) ** 2, axis=(1, 2)) for axis in (1, 2))
+
+
+def _left(own: np.ndarray, second: np.ndarray, corners: list[tuple[int, int]]) -> np.ndarray:
+    """Return what is left of blocks, without their means, at each place of a search."""
+    variance = np.mean(own**2, axis=(1, 2))
+    span = 2 * _REACH + 1
+    left = np.empty((len(corners), span, span), np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(second, (_BLOCK, _BLOCK))
+    for number, (y, x) in enumerate(corners):
+        others = windows[y - _REACH : y - _REACH + span, x - _REACH : x - _REACH + span]
+        mean, square = others.mean(axis=(2, 3)), np.einsum("abij,abij->ab", others, others)
+        shared = np.einsum("abij,ij->ab", others, own[number]) / _BLOCK**2
+        left[number] = variance[number] + square / _BLOCK**2 - mean**2 - 2 * shared
+    return left
+
+
+def _places(length: int) -> list[int]:
+    """Return the first rows of blocks whose search stays in the frame."""
+    low, high = _REACH, length - _REACH - _BLOCK
+    if high < low:
+        return []
+    count = min(_MOST_BLOCKS, (high - low) // _BLOCK + 1)
+    return np.linspace(low, high, count).round().astype(int).tolist()
+
+
+def _smaller(frame: np.ndarray, by: int) -> np.ndarray:
+    """Return means of squares of pixels."""
+    y, x = (n // by * by for n in frame.shape)
+    cut = np.asarray(frame[:y, :x], np.float32)
+    return cut.reshape(y // by, by, x // by, by).mean(axis=(1, 3))
+
+
+def _flat_noise(found: Sequence[_Blocks]) -> float:
+    """Return the variance of the noise by the blocks that differ least from the next frame."""
+    left = np.concatenate([each.left for each in found])
+    return float(np.quantile(left, 0.1)) / 2 if left.size else 0.0
+
+
+def _followed(found: Sequence[_Blocks], noise: float) -> tuple[float, float]:
+    """Return the share of structure found again, and how far it moved; NaN without structure."""
+    parts = ("variance", "left", "chance", "moved")
+    variance, left, chance, moved = (
+        np.concatenate([getattr(each, name) for each in found]) for name in parts
+    )
+    clear = variance - noise > _STANDS_OUT * max(noise, 1e-12)
+    if clear.sum() < _FEWEST:
+        return math.nan, math.nan
+    lost = np.maximum(left[clear] - 2 * noise, 0) / np.maximum(chance[clear] - 2 * noise, 1e-12)
+    share = 1 - np.clip(lost, 0, 1)
+    again = share > 0.5
+    far = float(np.quantile(moved[clear][again], 0.75)) if again.any() else math.nan
+    return float(np.median(share)), far
+
+
+def _repeated(found: Sequence[_Blocks], noise: float) -> float:
+    """Return the share of the noise that the next frame repeats, by the flattest blocks.
+
+    Texture that is found again looks like repeated noise in the finest detail, and texture that was
+    taken for noise in the variance: the smaller share counts.
+    """
+    variance, left, fine = (
+        np.concatenate([getattr(each, name) for each in found])
+        for name in ("variance", "left", "fine")
+    )
+    if variance.size < _FEWEST or not noise:
+        return math.nan
+    flat = variance <= np.quantile(variance, _FLATTEST)
+    expected = 2 * np.minimum(variance[flat], noise)
+    gone = max(np.median(fine[flat]), np.median(left[flat] / np.maximum(expected, 1e-30)))
+    return float(np.clip(1 - gone, 0, 1))
+
 
 EFFORTS = ("fast", "normal", "high")
 SLICES = 4  # of a volume, from which a filter of volumes gains by them
@@ -98,7 +351,7 @@ class Advice:
         """
         settings = _with_effort(self.filter, effort)
         pixels = math.prod(self.shape)
-        time = cost.seconds(settings, pixels, choose_devices(device))
+        time = seconds_on(settings, pixels, choose_devices(device))
         return replace(self, filter=settings, seconds=time)
 
     def sentence(self) -> str:
@@ -108,7 +361,7 @@ class Advice:
     def summary(self) -> str:
         """Return the advice as several lines of text, no line break at the end."""
         rows = [("image", self.image), ("noise", self.noise), ("use", self.choice)]
-        rows += [("because", self.reason), ("takes", cost.in_words(self.seconds))]
+        rows += [("because", self.reason), ("takes", time_in_words(self.seconds))]
         rows += [("note", hint) for hint in self.hints]
         return "\n".join(f"{name:<11} {text}" for name, text in rows)
 
@@ -182,15 +435,15 @@ def recommend(
     settings, reason, hints = _chosen(reader, noise)
     if settings.nearest_profile()[1] or effort in settings.presets:
         settings = _with_effort(settings, effort)
-    time = cost.seconds(settings, math.prod(shape), found)
+    time = seconds_on(settings, math.prod(shape), found)
     if effort is None and time > _LONG and "fast" in settings.presets:
         quick = _with_effort(settings, "fast")
         hints.append(
-            f"Profile fast was chosen because normal would take {cost.in_words(time)} on "
+            f"Profile fast was chosen because normal would take {time_in_words(time)} on "
             "this device."
         )
-        settings, time = quick, cost.seconds(quick, math.prod(shape), found)
-    said = words.image(names, shape), words.noise(noise), reason, tuple(hints)
+        settings, time = quick, seconds_on(quick, math.prod(shape), found)
+    said = image_in_words(names, shape), noise_in_words(noise), reason, tuple(hints)
     return Advice(settings, names, *said, time, shape, noise)
 
 

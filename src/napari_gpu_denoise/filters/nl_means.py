@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.nl_means.plan import Plan
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameSearch,
     RingPlan,
@@ -18,14 +17,189 @@ from napari_gpu_denoise.filters.search.frame_links import (
     frames_setting,
     slices_setting,
 )
-from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant
+from napari_gpu_denoise.filters.search.patch_search import (
+    Grid,
+    PatchSearch,
+    SearchSettings,
+    Variant,
+)
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
-from napari_gpu_denoise.noise.patches.white import SigmaEstimate
+from napari_gpu_denoise.noise.patches.white import SigmaEstimate, estimate_sigma
+from napari_gpu_denoise.noise.sampling import PlaneReader
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.protocol.plan import FrameNote
+from napari_gpu_denoise.protocol.plan import (
+    Buffers,
+    FrameNote,
+    Launches,
+    Sizes,
+    TilePlan,
+    TileSigma,
+)
 from napari_gpu_denoise.protocol.settings import setting
-from napari_gpu_denoise.protocol.tiles import Reach
+from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function
+
+MAGNITUDES = "Rician noise, from the background if there is one"
+ROOTS = "square root of variance over mean, from the smoothest patches"
+ROOTS_CORRELATED = f"{ROOTS}, including correlated noise"
+
+
+def magnitude_sigma(image: Any, names: str) -> SigmaEstimate:
+    """Estimate sigma of Rician noise in each channel of an array with these axes, in grey levels.
+
+    The array may be lazy; at most 8 planes of a channel are read.
+    """
+    # Loaded only when needed: it takes time.
+    from napari_gpu_denoise.noise.magnitude import rician_noise
+    from napari_gpu_denoise.noise.patches.selection import blank_area, blank_width, not_image
+
+    source = PlaneReader(image, names)
+    found, width = [], 0
+    for channel in source.channels:
+        planes = np.stack(list(source.sampled(channel)))
+        found.append(rician_noise(planes))
+        areas = [blank_area(plane) for plane in planes]
+        width = max(width, blank_width(areas, not_image(planes, areas)))
+    values, errors = tuple(f.sigma for f in found), tuple(f.error for f in found)
+    return SigmaEstimate(values, errors, MAGNITUDES, source.count, blank_width=width)
+
+
+def root_sigma(image: Any, names: str) -> SigmaEstimate:
+    """Estimate sigma, in each channel, of noise whose variance is sigma squared times the mean.
+
+    Twice the square root of such an image has noise of standard deviation sigma everywhere. If it
+    is correlated, as speckle mostly is, sigma is that of the whole spectrum.
+    """
+    # Loaded only when needed: it takes time.
+    from napari_gpu_denoise.noise.correlation import noise_spectrum
+
+    source, found, width = PlaneReader(image, names), [], 0
+    for channel in source.channels:
+        planes = np.stack(list(source.sampled(channel)))
+        roots = 2 * np.sqrt(np.maximum(planes, 0, dtype=np.float64))
+        one = estimate_sigma(roots)
+        width = max(width, one.blank_width)
+        sigma, error, method = one.sigma[0], one.standard_error[0], ROOTS
+        if sigma > 0:
+            spectrum = noise_spectrum(roots)
+            if not spectrum.white and spectrum.sigma > sigma:
+                sigma, method = spectrum.sigma, ROOTS_CORRELATED
+                error = sigma * spectrum.ratio_error / 2
+        found.append((sigma, error, method))
+    values, errors, methods = zip(*found, strict=True)
+    method = ", or ".join(dict.fromkeys(methods))
+    return SigmaEstimate(values, errors, method, source.count, blank_width=width)
+
+
+class Plan(TilePlan):
+    """Kernels and buffers of NL-means on one device; belongs to one thread.
+
+    `strength`, `flat` and `rician` are those of `NLMeans`; `variant` is the search kernel to use,
+    by default the one that fits the device.
+    """
+
+    def __init__(
+        self,
+        search: SearchSettings,
+        arena: Arena,
+        variant: Variant | None = None,
+        *,
+        strength: float,
+        flat: float,
+        rician: bool,
+    ):
+        self.arena = arena
+        self.search = PatchSearch(search, arena, variant)
+        self.rician = rician
+        self._weights = np.float32(strength), np.float32(flat)
+        self._group = _average_group(search, arena.session.device)
+        squares = {"SQUARES": 1} if rician else {}
+        self._constants = {
+            **self.search.constants,
+            "WINDOW": search.window,
+            **self._group,
+            **({"ROOTS": 1} if search.roots else squares),
+        }
+        self._aggregate = arena.kernel(
+            "nl_means/aggregate_patches", {"PATCH": search.patch, "STEP": search.step, **squares}
+        )
+
+    def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
+        """Return the buffers for a tile: those of the search, and the estimates of all patches."""
+        patch, step = self.search.settings.patch, self.search.settings.step
+        references = math.prod(Grid.of(span, patch, step).count for span in (tile.y, tile.x))
+        estimates = 4 * tile.t.size * tile.z.size * references * patch**2
+        return {**self.search.buffers(tile), "estimates": estimates}
+
+    def enqueue(
+        self,
+        queue,
+        tile: Tile,
+        source,
+        out,
+        sigma: TileSigma,
+        ring: tuple[int, int] | None = None,
+        alike: Any = None,
+        place: tuple[int, int] = (0, 0),
+        held: Buffers | None = None,
+    ) -> Launches:
+        """Enqueue the filter for one tile, in buffers `held` or else allocated for it.
+
+        `ring` and `alike` are those of `PatchSearch.enqueue`; `place` is how many frames (t, z)
+        of `out` come before those of this tile, and how many there are.
+        """
+        i32, settings = np.int32, self.search.settings
+        held = held or self.hold(tile)
+        matches = self.search.enqueue(queue, tile, source, ring, alike, held)
+        nt, nz, ny, nx = tile.shape
+        snt, snz, sny, snx = tile.source_shape
+        frames, estimates = nt * nz, held["estimates"]
+        group_x, group_y = self._group["GROUP_X"], self._group["GROUP_Y"]
+        across, down = -(-matches.columns.count // group_x), -(-matches.rows.count // group_y)
+        is_map = sigma.variation is not None
+        constants = {**self._constants, "SIGMA_MAP": int(is_map)}
+        average = self.arena.kernel("nl_means/average_patches", constants)(
+            queue,
+            (settings.patch, across * down * group_x * group_y, frames),
+            (settings.patch, group_x * group_y, 1),
+            *(matches.padded, *matches.layout, *matches.grid, i32(across)),
+            *(matches.offsets, matches.keys),
+            *(sigma.levels, *self._weights, estimates),
+            *((sigma.variation, i32(snx)) if is_map else ()),
+        )
+        margins = (tile.t.margin, tile.z.margin, tile.y.margin, tile.x.margin)
+        aggregate = self._aggregate(
+            queue,
+            *pixel_grid(self.arena.session.device, nx, ny, frames),
+            *(estimates, *matches.grid, source),
+            *map(i32, (*(ring or (0, snt)), snz, sny, snx)),
+            *map(i32, margins),
+            *(i32(nz), i32(ny), i32(nx), i32(place[0]), out),
+        )
+        return [*matches.events, ("average", average), ("aggregate", aggregate)]
+
+
+def _average_group(settings: SearchSettings, device: Device) -> dict[str, int]:
+    """Return the build constants for the number of references that a work-group averages.
+
+    A GPU copies what they can reach to local memory, unless the search spans several frames.
+    """
+    patch, step, neighbours = settings.patch, settings.step, settings.neighbours
+    copies = device.float_lanes == 1 and not (any(settings.frames) or settings.slices)
+    limit = min(device.local_memory, 32768)
+    # Neighbours share the pixels that they copy; with more than 320 items that gains nothing.
+    for across, down in ((16, 4), (8, 4), (4, 4), (4, 2), (2, 2), (1, 1)):
+        items = patch * across * down
+        height, width = ((n - 1) * step + patch + settings.window - 1 for n in (down, across))
+        nbytes = across * down * (12 * neighbours + 8 * patch) + 4 * height * width
+        if copies and nbytes <= limit and items <= min(320, device.max_group):
+            return {"GROUP_X": across, "GROUP_Y": down, "LOCAL_TILE": 1}
+    each = 12 * neighbours + 8 * patch
+    count = max(1, min(limit // each, 128 // patch, device.max_group // patch))
+    return {"GROUP_X": count, "GROUP_Y": 1, "LOCAL_TILE": 0}
+
 
 LARGEST_TABLE = 1 << 16
 
@@ -110,9 +284,6 @@ class NLMeans(FrameSearch):
         """Return sigma of Rician noise, or for the Pearson distance; else None."""
         if not self.keeps_zero:
             return None
-        # Loaded only when needed: it takes time.
-        from napari_gpu_denoise.filters.nl_means.sigma import magnitude_sigma, root_sigma
-
         return magnitude_sigma(image, names) if self.rician else root_sigma(image, names)
 
     def for_noise(self, models: Sequence[NoiseModel]) -> NLMeans | None:

@@ -12,9 +12,14 @@ from scipy import ndimage
 import napari_gpu_denoise as gd
 from _napari.noise_records import estimate
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.filters.advice import cost, words
-from napari_gpu_denoise.filters.advice.likeness import likeness
-from napari_gpu_denoise.filters.advice.recommend import recommend
+from napari_gpu_denoise.assessment import recommend as module
+from napari_gpu_denoise.assessment.recommend import (
+    image_in_words,
+    likeness,
+    noise_in_words,
+    recommend,
+    time_in_words,
+)
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, Speckle
 
 SIGMA = 10.0
@@ -111,7 +116,7 @@ def test_efforts():
 
 
 def test_what_would_take_too_long_gets_a_quick_profile(monkeypatch):
-    monkeypatch.setattr(cost, "seconds", lambda filter, *_: 1e9 / (1 + filter.step_basic))
+    monkeypatch.setattr(module, "seconds_on", lambda filter, *_: 1e9 / (1 + filter.step_basic))
     advice = advise(scene(0)[0])
     assert advice.profile == "fast" and "Profile fast was chosen" in advice.hints[-1]
 
@@ -129,8 +134,8 @@ def test_it_measures_the_noise_and_says_it():
 
 
 def test_photon_noise_that_does_not_matter_is_not_named():
-    assert words.noise(estimate((PoissonGaussian(0.001, 10.0),))) == "noise of one strength"
-    assert words.noise(estimate((PoissonGaussian(2.0, 10.0),))) == "photon noise"
+    assert noise_in_words(estimate((PoissonGaussian(0.001, 10.0),))) == "noise of one strength"
+    assert noise_in_words(estimate((PoissonGaussian(2.0, 10.0),))) == "photon noise"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +154,7 @@ def test_photon_noise_that_does_not_matter_is_not_named():
     ],
 )
 def test_images_in_words(axes, shape, text):
-    assert words.image(axes, shape) == text
+    assert image_in_words(axes, shape) == text
 
 
 @pytest.mark.parametrize(
@@ -165,4 +170,4 @@ def test_images_in_words(axes, shape, text):
     ],
 )
 def test_times_in_words(seconds, text):
-    assert cost.in_words(seconds) == text
+    assert time_in_words(seconds) == text

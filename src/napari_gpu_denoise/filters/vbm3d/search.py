@@ -1,19 +1,231 @@
-"""Find similar patches in a video: matches in one frame predict where to search in the next."""
+"""The search of VBM3D: rings of frames, the motion of blocks, and matches that follow it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.filters.pixels import Pixels
 from napari_gpu_denoise.filters.search.patch_search import Grid, Variant, grid_arguments
-from napari_gpu_denoise.filters.vbm3d.block_motion import AROUND, BLOCK, Motions
-from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, allocated
+from napari_gpu_denoise.protocol.tiles import Tile
+
+
+@dataclass(frozen=True)
+class RingShape:
+    """Shape of rings of padded frames on a device."""
+
+    images: int  # frames in rings of images
+    sums: int  # frames in rings of sums
+    margin: int  # pixels of FAR around a frame
+    ny: int  # of a frame
+    nx: int
+    shift: tuple[int, int] = (0, 0)  # pixels of the first block of 8 x 8 that lie before the frame
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Rows and columns of blocks of 8 x 8 pixels, which lie alike in all parts of a frame."""
+        return tuple(-(-(n + s) // 8) for n, s in zip((self.ny, self.nx), self.shift, strict=True))
+
+    @property
+    def pny(self) -> int:
+        """Rows of a padded frame."""
+        return self.ny + 2 * self.margin
+
+    @property
+    def pitch(self) -> int:
+        """Values in a row of a padded frame."""
+        return -(-(self.nx + 2 * self.margin) // 16) * 16
+
+    @property
+    def plane(self) -> int:
+        """Values in a padded frame."""
+        return self.pny * self.pitch
+
+    @property
+    def layout(self) -> tuple:
+        """Kernel arguments: pny, pitch, y0, x0."""
+        return tuple(map(np.int32, (self.pny, self.pitch, self.margin, self.margin)))
+
+
+class FrameRings:
+    """Rings of padded frames on one device; belongs to one thread.
+
+    `tile` is what is read of each frame, with the channels that are filtered; `held` are the rings
+    that `ring_buffers` declares.
+    """
+
+    def __init__(self, arena: Arena, shape: RingShape, tile: Tile, held: Buffers):
+        self.shape, self.held = shape, held
+        self._tile = tile
+        self._device = arena.session.device
+        self._store = arena.kernel("vbm3d/store_frames", {})
+
+    def images(self, name: str):
+        """Return the ring ``"noisy"`` or ``"basic"``: float32 (channels, images, pny, pitch)."""
+        return self.held[f"{name} ring"]
+
+    def guides(self, name: str):
+        """Return the ring of the guides of these images: float32 (images, pny, pitch)."""
+        return self.held[f"{name} guide ring"]
+
+    def sums(self, name: str):
+        """Return the ring of the sums of a pass: int32 (channels, sums, 2, pny, pitch)."""
+        return self.held[f"{name} sums"]
+
+    def store(self, queue, ring, pixels: Pixels, first: int, launches: Launches) -> None:
+        """Enqueue the storing of frames, the first one of time `first`, in a ring of images."""
+        i32, shape, held = np.int32, self.shape, pixels.tile
+        count = held.t.size
+        down = shape.margin + held.y.start - self._tile.y.source_start
+        right = shape.margin + held.x.start - self._tile.x.source_start
+        launch = self._store(
+            queue,
+            *pixel_grid(self._device, shape.pitch, shape.pny, held.channels * count),
+            *(pixels.buffer, i32(count), i32(held.y.size), i32(held.x.size)),
+            *(ring, i32(shape.images), i32(first % shape.images)),
+            *(i32(shape.pny), i32(shape.pitch), i32(down), i32(right)),
+        )
+        launches.append(("store", launch))
+
+    def clear(self, queue, name: str, first: int, stop: int, launches: Launches) -> None:
+        """Enqueue the zeroing of the sums of a pass, for frames from `first` to `stop`."""
+        import pyopencl as cl
+
+        shape, sums = self.shape, self.sums(name)
+        frame = 8 * shape.plane
+        while first < stop:
+            slot = first % shape.sums
+            count = min(stop - first, shape.sums - slot)
+            for c in range(self._tile.channels):
+                offset = (c * shape.sums + slot) * frame
+                event = cl.enqueue_fill_buffer(queue, sums, np.int32(0), offset, count * frame)
+                launches.append(("clear", event))
+            first += count
+
+
+def ring_buffers(
+    shape: RingShape, channels: int, images: Iterable[str], passes: Iterable[str], guided: bool
+) -> Sizes:
+    """Return the rings of images and of the sums of passes; with `guided` those of guides, too."""
+    image = 4 * shape.images * shape.plane
+    sizes = {f"{name} ring": channels * image for name in images}
+    if guided:
+        sizes |= {f"{name} guide ring": image for name in images}
+    return sizes | {f"{name} sums": 8 * channels * shape.sums * shape.plane for name in passes}
+
+
+BLOCK = 8
+AROUND = BLOCK  # pixels around a block that are compared with it
+_PAIRS = 2  # pairs of frames compared at once, which limits the memory
+_CELL = 15  # most displacements along y that a work-item of a GPU compares at once
+
+
+@dataclass(frozen=True)
+class Motions:
+    """Motion of the blocks of the frames in a ring."""
+
+    buffer: Any  # short2 (images, 2, rows, columns), (dy, dx) forward and backward in time
+    shape: RingShape
+
+    @property
+    def arguments(self) -> tuple:
+        """Kernel arguments."""
+        return (self.buffer, *map(np.int32, (*self.shape.blocks, *self.shape.shift)))
+
+
+class BlockMotion:
+    """Kernels and buffers of the measurement; belongs to one thread.
+
+    `window` is the full width that is searched, and `frames` are those before and after. `vector`
+    chooses the kernels for CPUs.
+    """
+
+    def __init__(
+        self, window: int, frames: tuple[int, int], arena: Arena, vector: bool | None = None
+    ):
+        self._window, self._frames, self._arena = window, frames, arena
+        self._device = arena.session.device
+        self._vector = int(self._device.float_lanes >= 4 if vector is None else vector)
+        self._columns = max(1, min(16, self._device.max_group // window))
+        constants = {"PATCH": BLOCK, "NEAREST": window, "VECTOR": self._vector}
+        constants["GROUP_X"] = self._columns
+        # As even as possible: what is compared beyond the window is wasted.
+        cell = -(-window // -(-window // _CELL))
+        self._compare = arena.kernel("vbm3d/compare_blocks", {**constants, "CELL": cell, "KEPT": 1})
+        self._choose = arena.kernel("vbm3d/block_motion", constants)
+
+    def buffers(self, shape: RingShape) -> Sizes:
+        """Return the ring of motions, and the buffer of costs."""
+        rows, columns = shape.blocks
+        blocks = (rows + 2) * self._pitch(columns)
+        costs = 4 * 2 * _PAIRS * self._window**2 * blocks
+        return {"motions": 8 * shape.images * rows * columns, "motion costs": costs}
+
+    def enqueue(
+        self,
+        queue,
+        images,
+        shape: RingShape,
+        first: int,
+        count: int,
+        links,
+        held: Buffers | None = None,
+    ) -> tuple[Motions, Launches]:
+        """Enqueue the measurement from the frame of time `first` to the next `count`, and back.
+
+        `images` is a ring of padded frames, and `links` the float32 table that `FrameLinks.links`
+        returns for the guide, of all these frames.
+        """
+        held = held or allocated(self._arena, self.buffers(shape))
+        launches: Launches = []
+        for start in range(0, count, _PAIRS):
+            pairs = min(_PAIRS, count - start)
+            at = first, start, pairs
+            launches += self._pairs(queue, images, shape, *at, links, held)
+        return Motions(held["motions"], shape), launches
+
+    def _pairs(self, queue, images, shape, first, start, pairs, links, held) -> Launches:
+        i32 = np.int32
+        rows, columns = shape.blocks
+        pitch = self._pitch(columns)
+        slot = (first + start) % shape.images
+        size = i32(shape.ny), i32(shape.nx)
+        linked = (links, i32(start), *map(i32, (*self._frames, *shape.shift)))
+        compare = self._compare(
+            queue,
+            *self._grid(pitch, rows + 2, 2 * pairs),
+            *(images, i32(shape.images), i32(slot), *shape.layout, *size),
+            *(*linked, i32(rows), i32(pitch), held["motion costs"]),
+        )
+        choose = self._choose(
+            queue,
+            *self._grid(-(-columns // 8) if self._vector else columns, rows, 2 * pairs),
+            *(held["motion costs"], i32(pitch), i32(shape.images), i32(slot), *size),
+            *(*linked, i32(rows), i32(columns), held["motions"]),
+        )
+        return [("compare blocks", compare), ("block motion", choose)]
+
+    def _grid(self, columns: int, rows: int, count: int) -> tuple[tuple, tuple]:
+        """Return a grid of blocks; on a GPU, of all dx of each."""
+        if self._vector:
+            return (columns, rows, count), (1, 1, 1)
+        group = self._columns
+        across = -(-columns // group) * group
+        return (self._window, across, rows * count), (self._window, group, 1)
+
+    @staticmethod
+    def _pitch(columns: int) -> int:
+        """Return the length of a row of costs: vectors may read beyond the last block."""
+        return -(-columns // 8) * 8 + 8
+
 
 FURTHEST = 32  # largest displacement of a match, in pixels, however fast the motion
 

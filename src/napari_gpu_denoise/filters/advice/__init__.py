@@ -1,1 +1,0 @@
-"""Advice: which filter and profile suit an image, and why."""

@@ -1,1 +1,0 @@
-"""Sliding 3D DCT."""

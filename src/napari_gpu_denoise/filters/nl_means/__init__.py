@@ -1,1 +1,0 @@
-"""Patchwise NL-means."""

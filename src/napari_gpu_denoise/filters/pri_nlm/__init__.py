@@ -1,1 +1,0 @@
-"""PRI-NLM: NL-means of volumes with a prefiltered guide."""

@@ -1,1 +1,0 @@
-"""NL-means with the Shapiro-Wilk similarity."""
