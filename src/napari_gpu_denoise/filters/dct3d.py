@@ -208,17 +208,7 @@ def dct3d() -> np.ndarray:
     {options}
     {fields}
 
-    Returns
-    -------
-    {filtered}
-
-    Raises
-    ------
-    {errors}
-
-    Warns
-    -----
-    {warnings}
+    {outcome}
 
     See Also
     --------

@@ -387,17 +387,7 @@ def nl_means() -> np.ndarray:
     {options}
     {fields}
 
-    Returns
-    -------
-    {filtered}
-
-    Raises
-    ------
-    {errors}
-
-    Warns
-    -----
-    {warnings}
+    {outcome}
 
     See Also
     --------

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from napari_gpu_denoise.filters.dct3d import OPERATIONS
 from napari_gpu_denoise.filters.dct3d import Plan as GuidePlan
+from napari_gpu_denoise.filters.pixels import spread
 from napari_gpu_denoise.filters.volumes import VolumeFilter, cube_setting, voxel_setting
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.protocol.settings import setting
-from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile
+from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function
 
 # Voxels along z that a work-item averages for; on a CPU as many as fit into its registers. Blocks
@@ -63,8 +64,7 @@ class Plan(TilePlan):
         """Return the tile that yields the guide, wherever the window and the means look."""
         deep = max(self.window.radius_z + MEAN_RADIUS, DEPTH - 1)
         wide = self.window.radius + MEAN_RADIUS
-        z, y, x = _wider(tile.z, deep), _wider(tile.y, wide), _wider(tile.x, wide)
-        return replace(tile, z=z, y=y, x=x)
+        return spread(tile, (deep, wide, wide))
 
     def _blocks(self, tile: Tile) -> tuple[int, int, int]:
         """Return length and number of blocks along z, and what the first has before the tile."""
@@ -119,12 +119,6 @@ class Plan(TilePlan):
             *(i32(tile.source_shape[3]), strength, out),
         )
         return [*launches, ("spread", spread), ("average", average)]
-
-
-def _wider(span: Span, around: int) -> Span:
-    """Return a span that yields so much more at both ends, as far as what it reads allows."""
-    start = max(span.start - around, span.source_start)
-    return replace(span, start=start, stop=min(span.stop + around, span.source_stop))
 
 
 @dataclass(frozen=True)
@@ -198,17 +192,7 @@ def pri_nlm() -> np.ndarray:
     {options}
     {fields}
 
-    Returns
-    -------
-    {filtered}
-
-    Raises
-    ------
-    {errors}
-
-    Warns
-    -----
-    {warnings}
+    {outcome}
 
     See Also
     --------

@@ -313,17 +313,7 @@ def swnlm() -> np.ndarray:
     {options}
     {fields}
 
-    Returns
-    -------
-    {filtered}
-
-    Raises
-    ------
-    {errors}
-
-    Warns
-    -----
-    {warnings}
+    {outcome}
 
     See Also
     --------

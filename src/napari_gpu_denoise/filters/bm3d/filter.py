@@ -233,17 +233,7 @@ def bm3d() -> np.ndarray:
     {options}
     {fields}
 
-    Returns
-    -------
-    {filtered}
-
-    Raises
-    ------
-    {errors}
-
-    Warns
-    -----
-    {warnings}
+    {outcome}
 
     See Also
     --------

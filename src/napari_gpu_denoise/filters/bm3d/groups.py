@@ -151,6 +151,9 @@ GROUPS = (1, 2, 4, 8, 16, 32)
 BASIC, FINAL = "in the first pass", "in the second pass"
 
 
+# Settings that BM3D and its kin have in common: a function declares the one of its name.
+
+
 def stages() -> Any:
     help = "Run both passes, or only the first one (faster, lower quality)"
     return setting("both", help, choices=("both", "basic"))
@@ -166,32 +169,32 @@ def wiener_sigma(default: float) -> Any:
     return setting(default, help, bounds=(0.0, 10.0), unit="sigma")
 
 
-def neighbours(default: int, of: str) -> Any:
-    help = f"Maximum number of patches in a group {of}"
-    return setting(default, help, choices=GROUPS, unit="patches", advanced=True)
+def neighbours(default: int, of: str, what: str = "patches") -> Any:
+    help = f"Maximum number of {what} in a group {of}"
+    return setting(default, help, choices=GROUPS, unit=what, advanced=True)
 
 
 def transform(default: str, of: str) -> Any:
     return setting(default, f"2D transform of a patch {of}", choices=TRANSFORMS, advanced=True)
 
 
-def stack(default: str, of: str) -> Any:
-    help = f"Transform along the stack of patches {of}"
+def stack(default: str, of: str, what: str = "patches") -> Any:
+    help = f"Transform along the stack of {what} {of}"
     return setting(default, help, choices=STACK_TRANSFORMS, advanced=True)
 
 
-def similar(default: float, of: str) -> Any:
-    help = f"Maximum mean squared difference between patches of a group {of}"
+def similar(default: float, of: str, what: str = "patches") -> Any:
+    help = f"Maximum mean squared difference between {what} of a group {of}"
     return setting(default, help, bounds=(0.0, 1000.0), unit="sigma squared", advanced=True)
 
 
-def kaiser(default: float = 2.0) -> Any:
-    help = "Beta of the Kaiser window that weights overlapping patches"
+def kaiser(default: float = 2.0, what: str = "patches") -> Any:
+    help = f"Beta of the Kaiser window that weights overlapping {what}"
     return setting(default, help, bounds=(0.0, 4.0), advanced=True)
 
 
-def shared_noise(default: bool) -> Any:
-    help = "Account for noise that overlapping patches of a group share (Haar stacks only)"
+def shared_noise(default: bool, what: str = "patches") -> Any:
+    help = f"Account for noise that overlapping {what} of a group share (Haar stacks only)"
     return setting(default, help, advanced=True)
 
 

@@ -20,7 +20,7 @@ from napari_gpu_denoise.filters.bm3d.groups import (
     slab_shape,
 )
 from napari_gpu_denoise.filters.channels import JOINED, ChannelMix
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels, including_margins, spread
+from napari_gpu_denoise.filters.pixels import Noisy, Pixels, including_margins, restrict_to, spread
 from napari_gpu_denoise.filters.search.patch_search import (
     Matches,
     PatchSearch,
@@ -196,12 +196,7 @@ class GroupFilter(GroupKernels):
 
     def search_tile(self, tile: Tile, held: Tile) -> Tile:
         """Return what is searched to yield a tile, in an image of which `held` is available."""
-        wide = spread(tile, self.settings.search.window // 2)
-        spans = {
-            axis: Span(span.start, span.stop, part.start, part.stop, span.length)
-            for axis, span, part in (("y", wide.y, held.y), ("x", wide.x, held.x))
-        }
-        return replace(wide, **spans)
+        return restrict_to(spread(tile, self.settings.search.window // 2), held)
 
     def buffers(self, tile: Tile, held: Tile, padded: Sequence[str] = ()) -> Sizes:
         """Return the buffers that a tile needs, those of the search included.

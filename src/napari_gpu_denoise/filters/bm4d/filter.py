@@ -8,23 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.correlated import (
     ALIKE,
     PREFILTER_CORRELATED,
     ModelledFilter,
     spectral_models,
 )
-from napari_gpu_denoise.filters.bm3d.groups import (
-    BASIC,
-    FINAL,
-    GROUPS,
-    STACK_TRANSFORMS,
-    TRANSFORMS,
-    TwoPasses,
-    stages,
-    threshold,
-    wiener_sigma,
-)
+from napari_gpu_denoise.filters.bm3d.groups import BASIC, FINAL, TRANSFORMS, TwoPasses
 from napari_gpu_denoise.filters.bm4d.cubes import CubePass, CubeSpectrum
 from napari_gpu_denoise.filters.bm4d.plan import Plan, SeriesPlan
 from napari_gpu_denoise.filters.search.frame_links import (
@@ -56,23 +47,8 @@ def _window(default: int, of: str) -> Any:
     return setting(default, help, bounds=(1, 21), unit="voxels", advanced=True, odd=True)
 
 
-def _neighbours(default: int, of: str) -> Any:
-    help = f"Maximum number of cubes in a group {of}"
-    return setting(default, help, choices=GROUPS, unit="cubes", advanced=True)
-
-
 def _transform(default: str, of: str) -> Any:
     return setting(default, f"3D transform of a cube {of}", choices=TRANSFORMS[:3], advanced=True)
-
-
-def _stack(default: str, of: str) -> Any:
-    help = f"Transform along the stack of cubes {of}"
-    return setting(default, help, choices=STACK_TRANSFORMS, advanced=True)
-
-
-def _similar(default: float, of: str) -> Any:
-    help = f"Maximum mean squared difference between cubes of a group {of}"
-    return setting(default, help, bounds=(0.0, 1000.0), unit="sigma squared", advanced=True)
 
 
 # Limits for cubes of other volumes, in sigma squared: largest mean squared difference of cubes and
@@ -112,9 +88,9 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
     frames_before: int = frames_setting(0, "Earlier volumes to search")
     frames_after: int = frames_setting(0, "Later volumes to search")
     flicker: bool = flicker_setting("volumes")
-    stages: str = stages()
-    threshold: float = threshold(2.9)
-    wiener_sigma: float = wiener_sigma(0.9)
+    stages: str = groups.stages()
+    threshold: float = groups.threshold(2.9)
+    wiener_sigma: float = groups.wiener_sigma(0.9)
     step_basic: int = _step(3, BASIC)
     step_final: int = _step(3, FINAL)
     window_basic: int = _window(13, BASIC)
@@ -128,25 +104,16 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
         advanced=True,
         odd=True,
     )
-    neighbours_basic: int = _neighbours(32, BASIC)
-    neighbours_final: int = _neighbours(32, FINAL)
+    neighbours_basic: int = groups.neighbours(32, BASIC, "cubes")
+    neighbours_final: int = groups.neighbours(32, FINAL, "cubes")
     transform_basic: str = _transform("bior1.5", BASIC)
     transform_final: str = _transform("dct", FINAL)
-    stack_basic: str = _stack("haar", BASIC)
-    stack_final: str = _stack("haar", FINAL)
-    similar_basic: float = _similar(25.0, BASIC)
-    similar_final: float = _similar(16.0, FINAL)
-    kaiser: float = setting(
-        3.0,
-        "Beta of the Kaiser window that weights overlapping cubes",
-        bounds=(0.0, 4.0),
-        advanced=True,
-    )
-    shared_noise: bool = setting(
-        True,
-        "Account for noise that overlapping cubes of a group share (Haar stacks only)",
-        advanced=True,
-    )
+    stack_basic: str = groups.stack("haar", BASIC, "cubes")
+    stack_final: str = groups.stack("haar", FINAL, "cubes")
+    similar_basic: float = groups.similar(25.0, BASIC, "cubes")
+    similar_final: float = groups.similar(16.0, FINAL, "cubes")
+    kaiser: float = groups.kaiser(3.0, "cubes")
+    shared_noise: bool = groups.shared_noise(True, "cubes")
 
     @property
     def joint(self) -> str:
@@ -267,17 +234,7 @@ def bm4d() -> np.ndarray:
     {options}
     {fields}
 
-    Returns
-    -------
-    {filtered}
-
-    Raises
-    ------
-    {errors}
-
-    Warns
-    -----
-    {warnings}
+    {outcome}
 
     See Also
     --------

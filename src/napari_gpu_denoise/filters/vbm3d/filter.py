@@ -23,7 +23,7 @@ from napari_gpu_denoise.filters.bm3d.groups import (
     GroupSettings,
 )
 from napari_gpu_denoise.filters.channels import channels_setting, guide_setting
-from napari_gpu_denoise.filters.search.frame_links import frames_setting
+from napari_gpu_denoise.filters.search.frame_links import FrameSearch, frames_setting
 from napari_gpu_denoise.filters.vbm3d.plan import Plan
 from napari_gpu_denoise.filters.vbm3d.search import VideoSearch
 from napari_gpu_denoise.image.axes import UNNAMED
@@ -64,7 +64,7 @@ def _common(default: float, what: str, of: str):
 
 
 @dataclass(frozen=True)
-class VBM3D(CollaborativeFilter):
+class VBM3D(FrameSearch, CollaborativeFilter):
     """Settings of VBM3D.
 
     Patches are followed from frame to frame, forward and backward, and filtered together: by hard
@@ -142,11 +142,6 @@ class VBM3D(CollaborativeFilter):
     def over_time(self) -> bool:
         """Always: frames are filtered in order."""
         return True
-
-    @property
-    def compares_brightness(self) -> bool:
-        """Whether `flicker` is on."""
-        return self.flicker
 
     @property
     def joint(self) -> str:
@@ -257,17 +252,7 @@ def vbm3d() -> np.ndarray:
     {options}
     {fields}
 
-    Returns
-    -------
-    {filtered}
-
-    Raises
-    ------
-    {errors}
-
-    Warns
-    -----
-    {warnings}
+    {outcome}
 
     See Also
     --------
