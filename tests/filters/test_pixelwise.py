@@ -191,8 +191,8 @@ def test_whitened_channels_are_as_the_reference(plain):
 def test_whitening_measures_what_channels_share(device):
     clean = np.stack([scene(160, 160), 255 - scene(160, 160).T, scene(160, 160)[::-1]])
     image, covariance = correlated(clean, 20)
-    found = measured_mixing(image, "CYX")
-    made = np.array(found.mixing) @ covariance @ np.array(found.mixing).T
+    mixing = np.array(measured_mixing(image, "CYX")[0])
+    made = mixing @ covariance @ mixing.T
     np.testing.assert_allclose(made / 400, np.eye(3), atol=0.25)
     result = gd.denoise(
         image, gd.NLMeansPixelwise(channels="joint", whiten=True), 20, axes="CYX", device=device

@@ -96,26 +96,15 @@ def root_sigma(image: Any, names: str) -> SigmaEstimate:
 class Plan(TilePlan):
     """Kernels and buffers of NL-means on one device; belongs to one thread.
 
-    `strength`, `flat` and `rician` are those of `NLMeans`; `variant` is the search kernel to use,
-    by default the one that fits the device.
+    `variant` is the search kernel to use, by default the one that fits the device.
     """
 
-    def __init__(
-        self,
-        search: SearchSettings,
-        arena: Arena,
-        variant: Variant | None = None,
-        *,
-        strength: float,
-        flat: float,
-        rician: bool,
-    ):
-        self.arena = arena
+    def __init__(self, settings: NLMeans, arena: Arena, variant: Variant | None = None):
+        self.arena, search = arena, settings.search
         self.search = PatchSearch(search, arena, variant)
-        self.rician = rician
-        self._weights = np.float32(strength), np.float32(flat)
+        self._weights = np.float32(settings.strength), np.float32(settings.flat)
         self._group = _average_group(search, arena.session.device)
-        squares = {"SQUARES": 1} if rician else {}
+        squares = {"SQUARES": 1} if settings.rician else {}
         self._constants = {
             **self.search.constants,
             "WINDOW": search.window,
@@ -349,8 +338,7 @@ class NLMeans(FrameSearch):
 
     def plan(self, arena: Arena, variant: Variant | None = None) -> Plan | RingPlan:
         """Return the plan for one device; `variant` is the search kernel to use."""
-        weights = {"strength": self.strength, "flat": self.flat, "rician": self.rician}
-        tiles = Plan(self.search, arena, variant, **weights)
+        tiles = Plan(self, arena, variant)
         if not self.over_time:
             return tiles
         return RingPlan(tiles, self.search.frames, self._compared)

@@ -29,26 +29,18 @@ _GROUP = (64, 2)
 MEAN_RADIUS = 1
 
 
-@dataclass(frozen=True)
-class Window:
-    """Half-widths of the search window along z, and along y and x, and the strength h."""
-
-    radius_z: int
-    radius: int
-    strength: float
-
-
 class Plan(TilePlan):
     """Kernels and buffers of PRI-NLM on one device; belongs to one thread.
 
     `guide` is the plan that makes the guide.
     """
 
-    def __init__(self, guide: GuidePlan, window: Window, arena: Arena):
-        self.arena, self.guide, self.window = arena, guide, window
+    def __init__(self, settings: PRINLM, guide: GuidePlan, arena: Arena):
+        self.arena, self.guide, self._strength = arena, guide, np.float32(settings.strength)
+        self._radius_z, self._radius = settings.window_z // 2, settings.window // 2
         lanes = arena.session.device.float_lanes
         self._lanes = max((n for n in (4, 8, 16) if n <= lanes), default=1)
-        self._radii = {"RADIUS_Z": window.radius_z, "RADIUS": window.radius}
+        self._radii = {"RADIUS_Z": self._radius_z, "RADIUS": self._radius}
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile: those of the guide, the guide, and three arrays."""
@@ -62,8 +54,8 @@ class Plan(TilePlan):
 
     def _guided(self, tile: Tile) -> Tile:
         """Return the tile that yields the guide, wherever the window and the means look."""
-        deep = max(self.window.radius_z + MEAN_RADIUS, DEPTH - 1)
-        wide = self.window.radius + MEAN_RADIUS
+        deep = max(self._radius_z + MEAN_RADIUS, DEPTH - 1)
+        wide = self._radius + MEAN_RADIUS
         return spread(tile, (deep, wide, wide))
 
     def _blocks(self, tile: Tile) -> tuple[int, int, int]:
@@ -75,9 +67,9 @@ class Plan(TilePlan):
 
     def _padded(self, tile: Tile) -> tuple[int, int, int]:
         """Return the shape of the arrays around a tile."""
-        (depth, blocks, _), lanes, around = self._blocks(tile), self._lanes, 2 * self.window.radius
+        (depth, blocks, _), lanes, around = self._blocks(tile), self._lanes, 2 * self._radius
         pitch = -(-tile.x.size // lanes) * lanes + around
-        pnz = depth * blocks + 2 * self.window.radius_z
+        pnz = depth * blocks + 2 * self._radius_z
         return pnz, tile.y.size + around, -(-pitch // lanes) * lanes
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
@@ -86,7 +78,7 @@ class Plan(TilePlan):
         wider, device = self._guided(tile), self.arena.session.device
         launches = self.guide.enqueue(queue, wider, source, held["guide"], sigma, held)
         nt, nz, ny, nx = tile.shape
-        i32, lanes, strength = np.int32, self._lanes, np.float32(self.window.strength)
+        i32, lanes, strength = np.int32, self._lanes, self._strength
         depth, blocks, skip = self._blocks(tile)
         spans, guided = (tile.z, tile.y, tile.x), (wider.z, wider.y, wider.x)
         padded = [*map(i32, self._padded(tile))]
@@ -171,7 +163,7 @@ class PRINLM(VolumeFilter):
     def plan(self, arena: Arena) -> Plan:
         """Return the plan for one device."""
         guide = GuidePlan(self.cube_shape, self.step, self.threshold, arena)
-        return Plan(guide, Window(self.window_z // 2, self.window // 2, self.strength), arena)
+        return Plan(self, guide, arena)
 
 
 @filter_function(PRINLM)

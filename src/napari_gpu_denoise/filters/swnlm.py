@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from statistics import NormalDist
 from typing import Any, ClassVar
 
@@ -73,25 +72,6 @@ _VECTORS = 4
 
 
 @dataclass(frozen=True)
-class Similarity:
-    """When the patches of two pixels count as similar, and what becomes of lonely pixels."""
-
-    patch: int
-    window: int
-    alpha: float
-    widen: float
-    fewest: int
-
-    @cached_property
-    def limits(self) -> np.ndarray:
-        """The limits of the tests of mean and deviation, as normality.h takes them."""
-        n = self.patch**2
-        error = self.widen / self.patch
-        largest = (n / (1 - error)) ** 2 if error < 1 else math.inf
-        return np.array([self.widen**2, (n / (1 + error)) ** 2, largest, 0], np.float32)
-
-
-@dataclass(frozen=True)
 class Group:
     """A work-group on a GPU: its shape, and the offsets that it compares at a time."""
 
@@ -120,19 +100,23 @@ class Group:
 class Plan(TilePlan):
     """Kernels and buffers of the filter on one device; belongs to one thread.
 
-    `exact` filters pixels that too few resemble; None leaves them as they are. With `show`, the
-    number of pixels averaged is yielded.
+    `exact` filters pixels that too few resemble; None leaves them as they are.
     """
 
-    def __init__(self, similarity: Similarity, show: bool, exact: ExactPlan | None, arena: Arena):
-        self.arena, self.similarity, self.exact = arena, similarity, exact
+    def __init__(self, settings: SWNLM, exact: ExactPlan | None, arena: Arena):
+        self.arena, self.settings, self.exact = arena, settings, exact
         device = arena.session.device
-        n = similarity.patch**2
+        n = settings.patch**2
         self._weights = constant_buffer(arena.session, royston_weights(n).astype(np.float32))
-        self._least = np.float32(royston_limit(n, similarity.alpha))
-        self._around = similarity.window // 2 + similarity.patch // 2
-        constants = {"PATCH": similarity.patch, "WINDOW": similarity.window, "SHOW": int(show)}
-        group = Group.of(similarity.patch, similarity.window, device)
+        self._least = np.float32(royston_limit(n, settings.alpha))
+        self._limits = _limits(settings)
+        self._around = settings.window // 2 + settings.patch // 2
+        constants = {
+            "PATCH": settings.patch,
+            "WINDOW": settings.window,
+            "SHOW": int(settings.yields_map),
+        }
+        group = Group.of(settings.patch, settings.window, device)
         if group is not None:
             self._block = group.across, group.down
             self._group = (*self._block, 1)
@@ -168,7 +152,7 @@ class Plan(TilePlan):
         """Enqueue the filter for one tile; return the launches by name."""
         held = self.hold(tile, sigma.variation is not None)
         i32, device = np.int32, self.arena.session.device
-        similarity, (pny, pitch) = self.similarity, self._padded(tile)
+        settings, (pny, pitch) = self.settings, self._padded(tile)
         nt, nz, ny, nx = tile.shape
         frames = nt * nz
 
@@ -195,7 +179,7 @@ class Plan(TilePlan):
         if sigma.variation is not None:
             variation = held["swnlm variation"]
             launches.append(("mirror", mirrored(sigma.variation, "swnlm variation", (1, 1))))
-        summed = self.arena.kernel("swnlm/sum_patches", {"PATCH": similarity.patch})(
+        summed = self.arena.kernel("swnlm/sum_patches", {"PATCH": settings.patch})(
             queue,
             *pixel_grid(device, pitch, pny, frames),
             *(held["swnlm padded"], i32(pny), i32(pitch), held["swnlm sums"]),
@@ -207,8 +191,8 @@ class Plan(TilePlan):
             tuple(n * size for n, size in zip(blocks, self._group, strict=True)),
             self._group,
             *(held["swnlm padded"], held["swnlm sums"], i32(pny), i32(pitch), i32(ny), i32(nx)),
-            *(sigma.levels, variation, self._weights, similarity.limits, self._least),
-            *(i32(similarity.fewest), i32(self.exact is None), out),
+            *(sigma.levels, variation, self._weights, self._limits, self._least),
+            *(i32(settings.fewest), i32(self.exact is None), out),
         )
         return [*launches, ("sums", summed), ("similar", averaged)]
 
@@ -217,9 +201,17 @@ class Plan(TilePlan):
 _EXACT = NLMeansPixelwise(channels="separate")
 
 
+def _limits(settings: SWNLM) -> np.ndarray:
+    """Return the limits of the tests of mean and deviation, as normality.h takes them."""
+    n = settings.patch**2
+    error = settings.widen / settings.patch
+    largest = (n / (1 - error)) ** 2 if error < 1 else math.inf
+    return np.array([settings.widen**2, (n / (1 + error)) ** 2, largest, 0], np.float32)
+
+
 @dataclass(frozen=True)
 class SWNLM(Filter):
-    """Settings of NL-means with the Shapiro-Wilk similarity.
+    """Settings of NL-means with the Shapiro-Wilk settings.
 
     Pixels of a window are averaged if the differences of their patches have the mean, the standard
     deviation and the distribution of noise.
@@ -289,9 +281,8 @@ class SWNLM(Filter):
 
     def plan(self, arena: Arena) -> Plan:
         """Return the plan for one device."""
-        similarity = Similarity(self.patch, self.window, self.alpha, self.widen, self.fewest)
         exact = ExactPlan(_EXACT, arena) if self._falls_back else None
-        return Plan(similarity, self.yields_map, exact, arena)
+        return Plan(self, exact, arena)
 
 
 @filter_function(SWNLM)

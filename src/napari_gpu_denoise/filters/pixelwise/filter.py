@@ -32,19 +32,14 @@ from napari_gpu_denoise.run.request import Run
 # Least variance of a mixture, relative to that of the channels: less would be guesswork.
 _LEAST = 0.02
 
-
-@dataclass(frozen=True)
-class Mixing:
-    """What channels are multiplied by, and why, in words for the record."""
-
-    mixing: tuple[tuple[float, ...], ...]
-    words: str
+Mixing = tuple[tuple[float, ...], ...]
+"""A matrix that channels are multiplied by before they are compared."""
 
 
-def measured_mixing(image: Any, names: str) -> Mixing | None:
-    """Measure the noise of an image, which may be lazy; None where a channel has none.
+def measured_mixing(image: Any, names: str) -> tuple[Mixing, str] | None:
+    """Return what whitens the noise of an image, and why, in words; None if a channel has no noise.
 
-    One plane is read, in the middle of all axes but those of channels, Y and X.
+    The image may be lazy: one plane is read, in the middle of all axes but channels, Y and X.
     """
     axis = channel_axis(names)
     kept = (axis, names.index("Y"), names.index("X"))
@@ -55,7 +50,7 @@ def measured_mixing(image: Any, names: str) -> Mixing | None:
     if not np.all(np.diag(covariance) > 0):
         return None
     words = f"{found.summary()}: channels are compared after whitening"
-    return Mixing(tuple(map(tuple, mixing_of(covariance).tolist())), words)
+    return tuple(map(tuple, mixing_of(covariance).tolist())), words
 
 
 def mixing_of(covariance: np.ndarray) -> np.ndarray:
@@ -90,6 +85,8 @@ class NLMeansPixelwise(FrameSearch):
             **{"patch": 3, "patch_slices": 1, "window": 7, "slices": 3, "spacing": "auto"},
         },
     }
+
+    mixing: ClassVar[Mixing | None] = None  # channels are compared as they are
 
     patch: int = setting(5, "Patch width (odd)", bounds=(1, 31), unit="pixels", odd=True)
     window: int = setting(13, "Search window width (odd)", bounds=(1, 101), unit="pixels", odd=True)
@@ -224,16 +221,15 @@ class NLMeansPixelwise(FrameSearch):
         fitting, words = self.spaced(image, names)
         if not (self.whiten and self.channels == "joint" and self.guide < 0):
             return fitting, words
-        found = measured_mixing(image, names)
-        if found is None:
+        measured = measured_mixing(image, names)
+        if measured is None:
             return fitting, words
-        return WhitenedPixelwise(**vars(fitting), mixing=found.mixing), (*words, found.words)
+        mixing, why = measured
+        return WhitenedPixelwise(**vars(fitting), mixing=mixing), (*words, why)
 
     def plan(self, arena: Arena) -> Plan | RingPlan:
         """Return the plan for one device."""
-        return self._over_time(Plan(self, arena))
-
-    def _over_time(self, tiles: Plan) -> Plan | RingPlan:
+        tiles = Plan(self, arena, self.mixing)
         return RingPlan(tiles, self.reach.t) if self.over_time else tiles
 
 
@@ -242,15 +238,11 @@ class WhitenedPixelwise(NLMeansPixelwise):
     """The filter with channels mixed before they are compared, made by `for_pixels`."""
 
     # Not a setting: what the channels are multiplied by.
-    mixing: tuple[tuple[float, ...], ...] = field(kw_only=True)
+    mixing: Mixing = field(kw_only=True)
 
     def for_pixels(self, image: Any, names: str) -> tuple[NLMeansPixelwise, tuple[str, ...]]:
         """Return itself."""
         return self, ()
-
-    def plan(self, arena: Arena) -> Plan | RingPlan:
-        """Return the plan for one device."""
-        return self._over_time(Plan(self, arena, self.mixing))
 
 
 @filter_function(NLMeansPixelwise)
