@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -25,6 +26,16 @@ def shared_executor(purpose: str, number: int) -> ThreadPoolExecutor:
 if hasattr(os, "register_at_fork"):
     # The threads of a pool are not in the child.
     os.register_at_fork(after_in_child=shared_executor.cache_clear)
+
+
+@contextmanager
+def mapping(threads: int) -> Iterator[Callable]:
+    """Open a function like `map` that uses so many threads."""
+    if threads == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield pool.map
 
 
 # Process large host arrays in several threads: one thread cannot saturate the memory bus.

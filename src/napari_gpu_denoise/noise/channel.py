@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import (
     NoiseSpectrum,
     mean_spectrum,
@@ -119,7 +117,7 @@ def _read_channel(
 ) -> ChannelNoise:
     planes = list(source.sampled(channel))
     # Nothing is gained by other threads for one plane, and a device takes one after another.
-    with _mapping(len(planes)) as each:
+    with mapping(min(len(planes), os.cpu_count() or 1)) as each:
         areas = list(each(blank_area, planes))
         blanks = not_image(planes, areas)
         levels = list(each(clipping_levels, planes, blanks))
@@ -189,16 +187,6 @@ def _read_channel(
         temporal=temporal,
         repeats=repeated_planes(source, channel),
     )
-
-
-@contextmanager
-def _mapping(number: int) -> Iterator[Callable]:
-    """Open a function like `map` for so many calls."""
-    if number == 1:
-        yield map
-        return
-    with ThreadPoolExecutor(min(number, os.cpu_count() or 1)) as pool:
-        yield pool.map
 
 
 def _spectra(

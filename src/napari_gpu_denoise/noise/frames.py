@@ -15,6 +15,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightness_change
+from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.patches.selection import not_image
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, together
@@ -149,10 +150,8 @@ class FramesInARow:
 
     def _each(self, function: Callable, *rows: Sequence) -> list:
         """Return what a function makes of each row."""
-        if self.threads == 1:
-            return list(map(function, *rows))
-        with ThreadPoolExecutor(min(self.threads, len(self.rows))) as pool:
-            return list(pool.map(function, *rows))
+        with mapping(min(self.threads, len(self.rows))) as each:
+            return list(each(function, *rows))
 
 
 def _of_any_range(found: NoiseSpectrum) -> NoiseSpectrum:

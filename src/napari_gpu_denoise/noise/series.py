@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -15,6 +13,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.channel import ChannelNoise
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.models.base import Fit
@@ -79,7 +78,7 @@ def sigma_series(
     read: dict[int, np.ndarray] = {}  # (channel, 3) by position
     positions = first_positions(index)
     plain = source.large and not source.lazy and all(each.is_plain for each in channels)
-    with _mapping(source) as in_threads:
+    with mapping(source.threads) as in_threads:
         while positions:
             # Of few patches Python takes the time, one thread after another.
             each = map if plain else in_threads
@@ -154,16 +153,6 @@ def _agree(factor: np.ndarray) -> bool:
     """
     known = factor[np.isfinite(factor) & (factor > 0)]
     return 2 * len(known) > len(factor) and bool(known.max() <= AGREE * known.min())
-
-
-@contextmanager
-def _mapping(source: PlaneReader) -> Iterator[Callable]:
-    """Open a function like `map` for the planes of a source."""
-    if source.threads == 1:
-        yield map
-        return
-    with ThreadPoolExecutor(source.threads) as pool:
-        yield pool.map
 
 
 def _spectrum(plane: np.ndarray) -> NoiseSpectrum | None:
