@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -210,12 +210,9 @@ def plane_factors(estimate: NoiseEstimate, shape: Sequence[int]) -> np.ndarray |
     planes, with straight lines between them, along each axis along which they clearly differ; where
     several do, the factors are multiplied.
     """
-    axes, channel = estimate.axes, channel_axis(estimate.axes)
-    numbers = {"T": axes.find("T"), "Z": axes.find("Z")}
-    found = None
-    for series in estimate.series:
-        number = numbers.get(series.axis, plane_axis(axes, shape))
-        if number is None or not differ(series):
+    channel, found = channel_axis(estimate.axes), None
+    for series, number in _with_axes(estimate, shape):
+        if not differ(series):
             continue
         curves = np.array([_curve(series, row, shape[number]) for row in series.factor])
         if found is not None:
@@ -229,6 +226,15 @@ def plane_factors(estimate: NoiseEstimate, shape: Sequence[int]) -> np.ndarray |
         placed = ordered.reshape(lengths)
         found = placed if found is None else found * placed
     return found
+
+
+def _with_axes(estimate: NoiseEstimate, shape: Sequence[int]) -> Iterator[tuple[SigmaSeries, int]]:
+    """Yield each series along an axis, and which axis of the image that is."""
+    axes = estimate.axes
+    for series in estimate.series:
+        number = axes.find(series.axis) if series.axis in "TZ" else plane_axis(axes, shape)
+        if number is not None:
+            yield series, number
 
 
 def differ(series: SigmaSeries) -> bool:
@@ -297,11 +303,8 @@ def plane_noise_of(estimate: NoiseEstimate, shape: Sequence[int]) -> PlaneSpectr
     """Return the spectra of planes along the first axis along which they differ, if any."""
     if not estimate.models[0].models_correlation:
         return None
-    axes = estimate.axes
-    numbers = {"T": axes.find("T"), "Z": axes.find("Z")}
-    for series in estimate.series:
-        number = numbers.get(series.axis, plane_axis(axes, shape))
-        if series.autocorrelation and number is not None:
+    for series, number in _with_axes(estimate, shape):
+        if series.autocorrelation:
             kinds, models = _kinds(series)
             index, length = np.array(series.index), shape[number]
             # Planes that were not measured are as the nearest one that was.
