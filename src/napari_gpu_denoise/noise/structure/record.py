@@ -1,4 +1,4 @@
-"""What was found of structured noise, with its strength and in words."""
+"""Findings of structured noise, in numbers and words, and the request to remove it."""
 
 from __future__ import annotations
 
