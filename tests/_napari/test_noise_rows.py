@@ -9,13 +9,7 @@ import pytest
 from _napari.noise_records import along, curve, estimate
 from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise.noise.correlation import noise_spectrum
-from napari_gpu_denoise.noise.models import (
-    Correlated,
-    Gaussian,
-    PoissonGaussian,
-    Rician,
-    Speckle,
-)
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, Rician, Speckle
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,7 @@ from napari.components import Dims
 from napari.layers import Image, Shapes
 
 from napari_gpu_denoise._napari.layers.arrays import LazyArray
-from napari_gpu_denoise._napari.layers.regions import (
-    in_rectangle,
-    in_view,
-    part_of,
-    without_alpha,
-)
+from napari_gpu_denoise._napari.layers.regions import in_rectangle, in_view, part_of, without_alpha
 from napari_gpu_denoise.errors import LayerError
 
 ARRAY = np.arange(5 * 6 * 20 * 30).reshape(5, 6, 20, 30)

@@ -10,11 +10,7 @@ from unittest import mock
 
 import numpy as np
 
-from napari_gpu_denoise.filters.bm3d.groups import (
-    PATCH,
-    GroupSettings,
-    slab_shape,
-)
+from napari_gpu_denoise.filters.bm3d.groups import PATCH, GroupSettings, slab_shape
 from napari_gpu_denoise.filters.bm3d.plan import GroupFilter
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant, offset_table

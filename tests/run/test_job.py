@@ -23,9 +23,7 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import (
-    prepare,
-)
+from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run

@@ -16,9 +16,7 @@ from flows import filter_pickled, finish, part_steps
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.opencl.program import Session, session
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import (
-    prepare,
-)
+from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.part import filter_part, programs_of, warm_up
 from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.record import Tally

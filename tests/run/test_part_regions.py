@@ -9,9 +9,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import (
-    prepare,
-)
+from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.record import finish

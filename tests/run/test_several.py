@@ -17,9 +17,7 @@ from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.run import parts as parts_of_images
 from napari_gpu_denoise.run import several
 from napari_gpu_denoise.run.denoise import denoise_steps
-from napari_gpu_denoise.run.job import (
-    prepare,
-)
+from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.request import Run
 from scenes import follows_time, joining, needs_volume, noisy, small

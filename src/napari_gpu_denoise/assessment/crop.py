@@ -15,10 +15,7 @@ from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussian, Rician
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import (
-    Job,
-    sigma_over,
-)
+from napari_gpu_denoise.run.job import Job, sigma_over
 from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, resolve_noise
 from napari_gpu_denoise.run.parts import Part
 

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.variance import (
-    CLEARLY,
-    CLIPPED,
-    Parts,
-    capped_cost,
-    grouped,
-)
+from napari_gpu_denoise.noise.patches.variance import CLEARLY, CLIPPED, Parts, capped_cost, grouped
 from napari_gpu_denoise.noise.patches.white import RATIO
 from napari_gpu_denoise.noise.photon import LEAST, LevelVariances, level_variances, read_levels
 from napari_gpu_denoise.noise.robust import medians

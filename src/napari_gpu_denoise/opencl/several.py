@@ -16,14 +16,7 @@ from typing import Any
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.locks import locked
 from napari_gpu_denoise.opencl.caches import is_private
-from napari_gpu_denoise.opencl.device import (
-    ALL,
-    ENVIRONMENT_VARIABLE,
-    Device,
-    choose,
-    devices,
-    why,
-)
+from napari_gpu_denoise.opencl.device import ALL, ENVIRONMENT_VARIABLE, Device, choose, devices, why
 
 
 def same_hardware(one: Device, other: Device) -> bool:

@@ -12,26 +12,16 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError, Note
-from napari_gpu_denoise.image.levels import (
-    Levels,
-    as_array,
-    is_plain,
-    nonfinite_error,
-    value_range,
-)
+from napari_gpu_denoise.image.levels import Levels, as_array, is_plain, nonfinite_error, value_range
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import (
-    Job,
-)
+from napari_gpu_denoise.run.job import Job
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, check_written, parts_left
 from napari_gpu_denoise.run.noise import Sigma
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.parts import Part, regions_of, size_of, unit_of
 from napari_gpu_denoise.run.record import COMPILING, Progress, Result, Tally, change_note
-from napari_gpu_denoise.run.several import (
-    filter_parts,
-)
+from napari_gpu_denoise.run.several import filter_parts
 from napari_gpu_denoise.run.stream import FrameStream
 
 

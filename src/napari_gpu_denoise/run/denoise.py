@@ -21,17 +21,9 @@ from napari_gpu_denoise.image.threads import new_array
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run.by_parts import (
-    denoise_parts,
-    denoise_series,
-)
+from napari_gpu_denoise.run.by_parts import denoise_parts, denoise_series
 from napari_gpu_denoise.run.input import Input
-from napari_gpu_denoise.run.job import (
-    NO_NOISE,
-    Job,
-    prepare,
-    type_with,
-)
+from napari_gpu_denoise.run.job import NO_NOISE, Job, prepare, type_with
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import filter_part
@@ -46,9 +38,7 @@ from napari_gpu_denoise.run.record import (
     finish,
 )
 from napari_gpu_denoise.run.request import Run, takes_options, with_settings
-from napari_gpu_denoise.run.several import (
-    filter_on,
-)
+from napari_gpu_denoise.run.several import filter_on
 
 
 @takes_options()

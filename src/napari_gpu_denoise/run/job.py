@@ -19,13 +19,7 @@ from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.flow.work import largest_in_planes
 from napari_gpu_denoise.run.input import Block, Input
-from napari_gpu_denoise.run.noise import (
-    Sigma,
-    clamp_sigma,
-    resolve_noise,
-    scaled,
-    varies_within,
-)
+from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_noise, scaled, varies_within
 from napari_gpu_denoise.run.record import Record, Tally
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version

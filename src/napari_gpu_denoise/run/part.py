@@ -24,12 +24,7 @@ from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank, keep_noiseless
-from napari_gpu_denoise.run.job import (
-    Job,
-    check_kept,
-    prepare,
-    sigma_over,
-)
+from napari_gpu_denoise.run.job import Job, check_kept, prepare, sigma_over
 from napari_gpu_denoise.run.noise import clamp_sigma
 from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.record import Progress, Tally

@@ -16,9 +16,7 @@ from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceEr
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import names_of
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import (
-    Job,
-)
+from napari_gpu_denoise.run.job import Job
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.parts import Part, divide, within
 from napari_gpu_denoise.run.record import Progress, Record, Tally

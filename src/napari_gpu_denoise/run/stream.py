@@ -40,18 +40,8 @@ from napari_gpu_denoise.run.flow.tile_flow import frame_budget, frames_at_once
 from napari_gpu_denoise.run.flow.transfer import FrameTypes
 from napari_gpu_denoise.run.flow.work import Stages, Work
 from napari_gpu_denoise.run.input import Block, Input, keep_blank, keep_noiseless
-from napari_gpu_denoise.run.job import (
-    Job,
-    check_kept,
-    prepare,
-)
-from napari_gpu_denoise.run.noise import (
-    Sigma,
-    clamp_sigma,
-    resolve_sigma,
-    scaled,
-    varies_within,
-)
+from napari_gpu_denoise.run.job import Job, check_kept, prepare
+from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_sigma, scaled, varies_within
 from napari_gpu_denoise.run.part import arrange_part, filter_part
 from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.record import Record, Tally, finish

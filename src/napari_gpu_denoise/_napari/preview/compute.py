@@ -20,10 +20,7 @@ from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.input import Block, Input
-from napari_gpu_denoise.run.job import (
-    Job,
-    prepare,
-)
+from napari_gpu_denoise.run.job import Job, prepare
 from napari_gpu_denoise.run.noise import NoiseMemory, is_measured
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.parts import Part

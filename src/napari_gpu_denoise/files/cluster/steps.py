@@ -20,14 +20,9 @@ from napari_gpu_denoise.files.cluster.tasks import Place
 from napari_gpu_denoise.files.zarr import Address, NewImage
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import is_plain
-from napari_gpu_denoise.run.by_parts import (
-    ValueRange,
-    change_in_the_middle,
-)
+from napari_gpu_denoise.run.by_parts import ValueRange, change_in_the_middle
 from napari_gpu_denoise.run.input import Input
-from napari_gpu_denoise.run.job import (
-    Job,
-)
+from napari_gpu_denoise.run.job import Job
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, parts_left
 from napari_gpu_denoise.run.parts import Part, regions_of, size_of, unit_of
 from napari_gpu_denoise.run.record import MEASURING, Progress, Result

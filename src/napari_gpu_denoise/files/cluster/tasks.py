@@ -18,14 +18,9 @@ from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.several import own_device
-from napari_gpu_denoise.run.by_parts import (
-    ValueRange,
-)
+from napari_gpu_denoise.run.by_parts import ValueRange
 from napari_gpu_denoise.run.input import Block, Input
-from napari_gpu_denoise.run.job import (
-    Job,
-    prepare,
-)
+from napari_gpu_denoise.run.job import Job, prepare
 from napari_gpu_denoise.run.ledger import mark_of
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.parts import Part, size_of

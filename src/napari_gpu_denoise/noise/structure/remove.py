@@ -33,12 +33,7 @@ from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.find import finite_plane, first_middle_last, structure_of
 from napari_gpu_denoise.noise.structure.record import CHOICES, STRIPES, CorrectionRequest, Finding
-from napari_gpu_denoise.noise.structure.rows import (
-    Segments,
-    differences,
-    location,
-    segments,
-)
+from napari_gpu_denoise.noise.structure.rows import Segments, differences, location, segments
 
 # How large offsets of rows are: what all pieces share, and how much of it is no image.
 _FINER = 2  # times as many segments as to look for offsets
