@@ -57,7 +57,7 @@ def denoise_parts(
         return Block.of(pixels, job.names, job.run.nonfinite)
 
     def room(part: Part) -> np.ndarray:
-        return np.empty([one.size for one in part.spans], job.dtypes[1])
+        return np.empty(part.shape, job.dtypes[1])
 
     def write(part: Part, made: np.ndarray, tally: Tally) -> None:
         # Parts may share a chunk.

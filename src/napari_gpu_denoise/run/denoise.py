@@ -294,7 +294,7 @@ def shown_maps(
     for number, show in enumerate(wanted):
         one = replace(job, filter=replace(job.filter, show=show))
         part = Part.of(one, region)
-        values = np.empty([each.stop - each.start for each in region], np.float32)
+        values = np.empty(part.shape, np.float32)
         with closing(filter_part(one, part, whole[part.reads], values)) as steps:
             for step in steps:
                 done, total = number * step.total + step.done, len(wanted) * step.total

@@ -116,6 +116,10 @@ class Job:
         """The device to run on, looked up in each process."""
         return choose(self.run.device)
 
+    def on(self, device: Device) -> Job:
+        """Return the job for another device."""
+        return replace(self, run=replace(self.run, device=device))
+
     @property
     def stabilised(self) -> tuple[NoiseModel, ...]:
         """Noise models for variance stabilisation; empty if the noise is not stabilised."""

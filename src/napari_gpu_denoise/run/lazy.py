@@ -206,11 +206,10 @@ def _denoise_block(
         slice(one.start - start, one.stop - start)
         for one, start in zip(part.reads, first, strict=True)
     )
-    out = np.empty([one.stop - one.start for one in where], job.dtypes[1])
+    out = np.empty(part.shape, job.dtypes[1])
     pixels = Block.of(as_array(block), job.names, job.run.nonfinite)
     with _least_busy(_here(devices)) as device:
-        job = replace(job, run=replace(job.run, device=device))
-        finish(filter_part(job, part, pixels[needed], out))
+        finish(filter_part(job.on(device), part, pixels[needed], out))
     return out
 
 

@@ -55,6 +55,11 @@ class Part:
         return cls(tuple(spans))
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of what is yielded."""
+        return tuple(span.size for span in self.spans)
+
+    @property
     def reads(self) -> tuple[slice, ...]:
         """What is read, as an index into the image."""
         return tuple(span.reads for span in self.spans)
@@ -175,7 +180,7 @@ def divide(job: Job, part: Part, devices: int) -> list[Part]:
     """
     filter, names = job.filter, job.names
     whole = filter.uncut_axes(names)
-    most = min(_PARTS_EACH * devices, math.prod(s.size for s in part.spans) // _SMALLEST_PART)
+    most = min(_PARTS_EACH * devices, math.prod(part.shape) // _SMALLEST_PART)
     best, cost = (0, 1), 1.0
     for axis, (letter, span) in enumerate(zip(names, part.spans, strict=True)):
         if axis in whole or (letter in "YX" and span.length < filter.smallest):

@@ -47,8 +47,8 @@ def filter_on(
     """Filter a part of an image, as `filter_part` does, on one device or several."""
     parts = divide(job, part, len(devices)) if len(devices) > 1 else [part]
     if len(parts) == 1:
-        one = _on(job, devices[0])
-        return DeviceReport((yield from filter_part(one, part, block, out)), [devices[0]])
+        tally = yield from filter_part(job.on(devices[0]), part, block, out)
+        return DeviceReport(tally, [devices[0]])
 
     def read(one: Part) -> Block:
         return block[within(one.reads, part.reads)]
@@ -155,7 +155,7 @@ class _DeviceThreads:
         outward: ThreadPoolExecutor,
     ) -> None:
         """Filter parts until none is left, or the work is stopped."""
-        job = _on(self._job, device)
+        job = self._job.on(device)
 
         def taken() -> tuple[Part, Future] | None:
             if self._stopped.is_set():
@@ -201,7 +201,3 @@ class _DeviceThreads:
                 except StopIteration as end:
                     return end.value
         return None
-
-
-def _on(job: Job, device: Device) -> Job:
-    return replace(job, run=replace(job.run, device=device))
