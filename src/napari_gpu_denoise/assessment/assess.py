@@ -209,7 +209,7 @@ def assess_steps(
     pool = ThreadPoolExecutor(1)
     try:
         looking = pool.submit(_structure, trial)
-        found = yield from observed(trial, random, other, checking)
+        observations = yield from observed(trial, random, other, checking)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     check, runs = None, number_of_runs(trial, other is not None, checking)
@@ -225,7 +225,7 @@ def assess_steps(
         "peak": options.peak,
         "seed": options.seed,
     }
-    return judged(trial, found, check, looking.result(), image.given.dtype, shown)
+    return judged(trial, observations, check, looking.result(), image.given.dtype, shown)
 
 
 def _structure(trial: Trial) -> list[Finding]:

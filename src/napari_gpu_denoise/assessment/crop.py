@@ -127,10 +127,10 @@ def _spans(region: Sequence[Any] | None, names: str, shape: tuple[int, ...]) -> 
     try:
         for k, one in zip(places, given, strict=True):
             whole = range(shape[k])
-            found = whole[one] if isinstance(one, slice) else whole[one : one + 1 or None]
-            if not found or found.step != 1:
+            span = whole[one] if isinstance(one, slice) else whole[one : one + 1 or None]
+            if not span or span.step != 1:
                 raise ValueError
-            spans[k] = slice(found.start, found.stop)
+            spans[k] = slice(span.start, span.stop)
     except (TypeError, ValueError) as error:
         raise SettingsError(
             f"region={region!r} is not a part of an image of {' x '.join(map(str, shape))} pixels: "
@@ -322,13 +322,13 @@ def _power(model: Any, height: int, width: int) -> np.ndarray:
     def cosines(frequency: np.ndarray) -> np.ndarray:
         return np.cos(2 * np.pi * frequency[:, None] * lags) * weight
 
-    found = cosines(np.fft.fftfreq(height)) @ table @ cosines(np.fft.rfftfreq(width)).T
-    found = np.maximum(found, 0)
-    twice = np.full(found.shape[1], 2.0)
+    power = cosines(np.fft.fftfreq(height)) @ table @ cosines(np.fft.rfftfreq(width)).T
+    power = np.maximum(power, 0)
+    twice = np.full(power.shape[1], 2.0)
     twice[0] = 1.0
     if width % 2 == 0:
         twice[-1] = 1.0
-    return found * (height * width / (found @ twice).sum())
+    return power * (height * width / (power @ twice).sum())
 
 
 def _thinned(

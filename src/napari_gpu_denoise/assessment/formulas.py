@@ -201,19 +201,19 @@ def error_map(
     """
     slope = np.square(np.gradient(mean, axis=-1)) + np.square(np.gradient(mean, axis=-2))
     told = [_coarse(each, known) for each in (spread**2, varied, slope, np.sqrt(slope))]
-    found = _coarse(squared, known)
+    errors = _coarse(squared, known)
     weight = _coarse(known.astype(np.float32), np.ones_like(known))
     usable = weight > 0.25
     terms = np.stack([each[usable] for each in told], axis=-1).astype(np.float64)
     scale = np.sqrt(np.mean(np.square(terms), axis=0)) + 1e-30
-    factors, *_ = np.linalg.lstsq(terms / scale, found[usable].astype(np.float64), rcond=None)
+    factors, *_ = np.linalg.lstsq(terms / scale, errors[usable].astype(np.float64), rcond=None)
     model = np.stack(told, axis=-1) @ (factors / scale)
     noise = (
         2 * correlated * np.square(told[0]) / (4 * np.pi * MAP_WIDTH**2) / np.maximum(weight, 0.1)
     )
-    apart = np.mean(np.square(found - model)[usable]) - np.mean(noise[usable])
+    apart = np.mean(np.square(errors - model)[usable]) - np.mean(noise[usable])
     trust = max(float(apart), 0.0) / (max(float(apart), 0.0) + noise)
-    expected = np.where(usable, model + trust * (found - model), found)
+    expected = np.where(usable, model + trust * (errors - model), errors)
     # Some of the noise is left everywhere, though not all that `varied` has, which jumps raise.
     return _fine(np.maximum(expected, _LEAST * told[1]), mean.shape)
 

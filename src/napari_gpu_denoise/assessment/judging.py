@@ -89,9 +89,9 @@ def warnings_of(
     white: bool,
 ) -> tuple[Note, ...]:
     """Return the warnings; `structure` is what was found of structured noise."""
-    found = [_clipped(k, *ends, len(channels)) for k, ends in enumerate(clipped) if any(ends)]
+    warnings = [_clipped(k, *ends, len(channels)) for k, ends in enumerate(clipped) if any(ends)]
     for each in structure:
-        found.append(
+        warnings.append(
             Note(
                 f"{each.words()}, which the filter treats as image, at least in part",
                 "correct='found' removes it first",
@@ -101,17 +101,17 @@ def warnings_of(
     if are_correlated(channels):
         text = "the noise of neighbouring pixels is correlated"
         text += ", unlike white noise" if white else " more than in the noise model"
-        found.append(
+        warnings.append(
             Note(
                 f"{text}: the expected error is far too low",
                 "noise='correlated' takes it into account",
                 code="assess-correlated",
             )
         )
-    elif white and not found:
-        found += _strength(channels)
+    elif white and not warnings:
+        warnings += _strength(channels)
     if check is not None and not check.fits:
-        found.append(
+        warnings.append(
             Note(
                 f"sigma may be {'low' if check.best > 1 else 'high'}, and then the expected error "
                 "is wrong",
@@ -120,7 +120,7 @@ def warnings_of(
                 factor=f"{check.best:.2g}",
             )
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def _clipped(k: int, dark: float, bright: float, count: int) -> Note:
@@ -134,14 +134,14 @@ def _clipped(k: int, dark: float, bright: float, count: int) -> Note:
 
 def _strength(channels: Sequence[ChannelQuality]) -> list[Note]:
     """Return a note where residual and twin differ in variance and nothing else explains it."""
-    found = []
+    notes = []
     for k, each in enumerate(channels):
         ratio = each.residual.variance / each.twin.variance if each.twin.variance else 1.0
         if VARIANCES[0] <= ratio <= VARIANCES[1]:
             continue
         place = f" in channel {k}" if len(channels) > 1 else ""
         less = "less" if ratio < 1 else "more"
-        found.append(
+        notes.append(
             Note(
                 f"the filter removed {less} from the image than from its twin{place} ({ratio:.2f} "
                 f"of the variance): sigma is probably too {'high' if ratio < 1 else 'low'}, and "
@@ -150,7 +150,7 @@ def _strength(channels: Sequence[ChannelQuality]) -> list[Note]:
                 code="assess-sigma",
             )
         )
-    return found
+    return notes
 
 
 _TAILS = 0.1, 99.9  # percentiles of the result that its range is between
@@ -158,7 +158,7 @@ _TAILS = 0.1, 99.9  # percentiles of the result that its range is between
 
 def judged(
     trial: Trial,
-    found: Observed,
+    runs: Observed,
     check: SigmaCheck | None,
     structure: Sequence[Finding],
     given: np.dtype,
@@ -172,22 +172,22 @@ def judged(
     job, noise, known = trial.job, trial.noise, trial.image[trial.inner]
     peak = shown.pop("peak")
     if peak is None:
-        low, high = np.percentile(found.mean[known], _TAILS)
+        low, high = np.percentile(runs.mean[known], _TAILS)
         peak = 255.0 if given == np.uint8 else float(high - low) or 1.0
-    spread = np.where(known, bounded(found.spread), 1)
-    residual = np.where(known, (found.noisy - found.mean) / spread, 0).astype(np.float32)
-    twin = np.where(known, (found.twin - found.twin_mean) / spread, 0).astype(np.float32)
+    spread = np.where(known, bounded(runs.spread), 1)
+    residual = np.where(known, (runs.noisy - runs.mean) / spread, 0).astype(np.float32)
+    twin = np.where(known, (runs.twin - runs.twin_mean) / spread, 0).astype(np.float32)
     view = Channels(job.names, known.shape)
     rings = Rings(*view.plane, shown["spacing"] or (1.0, 1.0))
     channels, maps, numbers = [], [], range(view.count)
     for k in numbers:
         image = view.of(known, k)
-        each = [view.of(part, k) for part in (found.squared, found.varied, found.mean, spread)]
+        each = [view.of(part, k) for part in (runs.squared, runs.varied, runs.mean, spread)]
         correlated = noise.correlated(k)
         maps.append(error_map(*each, image, correlated))
         unsure = standard_error(each[-1][image], correlated)
-        mse = float(view.of(found.squared, k)[image].mean(dtype=np.float64))
-        power = float(np.square(view.of(found.spread, k)[image]).mean(dtype=np.float64))
+        mse = float(view.of(runs.squared, k)[image].mean(dtype=np.float64))
+        power = float(np.square(view.of(runs.spread, k)[image]).mean(dtype=np.float64))
         channels.append(
             ChannelQuality(
                 noise=math.sqrt(power),
@@ -195,14 +195,14 @@ def judged(
                 mse_error=unsure,
                 psnr=decibels(mse, peak) if mse > 0 else math.inf,
                 gain=decibels(mse, math.sqrt(power)) if mse > 0 else math.inf,
-                detail=_detail(rings, found, view, k, trial),
+                detail=_detail(rings, runs, view, k, trial),
                 residual=Statistics.of(view.of(residual, k), image),
                 twin=Statistics.of(view.of(twin, k), image),
             )
         )
     if check is not None and are_correlated(channels):
         check = None  # of white noise alone it says something
-    pairs = [[view.of(part, k) for part in (found.noisy, found.twin, known)] for k in numbers]
+    pairs = [[view.of(part, k) for part in (runs.noisy, runs.twin, known)] for k in numbers]
     clipped = [clipped_shares(*each, noise.constant) for each in pairs]
     return Assessment(
         filter=job.run.filter.name,
@@ -223,16 +223,16 @@ def judged(
     )
 
 
-def _detail(rings: Rings, found: Observed, view: Channels, k: int, trial: Trial) -> Detail:
+def _detail(rings: Rings, runs: Observed, view: Channels, k: int, trial: Trial) -> Detail:
     """Return the detail kept in a channel."""
-    spread = np.where(trial.image[trial.inner], found.spread, 0)
+    spread = np.where(trial.image[trial.inner], runs.spread, 0)
     expected = rings.noise(view.of(spread, k), trial.noise.powers(k, *rings.shape))
-    second = None if found.second is None else view.of(found.second, k)
+    second = None if runs.second is None else view.of(runs.second, k)
     return detail(
         rings,
-        view.of(found.noisy, k),
+        view.of(runs.noisy, k),
         expected,
-        [view.of(each, k) for each in found.filtered],
-        [view.of(each, k) for each in found.others],
+        [view.of(each, k) for each in runs.filtered],
+        [view.of(each, k) for each in runs.others],
         second,
     )

@@ -170,28 +170,28 @@ class Assessment:
             The title of a continuation line is empty.
         """
         several = len(self.channels) > 1
-        found: list[tuple[str, str]] = []
+        lines: list[tuple[str, str]] = []
         for k, each in enumerate(self.channels):
             name = f"channel {k}: " if several else ""
             psnr = f"{each.psnr:.1f} dB" if math.isfinite(each.psnr) else "very high"
             unsure = each.mse_error / (2 * each.error) if each.error else math.sqrt(each.mse_error)
             error = f"{_measured(each.error, unsure)} grey levels, of {each.noise:.3g} before"
             gain = f" ({each.gain:.1f} dB less)" if math.isfinite(each.gain) else ""
-            found.append(("Expected error", f"{name}{error}{gain}; PSNR {psnr}"))
+            lines.append(("Expected error", f"{name}{error}{gain}; PSNR {psnr}"))
         for k, _ in enumerate(self.channels):
             name = f"channel {k}: " if several else ""
-            found.append(("Detail kept", f"{name}{self.detail_words(k)}"))
+            lines.append(("Detail kept", f"{name}{self.detail_words(k)}"))
         for k, each in enumerate(self.channels):
             name = f"channel {k}: " if several else ""
-            found.append(("Residual", f"{name}{_beside(each)}"))
-        found.append(("PSNR refers to", f"a range of {self.peak:.4g} grey levels"))
-        found.append(("Check of sigma", self.check_words()))
-        found.append(("Noise assumed", f"{self.noise} ({self.noise_source})"))
+            lines.append(("Residual", f"{name}{_beside(each)}"))
+        lines.append(("PSNR refers to", f"a range of {self.peak:.4g} grey levels"))
+        lines.append(("Check of sigma", self.check_words()))
+        lines.append(("Noise assumed", f"{self.noise} ({self.noise_source})"))
         if self.sigma_factor != 1:
-            found.append(("Strength", f"the filter used {self.sigma_factor:g} times this"))
-        found += [("Warning", said(each)) for each in self.warnings]
+            lines.append(("Strength", f"the filter used {self.sigma_factor:g} times this"))
+        lines += [("Warning", said(each)) for each in self.warnings]
         last, merged = "", []
-        for title, text in found:
+        for title, text in lines:
             merged.append(("" if title == last else title, text))
             last = title
         return merged

@@ -289,16 +289,16 @@ def read_run(path: Path) -> tuple[str, str, str, Numbers]:
     """
     try:
         with open_regular(path) as file:
-            held = json.load(file)
-        if held["gpu-denoise bench"] != _FORMAT:
+            run = json.load(file)
+        if run["gpu-denoise bench"] != _FORMAT:
             raise ValueError("another version")
         numbers = {
             (str(each["name"]), tuple(map(int, each["timing"]["shape"]))): {
                 str(name): float(value) for name, value in each["numbers"].items()
             }
-            for each in held["filters"]
+            for each in run["filters"]
         }
-        return str(held["device"]), str(held["driver"]), str(held["package"]), numbers
+        return str(run["device"]), str(run["driver"]), str(run["package"]), numbers
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -35,7 +35,7 @@ def estimate(args: argparse.Namespace) -> int:
     """Measure the noise of each input."""
     from napari_gpu_denoise.files.inputs import find_files
 
-    codes, found = [], []
+    codes, records = [], []
     for path in find_files(args.inputs):
         try:
             picture, measured, planes = _measure(path, args.axes, args.model)
@@ -45,7 +45,7 @@ def estimate(args: argparse.Namespace) -> int:
             continue
         axes = picture.filter_axes if args.axes is None else args.axes
         record = {"input": str(path), "axes": axes, **measured.as_dict()}
-        found.append({**record, "total_planes": planes})
+        records.append({**record, "total_planes": planes})
         if not args.json:
             shape = " x ".join(map(str, picture.data.shape))
             print(f"{path} ({axes}, {shape}, {picture.data.dtype})")
@@ -56,7 +56,7 @@ def estimate(args: argparse.Namespace) -> int:
             for note in picture.notes:
                 print(f"  note        {note}")
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(records, indent=2))
     return codes[0] if codes else 0
 
 
@@ -66,8 +66,8 @@ def _measure(path: Path, axes: str | None, model: str) -> tuple[ImageFile, Noise
     from napari_gpu_denoise.noise.estimate import estimate_noise
 
     with formats.open_stack(path) as picture:
-        held, names, planes = to_measure(picture, axes)
-        return picture, estimate_noise(held.pixels, names, model), planes
+        loaded, names, planes = to_measure(picture, axes)
+        return picture, estimate_noise(loaded.pixels, names, model), planes
 
 
 def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, int]:
@@ -118,7 +118,7 @@ def named_noise(named: str) -> Any:
 
     try:
         with open_regular(named) as file:
-            held = json.load(file)
+            content = json.load(file)
     except OSError as error:
         raise errors.FileError(
             f"--noise {named} is neither {', '.join(choices())} nor a file that can be read: "
@@ -128,14 +128,14 @@ def named_noise(named: str) -> Any:
         raise errors.FileError(
             f"{named} is not JSON: give the output of 'gpu-denoise estimate --json'."
         ) from error
-    first = held[0] if isinstance(held, list) and held else held
+    first = content[0] if isinstance(content, list) and content else content
     if not isinstance(first, dict):
         raise errors.FileError(
             f"{named} contains no estimate: give the output of 'gpu-denoise estimate --json'."
         )
-    found = NoiseEstimate.from_dict(first)
+    estimate = NoiseEstimate.from_dict(first)
     # How its planes and places differ says nothing of those of other files.
-    return replace(found, frames=None, slices=None, others=None, places=None)
+    return replace(estimate, frames=None, slices=None, others=None, places=None)
 
 
 def denoise(args: argparse.Namespace) -> int:
@@ -244,7 +244,7 @@ def assess(args: argparse.Namespace) -> int:
             )
         check_report_name(args.report)
         check_output(args.report, overwrite=args.overwrite, keep=())
-    codes, found = [], []
+    codes, records = [], []
     for path in paths:
         try:
             made = _assessed(path, settings, sigma, noise, args)
@@ -252,7 +252,7 @@ def assess(args: argparse.Namespace) -> int:
             codes.append(exit_code(error))  # not the error: its traceback holds the pixels
             complain(sentence(error, path))
             continue
-        found.append({"input": str(path), **made.as_dict()})
+        records.append({"input": str(path), **made.as_dict()})
         if not args.json:
             print(path)
             print("\n".join(f"  {line}" for line in made.summary(on_command_line).splitlines()))
@@ -260,7 +260,7 @@ def assess(args: argparse.Namespace) -> int:
             with new_file(args.report, overwrite=args.overwrite) as file:
                 file.write(report_text(args.report, made, str(path), on_command_line).encode())
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(records, indent=2))
     return codes[0] if codes else 0
 
 
@@ -304,7 +304,7 @@ def devices(args: argparse.Namespace) -> int:
 
     if args.again:
         forget_answers()
-    found = opencl.devices()
+    listed = opencl.devices()
     chosen, problem = None, None
     try:
         chosen, reason = opencl.choose(), opencl.why()
@@ -313,7 +313,7 @@ def devices(args: argparse.Namespace) -> int:
     if args.json:
         plain = [
             {f.name: getattr(d, f.name) for f in dataclasses.fields(d) if f.name != "handle"}
-            for d in found
+            for d in listed
         ]
         drivers = [
             {"name": p.name, "version": p.version, "devices": [d.index for d in p.devices]}
@@ -418,7 +418,7 @@ def recommend(args: argparse.Namespace) -> int:
     """Recommend a filter for each input."""
     from napari_gpu_denoise.files.inputs import find_files
 
-    codes, found = [], []
+    codes, records = [], []
     for path in find_files(args.inputs):
         try:
             advice = _advice(path, args)
@@ -427,14 +427,14 @@ def recommend(args: argparse.Namespace) -> int:
             complain(sentence(error, path))
             continue
         line = command(path, advice, args.axes)
-        found.append({"input": str(path), **advice.as_dict(), "command": line})
+        records.append({"input": str(path), **advice.as_dict(), "command": line})
         if not args.json:
             print(path)
             for row in advice.summary().splitlines():
                 print(f"  {row}")
             print(f"  {'command':<11} {line}")
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(records, indent=2))
     return codes[0] if codes else 0
 
 
@@ -455,5 +455,5 @@ def _advice(path: Path, args: argparse.Namespace) -> Advice:
     from napari_gpu_denoise.files import formats
 
     with formats.open_stack(path) as picture:
-        held, names, _ = to_measure(picture, args.axes)
-        return advise(held.pixels, names, effort=args.effort, device=args.device)
+        loaded, names, _ = to_measure(picture, args.axes)
+        return advise(loaded.pixels, names, effort=args.effort, device=args.device)

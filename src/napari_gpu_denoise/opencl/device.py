@@ -141,14 +141,14 @@ def listed() -> tuple[Device, ...]:
 _known: dict[Device, Device] = {}  # devices as their drivers describe them, and as tested
 
 
-def _tested(found: Sequence[Device]) -> tuple[Device, ...]:
+def _tested(untested: Sequence[Device]) -> tuple[Device, ...]:
     """Return devices as tests describe them; those that nobody has tested are tested now."""
-    unknown = [device for device in found if not device.tested and device not in _known]
+    unknown = [device for device in untested if not device.tested and device not in _known]
     for device, answer in zip(unknown, answers_for(unknown), strict=True):
         problem, lanes, _ = answer
         tested = replace(device, problem=problem, float_lanes=lanes, tested=True)
         _known.setdefault(device, tested)
-    return tuple(_known.get(device, device) for device in found)
+    return tuple(_known.get(device, device) for device in untested)
 
 
 @lru_cache(maxsize=1)
@@ -225,9 +225,9 @@ def _choose(wanted: Device | DeviceAddress | int | str | None) -> tuple[Device, 
     best = next((device for device in tests if not device.problem), None)
     known = [_known.get(device, device) for device in fitting]
     if best is None:
-        found = "; ".join(f"{device}: {device.problem}" for device in known) or "only simulators"
+        problems = "; ".join(f"{device}: {device.problem}" for device in known) or "only simulators"
         remedy = ADVICE if wanted is None else "Update its driver or choose another device."
-        raise NoDeviceError(f"No usable OpenCL device was found ({found}). {remedy}")
+        raise NoDeviceError(f"No usable OpenCL device was found ({problems}). {remedy}")
     if wanted is None and sum(not device.problem for device in known) == 1:
         reason = "it is the only usable OpenCL device"
     elif wanted is None:

@@ -52,11 +52,11 @@ def open_platforms() -> tuple[tuple[Any, tuple], ...]:
     except ImportError:
         return ()
     try:
-        found = cl.get_platforms()
+        platforms = cl.get_platforms()
     except cl.Error:
         return ()
     listed = []
-    for platform in found:
+    for platform in platforms:
         try:
             handles = tuple(platform.get_devices())
         except cl.Error:
@@ -102,8 +102,8 @@ def loader() -> str:
 
 
 def _pyopencl() -> Path | None:
-    found = importlib.util.find_spec("pyopencl")
-    return None if found is None or found.origin is None else Path(found.origin).parent
+    spec = importlib.util.find_spec("pyopencl")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
 def _open_drivers() -> None:

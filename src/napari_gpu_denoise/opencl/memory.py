@@ -81,17 +81,17 @@ class Arena:
         """Return a device buffer of at least `nbytes` bytes, with undefined contents."""
         import pyopencl as cl
 
-        held = self._buffers.get(name)
+        buffer = self._buffers.get(name)
         # A buffer of an earlier run is reused unless it is far too large.
-        wasteful = held is not None and name not in self._asked and held.size > 2 * nbytes
+        wasteful = buffer is not None and name not in self._asked and buffer.size > 2 * nbytes
         self._asked.add(name)
-        if held is None or held.size < nbytes or wasteful:
-            if held is not None:
+        if buffer is None or buffer.size < nbytes or wasteful:
+            if buffer is not None:
                 self._buffers.pop(name).release()
             flags = cl.mem_flags.READ_WRITE
-            held = cl.Buffer(self.session.context, flags, size=max(int(nbytes), 4))
-            self._buffers[name] = held
-        return held
+            buffer = cl.Buffer(self.session.context, flags, size=max(int(nbytes), 4))
+            self._buffers[name] = buffer
+        return buffer
 
     def constant(self, name: str, make: Callable[[], np.ndarray]):
         """Return a read-only device buffer with the array that `make` returns, made only once."""
@@ -125,19 +125,19 @@ class Arena:
         """
         import pyopencl as cl
 
-        held = self._pinned.get(name)
-        if held is None or held[0].size < count:
+        memory = self._pinned.get(name)
+        if memory is None or memory[0].size < count:
             self._unpin(name)
             if self.session.device.shares_cores:
-                held = (np.empty(count, np.float32), None, None)
+                memory = (np.empty(count, np.float32), None, None)
             else:
                 flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
                 buffer = cl.Buffer(self.session.context, flags, size=4 * count)
                 access = cl.map_flags.READ | cl.map_flags.WRITE
                 array, _ = cl.enqueue_map_buffer(queue, buffer, access, 0, (count,), np.float32)
-                held = (array, buffer, queue)
-            self._pinned[name] = held
-        return held[0][:count]
+                memory = (array, buffer, queue)
+            self._pinned[name] = memory
+        return memory[0][:count]
 
     def trim(self) -> None:
         """Release the buffers that were not requested since the last call."""

@@ -326,5 +326,5 @@ def forget(session: Session) -> None:
     """Let the next run open the device anew, as this context may be of no use any more."""
     session.ended = True
     with _lock:
-        for key in [key for key, held in _sessions.items() if held is session]:
+        for key in [key for key, opened in _sessions.items() if opened is session]:
             del _sessions[key]

@@ -79,17 +79,17 @@ def choose_devices(wanted: Any = None) -> tuple[Device, ...]:
 
 def _all_like(best: Device) -> tuple[Device, ...]:
     """Return the best device and all others of its kind, each piece of hardware once."""
-    found = [best]
+    chosen = [best]
     for each in devices():
         if each.kind != best.kind or each == best:
             continue
-        if any(same_hardware(each, other) for other in found):
+        if any(same_hardware(each, other) for other in chosen):
             continue
         if each.problem:
             warnings.warn(f"{each} is left out: {each.problem}.", stacklevel=3)
             continue
-        found.append(each)
-    return tuple(found)
+        chosen.append(each)
+    return tuple(chosen)
 
 
 def why_devices(wanted: Any = None) -> str:

@@ -57,8 +57,8 @@ def name_lines(message: str, name: str) -> str:
             number += 1
         places.append(f"{file}:{number}")
 
-    def place(found: re.Match) -> str:
-        line = int(found[1])
-        return places[line - 1] if 0 < line <= len(places) else found[0]
+    def place(match: re.Match) -> str:
+        line = int(match[1])
+        return places[line - 1] if 0 < line <= len(places) else match[0]
 
     return _NAMELESS.sub(place, message)

@@ -69,15 +69,15 @@ def number_of_bytes(size: Any) -> int:
         unit = number[-1:] if number[-1:] in _UNITS else ""
         number = number.removesuffix(unit)
     try:
-        found = 0 if isinstance(size, bool) else int(float(number) * _UNITS[unit])
+        nbytes = 0 if isinstance(size, bool) else int(float(number) * _UNITS[unit])
     except (TypeError, ValueError, OverflowError):
-        found = 0
-    if found <= 0:
+        nbytes = 0
+    if nbytes <= 0:
         raise SettingsError(
             f"{size!r} is not an amount of memory: give a number of bytes, or text such as '512M' "
             "or '2G'."
         )
-    return found
+    return nbytes
 
 
 def setting_fields(settings: Any) -> tuple[dataclasses.Field, ...]:
@@ -151,19 +151,19 @@ class Settings:
 
     def nearest_profile(self) -> tuple[str, dict[str, Any]]:
         """Return the profile from which these settings differ least, and the differences."""
-        default, found = next(iter(self.presets)), {}
+        default, differences = next(iter(self.presets)), {}
         for name in self.presets:
             start = type(self).of(profile=name).as_dict()
-            found[name] = {
+            differences[name] = {
                 field: value for field, value in self.as_dict().items() if value != start[field]
             }
 
         def words(name: str) -> int:
             # The default profile need not be named; one that fits exactly comes first.
-            return len(found[name]) + (name != default) if found[name] else 0
+            return len(differences[name]) + (name != default) if differences[name] else 0
 
-        nearest = min(found, key=words)
-        return nearest, found[nearest]
+        nearest = min(differences, key=words)
+        return nearest, differences[nearest]
 
     def as_arguments(self) -> dict[str, Any]:
         """Return the fewest arguments of `of` that give these settings."""

@@ -87,11 +87,11 @@ def range_of_levels(
     blocks: Iterable[np.ndarray], count: int, unit: str, job: Job
 ) -> Generator[Progress, None, Levels]:
     """Choose the mapping of grey levels from the range of all pixels, read in `count` blocks."""
-    found = ValueRange()
+    range_of_values = ValueRange()
     for number, pixels in enumerate(blocks):
         yield Progress(number, count, unit)
-        found += ValueRange.of(pixels)
-    return found.levels(job)
+        range_of_values += ValueRange.of(pixels)
+    return range_of_values.levels(job)
 
 
 @dataclass(frozen=True)

@@ -255,19 +255,19 @@ def _span(wanted: int | slice, count: int, name: str, axis: str) -> slice:
     """Return the wanted ones of `count` frames or slices as a slice with both ends."""
     try:
         if isinstance(wanted, slice):
-            found = range(*wanted.indices(count))
+            places = range(*wanted.indices(count))
         else:
             start = operator.index(wanted)
             start += count * (start < 0)
-            found = range(start, start + 1)
+            places = range(start, start + 1)
     except (TypeError, ValueError):  # ValueError: a step of 0
-        found = range(0)
-    if not found or found.step != 1 or found.start < 0 or found.stop > count:
+        places = range(0)
+    if not places or places.step != 1 or places.start < 0 or places.stop > count:
         raise AxesError(
             f"{name}={wanted} selects none of the {count} {name} along {axis}, or {name} that are "
             "not consecutive: give a number from 0, or a slice without a step."
         )
-    return slice(found.start, found.stop)
+    return slice(places.start, places.stop)
 
 
 def shown_maps(

@@ -63,14 +63,14 @@ class HostMemory:
         """Return the bytes of pixels and result that a part should hold."""
         return max(self.for_parts(devices) // (_IN_MEMORY * _SPARE * len(devices)), 1)
 
-    def fits(self, held: int, devices: Sequence[Device]) -> bool:
+    def fits(self, part_bytes: int, devices: Sequence[Device]) -> bool:
         """Return whether parts of so many bytes of pixels and result take no more."""
-        return _IN_MEMORY * len(devices) * held <= self.for_parts(devices)
+        return _IN_MEMORY * len(devices) * part_bytes <= self.for_parts(devices)
 
-    def check_part(self, held: int, devices: Sequence[Device]) -> None:
+    def check_part(self, part_bytes: int, devices: Sequence[Device]) -> None:
         """Refuse parts of so many bytes of pixels and result if they would take too much."""
-        if self.given and not self.fits(held, devices):
-            needed = _IN_MEMORY * len(devices) * held
+        if self.given and not self.fits(part_bytes, devices):
+            needed = _IN_MEMORY * len(devices) * part_bytes
             share = 2 if any(each.shares_cores for each in devices) else 4 / 3
             raise self.too_small(BASE + int(share * needed))
 

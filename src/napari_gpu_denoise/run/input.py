@@ -81,8 +81,8 @@ def extend_sigma(
     sigma: np.ndarray, names: str, lengths: Iterable[int], smallest: int
 ) -> np.ndarray:
     """Extend a map of sigma as `extend` does the pixels; axes of length 1 stay as they are."""
-    held = [n if m > 1 else smallest for n, m in zip(lengths, sigma.shape, strict=True)]
-    return extend(sigma, names, held, smallest)
+    extended = [n if m > 1 else smallest for n, m in zip(lengths, sigma.shape, strict=True)]
+    return extend(sigma, names, extended, smallest)
 
 
 def keep_noiseless(image: np.ndarray, out: np.ndarray, names: str, sigma: np.ndarray) -> None:
@@ -115,9 +115,9 @@ def keep_blank(
     planes = arrange(image[others], names)
     for t in range(planes.shape[1]):
         plane, result = planes.frame(0, t)[0], results.frame(0, t)[0]
-        found = constant_squares(plane, width)
-        if found is not None:
-            kept = found[y, x]
+        squares = constant_squares(plane, width)
+        if squares is not None:
+            kept = squares[y, x]
             values = np.empty(int(np.count_nonzero(kept)), out.dtype)
             convert(plane[y, x][kept], values)
             result[kept] = values

@@ -57,13 +57,13 @@ def _variance(sigma: Sigma, image: Any, names: str) -> float:
         axes = tuple(k for k, name in enumerate(names) if name != "C")
         each = values.mean(axis=axes)
         return float(each[each > 0].min(initial=math.inf))
-    reader, found = PlaneReader(image, names), []
+    reader, variances = PlaneReader(image, names), []
     for number, channel in enumerate(reader.channels):
         plane = reader.sampled(channel)[0]
         model = sigma.models[number % len(sigma.models)]
         finite = plane[np.isfinite(plane)] if plane.dtype.kind == "f" else plane
-        found.append(float(model.variance(finite).mean()) if finite.size else math.inf)
-    return min(found)
+        variances.append(float(model.variance(finite).mean()) if finite.size else math.inf)
+    return min(variances)
 
 
 def type_with(out: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> np.dtype:
@@ -75,13 +75,13 @@ def type_with(out: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> np.dt
         raise ImageError(
             f"out={out!r} is not an array", "give an array with shape, dtype and NumPy indexing"
         )
-    held = tuple(out.shape), np.dtype(out.dtype).newbyteorder("=")
-    if dtype is None and held[1].kind in "iuf" and held[1].itemsize <= 8:
-        dtype = held[1]
-    if dtype is None or held != (shape, dtype.newbyteorder("=")):
+    own = tuple(out.shape), np.dtype(out.dtype).newbyteorder("=")
+    if dtype is None and own[1].kind in "iuf" and own[1].itemsize <= 8:
+        dtype = own[1]
+    if dtype is None or own != (shape, dtype.newbyteorder("=")):
         kind = dtype or "real numbers"
         raise ImageError(
-            f"out= has shape {held[0]} and type {held[1]}; expected are {shape} and {kind}",
+            f"out= has shape {own[0]} and type {own[1]}; expected are {shape} and {kind}",
             "give an array of that shape and type, or set its type with dtype=",
         )
     if isinstance(out, np.ndarray) and not out.flags.writeable:
@@ -135,9 +135,9 @@ class Job:
 
     def levels_of(self, pixels: np.ndarray) -> Levels:
         """Return how the grey levels of a part are mapped to kernel values; refuse NaN."""
-        found = Levels.of(pixels, self.filter.keeps_zero) if self.levels is None else self.levels
+        levels = Levels.of(pixels, self.filter.keeps_zero) if self.levels is None else self.levels
         # Noise models are in grey levels, and stabilised values are of moderate size.
-        return Levels(0, 1.0) if self.stabilised else found
+        return Levels(0, 1.0) if self.stabilised else levels
 
     @property
     def blank_width(self) -> int:

@@ -124,10 +124,10 @@ def packed(value: Any) -> Any:
         # What is repeated by strides of 0 is stored once.
         array = np.asarray(value)
         once = tuple(slice(None) if step else slice(1) for step in array.strides)
-        held = np.ascontiguousarray(array[once]).reshape(array[once].shape)
-        text = base64.b64encode(held.tobytes()).decode("ascii")
-        shapes = list(held.shape), list(array.shape)
-        return {"array": [held.dtype.str, *shapes, text], "scalar": isinstance(value, np.generic)}
+        data = np.ascontiguousarray(array[once]).reshape(array[once].shape)
+        text = base64.b64encode(data.tobytes()).decode("ascii")
+        shapes = list(data.shape), list(array.shape)
+        return {"array": [data.dtype.str, *shapes, text], "scalar": isinstance(value, np.generic)}
     if isinstance(value, np.dtype):
         return {"dtype": value.str}
     if type(value) in (tuple, list, frozenset):
@@ -137,8 +137,8 @@ def packed(value: Any) -> Any:
         return {"dict": [[packed(key), packed(each)] for key, each in value.items()]}
     kind = type(value)
     if is_dataclass(value) and kind.__module__.partition(".")[0] == _PACKAGE:
-        held = {each.name: packed(getattr(value, each.name)) for each in fields(value)}
-        return {"kind": [kind.__module__, kind.__qualname__], "fields": held}
+        data = {each.name: packed(getattr(value, each.name)) for each in fields(value)}
+        return {"kind": [kind.__module__, kind.__qualname__], "fields": data}
     raise TypeError(f"{kind.__name__} cannot be stored")
 
 
@@ -146,21 +146,21 @@ def unpacked(value: Any) -> Any:
     """Return what `packed` was given; of classes only dataclasses of this package are made."""
     if not isinstance(value, dict):
         return value
-    (name, held), *more = value.items()
+    (name, content), *more = value.items()
     if name == "note":
-        fact, remedy, code, values = held
+        fact, remedy, code, values = content
         made = {"code": code, **values}
         return Note(fact, remedy, **made)
     if name == "array":
-        dtype, shape, whole, text = held
+        dtype, shape, whole, text = content
         read = np.frombuffer(base64.b64decode(text), np.dtype(dtype)).reshape(shape).copy()
         return read[()] if more[0][1] else np.broadcast_to(read, whole) if shape != whole else read
     if name == "dtype":
-        return np.dtype(held)
+        return np.dtype(content)
     if name == "dict":
-        return {unpacked(key): unpacked(each) for key, each in held}
+        return {unpacked(key): unpacked(each) for key, each in content}
     if name == "kind":
-        module, qualified = held
+        module, qualified = content
         if module.partition(".")[0] != _PACKAGE:
             raise ValueError(f"{module} is not of this package")
         made = getattr(importlib.import_module(module), qualified)
@@ -168,4 +168,4 @@ def unpacked(value: Any) -> Any:
             raise ValueError(f"{qualified} is not a record")
         return made(**{each: unpacked(one) for each, one in value["fields"].items()})
     kinds = {"tuple": tuple, "list": list, "frozenset": frozenset}
-    return kinds[name](unpacked(each) for each in held)
+    return kinds[name](unpacked(each) for each in content)

@@ -119,15 +119,15 @@ def resolve_sigma(sigma: Any, image: Any, names: str, filter: Filter | None = No
 
 
 def clamp_sigma(
-    found: Sigma, image: np.ndarray, filter: Filter, is_stream_frame: bool = False
+    resolved: Sigma, image: np.ndarray, filter: Filter, is_stream_frame: bool = False
 ) -> np.ndarray:
-    """Return ``found.array``, limited to a multiple of the range of the finite `image`.
+    """Return ``resolved.array``, limited to a multiple of the range of the finite `image`.
 
     Beyond it, a filter takes everything for noise, whatever sigma is exactly, but its fixed-point
     sums get coarser with sigma. Sigma of stabilised values is not changed.
     """
-    sigma = found.array
-    if found.stabilised:
+    sigma = resolved.array
+    if resolved.stabilised:
         return sigma
     power = filter.sigma_power
     ranges = _RANGES_OF_FRAME if is_stream_frame else _RANGES
@@ -151,25 +151,25 @@ def place(given: np.ndarray, shape: tuple[int, ...], names: str) -> np.ndarray:
     planes = [i for i, a in enumerate(names) if a not in "YX"]
     plane_shape = tuple(shape[i] for i in planes)
     map_shape = (shape[names.index("Y")], shape[names.index("X")])
-    found = []
+    fitting = []
     if given.ndim == 1:
         channel = channel_axis(names)
         longer = [i for i in planes if shape[i] > 1] if channel is None else [channel]
         if len(longer) == 1 and len(given) == shape[longer[0]]:
-            found.append(_spread(given, longer, len(shape)))
+            fitting.append(_spread(given, longer, len(shape)))
     elif given.shape == plane_shape:
-        found.append(_spread(given, planes, len(shape)))
+        fitting.append(_spread(given, planes, len(shape)))
     if given.shape == map_shape:
         upright = given if names.index("Y") < names.index("X") else given.T
-        found.append(_spread(upright, sorted(map(names.index, "YX")), len(shape)))
+        fitting.append(_spread(upright, sorted(map(names.index, "YX")), len(shape)))
     if given.ndim == len(shape) > 2:
         varying = "".join(a for n, a in zip(given.shape, names, strict=True) if n > 1)
         one_kind = all(a in "YX" for a in varying) or not set("YX") & set(varying)
         if one_kind and all(n in (1, m) for n, m in zip(given.shape, shape, strict=True)):
-            found.append(given)
-    if len(found) == 1:
-        return found[0]
-    if found:
+            fitting.append(given)
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
         ones = (1,) * 2
         raise SigmaError(
             f"sigma of shape {given.shape} may be one value for each plane or a map of Y and X, "
@@ -234,10 +234,10 @@ class NoiseMemory:
         key = _own_noise(filter)
         with self._measuring:
             if key not in self._sigmas:
-                found = filter.estimate_sigma(image, names)
-                if found is None and self.model == Gaussian.name:
-                    found = estimate_sigma(image, names)
-                self._sigmas[key] = found
+                own = filter.estimate_sigma(image, names)
+                if own is None and self.model == Gaussian.name:
+                    own = estimate_sigma(image, names)
+                self._sigmas[key] = own
             return self._sigmas[key]
 
     def measured(self, image: Any, names: str, device: Any) -> NoiseEstimate:
@@ -301,10 +301,10 @@ def resolve_noise(
         return filter, resolve_sigma(sigma, image, names, filter)
     models, estimate = _models(noise, image, names, device)
     if sigma is not None:
-        found = resolve_sigma(sigma, image, names, filter)
+        resolved = resolve_sigma(sigma, image, names, filter)
         how = "given" if estimate is None else "estimated"
         note = f"sigma was given; the noise {how} is not used: {_summary(models)}"
-        return filter, replace(found, notes=(*found.notes, note))
+        return filter, replace(resolved, notes=(*resolved.notes, note))
     models = _for_channels(models, image, names)
     own = estimate is not None and (estimate.axes, estimate.shape) == (names, tuple(image.shape))
     planes = _plane_noise(estimate) if own else None
@@ -312,19 +312,19 @@ def resolve_noise(
     if estimate is not None:
         source, notes = f"estimated: {estimate.reason}", estimate.notes
         width = estimate.blank_width
-    applied, found = _applied(filter, models, image, names)
+    applied, resolved = _applied(filter, models, image, names)
     if own and not applied.sigma_unused:
-        found = _per_plane_or_position(found, estimate, names)
+        resolved = _per_plane_or_position(resolved, estimate, names)
         if planes is not None and applied is filter:
             excess = planes.white_sigma_ratio([model.spectral for model in models])
-            found = replace(found, array=found.array * excess)
-    notes = (*notes, *found.notes)
-    found = replace(found, source=source, notes=notes, models=models, blank_width=width)
+            resolved = replace(resolved, array=resolved.array * excess)
+    notes = (*notes, *resolved.notes)
+    resolved = replace(resolved, source=source, notes=notes, models=models, blank_width=width)
     # A filter for white noise has taken them into account.
-    return applied, found if applied is filter else replace(found, planes=planes)
+    return applied, resolved if applied is filter else replace(resolved, planes=planes)
 
 
-def _per_plane_or_position(found: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
+def _per_plane_or_position(resolved: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
     """Return the sigma of an image whose planes or places differ in their noise."""
     from napari_gpu_denoise.noise.series import plane_factors  # here, as it takes long to load
 
@@ -342,12 +342,12 @@ def _per_plane_or_position(found: Sigma, estimate: NoiseEstimate, names: str) ->
             note = (
                 f"{estimate.places.words()}: planes of this size are filtered with the mean sigma"
             )
-            return replace(found, notes=(note, *found.notes))
+            return replace(resolved, notes=(note, *resolved.notes))
         factors = place(estimate.places.factors(*plane), estimate.shape, names)
         note = f"{estimate.places.words()}: each pixel has its own sigma"
     else:
-        return found
-    return replace(found, array=found.array * factors, notes=(note, *found.notes))
+        return resolved
+    return replace(resolved, array=resolved.array * factors, notes=(note, *resolved.notes))
 
 
 def _plane_noise(estimate: NoiseEstimate) -> PlaneSpectra | None:

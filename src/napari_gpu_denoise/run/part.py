@@ -180,12 +180,12 @@ class _Recorder(Arena):
         """Return a buffer of zeros: what is in it may be converted on the host."""
         import pyopencl as cl
 
-        held = self._buffers.get(name)
-        if held is None or held.size < nbytes:
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.size < nbytes:
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
             zeros = np.zeros(max(int(nbytes), 4), np.uint8)
-            held = self._buffers[name] = cl.Buffer(self.session.context, flags, hostbuf=zeros)
-        return held
+            buffer = self._buffers[name] = cl.Buffer(self.session.context, flags, hostbuf=zeros)
+        return buffer
 
     def kernel(self, name: str, constants: Mapping[str, int], standard: str = "CL1.2"):
         """Note a kernel; what is returned enqueues nothing but a marker."""

@@ -136,13 +136,13 @@ class _DeviceThreads:
             thread.join()
 
     def _work(self, device: Device) -> None:
-        held: list[Part] = []  # taken, and not written yet
+        taken: list[Part] = []  # taken, and not written yet
         try:
             with ThreadPoolExecutor(1, "parts in") as inward, ThreadPoolExecutor(1) as outward:
-                self._all(device, held, inward, outward)
+                self._all(device, taken, inward, outward)
         except BaseException as error:
             if isinstance(error, _FAILURES):
-                self._parts.extend(held)
+                self._parts.extend(taken)
             self.told.put((device, error))
         else:
             self.told.put((device, None))
@@ -150,7 +150,7 @@ class _DeviceThreads:
     def _all(
         self,
         device: Device,
-        held: list[Part],
+        in_work: list[Part],
         inward: ThreadPoolExecutor,
         outward: ThreadPoolExecutor,
     ) -> None:
@@ -164,12 +164,12 @@ class _DeviceThreads:
                 part = self._parts.popleft()
             except IndexError:
                 return None
-            held.append(part)
+            in_work.append(part)
             return part, inward.submit(self._read, part)
 
         def written(part: Part, out: np.ndarray, tally: Tally) -> None:
             self._write(part, out, tally)
-            held.remove(part)
+            in_work.remove(part)
             self.told.put((device, tally))
 
         writing: Future | None = None

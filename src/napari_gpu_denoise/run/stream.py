@@ -411,13 +411,13 @@ class FrameStream:
     def _over_time(self, feed: FrameFeed) -> Generator[tuple[np.ndarray, Tally], None, None]:
         """Filter each frame with those before and after it."""
         work = feed.get(0).work
-        held, is_map = work.session, work.sigma.is_map
-        device = held.device
+        session, is_map = work.session, work.sigma.is_map
+        device = session.device
         _, videos, nz, ny, nx = work.source.shape
         tile = Tile(0, *map(Span.whole, (1, nz, ny, nx)), work.source.joined)
         with ExitStack() as stack:
-            stack.enter_context(device_errors(held))
-            arenas = [stack.enter_context(borrow(held)) for _ in range(videos)]
+            stack.enter_context(device_errors(session))
+            arenas = [stack.enter_context(borrow(session)) for _ in range(videos)]
             all_stages = [Stages.of(work, arena) for arena in arenas]
             plan = all_stages[0].plan
             budget, pixels = frame_budget(
@@ -435,7 +435,7 @@ class FrameStream:
                 variation = work.sigma.variation(tile)
                 types = FrameTypes.of(work, tile)
                 flow = FrameFlow(
-                    *(held, arena, stages, tile, batch, variation, types), prompt=self._live
+                    *(session, arena, stages, tile, batch, variation, types), prompt=self._live
                 )
                 stack.enter_context(closing(flow))
                 steps = flow.run(partial(feed.read, video), partial(feed.write, video))

@@ -86,10 +86,10 @@ def _digest(planes: list[np.ndarray], slices: list[int]) -> bytes | None:
     parts = [np.ascontiguousarray(plane[z, ::step]) for plane in planes for z in slices]
     if all(np.all(part == part.flat[0]) for part in parts):
         return None
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for part in parts:
-        found.update(part)
-    return found.digest()
+        digest.update(part)
+    return digest.digest()
 
 
 def _is_constant(plane: np.ndarray) -> bool:
@@ -436,8 +436,8 @@ class ArrayFrameFlow:
         for c in range(tile.channels):
             for k, block in frame_blocks(out, tile.sequence, *times, c, most):
                 if not all(empty[k : k + len(block)]):
-                    found = in_bands(store, values[c, k : k + len(block)], block[:, *there])
-                    self._saturated += sum(found)
+                    counts = in_bands(store, values[c, k : k + len(block)], block[:, *there])
+                    self._saturated += sum(counts)
             # Copied from the source: the channels on the device may have been mixed.
             for k in np.flatnonzero(empty):
                 place = tile.sequence, t + int(k), c
