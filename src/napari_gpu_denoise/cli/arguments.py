@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 from napari_gpu_denoise.cli import commands
@@ -59,7 +60,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sigma-factor",
-        type=_factor,
+        type=_checked(checked_factor),
         default=1.0,
         metavar="NUMBER",
         help="strength: multiplies the given or measured sigma; values above 1 remove more "
@@ -68,7 +69,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add_device(parser)
     parser.add_argument(
         "--memory-limit",
-        type=_bytes,
+        type=_checked(number_of_bytes),
         metavar="SIZE",
         help="maximum device memory, such as 512M or 2G (default: what the device allows)",
     )
@@ -84,7 +85,7 @@ def add_host_memory(parser: argparse.ArgumentParser) -> None:
     """Add the option for the memory of the machine."""
     parser.add_argument(
         "--memory-limit-host",
-        type=_bytes,
+        type=_checked(number_of_bytes),
         metavar="SIZE",
         help="maximum main memory, including the program itself, such as 2G (default: the parts of "
         "large files take a quarter of the free memory)",
@@ -218,18 +219,16 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _factor(text: str) -> float:
-    try:
-        return checked_factor(text)
-    except SettingsError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _checked(check: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a check of a setting as a type of argparse."""
 
+    def parse(text: str) -> Any:
+        try:
+            return check(text)
+        except SettingsError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
-def _bytes(text: str) -> int:
-    try:
-        return number_of_bytes(text)
-    except SettingsError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return parse
 
 
 def build_parser(argv: list[str]) -> argparse.ArgumentParser:

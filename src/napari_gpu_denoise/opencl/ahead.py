@@ -40,14 +40,11 @@ def worth_it(device: Device) -> bool:
     """Whether other processes can build for a device, and this one finds the results."""
     cached = os.environ.get("CUDA_CACHE_DISABLE", "0") in ("", "0")
     mine = "nvidia" in device.platform.lower() and not getattr(sys, "frozen", False)
-    return cached and mine and _knows_options()
-
-
-def _knows_options() -> bool:
-    """Whether pyopencl tells the options that a driver gets."""
+    if not (cached and mine):
+        return False
     import pyopencl as cl
 
-    return hasattr(cl.Program, "_process_build_options")
+    return hasattr(cl.Program, "_process_build_options")  # it tells the options of a driver
 
 
 class Built:
