@@ -458,7 +458,7 @@ def test_interrupt_stops_at_the_next_tile(here, capsys, calls, monkeypatch, numb
     monkeypatch.setattr(commands._Bar, "__call__", interrupt)
     code, out, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
     assert (code, out) == (130, "")
-    assert "Stopped" in one_sentence(err)
+    assert "Interrupted" in one_sentence(err)
     assert os.listdir() == ["in.tif"]
     assert signal.getsignal(number) == before
 
@@ -472,7 +472,7 @@ def test_second_interrupt_stops_at_once(here, capsys, calls, monkeypatch):
     monkeypatch.setattr(one_file, "denoise_steps", interrupt)
     code, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
     assert code == 130
-    assert "Stopped" in one_sentence(err)
+    assert "Interrupted" in one_sentence(err)
     assert os.listdir() == ["in.tif"]
 
 
