@@ -70,7 +70,8 @@ def damage_values(rng: Random, value: Any) -> Any:
         elif kind == 3 and isinstance(holder, list):
             holder.append(holder[last])
         else:
-            holder[last] = rng.choice(VALUES)
+            # A copy: what is changed next may be within it.
+            holder[last] = copy.deepcopy(rng.choice(VALUES))
     return value
 
 

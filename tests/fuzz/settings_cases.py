@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import os
@@ -43,7 +44,7 @@ def damaged(rng: Random) -> bytes:
     elif way == 3:
         parts = [held, *held.values(), *(each for part in held.values() for each in part.values())]
         some = rng.choice([part for part in parts if part] or [held])
-        some[rng.choice([*some, *_NAMES])] = rng.choice(_ODD)
+        some[rng.choice([*some, *_NAMES])] = copy.deepcopy(rng.choice(_ODD))
     text = json.dumps(held, indent=rng.choice((None, 2)))
     if way == 4:
         deep = rng.choice((50, 300, 600, 900, 980, 2000, 100_000))
