@@ -97,6 +97,7 @@ UnchangedWarning
 }
 _RUN = ("nonfinite", "correct", "sigma_factor", "device", "memory_limit", "progress")
 PARAGRAPHS["run"] = "\n".join(PARAGRAPHS[name] for name in _RUN)
+PARAGRAPHS["inputs"] = "\n".join(PARAGRAPHS[name] for name in ("image", "sigma", "noise"))
 PARAGRAPHS["outcome"] = "\n\n".join(
     f"{title}\n{'-' * len(title)}\n{PARAGRAPHS[name]}"
     for title, name in (("Returns", "filtered"), ("Raises", "errors"), ("Warns", "warnings"))

@@ -196,9 +196,7 @@ def dct3d() -> np.ndarray:
 
     Parameters
     ----------
-    {image}
-    {sigma}
-    {noise}
+    {inputs}
     profile : {"normal"}, optional
         Settings to start from, by default ``"normal"``.
     axes : str

@@ -360,9 +360,7 @@ def nl_means() -> np.ndarray:
 
     Parameters
     ----------
-    {image}
-    {sigma}
-    {noise}
+    {inputs}
     profile : {"normal", "fine", "video"}, optional
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
         ``"fine"`` is ``patch=5, step=1``, better and slower; ``"video"`` is ``patch=16,

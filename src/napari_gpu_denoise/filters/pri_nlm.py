@@ -172,9 +172,7 @@ def pri_nlm() -> np.ndarray:
 
     Parameters
     ----------
-    {image}
-    {sigma}
-    {noise}
+    {inputs}
     profile : {"normal"}, optional
         Settings to start from, by default ``"normal"``.
     axes : str

@@ -291,9 +291,7 @@ def swnlm() -> np.ndarray:
 
     Parameters
     ----------
-    {image}
-    {sigma}
-    {noise}
+    {inputs}
     profile : {"normal", "paper"}, optional
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
         ``"paper"`` is the filter as published, ``patch=7, fewest=1, fallback="keep"``.
@@ -356,9 +354,7 @@ def similar_pixels(
 
     Parameters
     ----------
-    {image}
-    {sigma}
-    {noise}
+    {inputs}
     profile : {"normal", "paper"}, optional
         Settings to start from, as `swnlm` takes it.
     axes : str, optional

@@ -217,9 +217,7 @@ def bm3d() -> np.ndarray:
 
     Parameters
     ----------
-    {image}
-    {sigma}
-    {noise}
+    {inputs}
     profile : {"normal", "fast", "high", "live"}, optional
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
         ``"fast"`` takes about a tenth of the time of ``"normal"`` on a GPU and loses 0.2 to 0.4 dB;

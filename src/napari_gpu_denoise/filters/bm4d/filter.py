@@ -219,9 +219,7 @@ def bm4d() -> np.ndarray:
 
     Parameters
     ----------
-    {image}
-    {sigma}
-    {noise}
+    {inputs}
     profile : {"normal", "fast", "high"}, optional
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
         ``"fast"`` takes about a third of the time of ``"normal"`` on a GPU and loses 0.3 to 0.6 dB;

@@ -226,9 +226,7 @@ def isoline() -> np.ndarray:
 
     Parameters
     ----------
-    {image}
-    {sigma}
-    {noise}
+    {inputs}
     profile : {"normal", "fine", "paper"}, optional
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
         ``"fine"`` is ``staircase=15``; ``"paper"`` is the hybrid filter exactly as published,
@@ -312,9 +310,7 @@ def isoline_maps(
 
     Parameters
     ----------
-    {image}
-    {sigma}
-    {noise}
+    {inputs}
     profile : {"normal", "fine", "paper"}, optional
         Settings to start from, as `isoline` takes it.
     axes : str, optional

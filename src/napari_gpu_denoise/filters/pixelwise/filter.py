@@ -251,9 +251,7 @@ def nl_means_pixelwise() -> np.ndarray:
 
     Parameters
     ----------
-    {image}
-    {sigma}
-    {noise}
+    {inputs}
     profile : {"exact", "conventional", "goossens", "volume"}, optional
         Settings to start from, by default ``"exact"``; settings given as keywords override it.
         ``"conventional"`` has Gaussian patches of 7 x 7 pixels, a window of 21 and plain weights
@@ -321,9 +319,7 @@ def pixels_averaged(
 
     Parameters
     ----------
-    {image}
-    {sigma}
-    {noise}
+    {inputs}
     profile : {"exact", "conventional", "goossens", "volume"}, optional
         Settings to start from, as `nl_means_pixelwise` takes it.
     axes : str, optional

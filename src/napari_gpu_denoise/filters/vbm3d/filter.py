@@ -236,9 +236,7 @@ def vbm3d() -> np.ndarray:
 
     Parameters
     ----------
-    {image}
-    {sigma}
-    {noise}
+    {inputs}
     profile : {"normal", "fast", "high", "live"}, optional
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
         ``"fast"`` uses two frames before and after, takes 0.6 of the time on a GPU and loses 0.3 to
