@@ -87,7 +87,7 @@ def _grid(shape: tuple[int, int]) -> _Grid:
 
 
 def block_pixels(shape: tuple[int, int]) -> int:
-    """Return how many pixels `block_means` averages per block of a frame (ny, nx).
+    """Return the number of pixels `block_means` averages per block of a frame (ny, nx).
 
     Independent noise of standard deviation sigma is ``sigma / sqrt(block_pixels(shape))`` in a
     block mean.
@@ -169,7 +169,7 @@ def _changes(before: np.ndarray, after: np.ndarray, noise: np.ndarray) -> np.nda
 
 
 def _by_chance(x: np.ndarray, d: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Return where mean and slope of the differences may be noise alone."""
+    """Return a mask of pairs whose mean and slope of differences may be noise alone."""
     # x has a mean of 0. Its own noise, in d with opposite sign, looks like a slope.
     own = 0.5 * x.shape[1] * noise**2
     shift, slope = d.sum(axis=1), (x * d).sum(axis=1) + own

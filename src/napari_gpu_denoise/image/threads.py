@@ -141,7 +141,7 @@ _MOST_WORKERS = 2
 
 
 def number_of_workers() -> int:
-    """Return how many parts are computed at once."""
+    """Return the number of parts computed at once."""
     return min(_MOST_WORKERS, os.cpu_count() or 1)
 
 

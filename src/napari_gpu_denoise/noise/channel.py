@@ -220,7 +220,7 @@ def _spectra_alone(
 
 
 def _laws(spectra: PatchSpectra) -> VarianceLaws | None:
-    """Return how the variance depends on the brightness that each frequency sees."""
+    """Return the laws of the variance over the brightness that each frequency sees."""
     return variance_laws(spectra.level_noise)
 
 

@@ -56,7 +56,7 @@ def covariance_of_any_range(power: np.ndarray) -> np.ndarray:
 
 @cache
 def _responses() -> tuple[np.ndarray, np.ndarray]:
-    """Return how much coefficients, and displacements, see of each frequency along an axis."""
+    """Return the response of coefficients, and of displacements, to frequencies along an axis."""
     number = np.arange(FREQUENCIES + 1)
     turns = np.pi * number / FREQUENCIES
     waves = np.exp(-1j * np.outer(np.arange(PATCH), turns))
@@ -149,7 +149,7 @@ class FramesInARow:
         return [near for row in found for near in row[:2]], [row[2] for row in found]
 
     def _each(self, function: Callable, *rows: Sequence) -> list:
-        """Return what a function makes of each row."""
+        """Apply a function to each row; return the results."""
         with mapping(min(self.threads, len(self.rows))) as each:
             return list(each(function, *rows))
 
@@ -173,7 +173,7 @@ def _blank(row: tuple[np.ndarray, ...]) -> np.ndarray | None:
 
 
 def _gain(before: np.ndarray, after: np.ndarray, sigma: float) -> float:
-    """Return how much the contrast of a frame exceeds that of the one before it."""
+    """Return the contrast of a frame over that of the one before it."""
     noise = sigma * math.sqrt(2 / block_pixels(before.shape))
     return brightness_change(block_means(before), block_means(after), noise).gain
 

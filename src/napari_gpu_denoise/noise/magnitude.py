@@ -175,7 +175,7 @@ class _Quantiles:
         np.cumsum(counts, axis=1, out=self._before[:, 1:])
 
     def of(self, first: np.ndarray, last: np.ndarray, quantile: float) -> np.ndarray:
-        """Return what `numpy.quantile` returns for groups from first to last; of several spans."""
+        """Return `numpy.quantile` of the groups from first to last, for several spans."""
         number = (last - first) * self._each
         place = quantile * (number - 1)
         below = place.astype(np.int32)

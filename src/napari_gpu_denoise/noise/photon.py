@@ -258,7 +258,7 @@ def read_levels(
 
 @lru_cache(maxsize=1)
 def frequency_bands() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return which coefficients rank the patches, and which are read, by rising frequency.
+    """Return the coefficients that rank the patches, and those read, by rising frequency.
 
     Then the frequencies j + k of those that are read, and where in these each band begins.
     """
@@ -365,12 +365,12 @@ def level_variances(
 
 
 def _begins(level: np.ndarray) -> np.ndarray:
-    """Return which of the sets, sorted by level, is the first of its level."""
+    """Return a mask of the first set of each level; sets are sorted by level."""
     return np.concatenate([[True], level[1:] != level[:-1]])
 
 
 def _chosen(readings: Readings, gain: float, intercept: float, line: np.ndarray) -> np.ndarray:
-    """Return how much too low the relative power is because smooth patches were chosen.
+    """Return the bias of the relative power by the choice of smooth patches.
 
     A pixel with a photon more has more power at all frequencies, so where photons are few, patches
     that happen to be smooth at those that rank are so at those that are read.
@@ -464,7 +464,7 @@ def _band_powers(
 def _strength(
     power: np.ndarray, error: np.ndarray, texture: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how strong texture is with nothing known of the noise, and the standard error."""
+    """Return the strength of texture with nothing known of the noise, and its standard error."""
     weight = 1 / np.square(error)
     total = weight.sum(axis=1, keepdims=True)
     distance = texture - (weight @ texture)[:, None] / total

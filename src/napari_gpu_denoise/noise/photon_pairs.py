@@ -192,7 +192,7 @@ def _pairs_noise(
 
 
 def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return which blocks do not move, and the relative standard error of their mean variance."""
+    """Return a mask of still blocks, and the relative standard error of their mean variance."""
     # They are the smallest ones, sorted once: `numpy.quantile` would take most of the time.
     ordered = np.sort(variance)
     number = len(ordered)
@@ -274,7 +274,7 @@ def _blocks(
 
 
 def _drift(mean: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Return how much brighter one frame is than the other, at the mean of each block.
+    """Return the difference of brightness between two frames, at the mean of each block.
 
     A line: a constant, and a part proportional to brightness. What moves does not tilt it. The mean
     of each block is not simply subtracted, as it holds a share of correlated noise.

@@ -124,7 +124,7 @@ class SigmaSurface:
     high: float
 
     def factors(self, ny: int, nx: int) -> np.ndarray:
-        """Return what sigma is multiplied by at each pixel of a plane, (ny, nx)."""
+        """Return the factor of sigma at each pixel of a plane, (ny, nx)."""
         y, x = (np.linspace(-1, 1, 2 * n + 1)[1::2] for n in (ny, nx))
         one, down, across, curved, both, wide = self.coefficients
         rows = one + down * y + curved * y**2
@@ -172,7 +172,7 @@ class _Cells(NamedTuple):
 
 
 def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Surface | None:
-    """Return how the noise differs between places, if it clearly does and is known everywhere.
+    """Return the surface of sigma, if it clearly differs between places and is known everywhere.
 
     All channels have the same surface.
     """

@@ -204,7 +204,7 @@ def _scale(channel: ChannelNoise, fit: Fit) -> float:
 
 
 def plane_factors(estimate: NoiseEstimate, shape: Sequence[int]) -> np.ndarray | None:
-    """Return what sigma of the estimate is multiplied by at each plane, or None where they agree.
+    """Return the factor of sigma at each plane, or None where planes agree.
 
     The array has the axes of the image, each with the length there or 1. It follows the measured
     planes, with straight lines between them, along each axis along which they clearly differ; where
@@ -283,7 +283,7 @@ class PlaneSpectra:
         return self.kinds.ravel() if axis is None else self.kinds.ravel()[region[axis]]
 
     def white_sigma_ratio(self, models: Sequence[Correlated]) -> np.ndarray:
-        """Return how much more `white_sigma` exceeds sigma in each plane than it does in `models`.
+        """Return the excess of `white_sigma` over sigma in each plane, over that in `models`.
 
         The array has the shape of `kinds`.
         """

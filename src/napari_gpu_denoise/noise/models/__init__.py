@@ -21,7 +21,7 @@ AUTO = "auto"
 
 
 def choices() -> tuple[str, ...]:
-    """Return what may be requested by name: ``"auto"``, and the names of selectable models."""
+    """Return the names that may be requested: ``"auto"``, and those of selectable models."""
     return (AUTO, *(model.name for model in MODELS if model.selectable))
 
 

@@ -266,7 +266,7 @@ class NoiseModel(ABC):
         """
 
     def transform(self, signed: bool = True) -> Transform | None:
-        """Return how a device does `stabilise` and `inverse`; None where there is nothing to do.
+        """Return the kernels for `stabilise` and `inverse`; None where there is nothing to do.
 
         Parameters
         ----------
@@ -297,7 +297,7 @@ class NoiseModel(ABC):
 
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str | None:
-        """Return why a channel calls for this model, in words; None where it does not.
+        """Return the reason for this model in a channel, in words; None if there is none.
 
         Models are asked in reverse order of `MODELS`; the first that gives a reason is chosen. The
         channel has at least some patches of 8 x 8 pixels.
@@ -364,7 +364,7 @@ class NoiseModel(ABC):
 
     @classmethod
     def suggestion(cls, video: bool, volume: bool = False) -> str:
-        """Return which filter is recommended for this noise, in words.
+        """Return the filter recommended for this noise, in words.
 
         Parameters
         ----------

@@ -224,7 +224,7 @@ def expansion(stabilised: np.ndarray, read_noise: float) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def correction(read_noise: float) -> Curve:
-    """Return what `expansion` lacks, as a function of the stabilised value."""
+    """Return the error of `expansion` as a function of the stabilised value."""
     end = math.sqrt(max(_LARGE_VARIANCE - read_noise**2, 1.0))
     electrons = np.linspace(0, end, math.ceil(end / _STEP) + 1) ** 2
     expected = expected_anscombe(electrons, read_noise)

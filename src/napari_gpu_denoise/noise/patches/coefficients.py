@@ -115,10 +115,10 @@ class Elsewhere(Protocol):
         weight: np.ndarray | None,
         first: int,
     ) -> np.ndarray:
-        """Return what `span_sums` does for the squares of coefficients from the first on."""
+        """Return sums of squares of the coefficients from the first on, as `span_sums`."""
 
     def moments(self, order: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `range_moments` does."""
+        """Return sums and sums of squares, as `range_moments`."""
 
 
 class Squares:
@@ -196,7 +196,7 @@ def range_moments(
 
 
 def smallest(values: np.ndarray, number: int) -> np.ndarray:
-    """Return as many of the smallest of the values, as `ranked` has them; 0.05 ms for a third."""
+    """Return the order of the smallest values, as `ranked` has them; 0.05 ms for a third."""
     few = values[:: max(1, len(values) // SAMPLE)]
     enough = min(len(few) - 1, math.ceil((number / len(values) + MARGIN) * len(few)))
     some = np.flatnonzero(values <= np.partition(few, enough)[enough])

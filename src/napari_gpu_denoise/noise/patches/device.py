@@ -277,7 +277,7 @@ class DeviceCoefficients:
 
 @cache
 def coefficient_order() -> np.ndarray:
-    """Return where coefficients, low frequencies first, are in a patch on the device."""
+    """Return the places of coefficients, low frequencies first, in a patch on the device."""
     return np.concatenate(frequency_order((PATCH, PATCH)))
 
 
@@ -337,7 +337,7 @@ class DevicePatches:
     def _told(
         self, planes: Sequence[np.ndarray], levels: Sequence[list], grid: _Grid, into: Any
     ) -> np.ndarray:
-        """Transform the patches of planes; return what is told of each."""
+        """Transform the patches of planes; return the numbers told of each."""
         import pyopencl as cl
 
         store, arena, queue = self._store, self._store.arena, self._store.queue
@@ -500,7 +500,7 @@ def _device_statistics(
             return clear_patches(blank, (PATCH, PATCH), grid.down, grid.across).ravel()
 
         def transformed(count: int) -> tuple[np.ndarray, np.ndarray]:
-            """Return what is told of patches, (plane, 4, patch), and (plane, patch, square)."""
+            """Transform planes; return numbers of patches, (plane, 4, patch), and their squares."""
             told = np.empty((4, count, grid.count), np.float32)
             squares = np.empty((count, grid.count, len(upper)), np.float32)
             names = "patch rows", "patch ends", "patch squares", "patches told"

@@ -110,7 +110,7 @@ def blank_width(areas: Sequence[Blank | None], masks: Sequence[np.ndarray | None
 
 
 def constant_squares(plane: np.ndarray, width: int) -> np.ndarray | None:
-    """Return which pixels are in a square of one value; None where there is no such square.
+    """Return a mask of pixels in squares of one value; None where there is no such square.
 
     Half of a square may lie beyond the border of the plane.
     """
@@ -128,7 +128,7 @@ def constant_squares(plane: np.ndarray, width: int) -> np.ndarray | None:
 
 
 def number_of_patches(wanted: int, blanks: Sequence[np.ndarray | None]) -> int:
-    """Return how many patches to spread over planes so that about `wanted` touch no blank."""
+    """Return the number of patches to spread so that about `wanted` touch no blank."""
     shares = [1.0 if blank is None else float(np.mean(~blank)) for blank in blanks]
     return round(wanted / max(float(np.mean(shares)), LEAST_SHARE))
 
@@ -136,7 +136,7 @@ def number_of_patches(wanted: int, blanks: Sequence[np.ndarray | None]) -> int:
 def clear_patches(
     blank: np.ndarray, shape: tuple[int, int], down: int = 1, across: int = 1
 ) -> np.ndarray:
-    """Return which patches of a shape, at every `down`-th and `across`-th place, touch no blank."""
+    """Return a mask of patches that touch no blank, at every `down`-th and `across`-th place."""
     rows = _all_of(~blank, shape[1], 1)[:, ::across]
     return _all_of(rows, shape[0], 0)[::down]
 
@@ -385,7 +385,7 @@ class _Counts(NamedTuple):
 
 
 def _counts(blocks: np.ndarray, darkest: float) -> _Counts | None:
-    """Return what blocks of pixels hold; None if nothing is above the darkest."""
+    """Return the photons in blocks of pixels; None if nothing is above the darkest."""
     values = blocks.astype(np.float64) - float(darkest)
     if blocks.dtype.kind == "f" or values.min(initial=0) < 0:
         values = values[np.isfinite(values).all(axis=(1, 2)) & (values >= 0).all(axis=(1, 2))]

@@ -129,7 +129,7 @@ class PatchReader(Protocol):
         blanks: Sequence[np.ndarray | None],
         levels: Sequence[list],
     ) -> PatchSpectra | None:
-        """Return what `read_spectra` does; None where that has to read them."""
+        """Read patches as `read_spectra` does; None where that has to read them."""
 
 
 # Sets of frequencies whose energy is known: low and high ones; those that rank patches where
@@ -144,7 +144,7 @@ DEALT = 7
 
 @cache
 def frequency_sets(lows: int, number: int) -> np.ndarray:
-    """Return which coefficients of a patch belong to each of `SETS`, (set, coefficient)."""
+    """Return a mask of the coefficients in each of `SETS`, (set, coefficient)."""
     low = np.arange(number) < lows
     if number != PATCH**2 - 1:
         return np.array([low, ~low, low, low, ~low])
@@ -156,7 +156,7 @@ def frequency_sets(lows: int, number: int) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def weights() -> np.ndarray:
-    """Return how the coefficients of a patch add to its mean as each frequency sees it, (63, 63).
+    """Return the weights of coefficients in the mean that each frequency sees, (63, 63).
 
     A cosine of a high frequency is weak in the corners of a patch, so of the noise of a bright spot
     there it sees little. What it sees of noise that grows linearly with brightness is the same as

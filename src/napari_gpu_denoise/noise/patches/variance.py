@@ -52,7 +52,7 @@ class Parts(NamedTuple):
 
 
 def grouped(part: np.ndarray, number: int, order: np.ndarray | None = None) -> Parts:
-    """Return so many parts, given the number of that of each patch, (patch,), uint8.
+    """Group patches into parts, given the number of the part of each, (patch,), uint8.
 
     Members stand in the `order` in which patches are listed there, by default in their own. Empty
     parts are left out.
@@ -414,7 +414,7 @@ class Trend(NamedTuple):
 
 
 def brightness_trend(patches: PatchStatistics) -> Trend | None:
-    """Return how noise grows with brightness; None where it does not clearly grow.
+    """Return the growth of noise with brightness; None where it does not clearly grow.
 
     Photon noise has a variance that rises linearly with brightness. Texture raises the variance of
     a level too, but irregularly, and more at the lower of the high frequencies than at the upper

@@ -194,7 +194,7 @@ def _step(values: np.ndarray) -> int:
 
 
 def _off(values: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Return how many values (value, ...) do not lie on the lattice of each of the steps (...)."""
+    """Return the number of values (value, ...) off the lattice of each of the steps (...)."""
     number = values / steps
     np.rint(number, out=number)
     off = number == 0
@@ -365,7 +365,7 @@ def frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 @lru_cache(maxsize=16)
 def frequency_order(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return which coefficients are the low and the high rows of `frequencies`.
+    """Return the coefficients of the low and the high rows of `frequencies`.
 
     As positions j * m + k of coefficient (j, k) of an n x m patch.
     """

@@ -71,7 +71,7 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
 
 
 def structure_in(channels: Sequence[Sequence[np.ndarray]]) -> list[Finding]:
-    """Return what is found in planes of each channel; only three of each are read."""
+    """Return the findings in planes of each channel; only three of each are read."""
     found: list[Finding] = []
     for number, planes in enumerate(channels):
         structure = structure_of(first_middle_last(planes))
@@ -123,7 +123,7 @@ class Structure:
         return 2 * sum(map(bool, self.waves)) > len(self.waves)
 
     def findings(self, channel: int | None) -> list[Finding]:
-        """Return what was found."""
+        """Return the findings."""
         found = [
             Finding(kind, each.strength, each.agreement, each.fixed, channel=channel)
             for kind, each in (("rows", self.rows), ("columns", self.columns))
@@ -159,7 +159,7 @@ class Structure:
 
 
 def structure_of(planes: Sequence[np.ndarray]) -> Structure:
-    """Return what is found in planes (y, x) of one channel."""
+    """Return the structured noise of planes (y, x) of one channel."""
     looked = _each([partial(_analyse_plane, plane) for plane in planes], len(planes) > 1)
     return Structure(
         *(_offsets([each[k] for each in looked]) for k in (0, 1)),
@@ -221,7 +221,7 @@ def _finite_crop(crop: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _evidence(plane: np.ndarray, axis: int) -> rows.RowEvidence | None:
-    """Return what speaks for offsets of rows, or of columns with an axis of 0."""
+    """Return the evidence for offsets of rows, or of columns with an axis of 0."""
     length, width = plane.shape[1 - axis], plane.shape[axis]
     if length < rows.SHORTEST or width < rows.NARROWEST:
         return None

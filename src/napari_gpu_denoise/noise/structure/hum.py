@@ -85,7 +85,7 @@ def _table(frequencies: np.ndarray, count: int) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _cuts(count: int) -> np.ndarray:
-    """Return where blocks begin, and the end of the last."""
+    """Return the first pixel of each block, and the end of the last."""
     return np.arange(BLOCKS + 1) * count // BLOCKS
 
 
@@ -340,7 +340,7 @@ def _settled(
 
 
 def _noise_beside(plane: np.ndarray, frequencies: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return what noise and texture make of the amplitude in each block, (wave, block).
+    """Return the amplitude of noise and texture in each block, (wave, block).
 
     From frequencies beside those of the waves.
     """

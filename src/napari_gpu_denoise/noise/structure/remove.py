@@ -212,7 +212,7 @@ def shrunk(found: np.ndarray, parts: Sequence[np.ndarray], variance: float) -> n
 
 
 def _band_edges(count: int) -> np.ndarray:
-    """Return where bands of frequencies 1, 2, ... begin, and the end of the last."""
+    """Return the first frequency of each band from 1 on, and the end of the last."""
     edges = [1]
     while edges[-1] < count:
         edges.append(max(edges[-1] + 1, round(edges[-1] * _WIDER)))
@@ -315,7 +315,7 @@ class Correction:
         return out
 
     def words(self) -> tuple[str, ...]:
-        """Return what is removed, in words."""
+        """Return the findings that are removed, in words."""
         return tuple(each.words() for each in self.findings)
 
 

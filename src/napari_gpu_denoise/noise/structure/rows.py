@@ -89,7 +89,7 @@ def segments(plane: np.ndarray, finer: int = 1, axis: int = 1, exact: bool = Tru
 
 
 def _over_pieces(reduce: Callable, plane: np.ndarray, cuts: np.ndarray, axis: int) -> np.ndarray:
-    """Return what `reduce` makes of pieces of rows, or of columns, (row, piece)."""
+    """Reduce pieces of rows, or of columns, to one number each, (row, piece)."""
 
     def of(band: np.ndarray) -> np.ndarray:
         parts = np.split(band, cuts[1:], axis=axis)
@@ -136,7 +136,7 @@ def _bands(plane: np.ndarray, axis: int) -> list[np.ndarray]:
 
 
 def row_evidence(parts: Segments) -> RowEvidence:
-    """Return what speaks for offsets of the rows.
+    """Return the evidence for offsets of the rows.
 
     Offsets change the whole row alike, objects rarely. So the second differences of the rows'
     levels are compared between the thirds of the image, by a correlation that a few edges as long
