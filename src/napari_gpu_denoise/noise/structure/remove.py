@@ -285,14 +285,12 @@ class Correction:
     def __bool__(self) -> bool:
         return any(map(bool, self.channels))
 
-    def applied(self, block: np.ndarray, names: str | None = None) -> np.ndarray:
+    def applied(self, block: np.ndarray) -> np.ndarray:
         """Return pixels without structured noise, float32; NaN and infinity stay as they are.
 
-        `block` has all of the axes Y, X and of the channels, and any part of the others; `names`
-        are its axes, if they are not those of the image.
+        `block` has all of the axes Y, X and of the channels, and any part of the others.
         """
-        names = names or self.names
-        out = np.array(block, np.float32)
+        names, out = self.names, np.array(block, np.float32)
         filled, mask = fill_nonfinite(out, names, "keep")
         axis = channel_axis(names)
         work = []
