@@ -85,15 +85,6 @@ def run(image, settings, sigma=20.0, **options) -> np.ndarray:
     return denoise(image, settings, sigma, **options).image
 
 
-def sigma_map(ny: int, nx: int) -> np.ndarray:
-    """Return a map of sigma from 0 to 30: slopes, jumps and a hole."""
-    y, x = np.mgrid[:ny, :nx]
-    values = 5 + 10 * x / nx + 15 * (y > ny // 3)
-    values[ny // 2 : ny // 2 + 5, nx // 4 : nx // 4 + 7] = 0
-    values[-1, 0] = 0
-    return values
-
-
 def stack_axes(kind, ndim: int = 3) -> str | None:
     """Return axes of a stack of planes: none but Y and X, unless the filter must know of time."""
     return "QTYX"[-ndim:] if follows_time(kind) else None
@@ -215,26 +206,6 @@ def test_lists_work_as_arrays_do(kind, device):
 
 
 # The same result, however it is got
-
-
-@pytest.mark.parametrize("axes", ["YX", "TYX", "ZYX", "TZYX", "CYX"])
-def test_tiled_equals_whole(kind, device, axes):
-    settings = joining(kind, axes)
-    rows, columns = frame(settings)
-    shape = {"T": 4, "Z": 5, "C": 2, "Y": rows, "X": columns}
-    image = noisy(*(shape[a] for a in axes))
-    totals = []
-    options = {"axes": axes, "device": device}
-    whole = run(image, settings, **options)
-    tiled = run(
-        image,
-        settings,
-        **options,
-        memory_limit=cut(settings, slices=5 if "Z" in axes else 1),
-        progress=lambda done, total: totals.append(total),
-    )
-    assert totals[-1] >= 3
-    np.testing.assert_array_equal(tiled, whole)
 
 
 def test_repeated_runs_are_bitwise_equal(kind, device):
@@ -396,25 +367,6 @@ def test_sigma_for_each_plane(kind, device):
     np.testing.assert_array_equal(row, result.image[0])
 
 
-@pytest.mark.parametrize("axes", ["TYX", "TZYX", "TCYX"])
-def test_sigma_for_each_plane_of_joined_frames(kind, device, axes):
-    shape = {"T": 4, "Z": 3, "C": 2, "Y": 61, "X": 57}
-    image = noisy(*(shape[a] for a in axes))
-    sigma = 5.0 + 3 * np.arange(math.prod(image.shape[:-2])).reshape(image.shape[:-2])
-    sigma[(1,) * sigma.ndim] = 0
-    settings, options = joining(kind, axes), {"axes": axes, "device": device}
-    whole = run(image, settings, sigma, **options)
-    np.testing.assert_array_equal(whole[sigma == 0], image[sigma == 0])
-    assert not np.any(np.all(whole == image, axis=(-2, -1)) & (sigma > 0))
-    limit = cut(settings, slices=3 if "Z" in axes else 1)
-    tiled = run(image, settings, sigma, **options, memory_limit=limit)
-    np.testing.assert_array_equal(tiled, whole)
-    for chunks in ((1, 20, 33), (2, 61, 57)):
-        chunks = (1,) * (image.ndim - 3) + chunks
-        lazy = lazily(da.from_array(image, chunks=chunks), settings, sigma, **options)
-        np.testing.assert_array_equal(lazy.compute(), whole)
-
-
 @pytest.mark.parametrize("shape", [(45, 52), (3, 40), (3, 2, 33, 36)])
 def test_a_constant_map_is_as_its_number(kind, device, shape):
     image = noisy(*shape)
@@ -449,34 +401,6 @@ def test_a_map_counts_where_it_is(kind, told, device):
     for side, value, rounding in sides:
         expected = run(image.T, settings, value, device=device)
         np.testing.assert_allclose(across[side], expected[side], rtol=0, atol=rounding)
-
-
-@pytest.mark.parametrize(
-    ("axes", "dtype"), [("YX", "float32"), ("TYX", "uint8"), ("ZYX", "float32"), ("TCYX", "uint8")]
-)
-def test_a_map_gives_the_same_however_the_image_is_cut(kind, device, axes, dtype):
-    settings, totals = joining(kind, axes), []
-    rows, columns = frame(settings)
-    shape = {"T": 3, "Z": 3, "C": 2, "Y": rows, "X": columns}
-    image = noisy(*(shape[a] for a in axes), dtype=dtype)
-    sigma = sigma_map(rows, columns)
-    options = {"axes": axes, "device": device}
-    whole = run(image, settings, sigma, **options)
-    assert np.all(np.isfinite(whole))
-    np.testing.assert_array_equal(whole[..., sigma == 0], image[..., sigma == 0])
-    tiled = run(
-        image,
-        settings,
-        sigma,
-        **options,
-        memory_limit=cut(settings, is_map=True, slices=3 if "Z" in axes else 1),
-        progress=lambda done, total: totals.append(total),
-    )
-    assert totals[-1] >= 2
-    np.testing.assert_array_equal(tiled, whole)
-    chunks = (1,) * (image.ndim - 2) + (20, 33)
-    lazy = lazily(da.from_array(image, chunks=chunks), settings, sigma, **options)
-    np.testing.assert_array_equal(lazy.compute(), whole)
 
 
 def test_a_map_of_zero_returns_the_image(kind, device):
@@ -559,27 +483,6 @@ def test_sources_and_sinks(kind, device, tmp_path, monkeypatch, source, sink):
         assert result.image is out
         np.testing.assert_array_equal(np.asarray(out[...]), expected)
         np.testing.assert_array_equal(np.asarray(given[...]), image)
-
-
-@cases(
-    "axes,dtype",
-    every=[("TZYX", "uint16"), ("TCYX", "float32")],
-    once=[("YX", "uint8"), ("TYX", "uint8")],
-)
-def test_dask_equals_numpy(kind, device, axes, dtype):
-    settings = joining(kind, axes)
-    high, wide = max(settings.reach.y) + 14, max(settings.reach.x) + 27
-    shape = {"T": 4, "Z": 3, "C": 2, "Y": 3 * high + 1, "X": 2 * wide - 9}
-    image = noisy(*(shape[a] for a in axes), dtype=dtype)
-    sigma = (20, 10) if "C" in axes else 20
-    chunks = tuple({"T": 1, "Z": 2, "C": 1, "Y": high, "X": wide}[a] for a in axes)
-    options = {"axes": axes, "device": device}
-    lazy = lazily(da.from_array(image, chunks=chunks), settings, sigma, **options)
-    assert isinstance(lazy, da.Array)
-    assert lazy.dtype == image.dtype
-    # Filters over time see frames as a whole, and cut time alone.
-    assert lazy.npartitions > 4 or "T" in settings.joint
-    np.testing.assert_array_equal(lazy.compute(), run(image, settings, sigma, **options))
 
 
 def test_the_command_line_gives_what_python_gives(kind, device, tmp_path):

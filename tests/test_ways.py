@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import dask.array as da
 import numpy as np
@@ -26,11 +26,12 @@ from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.request import Run
-from scenes import cut, joining, needs_volume, noisy
+from scenes import cut, frame, joining, needs_volume, noisy
 
 
-class Case(NamedTuple):
-    """A filter, an image, and the noise of its planes."""
+@dataclass
+class Case:
+    """A filter, an image, and the noise of its planes, or a map of it."""
 
     filter: object
     image: np.ndarray
@@ -38,38 +39,70 @@ class Case(NamedTuple):
     sigma: np.ndarray
     device: object
 
+    @cached_property
     def whole(self) -> np.ndarray:
-        """Return the result in memory, as one part."""
+        """The result in memory, as one part."""
         return gd.denoise(self.image, self.filter, self.sigma, **self.named()).image
 
     def named(self) -> dict:
         return {"axes": self.axes, "device": self.device}
 
+    def chunked(self) -> da.Array:
+        chunks = (2, 1, 90, 40) if self.axes == "TCYX" else (2, 4, 90, 40)
+        return da.from_array(self.image, chunks=chunks)
 
-JOINT = [
-    kind
-    for kind in FILTERS
-    for spec in fields(kind)
-    if spec.name == "channels" and "joint" in spec.metadata["choices"]
-]
+    @property
+    def streamed_sigma(self):
+        return self.sigma if self.is_map else lambda frame: self.sigma[frame]
+
+    @property
+    def is_map(self) -> bool:
+        return self.sigma.shape == self.image.shape[-2:]
 
 
-@pytest.fixture(
-    params=[(kind, {}) for kind in FILTERS] + [(kind, {"channels": "joint"}) for kind in JOINT],
-    ids=lambda one: "-".join([one[0].name, *one[1].values()]),
-)
+def having(name: str, test: Callable) -> list[type]:
+    return [kind for kind in FILTERS if any(s.name == name and test(s) for s in fields(kind))]
+
+
+JOINT = having("channels", lambda spec: "joint" in spec.metadata["choices"])
+SLICED = having("slices", lambda spec: spec.default == 0)
+CASES = [(kind, {}) for kind in FILTERS] + [(kind, {"channels": "joint"}) for kind in JOINT]
+CASES = [(kind, "TZYX" if needs_volume(kind) else "TCYX", changes) for kind, changes in CASES]
+CASES += [(kind, "TZYX", {}) for kind in SLICED]
+
+
+def named(one: tuple) -> str:
+    kind, axes, changes = one
+    return "-".join([kind.name, axes, *changes.values()])
+
+
+def settings_of(kind, axes: str, changes: dict):
+    return joining(kind, axes.replace("Z", "") if needs_volume(kind) else axes, **changes)
+
+
+@pytest.fixture(params=CASES, ids=named, scope="module")
 def case(request, device) -> Case:
-    kind, changes = request.param
-    axes = "TZYX" if needs_volume(kind) else "TCYX"
-    settings = joining(kind, axes.replace("Z", ""), **changes)
-    planes = (4, 6) if needs_volume(kind) else (5, 2)
-    image = noisy(*planes, 61, 57, dtype="uint16")
+    kind, axes, changes = request.param
+    planes, settings = (4, 6) if "Z" in axes else (5, 2), settings_of(kind, axes, changes)
+    image = noisy(*planes, *frame(settings), dtype="uint16")
     sigma = 12.0 + 2 * np.arange(np.prod(planes, dtype=int)).reshape(planes)
     if needs_volume(kind):
         # Slices that are filtered together share their noise.
         sigma[:] = sigma[:, :1]
     else:
         sigma[1, 0] = 0
+    return Case(settings, image, axes, sigma, device)
+
+
+@pytest.fixture(params=CASES, ids=named, scope="module")
+def mapped(request, device) -> Case:
+    """A case whose noise is a map: slopes, jumps and a hole."""
+    kind, axes, changes = request.param
+    settings = settings_of(kind, axes, changes)
+    image = noisy(*((3, 5) if "Z" in axes else (3, 2)), *frame(settings))
+    y, x = np.indices(image.shape[-2:])
+    sigma = 5 + 10 * x / 57 + 15 * (y > 80)
+    sigma[90:105, 14:21] = sigma[-1, 0] = 0
     return Case(settings, image, axes, sigma, device)
 
 
@@ -89,43 +122,56 @@ def by_function(case: Case, folder) -> np.ndarray:
     return function(case.image, case.sigma, settings=case.filter, **case.named())
 
 
+def limit_of(case: Case) -> int:
+    limit = cut(case.filter, is_map=case.is_map, slices=case.image.shape[1])
+    # A tile of joint channels has all of them.
+    return limit * 4 // 3 if getattr(case.filter, "channels", "") == "joint" else limit
+
+
 def in_tiles(case: Case, folder) -> np.ndarray:
-    limit = cut(case.filter, slices=case.image.shape[1])
-    named = case.named() | {"memory_limit": limit}
-    return gd.denoise(case.image, case.filter, case.sigma, **named).image
+    totals, cut_into = [], []
+    given = case.image, case.filter, case.sigma
+    gd.denoise(*given, **case.named(), progress=lambda done, total: totals.append(total))
+    made = gd.denoise(
+        *given,
+        **case.named(),
+        memory_limit=limit_of(case),
+        progress=lambda done, total: cut_into.append(total),
+    )
+    assert cut_into[-1] > totals[-1], "nothing was cut"
+    return made.image
 
 
 def in_place(case: Case, folder) -> np.ndarray:
     image = case.image.copy()
-    named = case.named() | {"memory_limit": cut(case.filter, slices=image.shape[1])}
+    named = case.named() | {"memory_limit": limit_of(case)}
     return gd.denoise(image, case.filter, case.sigma, out=image, **named).image
-
-
-def chunks_of(case: Case) -> tuple[int, ...]:
-    return (2, 1, 30, 40) if case.axes == "TCYX" else (2, 4, 30, 40)
 
 
 def from_chunks_to_an_array(case: Case, folder) -> np.ndarray:
     out = np.zeros_like(case.image)
-    image = da.from_array(case.image, chunks=chunks_of(case))
-    gd.denoise(image, case.filter, case.sigma, out=out, **case.named())
+    gd.denoise(case.chunked(), case.filter, case.sigma, out=out, **case.named())
     return out
 
 
 def lazily(case: Case, folder) -> np.ndarray:
-    image = da.from_array(case.image, chunks=chunks_of(case))
-    return gd.denoise_lazy(image, case.filter, case.sigma, **case.named()).compute()
+    lazy = gd.denoise_lazy(case.chunked(), case.filter, case.sigma, **case.named())
+    assert isinstance(lazy, da.Array)
+    # Filters over time see frames as a whole, and these are few.
+    assert lazy.npartitions > 1 or "T" in case.filter.joint
+    assert (lazy.shape, lazy.dtype) == (case.image.shape, case.image.dtype)
+    return lazy.compute()
 
 
 def as_a_stream(case: Case, folder) -> np.ndarray:
     named = case.named() | {"axes": case.axes[1:]}
-    frames = gd.stream(case.filter, iter(case.image), lambda k: case.sigma[k], **named)
+    frames = gd.stream(case.filter, iter(case.image), case.streamed_sigma, **named)
     return np.array(list(frames))
 
 
 def as_a_live_stream(case: Case, folder) -> np.ndarray:
     named = case.named() | {"axes": case.axes[1:], "live": True}
-    frames = gd.stream(case.filter, iter(case.image), lambda k: case.sigma[k], **named)
+    frames = gd.stream(case.filter, iter(case.image), case.streamed_sigma, **named)
     return np.array(list(frames))
 
 
@@ -203,10 +249,35 @@ WAYS: tuple[Callable[[Case, object], np.ndarray], ...] = (
 )
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_every_way_gives_the_same_pixels(case, way, tmp_path):
-    expected, given = case.whole(), case.image.copy()
-    made = way(case, tmp_path)
+# Those that cut a map as they cut the image.
+WAYS_OF_MAPS = (in_tiles, lazily, as_a_stream, in_parts)
+
+
+def same(case: Case, way, folder) -> None:
+    expected, given = case.whole, case.image.copy()
+    made = way(case, folder)
     assert made.dtype == expected.dtype
     np.testing.assert_array_equal(made, expected)
     np.testing.assert_array_equal(case.image, given)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_every_way_gives_the_same_pixels(case, way, tmp_path):
+    same(case, way, tmp_path)
+
+
+@pytest.mark.parametrize("way", WAYS_OF_MAPS, ids=lambda way: way.__name__)
+def test_maps_are_cut_as_the_image_is(mapped, way, tmp_path):
+    same(mapped, way, tmp_path)
+
+
+def test_planes_without_noise_stay(case):
+    still = case.sigma == 0
+    np.testing.assert_array_equal(case.whole[still], case.image[still])
+    assert not np.any(np.all(case.whole == case.image, axis=(-2, -1)) & ~still)
+
+
+def test_places_without_noise_stay(mapped):
+    still = mapped.sigma == 0
+    np.testing.assert_array_equal(mapped.whole[..., still], mapped.image[..., still])
+    assert np.all(np.isfinite(mapped.whole)) and not np.array_equal(mapped.whole, mapped.image)

@@ -21,10 +21,9 @@ from napari_gpu_denoise.cli.failures import on_command_line
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import checkpoint, one_file, resuming
 from napari_gpu_denoise.files.resuming import digest_of
-from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import by_parts, job
 from napari_gpu_denoise.run import parts as parts_of_images
-from scenes import needs_volume, noisy, small
+from scenes import noisy, small
 from zarr_stores import write_store
 
 VIDEO = small(gd.VBM3D, frames_before=2, frames_after=1)
@@ -150,14 +149,6 @@ def test_a_result_of_another_map_of_equal_extremes_is_another(tmp_path):
     assert denoise(path, PLAIN, first, resume=True)[0].skipped
     (failed,) = denoise(path, PLAIN, other, resume=True)[0].failed
     assert "another noise" in str(failed.error)
-
-
-@pytest.mark.parametrize("kind", FILTERS, ids=lambda kind: kind.name)
-def test_each_filter_is_resumed(tmp_path, kind):
-    axes = "TZYX" if needs_volume(kind) else "TYX"
-    shape = (4, 6, 24, 26) if needs_volume(kind) else (6, 33, 37)
-    path = written(tmp_path, noisy(*shape, dtype="uint16"), axes)
-    assert_resumed_as_uninterrupted(path, small(kind), 20.0)
 
 
 @pytest.mark.parametrize("settings", [VIDEO, PLAIN], ids=["video", "frames"])

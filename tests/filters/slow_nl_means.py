@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-import dask.array as da
 import numpy as np
 import pytest
 
-import napari_gpu_denoise as gd
 from flows import filtered
 from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.opencl import program
@@ -79,16 +77,3 @@ def cut_off(settings: NLMeans) -> float:
     """Return by what share a weight may be wrong: distances are read from keys, less some bits."""
     bits = max(1, (settings.offsets - 1).bit_length())
     return 4 * 4 / settings.strength**2 * 2.0 ** (bits - 24)
-
-
-def same_however_cut(image: np.ndarray, sigma: float, axes: str, device, **changes) -> None:
-    """Check that tiles and chunks of dask change nothing, with a neighbour along T or Z."""
-    joined = {"TYX": {"frames_after": 1}, "ZYX": {"slices": 1}}.get(axes, {})
-    settings = NLMeans(patch=4, step=2, window=7, **changes, **joined)
-    options = {"axes": axes, "device": device}
-    whole = gd.denoise(image, settings, sigma, **options).image
-    tiled = gd.denoise(image, settings, sigma, **options, memory_limit=1 << 20).image
-    np.testing.assert_array_equal(tiled, whole)
-    chunks = (1, 50, 61)[-len(axes) :]
-    lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, sigma, **options)
-    np.testing.assert_array_equal(lazy.compute(), whole)

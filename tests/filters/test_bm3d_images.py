@@ -14,7 +14,7 @@ from reference.bm3d_channels import bm3d_channels
 from scenes import psnr, scene
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 30), (7, 7), (8, 8), (9, 1000), (300, 9)])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 30), (7, 7), (8, 8), (9, 300), (300, 9)])
 def test_images_as_small_as_a_patch(device, shape):
     image = grey(*shape)
     out = gd.bm3d(image, SIGMA, device=device)

@@ -367,7 +367,14 @@ def simulate(session, which: str) -> None:
     compare(run)
 
 
-@pytest.mark.parametrize("which", CASES)
+# What no case of test_simulator has; the others with --thorough.
+BRIEF = ("vectors told", "teams of a spectrum")
+
+
+@pytest.mark.parametrize(
+    "which",
+    [pytest.param(one, marks=() if one in BRIEF else pytest.mark.thorough) for one in CASES],
+)
 def test_groups_on_the_simulator(simulator, which):
     assert simulated(__file__, which) == ""
 
@@ -398,6 +405,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("which", "file", "fault", "told"), BROKEN)
 def test_a_fault_of_a_kernel_is_reported(simulator, tmp_path, which, file, fault, told):
     found = simulated(__file__, which, broken_kernels(tmp_path, file, *fault))

@@ -289,11 +289,19 @@ def simulate(session, which: str) -> None:
     check(session, search, variant, Linked(sigmas), (2, 9, 17))
 
 
-@pytest.mark.parametrize("which", CASES)
+# Work-groups of the other shapes with --thorough.
+BRIEF = ("tracks one way", "strips")
+
+
+@pytest.mark.parametrize(
+    "which",
+    [pytest.param(one, marks=() if one in BRIEF else pytest.mark.thorough) for one in CASES],
+)
 def test_groups_of_any_shape_on_the_simulator(simulator, which):
     assert simulated(__file__, which) == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("which", "file", "fault", "told"), BROKEN)
 def test_a_fault_of_a_kernel_is_reported(simulator, tmp_path, which, file, fault, told):
     found = simulated(__file__, which, broken_kernels(tmp_path, file, *fault))

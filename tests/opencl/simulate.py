@@ -55,7 +55,8 @@ PROFILES = {
 # GPUs of NVIDIA slide down the search window, exchanging sums as no simulator can; here through
 # local memory.
 PROFILES["sliding"] = PROFILES["GPU"]
-LOCAL_MEMORY = {"bm3d": 5 << 10}
+LOCAL_MEMORY = {("bm3d", number): 5 << 10 for number in range(6)}
+LOCAL_MEMORY |= {("vbm3d", number): 8 << 10 for number in (1, 2)}
 # Work-items of a group that compare for nothing take long, too: here half as many do.
 MAX_GROUP = dict.fromkeys(
     [("nl_means_pixelwise", "ZYX"), ("vbm3d", "TYX"), ("vbm3d", "TCYX")]
@@ -352,7 +353,7 @@ def run_case(
         for each in served
     ]
     if profile == "GPU":
-        limit = LOCAL_MEMORY.get(settings.name, device.local_memory)
+        limit = LOCAL_MEMORY.get((settings.name, number), device.local_memory)
         items = MAX_GROUP.get((settings.name, axes), device.max_group)
         device = dataclasses.replace(device, local_memory=limit, max_group=items)
     session = Session(device, cl.Context([device.handle]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -128,9 +129,9 @@ def filter_together(
     search_sigma = np.sqrt(np.tensordot(weights**2, sigmas**2, axes=1))
 
     def run(stage: Pass, search: np.ndarray, basics: Iterable) -> np.ndarray:
-        found = {"search": search, "search_sigma": search_sigma, "exact": exact}
+        found = list(all_matches(search, search_sigma, stage, exact))
         channels = zip(planes, sigmas, basics, strict=True)
-        return np.array([one_pass(z, s, stage, basic=b, **found) for z, s, b in channels])
+        return np.array([one_pass(z, s, stage, basic=b, found=found) for z, s, b in channels])
 
     search = np.tensordot(weights, planes, axes=1)
     if prefilter or (prefilter is None and settings.prefilter == "on"):
@@ -162,18 +163,27 @@ def filter_groups(
     settings: Pass,
     basic: np.ndarray | None = None,
     *,
-    search_sigma=None,
-    exact: bool = True,
+    found: Iterable[list[tuple]] | None = None,
 ) -> Iterator[Group]:
-    """Yield the filtered group of every reference patch, row by row."""
-    search_sigma = np.broadcast_to(sigma if search_sigma is None else search_sigma, search.shape)
-    for y in reference_positions(noisy.shape[0], settings.step):
-        for x in reference_positions(noisy.shape[1], settings.step):
-            limit = settings.similar * search_sigma[y + MIDDLE, x + MIDDLE] ** 2
-            matches = find_matches(
+    """Yield the filtered group of every reference patch, row by row.
+
+    `found` are the matches of each, if they are known.
+    """
+    for matches in all_matches(search, sigma, settings) if found is None else found:
+        yield filter_group(noisy, matches, sigma, settings, basic)
+
+
+def all_matches(
+    search: np.ndarray, sigma, settings: Pass, exact: bool = True
+) -> Iterator[list[tuple]]:
+    """Yield the matches of every reference patch, row by row."""
+    sigma = np.broadcast_to(sigma, search.shape)
+    for y in reference_positions(search.shape[0], settings.step):
+        for x in reference_positions(search.shape[1], settings.step):
+            limit = settings.similar * sigma[y + MIDDLE, x + MIDDLE] ** 2
+            yield find_matches(
                 search, y, x, settings.window, settings.neighbours, limit, exact=exact
             )
-            yield filter_group(noisy, matches, sigma, settings, basic)
 
 
 def filter_group(
@@ -228,8 +238,13 @@ def group_spectrum(
 
 def removed_patches(removed: np.ndarray, transform: str, stack: str) -> np.ndarray:
     """Return the patches (m, 8, 8), in sigma, of a spectrum: the inverse transform."""
-    inverse = np.linalg.inv(transform_matrix(transform))
+    inverse = inverse_matrix(transform)
     return inverse @ np.tensordot(stack_matrix(stack, len(removed)).T, removed, axes=1) @ inverse.T
+
+
+@cache
+def inverse_matrix(transform: str) -> np.ndarray:
+    return np.linalg.inv(transform_matrix(transform))
 
 
 def noise_variances(places: list[tuple], transform: str, stack: str) -> np.ndarray:
@@ -238,16 +253,29 @@ def noise_variances(places: list[tuple], transform: str, stack: str) -> np.ndarr
     A pixel in two patches has the same noise in both: as much as they overlap, their coefficients
     go up and down together.
     """
-    matrix, along = transform_matrix(transform), stack_matrix(stack, len(places))
-    y, x = np.array([place[:2] for place in places]).T
-    # Coefficients that two patches have in common, by how far they are apart along one axis.
-    common = np.zeros((max(y.max() - y.min(), x.max() - x.min(), PATCH) + 1, PATCH))
-    for apart in range(PATCH):
-        common[apart] = np.sum(matrix[:, apart:] * matrix[:, : PATCH - apart], axis=1)
-    shared_y, shared_x = (common[np.abs(at[:, None] - at)] for at in (y, x))
+    y0, x0 = places[0][:2]
+    apart = tuple((place[0] - y0, place[1] - x0) for place in places)
+    return _noise_variances(apart, transform, stack)
+
+
+@lru_cache(4096)  # of channels that are filtered together the groups are the same
+def _noise_variances(places: tuple, transform: str, stack: str) -> np.ndarray:
+    along = stack_matrix(stack, len(places))
+    common = common_coefficients(transform)
+    y, x = np.array(places).T
+    shared_y, shared_x = (common[np.minimum(np.abs(at[:, None] - at), PATCH)] for at in (y, x))
     shared = shared_y[..., :, None] * shared_x[..., None, :]
     variance = np.einsum("kq,kqyx->kyx", along, np.tensordot(along, shared, axes=1))
     return np.maximum(variance, LEAST_VARIANCE)
+
+
+@cache
+def common_coefficients(transform: str) -> np.ndarray:
+    """Return what coefficients of two patches share, by how far they are apart along one axis."""
+    matrix, common = transform_matrix(transform), np.zeros((PATCH + 1, PATCH))
+    for apart in range(PATCH):
+        common[apart] = np.sum(matrix[:, apart:] * matrix[:, : PATCH - apart], axis=1)
+    return common
 
 
 def shrink_hard(

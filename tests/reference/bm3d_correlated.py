@@ -12,13 +12,13 @@ from functools import cache
 
 import numpy as np
 
-from reference.block_matching import find_matches, reference_positions
 from reference.bm3d import (
     LEAST_VARIANCE,
     MIDDLE,
     Group,
     Pass,
     aggregate,
+    all_matches,
     group_spectrum,
     shrink_hard,
     shrink_wiener,
@@ -115,17 +115,9 @@ def filter_group(
     )
 
 
-def one_pass(noisy, sigma, settings: Pass, table: Table, search, search_sigma, basic=None):
-    """Filter an image (y, x) once, with patches compared on `search`."""
-    groups = []
-    for y in reference_positions(noisy.shape[0], settings.step):
-        for x in reference_positions(noisy.shape[1], settings.step):
-            matches = find_matches(
-                *(search, y, x, settings.window, settings.neighbours),
-                settings.similar * search_sigma**2,
-                exact=False,
-            )
-            groups.append(filter_group(noisy, matches, sigma, settings, table, basic))
+def one_pass(noisy, sigma, settings: Pass, table: Table, found, basic=None):
+    """Filter an image (y, x) once; `found` are the matches of every reference patch."""
+    groups = [filter_group(noisy, matches, sigma, settings, table, basic) for matches in found]
     return aggregate(noisy, groups, settings)
 
 
@@ -166,15 +158,15 @@ def _together(planes, sigmas, tables, weights, guide: Table, settings) -> np.nda
     search_sigma = float(mix_sigmas(weights[None], sigmas)[0])
 
     def run(stage: Pass, search, basics) -> np.ndarray:
+        found = list(all_matches(search, search_sigma, stage, exact=False))
         channels = zip(planes, sigmas, tables, basics, strict=True)
-        return np.array(
-            [one_pass(z, s, stage, table, search, search_sigma, b) for z, s, table, b in channels]
-        )
+        return np.array([one_pass(z, s, stage, table, found, b) for z, s, table, b in channels])
 
     search = np.tensordot(weights, planes, axes=1)
     if settings.prefilter == "on":
         alone = Pass.alone(settings)
-        search = one_pass(search, search_sigma, alone, guide, search, search_sigma)
+        found = all_matches(search, search_sigma, alone, exact=False)
+        search = one_pass(search, search_sigma, alone, guide, found)
     result = run(Pass.of(settings, "basic"), search, [None] * len(planes))
     if settings.stages == "both":
         search = np.tensordot(weights, result, axes=1)
