@@ -43,7 +43,7 @@ def both(image, chunks, settings, sigma=20.0, **options):
     ids=str,
 )
 def test_chunks_of_any_size(device, chunks):
-    image = noisy(61, 57, dtype="uint8")
+    image = noisy(*((61, 57) if chunks != (1, 1) else (23, 21)), dtype="uint8")
     for settings in (small(KIND), small(KIND, patch=5, step=3)):
         out, expected = both(image, chunks, settings, device=device)
         np.testing.assert_array_equal(out, expected)
