@@ -144,6 +144,9 @@ def vbm3d(
     holes = [t for t in range(nt) if sigmas[t] == 0 or np.ptp(video[t]) == 0]
     known = {"links": links, "holes": holes, "table": table}
     noisy = extend(video)
+    if settings.motion and settings.blocks:
+        around = settings.window_nearest, sigmas, links, holes
+        known["motions"] = block_motions(noisy, *around)
     result = one_pass(noisy, sigmas, Pass.of(settings, "basic"), **known)
     if settings.stages == "both":
         if settings.kalman and settings.frames_before and not settings.frames_after:
@@ -176,15 +179,15 @@ def filter_groups(
     *,
     positions: Iterable[tuple[int, int, int]] | None = None,
     table: Table | None = None,
+    motions: dict | None = None,
 ) -> Iterator[Group]:
     """Yield the filtered group of every reference patch, frame by frame and row by row.
 
     `frames` are those with references, by default all but `holes`; `positions` (t, y, x) are some
-    references to do instead.
+    references to do instead. `motions` are those of blocks, if they are known.
     """
     nt, ny, nx = noisy.shape
-    motions = None
-    if settings.motion and settings.blocks:
+    if settings.motion and settings.blocks and motions is None:
         motions = block_motions(noisy, settings.window_nearest, sigmas, links, holes)
     if positions is None:
         frames = [t for t in (range(nt) if frames is None else frames) if t not in holes]

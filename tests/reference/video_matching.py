@@ -7,6 +7,7 @@ Positions are (y, x) of the first pixel of a patch.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -69,8 +70,10 @@ def find_matches(
         d2 = distances(search, (t, y, x), frame, places, links(t, frame))
         same = np.all(places == (y, x), axis=1)
         d2 = np.maximum(d2 - same * settings.still * sigmas[t] ** 2, 0)
-        found = zip(places.tolist(), d2.tolist(), strict=True)
-        return in_order([(frame, *place, value) for place, value in found])
+        dy, dx = (places - (y, x)).T
+        nearest = np.lexsort((zigzag(dx), zigzag(dy), d2))
+        found = zip(places[nearest].tolist(), d2[nearest].tolist(), strict=True)
+        return [(frame, *place, value) for place, value in found]
 
     def in_order(matches: list[tuple]) -> list[tuple]:
         return sorted(matches, key=lambda match: order(match, (t, y, x)))
@@ -154,7 +157,8 @@ def find_matches(
         # Where other frames are few or unlike, more of the same frame fill the group.
         last = order(own[-1], (t, y, x))
         wider = ranked(t, around([(y, x)], settings.window_nearest, shape))
-        more = near([match for match in wider if order(match, (t, y, x)) > last])
+        begin = bisect_right(wider, last, key=lambda match: order(match, (t, y, x)))
+        more = near(wider[begin:])
         matches = in_order(matches + more[: settings.neighbours - len(matches)])
     return matches
 
@@ -215,8 +219,9 @@ def order(match: tuple, reference: tuple) -> tuple:
     order 0, -1, 1, -2, 2, ...; so the reference is the first.
     """
     *place, d2 = match
-    return d2, *(zigzag(at - origin) for at, origin in zip(place, reference, strict=True))
+    away = (at - origin for at, origin in zip(place, reference, strict=True))
+    return d2, *(2 * v if v >= 0 else -2 * v - 1 for v in away)
 
 
-def zigzag(v: int) -> int:
-    return 2 * v if v >= 0 else -2 * v - 1
+def zigzag(v):
+    return np.where(v >= 0, 2 * v, -2 * v - 1)
