@@ -64,7 +64,17 @@ def visible_at(viewer, qtbot):
     return look
 
 
-@pytest.mark.parametrize("kind", IMAGE_FILTERS)
+# Panels of one filter of planes and of one over time; test_steps runs all of them without windows.
+in_panels = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=() if kind in (NLMeans, VBM3D) else pytest.mark.thorough)
+        for kind in IMAGE_FILTERS
+    ],
+)
+
+
+@in_panels
 @pytest.mark.parametrize("lazy", [False, True])
 def test_only_the_frame_shown(
     viewer, open_panel, run, click, visible_at, movie, kind, lazy, copied, pasted
@@ -189,7 +199,7 @@ def test_a_closed_panel_follows_the_slider_no_more(viewer, open_panel, movie, to
     assert not told()
 
 
-@pytest.mark.parametrize("kind", IMAGE_FILTERS)
+@in_panels
 def test_a_long_stack_is_never_whole_in_memory(viewer, open_panel, run, movie, kind):
     held, most = [], []
 
