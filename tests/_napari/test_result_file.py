@@ -53,8 +53,8 @@ def test_the_result_of_a_dask_layer_is_one_of_its_file(
     found = gd.read(tmp_path / "mine.ome.zarr")
     np.testing.assert_array_equal(found.data, expected)
     assert found.axes == "TYX" and found.history[-1]["filter"] == "nl_means"
-    assert found.looks.steps["X"] == (0.25, "micrometer")
-    (channel,) = found.looks.channels
+    assert found.pixel_metadata.steps["X"] == (0.25, "micrometer")
+    (channel,) = found.pixel_metadata.channels
     assert (channel.name, channel.colour) == ("cells", "#ff00ff")
     # Another run has a file of its own; the first result stays.
     names.append(str(tmp_path / "two.ome.zarr"))

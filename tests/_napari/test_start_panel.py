@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from napari_gpu_denoise._napari.start import look_at
+from napari_gpu_denoise._napari.start import info_of
 from napari_gpu_denoise.filters import VBM3D
 
 pytestmark = pytest.mark.gui
@@ -95,7 +95,7 @@ def test_the_noise_is_measured_once(viewer, start, click, qtbot, movie, monkeypa
     assert [each.profile for each in panel.advised()] == ["fast"]
     click(panel.run_button)
     qtbot.waitUntil(lambda: not panel.runs.running)
-    assert len(asked) == 1 and look_at(layer, "TYX").memory.estimate is not None
+    assert len(asked) == 1 and info_of(layer, "TYX").memory.estimate is not None
 
 
 def test_it_follows_the_selection(viewer, start, qtbot, movie, noisy):

@@ -25,7 +25,7 @@ _MODULES = (
 
 
 class Loading(QObject):
-    """Calls `load` in a thread, then `use` with what it returned, in the GUI thread.
+    """Calls `load` in a thread, then `use` with its result, in the GUI thread.
 
     Both end with the parent, if there is one. An error of `load` is left to what `use` does.
     """

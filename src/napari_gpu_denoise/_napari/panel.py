@@ -169,19 +169,19 @@ class Panel(QWidget):
         self.command_button.clicked.connect(lambda: self.copy_command())
 
     def python_code(self) -> str:
-        """Return Python code that does the same; raises `DenoiseError` where there is none."""
+        """Return equivalent Python code; raises `DenoiseError` where there is none."""
         raise NotImplementedError
 
     def command_line(self) -> tuple[str, list[str]]:
-        """Return the command line that does the same, and what it does otherwise."""
+        """Return an equivalent command line, and remarks on its differences."""
         raise NotImplementedError
 
     def copy_python(self) -> None:
-        """Put Python code that does the same on the clipboard."""
+        """Put equivalent Python code on the clipboard."""
         self._copy(lambda: (self.python_code(), [_PYTHON_COPIED]))
 
     def copy_command(self) -> None:
-        """Put the command line that does the same on the clipboard."""
+        """Put the equivalent command line on the clipboard."""
 
         def code() -> tuple[str, list[str]]:
             text, remarks = self.command_line()
@@ -253,7 +253,7 @@ class LayerPanel(Panel):
             self.axes.offer(suggest_axes(layer, shown.axis_labels), finest(layer).shape, layer)
 
     def _take_labels(self, event: object = None) -> None:
-        """Follow new labels of the layer, which say more than what was typed before."""
+        """Follow new labels of the layer, which replace the letters typed before."""
         self.axes.forget()
         self._follow_labels()
 

@@ -43,7 +43,7 @@ _SETTLED = 150  # milliseconds without a change before a layer is looked at
 
 @dataclass(frozen=True)
 class LayerInfo:
-    """A layer to look at; `memory` is what is known of its noise. It holds no napari objects."""
+    """A layer to advise on, and the memory of its noise. It holds no napari objects."""
 
     source: Source
     axes: str
@@ -52,8 +52,8 @@ class LayerInfo:
     device: int | str | None
 
 
-def look_at(layer: Image, axes: str) -> LayerInfo:
-    """Return what is needed to look at a layer; raises `LayerError` if it cannot be used."""
+def info_of(layer: Image, axes: str) -> LayerInfo:
+    """Describe a layer as it is now; raises `LayerError` if it cannot be used."""
     source, device = capture(layer), preferences.read().device
     nonfinite = "keep" if np.dtype(source.data.dtype).kind == "f" else "raise"
     memory = memory_of(layer, axes, None, nonfinite, device)
@@ -154,7 +154,7 @@ class StartPanel(RunPanel):
         return tuple(each.with_effort(effort, device) if effort else each for each in found)
 
     def run(self) -> None:
-        """Run what is recommended, once that is known."""
+        """Run the recommended filter, as soon as there is advice."""
         if self.runs.running:
             return
         self.show_running(True)
@@ -222,7 +222,7 @@ class StartPanel(RunPanel):
             axes = [
                 same_axes(source_axes, self._layers[0], each, self._viewer) for each in self._layers
             ]
-            infos = tuple(map(look_at, self._layers, axes))
+            infos = tuple(map(info_of, self._layers, axes))
         except DenoiseError as error:
             self._give_up(error, aloud=self._run_when_looked)
             return
@@ -266,7 +266,7 @@ class StartPanel(RunPanel):
 
 def _request(layer: Image, axes: str, advice: Advice) -> Request:
     """Return the run that follows the advice on a layer, as it is now."""
-    info, settings = look_at(layer, axes), advice.filter
+    info, settings = info_of(layer, axes), advice.filter
     if any(field.name == "voxel" for field in fields(settings)):
         settings = replace(settings, voxel=voxel_of(layer, info.axes))
     limit = preferences.read().memory_limit

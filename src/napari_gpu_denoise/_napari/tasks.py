@@ -62,7 +62,7 @@ class TimeLeft:
 
 
 def as_stages(running: Generator, text: str) -> Generator[Stage, None, Any]:
-    """Drive a generator of `run.Progress`, and return what it returns."""
+    """Drive a generator of `run.Progress`, and return its result."""
     with closing(running):
         while True:
             try:
@@ -166,7 +166,7 @@ class Task(QObject):
     dock, whose button calls `cancel`, by default a method that drops the requests.
     """
 
-    #: What `steps` yields, by default a `Stage`.
+    #: A step of the request in progress, by default a `Stage`.
     staged = Signal(object)
     #: The `Outcome` of a request that was not dropped.
     ended = Signal(object)

@@ -24,6 +24,7 @@ from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, RunOptions
 from napari_gpu_denoise._napari.denoise.snippets import (
     common_arguments,
+    constructor,
     noise_argument,
     noise_option,
     shell_line,
@@ -209,7 +210,7 @@ class BatchForm(QWidget):
 
 
 def command_with_remarks(batch: Batch, rows: Sequence[Row], folder: str) -> tuple[str, list[str]]:
-    """Return the command for a shell, and sentences on what it does otherwise than the panel."""
+    """Return the command for a shell, and remarks on its differences from the panel."""
     run = batch.run
     words = ["gpu-denoise", run.filter.name.replace("_", "-"), *inputs_of(rows), "-o", folder]
     words += noise_option(run)
@@ -223,18 +224,15 @@ def command_with_remarks(batch: Batch, rows: Sequence[Row], folder: str) -> tupl
 
 
 def python_call(batch: Batch, rows: Sequence[Row], folder: str) -> str:
-    """Return Python code that does the same."""
+    """Return equivalent Python code."""
     run = batch.run
     given: dict[str, Any] = {**noise_argument(run), "output": folder}
     given |= {"axes": run.axes} if run.axes else {}
     given |= common_arguments(run) | dict.fromkeys(_existing(batch), True)
-    chosen = run.filter.as_arguments()
-    made = ".of" if "profile" in chosen else ""
-    words = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
     listed = "".join(f"    {name!r},\n" for name in inputs_of(rows))
     return (
         f"{code.IMPORT}\nfiles = [\n{listed}]\n"
-        f"report = gd.run_batch(files, gd.{type(run.filter).__name__}{made}({words})"
+        f"report = gd.run_batch(files, {constructor(run.filter)}"
         f"{code.arguments(given)})\n"
         "for file in report.failed:\n    print(file.input, file.error)\n"
     )
@@ -258,5 +256,5 @@ def _is_all_of(given: str, held: set[Path]) -> bool:
 
 
 def _existing(batch: Batch) -> list[str]:
-    """Return the arguments that say what becomes of existing results."""
+    """Return the arguments for existing results."""
     return [name for name in ("overwrite", "resume") if getattr(batch, name)]

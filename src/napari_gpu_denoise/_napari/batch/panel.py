@@ -419,11 +419,11 @@ class BatchPanel(Panel):
         self.form.options.noise.hand_over(estimate, origin)
 
     def python_code(self) -> str:
-        """Return Python code that does the same."""
+        """Return equivalent Python code."""
         return python_call(self.form.batch(self._paths()), self.table.rows, self.form.folder())
 
     def command_line(self) -> tuple[str, list[str]]:
-        """Return the command line that does the same, and remarks on it."""
+        """Return an equivalent command line, and remarks on its differences."""
         batch = self.form.batch(self._paths())
         return command_with_remarks(batch, self.table.rows, self.form.folder())
 

@@ -1,4 +1,4 @@
-"""Files of the list: what is known of each, and what became of it; no Qt."""
+"""Files of the list: header, state and report of each, in words; no Qt."""
 
 from __future__ import annotations
 

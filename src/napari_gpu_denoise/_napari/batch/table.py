@@ -65,7 +65,7 @@ class Listing(QObject):
 
 
 def found_in(names: Sequence[str]) -> tuple[list[Row], list[DenoiseError]]:
-    """Return the files that names of files and folders stand for, and what is wrong with others."""
+    """Return the files that names of files and folders stand for, and errors of others."""
     rows: list[Row] = []
     errors: list[DenoiseError] = []
     for name in map(os.path.abspath, names):

@@ -178,7 +178,7 @@ class CompareOverlay(QObject):
         return data if isinstance(data, Curtain) else None
 
     def start(self, pair: Pair, mode: str) -> None:
-        """Show a pair; what was shown before is hidden, or removed where it was another pair."""
+        """Show a pair; an overlay of the same pair is hidden before, one of another removed."""
         axes = shown_axes(self._viewer, pair.after)
         same = pair is self._pair and axes in (self._axes, None) and self.is_whole()
         self.pause() if same else self.stop()
@@ -244,7 +244,7 @@ class CompareOverlay(QObject):
         self._tell("")
 
     def stop(self) -> None:
-        """Remove what is shown; the pair is as visible as it was."""
+        """Remove the overlay; the pair gets its visibility back."""
         self.pause()
         made, line = list(self._made.values()), self.line
         # Before layers go, which others are told of.
@@ -273,7 +273,7 @@ class CompareOverlay(QObject):
         return not self._hidden.get(layer, layer.visible)
 
     def move(self, at: int) -> None:
-        """Move the line; what is drawn follows when there is time."""
+        """Move the line; the canvas is redrawn a moment later."""
         if self._curtain is not None and at != self._at:
             self._at = at
             self._redrawing.start()
@@ -286,7 +286,7 @@ class CompareOverlay(QObject):
             self.redraw()
 
     def redraw(self) -> None:
-        """Draw again what is shown of the pair."""
+        """Redraw the overlay."""
         self._redrawing.stop()
         if self.layer is None:
             return

@@ -42,7 +42,7 @@ def partners(after: Image, layers: Iterable[Layer]) -> list[Image]:
 
 
 def fits(before: Layer, after: Image) -> bool:
-    """Return whether an image shows what a result does, and perhaps more frames and slices."""
+    """Return whether an image has the field of view of a result, and all its frames and slices."""
     if not isinstance(before, Image) or is_temporary(before):
         return False
     if before.rgb != after.rgb:
@@ -96,7 +96,7 @@ class Pair:
         return self._part("before", there), self._part("after", index)
 
     def forget(self) -> None:
-        """Read again what was kept."""
+        """Forget the planes kept in memory."""
         self._kept.clear()
 
     def _part(self, which: str, index: tuple[int | slice, ...]) -> np.ndarray:

@@ -172,7 +172,7 @@ class ComparePanel(LayerPanel):
             each.setVisible(mode == CURTAIN)
 
     def offer_partners(self, keep: bool) -> None:
-        """List what the result can be compared with."""
+        """List the layers that the result can be compared with."""
         after = self.layer.layer()
         found = [] if after is None else partners(after, self._viewer.layers)
         self.before.offer(found, keep)
@@ -261,7 +261,7 @@ class ComparePanel(LayerPanel):
         self._show()
 
     def _show(self, _: object = None) -> None:
-        """Show the pair as chosen, once the canvas is drawn without what it showed before."""
+        """Show the pair as chosen, once the canvas is redrawn without the previous overlay."""
         if self._closed:
             return
         pair = self._pair

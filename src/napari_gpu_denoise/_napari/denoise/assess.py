@@ -48,7 +48,7 @@ class Judging:
 
 
 def judging_of(request: Any, layer: Image, dims: Dims) -> Judging:
-    """Return the request to assess what the viewer shows of a layer."""
+    """Return the request to assess the part of a layer in view."""
     axes = request.run.axes
     region = None if dims.ndisplay == 3 else in_view(layer, axes, dims, None).index
     spacing, unit = pixel_of(layer, axes)
@@ -208,7 +208,7 @@ class AssessSection(Section):
         return self._task.running
 
     def start(self) -> None:
-        """Assess what is in view, or stop; errors are shown in the panel."""
+        """Assess the region in view, or stop; errors are shown in the panel."""
         if self._task.running:
             self.stop()
             return
@@ -272,7 +272,7 @@ class AssessSection(Section):
         self.status.setText(f"Saved {path}.")
 
     def note_results(self) -> None:
-        """Put what was found into the records of layers that are results of the same run."""
+        """Put the assessment into the records of results of the same run."""
         for layer in self._viewer.layers if self.assessment is not None else ():
             note(layer, self._judging.request.source, self.assessment)
 
@@ -308,7 +308,7 @@ def _series(found: Assessment) -> list[Series]:
 
 
 def _place(found: Assessment) -> str:
-    """Return what was judged, in words."""
+    """Return the assessed region in words."""
     spans = dict(zip(found.axes, found.region, strict=True))
     y, x = (spans[axis][1] - spans[axis][0] for axis in "YX")
     return f"Judged {y} x {x} pixels in view."

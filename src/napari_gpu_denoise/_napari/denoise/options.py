@@ -148,7 +148,7 @@ class NoiseInput(QWidget):
         self.mode.setCurrentIndex(self.mode.findData(name))
 
     def chosen(self) -> str:
-        """Return which one is chosen."""
+        """Return the choice."""
         return self.mode.currentData()
 
     def sigma(self) -> float | tuple[float, ...] | None:
@@ -329,7 +329,7 @@ class PlacesInput(QObject):
             box.setChecked(False)
 
     def show(self, layer: Image | None, axes: str) -> str:
-        """Offer what the viewer shows of a layer; returns what is chosen, such as "frame 3"."""
+        """Offer the frame and slice in view; return the choice, such as "frame 3"."""
         chosen = []
         for letter, box in self.boxes.items():
             word, there = _WORDS[letter], letter in axes
@@ -408,7 +408,7 @@ class DeviceInput(QWidget):
         self.listed.emit()
 
     def device(self) -> int | str | None:
-        """Return what was chosen, as `opencl.device.choose` takes it."""
+        """Return the choice, as `opencl.device.choose` takes it."""
         chosen = self.box.currentData()
         return preferences.read().device if chosen is None else chosen
 

@@ -139,7 +139,7 @@ class DenoisePanel(RunPanel):
             Loading(partial(warm_up, self.form.settings(), device), parent=self)
 
     def request(self, layer: Image | None = None) -> Request:
-        """Return what the panel is set to, for the layer shown or another one.
+        """Return the request of the panel, for the layer shown or another one.
 
         Raises `DenoiseError` if it does not fit the layer.
         """
@@ -161,7 +161,7 @@ class DenoisePanel(RunPanel):
         return source, self.options.run(settings, axes)
 
     def remembered(self) -> Request:
-        """Return the request, with what is known of the noise of the layer."""
+        """Return the request, with the memory of the noise of the layer."""
         return remembering(self.request(), self.layer.layer())
 
     def run(self) -> None:
@@ -203,7 +203,7 @@ class DenoisePanel(RunPanel):
         self.live.changed()
 
     def _previewed(self) -> tuple[Image, Source, Run, NoiseMemory | None]:
-        """Return what `LivePreview` takes."""
+        """Return the arguments of `LivePreview`."""
         source, run = self._wanted()
         known = remembering(Request(source, run), self.layer.layer())
         return self.layer.layer(), source, run, known.memory
@@ -257,11 +257,11 @@ class DenoisePanel(RunPanel):
             self.options.noise.show_estimate(estimate)
 
     def python_code(self) -> str:
-        """Return Python code that does the same."""
+        """Return equivalent Python code."""
         return python_call(self.request())
 
     def command_line(self) -> tuple[str, list[str]]:
-        """Return the command line that does the same, and remarks on it."""
+        """Return an equivalent command line, and remarks on its differences."""
         return command_with_remarks(self.request())
 
     def _follow_places(self, event: object = None) -> None:

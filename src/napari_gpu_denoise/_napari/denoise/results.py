@@ -169,7 +169,7 @@ class ResultOptions(QWidget):
         self.suggest()
 
     def events(self) -> list[tuple[Any, Any]]:
-        """Return what of the layer is to be followed, and by what."""
+        """Return the events of the layer to follow, and their slot."""
         layer = self._source and self._source()
         names = () if layer is None else _LOOKS
         return [(getattr(layer.events, name), self.suggest) for name in names]
@@ -223,7 +223,7 @@ class ResultOptions(QWidget):
         return layer if layer in self._viewer.layers else None
 
     def refresh(self) -> None:
-        """Follow the viewer's layers: what is left to undo and to compare."""
+        """Follow the viewer's layers: those that are gone can be neither undone nor compared."""
         layers = self._viewer.layers
         self._replaced = [each for each in self._replaced if each.layer() in layers]
         self._tell()

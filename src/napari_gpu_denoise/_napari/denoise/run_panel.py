@@ -109,7 +109,7 @@ class RunPanel(LayerPanel):
             self.say(self._summary() or report(outcome))
 
     def _summary(self) -> str:
-        """Return what to say at the end of several runs; empty for a single one."""
+        """Summarise several runs; empty for a single one."""
         if self._count < 2:
             return ""
         done = self._ended - self._failed

@@ -45,16 +45,20 @@ def python_call(request: Request) -> str:
         call = f"{run.filter.name}({image}{code.arguments(given)})"
     else:
         given |= {**alone, **common}
-        made = ".of" if "profile" in chosen else ""
-        words = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
-        constructor = f"{type(run.filter).__name__}{made}({words})"
-        call = f"denoise({image}, gd.{constructor}{code.arguments(given)}).image"
+        call = f"denoise({image}, {constructor(run.filter)}{code.arguments(given)}).image"
     if request.maps:
         given = {**given, **chosen}
         given.pop("dtype", None)
         rest += f"maps = gd.{offer_of(run.filter).function}({image}{code.arguments(given)})\n"
     head = f"{code.IMPORT}{numpy}\n{code.image_of(request.source)}"
     return f"{head}denoised = gd.{call}\n{rest}{_adding(request)}"
+
+
+def constructor(settings: Any) -> str:
+    """Return the settings of a filter as code."""
+    given = settings.as_arguments()
+    words = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    return f"gd.{type(settings).__name__}{'.of' if 'profile' in given else ''}({words})"
 
 
 def _adding(request: Request) -> str:
@@ -103,7 +107,7 @@ def command_line(request: Request) -> str:
 
 
 def command_with_remarks(request: Request) -> tuple[str, list[str]]:
-    """Return the command for a shell, and sentences on what it does otherwise than the run.
+    """Return the command for a shell, and remarks on its differences from the run.
 
     The result lies beside the file under a name of its own, one of the samples' in the folder of
     the shell. It filters everything: there is no option for one frame or slice. A layer that was

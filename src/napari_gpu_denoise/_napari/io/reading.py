@@ -18,6 +18,9 @@ import numpy as np
 
 from napari_gpu_denoise._napari.layers.provenance import (
     FILE_KEY,
+    HISTORY,
+    METADATA_KEY,
+    TEMPORARY,
     Origin,
     is_rgb,
     split_axis,
@@ -108,8 +111,6 @@ def _samples(axes: str) -> list[int]:
 
 def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
     """Yield the layers of an image."""
-    from napari_gpu_denoise._napari.layers.provenance import HISTORY, METADATA_KEY, TEMPORARY
-
     shape, axes = tuple(levels[0].shape), picture.axes
     split = split_axis(axes, shape)
     stem = _stem(picture.path)

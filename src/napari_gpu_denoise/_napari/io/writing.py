@@ -40,7 +40,7 @@ _LARGE = 1 << 24  # bytes from which napari stands still if it writes itself
 
 @dataclass(frozen=True)
 class Pixels:
-    """What a layer that is written holds: its data at the finest level, and what is known of them.
+    """A layer to write: its data at the finest level, and their metadata.
 
     `record` says how they were made, if that is known.
     """
@@ -98,7 +98,7 @@ def _planes(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class _Waiting(QProgressDialog):
-    """Says what is waited for; the key Escape does not close it."""
+    """A progress dialog that the key Escape does not close."""
 
     def reject(self) -> None:
         """Stay."""
@@ -109,7 +109,7 @@ class _Ended(QObject):
 
 
 def run_with_wait_dialog(work: Callable[[], T], text: str) -> T:
-    """Return what `work` returns, or raise what it raises; without a window it is just called."""
+    """Call `work` in a thread while a dialog is shown; without a window, call it directly."""
     app = QApplication.instance()
     if not isinstance(app, QApplication) or QThread.currentThread() is not app.thread():
         return work()
@@ -204,7 +204,7 @@ def _is_temporary(attributes: dict[str, Any]) -> bool:
 
 
 def _pixels(data: Any, attributes: dict[str, Any]) -> Pixels:
-    """Return what a layer holds, at its finest level."""
+    """Describe a layer to write."""
     name = attributes["name"]
     if attributes.get("multiscale") or isinstance(data, (list, tuple)):
         data = data[0]

@@ -71,7 +71,7 @@ class AxesInput(QWidget):
         self.edit.textChanged.connect(self._read)
 
     def offer(self, axes: str, shape: tuple[int, ...], layer: Any = None) -> None:
-        """Set the suggested axes and the shape of a new layer, or what was typed for it."""
+        """Set shape and axes of a new layer: letters typed for it, or those suggested."""
         # The letters are read together with their shape, once.
         self.shape = tuple(shape)
         self._layer = None if layer is None else ref(layer)
@@ -89,13 +89,13 @@ class AxesInput(QWidget):
         return self.edit.text().upper()
 
     def typed(self) -> str | None:
-        """Return what was typed for this layer, if it fits; else None."""
+        """Return the letters typed for this layer, or None if they do not fit."""
         layer = None if self._layer is None else self._layer()
         typed = None if layer is None else _TYPED.get(layer)
         return typed if typed is not None and _fits(typed, self.shape) else None
 
     def forget(self) -> None:
-        """Forget what was typed for this layer."""
+        """Forget the letters typed for this layer."""
         if self._layer is not None and (layer := self._layer()) is not None:
             _TYPED.pop(layer, None)
 
@@ -135,7 +135,7 @@ class AxesInput(QWidget):
         return not over_time and self.shape[axes.index("Z")] >= _VOLUME
 
     def _advice(self, axes: str, found: dict[str, str]) -> str:
-        """Return what to type if axes are unnamed; in bold if the filter needs them."""
+        """Return advice on unnamed axes, in bold if the filter needs them."""
         if follows_time(self._kind) and "T" not in axes:
             works = f"{self._kind.title} works along time"
             if not found:

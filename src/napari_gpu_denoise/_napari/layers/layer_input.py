@@ -123,7 +123,7 @@ class LayerInput(QComboBox):
             self.setCurrentIndex(self._groups.index(wanted))
 
     def follow_selection(self, event: object = None) -> None:
-        """Choose what is selected in the viewer, unless that is a result."""
+        """Choose the layers selected in the viewer, unless these are results."""
         active = self._viewer.layers.selection.active
         self.refresh()
         if active is not None and self._origin() is not active:
@@ -185,7 +185,7 @@ class LayerInput(QComboBox):
         return groups
 
     def _first_choice(self) -> Layer | Group | None:
-        """Return what the viewer's selection stands for."""
+        """Return the layer or group of the viewer's selection."""
         layers, selection = list(self._viewer.layers), self._viewer.layers.selection
         origin = self._origin()
         several = selected(layers, selection)

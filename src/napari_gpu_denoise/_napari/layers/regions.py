@@ -247,7 +247,7 @@ def region_shown(layer: Image, dims: Dims, most: int = MOST_PREVIEWED) -> Region
 
 
 def _within(lengths: list[int], most: int) -> list[int]:
-    """Return lengths whose product is at most so many, cut as alike as they allow."""
+    """Cut lengths as equally as possible, to a product of at most `most`."""
     side = math.isqrt(most)
     if min(lengths) <= side:
         short = min(lengths)

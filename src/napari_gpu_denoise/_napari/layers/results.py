@@ -44,7 +44,7 @@ class NewLayer:
 
 @dataclass
 class Replaced:
-    """What a layer was before a rerun replaced it; `swap` exchanges the two.
+    """The former state of a layer that a rerun replaced; `swap` exchanges the two.
 
     The layer is not kept alive, nor are pixels that take 1 GiB or more: such a result has none.
     """
@@ -122,7 +122,7 @@ def _layer_of(viewer: Viewer, source: Source) -> Layer | None:
 
 
 def _place(viewer: Viewer, source: Source) -> int:
-    """Return where in the layer list a result lies: on its source, and what was made from that."""
+    """Return the place of a result in the layer list: above its source and earlier results."""
     layer = _layer_of(viewer, source)
     if layer is None:
         return len(viewer.layers)
@@ -173,7 +173,7 @@ def _state(layer: Layer) -> dict[str, Any]:
 
 
 def _show(layer: Layer, state: dict[str, Any]) -> None:
-    """Set what of a layer is another in a state; each change is drawn."""
+    """Set the attributes of a layer that differ from a state; each change is drawn."""
     now = _state(layer)
     for key, value in state.items():
         if key in PLACE and not np.array_equal(now[key], value):

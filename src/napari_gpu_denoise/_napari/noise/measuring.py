@@ -152,7 +152,7 @@ def _spectrum(plane: np.ndarray) -> NoiseSpectrum | None:
 
 
 def memory_of(layer: Image, model: str, *key: Any) -> NoiseMemory:
-    """Return what is known of the noise of a layer, which a run fills in.
+    """Return the memory of the noise of a layer, which a run fills in.
 
     It is that of the data as they are now. `model` is as in `NoiseMemory`, `key` holds all else
     that the measurement depends on: axes, what is corrected first, treatment of NaN, device.

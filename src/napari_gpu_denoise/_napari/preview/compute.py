@@ -64,7 +64,7 @@ _kept: WeakKeyDictionary[NoiseMemory, Pixels] = WeakKeyDictionary()
 
 
 def pixels_of(memory: NoiseMemory, data: Any, run: Run) -> Pixels:
-    """Return the pixels of a layer; made once for what is known of its noise.
+    """Return the pixels of a layer, kept for each memory of its noise.
 
     That is dropped when the data of the layer change, or what the noise depends on.
     """
@@ -164,7 +164,7 @@ def _prepared(request: PreviewRequest, pixels: Pixels) -> Job:
 
 
 def _part(job: Job, region: Region) -> tuple[Part, tuple[slice, ...]]:
-    """Return the part to filter, and the region as an index into what it yields.
+    """Return the part to filter, and the region as an index into its result.
 
     Channels that are joined, and axes too short for the filter, are filtered whole.
     """

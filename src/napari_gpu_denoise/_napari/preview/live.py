@@ -57,7 +57,7 @@ class PreviewBox(QWidget):
         self.say("")
 
     def say(self, text: str) -> None:
-        """Show what is previewed, or why nothing is."""
+        """Show the size of the preview, or why there is none."""
         if text != self.caption.text() or self.caption.isHidden() == bool(text):
             self.caption.setText(text)
             self.caption.setVisible(bool(text))
@@ -269,7 +269,7 @@ class LivePreview(QObject):
         self._go()
 
     def _go(self) -> None:
-        """Begin what is due, as soon as the last one has ended."""
+        """Begin the request that is due, as soon as the last one has ended."""
         if not self._due:
             return
         try:
@@ -300,7 +300,7 @@ class LivePreview(QObject):
             self._filtering.start(request)
 
     def _request(self, due: str) -> tuple[PreviewRequest, Image]:
-        """Return what is due, or what the panel is set to if that is there or on its way."""
+        """Return the request that is due; the final one if it is shown or in progress."""
         layer, source, run, memory = self._wanted()
         if memory is None:
             # The noise is given; what is known of the pixels is kept all the same.
