@@ -1,0 +1,294 @@
+"""Noise of layers: flat regions, measuring off the GUI thread, and what is kept for runs."""
+
+import math
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
+from napari_gpu_denoise._napari.noise.measuring import flat_noise
+from napari_gpu_denoise.errors import LayerError
+from napari_gpu_denoise.filters import BM3D, NLMeans
+from napari_gpu_denoise.noise import estimate
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician, Speckle
+from napari_gpu_denoise.run import denoise as runs
+
+RNG = np.random.default_rng(5)
+WHITE = RNG.normal(500, 12, (40, 50))
+MAGNITUDES = np.hypot(*RNG.normal(0, 12, (2, 60, 60)))
+
+pytestmark = pytest.mark.gui
+
+
+def test_sigma_is_the_standard_deviation():
+    found = flat_noise(WHITE, "YX")
+    assert found.models == (Gaussian(float(WHITE.std(ddof=1))),)
+    assert found.sigma == (float(WHITE.std(ddof=1)),)
+    assert found.standard_error[0] == pytest.approx(12 / math.sqrt(2 * WHITE.size), rel=0.1)
+    assert found.curves[0].mean == (float(WHITE.mean()),)
+    assert found.white and "Gaussian" in found.verdict()
+
+
+def test_errors_are_right():
+    draws = [flat_noise(RNG.normal(0, 5, (16, 16)), "YX", "gaussian") for _ in range(200)]
+    spread = np.std([each.sigma[0] for each in draws])
+    stated = np.mean([each.standard_error[0] for each in draws])
+    assert stated == pytest.approx(spread, rel=0.2)
+    magnitudes = [np.hypot(*RNG.normal(0, 5, (2, 16, 16))) for _ in range(200)]
+    draws = [flat_noise(each, "YX", "rician") for each in magnitudes]
+    assert np.mean([each.sigma[0] for each in draws]) == pytest.approx(5, rel=0.01)
+    spread = np.std([each.sigma[0] for each in draws])
+    assert np.mean([each.errors[0]["sigma"] for each in draws]) == pytest.approx(spread, rel=0.2)
+    draws = [flat_noise(RNG.gamma(4, 25, (32, 32)), "YX", "speckle") for _ in range(200)]
+    looks = [each.models[0].looks for each in draws]
+    assert np.mean(looks) == pytest.approx(4, rel=0.02)
+    stated = np.mean([each.errors[0]["looks"] for each in draws])
+    assert np.std(looks) <= stated <= 1.6 * np.std(looks)
+
+
+def test_background_of_magnitudes_is_seen():
+    found = flat_noise(MAGNITUDES, "YX")
+    assert isinstance(found.models[0], Rician)
+    assert found.sigma[0] == pytest.approx(12, rel=0.03)
+    assert "magnitudes" in found.reason
+    # With a signal it is no background, nor is noise that happens to have its mean.
+    assert flat_noise(np.hypot(MAGNITUDES, 60), "YX").name == "gaussian"
+    assert flat_noise(RNG.normal(1.913 * 12, 12, (60, 60)).clip(0), "YX").name == "gaussian"
+
+
+def test_neighbours_that_share_noise():
+    wide = RNG.normal(0, 30, (65, 65))
+    smooth = (wide[1:, 1:] + wide[:-1, 1:] + wide[1:, :-1] + wide[:-1, :-1]) / 4 + 100
+    found = flat_noise(smooth, "YX")
+    (model,) = found.models
+    assert isinstance(model, Correlated) and not found.white
+    assert model.sigma == pytest.approx(15, rel=0.06)
+    assert model.autocorrelation[0][1] == pytest.approx(0.5, abs=0.12)
+
+
+def test_channels_have_noise_of_their_own():
+    image = np.stack([WHITE, 3 * WHITE], axis=-1)
+    found = flat_noise(image, "YXC", "gaussian")
+    assert found.planes == 2
+    assert found.sigma[1] == pytest.approx(3 * found.sigma[0])
+    assert isinstance(flat_noise(np.abs(image), "YXC", "speckle").models[1], Speckle)
+
+
+def test_shares_of_clipped_pixels():
+    image = np.full((10, 10), 40, np.uint8)
+    image[0], image[1:3] = 0, 255
+    assert flat_noise(image, "YX", "gaussian").clipped == ((0.1, 0.2),)
+
+
+@pytest.mark.parametrize(
+    ("region", "model", "said"),
+    [
+        (WHITE, "poisson-gaussian", "one brightness"),
+        (WHITE[:7, :7], "auto", "49 pixels"),
+        (np.full((20, 20), np.nan), "auto", "0 pixels"),
+        (np.zeros((20, 20)), "rician", "constant or dark"),
+        (np.full((20, 20), 5.0), "speckle", "constant or dark"),
+    ],
+)
+def test_what_a_region_cannot_tell(region, model, said):
+    region = np.asarray(region)
+    with pytest.raises(LayerError, match=said):
+        flat_noise(region, "YX", model)
+
+
+def test_a_constant_region_has_no_noise():
+    assert flat_noise(np.full((20, 20), 7), "YX").sigma == (0.0,)
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Hold measuring of images of 40 rows until the gate opens; what began and what ended."""
+    from _napari.noise_records import estimate
+    from napari_gpu_denoise._napari.noise import measuring
+
+    gate, began, ended = threading.Event(), [], []
+
+    def wait(image, axes=None, model="auto", *, device=None):
+        began.append(image.shape)
+        if image.shape[-2] == 40:
+            gate.wait()
+        _ = image[0]  # of lazy data this stops
+        ended.append(image.shape)
+        return estimate(notes=(f"{image.shape[-2]} rows",))
+
+    monkeypatch.setattr(measuring, "estimate_noise", wait)
+    yield gate, began, ended
+    gate.set()
+
+
+def test_another_layer_takes_the_place(viewer, open_noise, measured, slow, qtbot):
+    gate, began, ended = slow
+    viewer.add_image(np.zeros((40, 30)), name="long")
+    panel = open_noise()
+    qtbot.waitUntil(lambda: began == [(40, 30)])
+    viewer.add_image(np.zeros((20, 30)), name="short")
+    assert panel.layer.currentText() == "short" and panel.status.text() == "Measuring …"
+    qtbot.wait(400)
+    assert panel.estimate() is None
+    gate.set()
+    measured(panel)
+    assert ended == [(40, 30), (20, 30)]
+    assert panel.estimate().notes == ("20 rows",)
+    qtbot.wait(100)
+    assert panel.estimate().notes == ("20 rows",)
+
+
+def test_a_result_that_comes_too_late(viewer, open_noise, measured, slow, qtbot):
+    gate, began, ended = slow
+    viewer.add_image(np.zeros((40, 30)), name="long")
+    panel = open_noise()
+    qtbot.waitUntil(lambda: bool(began))
+    worker = panel._measuring.worker
+    gate.set()
+    # The worker ends, but Qt has not told the panel yet.
+    while worker.is_running:
+        time.sleep(0.01)
+    viewer.layers.clear()
+    qtbot.wait(100)
+    assert ended and panel.estimate() is None and panel.result.verdict.text() == ""
+
+
+def test_the_gui_is_free_meanwhile(viewer, open_noise, slow, qtbot):
+    gate, began, _ = slow
+    viewer.add_image(np.zeros((40, 30)))
+    panel = open_noise()
+    qtbot.waitUntil(lambda: bool(began))
+    assert panel.status.text() == "Measuring …" and not panel.use_button.isEnabled()
+    for _ in range(5):
+        viewer.add_labels(np.zeros((4, 4), int))  # handled while it measures
+    assert len(viewer.layers) == 6
+    gate.set()
+
+
+@pytest.mark.parametrize("closed", ["panel", "viewer"])
+def test_closed_in_the_middle(viewer, open_noise, slow, qtbot, closed):
+    import dask.array as da
+
+    gate, began, ended = slow
+    viewer.add_image(da.zeros((40, 30), chunks=10))
+    panel = open_noise()
+    qtbot.waitUntil(lambda: bool(began))
+    worker = panel._measuring.worker
+    if closed == "panel":
+        viewer.window.remove_dock_widget(panel)
+    else:
+        viewer.close()
+    assert worker.abort_requested
+    gate.set()
+    qtbot.waitUntil(lambda: not worker.is_running)
+    qtbot.wait(50)
+    assert ended == []  # it was stopped before it read
+    if closed == "panel":
+        again = open_noise()
+        assert again is not panel
+
+
+def test_a_closed_panel_follows_nothing(viewer, open_noise, measured, quick, noisy, qtbot):
+    viewer.add_image(noisy)
+    panel = open_noise()
+    measured(panel)
+    viewer.window.remove_dock_widget(panel)
+    viewer.add_image(noisy[:30])
+    qtbot.wait(500)
+    assert len(quick) == 1
+
+
+def test_a_long_lazy_stack_is_sampled(viewer, open_noise, measured):
+    import dask.array as da
+
+    read = []
+
+    def frame(block_info=None):
+        number = block_info[None]["array-location"][0][0]
+        read.append(number)
+        return np.random.default_rng(number).normal(100, 7, (1, 48, 64)).astype(np.float32)
+
+    chunks = ((1,) * 400, (48,), (64,))
+    stack = da.map_blocks(frame, chunks=chunks, dtype=np.float32, meta=np.empty((0, 0, 0), "f4"))
+    viewer.add_image(stack, axis_labels=("t", "y", "x"), contrast_limits=(0, 200), cache=False)
+    panel = open_noise()
+    assert measured(panel) == ""
+    assert panel.estimate().sigma[0] == pytest.approx(7, rel=0.05)
+    assert f"{panel.estimate().planes} of 400 planes" in panel.result.rows.text()
+    assert len(set(read)) <= 80
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The axes of all measurements of noise."""
+    from napari_gpu_denoise._napari.noise import measuring
+
+    asked, real = [], estimate.measure_noise
+
+    def watched(image, axes, *args, **kwargs):
+        asked.append(axes)
+        return real(image, axes, *args, **kwargs)
+
+    monkeypatch.setattr(estimate, "measure_noise", watched)
+    assert measuring.estimate_noise is estimate.estimate_noise  # calls it, too
+    return asked
+
+
+def record_of(layer):
+    """The record of a result without what belongs to the moment, and to the layer."""
+    momentary = ("date", "source", "source_id")
+    record = layer.metadata[METADATA_KEY].items()
+    return {key: each for key, each in record if key not in momentary}
+
+
+def test_noise_is_measured_once(viewer, open_panel, run, counted, movie):
+    layer = viewer.add_image(movie.copy(), name="movie", axis_labels=("t", "y", "x"))
+    first, second = open_panel("NL-means"), open_panel("BM3D")
+    second.form.profile.setCurrentText("fast")
+    first.results.keep_both.click()
+    run(first)
+    said = []
+    for panel in (first, second):
+        panel.progress.valueChanged.connect(lambda _, panel=panel: said.append(panel.status.text()))
+    run(first)
+    run(second)
+    second.places.boxes["T"].click()
+    run(second)
+    assert counted == ["TYX"]
+    assert not any("Measuring" in text for text in said)
+    results = [each for each in viewer.layers if each is not layer]
+    for result, settings in zip(results, [NLMeans()] * 2 + [BM3D.of(profile="fast")], strict=False):
+        expected = runs.denoise(movie, settings, axes="TYX")
+        np.testing.assert_array_equal(result.data, expected.image)
+        known, wanted = record_of(result), expected.record.as_dict()
+        assert known == {key: wanted[key] for key in known}
+    counted.clear()
+    first.axes.edit.setText(".YX")
+    run(first)
+    assert counted == [".YX"]
+    layer.data[2] //= 2  # in place: nobody is told
+    run(second)
+    assert counted == [".YX", "TYX"]
+    layer.data = movie[::-1]
+    run(second)
+    assert counted == [".YX", "TYX", "TYX"]
+
+
+def test_runs_know_what_the_noise_panel_has_measured(
+    viewer, open_panel, open_noise, measured, run, counted, noisy
+):
+    viewer.add_image(noisy, name="cells")
+    panel = open_noise()
+    measured(panel)
+    assert counted == ["YX"]
+    filtering = open_panel()
+    run(filtering)
+    assert counted == ["YX"]
+    expected = runs.denoise(noisy, NLMeans(), noise=estimate.estimate_noise(noisy))
+    np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
+    assert record_of(viewer.layers[-1])["noise"] == expected.record.as_dict()["noise"]
+    filtering.options.noise.choose("one")
+    run(filtering)
+    assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == []
