@@ -74,11 +74,11 @@ def test_measured_noise(lazy):
 def test_one_sigma_is_measured_once(monkeypatch):
     from napari_gpu_denoise.run import noise
 
-    asked, real = [], noise.estimate_sigma
-    monkeypatch.setattr(noise, "estimate_sigma", lambda *given: asked.append(1) or real(*given))
     image, memory = noisy(64, 72), NoiseMemory("gaussian")
     run = Run(small(gd.NLMeans), noise=memory, axes="YX")
     whole = gd.denoise(image, run.filter, noise="gaussian").image
+    asked, real = [], noise.estimate_sigma
+    monkeypatch.setattr(noise, "estimate_sigma", lambda *given: asked.append(1) or real(*given))
     for _ in range(2):
         np.testing.assert_array_equal(preview(image, run, memory=memory), whole[19:40, 30:55])
     assert asked == [1]
