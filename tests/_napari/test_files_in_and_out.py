@@ -359,7 +359,7 @@ def test_records_that_strangers_have_changed(tmp_path):
     """What only layers have is not taken from files, and thousands of records are soon compared."""
     path, image = tmp_path / "in.ome.tif", np.ones((2, 9, 8), np.uint8)
     tifffile.imwrite(path, image, metadata={"axes": "ZYX"}, photometric="minisblack")
-    odd = {"filter": "x", "axes": "ZYX", "slice": "x", "history": 5, "temporary": True}
+    odd = {"filter": "x", "axes": 0.5, "slice": "x", "history": 5, "temporary": True}
     records = [{**odd, "number": number} for number in range(3000)]
     gd.write(tmp_path / "odd.ome.tif", image, gd.read(path), records)
     (data, attributes, _) = read(str(tmp_path / "odd.ome.tif"))[0]

@@ -28,6 +28,7 @@ from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, LayerError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
 from napari_gpu_denoise.files.image_file import Channel, ImageFile, PixelMetadata, unit_named
+from napari_gpu_denoise.image.axes import check_axes
 
 _PATIENCE = 400  # milliseconds until the user is told
 T = TypeVar("T")
@@ -215,8 +216,9 @@ def _pixels(data: Any, attributes: dict[str, Any]) -> Pixels:
     origin = file_origin(metadata)
     record = metadata.get(METADATA_KEY)
     rgb, ndim = bool(attributes.get("rgb")), len(data.shape)
-    axes = str(record.get("axes", "")) if isinstance(record, dict) else ""
-    if len(axes) != ndim:
+    try:  # what a file says may be anything
+        axes = check_axes(record["axes"] or "", data.shape)
+    except (LookupError, TypeError, DenoiseError):
         axes = letters_of(attributes.get("axis_labels", ()), ndim - rgb) + "S" * rgb
     return Pixels(name, data, axes, attributes, origin, record)
 
