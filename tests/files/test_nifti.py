@@ -17,10 +17,8 @@ from files.test_io import RECORD
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, nifti, one_file
-from napari_gpu_denoise.files.nifti import reading
-from napari_gpu_denoise.files.nifti.reading import type_of_levels, unpack_extensions
-from napari_gpu_denoise.files.nifti.writing import pack_extensions
 from napari_gpu_denoise.run import by_parts
+from napari_gpu_denoise.files.nifti import pack_extensions, type_of_levels, unpack_extensions
 from scenes import noisy, small
 
 KINDS = {1: nibabel.Nifti1Image, 2: nibabel.Nifti2Image}
@@ -68,7 +66,7 @@ def scaling_of(path: Path) -> tuple[float, float]:
 @pytest.fixture
 def without_index(monkeypatch):
     """Read compressed files as without indexed_gzip, whether it is installed or not."""
-    monkeypatch.setattr(reading, "_unpacked", lambda file: gzip.GzipFile(fileobj=file))
+    monkeypatch.setattr(nifti, "_unpacked", lambda file: gzip.GzipFile(fileobj=file))
 
 
 def run(path: Path, settings, sigma, name: str = "out.nii", **options):
@@ -289,7 +287,7 @@ def test_a_compressed_series_is_read_whole_unless_it_can_be_entered(
         def __exit__(self, *error):
             self.fobj.close()
 
-    monkeypatch.setattr(reading, "_unpacked", lambda *_: Indexed())
+    monkeypatch.setattr(nifti, "_unpacked", lambda *_: Indexed())
     second, _ = run(path, SMALL, 20, "second.nii")
     assert len(streamed) == 1
     np.testing.assert_array_equal(stored(second), stored(first))

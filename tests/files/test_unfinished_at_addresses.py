@@ -306,6 +306,26 @@ class Store(dict):
         self.pop(name, None)
 
 
+class Lock(checkpoint.RemoteLock):
+    """A lock whose notes are in such a store."""
+
+    def __init__(self, store):
+        super().__init__()
+        self._store = store
+
+    def text(self, name, most=None):
+        return self._store.text(name)
+
+    def create(self, name, text):
+        self._store.create(name, text)
+
+    def replace(self, name, text):
+        self._store.replace(name, text)
+
+    def remove(self, name):
+        self._store.remove(name)
+
+
 @pytest.fixture
 def store(monkeypatch):
     """Return notes in memory; locks are renewed and expire fast."""
@@ -321,31 +341,31 @@ def seen_by_another_machine(monkeypatch):
 
 
 def test_a_lock_keeps_others_out_while_it_is_renewed(store, monkeypatch):
-    first = checkpoint.RemoteLock(store)
-    assert first.acquire() and not checkpoint.RemoteLock(store).acquire()
+    first = Lock(store)
+    assert first.acquire() and not Lock(store).acquire()
     told = json.loads(store[checkpoint.LOCK])
     seen_by_another_machine(monkeypatch)
-    assert not checkpoint.RemoteLock(store).acquire()
+    assert not Lock(store).acquire()
     first.stop_renewing()
-    second = checkpoint.RemoteLock(store)
+    second = Lock(store)
     assert second.acquire()
     # Nothing that the first does now ends the lock of the second.
     checkpoint._held.add(first._run)
-    first.release()
+    first.free()
     assert second.holds() and first.lost == "taken"
-    second.release()
+    second.free()
     assert checkpoint.LOCK not in store
     # Of a process of this machine that is gone.
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     gone = json.dumps({**told, "machine": "another", "process": ended.pid})
     monkeypatch.setattr(checkpoint, "_WATCHED", 60)
-    assert os.name == "nt" or checkpoint.RemoteLock(store)._is_free(gone)
+    assert os.name == "nt" or Lock(store)._is_free(gone)
     # Windows does not tell whether it is.
     monkeypatch.setattr(checkpoint, "_WATCHED", 0.1)
     monkeypatch.setattr(checkpoint, "is_alive", lambda process: pytest.fail("asked on Windows"))
     monkeypatch.setattr(checkpoint, "os", SimpleNamespace(name="nt", getpid=os.getpid))
-    checkpoint.RemoteLock(store)._is_free(gone)
+    Lock(store)._is_free(gone)
 
 
 @pytest.mark.parametrize("expired", [False, True])
@@ -365,11 +385,11 @@ def test_of_runs_started_together_one_goes_ahead(store, monkeypatch, knows, expi
         return found
 
     monkeypatch.setattr(store, "text", text, raising=False)
-    locks = [checkpoint.RemoteLock(store) for _ in range(3)]
+    locks = [Lock(store) for _ in range(3)]
     with ThreadPoolExecutor(3) as pool:
-        assert sum(pool.map(checkpoint.RemoteLock.acquire, locks)) == 1
+        assert sum(pool.map(Lock.acquire, locks)) == 1
     for lock in locks:
-        lock.release()
+        lock.free()
     assert checkpoint.LOCK not in store
 
 

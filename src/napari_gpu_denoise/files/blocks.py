@@ -55,6 +55,10 @@ class Blocks(ABC):
         numbers, part = np.asarray(self._numbers[parts[: self._outer]]), parts[self._outer :]
         return numbers, part, np.broadcast_to(False, self._block_shape)[part].shape
 
+    def reads_by_plane(self, *axes: int) -> bool:
+        """Return whether a plane of these two axes can be read without reading the whole file."""
+        return self._outer <= min(axes) and self._numbers.size > 1
+
     def _whole(self) -> np.ndarray:
         return self[...]
 

@@ -18,11 +18,12 @@ import stat
 import threading
 import time
 import uuid
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
-from napari_gpu_denoise.files.input_checks import brief
+from napari_gpu_denoise.files.input_checks import reason_of
 from napari_gpu_denoise.files.zarr import Address
 from napari_gpu_denoise.files.zarr.places import UNFINISHED, with_retries
 from napari_gpu_denoise.locks import is_alive, locked
@@ -174,39 +175,143 @@ class LocalCheckpoint:
         self.close()
 
 
-class RemoteCheckpoint:
+class RemoteLock(ABC):
+    """The lock of one run on a result at an address; subclasses read and write its notes.
+
+    `lock.json` among the notes on the result names the run and is written once. A run that lives
+    writes a number into a file of its own every few seconds: it never overwrites the lock of
+    another.
+    """
+
+    def __init__(self) -> None:
+        self._run, self._renewals = uuid.uuid4().hex, 0
+        told = {"run": self._run, "machine": _machine(), "process": os.getpid()}
+        self._text = json.dumps(told)
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        #: Why this run has it no more, as far as that is known: "taken" by another, or "removed".
+        self.lost = ""
+
+    @abstractmethod
+    def text(self, name: str, most: int | None = None) -> str | None:
+        """Return a note, or None; ValueError if it is longer than `most`."""
+
+    @abstractmethod
+    def create(self, name: str, text: str) -> None:
+        """Write a note that is new: `FileExistsError` if it is not, where the store tells that."""
+
+    @abstractmethod
+    def replace(self, name: str, text: str) -> None:
+        """Write a note, which is whole at any moment."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a note, if it is there."""
+
+    def acquire(self) -> bool:
+        """Keep other runs out; return False if one writes this result."""
+        _held.add(self._run)
+        found = self.text(LOCK)
+        if not (self._is_free(found) and self._take(found)):
+            _held.discard(self._run)
+            return False
+        self._thread = threading.Thread(target=self._renew, name="renews a lock", daemon=True)
+        self._thread.start()
+        return True
+
+    def holds(self) -> bool:
+        """Read the lock again, and return whether it is still that of this run."""
+        found = self.text(LOCK)
+        if found != self._text and not self.lost:
+            self.lost = "removed" if found is None else "taken"
+        return not self.lost
+
+    def stop_renewing(self) -> None:
+        """Keep the lock for a moment more, in which it is removed with what it stands for."""
+        if self._thread is not None:
+            self._ended.set()
+            self._thread.join()
+
+    def free(self) -> None:
+        """Let other runs in, if it was acquired."""
+        if self._run not in _held:
+            return
+        self.stop_renewing()
+        _held.discard(self._run)
+        if self.holds():
+            self.remove(_renewals_of(self._run))
+            self.remove(LOCK)
+
+    def _is_free(self, found: str | None) -> bool:
+        """Return whether there is no lock, or one of a run that does not live any more.
+
+        That of another machine is watched, as the clocks of two machines may differ.
+        """
+        if found is None:
+            return True
+        run = ""
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            told = json.loads(found)
+            run, process = str(told["run"]), int(told["process"])
+            if run in _held:
+                return False
+            if told["machine"] == _machine() and _has_ended(process):
+                return True
+        renewals = self.text(_renewals_of(run))
+        until = time.monotonic() + _WATCHED
+        while time.monotonic() < until:
+            time.sleep(_RENEWED / 10)
+            now = self.text(LOCK)
+            if now != found:
+                return now is None
+            if self.text(_renewals_of(run)) != renewals:
+                return False
+        return True
+
+    def _take(self, found: str | None) -> bool:
+        """Write the lock; return False if another run that found it free did so, too."""
+        if found is None:
+            try:
+                self.create(LOCK, self._text)
+                # Some servers overwrite in spite of the condition: this is refused by all others.
+                self.create(LOCK, self._text)
+            except FileExistsError:
+                return self.holds()
+            except Exception:
+                pass  # A store that knows no such condition, or `replace` will say what is wrong.
+        begun = time.monotonic()
+        if self.text(LOCK) not in (found, self._text):
+            return False
+        self.replace(LOCK, self._text)
+        # A slow write may overwrite the lock of a run that has begun: it reads that in this time.
+        time.sleep(_SETTLED if time.monotonic() < begun + _SETTLED / 2 else _WATCHED)
+        return self.holds()
+
+    def _renew(self) -> None:
+        while not self._ended.wait(_RENEWED):
+            # If the network stays away the run itself says so.
+            with contextlib.suppress(Exception):
+                if not self.holds():
+                    return
+                self._renewals += 1
+                self.replace(_renewals_of(self._run), str(self._renewals))
+
+
+class RemoteCheckpoint(RemoteLock):
     """Notes inside a result at an address. What is written there lasts; nothing can be appended."""
 
     lasting = True
 
     def __init__(self, target: Address) -> None:
+        super().__init__()
         self._target = self.image = target
         self.folder = target / UNFINISHED
-        self._lock = RemoteLock(self)
-
-    @property
-    def lost(self) -> str:
-        """Why this run has the lock no more, as far as that is known."""
-        return self._lock.lost
-
-    def acquire(self) -> bool:
-        """Keep other runs out; return False if one writes this result."""
-        return self._lock.acquire()
-
-    def holds(self) -> bool:
-        """Read the lock again, and return whether it is still that of this run."""
-        return self._lock.holds()
-
-    def free(self) -> None:
-        """Let other runs in."""
-        self._lock.release()
 
     def has(self, name: str) -> bool:
         """Return whether there is a note of this name."""
         return self._done(self.folder / name, "exists")
 
     def text(self, name: str, most: int | None = None) -> str | None:
-        """Return a note, or None; ValueError if it is longer than `most`."""
         end = None if most is None else most + 1
         try:
             content = self._done(self.folder / name, "cat_file", end=end)
@@ -216,19 +321,16 @@ class RemoteCheckpoint:
         return content.decode()
 
     def create(self, name: str, text: str) -> None:
-        """Write a note that is new: `FileExistsError` if it is not, where the store tells that."""
         system, place = (self.folder / name).system()
         system.pipe_file(place, text.encode(), mode="create")
 
     def replace(self, name: str, text: str) -> None:
-        """Write a note, which is whole at any moment."""
         try:
             self._done(self.folder / name, "pipe_file", text.encode())
         except FileNotFoundError as error:
-            raise OutputError(f"{self._target} cannot be written: {_reason(error)}.") from error
+            raise OutputError(f"{self._target} cannot be written: {reason_of(error)}.") from error
 
     def remove(self, name: str) -> None:
-        """Remove a note, if it is there."""
         with contextlib.suppress(FileNotFoundError):
             self._done(self.folder / name, "rm_file")
 
@@ -253,7 +355,7 @@ class RemoteCheckpoint:
     def close(self) -> None:
         """Remove the notes on a result that is complete, the lock last."""
         with contextlib.suppress(FileNotFoundError, DenoiseError):
-            self._lock.stop_renewing()
+            self.stop_renewing()
             self._remove_notes()
             self.free()
             system, place = self.folder.system()
@@ -266,12 +368,12 @@ class RemoteCheckpoint:
         self.close()
 
     def _remove_notes(self) -> None:
-        for each in self.folder.inside():
+        for each in self.folder.iterdir():
             if each.name != LOCK:
                 self._done(each, "rm_file")
 
     def _remove_pixels(self) -> None:
-        for each in self._target.inside():
+        for each in self._target.iterdir():
             if each.name != UNFINISHED:
                 self._done(each, "rm", recursive=True)
 
@@ -283,16 +385,12 @@ class RemoteCheckpoint:
         except (FileNotFoundError, DenoiseError):
             raise
         except Exception as error:
-            raise OutputError(f"{self._target} cannot be reached: {_reason(error)}.") from error
+            raise OutputError(f"{self._target} cannot be reached: {reason_of(error)}.") from error
 
 
 def _check_size(size: int, most: int | None) -> None:
     if most is not None and size > most:
         raise ValueError(f"it has more than {most} bytes")
-
-
-def _reason(error: Exception) -> str:
-    return brief(str(error).strip() or type(error).__name__)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -311,112 +409,6 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
         return ""
-
-
-class RemoteLock:
-    """The lock of one run on a result at an address.
-
-    `lock.json` among the notes on the result names the run and is written once. A run that lives
-    writes a number into a file of its own every few seconds: it never overwrites the lock of
-    another.
-    """
-
-    def __init__(self, notes: RemoteCheckpoint) -> None:
-        self._notes, self._run, self._renewals = notes, uuid.uuid4().hex, 0
-        told = {"run": self._run, "machine": _machine(), "process": os.getpid()}
-        self._text = json.dumps(told)
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
-        #: Why this run has it no more, as far as that is known: "taken" by another, or "removed".
-        self.lost = ""
-
-    def acquire(self) -> bool:
-        """Lock, and return True; False if a run that lives has."""
-        _held.add(self._run)
-        found = self._notes.text(LOCK)
-        if not (self._is_free(found) and self._take(found)):
-            _held.discard(self._run)
-            return False
-        self._thread = threading.Thread(target=self._renew, name="renews a lock", daemon=True)
-        self._thread.start()
-        return True
-
-    def holds(self) -> bool:
-        """Read the lock again, and return whether it is still that of this run."""
-        found = self._notes.text(LOCK)
-        if found != self._text and not self.lost:
-            self.lost = "removed" if found is None else "taken"
-        return not self.lost
-
-    def stop_renewing(self) -> None:
-        """Keep the lock for a moment more, in which it is removed with what it stands for."""
-        if self._thread is not None:
-            self._ended.set()
-            self._thread.join()
-
-    def release(self) -> None:
-        """Give it up, if it was acquired."""
-        if self._run not in _held:
-            return
-        self.stop_renewing()
-        _held.discard(self._run)
-        if self.holds():
-            self._notes.remove(_renewals_of(self._run))
-            self._notes.remove(LOCK)
-
-    def _is_free(self, found: str | None) -> bool:
-        """Return whether there is no lock, or one of a run that does not live any more.
-
-        That of another machine is watched, as the clocks of two machines may differ.
-        """
-        if found is None:
-            return True
-        run = ""
-        with contextlib.suppress(ValueError, TypeError, KeyError):
-            told = json.loads(found)
-            run, process = str(told["run"]), int(told["process"])
-            if run in _held:
-                return False
-            if told["machine"] == _machine() and _has_ended(process):
-                return True
-        renewals = self._notes.text(_renewals_of(run))
-        until = time.monotonic() + _WATCHED
-        while time.monotonic() < until:
-            time.sleep(_RENEWED / 10)
-            now = self._notes.text(LOCK)
-            if now != found:
-                return now is None
-            if self._notes.text(_renewals_of(run)) != renewals:
-                return False
-        return True
-
-    def _take(self, found: str | None) -> bool:
-        """Write the lock; return False if another run that found it free did so, too."""
-        if found is None:
-            try:
-                self._notes.create(LOCK, self._text)
-                # Some servers overwrite in spite of the condition: this is refused by all others.
-                self._notes.create(LOCK, self._text)
-            except FileExistsError:
-                return self.holds()
-            except Exception:
-                pass  # A store that knows no such condition, or `replace` will say what is wrong.
-        begun = time.monotonic()
-        if self._notes.text(LOCK) not in (found, self._text):
-            return False
-        self._notes.replace(LOCK, self._text)
-        # A slow write may overwrite the lock of a run that has begun: it reads that in this time.
-        time.sleep(_SETTLED if time.monotonic() < begun + _SETTLED / 2 else _WATCHED)
-        return self.holds()
-
-    def _renew(self) -> None:
-        while not self._ended.wait(_RENEWED):
-            # If the network stays away the run itself says so.
-            with contextlib.suppress(Exception):
-                if not self.holds():
-                    return
-                self._renewals += 1
-                self._notes.replace(_renewals_of(self._run), str(self._renewals))
 
 
 def _renewals_of(run: str) -> str:

@@ -131,6 +131,11 @@ def write(
         or the kind of file cannot hold this type of pixels; nothing is left behind.
     """
     path = zarr.as_path(path)
+    if tuple(data.shape) != tuple(like.data.shape):
+        raise OutputError(
+            f"Pixels of shape {tuple(data.shape)} cannot take the metadata of an image of shape "
+            f"{tuple(like.data.shape)}: write them like an image of the same shape."
+        )
     check_name(path, like)
     return _writer(like).write(path, data, like, record, overwrite=overwrite)
 

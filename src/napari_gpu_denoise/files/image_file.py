@@ -18,7 +18,7 @@ from napari_gpu_denoise.files.input_checks import check_memory
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
 
-MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
+_MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
 _ALPHA = (1, 2)  # kinds of extra sample, premultiplied or not
 
 # Units by the names and symbols that files have for them: those of OME-Zarr, which pint knows too.
@@ -198,6 +198,17 @@ def records_of(record: Record | Sequence[dict] | None) -> list[dict]:
     return [record.as_dict()] if hasattr(record, "as_dict") else list(record)
 
 
+def record_line(record: dict) -> str:
+    """Return a record as a line of a text, as which `records_in` finds it."""
+    return _MARK + json.dumps(record)
+
+
+def records_in(text: str) -> tuple[dict, ...]:
+    """Return the records in the lines of a text, oldest first."""
+    lines = (line for line in text.splitlines() if line.startswith(_MARK))
+    return tuple(each for line in lines for each in parsed_record(line[len(_MARK) :].rstrip("\0")))
+
+
 def parsed_record(text: str) -> list[dict]:
     """Return the record in a text; nothing if it is something else, as of another program."""
     try:
@@ -249,3 +260,10 @@ def sized(steps: list[float], units: list[str]) -> Voxel:
             for step, own in zip(steps, factors, strict=True)
         ]
     return (steps[0], steps[1], steps[2]), unit
+
+
+def voxel_of(steps: Steps) -> Voxel:
+    """Return the voxel size and the symbol of its unit; none if a step is missing."""
+    known = [steps.get(letter, (0.0, "")) for letter in "ZYX"]
+    size, unit = sized([step for step, _ in known], [unit for _, unit in known])
+    return size, SYMBOLS.get(unit, unit)

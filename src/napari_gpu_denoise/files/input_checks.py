@@ -146,7 +146,7 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.strerror:
             raise FileError(f"{path} cannot be read: {error.strerror}.") from error
-        reason = brief(str(error).strip() or type(error).__name__)
+        reason = reason_of(error)
         if isinstance(error, (ConnectionError, TimeoutError)):
             raise FileError(f"{path} cannot be reached: {reason}.") from error
         if "://" in str(path):  # it may as well be the network
@@ -160,6 +160,11 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
 def brief(text: str) -> str:
     """Return the first line of another package's message, short enough for a sentence."""
     return "".join(without_secrets(text).strip().splitlines()[:1])[:160].rstrip(". ")
+
+
+def reason_of(error: Exception) -> str:
+    """Return why another package failed, short enough for a sentence."""
+    return brief(str(error).strip() or type(error).__name__)
 
 
 def without_secrets(text: str) -> str:

@@ -74,7 +74,7 @@ def _at_address(place: zarr.Address) -> list[zarr.Address]:
         several = [place]
     else:
         # What holds none is taken for an image, and is said to be missing when it is read.
-        several = [each for each in place.inside() if zarr.has_suffix(each)] or [place]
+        several = [each for each in place.iterdir() if zarr.has_suffix(each)] or [place]
     return [image for each in several for image in zarr.images_of(each)]
 
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 from collections.abc import Generator
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from napari_gpu_denoise.files import formats, nifti, tiff, zarr
 from napari_gpu_denoise.files.blocks import PlaneStore
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.input_checks import free_memory
+from napari_gpu_denoise.files.output import already_there
 from napari_gpu_denoise.files.resuming import ResumeLedger, resume_fingerprint, unchanged
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
@@ -65,50 +66,10 @@ def denoise_file(
         run = replace(run, filter=filter, axes=run.axes or picture.filter_axes, dtype=dtype)
         if run.host_memory is None:
             run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
-        if picture.kind == "zarr":
+        if picture.kind == "zarr" or _is_long(picture, run):
             _make_folder(target, new_folder)
-            zarr.check_place(target, picture, overwrite=overwrite)
-            ledger = yield from _ledger(target, picture, run, same, resume, client)
-            with ledger:
-                options = {"overwrite": overwrite, "resumed": bool(ledger.done)}
-                place = zarr.new_image(target, picture, part=ledger.notes.image, **options)
-                with place as made:
-                    with unchanged(picture), run.host_memory.of_buffers(run.memory_limit):
-                        if client is None:
-                            options = {"out": made.finest, "ledger": ledger}
-                            result = yield from denoise_steps(picture.data, run, **options)
-                        else:
-                            options = made, ledger, companions_anywhere
-                            result = yield from _on_workers(client, picture, run, *options)
-                    notes = made.finish(result.record, ledger.check_lock)
-                ledger.completed()
-            return picture, result.record, notes
-        if _is_long(picture, run):
-            _make_folder(target, new_folder)
-            data, in_regions = picture.data, isinstance(picture.data, tiff.LargePlanes)
-            if in_regions and "T" in run.axes and filter.for_array(run.axes, data.shape).over_time:
-                # Such a filter looks at whole frames, and is best given each once.
-                data, in_regions = data.as_planes(), False
-            planes = (1 if in_regions else 2) + picture.axes.endswith("S")
-            with contextlib.ExitStack() as held:
-                ledger = yield from _ledger(target, picture, run, same, resume, client)
-                held.enter_context(ledger)
-
-                def store(shape: tuple[int, ...], dtype: np.dtype) -> PlaneStore:
-                    options = {"axes_of_plane": planes, "path": ledger.notes.pixels}
-                    made = PlaneStore(shape, dtype, target.parent, **options)
-                    return held.enter_context(made)
-
-                with unchanged(picture), run.host_memory.of_buffers(run.memory_limit):
-                    if client is None:
-                        result = yield from denoise_steps(data, run, out=store, ledger=ledger)
-                    else:
-                        options = store, ledger, companions_anywhere
-                        result = yield from _on_workers(client, picture, run, *options)
-                ledger.check_lock()
-                written = _written(target, result.image, picture, result.record, same, overwrite)
-                ledger.completed()
-                return written
+            options = overwrite, companions_anywhere, resume, client
+            return (yield from _Streamed(picture, target, run, same, *options).steps())
         largest = max(one.itemsize for one in possible)
         needed = picture.data.size * largest
         run.host_memory.check_whole(picture.data.nbytes + needed)
@@ -122,25 +83,75 @@ def denoise_file(
     return _written(target, image, picture, result.record, same, overwrite)
 
 
-def _on_workers(
-    client: Any, picture: ImageFile, run: Run, out: Any, *options: Any
-) -> Generator[Progress, None, Result]:
-    """Denoise as `cluster_steps` does, imported for those who have workers."""
-    from napari_gpu_denoise.files.cluster import cluster_steps
+@dataclass(frozen=True)
+class _Streamed:
+    """A file that is filtered part by part, or frame by frame, by this process or by workers."""
 
-    return (yield from cluster_steps(client, picture, run, out, *options))
+    picture: ImageFile
+    target: Path
+    run: Run
+    same: bool
+    overwrite: bool
+    companions_anywhere: bool
+    resume: bool
+    client: Any
 
+    def steps(self) -> Generator[Progress, None, tuple[ImageFile, Record, tuple[str, ...]]]:
+        """Do what `denoise_file` does."""
+        in_place = self.picture.kind == "zarr"
+        if in_place:
+            zarr.check_place(self.target, self.picture, overwrite=self.overwrite)
+        devices = None
+        if self.client is not None:
+            from napari_gpu_denoise.files.cluster import device_of_workers
 
-def _ledger(
-    target: Path, picture: ImageFile, run: Run, same: bool, resume: bool, client: Any
-) -> Generator[Progress, None, ResumeLedger]:
-    """Return the ledger of a result, once a worker has told its device."""
-    devices = None
-    if client is not None:
-        from napari_gpu_denoise.files.cluster import device_of_workers
+            devices = yield from device_of_workers(self.client, self.run.device)
+        fingerprint = resume_fingerprint(self.picture, self.run, self.same, devices)
+        with ResumeLedger(self.target, fingerprint, self.resume) as ledger:
+            written = yield from (self._in_place(ledger) if in_place else self._by_planes(ledger))
+            ledger.completed()
+        return written
 
-        devices = yield from device_of_workers(client, run.device)
-    return ResumeLedger(target, resume_fingerprint(picture, run, same, devices), resume)
+    def _in_place(self, ledger: ResumeLedger) -> Generator[Progress, None, Any]:
+        """Write parts where they will be, as an OME-Zarr takes them."""
+        options = {"overwrite": self.overwrite, "resumed": bool(ledger.done)}
+        with zarr.new_image(self.target, self.picture, part=ledger.notes.image, **options) as made:
+            out = made.finest if self.client is None else made
+            result = yield from self._filtered(self.picture.data, out, ledger)
+            made.finish(result.record, ledger.check_lock)
+        return self.picture, result.record, ()
+
+    def _by_planes(self, ledger: ResumeLedger) -> Generator[Progress, None, Any]:
+        """Collect the planes in a file, from which the result is written when all are there."""
+        picture, run = self.picture, self.run
+        data, in_regions = picture.data, isinstance(picture.data, tiff.LargePlanes)
+        if in_regions and "T" in run.axes and run.filter.for_array(run.axes, data.shape).over_time:
+            # Such a filter looks at whole frames, and is best given each once.
+            data, in_regions = data.as_planes(), False
+        planes = (1 if in_regions else 2) + picture.axes.endswith("S")
+        with contextlib.ExitStack() as opened:
+
+            def store(shape: tuple[int, ...], dtype: np.dtype) -> PlaneStore:
+                options = {"axes_of_plane": planes, "path": ledger.notes.pixels}
+                made = PlaneStore(shape, dtype, self.target.parent, **options)
+                return opened.enter_context(made)
+
+            result = yield from self._filtered(data, store, ledger)
+            ledger.check_lock()
+            made = result.image, picture, result.record
+            return _written(self.target, *made, self.same, self.overwrite)
+
+    def _filtered(
+        self, data: Any, out: Any, ledger: ResumeLedger
+    ) -> Generator[Progress, None, Result]:
+        run = self.run
+        with unchanged(self.picture), run.host_memory.of_buffers(run.memory_limit):
+            if self.client is None:
+                return (yield from denoise_steps(data, run, out=out, ledger=ledger))
+            from napari_gpu_denoise.files.cluster import cluster_steps
+
+            options = self.picture, run, out, ledger, self.companions_anywhere
+            return (yield from cluster_steps(self.client, *options))
 
 
 def _written(
@@ -201,11 +212,7 @@ def check_result(target: Path, run: Run) -> None:
     elif not record_matches_noise(made, run.sigma, run.noise):
         other = "was made with another noise"
     if other:
-        raise OutputError(
-            f"{target} {other}",
-            "choose another name, or pass overwrite=True to replace it",
-            code="exists",
-        )
+        raise already_there(f"{target} {other}")
 
 
 def _make_folder(target: Path, new_folder: bool) -> None:

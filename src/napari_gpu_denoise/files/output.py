@@ -8,12 +8,15 @@ import platform
 import secrets
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from napari_gpu_denoise.errors import DenoiseError, OutputError
+from napari_gpu_denoise.files.input_checks import reason_of
 from napari_gpu_denoise.locks import is_alive
 
 # Unfinished files begin with the machine, since processes of others cannot be looked up.
@@ -34,18 +37,15 @@ def new_file(
     part = target.with_name(f"{_OWN}{os.getpid()}-{secrets.token_hex(6)}.part")
     remove_abandoned(target.parent)
     try:
-        with open(part, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        # Another program may have written it while we worked.
-        check_output(path, overwrite=overwrite, keep=keep)
-        os.replace(part, target)
-        _sync_folder(target.parent)
-    except DenoiseError:
-        raise
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
+        with writing(path):
+            with open(part, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            # Another program may have written it while we worked.
+            check_output(path, overwrite=overwrite, keep=keep)
+            os.replace(part, target)
+            _sync_folder(target.parent)
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
@@ -71,26 +71,41 @@ def new_folder(
     part = part or own
     remove_abandoned(target.parent)
     try:
-        part.mkdir(exist_ok=part != own)
-        yield part
-        check_folder(path, overwrite=overwrite, keep=keep)
-        if target.exists():
-            os.replace(target, old)
-        try:
-            os.replace(part, target)
-        except OSError:
-            if old.exists():
-                os.replace(old, target)
-            raise
-        _sync_folder(target.parent)
-    except DenoiseError:
-        raise
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
+        with writing(path):
+            part.mkdir(exist_ok=part != own)
+            yield part
+            check_folder(path, overwrite=overwrite, keep=keep)
+            if target.exists():
+                os.replace(target, old)
+            try:
+                os.replace(part, target)
+            except OSError:
+                if old.exists():
+                    os.replace(old, target)
+                raise
+            _sync_folder(target.parent)
     finally:
         shutil.rmtree(own, ignore_errors=True)
         if target.exists():
             shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def writing(path: object, form: str = "") -> Iterator[None]:
+    """Turn what is raised while a file of a format is written into an `OutputError`.
+
+    Without a format that is what the system raises.
+    """
+    try:
+        yield
+    except (DenoiseError, MemoryError):
+        raise
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
+    except Exception as error:
+        if not form:
+            raise
+        raise OutputError(f"{path} cannot be written as {form}: {reason_of(error)}.") from error
 
 
 @lru_cache(maxsize=1)  # once for all files of a batch
@@ -116,14 +131,30 @@ def check_output(
         raise OutputError(f"{path} is a folder: name a file.")
     if not os.path.isfile(path):
         raise OutputError(f"{path} is a pipe or a device, and is kept: name a file.")
+    _check_input(path, keep)
+    if not overwrite:
+        raise already_there(f"{path} exists")
+
+
+def _check_input(path: str | os.PathLike, keep: Iterable[str | os.PathLike]) -> None:
     for other in keep:
         if os.path.exists(other) and os.path.samefile(path, other):
             raise OutputError(f"{path} is an input, which is never replaced: choose another name.")
-    if not overwrite:
+
+
+def already_there(problem: str) -> OutputError:
+    """Return the error for a file that is kept, though it has the name of a result."""
+    remedy = "choose another name, or pass overwrite=True to replace it"
+    return OutputError(problem, remedy, code="exists")
+
+
+def check_type(path: object, kind: str, dtype: np.dtype, held: Collection[str]) -> None:
+    """Refuse pixels of a type that is none of those held by the kind of file of an input."""
+    if np.dtype(dtype).name not in held:
         raise OutputError(
-            f"{path} exists",
-            "choose another name, or pass overwrite=True to replace it",
-            code="exists",
+            f"{path} is {kind} file, which cannot hold {dtype}",
+            "pass dtype='float32'",
+            code="file-dtype",
         )
 
 
@@ -139,17 +170,11 @@ def check_folder(
     if not os.path.isdir(path):
         check_output(path, overwrite=False, keep=keep)
         return
-    for other in keep:
-        if os.path.exists(other) and os.path.samefile(path, other):
-            raise OutputError(f"{path} is an input, which is never replaced: choose another name.")
+    _check_input(path, keep)
     if not any((target / head).is_file() for head in ("zarr.json", ".zgroup", ".zattrs")):
         raise OutputError(f"{path} is a folder but not zarr, and is kept: choose another name.")
     if not overwrite:
-        raise OutputError(
-            f"{path} exists",
-            "choose another name, or pass overwrite=True to replace it",
-            code="exists",
-        )
+        raise already_there(f"{path} exists")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.image_file import (
+    SYMBOLS,
     Channel,
     PixelMetadata,
     Voxel,
@@ -22,6 +23,7 @@ from napari_gpu_denoise.files.image_file import (
     sized,
 )
 
+_SCHEMA = "http://www.openmicroscopy.org/Schemas/OME/2016-06"  # of new files
 NAMESPACE = "napari-gpu-denoise"  # of our annotations, by which they are found again
 _TYPES = {"float32": "float", "float64": "double"}  # other types have the same name in NumPy
 HELD = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32", "float32", "float64"})
@@ -226,3 +228,41 @@ def _annotate(
         annotation = ElementTree.SubElement(annotations, f"{prefix}CommentAnnotation", attributes)
         ElementTree.SubElement(annotation, f"{prefix}Value").text = json.dumps(record)
         ElementTree.SubElement(image, f"{prefix}AnnotationRef", name)
+
+
+def new_xml(shape: tuple[int, ...], axes: str, pixel_metadata: PixelMetadata, name: str) -> str:
+    """Return OME-XML of one image; type and data of the pixels are entered when it is written."""
+    lengths = dict(zip(axes, shape, strict=True))
+    samples, channels = lengths.get("S", 1), lengths.get("C", 1)
+    outer = "".join(a for a in axes if a in "TZC")[::-1]
+    order = "XY" + outer + "".join(a for a in "ZCT" if a not in outer)
+    root = ElementTree.Element("OME", {"xmlns": _SCHEMA, "Creator": "napari-gpu-denoise"})
+    image = ElementTree.SubElement(root, "Image", {"ID": "Image:0", "Name": name})
+    pixels = {"ID": "Pixels:0", "DimensionOrder": order, "Type": "uint8"}
+    pixels |= {f"Size{a}": str(lengths.get(a, 1)) for a in "XYZT"}
+    pixels["SizeC"] = str(samples * channels)
+    for letter in "XYZ":
+        if letter in pixel_metadata.steps:
+            value, unit = pixel_metadata.steps[letter]
+            pixels[f"PhysicalSize{letter}"] = repr(float(value))
+            pixels[f"PhysicalSize{letter}Unit"] = SYMBOLS.get(unit, "pixel")
+    if "T" in pixel_metadata.steps:
+        value, unit = pixel_metadata.steps["T"]
+        pixels["TimeIncrement"] = repr(float(value))
+        pixels["TimeIncrementUnit"] = SYMBOLS.get(unit, "s")
+    held = ElementTree.SubElement(image, "Pixels", pixels)
+    for index in range(channels):
+        told = {"ID": f"Channel:0:{index}", "SamplesPerPixel": str(samples)}
+        if index < len(pixel_metadata.channels):
+            channel = pixel_metadata.channels[index]
+            if channel.name:
+                told["Name"] = channel.name
+            if channel.colour:
+                told["Color"] = str(_signed32(int(channel.colour[1:], 16) << 8 | 255))
+        ElementTree.SubElement(held, "Channel", told)
+    return ElementTree.tostring(root, "unicode")
+
+
+def _signed32(value: int) -> int:
+    """Return 32 bits as OME-XML has them: a signed number."""
+    return value - (1 << 32) if value >= 1 << 31 else value

@@ -81,10 +81,6 @@ class Planes(Blocks):
         self._series: tifffile.TiffPageSeries | None = series
         self._kept: dict[int, np.ndarray] = {}  # the block used longest ago comes first
 
-    def reads_by_plane(self, *axes: int) -> bool:
-        """Return whether a plane of these two axes can be read without reading the whole file."""
-        return self._outer <= min(axes) and self._numbers.size > 1
-
     def close(self) -> None:
         """End reading; `open_stack` closes the file."""
         with self._lock:

@@ -15,12 +15,12 @@ import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files.image_file import (
-    MARK,
     NO_VOXEL,
     Channel,
     ImageFile,
     PixelMetadata,
     kept_steps,
+    records_in,
 )
 from napari_gpu_denoise.files.input_checks import brief, check_declared, open_image, open_regular
 from napari_gpu_denoise.files.tiff import imagej, ome_xml
@@ -140,11 +140,11 @@ def _picture(
         except (struct.error, IndexError, TypeError):
             metadata["imagej"] = imagej.Blocks(b"", (), tif.byteorder)
             notes.append("The labels, overlays and Info of the file are damaged and not kept.")
-        history = _records(metadata["imagej"].info)
+        history = records_in(metadata["imagej"].info)
         size = imagej.voxel_size(tif.imagej_metadata, page)
         shown = imagej.pixel_metadata(tif.imagej_metadata, page, metadata["imagej"])
     else:
-        history = _records((metadata["software"] or b"").decode("ascii", "replace"))
+        history = records_in((metadata["software"] or b"").decode("ascii", "replace"))
         shown = _described(metadata["descriptions"])
         if series.kind not in ("shaped", "uniform", "generic"):
             _foreign(series, metadata, notes)
@@ -203,14 +203,6 @@ def _foreign(series: tifffile.TiffPageSeries, metadata: dict, notes: list[str]) 
         f"The file is in the {series.kind} format: axes, resolution and the usual tags are kept, "
         "other metadata of that format are not."
     )
-
-
-def _records(text: str) -> tuple[dict, ...]:
-    found = []
-    for line in text.splitlines():
-        if line.startswith(MARK):
-            found += ome_xml.parsed_record(line[len(MARK) :].rstrip("\0"))
-    return tuple(found)
 
 
 def check_planes(tif: tifffile.TiffFile, path: Path) -> None:

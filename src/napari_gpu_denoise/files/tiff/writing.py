@@ -11,15 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
-from xml.etree import ElementTree
 
 import numpy as np
 import tifffile
 
-from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.files.blocks import PlaneStore
-from napari_gpu_denoise.files.image_file import MARK, SYMBOLS, ImageFile, PixelMetadata, records_of
-from napari_gpu_denoise.files.output import new_file
+from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, record_line, records_of
+from napari_gpu_denoise.files.output import check_type, new_file, writing
 from napari_gpu_denoise.files.tiff import imagej, ome_xml, planes
 from napari_gpu_denoise.files.tiff.planes import Planes, page_axis
 
@@ -40,7 +38,6 @@ _ENCODED_AT_ONCE = 2**24  # bytes of pixels that are compressed in several threa
 _AT_ONCE = 1 << 24  # bytes of uncompressed rows that are written at once
 _PACKBITS = 32773
 
-_SCHEMA = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
 _UNASSOCIATED_ALPHA = 2
 
 
@@ -54,11 +51,6 @@ def write(
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of another TIFF file, as `formats.write` does."""
     path = Path(path)
-    if data.shape != like.data.shape:
-        raise OutputError(
-            f"Pixels of shape {data.shape} cannot take the metadata of an image of shape "
-            f"{like.data.shape}: write them like an image of the same shape."
-        )
     _check_dtype(like, data.dtype)
     notes: list[str] = []
     with new_file(path, overwrite=overwrite, keep=(like.path, *like.files)) as file:
@@ -86,16 +78,12 @@ def _encode(
     notes: list[str],
 ) -> None:
     """Write a whole TIFF file; `path` is what an error names."""
-    try:
+    with writing(path, "TIFF"):
         options = _prepare(data.dtype, like, record, notes)
         pages = pages_of(data, like.metadata, options)
         layout = {"bigtiff": options.pop("bigtiff"), "byteorder": like.metadata["byteorder"]}
         with tifffile.TiffWriter(file, **layout, ome=False, imagej=False) as tif:
             tif.write(pages, metadata=None, buffersize=_ENCODED_AT_ONCE, **options)
-    except (DenoiseError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        raise OutputError(f"{path} cannot be written as TIFF: {error}.") from error
 
 
 def _check_dtype(like: ImageFile, dtype: np.dtype) -> None:
@@ -103,12 +91,7 @@ def _check_dtype(like: ImageFile, dtype: np.dtype) -> None:
     imagej_types = imagej.HOLDS | imagej.CONVERTS
     kinds = {"ome": ("an OME-TIFF", ome_xml.HELD), "imagej": ("an ImageJ", imagej_types)}
     name, held = kinds.get(like.kind, ("", {dtype.name}))
-    if dtype.name not in held:
-        raise OutputError(
-            f"{like.path} is {name} file, which cannot hold {dtype}",
-            "pass dtype='float32'",
-            code="file-dtype",
-        )
+    check_type(like.path, name, dtype, held)
 
 
 def _prepare(
@@ -117,7 +100,7 @@ def _prepare(
     """Return the arguments of ``TiffWriter.write`` for pixels of a type."""
     kept = like.metadata
     records = records_of(record)
-    lines = [MARK + json.dumps(entry) for entry in records]
+    lines = [record_line(entry) for entry in records]
     separate, depth, y, x, contiguous = kept["stored"]
     if kept["signed16"] and dtype == np.int16:
         dtype = np.dtype(np.uint16)
@@ -369,7 +352,7 @@ def default_metadata(
         "descriptions": [],
     }
     if kind == "ome":
-        metadata |= {"xml": _xml(data.shape, axes, pixel_metadata, name), "image": 0}
+        metadata |= {"xml": ome_xml.new_xml(data.shape, axes, pixel_metadata, name), "image": 0}
     else:
         axes = _lettered(axes)
         metadata["descriptions"] = [_json(data.shape, axes, pixel_metadata)]
@@ -396,41 +379,3 @@ def _json(shape: tuple[int, ...], axes: str, pixel_metadata: PixelMetadata) -> b
     channels = [(each.name, each.colour) for each in pixel_metadata.channels]
     kept = {"shape": list(shape), "axes": axes, "steps": pixel_metadata.steps, "channels": channels}
     return json.dumps(kept).encode("ascii")
-
-
-def _xml(shape: tuple[int, ...], axes: str, pixel_metadata: PixelMetadata, name: str) -> str:
-    """Return OME-XML of one image; type and data of the pixels are entered when it is written."""
-    lengths = dict(zip(axes, shape, strict=True))
-    samples, channels = lengths.get("S", 1), lengths.get("C", 1)
-    outer = "".join(a for a in axes if a in "TZC")[::-1]
-    order = "XY" + outer + "".join(a for a in "ZCT" if a not in outer)
-    root = ElementTree.Element("OME", {"xmlns": _SCHEMA, "Creator": "napari-gpu-denoise"})
-    image = ElementTree.SubElement(root, "Image", {"ID": "Image:0", "Name": name})
-    pixels = {"ID": "Pixels:0", "DimensionOrder": order, "Type": "uint8"}
-    pixels |= {f"Size{a}": str(lengths.get(a, 1)) for a in "XYZT"}
-    pixels["SizeC"] = str(samples * channels)
-    for letter in "XYZ":
-        if letter in pixel_metadata.steps:
-            value, unit = pixel_metadata.steps[letter]
-            pixels[f"PhysicalSize{letter}"] = repr(float(value))
-            pixels[f"PhysicalSize{letter}Unit"] = SYMBOLS.get(unit, "pixel")
-    if "T" in pixel_metadata.steps:
-        value, unit = pixel_metadata.steps["T"]
-        pixels["TimeIncrement"] = repr(float(value))
-        pixels["TimeIncrementUnit"] = SYMBOLS.get(unit, "s")
-    held = ElementTree.SubElement(image, "Pixels", pixels)
-    for number in range(channels):
-        told = {"ID": f"Channel:0:{number}", "SamplesPerPixel": str(samples)}
-        if number < len(pixel_metadata.channels):
-            channel = pixel_metadata.channels[number]
-            if channel.name:
-                told["Name"] = channel.name
-            if channel.colour:
-                told["Color"] = str(_signed32(int(channel.colour[1:], 16) << 8 | 255))
-        ElementTree.SubElement(held, "Channel", told)
-    return ElementTree.tostring(root, "unicode")
-
-
-def _signed32(value: int) -> int:
-    """Return 32 bits as OME-XML has them: a signed number."""
-    return value - (1 << 32) if value >= 1 << 31 else value

@@ -79,7 +79,7 @@ def _mapping(told: Any, place: Path | Address) -> Mapping[str, Any]:
 class Described:
     """What the attributes of an image say.
 
-    `axes` are letters as of a `ImageFile`; `paths` and `scales` are those of the levels of the
+    `axes` are letters as of an `ImageFile`; `paths` and `scales` are those of the levels of the
     pyramid, the finest first, with `moves` where they begin.
     """
 
@@ -123,8 +123,7 @@ def described(attributes: Mapping[str, Any], path: Path) -> Described:
         )
     if version not in VERSIONS:
         raise FileError(
-            f"{path} is of version {version} of OME-Zarr, of which 0.4 and 0.5 can be read: "
-            "convert it."
+            f"{path} is OME-Zarr {version}, but only 0.4 and 0.5 are supported: convert it."
         )
     try:
         image = at_most(_IMAGES, ome["multiscales"], path)[0]

@@ -12,7 +12,13 @@ from typing import Any, BinaryIO, TypeVar
 from urllib.request import url2pathname
 
 from napari_gpu_denoise.errors import DenoiseError, FileError
-from napari_gpu_denoise.files.input_checks import brief, check_no_secrets, open_real, open_regular
+from napari_gpu_denoise.files.input_checks import (
+    brief,
+    check_no_secrets,
+    open_real,
+    open_regular,
+    reason_of,
+)
 
 _LOCAL = ("file", "local")  # which fsspec has for files of this machine
 # What file systems name that tells one version of a file from another.
@@ -85,10 +91,6 @@ class Address(os.PathLike):
         """Return the place as text, whose parts end with ``/``."""
         return str(self)
 
-    def resolve(self) -> Address:
-        """Return the place itself: there are no links."""
-        return self
-
     def is_dir(self) -> bool:
         """Return whether this is a local folder: it is not."""
         return False
@@ -111,11 +113,6 @@ class Address(os.PathLike):
                 return []
             return [str(told.get("size")), *(str(told[key]) for key in _VERSION if key in told)]
 
-    def read_text(self, encoding: str = "utf-8") -> str:
-        """Return the text that is there; `FileError` if it cannot be read."""
-        with self._reached() as (system, place):
-            return system.cat_file(place).decode(encoding)
-
     def touch(self) -> None:
         """Make an empty file."""
         with self._reached() as (system, place):
@@ -126,7 +123,7 @@ class Address(os.PathLike):
         with self._reached() as (system, place):
             system.rm_file(place)
 
-    def inside(self) -> list[Address]:
+    def iterdir(self) -> list[Address]:
         """Return the places directly inside, sorted; none if there is nothing."""
         with self._reached() as (system, place):
             found = system.ls(place, detail=False) if system.isdir(place) else []
@@ -144,8 +141,7 @@ class Address(os.PathLike):
         try:
             yield found
         except Exception as error:
-            reason = brief(str(error).strip() or type(error).__name__)
-            raise FileError(f"{self} cannot be reached: {reason}.") from error
+            raise FileError(f"{self} cannot be reached: {reason_of(error)}.") from error
 
     def remove(self) -> None:
         """Remove all that is there."""
@@ -163,8 +159,7 @@ class Address(os.PathLike):
             system.invalidate_cache()
             return system, place
         except Exception as error:
-            reason = brief(str(error).strip() or type(error).__name__)
-            raise FileError(f"{self} cannot be opened: {reason}.") from error
+            raise FileError(f"{self} cannot be opened: {reason_of(error)}.") from error
 
 
 def as_path(path: str | os.PathLike) -> Path | Address:

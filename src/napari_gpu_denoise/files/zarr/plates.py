@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import FileError, OutputError
+from napari_gpu_denoise.files.output import writing
 from napari_gpu_denoise.files.zarr.metadata import at_most, node_at, ome_of
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
@@ -19,7 +20,6 @@ from napari_gpu_denoise.files.zarr.places import (
     member,
     zarr_package,
 )
-from napari_gpu_denoise.files.zarr.writing import writing
 
 _WELLS, _FIELDS = 10_000, 10_000  # of a plate, and images of a well
 _LAYOUT = "bioformats2raw.layout"  # of folders that hold more than the plate
@@ -110,15 +110,15 @@ def describe_plate(target: Path | Address, plate: Path | Address) -> tuple[str, 
     named = [each["path"] for each in ome_of(attributes)[1]["plate"]["wells"]]
     wells = [within(plate, _member(plate, name)) for name in named]
     rows = sorted({well.rpartition("/")[0] for well in wells} - {""})
-    with writing(target):
+    with writing(target, "OME-Zarr"):
         for place in (*rows, *wells):
             told = {"attributes": dict(_attributes(plate / place)), "zarr_format": form}
             zarr.open_group(f"{os.fspath(target)}/{place}", mode="a", **told)
         kept = {name: told for name, told in attributes.items() if name != _LAYOUT}
         zarr.open_group(os.fspath(target), mode="a", zarr_format=form, attributes=kept)
     known = {place.partition("/")[0] for place in (*rows, *wells)}
-    inside = plate.inside() if isinstance(plate, Address) else sorted(plate.iterdir())
-    others = [each.name for each in inside if each.name not in {*known, *HEADS, ".zmetadata"}]
+    known |= {*HEADS, ".zmetadata"}
+    others = sorted(each.name for each in plate.iterdir() if each.name not in known)
     if not others:
         return ()
     return (f"Of the plate {plate} the wells are kept; {', '.join(others)} beside them are not.",)

@@ -13,15 +13,8 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.blocks import Blocks
-from napari_gpu_denoise.files.image_file import (
-    NO_VOXEL,
-    SYMBOLS,
-    ImageFile,
-    PixelMetadata,
-    Voxel,
-    sized,
-)
+from napari_gpu_denoise.files.blocks import Blocks, index_parts
+from napari_gpu_denoise.files.image_file import NO_VOXEL, ImageFile, voxel_of
 from napari_gpu_denoise.files.input_checks import (
     check_declared,
     check_memory,
@@ -110,7 +103,8 @@ def _picture(path: Path | Address, within: str | None) -> ImageFile:
         "levels": pixels[1:],
         "format": node.form,
     }
-    size = _voxel(found.pixel_metadata)
+    steps = found.pixel_metadata.steps
+    size = voxel_of(steps) if all(steps.get(a, (0, ""))[1] for a in "ZYX") else NO_VOXEL
     kept = (path, (path,), tuple(notes), found.history, *size, found.pixel_metadata)
     return ImageFile(pixels[0], found.axes, "zarr", metadata, *kept)
 
@@ -137,20 +131,10 @@ def _first_image(
     first = node_at(path / "0", within)
     if first is None or "multiscales" not in ome_of(first.attributes)[1]:
         return path, node
-    inside = path.inside() if isinstance(path, Address) else path.iterdir()
-    numbered = sum(each.name.isdigit() for each in inside)
+    numbered = sum(each.name.isdigit() for each in path.iterdir())
     if numbered > 1:
         notes.append(f"The folder holds {numbered} images: the first was used.")
     return path / "0", first
-
-
-def _voxel(pixel_metadata: PixelMetadata) -> Voxel:
-    """Return the voxel size (z, y, x), if all three steps and units are known."""
-    steps = [pixel_metadata.steps.get(letter, (0.0, "")) for letter in "ZYX"]
-    if not all(unit for _, unit in steps):
-        return NO_VOXEL
-    size, unit = sized([step for step, _ in steps], [unit for _, unit in steps])
-    return size, SYMBOLS.get(unit, unit)
 
 
 class ZarrPixels(Blocks):

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DenoiseError, OutputError
+from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, records_of
-from napari_gpu_denoise.files.input_checks import brief
-from napari_gpu_denoise.files.output import new_folder
+from napari_gpu_denoise.files.output import already_there, check_type, new_folder, writing
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
@@ -66,7 +65,7 @@ class NewImage:
         check_writable(self._like, dtype)
         if self._resumed:
             # Its chunks stay, and its metadata are written again: they may be lost, or changed.
-            with writing(self._folder):
+            with writing(self._folder, "OME-Zarr"):
                 for head in HEADS:
                     place = as_path(_inside(self.folder, f"{self.name}/{head}"))
                     if place.exists():
@@ -76,8 +75,8 @@ class NewImage:
 
     def finish(
         self, record: Record | Sequence[dict] | None, check: Callable[[], None] = lambda: None
-    ) -> tuple[str, ...]:
-        """Write the coarser levels and the metadata; return what could not be kept.
+    ) -> None:
+        """Write the coarser levels and the metadata.
 
         `check` is called last before the metadata are written, which make an image of it.
         """
@@ -86,20 +85,18 @@ class NewImage:
         shapes = [tuple(one.shape) for one in arrays] if arrays else []
         factors = factors_like(shapes) if arrays else new_factors(like.axes, tuple(like.data.shape))
         total = [(1,) * len(like.axes)]
-        with writing(self._folder):
+        with writing(self._folder, "OME-Zarr"):
             for number, factor in enumerate(factors, 1):
                 finer = self._levels[-1]
                 wanted = shapes[number] if arrays else None
                 shape = coarser_shape(tuple(finer.shape), factor, wanted)
                 coarser = self._added(number, shape, np.dtype(finer.dtype))
-                for _ in fill(finer, coarser, factor):
-                    pass
+                fill(finer, coarser, factor)
                 total.append(tuple(a * b for a, b in zip(total[-1], factor, strict=True)))
             paths = [self._path(number) for number in range(len(total))]
             made = revised(like.metadata["attributes"], paths, total, records_of(record))
             check()
             self._describe(made, paths)
-        return ()
 
     def _describe(self, attributes: dict[str, Any], paths: Sequence[str]) -> None:
         """Write the metadata of the group, which make an image of it."""
@@ -135,7 +132,7 @@ class NewImage:
         overwrite = self._resumed and number > 0
         options |= {"zarr_format": self._like.metadata["format"], "overwrite": overwrite}
         place = _inside(self.folder, self._path(number))
-        with writing(self._folder):
+        with writing(self._folder, "OME-Zarr"):
             made = with_retries(
                 self._folder,
                 lambda: self._zarr.create_array(place, shape=shape, dtype=dtype, **options),
@@ -156,11 +153,11 @@ class FullResolutionArray:
         self.chunks = tuple(array.shards or array.chunks)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        with writing(self._folder):
+        with writing(self._folder, "OME-Zarr"):
             return with_retries(self._folder, lambda: np.asarray(self._array[index]))
 
     def __setitem__(self, index: Any, values: Any) -> None:
-        with writing(self._folder):
+        with writing(self._folder, "OME-Zarr"):
             with_retries(self._folder, lambda: self._array.__setitem__(index, values))
 
     def stored_bytes(self, where: tuple[slice, ...]) -> int | None:
@@ -172,7 +169,7 @@ class FullResolutionArray:
             grid.append(range(one.start // step, -(-one.stop // step)))
         names = map(self._array.metadata.encode_chunk_key, itertools.product(*grid))
         places = [self._place / name for name in names]
-        with writing(self._folder):
+        with writing(self._folder, "OME-Zarr"):
             if not isinstance(self._place, Address):
                 return sum(map(_size, places))
             # Each is a request.
@@ -201,12 +198,7 @@ def _inside(folder: Path | Address, name: str) -> str:
 
 def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     """Refuse pixels of a type that OME-Zarr is not written with."""
-    if np.dtype(dtype).name not in _HELD:
-        raise OutputError(
-            f"{like.path} is OME-Zarr, which is not written with {dtype}",
-            "pass dtype='float32'",
-            code="file-dtype",
-        )
+    check_type(like.path, "an OME-Zarr", dtype, _HELD)
 
 
 def default_metadata(
@@ -258,11 +250,7 @@ def check_place(path: str | os.PathLike, like: ImageFile, *, overwrite: bool) ->
     if not place.exists() or is_unfinished(place):
         return
     if not overwrite:
-        raise OutputError(
-            f"{place} exists",
-            "choose another name, or pass overwrite=True to replace it",
-            code="exists",
-        )
+        raise already_there(f"{place} exists")
     if not is_zarr(place):
         raise OutputError(f"{place} is not zarr: it is kept; choose another name.")
 
@@ -271,12 +259,12 @@ def check_place(path: str | os.PathLike, like: ImageFile, *, overwrite: bool) ->
 def _in_place(place: Address, like: ImageFile, overwrite: bool) -> Iterator[None]:
     """Replace what is there; if anything is raised, remove what the block has written."""
     check_place(place, like, overwrite=overwrite)
-    with writing(place):
+    with writing(place, "OME-Zarr"):
         place.remove()
         (place / UNFINISHED / "begun").touch()
     try:
         yield
-        with writing(place):
+        with writing(place, "OME-Zarr"):
             (place / UNFINISHED).remove()
     except BaseException:
         with contextlib.suppress(Exception):
@@ -293,17 +281,13 @@ def write(
     overwrite: bool = False,
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of another OME-Zarr, as `formats.write` does."""
-    if tuple(data.shape) != tuple(like.data.shape):
-        raise OutputError(
-            f"Pixels of shape {tuple(data.shape)} cannot take the metadata of an image of shape "
-            f"{tuple(like.data.shape)}: write them like an image of their own shape."
-        )
     with new_image(path, like, overwrite=overwrite) as made:
         finest = made.finest(tuple(data.shape), np.dtype(data.dtype))
         unit = finest.chunks[: max(0, finest.ndim - 2)]
         for where in _rows(finest.shape[: len(unit)], unit):
             finest[where] = np.asarray(data[where])
-        return made.finish(record)
+        made.finish(record)
+    return ()
 
 
 def _rows(shape: tuple[int, ...], unit: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
@@ -313,20 +297,6 @@ def _rows(shape: tuple[int, ...], unit: tuple[int, ...]) -> Iterator[tuple[slice
         yield tuple(
             slice(p * u, min((p + 1) * u, n)) for p, u, n in zip(place, unit, shape, strict=True)
         )
-
-
-@contextlib.contextmanager
-def writing(path: Path | Address) -> Iterator[None]:
-    """Turn what is raised while a folder is written into an `OutputError`."""
-    try:
-        yield
-    except (DenoiseError, MemoryError):
-        raise
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
-    except Exception as error:
-        reason = brief(str(error).strip() or type(error).__name__)
-        raise OutputError(f"{path} cannot be written as OME-Zarr: {reason}.") from error
 
 
 def stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
@@ -357,7 +327,7 @@ def stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str
 
 
 def stored_new(like: ImageFile, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Return how the pixels of a picture are stored that comes from no OME-Zarr."""
+    """Return the storage layout for images that were not read from OME-Zarr."""
     planes = "YX"
     chunks = tuple(
         min(n, 1024) if a in planes else 1 for a, n in zip(like.axes, shape, strict=True)
@@ -394,8 +364,8 @@ def coarser_shape(
     return wanted
 
 
-def fill(finer: Any, coarser: Any, factor: tuple[int, ...]) -> Iterator[None]:
-    """Write a level part by part; yields after each."""
+def fill(finer: Any, coarser: Any, factor: tuple[int, ...]) -> None:
+    """Write a level part by part."""
     unit = tuple(coarser.shards or coarser.chunks)
     size = _grown(unit, coarser.shape, math.prod(factor))
     starts = (range(0, n, s) for n, s in zip(coarser.shape, size, strict=True))
@@ -408,7 +378,6 @@ def fill(finer: Any, coarser: Any, factor: tuple[int, ...]) -> Iterator[None]:
             for w, f, n in zip(where, factor, finer.shape, strict=True)
         )
         coarser[where] = block_means(np.asarray(finer[read]), factor).astype(coarser.dtype)
-        yield
 
 
 def _grown(unit: tuple[int, ...], shape: tuple[int, ...], finer: int) -> tuple[int, ...]:

@@ -1,4 +1,8 @@
-"""Reading NIfTI: header, extensions with our records in them, and voxels on demand.
+"""NIfTI in and out: voxels replaced, header and extensions kept.
+
+A file holds its axes as (x, y, z, t, …), the first varying fastest. From the last to the first they
+are (…, T, Z, Y, X), in the order in which NumPy lays arrays out, so that nothing is turned round or
+copied. nibabel knows the header; it is imported when a NIfTI file is read or written.
 
 Files are read and not mapped: mapped pages count as memory of the process, and reading one of a
 file that was cut short meanwhile would end it.
@@ -13,7 +17,8 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,11 +27,14 @@ import numpy as np
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files.blocks import Blocks
 from napari_gpu_denoise.files.image_file import (
-    MARK,
+    Format,
     ImageFile,
     PixelMetadata,
     kept_steps,
-    parsed_record,
+    record_line,
+    records_in,
+    records_of,
+    voxel_of,
 )
 from napari_gpu_denoise.files.input_checks import (
     brief,
@@ -35,6 +43,8 @@ from napari_gpu_denoise.files.input_checks import (
     open_regular,
     reading,
 )
+from napari_gpu_denoise.files.output import check_type, new_file
+from napari_gpu_denoise.run.record import Record
 
 # The standard calls the axes x, y, z, t, u, v, w; the fifth is of unknown meaning, or of vectors.
 _AXES = "XYZTQVW"
@@ -49,19 +59,41 @@ _TIMES = {8: "s", 16: "ms", 24: "µs"}
 _MOST_EXTENSIONS = 1 << 26  # bytes
 _FAULTY = 40  # level from which on nibabel refuses a header itself
 
-SUFFIXES = (".nii", ".nii.gz")
-GZIP = b"\x1f\x8b"
-COMMENT = 6  # code of extensions that hold plain text
+_SUFFIXES = (".nii", ".nii.gz")
+_GZIP = b"\x1f\x8b"
+_COMMENT = 6  # code of extensions that hold plain text
 # By version: length of the header, and where the word is that names the version.
-LENGTHS = {1: 348, 2: 540}
+_LENGTHS = {1: 348, 2: 540}
 _PLACES = {1: 344, 2: 4}
-LONGEST = max(LENGTHS.values()) + 4
+_LONGEST = max(_LENGTHS.values()) + 4
 
 _AT_ONCE = 1 << 20  # values that are read and scaled at a time
 _REST = 1 << 20  # bytes behind the voxels that are read for the checksum of a gzip file
 
 # Stored whole numbers up to this, counted in steps of the slope, are told apart by float32.
 _EXACT = 2.0**22
+_HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+_HELD |= {"float32", "float64"}
+_COMPRESSION = 1  # as nibabel: higher levels take several times as long for a few per cent
+
+
+def has_suffix(path: str | os.PathLike) -> bool:
+    """Return whether a name ends like that of a NIfTI file."""
+    return os.fspath(path).lower().endswith(_SUFFIXES)
+
+
+def is_nifti(path: str | os.PathLike) -> bool:
+    """Return whether a file starts like a NIfTI file; False also if it cannot be opened."""
+    try:
+        with open_regular(path) as file:
+            start = file.read(_LONGEST)
+            if start.startswith(_GZIP):
+                file.seek(0)
+                with gzip.open(file) as unpacked:
+                    start = unpacked.read(_LONGEST)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return _version_of(start) is not None
 
 
 @contextlib.contextmanager
@@ -78,7 +110,7 @@ def open_stack(
         with reading(path):
             file = held.enter_context(open_image(path))
             size = os.fstat(file.fileno()).st_size
-            packed = file.read(2) == GZIP
+            packed = file.read(2) == _GZIP
             file.seek(0)
             handle = held.enter_context(_unpacked(file)) if packed else file
             picture = _picture(handle, path, size, packed)
@@ -96,20 +128,20 @@ def _unpacked(file: BinaryIO) -> Any:
 
 
 def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
-    start = handle.read(LONGEST)
-    version = version_of(start)
+    start = handle.read(_LONGEST)
+    version = _version_of(start)
     if version is None:
         raise FileError(f"{path} is not a NIfTI file: choose a .nii or .nii.gz file.")
-    if in_two_files(start, version):
+    if _in_two_files(start, version):
         raise FileError(
             f"{path} is the header of a pair of files, .hdr and .img: convert them to one .nii "
             "file, for example with nibabel."
         )
-    length = LENGTHS[version]
+    length = _LENGTHS[version]
     cut = FileError(f"{path} is cut short or damaged: copy it again from its source.")
     if len(start) < length + 4:
         raise cut
-    header = header_of(start[:length], version)
+    header = _header_of(start[:length], version)
     stored = _stored_type(header, path)
     notes = _reports(header)
     shape = tuple(int(n) for n in header.get_data_shape())
@@ -124,10 +156,10 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     offset = int(header["vox_offset"]) or length + 4
     if offset < length + 4:
         raise cut
-    if not packed and offset + size_of(shape, stored) > size:
+    if not packed and offset + _size_of(shape, stored) > size:
         raise cut
     if packed:
-        check_declared(size_of(shape, stored), size, path, "nibabel")
+        check_declared(_size_of(shape, stored), size, path, "nibabel")
     if offset > _MOST_EXTENSIONS:
         raise FileError(
             f"The header of {path} says that {offset} bytes precede the pixels: it is damaged; "
@@ -156,9 +188,12 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     by_plane = not isinstance(handle, gzip.GzipFile)
     places = {"packed": packed, "by_plane": by_plane}
     voxels = Voxels(handle, path, shape[::-1], stored, offset, scaling, **places)
-    history = records_in(extensions)
-    size, unit = _voxel(header, len(shape))
-    kept = (path, (path,), tuple(notes), history, size, unit, _looks(header, len(shape)))
+    comments = (content for code, content in extensions if code == _COMMENT)
+    history = tuple(
+        record for each in comments for record in records_in(each.decode("ascii", "replace"))
+    )
+    told = _pixel_metadata(header, len(shape))
+    kept = (path, (path,), tuple(notes), history, *voxel_of(told.steps), told)
     return ImageFile(voxels, axes, "nifti", metadata, *kept)
 
 
@@ -194,58 +229,28 @@ def _stored_type(header: Any, path: Path) -> np.dtype:
     return header.get_data_dtype()
 
 
-def _voxel(header: Any, ndim: int) -> tuple[tuple[float, float, float] | None, str]:
-    """Return the voxel size (z, y, x) of a volume and its unit; None if the file does not tell."""
-    if ndim < 3:
-        return None, ""
-    # As the fields of NIfTI-1 are float32, 1.2 would be 1.2000000476837158.
-    x, y, z = (abs(float(f"{float(step):.7g}")) for step in header["pixdim"][1:4])
-    if not all(math.isfinite(step) and step > 0 for step in (x, y, z)):
-        return None, ""
-    return (z, y, x), _UNITS.get(int(header["xyzt_units"]) % 8, "")
-
-
-def _looks(header: Any, ndim: int) -> PixelMetadata:
+def _pixel_metadata(header: Any, ndim: int) -> PixelMetadata:
     """Return the steps along the axes and their units."""
     code = int(header["xyzt_units"])
     units = {**dict.fromkeys("XYZ", _UNITS.get(code % 8, "")), "T": _TIMES.get(code & 0x38, "")}
     steps = zip("XYZT"[:ndim], header["pixdim"][1:], strict=False)
-    return PixelMetadata(
-        kept_steps({a: (float(f"{float(step):.7g}"), units[a]) for a, step in steps})
-    )
+    # As the fields of NIfTI-1 are float32, 1.2 would be 1.2000000476837158.
+    known = {letter: (float(f"{float(step):.7g}"), units[letter]) for letter, step in steps}
+    return PixelMetadata(kept_steps(known))
 
 
-def has_suffix(path: str | os.PathLike) -> bool:
-    """Return whether a name ends like that of a NIfTI file."""
-    return os.fspath(path).lower().endswith(SUFFIXES)
-
-
-def is_nifti(path: str | os.PathLike) -> bool:
-    """Return whether a file starts like a NIfTI file; False also if it cannot be opened."""
-    try:
-        with open_regular(path) as file:
-            start = file.read(LONGEST)
-            if start.startswith(GZIP):
-                file.seek(0)
-                with gzip.open(file) as unpacked:
-                    start = unpacked.read(LONGEST)
-    except (OSError, EOFError, zlib.error):
-        return False
-    return version_of(start) is not None
-
-
-def version_of(start: bytes) -> int | None:
+def _version_of(start: bytes) -> int | None:
     """Return the version of a file that starts like this, of one part or two; None if of none."""
     found = (n for n, at in _PLACES.items() if start[at : at + 3] in (b"n+%d" % n, b"ni%d" % n))
     return next(found, None)
 
 
-def in_two_files(start: bytes, version: int) -> bool:
+def _in_two_files(start: bytes, version: int) -> bool:
     """Return whether a header says that its voxels are in a file of their own."""
     return start[_PLACES[version] :].startswith(b"ni")
 
 
-def header_of(block: bytes, version: int, byteorder: str | None = None) -> Any:
+def _header_of(block: bytes, version: int, byteorder: str | None = None) -> Any:
     """Return the header in some bytes as nibabel has it, without changing what is unusual in it."""
     from nibabel.nifti1 import Nifti1Header
     from nibabel.nifti2 import Nifti2Header
@@ -270,16 +275,6 @@ def unpack_extensions(held: bytes, byteorder: str) -> tuple[list[tuple[int, byte
         found.append((code, held[at + 8 : at + size]))
         at += size
     return found, True
-
-
-def records_in(extensions: Iterable[tuple[int, bytes]]) -> tuple[dict, ...]:
-    """Return the records in extensions, oldest first."""
-    found = []
-    for code, content in extensions:
-        text = content.rstrip(b"\0").decode("ascii", "replace")
-        if code == COMMENT and text.startswith(MARK):
-            found += parsed_record(text[len(MARK) :])
-    return tuple(found)
 
 
 def type_of_levels(stored: np.dtype, scaling: tuple[float, float] | None) -> np.dtype:
@@ -322,10 +317,6 @@ class Voxels(Blocks):
         self._handle, self._path, self._packed = handle, path, packed
         self._stored, self._offset, self._scaling = stored, offset, scaling
         self._kept: np.ndarray | None = None
-
-    def reads_by_plane(self, *axes: int) -> bool:
-        """Return whether a plane of these two axes can be read without reading the whole file."""
-        return self._outer <= min(axes) and self._numbers.size > 1
 
     def close(self) -> None:
         """End reading; `open_stack` closes the file."""
@@ -376,6 +367,130 @@ class Voxels(Blocks):
                     part[...] = values.astype(np.float64) * slope + inter
 
 
-def size_of(shape: tuple[int, ...], stored: np.dtype) -> int:
+def _size_of(shape: tuple[int, ...], stored: np.dtype) -> int:
     """Return the bytes that voxels take as they are stored, without compression."""
     return math.prod(shape) * stored.itemsize
+
+
+def write(
+    path: str | os.PathLike,
+    data: Any,
+    like: ImageFile,
+    record: Record | Sequence[dict] | None = None,
+    *,
+    overwrite: bool = False,
+) -> tuple[str, ...]:
+    """Write new voxels with the header of another NIfTI file, as `formats.write` does.
+
+    The name says whether the file is compressed. The record becomes an extension of the header.
+    """
+    path = Path(path)
+    check_writable(like, data.dtype)
+    keep = (like.path, *like.files)
+    with new_file(path, overwrite=overwrite, keep=keep) as file, contextlib.ExitStack() as opened:
+        if path.suffix.lower() == ".gz":
+            # Neither name nor time, so that the same call gives the same bytes.
+            options = {"filename": "", "mode": "wb", "mtime": 0, "compresslevel": _COMPRESSION}
+            file = opened.enter_context(gzip.GzipFile(fileobj=file, **options))
+        file.write(_head(data.dtype, like, record))
+        stored = data.dtype.newbyteorder(like.metadata["byteorder"])
+        for place in np.ndindex(data.shape[:-2]):
+            file.write(np.ascontiguousarray(data[place], stored).data)
+    return ()
+
+
+def check_writable(like: ImageFile, dtype: np.dtype) -> None:
+    """Refuse pixels of a type that NIfTI files cannot hold."""
+    check_type(like.path, "a NIfTI", dtype, _HELD)
+
+
+def _head(dtype: np.dtype, like: ImageFile, record: Record | Sequence[dict] | None) -> bytes:
+    """Return all that precedes the voxels."""
+    kept = like.metadata
+    header = _header_of(kept["header"], kept["version"], kept["byteorder"])
+    header.set_data_dtype(dtype)
+    if kept["scaling"] is not None and not kept["as_stored"]:
+        # The values written are grey levels.
+        header["scl_slope"], header["scl_inter"] = 1, 0
+    extensions = list(kept["extensions"])
+    extensions += [(_COMMENT, record_line(each).encode("ascii")) for each in records_of(record)]
+    behind = pack_extensions(extensions, kept["byteorder"])
+    header["vox_offset"] = _LENGTHS[kept["version"]] + len(behind)
+    return header.binaryblock + behind
+
+
+@dataclass(frozen=True)
+class StoredValues:
+    """An array of grey levels as the values that a slope and an intercept make them of.
+
+    Integers are rounded to nearest and saturated. Indexing converts what it reads.
+    """
+
+    levels: Any
+    dtype: np.dtype
+    slope: float
+    inter: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self.levels.shape
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return self._converted(index)[0]
+
+    @property
+    def clipped(self) -> int:
+        """Number of values beyond the range of the type."""
+        return sum(self._converted(place)[1] for place in np.ndindex(self.shape[:-2]))
+
+    def _converted(self, index: Any) -> tuple[np.ndarray, int]:
+        levels = np.asarray(self.levels[index], np.float64)
+        with np.errstate(over="ignore"):
+            values = (levels - self.inter) / self.slope
+            if self.dtype.kind == "f":
+                return values.astype(self.dtype), 0
+        limits = np.iinfo(self.dtype)
+        whole = np.rint(np.nan_to_num(values, nan=0.0))
+        # The float next to the largest 64-bit integer is already out of range.
+        past = float(limits.max) > limits.max
+        below, above = whole < limits.min, whole >= limits.max if past else whole > limits.max
+        out = np.where(below | above, 0, whole).astype(self.dtype)
+        out[below], out[above] = limits.min, limits.max
+        return out, int(np.count_nonzero(below | above))
+
+
+def as_stored(image: Any, like: ImageFile, record: Record) -> tuple[Any, ImageFile, Record]:
+    """Return a result in the stored type of its input, with its slope and intercept.
+
+    All three are as they came if the input is not scaled, of whatever format.
+    """
+    scaling = like.metadata.get("scaling")
+    if scaling is None:
+        return image, like, record
+    values = StoredValues(image, np.dtype(like.metadata["dtype"]), *scaling)
+    like = replace(like, metadata={**like.metadata, "as_stored": True})
+    saturated = record.saturated + values.clipped
+    return values, like, replace(record, output_dtype=values.dtype.name, saturated=saturated)
+
+
+def pack_extensions(extensions: Iterable[tuple[int, bytes]], byteorder: str) -> bytes:
+    """Return the bytes behind a header for extensions, each as long as the standard wants."""
+    packed = b""
+    for code, content in extensions:
+        content += b"\0" * (-(len(content) + 8) % 16)
+        packed += struct.pack(byteorder + "ii", len(content) + 8, code) + content
+    return bytes([bool(packed), 0, 0, 0]) + packed
+
+
+FORMAT = Format(
+    name="a NIfTI file",
+    suffixes=_SUFFIXES,
+    kinds=("nifti",),
+    new_suffix=".nii or .nii.gz",
+    is_path=has_suffix,
+    is_format=is_nifti,
+    open_stack=open_stack,
+    check_writable=check_writable,
+    write=write,
+)
