@@ -11,7 +11,6 @@ import sys
 import threading
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from importlib.util import find_spec
-from types import SimpleNamespace
 
 import fsspec
 import numpy as np
@@ -27,8 +26,14 @@ from napari_gpu_denoise.files.cluster.results import ClusterReport, Patience, Re
 from napari_gpu_denoise.files.cluster.steps import groups_of
 from napari_gpu_denoise.protocol.tiles import Span
 from napari_gpu_denoise.run import by_parts
+<<<<<<< HEAD
 from napari_gpu_denoise.run import parts as parts_of_images
 from napari_gpu_denoise.run.parts import Part
+=======
+from napari_gpu_denoise.run.job import Part
+from napari_gpu_denoise.run.tiles import Span
+from napari_gpu_denoise.version import package_version
+>>>>>>> f4f31b7 (Workers are asked for their version before the first task, which would end one without the package)
 from scenes import noisy, small
 from zarr_stores import write_store
 
@@ -67,6 +72,9 @@ class Client:
 
     def nthreads(self):
         return dict.fromkeys(self._names, 1)
+
+    def run(self, function, *given, on_error):
+        return {name: function(*given) for name in self._names}
 
     def address(self):
         return self._here.name
@@ -324,6 +332,20 @@ def test_parts_of_different_groups_share_no_chunk():
     assert len(groups_of(parts, None)) == 1
 
 
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [("0.0.1", "version 0.0.1 of napari-gpu-denoise"), (ImportError(), "no napari-gpu-denoise")],
+)
+def test_a_worker_with_another_version_or_none_is_named(
+    tmp_path, client, monkeypatch, found, words
+):
+    """Without the package it was ended by its first task, and the run waited for others."""
+    monkeypatch.setattr(client, "run", lambda *_, **__: {"one": package_version(), "two": found})
+    path = written(tmp_path, noisy(3, 50, 44), "TYX")
+    with pytest.raises(ClusterError, match=f"worker two has {words}: install version .* there"):
+        denoised(path, NLM, client, sigma=20.0)
+
+
 def test_what_dask_raises_is_told_in_words():
     class KilledWorker(Exception):
         pass
@@ -337,17 +359,6 @@ def test_what_dask_raises_is_told_in_words():
         future = Future()
         future.set_exception(error)
         with pytest.raises(ClusterError, match=words):
-            result_of(future)
-    for version, words in (
-        ("0.1", "has version 0.1"),
-        (ImportError(), "has no napari-gpu-denoise"),
-    ):
-        future = Future()
-        future.set_exception(ImportError("no x"))
-        future.client = SimpleNamespace(run=lambda *_, version=version, **__: {"tcp://a": version})
-        with pytest.raises(
-            ClusterError, match=f"worker tcp://a {words}.*: install version .* there"
-        ):
             result_of(future)
     other = Future()
     other.set_exception(FileError("it is gone."))

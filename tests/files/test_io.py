@@ -221,7 +221,7 @@ def test_imagej_calibration_cannot_follow_to_float(tmp_path, offset):
     path, stored = tmp_path / "in.tif", noise(3, 10, 12, dtype="uint16")
     metadata = {"cf": 0, "c0": offset, "c1": 2.0, "vunit": "OD", "axes": "ZYX"}
     tifffile.imwrite(path, stored, imagej=True, metadata=metadata)
-    np.testing.assert_array_equal(tiff.read(path).data, stored)
+    np.testing.assert_array_equal(formats.read(path).data, stored)
     again(path)
     assert f"c0={offset}" in tags(tmp_path / "written.tif")["ImageDescription"]
     _, _, notes = again(path, "float32")

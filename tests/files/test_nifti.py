@@ -17,8 +17,8 @@ from files.test_io import RECORD
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, nifti, one_file
-from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.files.nifti import pack_extensions, type_of_levels, unpack_extensions
+from napari_gpu_denoise.run import by_parts
 from scenes import noisy, small
 
 KINDS = {1: nibabel.Nifti1Image, 2: nibabel.Nifti2Image}

@@ -223,7 +223,7 @@ def broken(path, change):
     ("change", "words"),
     [
         (lambda a: a.pop("ome"), "not an image of OME-Zarr"),
-        (lambda a: a["ome"].update(version="0.7"), "of version 0.7"),
+        (lambda a: a["ome"].update(version="0.7"), "is OME-Zarr 0.7"),
         (lambda a: a["ome"]["multiscales"][0].pop("axes"), "are damaged"),
         (lambda a: a["ome"]["multiscales"][0]["axes"].pop(), "are damaged"),
         (lambda a: a["ome"].update(multiscales=[]), "are damaged"),

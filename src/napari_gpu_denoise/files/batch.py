@@ -306,6 +306,10 @@ def batch_steps(
     todo = [path for path in batch.found if only is None or path in only]
     files: list[FileReport] = []
     work = _Work(batch)
+    if batch.client is not None:
+        from napari_gpu_denoise.files.cluster.results import check_workers
+
+        check_workers(batch.client)
     if batch.client is not None and len(todo) > 1:
         try:
             todo = yield from _by_workers(batch, work, todo, files)

@@ -72,10 +72,10 @@ def open_stack(
     Its context is what `read` returns, but with ``data`` in the file until the context ends.
     """
     path = zarr.as_path(path)
-    return _format_of(path).open_stack(path, companions_anywhere=companions_anywhere)
+    return format_of(path).open_stack(path, companions_anywhere=companions_anywhere)
 
 
-def _format_of(path: Any) -> Format:
+def format_of(path: Any) -> Format:
     """Return the format of a file: as it starts, else as its name says."""
     if isinstance(path, zarr.Address):
         return zarr.FORMAT

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import formats, nifti, zarr
+from napari_gpu_denoise.files import formats, zarr
 
 
 def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
@@ -152,7 +152,7 @@ def _renamed(path: Path) -> str:
     """Return the name of the result of a file whose own name is not one of its format."""
     if zarr.is_zarr(path):
         return zarr.name_of(path)
-    return path.stem + (".nii" if nifti.is_nifti(path) else ".tif")
+    return path.stem + formats.format_of(path).suffixes[0]
 
 
 def check_target(target: Path, inputs: list[Path], written: set[tuple[int, int]]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
 import logging
 import time
 import uuid
@@ -148,17 +146,17 @@ class Results:
             return
         now = time.monotonic()
         self._alone = self._alone or now
-        if now - self._alone >= self._patience.most:
-            raise ClusterError(
-                f"There has been no dask worker for {self._patience.most:g} s",
-                "start some, and repeat the run with resume=True",
-                code="no-workers",
-            )
         if now - self._alone >= self._patience.told and not self._told:
             self._told = True
             _logger.warning(
                 "There is no dask worker: the run waits for one, and ends after %g s without any.",
                 self._patience.most,
+            )
+        if now - self._alone >= self._patience.most:
+            raise ClusterError(
+                f"There has been no dask worker for {self._patience.most:g} s",
+                "start some, and repeat the run with resume=True",
+                code="no-workers",
             )
 
     def _again(self, task: _Task, failed: Failed) -> bool:
@@ -213,11 +211,12 @@ def result_of(future: Any) -> Any:
     except (ImportError, AttributeError) as error:
         if isinstance(error, AttributeError) and "Can't get attribute" not in str(error):
             raise
-        problem = _other_version(future) or f"A dask worker cannot load a module ({error})"
-        raise ClusterError(f"{problem}: {_SAME_VERSION}.") from error
+        raise ClusterError(
+            f"A dask worker cannot load a module ({error}): {_SAME_VERSION}."
+        ) from error
     except Exception as error:
         if "deserialization of the task graph" in str(error):
-            problem = _other_version(future) or "The dask scheduler cannot load this package"
+            problem = "The dask scheduler cannot load this package"
             raise ClusterError(f"{problem}: {_SAME_VERSION}.") from error
         if type(error).__name__ != "KilledWorker":
             raise
@@ -227,14 +226,16 @@ def result_of(future: Any) -> Any:
         ) from error
 
 
-def _other_version(future: Any) -> str:
-    """Name a worker that lacks this package, or has another version of it; '' if none is found."""
-    with contextlib.suppress(Exception):
-        # A function of Python, which each worker has.
-        asked = importlib.metadata.version, "napari-gpu-denoise"
-        for worker, found in future.client.run(*asked, on_error="return").items():
-            if isinstance(found, Exception):
-                return f"The dask worker {worker} has no napari-gpu-denoise"
-            if found != package_version():
-                return f"The dask worker {worker} has version {found} of napari-gpu-denoise"
-    return ""
+def check_workers(client: Any) -> None:
+    """Refuse workers without this package, or with another version: the first task ends them."""
+    here = package_version()
+    # What is of Python each worker has.
+    asked = eval, "__import__('napari_gpu_denoise.version').version.package_version()"
+    for worker, found in client.run(*asked, on_error="return").items():
+        told = "no napari-gpu-denoise" if isinstance(found, ImportError) else ""
+        if isinstance(found, str) and found != here:
+            told = f"version {found} of napari-gpu-denoise"
+        if told:
+            raise ClusterError(
+                f"The dask worker {worker} has {told}: install version {here} there, as here."
+            )
