@@ -26,14 +26,9 @@ from napari_gpu_denoise.files.cluster.results import ClusterReport, Patience, Re
 from napari_gpu_denoise.files.cluster.steps import groups_of
 from napari_gpu_denoise.protocol.tiles import Span
 from napari_gpu_denoise.run import by_parts
-<<<<<<< HEAD
 from napari_gpu_denoise.run import parts as parts_of_images
 from napari_gpu_denoise.run.parts import Part
-=======
-from napari_gpu_denoise.run.job import Part
-from napari_gpu_denoise.run.tiles import Span
 from napari_gpu_denoise.version import package_version
->>>>>>> f4f31b7 (Workers are asked for their version before the first task, which would end one without the package)
 from scenes import noisy, small
 from zarr_stores import write_store
 
