@@ -18,7 +18,7 @@ from napari_gpu_denoise.files.input_checks import check_memory
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
 
-_MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
+MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
 _ALPHA = (1, 2)  # kinds of extra sample, premultiplied or not
 
 # Units by the names and symbols that files have for them: those of OME-Zarr, which pint knows too.
@@ -200,13 +200,13 @@ def records_of(record: Record | Sequence[dict] | None) -> list[dict]:
 
 def record_line(record: dict) -> str:
     """Return a record as a line of a text, as which `records_in` finds it."""
-    return _MARK + json.dumps(record)
+    return MARK + json.dumps(record)
 
 
 def records_in(text: str) -> tuple[dict, ...]:
     """Return the records in the lines of a text, oldest first."""
-    lines = (line for line in text.splitlines() if line.startswith(_MARK))
-    return tuple(each for line in lines for each in parsed_record(line[len(_MARK) :].rstrip("\0")))
+    lines = (line for line in text.splitlines() if line.startswith(MARK))
+    return tuple(each for line in lines for each in parsed_record(line[len(MARK) :].rstrip("\0")))
 
 
 def parsed_record(text: str) -> list[dict]:
