@@ -1,4 +1,4 @@
-"""The isoline filter gives the same to the last bit however an image is cut."""
+"""Tiles of the isoline filter: margins, buffers, and equal results however an image is cut."""
 
 from __future__ import annotations
 
@@ -11,11 +11,92 @@ import pytest
 import napari_gpu_denoise as gd
 from flows import run_work, work_of
 from napari_gpu_denoise.filters.isoline.filter import Isoline
+from napari_gpu_denoise.filters.isoline.plan import SMOOTHED, Margins, Padded
+from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.tiles import Span, Tile, split_span
 from scenes import bytes_per_pixel, noisy
 
+SETTINGS = {
+    "weighted": Isoline(),
+    "no planes": Isoline(staircase=0, max_length=5),
+    "speckle": Isoline(criterion="multiplicative"),
+    "chosen": Isoline(choice="hard", staircase=9),
+    "searched": Isoline(method="pi-ld", staircase=0, segment_length=3, max_length=12),
+}
+
+
+def test_margins_of_some_settings_by_hand():
+    # Two segments of 5 each way, planes of 11 x 11, blocks, lines of 5 and their thickness.
+    assert Margins.of(SETTINGS["weighted"]) == Margins(10, 15, 26, 26)
+    assert Margins.of(SETTINGS["no planes"]) == Margins(0, 0, 11, 11)
+    assert Margins.of(SETTINGS["speckle"]) == Margins(10, 15, 26, 28)
+    # Five segments of 5, a pixel, and planes of 9 x 9.
+    assert Margins.of(SETTINGS["chosen"]) == Margins(0, 4, 30, 30)
+    assert Margins.of(SETTINGS["searched"]) == Margins(0, 0, 13, 13)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_reach_leaves_room_for_blocks_that_begin_at_even_pixels(name):
+    settings = SETTINGS[name]
+    margins = Margins.of(settings)
+    assert settings.reach == margins.reach
+    assert margins.followed <= margins.fitted <= margins.looked_at <= margins.read
+    assert margins.reach.y == margins.reach.x == (margins.read + 1, margins.read + 1)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("start", [(0, 0), (7, 12), (40, 33), (1, 90)])
+def test_what_steps_work_on_lies_within_the_padded_image(name, start):
+    margins, size = Margins.of(SETTINGS[name]), (23, 18)
+    spans = (Span(a, a + n, 0, 200, 200) for a, n in zip(start, size, strict=True))
+    padded = Padded(Tile(0, Span.whole(1), Span.whole(1), *spans), margins)
+    assert all(n % 2 == 0 for n in (*padded.origin, *padded.shape))
+    assert padded.pitch >= padded.shape[1] and padded.pitch % 32 == 0
+    assert padded.plane == padded.shape[0] * padded.pitch
+    for axis in (0, 1):
+        # The same pixel, told in the image and in the padded one.
+        assert padded.origin[axis] + padded.first[axis] == start[axis]
+        for margin in (0, margins.followed, margins.fitted, margins.looked_at):
+            region = padded.region(margin)
+            assert region[axis] == padded.first[axis] - margin >= 0
+            assert region[2 + axis] == size[axis] + 2 * margin
+            assert region[axis] + region[2 + axis] <= padded.shape[axis]
+        # Blocks of 2 x 2 hold all of a region, and no more than a pixel besides.
+        y0, n = padded.region(margins.fitted)[axis::2]
+        first, count = padded.blocks(margins.fitted)[axis::2]
+        assert 0 <= y0 - 2 * first <= 1
+        assert 0 <= 2 * (first + count) - (y0 + n) <= 1
+        wider = padded.blocks(margins.fitted, SMOOTHED)[axis::2]
+        assert wider == (first - SMOOTHED, count + 2 * SMOOTHED)
+        if SETTINGS[name].soft:
+            # A line reaches half its length beyond a block, and is thickened by one each side.
+            around = SETTINGS[name].segment_length // 2 + 1
+            assert 2 * wider[0] >= around
+            assert 2 * sum(wider) + around <= padded.shape[axis]
+
+
 SIGMA = 20.37
+
+
+@pytest.mark.parametrize("changes", [{}, {"choice": "hard"}, {"method": "pi-ld"}], ids=str)
+@pytest.mark.parametrize("staircase", [0, 5])
+@pytest.mark.parametrize("show", ["image", "directions"])
+def test_no_more_images_are_held_than_are_made(device, monkeypatch, changes, staircase, show):
+    asked, buffer = set(), Arena.buffer
+
+    def ask(arena, name, nbytes):
+        asked.add(name)
+        return buffer(arena, name, nbytes)
+
+    monkeypatch.setattr(Arena, "buffer", ask)
+    settings = Isoline(staircase=staircase, show=show, **changes)
+    gd.denoise(noisy(40, 45, sigma=SIGMA), settings, SIGMA, device=device)
+    # Weighted lines always begin with a pilot, chosen ones where planes are fitted to it.
+    assert ("isoline pilot" in asked) == (settings.soft or (staircase > 0 and show == "image"))
+    assert ("isoline fitted" in asked) == (settings.soft and staircase > 0 and show == "image")
+
+
 PAPER = {"choice": "hard", "thickness": 1, "staircase": 0}
 
 

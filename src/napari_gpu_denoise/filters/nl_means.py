@@ -41,33 +41,24 @@ from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function
 
-MAGNITUDES = "Rician noise, from the background if there is one"
-ROOTS = "square root of variance over mean, from the smoothest patches"
-ROOTS_CORRELATED = f"{ROOTS}, including correlated noise"
+_MAGNITUDES = "Rician noise, from the background if there is one"
+_ROOTS = "square root of variance over mean, from the smoothest patches"
+_ROOTS_CORRELATED = f"{_ROOTS}, including correlated noise"
 
 
-def magnitude_sigma(image: Any, names: str) -> SigmaEstimate:
-    """Estimate sigma of Rician noise in each channel of an array with these axes, in grey levels.
-
-    The array may be lazy; at most 8 planes of a channel are read.
-    """
+def _magnitude_sigma(planes: np.ndarray) -> tuple[float, float, str, int]:
+    """Return sigma of Rician noise, its standard error, the method and the width of blank areas."""
     # Loaded only when needed: it takes time.
     from napari_gpu_denoise.noise.magnitude import rician_noise
     from napari_gpu_denoise.noise.patches.selection import blank_area, blank_width, not_image
 
-    source = PlaneReader(image, names)
-    found, width = [], 0
-    for channel in source.channels:
-        planes = np.stack(list(source.sampled(channel)))
-        found.append(rician_noise(planes))
-        areas = [blank_area(plane) for plane in planes]
-        width = max(width, blank_width(areas, not_image(planes, areas)))
-    values, errors = tuple(f.sigma for f in found), tuple(f.error for f in found)
-    return SigmaEstimate(values, errors, MAGNITUDES, source.count, blank_width=width)
+    noise = rician_noise(planes)
+    areas = [blank_area(plane) for plane in planes]
+    return noise.sigma, noise.error, _MAGNITUDES, blank_width(areas, not_image(planes, areas))
 
 
-def root_sigma(image: Any, names: str) -> SigmaEstimate:
-    """Estimate sigma, in each channel, of noise whose variance is sigma squared times the mean.
+def _root_sigma(planes: np.ndarray) -> tuple[float, float, str, int]:
+    """Return the same for noise whose variance is sigma squared times the mean.
 
     Twice the square root of such an image has noise of standard deviation sigma everywhere. If it
     is correlated, as speckle mostly is, sigma is that of the whole spectrum.
@@ -75,22 +66,15 @@ def root_sigma(image: Any, names: str) -> SigmaEstimate:
     # Loaded only when needed: it takes time.
     from napari_gpu_denoise.noise.correlation import noise_spectrum
 
-    source, found, width = PlaneReader(image, names), [], 0
-    for channel in source.channels:
-        planes = np.stack(list(source.sampled(channel)))
-        roots = 2 * np.sqrt(np.maximum(planes, 0, dtype=np.float64))
-        one = estimate_sigma(roots)
-        width = max(width, one.blank_width)
-        sigma, error, method = one.sigma[0], one.standard_error[0], ROOTS
-        if sigma > 0:
-            spectrum = noise_spectrum(roots)
-            if not spectrum.white and spectrum.sigma > sigma:
-                sigma, method = spectrum.sigma, ROOTS_CORRELATED
-                error = sigma * spectrum.ratio_error / 2
-        found.append((sigma, error, method))
-    values, errors, methods = zip(*found, strict=True)
-    method = ", or ".join(dict.fromkeys(methods))
-    return SigmaEstimate(values, errors, method, source.count, blank_width=width)
+    roots = 2 * np.sqrt(np.maximum(planes, 0, dtype=np.float64))
+    white = estimate_sigma(roots)
+    sigma, error, method = white.sigma[0], white.standard_error[0], _ROOTS
+    if sigma > 0:
+        spectrum = noise_spectrum(roots)
+        if not spectrum.white and spectrum.sigma > sigma:
+            sigma, method = spectrum.sigma, _ROOTS_CORRELATED
+            error = sigma * spectrum.ratio_error / 2
+    return sigma, error, method, white.blank_width
 
 
 class Plan(TilePlan):
@@ -273,7 +257,15 @@ class NLMeans(FrameSearch):
         """Return sigma of Rician noise, or for the Pearson distance; else None."""
         if not self.keeps_zero:
             return None
-        return magnitude_sigma(image, names) if self.rician else root_sigma(image, names)
+        # The array may be lazy: a few planes of each channel are read.
+        source, measure = (
+            PlaneReader(image, names),
+            _magnitude_sigma if self.rician else _root_sigma,
+        )
+        channels = (np.stack(list(source.sampled(channel))) for channel in source.channels)
+        sigmas, errors, methods, widths = zip(*map(measure, channels), strict=True)
+        method = ", or ".join(dict.fromkeys(methods))
+        return SigmaEstimate(sigmas, errors, method, source.count, blank_width=max(widths))
 
     def for_noise(self, models: Sequence[NoiseModel]) -> NLMeans | None:
         """Return these settings if they are for such noise; None to have it stabilised first."""
