@@ -216,6 +216,16 @@ def test_counts_that_do_not_fit_the_page_are_damage(tmp_path):
         formats.read(path)
 
 
+def test_a_page_of_a_negative_size_is_damage(tmp_path):
+    """The series of tifffile did not end."""
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(12, 14), shaped=True)
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        tif.pages.first.tags["ImageLength"].overwrite(-1, dtype=9)
+    with pytest.raises(FileError, match="damaged"):
+        formats.read(path)
+
+
 @pytest.mark.parametrize("text", ["not JSON", "[1, 2]", "7", '{"a":' * 9999 + "1" + "}" * 9999])
 def test_annotations_of_others_in_our_namespace_are_no_records(tmp_path, text):
     namespace = "http://www.openmicroscopy.org/Schemas/OME/2016-06"

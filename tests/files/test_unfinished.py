@@ -307,6 +307,13 @@ def ledger_with(**changed):
     return lambda text: with_digest(json.dumps(json.loads(json.loads(text)[1]) | changed))
 
 
+def job_with_models(text):
+    """Return a job whose noise has models that are none."""
+    job = json.loads(text)[1]
+    assert '"models": {"tuple": []}' in job
+    return with_digest(job.replace('"models": {"tuple": []}', '"models": {"tuple": [5]}'))
+
+
 ANY = {
     "cut": lambda text: text[:-20],
     "empty": lambda text: b"",
@@ -329,6 +336,7 @@ DAMAGE |= {
     "ledger without numbers": ("ledger", ledger_with(done=[["a", 0, 0, 0]])),
     "ledger without parts": ("ledger", ledger_with(done=5)),
     "lines of random bytes": ("written", lambda text: bytes(range(256))),
+    "a job with models that are none": ("job", job_with_models),
     "a job without an end": ("job", lambda text: b'["' + b"0" * (1 << 17)),
     "many lines": ("written", lambda text: text + b"0 0 0 0\n" * (1 << 14)),
 }

@@ -420,6 +420,16 @@ def test_a_record_of_something_else(values):
         gd.NoiseEstimate.from_dict(values)
 
 
+def test_a_record_with_values_that_no_estimate_has():
+    values = estimate_noise(np.random.default_rng(0).normal(90, 9, (40, 44))).as_dict()
+    nested = []
+    for _ in range(5000):
+        nested = [nested]
+    for change in ({"blank_width": math.inf}, {"notes": nested}):
+        with pytest.raises(SettingsError, match="not a noise estimate"):
+            gd.NoiseEstimate.from_dict(values | change)
+
+
 @pytest.mark.parametrize("values", [None, 5, [5], "rician"])
 def test_a_model_of_something_else(values):
     with pytest.raises(SettingsError, match="is not a noise model"):

@@ -404,6 +404,7 @@ def test_dictionaries_that_fit_no_model():
         (PoissonGaussian, (1, 1, np.nan), "offset=nan"),
         (PoissonGaussian, (1e-9, 1), r"Gaussian\(sigma=1\)"),
         (Rician, (0,), "above 0"),
+        (Speckle, (1e-3,), "at least 0.1"),
         (Speckle, ("many",), "looks='many'"),
         (Speckle, (None,), "looks=None"),
     ],

@@ -297,7 +297,10 @@ class NoiseEstimate:
                 raise ValueError(f"{wrong[0]} does not fit")
         except SettingsError:
             raise
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (
+            *(KeyError, TypeError, AttributeError, ValueError),
+            *(OverflowError, RecursionError),  # infinity, and lists in lists
+        ) as error:
             raise SettingsError(
                 f"This is not a noise estimate ({error})",
                 "give the output of estimate_noise(…).as_dict()",

@@ -75,6 +75,11 @@ def open_stack(
             # Micro-Manager files also hold OME-XML, which says more than their own index.
             options: dict[str, Any] = {"offset": 0, "is_mmstack": False}
             tif = held.enter_context(tifffile.TiffFile(file, **options))
+            if min(tif.pages.first.shape, default=0) < 0:
+                # tifffile would look for its series without end.
+                raise FileError(
+                    f"{path} declares pages of {tif.pages.first.shape} pixels: it is damaged."
+                )
             outside: tuple[str, ...] = ()
             if tif.ome_metadata:
                 check_planes(tif, path)

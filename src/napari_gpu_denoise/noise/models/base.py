@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 # Parameters of noise models: how they are shown, and what their values may be.
 ANY, POSITIVE, NOT_NEGATIVE, TABLE = "any", "positive", "not negative", "table"
-SHARE, LINE = "share", "line"
+SHARE, LINE, LOOKS = "share", "line", "looks"
+LEAST_LOOKS = 0.1  # of fewer, logarithms have means far beyond what float32 holds
 _WANTED: dict[str, tuple[str, Callable[[float], bool]]] = {
     ANY: ("a finite number", math.isfinite),
     POSITIVE: ("a finite number above 0", lambda value: value > 0),
     NOT_NEGATIVE: ("a finite number of at least 0", lambda value: value >= 0),
     SHARE: ("a number from 0 to 1", lambda value: 0 <= value <= 1),
+    LOOKS: (f"a finite number of at least {LEAST_LOOKS}", lambda value: value >= LEAST_LOOKS),
 }
 
 
@@ -53,8 +55,8 @@ def parameter(
 ) -> Any:
     """Return the dataclass field of a parameter.
 
-    `limit` is `ANY`, `POSITIVE` or `NOT_NEGATIVE` number, a `SHARE`, a `TABLE` of numbers, or a
-    `LINE` of them; the rest is as in `Parameter`. A parameter without a label is not shown.
+    `limit` is `ANY`, `POSITIVE` or `NOT_NEGATIVE` number, a `SHARE`, a number of `LOOKS`, a `TABLE`
+    of numbers, or a `LINE` of them; the rest is as in `Parameter`. A parameter without a label is not shown.
     """
     shown = {"label": label, "unit": unit, "optional": optional, "squared": squared}
     return dataclasses.field(default=default, metadata={"limit": limit, "shown": shown})

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.noise.models.base import (
+    LEAST_LOOKS,
+    LOOKS,
     NOT_NEGATIVE,
-    POSITIVE,
     Fit,
     NoiseModel,
     Transform,
@@ -32,7 +33,7 @@ class Speckle(NoiseModel):
     Parameters
     ----------
     looks : float
-        Equivalent number of looks, above 0.
+        Equivalent number of looks, at least 0.1.
     least : float
         Lower limit of grey levels, since the logarithm of 0 does not exist. By default 0: the
         smallest positive value of a float image, and for an integer image 1 / (2 e), the geometric
@@ -43,7 +44,7 @@ class Speckle(NoiseModel):
     `stabilise` is the logarithm; `inverse` gives pixels below `least` as nearly 0, not as 0.
     """
 
-    looks: float = parameter(POSITIVE, "looks")
+    looks: float = parameter(LOOKS, "looks")
     least: float = parameter(NOT_NEGATIVE, default=0.0)
     name: ClassVar[str] = "speckle"
     title: ClassVar[str] = "Speckle"
@@ -96,7 +97,7 @@ class Speckle(NoiseModel):
         from napari_gpu_denoise.noise.magnitude import speckle_noise
 
         found = speckle_noise(channel.planes)
-        looks = found.looks if math.isfinite(found.looks) else _NO_SPECKLE
+        looks = max(found.looks, LEAST_LOOKS) if math.isfinite(found.looks) else _NO_SPECKLE
         model = cls(looks)
         sigma, _ = model.mean_sigma(channel)
         error = sigma * found.error / (2 * looks)
