@@ -56,7 +56,8 @@ def parameter(
     """Return the dataclass field of a parameter.
 
     `limit` is `ANY`, `POSITIVE` or `NOT_NEGATIVE` number, a `SHARE`, a number of `LOOKS`, a `TABLE`
-    of numbers, or a `LINE` of them; the rest is as in `Parameter`. A parameter without a label is not shown.
+    of numbers, or a `LINE` of them; the rest is as in `Parameter`. A parameter without a label is
+    not shown.
     """
     shown = {"label": label, "unit": unit, "optional": optional, "squared": squared}
     return dataclasses.field(default=default, metadata={"limit": limit, "shown": shown})
