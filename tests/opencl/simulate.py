@@ -207,7 +207,7 @@ BRIEF = {
         *("CPU 0 YX map", "plain 0 TYX", "CPU 1 CYX", "GPU 2 CYX", "CPU 3 YX", "CPU 4 CYX"),
         "CPU 5 ZYX",
     ),
-    "vbm3d": ("CPU 0 TYX", "GPU 1 TCYX", "GPU 2 TYX"),
+    "vbm3d": ("GPU 0 TYX", "GPU 1 TCYX", "CPU 2 TYX"),
     "isoline": ("GPU 0 YX map", "GPU 3 ZYX", "GPU 4 TYX", "GPU 6 CYX", "GPU 9 CYX", "GPU 10 SYX"),
     "nl_means_pixelwise": (
         *("plain 0 ZYX", "CPU 0 YX map", "GPU 1 CYX", "CPU 2 YX", "GPU 3 CYX", "GPU 4 TYX"),
