@@ -43,7 +43,17 @@ def group(place, **ome):
 
 
 # From the folder of a well or an image: to "secret" beside the plate, and what could be.
-OUTSIDE = ["../../../secret", "A/../../../../secret", "..", ".", "", "A//1", "/secret", "A/1/"]
+OUTSIDE = [
+    "../../../secret",
+    "A/../../../../secret",
+    "..",
+    ".",
+    "",
+    "A//1",
+    "/secret",
+    "A/1/",
+    "A/" * 40 + "A",
+]
 OUTSIDE += ["..\\..\\..\\secret", "C:", "C:\\secret", "0::file:///secret", ".zattrs", None]
 
 

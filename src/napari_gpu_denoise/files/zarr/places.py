@@ -31,6 +31,7 @@ UNFINISHED = ".gpu-denoise-unfinished"
 
 Value = TypeVar("Value")
 
+_DEEPEST = 32  # folders that a name in metadata may have
 _PAUSES = (0.5, 2.0, 8.0)  # seconds before each new try
 # What another try does not change.
 _LASTING = (FileNotFoundError, PermissionError, ValueError, TypeError, LookupError, MemoryError)
@@ -197,13 +198,14 @@ def member(folder: Path | Address, name: object) -> Path | Address:
 
     `FileError` for a name that could be one of another place, or of metadata.
     """
-    text = name if isinstance(name, str) else ""
-    if any(not part or part[0] == "." or {*part} & {*"\\:\0"} for part in text.split("/")):
+    parts = name.split("/") if isinstance(name, str) else [""]
+    wrong = any(not part or part[0] == "." or {*part} & {*"\\:\0"} for part in parts)
+    if wrong or len(parts) > _DEEPEST:
         raise FileError(
             f"The metadata of {folder} name {brief(repr(name))}, which is no name of a folder in "
             "it: it was not read; save it again."
         )
-    return folder / text
+    return folder / name
 
 
 def leads_out(folder: Path | Address, place: Path | Address) -> bool:

@@ -21,6 +21,8 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan, Launches, TilePlan
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 
+_SMALLEST = 2.0**-60  # sigma other than 0, in units of grey levels or of the largest one
+
 
 @dataclass(frozen=True)
 class FrameSigma:
@@ -108,7 +110,7 @@ class FrameSigma:
         tops = [self.largest.frame(*at, c)[0, 0, 0] for c in range(tile.channels)]
         channel = int(np.argmax(tops))  # others may be without noise
         plane = self.frames.frame(*at, channel)[region][0]
-        return np.ascontiguousarray(plane / (tops[channel] or 1.0), np.float32)
+        return np.ascontiguousarray(_not_vanishing(plane / (tops[channel] or 1.0)), np.float32)
 
 
 def largest_in_planes(sigma: np.ndarray, axes: str) -> np.ndarray:
@@ -119,8 +121,14 @@ def largest_in_planes(sigma: np.ndarray, axes: str) -> np.ndarray:
 
 def _bounded(values: np.ndarray, unit: float) -> np.ndarray:
     """Return sigma in units of `unit`, float32."""
-    # Larger values would act the same, but must not become infinite.
-    return (np.minimum(values, LARGEST_VALUE * unit) / unit).astype(np.float32)
+    # Beyond these values it would act the same, but must not become infinite, or 0 in float32.
+    levels = np.minimum(values, LARGEST_VALUE * unit) / unit
+    return _not_vanishing(levels).astype(np.float32)
+
+
+def _not_vanishing(levels: np.ndarray) -> np.ndarray:
+    """Return values of which those above 0 stay so in float32, also multiplied with each other."""
+    return np.where(levels > 0, np.maximum(levels, _SMALLEST), levels)
 
 
 def _of_frames(frames: Frames, tile: Tile) -> np.ndarray:
