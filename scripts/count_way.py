@@ -8,7 +8,7 @@ Three calls are followed, each on one image of 64x64 pixels with sigma given:
 
 - ``python``: ``gd.bm3d(image, sigma=20)``;
 - ``command``: ``gpu-denoise bm3d in.tif -o out.tif --sigma 20``, run in this process;
-- ``napari``: a click on Run in the BM3D panel, with 20 typed as sigma. Without a display a virtual
+- ``napari``: a click on Denoise in the BM3D panel, with 20 typed as sigma. Without a display a virtual
   one is started; that needs Xvfb.
 
 The table has these figures for each call:
@@ -60,7 +60,7 @@ PACKAGE = Path(gd.__file__).resolve().parent
 PLUGIN = "napari-gpu-denoise"
 SIGMA = 20
 # What the panel calls its parts: change them here if it is redesigned.
-PANEL, RUN, SIGMA_FIELD = "BM3D", "Run", "Noise standard deviation"
+PANEL, RUN, SIGMA_FIELD = "BM3D", "Denoise", "Noise standard deviation"
 
 
 @dataclass(frozen=True)
@@ -352,7 +352,7 @@ def count_command() -> Count:
 
 
 def count_napari() -> Count:
-    """Count from a click on Run in the BM3D panel."""
+    """Count from a click on Denoise in the BM3D panel."""
     with contextlib.ExitStack() as stack:
         if sys.platform == "linux" and not os.environ.get("DISPLAY"):
             from pyvirtualdisplay import Display
@@ -374,8 +374,13 @@ def _count_clicks() -> Count:
     try:
         layer = viewer.add_image(_image(), name="image")
         _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, PANEL)
-        buttons = panel.findChildren(QPushButton)
-        run = _only([b for b in buttons if b.text().replace("&", "") == RUN], RUN)
+
+        def run_buttons() -> list:
+            buttons = panel.findChildren(QPushButton)
+            return [button for button in buttons if button.text().replace("&", "") == RUN]
+
+        _wait(run_buttons)  # panels are loaded in the background
+        run = _only(run_buttons(), RUN)
         fields = panel.findChildren(QLineEdit)
         sigma = _only([f for f in fields if f.accessibleName() == SIGMA_FIELD], SIGMA_FIELD)
         sigma.setFocus()
@@ -420,7 +425,7 @@ def _wait(condition: Callable[[], bool], seconds: float = 120, quiet: bool = Fal
 WAYS = {
     "python": ("gd.bm3d(image, sigma=20)", count_python),
     "command": ("gpu-denoise bm3d", count_command),
-    "napari": ("Run in napari", count_napari),
+    "napari": ("Denoise in napari", count_napari),
 }
 
 
