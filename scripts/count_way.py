@@ -8,8 +8,8 @@ Three calls are followed, each on one image of 64x64 pixels with sigma given:
 
 - ``python``: ``gd.bm3d(image, sigma=20)``;
 - ``command``: ``gpu-denoise bm3d in.tif -o out.tif --sigma 20``, run in this process;
-- ``napari``: a click on Denoise in the BM3D panel, with 20 typed as sigma. Without a display a virtual
-  one is started; that needs Xvfb.
+- ``napari``: a click on Denoise in the BM3D panel, with 20 typed as sigma. Without a display a
+  virtual one is started; that needs Xvfb.
 
 The table has these figures for each call:
 
