@@ -307,11 +307,15 @@ def ledger_with(**changed):
     return lambda text: with_digest(json.dumps(json.loads(json.loads(text)[1]) | changed))
 
 
-def job_with_models(text):
-    """Return a job whose noise has models that are none."""
-    job = json.loads(text)[1]
-    assert '"models": {"tuple": []}' in job
-    return with_digest(job.replace('"models": {"tuple": []}', '"models": {"tuple": [5]}'))
+def job_with(old, new):
+    """Return how to change what a job says, as if that had been written."""
+
+    def changed(text):
+        job = json.loads(text)[1]
+        assert old in job
+        return with_digest(job.replace(old, new, 1))
+
+    return changed
 
 
 ANY = {
@@ -336,7 +340,11 @@ DAMAGE |= {
     "ledger without numbers": ("ledger", ledger_with(done=[["a", 0, 0, 0]])),
     "ledger without parts": ("ledger", ledger_with(done=5)),
     "lines of random bytes": ("written", lambda text: bytes(range(256))),
-    "a job with models that are none": ("job", job_with_models),
+    "a job with models that are none": (
+        "job",
+        job_with('"models": {"tuple": []}', '"models": {"tuple": [5]}'),
+    ),
+    "a job of a type that is none": ("job", job_with('{"dtype": "<u2"}', '"rician"')),
     "a job without an end": ("job", lambda text: b'["' + b"0" * (1 << 17)),
     "many lines": ("written", lambda text: text + b"0 0 0 0\n" * (1 << 14)),
 }

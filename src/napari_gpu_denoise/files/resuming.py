@@ -112,7 +112,7 @@ class ResumeLedger(Ledger):
         self._keep_or_remove()
         expected = OSError, DenoiseError, MemoryError
         unexpected = isinstance(error, Exception) and not isinstance(error, expected)
-        if self._resumed and self._first and unexpected:
+        if self._resumed and unexpected:
             # Of what was noted; after a new start it will show itself if it is another.
             raise self._damaged() from error
 
@@ -196,13 +196,20 @@ class ResumeLedger(Ledger):
         if self.notes.lost:
             self.check_lock()
         with self._errors():
-            if self._first or time.monotonic() >= self._saved + self._pause:
-                self._first = False
-                self.check_lock()
-                self._save()
-            else:
-                # At once, so that kill -9 costs no more than the parts in flight.
-                self.notes.add_line(" ".join(map(str, (number, *written))))
+            try:
+                self._note(number, written)
+            except FileNotFoundError:
+                self.check_lock()  # says that all was removed, if so
+                raise
+
+    def _note(self, number: int, written: Written) -> None:
+        if self._first or time.monotonic() >= self._saved + self._pause:
+            self._first = False
+            self.check_lock()
+            self._save()
+        else:
+            # At once, so that kill -9 costs no more than the parts in flight.
+            self.notes.add_line(" ".join(map(str, (number, *written))))
 
     def _save(self) -> None:
         begun = time.monotonic()
