@@ -13,9 +13,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 
 from .answers import Answer
 from .names import renamed_settings, split
@@ -29,10 +31,11 @@ _LOOKS = ("scale", "translate", "contrast_limits", "gamma", "opacity")
 
 @cache
 def application() -> Any:
-    """Return Qt's application, on no screen, with napari's settings in a folder of their own."""
+    """Return Qt's application, on no screen, with napari's settings and ours in a new folder."""
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     folder = tempfile.mkdtemp(prefix="recorded")
     os.environ["NAPARI_CONFIG"] = os.path.join(folder, "settings.yaml")
+    platformdirs.user_config_path = lambda *_: Path(folder)  # settings of earlier runs do not show
     from qtpy.QtWidgets import QApplication
 
     return QApplication.instance() or QApplication([])
