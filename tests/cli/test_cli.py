@@ -415,6 +415,7 @@ def test_a_mistake_of_ours_is_told_whole(here, capsys, calls, monkeypatch):
         ["nl-means", "in.tif", "-o", "a.tif", "--sigma", "much"],
         ["nl-means", "in.tif", "-o", "a.tif", "--memory-limit", "-1"],
         ["nl-means", "in.tif", "-o", "a.tif", "--patch", "eight"],
+        ["nl-means", "in.tif", "-o", "a.tif", "--workers", "0"],
         ["blur", "in.tif"],
     ],
 )
