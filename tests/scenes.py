@@ -99,6 +99,19 @@ def cut(settings, is_map: bool = False, slices: int = 1) -> int:
     return math.ceil(max(pixels, 4096) * bytes_per_pixel(settings, is_map))
 
 
+class Stored:
+    """An array that is not in memory: it is read and written by NumPy indexing."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __getitem__(self, index):
+        return self.array[index]
+
+    def __setitem__(self, index, values):
+        self.array[index] = values
+
+
 def scene(*shape: int) -> np.ndarray:
     """Return a clean image, 30 to 220: shading, edges, texture; it moves from plane to plane."""
     *outer, ny, nx = shape

@@ -24,7 +24,7 @@ from napari_gpu_denoise.noise.series import (
     plane_factors,
     plane_noise_of,
 )
-from scenes import noisy, small
+from scenes import Stored, noisy, small
 
 SETTINGS = gd.NLMeans(window=7, neighbours=4)
 
@@ -162,19 +162,6 @@ def test_filters_use_it(device, filter):
     assert "by a factor of" in note
 
 
-class Stored:
-    """An array that is not in memory."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.dtype = array, array.shape, array.dtype
-
-    def __getitem__(self, index):
-        return self.array[index]
-
-    def __setitem__(self, index, values):
-        self.array[index] = values
-
-
 @pytest.mark.parametrize("noise", ["auto", "poisson-gaussian"])
 @pytest.mark.parametrize("filter", [SETTINGS, gd.VBM3D.of(profile="fast")])
 def test_every_way_in_gives_the_same(device, filter, noise):
@@ -295,19 +282,6 @@ def test_each_plane_is_filtered_by_its_spectrum(device, stack):
         np.testing.assert_allclose(result.image[k], alone, atol=1e-3)
 
 
-class StoredPlanes:
-    """An array that is not in memory."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.dtype = array, array.shape, array.dtype
-
-    def __getitem__(self, index):
-        return self.array[index]
-
-    def __setitem__(self, index, values):
-        self.array[index] = values
-
-
 @pytest.mark.parametrize("filter", [CORRELATED_SETTINGS, small(gd.VBM3D), small(gd.NLMeans)])
 def test_every_way_in_gives_the_same_for_kinds_of_planes(device, stack, filter):
     image = np.rint(stack).clip(0, 255).astype(np.uint8)
@@ -316,8 +290,8 @@ def test_every_way_in_gives_the_same_for_kinds_of_planes(device, stack, filter):
     whole = gd.denoise(image, filter, **options, progress=lambda *given: done.append(given))
     assert done[0][0] == 0 and done[-1][0] == done[-1][1]
     assert done == sorted(done)
-    image_out = StoredPlanes(np.zeros(image.shape, whole.image.dtype))
-    gd.denoise(StoredPlanes(image), filter, out=image_out, **options)
+    image_out = Stored(np.zeros(image.shape, whole.image.dtype))
+    gd.denoise(Stored(image), filter, out=image_out, **options)
     np.testing.assert_array_equal(image_out.array, whole.image)
     lazy = gd.denoise_lazy(da.from_array(image, chunks=(3, 128, 136)), filter, **options)
     np.testing.assert_array_equal(lazy.compute(), whole.image)

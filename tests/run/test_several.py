@@ -19,7 +19,7 @@ from napari_gpu_denoise.run.denoise import denoise_steps
 from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.request import Run
-from scenes import joining, noisy, small
+from scenes import Stored, joining, noisy, small
 
 SIGMA = 20.0
 
@@ -139,19 +139,6 @@ def test_a_run_that_is_closed_leaves_no_thread(pair):
             break
     steps.close()
     assert threading.active_count() <= before
-
-
-class Stored:
-    """An array that is read by NumPy indexing, and written in the same way."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.dtype = array, array.shape, array.dtype
-
-    def __getitem__(self, index):
-        return self.array[index]
-
-    def __setitem__(self, index, values):
-        self.array[index] = values
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "float32"])
