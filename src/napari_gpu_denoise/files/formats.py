@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -79,10 +80,9 @@ def format_of(path: Any) -> Format:
     """Return the format of a file: as it starts, else as its name says."""
     if isinstance(path, zarr.Address):
         return zarr.FORMAT
-    found = [each for each in FORMATS if each.is_format(path)]
-    if not found and os.path.isfile(path):
-        found = [each for each in FORMATS if each.is_path(path)]
-    return (found or FORMATS)[0]
+    by_content = (each for each in FORMATS if each.is_format(path))
+    by_name = (each for each in FORMATS if os.path.isfile(path) and each.is_path(path))
+    return next(itertools.chain(by_content, by_name), FORMATS[0])
 
 
 def write(
