@@ -10,7 +10,6 @@ from scipy import ndimage
 
 from napari_gpu_denoise.image import flicker
 from napari_gpu_denoise.image.flicker import (
-    IDENTITY,
     Change,
     block_means,
     block_pixels,
@@ -18,6 +17,7 @@ from napari_gpu_denoise.image.flicker import (
     brightness_changes,
 )
 
+IDENTITY = Change()
 SHAPE = (270, 480)
 RIM = 64
 SIGMAS = (0.0, 5.0, 20.0)

@@ -54,9 +54,6 @@ class Change:
         return self if self.is_identity else Change(1.0 / self.gain, -self.offset / self.gain)
 
 
-IDENTITY = Change()
-
-
 @dataclass(frozen=True)
 class _Grid:
     """Blocks along y and x: how many, pixels read per block, pixel spacing, first pixel."""

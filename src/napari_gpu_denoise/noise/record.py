@@ -18,6 +18,9 @@ from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import PATCH
 from napari_gpu_denoise.noise.places import SigmaSurface
 
+# What values that are no estimate raise: missing or of other types, infinity, lists in lists.
+_NO_ESTIMATE = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
+
 # Checks of a noise estimate that comes from a file: types of its fields, sizes of its tables.
 _types = lru_cache(get_type_hints)
 
@@ -297,10 +300,7 @@ class NoiseEstimate:
                 raise ValueError(f"{wrong[0]} does not fit")
         except SettingsError:
             raise
-        except (
-            *(KeyError, TypeError, AttributeError, ValueError),
-            *(OverflowError, RecursionError),  # infinity, and lists in lists
-        ) as error:
+        except _NO_ESTIMATE as error:
             raise SettingsError(
                 f"This is not a noise estimate ({error})",
                 "give the output of estimate_noise(…).as_dict()",

@@ -61,10 +61,6 @@ class Sigma:
     stabilised: bool = False
     blank_width: int = 0
 
-    def __post_init__(self) -> None:
-        if not all(isinstance(model, NoiseModel) for model in self.models):
-            raise TypeError("models has to hold noise models")  # as where a checkpoint was changed
-
 
 def scaled(sigma: Sigma, factor: float) -> Sigma:
     """Scale sigma; keep its provenance."""
