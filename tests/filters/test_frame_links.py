@@ -11,7 +11,6 @@ import pytest
 from napari_gpu_denoise.filters.channels import OPPONENT
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks
 from napari_gpu_denoise.image.flicker import (
-    IDENTITY,
     Change,
     block_means,
     block_pixels,
@@ -104,7 +103,7 @@ def test_links_are_the_changes_between_two_frames_one_after_the_other(frames):
             if not 0 <= other < 8:
                 np.testing.assert_array_equal(filtered[0, t, k], 0)
                 continue
-            change = IDENTITY
+            change = Change()
             for one in steps[min(t, other) : max(t, other)]:
                 change = change.then(one)
             # From the other frame to this one.
