@@ -20,7 +20,7 @@ import numpy as np
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.job import prepare
-from napari_gpu_denoise.run.parts import Part, regions_of, size_of
+from napari_gpu_denoise.run.part import Part, regions_of, size_of
 from napari_gpu_denoise.run.request import Run
 
 _DOCS = Path(__file__).parents[1] / "docs"

@@ -16,8 +16,7 @@ from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import prepare
-from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.parts import Part
+from napari_gpu_denoise.run.part import Part, filter_part
 from napari_gpu_denoise.run.record import Progress, Tally
 from napari_gpu_denoise.run.request import Run
 

@@ -23,7 +23,7 @@ from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.blocks import PlaneStore
 from napari_gpu_denoise.files.tiff import planes
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.record import COMPILING
 from scenes import (
     cut,

@@ -20,11 +20,10 @@ import napari_gpu_denoise as gd
 from flows import finish
 from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import prepare
-from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.parts import Part
+from napari_gpu_denoise.run.part import Part, filter_part
 from napari_gpu_denoise.run.request import Run
 from scenes import cut, frame, joining, needs_volume, noisy
 

@@ -19,7 +19,7 @@ from _napari.noise_records import estimate
 from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.structure.record import parse_correction
-from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.record import Progress, Record, Result
 from zarr_stores import write_store
 

@@ -16,7 +16,7 @@ from napari_gpu_denoise._napari.preview.compute import (
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run.noise import NoiseMemory
-from napari_gpu_denoise.run.record import finish
+from napari_gpu_denoise.run.part import finish
 from napari_gpu_denoise.run.request import Run
 from scenes import joining, needs_volume, noisy, small
 

@@ -14,7 +14,7 @@ from napari_gpu_denoise._napari.tasks import to_outcome
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteError
 from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.run import denoise as runs
-from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run import stream as streaming
 from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.request import Run

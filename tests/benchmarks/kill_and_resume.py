@@ -36,7 +36,7 @@ _CALL = """
 import os, sys
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.files import resuming
-from napari_gpu_denoise.run import several
+from napari_gpu_denoise.run import by_parts as several
 
 log = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 

@@ -22,7 +22,7 @@ from tables import show
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.files.cluster.connect import THREADS_OF_POCL
-from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run import part as parts_of_images
 
 SIGMA = 20.0
 

@@ -22,9 +22,8 @@ from napari_gpu_denoise.cli.failures import EXIT_CODES, exit_code
 from napari_gpu_denoise.files import batch, one_file
 from napari_gpu_denoise.opencl import device as opencl
 from napari_gpu_denoise.opencl import device_test
-from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.record import Progress, Record, Result
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.request import HostMemory, Run
 from scenes import needs_volume
 
 

@@ -26,9 +26,8 @@ from napari_gpu_denoise.files import batch, formats, one_file
 from napari_gpu_denoise.files.batch import BatchProgress, run_batch
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.inputs import find_files
-from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.record import COMPILING, Progress, Record, Result
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.request import HostMemory, Run
 
 SETTINGS = gd.NLMeans(window=5)
 

@@ -26,8 +26,8 @@ from napari_gpu_denoise.files.cluster.results import ClusterReport, Patience, Re
 from napari_gpu_denoise.files.cluster.steps import groups_of
 from napari_gpu_denoise.protocol.tiles import Span
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run import parts as parts_of_images
-from napari_gpu_denoise.run.parts import Part
+from napari_gpu_denoise.run import part as parts_of_images
+from napari_gpu_denoise.run.part import Part
 from napari_gpu_denoise.version import package_version
 from scenes import noisy, small
 from zarr_stores import write_store

@@ -15,7 +15,7 @@ from napari_gpu_denoise.files.tiff import LargePlanes, planes
 from napari_gpu_denoise.noise import sampling
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run import part as parts_of_images
 from scenes import noisy, small
 
 SETTINGS = small(gd.NLMeans)

@@ -13,7 +13,7 @@ from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run import part as parts_of_images
 from scenes import bytes_per_pixel, noisy, small
 
 VIDEO = small(gd.VBM3D, frames_before=2, frames_after=1)

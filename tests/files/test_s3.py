@@ -16,7 +16,7 @@ from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import inputs, resuming
 from napari_gpu_denoise.files.checkpoint import RemoteCheckpoint, notes_on
 from napari_gpu_denoise.files.zarr import Address
-from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run import part as parts_of_images
 from scenes import noisy, small
 from zarr_stores import write_store
 
@@ -119,7 +119,7 @@ def test_a_killed_run_is_resumed(bucket):
         "import os, signal\n"
         "import napari_gpu_denoise as gd\n"
         "from napari_gpu_denoise.files import resuming\n"
-        "from napari_gpu_denoise.run import parts as parts_of_images\n"
+        "from napari_gpu_denoise.run import part as parts_of_images\n"
         "from scenes import small\n"
         "parts_of_images.PART_BYTES, resuming._SHARE_OF_REPLACING = 1, float('inf')\n"
         "def progress(step):\n"

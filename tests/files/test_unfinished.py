@@ -22,7 +22,7 @@ from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import checkpoint, one_file, resuming
 from napari_gpu_denoise.files.resuming import digest_of
 from napari_gpu_denoise.run import by_parts, job
-from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run import part as parts_of_images
 from scenes import noisy, small
 from zarr_stores import write_store
 
@@ -221,7 +221,7 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
         "import os, signal, sys, pathlib\n"
         "import napari_gpu_denoise as gd\n"
         "from napari_gpu_denoise.files import checkpoint, one_file, resuming\n"
-        "from napari_gpu_denoise.run import parts as parts_of_images\n"
+        "from napari_gpu_denoise.run import part as parts_of_images\n"
         "from scenes import small\n"
         "one_file.STREAMED_BYTES, parts_of_images.PART_BYTES, resuming._SECONDS = 0, 1, 0\n"
         "resuming._SHARE = float('inf')\n"

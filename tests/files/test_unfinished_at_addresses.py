@@ -21,7 +21,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import checkpoint, resuming
 from napari_gpu_denoise.files.zarr import Address, places, writing
-from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run import part as parts_of_images
 from scenes import noisy, small
 from zarr_stores import write_store
 
@@ -246,7 +246,7 @@ def test_a_killed_run_is_resumed(lab, tmp_path, monkeypatch):
         "import files.test_unfinished_at_addresses\n"
         "import napari_gpu_denoise as gd\n"
         "from napari_gpu_denoise.files import resuming\n"
-        "from napari_gpu_denoise.run import parts as parts_of_images\n"
+        "from napari_gpu_denoise.run import part as parts_of_images\n"
         "from scenes import small\n"
         "parts_of_images.PART_BYTES, resuming._SHARE_OF_REPLACING = 1, float('inf')\n"
         "def progress(step):\n"

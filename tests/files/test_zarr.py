@@ -15,7 +15,7 @@ from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, inputs, output, resuming
 from napari_gpu_denoise.files.zarr import Address, places, writing
 from napari_gpu_denoise.files.zarr.writing import block_means
-from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run import part as parts_of_images
 from scenes import small
 from zarr_stores import write_store
 

@@ -14,7 +14,7 @@ from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.noise import estimate
 from napari_gpu_denoise.run import noise as run_noise
-from napari_gpu_denoise.run.record import finish
+from napari_gpu_denoise.run.part import finish
 from napari_gpu_denoise.run.request import Run
 from scenes import psnr, scene
 

@@ -23,7 +23,7 @@ from fuzz.json_cases import damage_text, damage_values, places
 from fuzz.tree_cases import files_of
 from fuzz.watching import Case, Loss
 from napari_gpu_denoise.files import resuming
-from napari_gpu_denoise.run import parts
+from napari_gpu_denoise.run import part as parts
 from scenes import noisy
 from zarr_stores import write_store
 

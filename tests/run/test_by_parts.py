@@ -9,11 +9,10 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError, NonFiniteError
-from napari_gpu_denoise.run import parts as parts_of_images
-from napari_gpu_denoise.run.host_memory import BASE, HostMemory
+from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.job import prepare
-from napari_gpu_denoise.run.parts import regions_of, size_of
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.part import regions_of, size_of
+from napari_gpu_denoise.run.request import BASE, HostMemory, Run
 from scenes import noisy, small
 
 

@@ -24,7 +24,7 @@ from napari_gpu_denoise.errors import (
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import prepare
-from napari_gpu_denoise.run.parts import Part
+from napari_gpu_denoise.run.part import Part
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS, joining, noisy, small

@@ -17,8 +17,7 @@ from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.opencl.program import Session, session
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import prepare
-from napari_gpu_denoise.run.part import filter_part, programs_of, warm_up
-from napari_gpu_denoise.run.parts import Part
+from napari_gpu_denoise.run.part import Part, filter_part, programs_of, warm_up
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS, joining, noisy

@@ -10,9 +10,7 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import prepare
-from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.parts import Part
-from napari_gpu_denoise.run.record import finish
+from napari_gpu_denoise.run.part import Part, filter_part, finish
 from napari_gpu_denoise.run.request import Run
 from scenes import joining, needs_volume, noisy
 

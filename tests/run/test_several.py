@@ -13,11 +13,11 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, NonFiniteError
 from napari_gpu_denoise.opencl import several as choosing
 from napari_gpu_denoise.opencl.device import choose
-from napari_gpu_denoise.run import parts as parts_of_images
-from napari_gpu_denoise.run import several
+from napari_gpu_denoise.run import by_parts as several
+from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.denoise import denoise_steps
 from napari_gpu_denoise.run.job import prepare
-from napari_gpu_denoise.run.parts import Part
+from napari_gpu_denoise.run.part import Part
 from napari_gpu_denoise.run.request import Run
 from scenes import Stored, joining, noisy, small
 

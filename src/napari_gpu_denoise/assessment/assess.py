@@ -24,7 +24,8 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input, is_lazy
 from napari_gpu_denoise.run.job import Job, prepare
 from napari_gpu_denoise.run.noise import is_measured
-from napari_gpu_denoise.run.record import MEASURING, Progress, finish
+from napari_gpu_denoise.run.part import finish
+from napari_gpu_denoise.run.record import MEASURING, Progress
 from napari_gpu_denoise.run.request import Run, takes_options
 
 _STREAM = 0x617373657373  # beside the seed

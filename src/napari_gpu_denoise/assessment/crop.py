@@ -17,7 +17,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job, sigma_over
 from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, resolve_noise
-from napari_gpu_denoise.run.parts import Part
+from napari_gpu_denoise.run.part import Part
 
 MOST = 1 << 20  # pixels of a channel that are filtered at once
 _SLICES = 8  # of a volume that are judged

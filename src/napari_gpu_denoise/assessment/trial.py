@@ -25,8 +25,7 @@ from napari_gpu_denoise.assessment.formulas import (
 from napari_gpu_denoise.run.input import Block, keep_blank
 from napari_gpu_denoise.run.job import Job
 from napari_gpu_denoise.run.noise import scaled
-from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.parts import Part
+from napari_gpu_denoise.run.part import Part, filter_part
 from napari_gpu_denoise.run.record import Progress
 
 Steps = Generator[Progress, None, np.ndarray]

@@ -34,9 +34,9 @@ from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_chec
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.several import choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run.host_memory import HostMemory
-from napari_gpu_denoise.run.record import Record, finish
-from napari_gpu_denoise.run.request import Run, takes_options
+from napari_gpu_denoise.run.part import finish
+from napari_gpu_denoise.run.record import Record
+from napari_gpu_denoise.run.request import HostMemory, Run, takes_options
 from napari_gpu_denoise.version import package_version
 
 _AHEAD = 2  # files given out at a time, for each thread of the workers

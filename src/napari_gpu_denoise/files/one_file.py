@@ -23,9 +23,8 @@ from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.denoise import denoise_steps
-from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.record import Progress, Record, Result
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.request import HostMemory, Run
 
 # Smaller stacks are read whole, once: for the range of values, the noise and the filter.
 STREAMED_BYTES = 1 << 27

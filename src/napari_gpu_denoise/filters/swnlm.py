@@ -21,7 +21,7 @@ from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigm
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function, with_settings
-from napari_gpu_denoise.run.record import finish
+from napari_gpu_denoise.run.part import finish
 from napari_gpu_denoise.run.request import Run
 
 _LARGEST = (0.0, 0.221157, -0.147981, -2.071190, 4.434685, -2.706056)

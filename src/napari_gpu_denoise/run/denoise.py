@@ -21,13 +21,17 @@ from napari_gpu_denoise.image.threads import new_array
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run.by_parts import denoise_parts, denoise_series
+from napari_gpu_denoise.run.by_parts import (
+    DeviceReport,
+    denoise_parts,
+    denoise_series,
+    filter_parts,
+)
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import NO_NOISE, Job, prepare, type_with
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.noise import is_measured
-from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.parts import Part, is_chunked
+from napari_gpu_denoise.run.part import Part, divide, filter_part, finish, is_chunked, within
 from napari_gpu_denoise.run.record import (
     COMPILING,
     MEASURING,
@@ -35,10 +39,8 @@ from napari_gpu_denoise.run.record import (
     Record,
     Result,
     change_note,
-    finish,
 )
 from napari_gpu_denoise.run.request import Run, takes_options, with_settings
-from napari_gpu_denoise.run.several import filter_on
 
 
 @takes_options()
@@ -168,37 +170,11 @@ def denoise_steps(
     if ledger.known("job") is None and is_measured(run.sigma, run.noise, run.filter):
         yield MEASURING
     if image.lazy and out is not None and shape == tuple(image.array.shape):
-        steps = _piece_by_piece(image, run, devices, out, ledger)
-    else:
-        steps = _in_memory(image, run, devices, region, out)
-    made = yield from steps
-    return Result(made.image, image.noted(made.record))
-
-
-def _piece_by_piece(
-    image: Input, run: Run, devices: Sequence[Device], out: Any, ledger: Ledger
-) -> Generator[Progress, None, Result]:
-    """Denoise an array that is not in memory, frame by frame or part by part."""
-    if image.correction is not None:
-        ledger.keep("correction", image.correction)
-    if (known := ledger.known("job")) is None:
-        job = prepare(run, image)
-        ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
-    else:
-        job = Job(run, image.names, tuple(image.array.shape), *known)
-    made = out(job.shape, job.dtypes[1]) if callable(out) else out
-    if "T" in job.names and not is_chunked(image.array) and len(devices) == 1:
-        return (yield from denoise_series(image.array, job, made, ledger))
-    return (yield from denoise_parts(image.array, job, made, devices, ledger))
-
-
-def _in_memory(
-    image: Input, run: Run, devices: Sequence[Device], region: Sequence[slice], out: Any
-) -> Generator[Progress, None, Result]:
-    """Read what a region depends on into memory, and denoise it."""
+        made = yield from _piece_by_piece(image, run, devices, out, ledger)
+        return Result(made.image, image.noted(made.record))
+    # Else what the region depends on is read into memory.
     # A device that computes with the cores of the host leaves none to spare.
     new, made = np.empty if devices[0].shares_cores else new_array, None
-    shape = tuple(one.stop - one.start for one in region)
     if image.lazy and shape != tuple(image.array.shape):
         job = prepare(run, image)
         part = Part.of(job, region)
@@ -219,13 +195,42 @@ def _in_memory(
     elif made is None:
         made = new(shape, job.dtypes[1])
     yield COMPILING
-    shared = yield from filter_on(devices, job, part, block, made)
+    parts = divide(job, part, len(devices)) if len(devices) > 1 else [part]
+    if len(parts) == 1:
+        tally = yield from filter_part(job.on(devices[0]), part, block, made)
+        report = DeviceReport(tally, [devices[0]])
+    else:
+        report = yield from filter_parts(
+            devices,
+            job,
+            parts,
+            lambda one: block[within(one.reads, part.reads)],
+            lambda one: made[within(one.yields, part.yields)],
+        )
     if out is not None and made is not out:
         out[...] = made
     change = None
     if job.sigma.array.any() and not job.filter.yields_map:
         change = change_note(block.finite[part.inner], made, job.names)
-    return Result(made if out is None else out, shared.noted(job.record(shared.tally, change)))
+    record = image.noted(report.noted(job.record(report.tally, change)))
+    return Result(made if out is None else out, record)
+
+
+def _piece_by_piece(
+    image: Input, run: Run, devices: Sequence[Device], out: Any, ledger: Ledger
+) -> Generator[Progress, None, Result]:
+    """Denoise an array that is not in memory, frame by frame or part by part."""
+    if image.correction is not None:
+        ledger.keep("correction", image.correction)
+    if (known := ledger.known("job")) is None:
+        job = prepare(run, image)
+        ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
+    else:
+        job = Job(run, image.names, tuple(image.array.shape), *known)
+    made = out(job.shape, job.dtypes[1]) if callable(out) else out
+    if "T" in job.names and not is_chunked(image.array) and len(devices) == 1:
+        return (yield from denoise_series(image.array, job, made, ledger))
+    return (yield from denoise_parts(image.array, job, made, devices, ledger))
 
 
 def wanted_region(

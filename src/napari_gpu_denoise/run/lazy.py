@@ -26,9 +26,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes
 from napari_gpu_denoise.run.input import Block, Input, is_lazy
 from napari_gpu_denoise.run.job import Job, prepare
-from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.parts import Part
-from napari_gpu_denoise.run.record import finish
+from napari_gpu_denoise.run.part import Part, filter_part, finish
 from napari_gpu_denoise.run.request import Run, takes_options
 
 # NaN and infinity are replaced by the nearest finite pixel in a chunk and this margin around it:

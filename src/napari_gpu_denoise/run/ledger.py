@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.errors import Note, OutputError
-from napari_gpu_denoise.run.parts import Part
+from napari_gpu_denoise.run.part import Part
 from napari_gpu_denoise.run.record import Progress, Tally
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import Cancelled, Note, SettingsError
+from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.robust import medians
 
@@ -132,35 +130,6 @@ class Result:
 
     image: Any
     record: Record
-
-
-def finish(
-    steps: Generator[Progress, None, Any],
-    progress: Callable[[int, int], None] | None = None,
-    cancel: Any = None,
-    lost: str = "no result was",
-) -> Any:
-    """Run steps to their end and return their result; `progress` and `cancel` as in `denoise`."""
-    last = None
-    if progress is not None and not callable(progress):
-        raise SettingsError(
-            f"progress={progress!r} cannot be called: give a function of (done, total)."
-        )
-    if cancel is not None and not hasattr(cancel, "is_set"):
-        raise SettingsError(
-            f"cancel={cancel!r} has no is_set(): give an event, such as threading.Event()."
-        )
-    with closing(steps):
-        try:
-            while True:
-                step = next(steps)
-                if progress is not None and step != last and step.total:
-                    progress(step.done, step.total)
-                last = step
-                if cancel is not None and cancel.is_set():
-                    raise Cancelled(f"The run was cancelled: {lost} made.")
-        except StopIteration as end:
-            return end.value
 
 
 _LEAST = 0.05  # share of the variation between neighbours that a filter is expected to remove

@@ -42,9 +42,8 @@ from napari_gpu_denoise.run.flow.work import Stages, Work
 from napari_gpu_denoise.run.input import Block, Input, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.job import Job, check_kept, prepare
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_sigma, scaled, varies_within
-from napari_gpu_denoise.run.part import arrange_part, filter_part
-from napari_gpu_denoise.run.parts import Part
-from napari_gpu_denoise.run.record import Record, Tally, finish
+from napari_gpu_denoise.run.part import Part, arrange_part, filter_part, finish
+from napari_gpu_denoise.run.record import Record, Tally
 from napari_gpu_denoise.run.request import Run, takes_options
 
 

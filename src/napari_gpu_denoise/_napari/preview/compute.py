@@ -22,8 +22,7 @@ from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import Job, prepare
 from napari_gpu_denoise.run.noise import NoiseMemory, is_measured
-from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.parts import Part
+from napari_gpu_denoise.run.part import Part, filter_part
 from napari_gpu_denoise.run.request import Run
 
 _MOST = 1 << 28  # pixels read at once

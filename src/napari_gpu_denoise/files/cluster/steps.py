@@ -24,7 +24,7 @@ from napari_gpu_denoise.run.by_parts import ValueRange, change_in_the_middle
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, parts_left
-from napari_gpu_denoise.run.parts import Part, regions_of, size_of, unit_of
+from napari_gpu_denoise.run.part import Part, regions_of, size_of, unit_of
 from napari_gpu_denoise.run.record import MEASURING, Progress, Result
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version

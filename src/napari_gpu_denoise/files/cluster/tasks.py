@@ -22,9 +22,8 @@ from napari_gpu_denoise.run.by_parts import ValueRange
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import Job, prepare
 from napari_gpu_denoise.run.ledger import mark_of
-from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.parts import Part, size_of
-from napari_gpu_denoise.run.record import Tally, finish
+from napari_gpu_denoise.run.part import Part, filter_part, finish, size_of
+from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 

@@ -23,7 +23,8 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
 from napari_gpu_denoise.run.denoise import filter_function, shown_maps, with_settings
-from napari_gpu_denoise.run.record import Progress, finish
+from napari_gpu_denoise.run.part import finish
+from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.request import Run
 
 DIRECTIONS = 32  # of segments, 11.25 degrees apart

@@ -26,7 +26,8 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
 from napari_gpu_denoise.run.denoise import filter_function, shown_maps, with_settings
-from napari_gpu_denoise.run.record import Progress, finish
+from napari_gpu_denoise.run.part import finish
+from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.request import Run
 
 # Least variance of a mixture, relative to that of the channels: less would be guesswork.
