@@ -21,7 +21,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli, errors
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.blocks import PlaneStore
-from napari_gpu_denoise.files.tiff import planes
+from napari_gpu_denoise.files.tiff import reading
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.record import COMPILING
@@ -469,7 +469,7 @@ def test_sources_and_sinks(kind, device, tmp_path, monkeypatch, source, sink):
     """From any source to any sink, in parts, the result is that in memory."""
     monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
     if source.startswith("large"):
-        monkeypatch.setattr(planes, "LARGE_PLANE", 1)
+        monkeypatch.setattr(reading, "LARGE_PLANE", 1)
     image = noisy(5, 24, 26, dtype="uint16")
     settings = small(kind)
     expected = gd.denoise(image, settings, 20.0, axes="ZYX", device=device, dtype="same").image

@@ -17,11 +17,11 @@ import importlib
 # `filters` and `noise.models`.
 _NAMES = {
     "FILTERS": "filters",
-    "IsolineMaps": "filters.isoline.filter",
+    "IsolineMaps": "filters.isoline",
     "Advice": "assessment.recommend",
     "recommend": "assessment.recommend",
-    "isoline_maps": "filters.isoline.filter",
-    "pixels_averaged": "filters.pixelwise.filter",
+    "isoline_maps": "filters.isoline",
+    "pixels_averaged": "filters.pixelwise",
     "similar_pixels": "filters.swnlm",
     "assess": "assessment.assess",
     "assess_steps": "assessment.assess",

@@ -16,7 +16,7 @@ import numpy as np
 from tables import show
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.opencl.several import choose_devices, names_of
+from napari_gpu_denoise.opencl.device import choose_devices, names_of
 from napari_gpu_denoise.run import part
 from napari_gpu_denoise.run.flow import frame_flow
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow

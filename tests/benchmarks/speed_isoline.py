@@ -17,7 +17,7 @@ from tables import kernel_times
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli.bench import measure, synthetic
-from napari_gpu_denoise.filters.isoline.filter import Isoline
+from napari_gpu_denoise.filters.isoline import Isoline
 from napari_gpu_denoise.opencl.device import Device, choose
 
 SETTINGS = {

@@ -21,7 +21,7 @@ import zarr
 from tables import show
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.files.cluster.connect import THREADS_OF_POCL
+from napari_gpu_denoise.files.cluster import THREADS_OF_POCL
 from napari_gpu_denoise.run import part as parts_of_images
 
 SIGMA = 20.0

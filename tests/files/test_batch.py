@@ -24,8 +24,8 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.files import batch, formats, one_file
 from napari_gpu_denoise.files.batch import BatchProgress, run_batch
+from napari_gpu_denoise.files.formats import find_files
 from napari_gpu_denoise.files.image_file import ImageFile
-from napari_gpu_denoise.files.inputs import find_files
 from napari_gpu_denoise.run.record import COMPILING, Progress, Record, Result
 from napari_gpu_denoise.run.request import HostMemory, Run
 

@@ -21,9 +21,15 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import ClusterError, FileError, KernelError, NonFiniteError
 from napari_gpu_denoise.files import batch, one_file, resuming
-from napari_gpu_denoise.files.cluster import connected, results, tasks
-from napari_gpu_denoise.files.cluster.results import ClusterReport, Patience, Results, result_of
-from napari_gpu_denoise.files.cluster.steps import groups_of
+from napari_gpu_denoise.files import cluster as dask_workers
+from napari_gpu_denoise.files.cluster import (
+    ClusterReport,
+    Patience,
+    Results,
+    connected,
+    groups_of,
+    result_of,
+)
 from napari_gpu_denoise.protocol.tiles import Span
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run import part as parts_of_images
@@ -78,7 +84,7 @@ class Client:
 @pytest.fixture
 def client(monkeypatch):
     made = Client("one", "two")
-    monkeypatch.setattr(tasks, "address", made.address)
+    monkeypatch.setattr(dask_workers, "address", made.address)
     yield made
     made._pool.shutdown()
 
@@ -131,7 +137,7 @@ def test_results_are_those_of_one_device(tmp_path, client, case):
 
 
 def test_a_worker_whose_device_fails_is_avoided(tmp_path, client, monkeypatch):
-    plain, failed = tasks.filter_part, []
+    plain, failed = dask_workers.filter_part, []
 
     def filter_part(*given):
         if client.address() == "one":
@@ -141,7 +147,7 @@ def test_a_worker_whose_device_fails_is_avoided(tmp_path, client, monkeypatch):
 
     path = written(tmp_path, noisy(6, 50, 44), "TYX")
     expected, _ = denoised(path, NLM, name="plain", sigma=20.0)
-    monkeypatch.setattr(tasks, "filter_part", filter_part)
+    monkeypatch.setattr(dask_workers, "filter_part", filter_part)
     made, record = denoised(path, NLM, client, sigma=20.0)
     np.testing.assert_array_equal(made, expected)
     assert failed
@@ -155,7 +161,7 @@ def test_a_worker_whose_device_fails_is_avoided(tmp_path, client, monkeypatch):
 
 def test_a_worker_that_is_late_writes_nothing(tmp_path, client, monkeypatch):
     path = written(tmp_path, noisy(3, 50, 44, dtype="uint16"), "TYX")
-    late, sent, cancel, plain = [], threading.Event(), threading.Event(), tasks.filter_part
+    late, sent, cancel, plain = [], threading.Event(), threading.Event(), dask_workers.filter_part
 
     def filter_part(*given):
         if client.address() == "one" and not late:
@@ -167,7 +173,7 @@ def test_a_worker_that_is_late_writes_nothing(tmp_path, client, monkeypatch):
         if state.done == 4:
             cancel.set()
 
-    monkeypatch.setattr(tasks, "filter_part", filter_part)
+    monkeypatch.setattr(dask_workers, "filter_part", filter_part)
     options = {"output": tmp_path / "out.ome.zarr", "client": client}
     assert gd.run_batch(path, NLM, 20.0, progress=stop, cancel=cancel, **options).cancelled
     folder = next(tmp_path.glob(".gpu-denoise-*"))
@@ -260,7 +266,7 @@ def test_an_error_of_the_input_is_raised_at_once(tmp_path, client):
     assert [each.name for each in tmp_path.iterdir()] == ["in.ome.zarr"]
     monkeypatch = pytest.MonkeyPatch()
     with monkeypatch.context() as patched, pytest.raises(ClusterError, match="install version"):
-        patched.setattr(tasks, "package_version", lambda: "0.0.1")
+        patched.setattr(dask_workers, "package_version", lambda: "0.0.1")
         denoised(path, NLM, client, sigma=20.0, nonfinite="keep")
 
 
@@ -427,7 +433,7 @@ def deserted(client, monkeypatch):
 @pytest.mark.parametrize("left", [0, 1, 3])
 def test_a_run_without_workers_is_stopped_at_once(tmp_path, deserted, monkeypatch, left):
     """Ctrl-C was not seen, as the progress stayed the same."""
-    monkeypatch.setattr(results, "Patience", lambda: Patience(look=0.01))
+    monkeypatch.setattr(dask_workers, "Patience", lambda: Patience(look=0.01))
     monkeypatch.setattr(deserted, "left", left, raising=False)
     path, cancel, steps = written(tmp_path, noisy(6, 50, 44), "TYX"), threading.Event(), []
 
@@ -441,7 +447,7 @@ def test_a_run_without_workers_is_stopped_at_once(tmp_path, deserted, monkeypatc
 
 
 def test_a_run_without_workers_says_so_and_ends(tmp_path, deserted, monkeypatch, caplog):
-    monkeypatch.setattr(results, "Patience", lambda: Patience(0.01, 0.02, 0.1))
+    monkeypatch.setattr(dask_workers, "Patience", lambda: Patience(0.01, 0.02, 0.1))
     path = written(tmp_path, noisy(6, 50, 44), "TYX")
     with pytest.raises(ClusterError, match=r"no dask worker for 0\.1 s: start some"):
         denoised(path, NLM, deserted, sigma=20.0)
@@ -501,7 +507,7 @@ def test_workers_are_silent_about_what_a_failed_write_leaves():
     """A full disk was told in one sentence, below ten tracebacks of the workers."""
     script = """if True:
         import asyncio, gc
-        from napari_gpu_denoise.files.cluster.connect import dask_setup
+        from napari_gpu_denoise.files.cluster import dask_setup
 
         class Odd:
             def __del__(self):
@@ -526,9 +532,7 @@ def test_workers_are_silent_about_what_a_failed_write_leaves():
 
 def test_a_scheduler_that_does_not_answer(monkeypatch):
     pytest.importorskip("distributed", reason="dask.distributed is not installed")
-    from napari_gpu_denoise.files.cluster import connect
-
-    monkeypatch.setattr(connect, "_SECONDS", 0.2)
+    monkeypatch.setattr(dask_workers, "_SECONDS", 0.2)
     with (
         pytest.raises(ClusterError, match="No dask scheduler answers"),
         connected("tcp://127.0.0.1:9"),

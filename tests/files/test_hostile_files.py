@@ -21,7 +21,7 @@ from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, tiff
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.output import new_file
-from napari_gpu_denoise.files.tiff import ome_xml, planes, reading
+from napari_gpu_denoise.files.tiff import ome_xml, reading
 
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 
@@ -196,7 +196,7 @@ def test_a_single_sample_that_is_called_alpha_is_filtered(tmp_path):
 def test_colours_of_a_single_sample_are_grey(tmp_path, monkeypatch, options, large):
     """They had an axis that the result, which holds the same pixels, was read without."""
     path, target, image = tmp_path / "in.tif", tmp_path / "out.tif", noise(12, 14)
-    monkeypatch.setattr(planes, "LARGE_PLANE", 1 if large else 1 << 27)
+    monkeypatch.setattr(reading, "LARGE_PLANE", 1 if large else 1 << 27)
     tifffile.imwrite(path, image, **options)
     with tifffile.TiffFile(path, mode="r+") as tif:
         tif.pages.first.tags["PhotometricInterpretation"].overwrite(2)

@@ -14,7 +14,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import formats, inputs
+from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.zarr import Address, as_path, metadata
 from scenes import noisy, small
 from zarr_stores import write_store
@@ -68,7 +68,7 @@ def test_plates_with_names_of_places_elsewhere_are_refused_before_they_are_read(
     secret = group(place / "secret", **told)
     zarr.open_group(str(secret), mode="a").attrs.put({"ome": {"well": "read"}})
     with pytest.raises(FileError, match="which is no name of a folder in it"):
-        inputs.find_files(str(plate))
+        formats.find_files(str(plate))
 
 
 @pytest.mark.parametrize("name", [each for each in OUTSIDE if each is not None])
@@ -114,11 +114,11 @@ def test_plates_do_not_lead_out_by_links(tmp_path, part):
     assert not [*(tmp_path / "other").iterdir()]
     moved = (plate / part).rename((plate / part).with_name("moved"))
     linked(plate / part, moved)
-    assert len(inputs.find_files(plate)) == 2
+    assert len(formats.find_files(plate)) == 2
     (plate / part).unlink()
     linked(plate / part, moved.rename(tmp_path / "away"))
     with pytest.raises(FileError, match="is a link to a place outside of"):
-        inputs.find_files(plate)
+        formats.find_files(plate)
 
 
 @pytest.mark.parametrize("name", ["zarr.json", ".zgroup", "A/zarr.json", "A/1/.zattrs"])
@@ -318,7 +318,7 @@ def test_more_than_any_image_has_is_refused_before_it_is_opened(tmp_path, monkey
         group(path, plate={"wells": wells})
         group(well, well={"images": [{"path": "0"}] * 20_000})
         with pytest.raises(FileError, match="name 20000 levels, images or wells"):
-            inputs.find_files(path)
+            formats.find_files(path)
         return
     write_store(path, IMAGE, "YX", levels=1)
     file = path / "zarr.json"
@@ -416,7 +416,7 @@ def test_metadata_of_plates_that_are_pipes_are_refused(tmp_path, part):
     (plate / part / "zarr.json").unlink()
     os.mkfifo(plate / part / "zarr.json")
     with pytest.raises(FileError, match="it is a pipe or a device"):
-        inputs.find_files(plate)
+        formats.find_files(plate)
 
 
 @pytest.mark.parametrize("part", ["", "A/1"])
@@ -425,4 +425,4 @@ def test_metadata_of_plates_are_not_read_elsewhere(tmp_path, part):
     (plate / ".zattrs").touch()
     linked(plate / part / "zarr.json", (plate / part / "zarr.json").rename(tmp_path / "away"))
     with pytest.raises(FileError, match="outside of"):
-        gd.read(inputs.find_files(plate)[0])
+        gd.read(formats.find_files(plate)[0])

@@ -11,7 +11,7 @@ from napari_gpu_denoise.errors import FileError, HostMemoryError
 from napari_gpu_denoise.files import formats, one_file
 from napari_gpu_denoise.files.blocks import PlaneStore
 from napari_gpu_denoise.files.image_file import ImageFile
-from napari_gpu_denoise.files.tiff import LargePlanes, planes
+from napari_gpu_denoise.files.tiff import LargePlanes, reading
 from napari_gpu_denoise.noise import sampling
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.run import by_parts
@@ -24,7 +24,7 @@ SETTINGS = small(gd.NLMeans)
 @pytest.fixture(autouse=True)
 def large(monkeypatch):
     """Take every plane for a large one, and every part for a small one."""
-    monkeypatch.setattr(planes, "LARGE_PLANE", 1)
+    monkeypatch.setattr(reading, "LARGE_PLANE", 1)
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
     monkeypatch.setattr(parts_of_images, "PART_BYTES", 1 << 12)
     monkeypatch.setattr(ImageFile, "loaded", None)  # nothing is read whole

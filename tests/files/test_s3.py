@@ -13,8 +13,8 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import inputs, resuming
-from napari_gpu_denoise.files.checkpoint import RemoteCheckpoint, notes_on
+from napari_gpu_denoise.files import formats, resuming
+from napari_gpu_denoise.files.resuming import RemoteCheckpoint, notes_on
 from napari_gpu_denoise.files.zarr import Address
 from napari_gpu_denoise.run import part as parts_of_images
 from scenes import noisy, small
@@ -84,7 +84,7 @@ def test_from_a_server_to_a_server(bucket, tmp_path):
     # A pattern, and a folder.
     assert main(["nl-means", "s3://lab/*t.ome.zarr", "-o", "s3://lab/new/", "--sigma", "20"]) == 0
     assert names(bucket, "lab/new") == ["out.ome.zarr"]
-    found = inputs.find_files("s3://lab")
+    found = formats.find_files("s3://lab")
     assert [each.name for each in found] == ["in.ome.zarr", "out.ome.zarr", "there.ome.zarr"]
 
 

@@ -19,7 +19,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli.failures import on_command_line
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files import checkpoint, one_file, resuming
+from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.files.resuming import digest_of
 from napari_gpu_denoise.run import by_parts, job
 from napari_gpu_denoise.run import part as parts_of_images
@@ -220,7 +220,7 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
     script = (
         "import os, signal, sys, pathlib\n"
         "import napari_gpu_denoise as gd\n"
-        "from napari_gpu_denoise.files import checkpoint, one_file, resuming\n"
+        "from napari_gpu_denoise.files import one_file, resuming\n"
         "from napari_gpu_denoise.run import part as parts_of_images\n"
         "from scenes import small\n"
         "one_file.STREAMED_BYTES, parts_of_images.PART_BYTES, resuming._SECONDS = 0, 1, 0\n"
@@ -388,16 +388,16 @@ def test_a_second_run_is_refused(tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="what is open cannot be removed")
 def test_a_lock_that_is_removed_by_a_run_that_ends_keeps_nobody_out(tmp_path, monkeypatch):
     """The second run opens the lock just before the first removes it: a third is kept out."""
-    first, second, third = (checkpoint.notes_on(tmp_path / "out.tif") for _ in range(3))
+    first, second, third = (resuming.notes_on(tmp_path / "out.tif") for _ in range(3))
     assert first.acquire()
-    plain = checkpoint.locked
+    plain = resuming.locked
 
     def after_the_first(handle):
-        monkeypatch.setattr(checkpoint, "locked", plain)
+        monkeypatch.setattr(resuming, "locked", plain)
         first.close()
         return plain(handle)
 
-    monkeypatch.setattr(checkpoint, "locked", after_the_first)
+    monkeypatch.setattr(resuming, "locked", after_the_first)
     assert second.acquire()
     assert second.holds() and not third.acquire()
     third.free()
@@ -442,7 +442,7 @@ def test_an_input_that_changes_during_the_run_is_refused(tmp_path, kind):
 def test_what_is_left_of_a_complete_result_is_removed(tmp_path):
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
     _, target, _ = denoise(path)
-    checkpoint.notes_on(target).folder.mkdir()
+    resuming.notes_on(target).folder.mkdir()
     report, _, _ = denoise(path, resume=True)
     assert report.skipped and not hidden(path)
 
@@ -504,7 +504,7 @@ def test_a_prepared_folder_with_links_or_pipes_is_refused(tmp_path, inside, kind
     bystander = tmp_path / "bystander"
     bystander.mkdir()
     (bystander / "file").write_text("kept")
-    link = checkpoint.notes_on(path.with_name("out.tif")).folder / inside
+    link = resuming.notes_on(path.with_name("out.tif")).folder / inside
     link.parent.mkdir(parents=True, exist_ok=True)
     if kind == "pipe":
         os.mkfifo(link)

@@ -19,7 +19,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import checkpoint, resuming
+from napari_gpu_denoise.files import resuming
 from napari_gpu_denoise.files.zarr import Address, places, writing
 from napari_gpu_denoise.run import part as parts_of_images
 from scenes import noisy, small
@@ -306,11 +306,11 @@ class Store(dict):
         self.pop(name, None)
 
 
-class Lock(checkpoint.RemoteLock):
+class Lock(resuming.RemoteCheckpoint):
     """A lock whose notes are in such a store."""
 
     def __init__(self, store):
-        super().__init__()
+        super().__init__(Address(OUT))
         self._store = store
 
     def text(self, name, most=None):
@@ -329,42 +329,42 @@ class Lock(checkpoint.RemoteLock):
 @pytest.fixture
 def store(monkeypatch):
     """Return notes in memory; locks are renewed and expire fast."""
-    monkeypatch.setattr(checkpoint, "_RENEWED", 0.02)
-    monkeypatch.setattr(checkpoint, "_WATCHED", 0.3)
-    monkeypatch.setattr(checkpoint, "_SETTLED", 0.3)
+    monkeypatch.setattr(resuming, "_RENEWED", 0.02)
+    monkeypatch.setattr(resuming, "_WATCHED", 0.3)
+    monkeypatch.setattr(resuming, "_SETTLED", 0.3)
     return Store()
 
 
 def seen_by_another_machine(monkeypatch):
-    monkeypatch.setattr(checkpoint, "_held", set())
-    monkeypatch.setattr(checkpoint, "_machine", lambda: "another")
+    monkeypatch.setattr(resuming, "_held", set())
+    monkeypatch.setattr(resuming, "_machine", lambda: "another")
 
 
 def test_a_lock_keeps_others_out_while_it_is_renewed(store, monkeypatch):
     first = Lock(store)
     assert first.acquire() and not Lock(store).acquire()
-    told = json.loads(store[checkpoint.LOCK])
+    told = json.loads(store[resuming.LOCK])
     seen_by_another_machine(monkeypatch)
     assert not Lock(store).acquire()
     first.stop_renewing()
     second = Lock(store)
     assert second.acquire()
     # Nothing that the first does now ends the lock of the second.
-    checkpoint._held.add(first._run)
+    resuming._held.add(first._run)
     first.free()
     assert second.holds() and first.lost == "taken"
     second.free()
-    assert checkpoint.LOCK not in store
+    assert resuming.LOCK not in store
     # Of a process of this machine that is gone.
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     gone = json.dumps({**told, "machine": "another", "process": ended.pid})
-    monkeypatch.setattr(checkpoint, "_WATCHED", 60)
+    monkeypatch.setattr(resuming, "_WATCHED", 60)
     assert os.name == "nt" or Lock(store)._is_free(gone)
     # Windows does not tell whether it is.
-    monkeypatch.setattr(checkpoint, "_WATCHED", 0.1)
-    monkeypatch.setattr(checkpoint, "is_alive", lambda process: pytest.fail("asked on Windows"))
-    monkeypatch.setattr(checkpoint, "os", SimpleNamespace(name="nt", getpid=os.getpid))
+    monkeypatch.setattr(resuming, "_WATCHED", 0.1)
+    monkeypatch.setattr(resuming, "is_alive", lambda process: pytest.fail("asked on Windows"))
+    monkeypatch.setattr(resuming, "os", SimpleNamespace(name="nt", getpid=os.getpid))
     Lock(store)._is_free(gone)
 
 
@@ -372,14 +372,14 @@ def test_a_lock_keeps_others_out_while_it_is_renewed(store, monkeypatch):
 @pytest.mark.parametrize("knows", ["knows", "ignores", "does not know"])
 def test_of_runs_started_together_one_goes_ahead(store, monkeypatch, knows, expired):
     if expired:
-        store[checkpoint.LOCK] = json.dumps({"run": "", "machine": "gone", "process": 1})
+        store[resuming.LOCK] = json.dumps({"run": "", "machine": "gone", "process": 1})
     store.knows = knows
     together, first = threading.Barrier(3), [True] * 3
 
     def text(name):
         """Let all find the same before any of them writes."""
         found = store.get(name)
-        if name == checkpoint.LOCK and first:
+        if name == resuming.LOCK and first:
             first.pop()
             together.wait(60)
         return found
@@ -390,7 +390,7 @@ def test_of_runs_started_together_one_goes_ahead(store, monkeypatch, knows, expi
         assert sum(pool.map(Lock.acquire, locks)) == 1
     for lock in locks:
         lock.free()
-    assert checkpoint.LOCK not in store
+    assert resuming.LOCK not in store
 
 
 def test_notes_that_cannot_be_reached(lab, monkeypatch):
@@ -403,4 +403,4 @@ def test_notes_that_cannot_be_reached(lab, monkeypatch):
         patched.setattr(MemoryFileSystem, "exists", gone)
         assert resuming.kept_note(Address(OUT)).startswith("If parts of")
         with pytest.raises(OutputError, match="cannot be reached: the network is gone"):
-            checkpoint.notes_on(Address(OUT)).has("ledger.json")
+            resuming.notes_on(Address(OUT)).has("ledger.json")

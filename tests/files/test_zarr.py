@@ -12,7 +12,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats, input_checks, inputs, output, resuming
+from napari_gpu_denoise.files import formats, input_checks, output, resuming
 from napari_gpu_denoise.files.zarr import Address, places, writing
 from napari_gpu_denoise.files.zarr.writing import block_means
 from napari_gpu_denoise.run import part as parts_of_images
@@ -317,10 +317,10 @@ def test_without_zarr_an_error_says_what_to_install(tmp_path, monkeypatch):
 def test_folders_and_patterns_find_stores(tmp_path):
     path = write_store(tmp_path / "a.ome.zarr", IMAGES["YX"], "YX")
     unnamed = shutil.copytree(path, tmp_path / "b")
-    assert inputs.find_files(tmp_path) == [path]
-    assert inputs.find_files(str(tmp_path / "*")) == [path, unnamed]
+    assert formats.find_files(tmp_path) == [path]
+    assert formats.find_files(str(tmp_path / "*")) == [path, unnamed]
     assert formats.is_image(unnamed) and not formats.is_image(tmp_path)
-    (target,) = inputs.pair([unnamed], tmp_path / "out")
+    (target,) = formats.pair([unnamed], tmp_path / "out")
     assert target == (unnamed, tmp_path / "out" / "b.ome.zarr")
 
 
@@ -346,7 +346,7 @@ def test_a_plate_is_a_batch(tmp_path, version):
     assert not report.failed and len(report.done) == 3
     made = ["screen_A_1_0.ome.zarr", "screen_A_1_1.ome.zarr", "screen_B_2_0.ome.zarr"]
     assert names(tmp_path / "out") == made
-    assert inputs.find_files(plate / "A" / "1") == [plate / "A/1/0", plate / "A/1/1"]
+    assert formats.find_files(plate / "A" / "1") == [plate / "A/1/0", plate / "A/1/1"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -365,8 +365,8 @@ def test_a_plate_gives_a_plate(tmp_path, version):
     for place in ("", "A/1", "B/2"):
         groups = [zarr.open_group(str(each / place), mode="r") for each in (plate, out)]
         assert dict(groups[0].attrs) == dict(groups[1].attrs)
-    found = [path.relative_to(out) for path in inputs.find_files(out)]
-    assert found == [path.relative_to(plate) for path in inputs.find_files(plate)]
+    found = [path.relative_to(out) for path in formats.find_files(out)]
+    assert found == [path.relative_to(plate) for path in formats.find_files(plate)]
     expected = gd.denoise(IMAGES["YX"], SETTINGS, 8, axes="YX").image
     np.testing.assert_array_equal(gd.read(out / "B/2/0").data, expected)
     assert names(out) == sorted(
@@ -374,7 +374,7 @@ def test_a_plate_gives_a_plate(tmp_path, version):
     )
     # Some images of a plate are none.
     with pytest.raises(OutputError, match="a single file, but there are 2 inputs"):
-        inputs.pair(inputs.find_files(plate / "A" / "1"), tmp_path / "well.ome.zarr")
+        formats.pair(formats.find_files(plate / "A" / "1"), tmp_path / "well.ome.zarr")
 
 
 def test_the_image_of_a_plate_with_one_is_a_result_like_others(tmp_path):
@@ -400,7 +400,7 @@ def test_plates_name_only_what_is_in_them(tmp_path):
     for wells in ([{"path": "../other"}], "no", [], [{"path": "A/9"}]):
         group.attrs.update({"ome": {"version": "0.5", "plate": {"wells": wells}}})
         with pytest.raises(FileError, match=r"plate\.zarr"):
-            inputs.find_files(plate)
+            formats.find_files(plate)
 
 
 def test_shapes_that_lie_fill_no_memory(tmp_path):
@@ -478,9 +478,9 @@ def test_addresses_of_local_files_are_their_paths(tmp_path, name):
         tifffile.imwrite(path, IMAGES["YX"])
     url = path.as_uri()  # in which the space is "%20"
     np.testing.assert_array_equal(gd.read(url).data, IMAGES["YX"])
-    assert formats.is_image(url) and inputs.find_files([url, path]) == [path]
+    assert formats.is_image(url) and formats.find_files([url, path]) == [path]
     for place in (tmp_path.as_uri(), f"{tmp_path.as_uri()}/*"):
-        assert inputs.find_files(place) == [path]
+        assert formats.find_files(place) == [path]
     (file,) = gd.run_batch(url, SETTINGS, 8, output=f"{out.as_uri()}/").files
     assert file.error is None and file.output == out / name
     picture = gd.read(file.output)

@@ -21,14 +21,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from napari_gpu_denoise.filters.bm3d.groups import PATCH, GroupSettings
 from napari_gpu_denoise.filters.search.patch_search import Grid, Variant
-from napari_gpu_denoise.filters.vbm3d.plan import VideoPass
-from napari_gpu_denoise.filters.vbm3d.search import (
+from napari_gpu_denoise.filters.search.video_search import (
     BlockMotion,
     PredictiveSearch,
     RingShape,
     VideoSearch,
     margin_of,
 )
+from napari_gpu_denoise.filters.vbm3d import VideoPass
 from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from napari_gpu_denoise.filters.isoline.filter import Isoline
+from napari_gpu_denoise.filters.isoline import Isoline
 from reference import isoline as literal
 from reference import isoline_aside as aside
 from reference import isoline_soft as soft

@@ -13,14 +13,15 @@ import napari_gpu_denoise as gd
 from filters.one_pass import SIGMA, Images, Plain, Run, compare, lanes, settings, shared, slow
 from flows import run_work, work_of
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.bm3d.correlated import (
+from napari_gpu_denoise.filters.bm3d.filter import BM3D, CorrelatedBM3D
+from napari_gpu_denoise.filters.bm3d.groups import (
+    STACK_TRANSFORMS,
+    TRANSFORMS,
     correlations,
     covariances,
     extended_autocorrelation,
     halved,
 )
-from napari_gpu_denoise.filters.bm3d.filter import BM3D, CorrelatedBM3D
-from napari_gpu_denoise.filters.bm3d.groups import STACK_TRANSFORMS, TRANSFORMS
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
 from napari_gpu_denoise.opencl.memory import Arena
 from reference import bm3d_correlated as reference

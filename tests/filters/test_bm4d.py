@@ -10,7 +10,7 @@ import pytest
 import napari_gpu_denoise as gd
 from flows import filtered
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.filters.bm3d.correlated import transform_matrix
+from napari_gpu_denoise.filters.bm3d.groups import transform_matrix
 from napari_gpu_denoise.filters.bm4d.cubes import choose_search, local_bytes, shared_noise
 from napari_gpu_denoise.filters.volumes import CUBES, choose_cube, slice_distance
 from reference import bm4d as reference

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.filters.pixels import Pixels
-from napari_gpu_denoise.filters.vbm3d.search import FrameRings, RingShape, ring_buffers
+from napari_gpu_denoise.filters.search.video_search import FrameRings, RingShape, ring_buffers
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.plan import allocated

@@ -10,7 +10,7 @@ import pytest
 import napari_gpu_denoise as gd
 from filters.slow_isoline import slow
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.isoline.filter import Isoline
+from napari_gpu_denoise.filters.isoline import Isoline
 from reference import isoline as literal
 from reference import isoline_soft as reference
 from scenes import noisy, psnr, scene

@@ -11,7 +11,7 @@ import pytest
 import napari_gpu_denoise as gd
 from filters.slow_isoline import slow
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.isoline.filter import Isoline
+from napari_gpu_denoise.filters.isoline import Isoline
 from scenes import psnr, scene
 
 SIGMAS = (12.4, 20.37, 31.1)

@@ -7,7 +7,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.filters.isoline.filter import map_steps
+from napari_gpu_denoise.filters.isoline import map_steps
 from reference.isoline import classes, edge_tests, first_segments
 from scenes import noisy
 

@@ -11,7 +11,7 @@ import napari_gpu_denoise as gd
 from filters.slow_isoline import slow
 from napari_gpu_denoise.errors import SigmaError
 from napari_gpu_denoise.files import one_file
-from napari_gpu_denoise.filters.isoline.filter import Isoline
+from napari_gpu_denoise.filters.isoline import Isoline
 from napari_gpu_denoise.noise import estimate
 from napari_gpu_denoise.run import noise as run_noise
 from napari_gpu_denoise.run.part import finish

@@ -10,8 +10,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from flows import run_work, work_of
-from napari_gpu_denoise.filters.isoline.filter import Isoline
-from napari_gpu_denoise.filters.isoline.plan import SMOOTHED, Margins, Padded
+from napari_gpu_denoise.filters.isoline import SMOOTHED, Isoline, Margins, Padded
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.tiles import Span, Tile, split_span

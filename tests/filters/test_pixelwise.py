@@ -11,7 +11,7 @@ import napari_gpu_denoise as gd
 from filters.one_pass import posing
 from flows import filtered
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.pixelwise.filter import (
+from napari_gpu_denoise.filters.pixelwise import (
     WhitenedPixelwise,
     measured_mixing,
     mixing_of,

@@ -22,8 +22,8 @@ from filters.one_video_pass import (
     shared,
 )
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.vbm3d.filter import VBM3D, CorrelatedVBM3D
-from napari_gpu_denoise.filters.vbm3d.search import VideoSearch
+from napari_gpu_denoise.filters.search.video_search import VideoSearch
+from napari_gpu_denoise.filters.vbm3d import VBM3D, CorrelatedVBM3D
 from napari_gpu_denoise.noise.models import Correlated, CorrelatedPhotons, Gaussian
 from reference import vbm3d as reference
 from scenes import cut, frame, psnr, scene, small

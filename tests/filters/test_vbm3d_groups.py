@@ -30,9 +30,8 @@ from filters.one_video_pass import (
 )
 from napari_gpu_denoise.filters.bm3d.groups import STACK_TRANSFORMS, TRANSFORMS
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks
-from napari_gpu_denoise.filters.vbm3d.filter import VBM3D
-from napari_gpu_denoise.filters.vbm3d.plan import choose_video_group_variant
-from napari_gpu_denoise.filters.vbm3d.search import VideoSearch
+from napari_gpu_denoise.filters.search.video_search import VideoSearch
+from napari_gpu_denoise.filters.vbm3d import VBM3D, choose_video_group_variant
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.run.flow.frame_flow import note_frame
 from reference import vbm3d as reference

@@ -32,7 +32,7 @@ from filters.one_video_pass import (
     windows,
 )
 from napari_gpu_denoise.filters.search.patch_search import Variant
-from napari_gpu_denoise.filters.vbm3d.search import RingShape, choose_video_variant
+from napari_gpu_denoise.filters.search.video_search import RingShape, choose_video_variant
 from reference.block_motion import block_motions
 from reference.video_matching import find_matches
 from scenes import scene

@@ -20,7 +20,7 @@ from fuzz.tiff_seeds import DECLARED, NAMES, TWIN, layout, seed
 from fuzz.watching import Case, Loss
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.files import one_file
-from napari_gpu_denoise.files.tiff import planes
+from napari_gpu_denoise.files.tiff import reading as tiff_reading
 from zarr_stores import write_store
 
 NUMBERS = (
@@ -294,12 +294,12 @@ def reading(
 @contextlib.contextmanager
 def as_large() -> Iterator[None]:
     """Read and write each plane in regions, and each file part by part, however small it is."""
-    before = planes.LARGE_PLANE, one_file.STREAMED_BYTES
-    planes.LARGE_PLANE, one_file.STREAMED_BYTES = 1, 0
+    before = tiff_reading.LARGE_PLANE, one_file.STREAMED_BYTES
+    tiff_reading.LARGE_PLANE, one_file.STREAMED_BYTES = 1, 0
     try:
         yield
     finally:
-        planes.LARGE_PLANE, one_file.STREAMED_BYTES = before
+        tiff_reading.LARGE_PLANE, one_file.STREAMED_BYTES = before
 
 
 def result(path: Path, out: Path) -> Path:

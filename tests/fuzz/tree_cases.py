@@ -417,7 +417,7 @@ def prepare_target(tree: _Tree) -> str:
         elif way == 3:
             target.write_text("no folder")
         else:
-            from napari_gpu_denoise.files.checkpoint import notes_on
+            from napari_gpu_denoise.files.resuming import notes_on
 
             hidden = notes_on(target).folder
             if rng.randrange(2):

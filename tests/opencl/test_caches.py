@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from napari_gpu_denoise.opencl import caches
+from napari_gpu_denoise.opencl import isolation
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners and modes")
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners and
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Return a folder that XDG_CACHE_HOME names; the other caches are at their usual places."""
-    for variable in caches._OF_DRIVERS:
+    for variable in isolation._OF_DRIVERS:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -24,22 +24,22 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_cache_of_this_user_is_used(folder, recwarn):
-    caches.refuse_shared_caches()
+    isolation.refuse_shared_caches()
     assert os.environ["XDG_CACHE_HOME"] == str(folder) and not recwarn
     assert folder.stat().st_mode & 0o777 == 0o700
     assert not (folder.parent / ".nv").exists()
 
 
-@pytest.mark.parametrize("variable", caches._OF_DRIVERS)
+@pytest.mark.parametrize("variable", isolation._OF_DRIVERS)
 def test_caches_that_others_can_write_to_are_not_used(folder, monkeypatch, variable):
     folder.mkdir()
     folder.chmod(0o777)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "own"))
     monkeypatch.setenv(variable, str(folder))
     with pytest.warns(UserWarning, match="Others can write to .*cache"):
-        caches.refuse_shared_caches()
+        isolation.refuse_shared_caches()
     assert os.environ[variable] != str(folder)
-    assert caches.is_private(os.environ[variable])
+    assert isolation.is_private(os.environ[variable])
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
@@ -47,7 +47,7 @@ def test_caches_that_others_can_write_to_are_not_used(folder, monkeypatch, varia
 def test_caches_of_other_owners(folder, owner, private):
     folder.mkdir(0o755)
     os.chown(folder, owner, owner)
-    assert caches.is_private(folder) == private
+    assert isolation.is_private(folder) == private
 
 
 @pytest.mark.parametrize("members", [(), ("somebody",), ("another",)])
@@ -62,9 +62,9 @@ def test_only_a_group_of_this_user_alone_may_write(folder, monkeypatch, members)
 
     monkeypatch.setattr(pwd, "getpwuid", lambda _: Entry)
     monkeypatch.setattr(grp, "getgrgid", lambda _: Entry)
-    assert caches.is_private(folder) == ("another" not in members)
+    assert isolation.is_private(folder) == ("another" not in members)
     monkeypatch.setattr(Entry, "gr_name", "staff")
-    assert not caches.is_private(folder)
+    assert not isolation.is_private(folder)
 
 
 def test_pyopencl_unpickles_nothing_from_there(folder):

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from napari_gpu_denoise.opencl import device as devices
-from napari_gpu_denoise.opencl import several
 
 
 class Card:
@@ -28,7 +27,7 @@ def cards(device, monkeypatch, tmp_path):
     ]
     monkeypatch.setattr(devices, "_devices", lambda: tuple(found))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(several, "_claims", {})
+    monkeypatch.setattr(devices, "_claims", {})
     return found
 
 
@@ -39,8 +38,8 @@ class Process:
         self._claims, self._patch = {}, monkeypatch
 
     def device(self, wanted=None):
-        self._patch.setattr(several, "_claims", self._claims)
-        return several.own_device(wanted)
+        self._patch.setattr(devices, "_claims", self._claims)
+        return devices.own_device(wanted)
 
     def end(self):
         for handle in self._claims.values():
@@ -111,7 +110,7 @@ def test_locks_that_others_can_hold_are_not_used(cards, monkeypatch, tmp_path, t
             pytest.skip("needs root")
         os.chown(folder, 4711, 4711)
     if trap == "lock is a link":
-        names = {several._physical(card): card for card in cards}
+        names = {devices._physical(card): card for card in cards}
         for name in names:
             digest = hashlib.sha256(name.encode()).hexdigest()[:16]
             (folder / f"device-{digest}-0.lock").symlink_to(elsewhere / "made")

@@ -11,7 +11,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, NonFiniteError
-from napari_gpu_denoise.opencl import several as choosing
+from napari_gpu_denoise.opencl import device as choosing
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.run import by_parts as several
 from napari_gpu_denoise.run import part as parts_of_images

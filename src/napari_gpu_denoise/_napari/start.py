@@ -29,7 +29,7 @@ from napari_gpu_denoise._napari.parts import (
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task
 from napari_gpu_denoise.assessment.recommend import Advice, recommend, time_in_words
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.request import Run
 

@@ -19,7 +19,7 @@ from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.noise.structure.find import structure_in
 from napari_gpu_denoise.noise.structure.record import Finding
-from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input, is_lazy
 from napari_gpu_denoise.run.job import Job, prepare

@@ -15,13 +15,12 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.filters.bm4d.filter import BM4D
-from napari_gpu_denoise.filters.isoline.filter import Isoline
-from napari_gpu_denoise.filters.vbm3d.filter import VBM3D
+from napari_gpu_denoise.filters.isoline import Isoline
+from napari_gpu_denoise.filters.vbm3d import VBM3D
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
-from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 
 _NOISE = {

@@ -33,7 +33,7 @@ HELD = 24  # planes of a channel up to which a file is read whole: an estimate m
 
 def estimate(args: argparse.Namespace) -> int:
     """Measure the noise of each input."""
-    from napari_gpu_denoise.files.inputs import find_files
+    from napari_gpu_denoise.files.formats import find_files
 
     codes, records = [], []
     for path in find_files(args.inputs):
@@ -230,7 +230,7 @@ def chosen_settings(args: argparse.Namespace) -> Any:
 def assess(args: argparse.Namespace) -> int:
     """Assess the result for each input."""
     from napari_gpu_denoise.assessment.report import check_report_name, report_text
-    from napari_gpu_denoise.files.inputs import find_files
+    from napari_gpu_denoise.files.formats import find_files
     from napari_gpu_denoise.files.output import check_output, new_file
 
     settings, paths = chosen_settings(args), find_files(args.inputs)
@@ -416,7 +416,7 @@ def _interruptible() -> Iterator[threading.Event]:
 
 def recommend(args: argparse.Namespace) -> int:
     """Recommend a filter for each input."""
-    from napari_gpu_denoise.files.inputs import find_files
+    from napari_gpu_denoise.files.formats import find_files
 
     codes, records = [], []
     for path in find_files(args.inputs):
@@ -440,7 +440,7 @@ def recommend(args: argparse.Namespace) -> int:
 
 def command(path: Path, advice: Advice, axes: str | None = None) -> str:
     """Return the command line that follows the advice; its result lies beside the file."""
-    from napari_gpu_denoise.files.inputs import beside
+    from napari_gpu_denoise.files.formats import beside
     from napari_gpu_denoise.protocol.settings import as_options
 
     name = advice.filter.name.replace("_", "-")

@@ -28,11 +28,11 @@ from napari_gpu_denoise.errors import (
     OutputError,
 )
 from napari_gpu_denoise.files import formats, zarr
-from napari_gpu_denoise.files.inputs import check_target, find_files, identity, pair
+from napari_gpu_denoise.files.formats import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.one_file import check_result, denoise_file, read_whole
 from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_checkpoint
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.opencl.several import choose_devices, own_device
+from napari_gpu_denoise.opencl.device import choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.part import finish
 from napari_gpu_denoise.run.record import Record
@@ -307,7 +307,7 @@ def batch_steps(
     files: list[FileReport] = []
     work = _Work(batch)
     if batch.client is not None:
-        from napari_gpu_denoise.files.cluster.results import check_workers
+        from napari_gpu_denoise.files.cluster import check_workers
 
         check_workers(batch.client)
     if batch.client is not None and len(todo) > 1:
@@ -365,8 +365,7 @@ def _by_workers(
 
     Returns what is left: large files, of which all workers filter parts.
     """
-    from napari_gpu_denoise.files.cluster.results import ClusterReport, Results
-    from napari_gpu_denoise.files.cluster.tasks import Failed
+    from napari_gpu_denoise.files.cluster import ClusterReport, Failed, Results
 
     rest: list[Path] = []
     begun: list[Path] = []
@@ -412,17 +411,17 @@ def _by_workers(
 
 def filtered_file(path: Path, target: Path, run: Run, options: dict[str, Any], version: str) -> Any:
     """Denoise a small file on the device of this process, which is that of a worker."""
-    from napari_gpu_denoise.files.cluster import tasks
+    from napari_gpu_denoise.files import cluster
 
     device = ""
     try:
-        tasks.check_version(version)
+        cluster.check_version(version)
         run = replace(run, device=own_device(run.device))
         device = str(run.device)
         picture, record, notes = finish(denoise_file(path, target, run, **options))
         return FileReport(path, target, record, notes=(*picture.notes, *notes))
     except (DeviceMemoryError, KernelError, NoDeviceError) as error:
-        return tasks.Failed(error, device, tasks.address())
+        return cluster.Failed(error, device, cluster.address())
     except Exception as error:
         return FileReport(path, error=error)
 

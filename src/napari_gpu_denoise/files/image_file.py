@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -175,20 +176,26 @@ class Format:
     """A format of image files: what the package for it offers to `formats`.
 
     `suffixes` end the names of its files, `kinds` are those of an `ImageFile` that it writes.
-    `name` and `new_suffix` are for messages. `is_path` judges a path by its name, `is_format` a
-    file by how it starts, False if it cannot be opened. The others do what functions of these
-    names in `formats` do.
+    `name` and `new_suffix` are for messages. `is_format` judges a file by how it starts, False if
+    it cannot be opened, `is_named` a path by its name, by default its suffix. The others do what
+    functions of these names in `formats` do.
     """
 
     name: str
     suffixes: tuple[str, ...]
     kinds: tuple[str, ...]
     new_suffix: str
-    is_path: Callable[[Any], bool]
     is_format: Callable[[Any], bool]
     open_stack: Callable[..., AbstractContextManager[ImageFile]]
     check_writable: Callable[[ImageFile, np.dtype], None]
     write: Callable[..., tuple[str, ...]]
+    is_named: Callable[[Any], bool] | None = None
+
+    def is_path(self, path: str | os.PathLike) -> bool:
+        """Return whether a path has the name of such a file."""
+        if self.is_named is not None:
+            return self.is_named(path)
+        return os.fspath(path).lower().endswith(self.suffixes)
 
 
 def records_of(record: Record | Sequence[dict] | None) -> list[dict]:

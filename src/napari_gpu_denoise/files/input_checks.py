@@ -134,6 +134,16 @@ def _size(count: float) -> str:
     return f"{count:.3g} {units[0]}"
 
 
+def cut_short(path: Path) -> FileError:
+    """Return the error for a file that ends too early, or is damaged."""
+    return FileError(f"{path} is cut short or damaged: copy it again from its source.")
+
+
+def closed(path: Path) -> FileError:
+    """Return the error for pixels that are read when their file is closed."""
+    return FileError(f"{path} is closed: read its planes within open_stack().")
+
+
 @contextlib.contextmanager
 def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
     """Turn what is raised while an image is read into a `FileError`; `state` is what it may be."""

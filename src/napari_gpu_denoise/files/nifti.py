@@ -39,6 +39,8 @@ from napari_gpu_denoise.files.image_file import (
 from napari_gpu_denoise.files.input_checks import (
     brief,
     check_declared,
+    closed,
+    cut_short,
     open_image,
     open_regular,
     reading,
@@ -59,7 +61,6 @@ _TIMES = {8: "s", 16: "ms", 24: "µs"}
 _MOST_EXTENSIONS = 1 << 26  # bytes
 _FAULTY = 40  # level from which on nibabel refuses a header itself
 
-_SUFFIXES = (".nii", ".nii.gz")
 _GZIP = b"\x1f\x8b"
 _COMMENT = 6  # code of extensions that hold plain text
 # By version: length of the header, and where the word is that names the version.
@@ -75,11 +76,6 @@ _EXACT = 2.0**22
 _HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 _HELD |= {"float32", "float64"}
 _COMPRESSION = 1  # as nibabel: higher levels take several times as long for a few per cent
-
-
-def has_suffix(path: str | os.PathLike) -> bool:
-    """Return whether a name ends like that of a NIfTI file."""
-    return os.fspath(path).lower().endswith(_SUFFIXES)
 
 
 def is_nifti(path: str | os.PathLike) -> bool:
@@ -138,9 +134,8 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
             "file, for example with nibabel."
         )
     length = _LENGTHS[version]
-    cut = FileError(f"{path} is cut short or damaged: copy it again from its source.")
     if len(start) < length + 4:
-        raise cut
+        raise cut_short(path)
     header = _header_of(start[:length], version)
     stored = _stored_type(header, path)
     notes = _reports(header)
@@ -148,18 +143,16 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     if 0 in shape:
         raise ImageError(f"{path} has no pixels (its shape is {shape}): nothing to filter.")
     if min(shape) < 0:
-        raise cut
+        raise cut_short(path)
     if len(shape) < 2:
         raise ImageError(
             f"{path} is not an image, because it has a single axis of {shape[0]}: choose another."
         )
-    offset = int(header["vox_offset"]) or length + 4
-    if offset < length + 4:
-        raise cut
-    if not packed and offset + _size_of(shape, stored) > size:
-        raise cut
+    offset, nbytes = int(header["vox_offset"]) or length + 4, math.prod(shape) * stored.itemsize
+    if offset < length + 4 or (not packed and offset + nbytes > size):
+        raise cut_short(path)
     if packed:
-        check_declared(_size_of(shape, stored), size, path, "nibabel")
+        check_declared(nbytes, size, path, "nibabel")
     if offset > _MOST_EXTENSIONS:
         raise FileError(
             f"The header of {path} says that {offset} bytes precede the pixels: it is damaged; "
@@ -168,7 +161,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     handle.seek(length)
     behind = handle.read(offset - length)
     if len(behind) < offset - length:
-        raise cut
+        raise cut_short(path)
     extensions, whole = unpack_extensions(behind, header.endianness)
     if not whole:
         notes.append("The extensions of the header are damaged, and not all of them are kept.")
@@ -185,8 +178,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
         "dtype": stored.name,
         "as_stored": False,
     }
-    by_plane = not isinstance(handle, gzip.GzipFile)
-    places = {"packed": packed, "by_plane": by_plane}
+    places = {"packed": packed, "by_plane": not isinstance(handle, gzip.GzipFile)}
     voxels = Voxels(handle, path, shape[::-1], stored, offset, scaling, **places)
     comments = (content for code, content in extensions if code == _COMMENT)
     history = tuple(
@@ -345,7 +337,7 @@ class Voxels(Blocks):
     def _fill(self, out: np.ndarray, first: int) -> None:
         """Read the values from a number on into a flat array."""
         if self._handle is None:
-            raise FileError(f"{self._path} is closed: read its planes within open_stack().")
+            raise closed(self._path)
         with reading(self._path):
             self._handle.seek(self._offset + first * self._stored.itemsize)
             for start in range(0, out.size, _AT_ONCE):
@@ -355,9 +347,7 @@ class Voxels(Blocks):
                 while rest:
                     count = self._handle.readinto(rest)
                     if not count:
-                        raise FileError(
-                            f"{self._path} is cut short or damaged: copy it again from its source."
-                        )
+                        raise cut_short(self._path)
                     rest = rest[count:]
                 if self._scaling is None:
                     part[...] = values
@@ -365,11 +355,6 @@ class Voxels(Blocks):
                 slope, inter = self._scaling
                 with np.errstate(over="ignore", invalid="ignore"):
                     part[...] = values.astype(np.float64) * slope + inter
-
-
-def _size_of(shape: tuple[int, ...], stored: np.dtype) -> int:
-    """Return the bytes that voxels take as they are stored, without compression."""
-    return math.prod(shape) * stored.itemsize
 
 
 def write(
@@ -485,10 +470,9 @@ def pack_extensions(extensions: Iterable[tuple[int, bytes]], byteorder: str) -> 
 
 FORMAT = Format(
     name="a NIfTI file",
-    suffixes=_SUFFIXES,
+    suffixes=(".nii", ".nii.gz"),
     kinds=("nifti",),
     new_suffix=".nii or .nii.gz",
-    is_path=has_suffix,
     is_format=is_nifti,
     open_stack=open_stack,
     check_writable=check_writable,

@@ -11,14 +11,14 @@ from typing import Any
 # Module, function and class of each, in the order of menus.
 _FILTERS = (
     ("nl_means", "nl_means", "NLMeans"),
-    ("pixelwise.filter", "nl_means_pixelwise", "NLMeansPixelwise"),
+    ("pixelwise", "nl_means_pixelwise", "NLMeansPixelwise"),
     ("swnlm", "swnlm", "SWNLM"),
     ("bm3d.filter", "bm3d", "BM3D"),
-    ("vbm3d.filter", "vbm3d", "VBM3D"),
+    ("vbm3d", "vbm3d", "VBM3D"),
     ("bm4d.filter", "bm4d", "BM4D"),
-    ("pri_nlm", "pri_nlm", "PRINLM"),
+    ("dct3d", "pri_nlm", "PRINLM"),
     ("dct3d", "dct3d", "DCT3D"),
-    ("isoline.filter", "isoline", "Isoline"),
+    ("isoline", "isoline", "Isoline"),
 )
 _CLASSES = {function: kind for _, function, kind in _FILTERS}
 

@@ -141,8 +141,7 @@ class ChannelMix:
             queue,
             (frames, len(matrix)),
             (1, 1),
-            *(image.levels, np.int32(matrix.shape[1]), self._matrix(strong)),
-            *(np.int32(weighted), levels),
+            *(image.levels, matrix.shape[1], self._matrix(strong), weighted, levels),
         )
         launches.append(("mix levels", launch))
         return Noisy(Pixels(made, tile), levels, image.variation)
@@ -151,9 +150,9 @@ class ChannelMix:
         nt, nz, ny, nx = image.pixels.tile.shape
         launch = self._mix(
             queue,
-            *pixel_grid(self.arena.session.device, nx, ny, len(matrix) * nt * nz),
-            *(image.pixels.buffer, *map(np.int32, (matrix.shape[1], nt * nz, ny, nx))),
-            *(self._matrix(matrix), image.levels, np.int32(weighted), out),
+            *pixel_grid(self.arena.device, nx, ny, len(matrix) * nt * nz),
+            *(image.pixels.buffer, matrix.shape[1], nt * nz, ny, nx),
+            *(self._matrix(matrix), image.levels, weighted, out),
         )
         launches.append(("mix channels", launch))
 

@@ -1,4 +1,4 @@
-"""Sliding 3D DCT of volumes (Manjón et al. 2012)."""
+"""The sliding 3D DCT of volumes, and PRI-NLM, which it guides (Manjón et al. 2012)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from napari_gpu_denoise.filters.pixels import spread
 from napari_gpu_denoise.filters.volumes import VolumeFilter, cube_setting, voxel_setting
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.kernel import pixel_grid
@@ -54,12 +55,12 @@ class Group:
         return None
 
 
-class Plan(TilePlan):
+class DCT3DPlan(TilePlan):
     """Kernels and buffers of the sliding DCT on one device; belongs to one thread."""
 
     def __init__(self, cube: tuple[int, int, int], step: int, threshold: float, arena: Arena):
         self.arena, self.cube, self.threshold = arena, cube, np.float32(threshold)
-        self._group = group = Group.of(cube, arena.session.device)
+        self._group = group = Group.of(cube, arena.device)
         self._cube = {f"CUBE_{axis}": n for axis, n in zip("ZYX", cube, strict=True)}
         # Steps as long as a thin cube leave no gaps.
         steps = {f"STEP_{axis}": min(step, n) for axis, n in zip("ZYX", cube, strict=True)}
@@ -68,9 +69,7 @@ class Plan(TilePlan):
             shape = {"GROUP_X": group.across, "GROUP_Y": group.down, "ROWS": group.rows}
             self._constants |= {**shape, "DEPTH": _DEPTH}
         else:
-            lanes = arena.session.device.float_lanes
-            self._lanes = max((n for n in (4, 8, 16) if n <= lanes), default=1)
-            self._constants["LANES"] = self._lanes
+            self._constants["LANES"] = self._lanes = arena.device.lanes
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile: on a CPU a copy of it, and sums."""
@@ -110,13 +109,10 @@ class Plan(TilePlan):
     ) -> Launches:
         """Enqueue the filter for one tile, in buffers `held` or else allocated for it."""
         held = self.hold(tile) if held is None else held
-        i32 = np.int32
-        read = [*map(i32, tile.source_shape[1:])]
-        corner = [i32(span.source_start) for span in (tile.z, tile.y, tile.x)]
-        first = [i32(span.start) for span in (tile.z, tile.y, tile.x)]
-        whole = [i32(span.length) for span in (tile.z, tile.y, tile.x)]
         nt, nz, ny, nx = tile.shape
-        shape = i32(nz), i32(ny), i32(nx)
+        read, spans = tile.source_shape[1:], (tile.z, tile.y, tile.x)
+        corner = [span.source_start for span in spans]
+        first, whole = [span.start for span in spans], [span.length for span in spans]
         constants = {**self._constants, "SIGMA_MAP": int(sigma.variation is not None)}
         if self._group is not None:
             across, down = self._group.across, self._group.down
@@ -126,25 +122,24 @@ class Plan(TilePlan):
                 queue,
                 (groups_x * across, groups_y * down, -(-nz // _DEPTH) * nt),
                 (across, down, 1),
-                *(source, *read, *corner, *shape, *first, *whole),
+                *(source, *read, *corner, nz, ny, nx, *first, *whole),
                 *(sigma.read_levels, self.threshold, sigma.variation, out),
             )
             return [("shrink", event)]
         pnz, pny, pitch = self._copied(tile)
+        mirrored = held["mirrored"], pnz, pny, pitch
         copied = self.arena.kernel("dct3d/mirror_around", self._cube)(
             queue,
-            *pixel_grid(self.arena.session.device, pitch, pny, pnz * nt),
-            *(source, *read, *corner, *whole, *first),
-            *(held["mirrored"], i32(pnz), i32(pny), i32(pitch)),
+            *pixel_grid(self.arena.device, pitch, pny, pnz * nt),
+            *(source, *read, *corner, *whole, *first, *mirrored),
         )
         event = self.arena.kernel("dct3d/shrink_rows", constants)(
             queue,
             (*self._blocks(tile), nt),
             (1, 1, 1),
-            *(held["mirrored"], i32(pnz), i32(pny), i32(pitch)),
-            *(*shape, *first, *whole, sigma.read_levels, corner[0], read[0], self.threshold),
-            *(sigma.variation, corner[1], corner[2], read[2], held["sums"]),
-            *(*map(i32, _block(tile)), out),
+            *(*mirrored, nz, ny, nx, *first, *whole, sigma.read_levels, corner[0], read[0]),
+            *(self.threshold, sigma.variation, *corner[1:], read[2], held["sums"]),
+            *(*_block(tile), out),
         )
         return [("mirror", copied), ("shrink", event)]
 
@@ -185,9 +180,9 @@ class DCT3D(VolumeFilter):
         """Those of a cube, by the spacing of cubes."""
         return OPERATIONS / math.prod(min(self.step, n) for n in self.cube_shape)
 
-    def plan(self, arena: Arena) -> Plan:
+    def plan(self, arena: Arena) -> DCT3DPlan:
         """Return the plan for one device."""
-        return Plan(self.cube_shape, self.step, self.threshold, arena)
+        return DCT3DPlan(self.cube_shape, self.step, self.threshold, arena)
 
 
 @filter_function(DCT3D)
@@ -230,4 +225,192 @@ def dct3d() -> np.ndarray:
     --------
     >>> out = dct3d(volume, sigma=20, axes="ZYX")                      # doctest: +SKIP
     >>> out = dct3d(volumes, axes="TZYX", cube="2x4x8")                # doctest: +SKIP
+    """
+
+
+# Voxels along z that a work-item averages for; on a CPU as many as fit into its registers. Blocks
+# of them begin at multiples of their depth.
+DEPTH = 8
+_CPU_DEPTH = 4
+# Work-items of a group on a GPU.
+_GROUP = (64, 2)
+# Around a voxel, those of the mean of the guide.
+MEAN_RADIUS = 1
+
+
+class PRINLMPlan(TilePlan):
+    """Kernels and buffers of PRI-NLM on one device; belongs to one thread.
+
+    `guide` is the plan that makes the guide.
+    """
+
+    def __init__(self, settings: PRINLM, guide: DCT3DPlan, arena: Arena):
+        self.arena, self.guide, self._strength = arena, guide, np.float32(settings.strength)
+        self._radius_z, self._radius = settings.window_z // 2, settings.window // 2
+        self._lanes = arena.device.lanes
+        self._radii = {"RADIUS_Z": self._radius_z, "RADIUS": self._radius}
+
+    def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
+        """Return the buffers for a tile: those of the guide, the guide, and three arrays."""
+        wider = self._guided(tile)
+        each = 16 if self._lanes == 1 else 12
+        return {
+            **self.guide.buffers(wider, is_map),
+            "guide": 4 * math.prod(wider.shape),
+            "spread": each * tile.t.size * math.prod(self._padded(tile)),
+        }
+
+    def _guided(self, tile: Tile) -> Tile:
+        """Return the tile that yields the guide, wherever the window and the means look."""
+        deep = max(self._radius_z + MEAN_RADIUS, DEPTH - 1)
+        wide = self._radius + MEAN_RADIUS
+        return spread(tile, (deep, wide, wide))
+
+    def _blocks(self, tile: Tile) -> tuple[int, int, int]:
+        """Return length and number of blocks along z, and what the first has before the tile."""
+        most = DEPTH if self._lanes == 1 else _CPU_DEPTH
+        depth = next(n for n in (1, 2, 4, 8) if n >= min(tile.z.length, most))
+        skip = tile.z.start % depth
+        return depth, -(-(skip + tile.z.size) // depth), skip
+
+    def _padded(self, tile: Tile) -> tuple[int, int, int]:
+        """Return the shape of the arrays around a tile."""
+        (depth, blocks, _), lanes, around = self._blocks(tile), self._lanes, 2 * self._radius
+        pitch = -(-tile.x.size // lanes) * lanes + around
+        pnz = depth * blocks + 2 * self._radius_z
+        return pnz, tile.y.size + around, -(-pitch // lanes) * lanes
+
+    def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
+        """Enqueue the filter for one tile; return the launches by name."""
+        held = self.hold(tile, sigma.variation is not None)
+        wider, device = self._guided(tile), self.arena.device
+        launches = self.guide.enqueue(queue, wider, source, held["guide"], sigma, held)
+        nt, nz, ny, nx = tile.shape
+        lanes, constants = self._lanes, {**self._radii, "EVEN": int(sigma.even)}
+        depth, blocks, skip = self._blocks(tile)
+        spans, guided = (tile.z, tile.y, tile.x), (wider.z, wider.y, wider.x)
+        pnz, pny, pitch = self._padded(tile)
+        padded = held["spread"], nt, pnz, pny, pitch
+        packed = {**constants, "PACKED": int(lanes == 1)}
+        spread = self.arena.kernel("pri_nlm/spread_guide", packed)(
+            queue,
+            *pixel_grid(device, pitch, pny, pnz * nt),
+            *(source, *tile.source_shape[1:], *(span.source_start for span in spans)),
+            *(held["guide"], *wider.shape[1:], *(span.start for span in guided)),
+            *(span.length for span in spans),
+            *(tile.z.start - skip, tile.y.start, tile.x.start),
+            *(sigma.levels, self._strength, *padded),
+        )
+        constants |= {
+            "DEPTH": depth,
+            "LANES": lanes,
+            "NVIDIA": int(lanes == 1 and device.is_nvidia),
+        }
+        constants["SIGMA_MAP"] = int(sigma.variation is not None)
+        across, down = _GROUP if lanes == 1 and math.prod(_GROUP) <= device.max_group else (1, 1)
+        columns = -(-nx // (lanes * across)) * across
+        average = self.arena.kernel("pri_nlm/average_similar", constants)(
+            queue,
+            (columns, -(-ny // down) * down, blocks * nt),
+            (across, down, 1),
+            *(*padded, nz, ny, nx, skip, blocks, sigma.levels, sigma.variation),
+            *(tile.y.margin, tile.x.margin, tile.x.source_size, self._strength, out),
+        )
+        return [*launches, ("spread", spread), ("average", average)]
+
+
+@dataclass(frozen=True)
+class PRINLM(VolumeFilter):
+    """Settings of PRI-NLM.
+
+    Noisy voxels of a window are averaged; weights compare the result of the sliding 3D DCT, and its
+    mean over 3 x 3 x 3 voxels.
+    """
+
+    name: ClassVar[str] = "pri_nlm"
+    title: ClassVar[str] = "PRI-NLM"
+    summary: ClassVar[str] = "NL-means guided by the sliding 3D DCT: fast and good for volumes"
+
+    window: int = setting(
+        11, "Search window width in Y and X (odd)", bounds=(1, 31), unit="pixels", odd=True
+    )
+    window_z: int = setting(
+        11, "Search window width in Z (odd)", bounds=(1, 31), unit="slices", odd=True
+    )
+    strength: float = setting(
+        0.4, "Filtering strength h: decay of the weights", bounds=(0.05, 10.0), unit="sigma"
+    )
+    cube: str = cube_setting()
+    voxel: str = voxel_setting()
+    step: int = setting(
+        1,
+        "Spacing of the cubes of the guide (1 is slowest and best)",
+        bounds=(1, 4),
+        unit="voxels",
+        advanced=True,
+    )
+    threshold: float = setting(
+        2.7, "Hard threshold of the guide", bounds=(0.0, 10.0), unit="sigma", advanced=True
+    )
+
+    @property
+    def reach(self) -> Reach:
+        """The window, the mean of the guide or a block of voxels, and the cubes of the guide."""
+        deep = max(self.window_z // 2 + MEAN_RADIUS, DEPTH - 1)
+        wide = self.window // 2 + MEAN_RADIUS
+        pairs = zip((deep, wide, wide), self.cube_around, strict=True)
+        return Reach((0, 0), *((a + b,) * 2 for a, b in pairs))
+
+    @property
+    def operations_per_pixel(self) -> float:
+        """About 12 for each voxel of the window, and those of the guide."""
+        return 12.0 * self.window**2 * self.window_z + OPERATIONS
+
+    def plan(self, arena: Arena) -> PRINLMPlan:
+        """Return the plan for one device."""
+        guide = DCT3DPlan(self.cube_shape, self.step, self.threshold, arena)
+        return PRINLMPlan(self, guide, arena)
+
+
+@filter_function(PRINLM)
+def pri_nlm() -> np.ndarray:
+    """Denoise a volume by PRI-NLM, prefiltered rotationally invariant NL-means.
+
+    Parameters
+    ----------
+    {inputs}
+    profile : {"normal"}, optional
+        Settings to start from, by default ``"normal"``.
+    axes : str
+        Names of the axes, such as ``"ZYX"``, ``"TZYX"`` or ``"CZYX"``. Z, Y and X are required and
+        filtered together; volumes along every other axis are independent.
+    {settings}
+    {options}
+    {fields}
+
+    {outcome}
+
+    See Also
+    --------
+    dct3d : The guide alone, a few times faster.
+    bm3d : For images, and for slices that have little in common.
+
+    Notes
+    -----
+    The weights are ``exp(-((g - g')**2 + 3 * (m - m')**2) / (4 * h**2))`` with
+    ``h = strength * sigma``, where g is the result of `dct3d` and m its mean over 3 x 3 x 3 voxels;
+    a voxel itself has the weight 1. The window is cut off at the borders of the volume. Results are
+    means of noisy voxels: they never leave the range of the volume. Repeated runs on one device are
+    bit-identical, with any tiles.
+
+    References
+    ----------
+    J. V. Manjón, P. Coupé, A. Buades, D. L. Collins and M. Robles, "New methods for MRI denoising
+    based on sparseness and self-similarity", Medical Image Analysis 16 (2012), 18-27,
+    :doi:`10.1016/j.media.2011.04.003`.
+
+    Examples
+    --------
+    >>> out = pri_nlm(volume, sigma=20, axes="ZYX")                    # doctest: +SKIP
+    >>> out = pri_nlm(volume, axes="ZYX", window_z=5)                  # doctest: +SKIP
     """

@@ -87,7 +87,7 @@ class Plan(TilePlan):
         self.arena, search = arena, settings.search
         self.search = PatchSearch(search, arena, variant)
         self._weights = np.float32(settings.strength), np.float32(settings.flat)
-        self._group = _average_group(search, arena.session.device)
+        self._group = _average_group(search, arena.device)
         squares = {"SQUARES": 1} if settings.rician else {}
         self._constants = {
             **self.search.constants,
@@ -123,7 +123,7 @@ class Plan(TilePlan):
         `ring` and `alike` are those of `PatchSearch.enqueue`; `place` is how many frames (t, z)
         of `out` come before those of this tile, and how many there are.
         """
-        i32, settings = np.int32, self.search.settings
+        settings = self.search.settings
         held = held or self.hold(tile)
         matches = self.search.enqueue(queue, tile, source, ring, alike, held)
         nt, nz, ny, nx = tile.shape
@@ -137,19 +137,16 @@ class Plan(TilePlan):
             queue,
             (settings.patch, across * down * group_x * group_y, frames),
             (settings.patch, group_x * group_y, 1),
-            *(matches.padded, *matches.layout, *matches.grid, i32(across)),
-            *(matches.offsets, matches.keys),
-            *(sigma.levels, *self._weights, estimates),
-            *((sigma.variation, i32(snx)) if is_map else ()),
+            *(matches.padded, *matches.layout, *matches.grid, across),
+            *(matches.offsets, matches.keys, sigma.levels, *self._weights, estimates),
+            *((sigma.variation, snx) if is_map else ()),
         )
-        margins = (tile.t.margin, tile.z.margin, tile.y.margin, tile.x.margin)
         aggregate = self._aggregate(
             queue,
-            *pixel_grid(self.arena.session.device, nx, ny, frames),
-            *(estimates, *matches.grid, source),
-            *map(i32, (*(ring or (0, snt)), snz, sny, snx)),
-            *map(i32, margins),
-            *(i32(nz), i32(ny), i32(nx), i32(place[0]), out),
+            *pixel_grid(self.arena.device, nx, ny, frames),
+            *(estimates, *matches.grid, source, *(ring or (0, snt)), snz, sny, snx),
+            *(tile.t.margin, tile.z.margin, tile.y.margin, tile.x.margin),
+            *(nz, ny, nx, place[0], out),
         )
         return [*matches.events, ("average", average), ("aggregate", aggregate)]
 

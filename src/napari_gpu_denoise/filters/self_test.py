@@ -96,7 +96,7 @@ def _compare(found: np.ndarray, expected: np.ndarray, rms: float = _RMS, most: f
 
 def _vectors(device: Device) -> None:
     """Check functions of vectors as wide as those of the filters."""
-    lanes = max((n for n in (4, 8, 16) if n <= device.float_lanes), default=1)
+    lanes = device.lanes
     x = (np.arange(16 * 60) / 80).astype(np.float32)
     y, bits = np.empty_like(x), np.empty(x.shape, np.uint32)
     _run(device, "vector_functions", {"LANES": lanes}, x.size // lanes, None, x, y, bits)

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.filters.pixelwise.filter import NLMeansPixelwise, count_steps
-from napari_gpu_denoise.filters.pixelwise.plan import Plan as ExactPlan
+from napari_gpu_denoise.filters.pixelwise import NLMeansPixelwise, count_steps
+from napari_gpu_denoise.filters.pixelwise import Plan as ExactPlan
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
@@ -105,7 +105,7 @@ class Plan(TilePlan):
 
     def __init__(self, settings: SWNLM, exact: ExactPlan | None, arena: Arena):
         self.arena, self.settings, self.exact = arena, settings, exact
-        device = arena.session.device
+        device = arena.device
         n = settings.patch**2
         self._weights = constant_buffer(arena.session, royston_weights(n).astype(np.float32))
         self._least = np.float32(royston_limit(n, settings.alpha))
@@ -124,7 +124,7 @@ class Plan(TilePlan):
             sizes = {"GROUP_X": group.across, "GROUP_Y": group.down, "CHUNK": group.chunk}
             self._beyond = 0
         else:
-            lanes = max((n for n in (4, 8, 16) if n <= device.float_lanes), default=1)
+            lanes = device.lanes
             self._block = (lanes * _VECTORS, _ROWS)
             self._group = (1, 1, 1)
             self._kernel = "swnlm/average_lanes"
@@ -151,8 +151,7 @@ class Plan(TilePlan):
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue the filter for one tile; return the launches by name."""
         held = self.hold(tile, sigma.variation is not None)
-        i32, device = np.int32, self.arena.session.device
-        settings, (pny, pitch) = self.settings, self._padded(tile)
+        settings, device, (pny, pitch) = self.settings, self.arena.device, self._padded(tile)
         nt, nz, ny, nx = tile.shape
         frames = nt * nz
 
@@ -164,10 +163,9 @@ class Plan(TilePlan):
             return kernel(
                 queue,
                 *pixel_grid(device, pitch, pny, math.prod(planes)),
-                *(pixels, *map(i32, (0, planes[0], *planes, y.source_size, x.source_size))),
-                *map(i32, (y.source_start, x.source_start, y.length, x.length)),
-                *(held[name], i32(pny), i32(pitch)),
-                *(i32(y.start - self._around), i32(x.start - self._around)),
+                *(pixels, 0, planes[0], *planes, y.source_size, x.source_size),
+                *(y.source_start, x.source_start, y.length, x.length, held[name], pny, pitch),
+                *(y.start - self._around, x.start - self._around),
             )
 
         launches: Launches = []
@@ -182,7 +180,7 @@ class Plan(TilePlan):
         summed = self.arena.kernel("swnlm/sum_patches", {"PATCH": settings.patch})(
             queue,
             *pixel_grid(device, pitch, pny, frames),
-            *(held["swnlm padded"], i32(pny), i32(pitch), held["swnlm sums"]),
+            *(held["swnlm padded"], pny, pitch, held["swnlm sums"]),
         )
         constants = {**self._constants, "SIGMA_MAP": int(variation is not None)}
         blocks = (-(-nx // self._block[0]), -(-ny // self._block[1]), frames)
@@ -190,9 +188,9 @@ class Plan(TilePlan):
             queue,
             tuple(n * size for n, size in zip(blocks, self._group, strict=True)),
             self._group,
-            *(held["swnlm padded"], held["swnlm sums"], i32(pny), i32(pitch), i32(ny), i32(nx)),
+            *(held["swnlm padded"], held["swnlm sums"], pny, pitch, ny, nx),
             *(sigma.levels, variation, self._weights, self._limits, self._least),
-            *(i32(settings.fewest), i32(self.exact is None), out),
+            *(settings.fewest, self.exact is None, out),
         )
         return [*launches, ("sums", summed), ("similar", averaged)]
 

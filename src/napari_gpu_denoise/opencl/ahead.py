@@ -18,9 +18,8 @@ from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from napari_gpu_denoise.opencl.caches import cache_folder
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.isolation import loader
+from napari_gpu_denoise.opencl.isolation import cache_folder, loader
 
 # Processes in a first call, each of which has a context: some 0.3 GB of device memory.
 BUILDERS = 3

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.locks import locked
-from napari_gpu_denoise.opencl.caches import cache_folder
+from napari_gpu_denoise.opencl.isolation import cache_folder
 from napari_gpu_denoise.opencl.source import kernel_folder
 from napari_gpu_denoise.version import package_version
 

@@ -12,9 +12,10 @@ from napari_gpu_denoise.opencl.device import Device
 class Kernel:
     """A kernel of a program; like all kernels, for one thread at a time.
 
-    Numbers are passed as NumPy scalars of the type that the kernel declares. Unless pyopencl is
-    told these types, it handles every number by itself, which takes about 10 µs each: far longer
-    than the launch. The first launch tells it, as other arguments may depend on constants.
+    Whole numbers are passed as ``int`` and others as ``float`` of OpenCL, but NumPy scalars of
+    another size as that. Unless pyopencl is told these types, it handles every number by itself,
+    which takes about 10 µs each: far longer than the launch. The first launch tells it, as other
+    arguments may depend on constants.
     """
 
     def __init__(self, program: Any, name: str):
@@ -29,7 +30,7 @@ class Kernel:
         """Enqueue the kernel over `size` work-items in groups of `group`; return the event."""
         types = tuple(map(type, arguments))
         if types not in self._seen:
-            numbers = [one if issubclass(one, np.generic) else None for one in types]
+            numbers = [_number(kind) for kind in types]
             if numbers != self._numbers:
                 self._kernel.set_arg_types(numbers)
                 self._numbers = numbers
@@ -41,6 +42,15 @@ class Kernel:
     def program(self) -> Any:
         """The program of the kernel."""
         return self._kernel.program
+
+
+def _number(kind: type) -> type | None:
+    """Return as which number a kernel takes arguments of a type; None for buffers."""
+    if issubclass(kind, (int, np.int64)):
+        return np.int32
+    if issubclass(kind, float):  # np.float64 is one
+        return np.float32
+    return kind if issubclass(kind, np.generic) else None
 
 
 # Work-groups have one shape for all image sizes: PoCL compiles a kernel again for every shape, and

@@ -73,6 +73,11 @@ class Arena:
         self.coming: Callable[[], Iterable[ProgramKey]] | None = None
 
     @property
+    def device(self) -> Device:
+        """The device of the buffers and kernels."""
+        return self.session.device
+
+    @property
     def nbytes(self) -> int:
         """Bytes of device memory held."""
         return sum(buffer.size for buffer in self._buffers.values())

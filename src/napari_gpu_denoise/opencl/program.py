@@ -14,9 +14,8 @@ from typing import Any
 
 from napari_gpu_denoise.errors import DenoiseError, DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.opencl.ahead import BuildQueue, Task, worth_it
-from napari_gpu_denoise.opencl.caches import cache_folder
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.isolation import check_process
+from napari_gpu_denoise.opencl.isolation import cache_folder, check_process
 from napari_gpu_denoise.opencl.kernel import Kernel
 from napari_gpu_denoise.opencl.source import expand, name_lines
 

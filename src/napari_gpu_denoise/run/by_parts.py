@@ -16,8 +16,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, Note
 from napari_gpu_denoise.image.levels import Levels, as_array, is_plain, nonfinite_error, value_range
-from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.several import names_of
+from napari_gpu_denoise.opencl.device import Device, names_of
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, check_written, parts_left

@@ -18,8 +18,7 @@ from napari_gpu_denoise.errors import AxesError, SaturationWarning, SettingsErro
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import output_dtype
 from napari_gpu_denoise.image.threads import new_array
-from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.by_parts import (
     DeviceReport,

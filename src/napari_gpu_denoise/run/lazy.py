@@ -20,8 +20,7 @@ from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.noise.structure.remove import Correction
-from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.several import choose_devices, own_device
+from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes
 from napari_gpu_denoise.run.input import Block, Input, is_lazy

@@ -30,8 +30,8 @@ from napari_gpu_denoise.image.levels import (
     nonfinite_error,
 )
 from napari_gpu_denoise.image.threads import in_bands
+from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
-from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote
 from napari_gpu_denoise.protocol.tiles import Span, Tile

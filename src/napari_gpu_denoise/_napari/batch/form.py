@@ -33,7 +33,7 @@ from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise._napari.parts import choice, form_layout, narrow, ruler, stack, wrapped
 from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files.batch import Batch
-from napari_gpu_denoise.files.inputs import find_files, pair
+from napari_gpu_denoise.files.formats import find_files, pair
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import as_options
 from napari_gpu_denoise.run.request import Run

@@ -44,7 +44,7 @@ from napari_gpu_denoise.files.batch import (
     batch_steps,
 )
 from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.opencl.device import choose_devices
 
 _WIDTH = 480  # pixels in which a line of the list can be read
 _PARTS = 1000  # of the bar of all files

@@ -28,7 +28,7 @@ from napari_gpu_denoise._napari.parts import wrapped
 from napari_gpu_denoise._napari.tasks import Task
 from napari_gpu_denoise.errors import DenoiseError, FileError
 from napari_gpu_denoise.files import formats, zarr
-from napari_gpu_denoise.files.inputs import find_files
+from napari_gpu_denoise.files.formats import find_files
 
 FILE, IMAGE, STATE = range(3)
 _TITLES = ("File", "Image", "State")

@@ -390,17 +390,16 @@ class DeviceInput(QWidget):
         Loading(_devices, self._list, self)
 
     def _list(self, devices: tuple[Any, ...] | None) -> None:
-        from napari_gpu_denoise.opencl import several
-        from napari_gpu_denoise.opencl.device import ALL
+        from napari_gpu_denoise.opencl.device import ALL, choose_devices, names_of
 
         for found in devices or ():
             add_item(self.box, str(found), found.index, found.problem or found.version)
             if found.problem:
                 self.box.model().item(self.box.count() - 1).setEnabled(False)
         with suppress(NoDeviceError):
-            together = several.choose_devices(ALL)
+            together = choose_devices(ALL)
             if len(together) > 1:
-                names = several.names_of(together)
+                names = names_of(together)
                 add_item(self.box, f"All {len(together)}: {names}", ALL, "Divide the work.")
         if self._wanted is not None:
             self.box.setCurrentIndex(max(0, self.box.findData(self._wanted)))
@@ -419,7 +418,7 @@ class DeviceInput(QWidget):
 
     def explain(self, _: object = None) -> None:
         """Show the preferred device, and below the list which one will be used."""
-        from napari_gpu_denoise.opencl.several import why_devices
+        from napari_gpu_denoise.opencl.device import why_devices
 
         preferred = preferences.read().device
         self.box.setItemText(0, "Automatic" if preferred is None else f"Automatic ({preferred})")

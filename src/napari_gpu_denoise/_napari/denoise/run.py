@@ -22,8 +22,8 @@ from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, as_stages
 from napari_gpu_denoise._napari.wording import counted, in_panel
 from napari_gpu_denoise.files import formats, zarr
-from napari_gpu_denoise.filters.isoline.filter import map_steps
-from napari_gpu_denoise.filters.pixelwise.filter import count_steps
+from napari_gpu_denoise.filters.isoline import map_steps
+from napari_gpu_denoise.filters.pixelwise import count_steps
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import convert, output_dtype
 from napari_gpu_denoise.noise.models import NoiseModel

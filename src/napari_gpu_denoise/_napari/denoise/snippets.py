@@ -14,7 +14,7 @@ from napari_gpu_denoise._napari.layers.source import PLACE, Source
 from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import formats, samples
-from napari_gpu_denoise.files.inputs import beside
+from napari_gpu_denoise.files.formats import beside
 from napari_gpu_denoise.protocol.settings import as_options
 from napari_gpu_denoise.run.request import Run
 

@@ -172,7 +172,7 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
         path, overwrite = path + _DEFAULT, False
     like, data = _as_file(path, whole, notes) or (None, None)
     if like is None:
-        if nifti.has_suffix(path):
+        if nifti.FORMAT.is_path(path):
             raise LayerError(
                 f"{path} cannot be written as NIfTI, which needs all of an image that was read "
                 "from NIfTI: end the name with .ome.tif."

@@ -16,7 +16,7 @@ from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.tasks import Stage, as_stages
 from napari_gpu_denoise.errors import LayerError, SettingsError
 from napari_gpu_denoise.image.levels import convert
-from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.input import Block, Input

@@ -10,16 +10,14 @@ planes are read and written tile by tile, or in bands of rows.
 """
 
 from napari_gpu_denoise.files.image_file import Format
-from napari_gpu_denoise.files.tiff.planes import LargePlanes, Planes
-from napari_gpu_denoise.files.tiff.reading import SUFFIXES, has_suffix, is_tiff, open_stack
+from napari_gpu_denoise.files.tiff.reading import LargePlanes, Planes, is_tiff, open_stack
 from napari_gpu_denoise.files.tiff.writing import check_writable, default_metadata, write
 
 FORMAT = Format(
     name="a TIFF file",
-    suffixes=SUFFIXES,
+    suffixes=(".tif", ".tiff", ".btf", ".tf8"),
     kinds=("ome", "imagej", "plain"),
     new_suffix=".tif",
-    is_path=has_suffix,
     is_format=is_tiff,
     open_stack=open_stack,
     check_writable=check_writable,

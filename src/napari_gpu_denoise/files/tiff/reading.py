@@ -1,19 +1,27 @@
-"""Reading TIFF."""
+"""Reading TIFF: the metadata of an image, and its pixels on demand.
+
+Files are read and not mapped, since mapped pages count as memory of the process.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
 import os
 import struct
+import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
+from napari_gpu_denoise.files.blocks import Blocks, PartOfBlocks
 from napari_gpu_denoise.files.image_file import (
     NO_VOXEL,
     Channel,
@@ -22,26 +30,338 @@ from napari_gpu_denoise.files.image_file import (
     kept_steps,
     records_in,
 )
-from napari_gpu_denoise.files.input_checks import brief, check_declared, open_image, open_regular
+from napari_gpu_denoise.files.input_checks import (
+    brief,
+    check_declared,
+    closed,
+    cut_short,
+    open_image,
+    open_regular,
+    reading,
+)
 from napari_gpu_denoise.files.tiff import imagej, ome_xml
-from napari_gpu_denoise.files.tiff.planes import LargePlanes, Planes, grey, is_large, listening
+
+_CACHED = 4  # decoded blocks kept in memory,
+_CACHED_BYTES = 2**25  # as long as they do not exceed this; one is always kept
+
+_lock = threading.Lock()
+_handlers: list[logging.Handler] = []
+_muted: list[tuple[int, bool, bool]] = []
+
+LARGE_PLANE = 1 << 27  # bytes from which on a plane is read in regions
+# Rows and columns that are best read at once where rows are stored as they are.
+_ROWS, _COLUMNS = 256, 1024
+_AT_ONCE = 64  # segments that are in memory
+_THREADS = min(4, os.cpu_count() or 1)
+
+
+def page_axis(shape: tuple[int, ...], size: int) -> int | None:
+    """Return the last axis from which on an image fills pages of `size` values; None if none."""
+    fitting = (n for n in range(len(shape), -1, -1) if math.prod(shape[n:]) == size)
+    return next(fitting, None)
+
+
+def grey(series: tifffile.TiffPageSeries) -> tuple[tuple[int, ...], str]:
+    """Return shape and axes of an image, without an axis of colours that has a single one.
+
+    Only damaged files have such an axis, and no file that is written like them would.
+    """
+    pairs = zip(series.shape, series.axes, strict=True)
+    kept = [(length, axis) for length, axis in pairs if (length, axis) != (1, "S")]
+    return tuple(length for length, _ in kept), "".join(axis for _, axis in kept)
+
+
+class Planes(Blocks):
+    """The pixels of an image in a TIFF file; indexing reads only the pages required.
+
+    NumPy's basic indexing, by whole numbers, slices and ``...``, gives arrays in memory; so does
+    ``numpy.asarray`` for the whole. Several threads may read. `open_stack` makes it.
+
+    What is not stored in pages of whole planes, such as an image scaled by its metadata, is read
+    completely when any of it is indexed, and kept.
+    """
+
+    def __init__(self, series: tifffile.TiffPageSeries, path: Path, *, signed16: bool) -> None:
+        page, scaled = math.prod(series.keyframe.shape), series.transform is not None
+        shape, axes = grey(series)
+        self._contiguous = series.dataoffset is not None and not scaled
+        if self._contiguous and {"Y", "X"} <= set(axes):
+            outer = min(axes.index("Y"), axes.index("X"))
+        elif self._contiguous or scaled or page * len(series) != math.prod(shape):
+            outer = 0
+        else:
+            outer = page_axis(shape, page) or 0
+        stored = series.dtype if self._contiguous or scaled else series.keyframe.dtype
+        stored = stored.newbyteorder("=")
+        super().__init__(shape, np.dtype(np.int16) if signed16 else stored, outer)
+        self._stored, self._signed16 = stored, signed16
+        self._path = path
+        self._series: tifffile.TiffPageSeries | None = series
+        self._kept: dict[int, np.ndarray] = {}  # the block used longest ago comes first
+
+    def close(self) -> None:
+        """End reading; `open_stack` closes the file."""
+        with self._lock:
+            self._series = None
+            self._kept.clear()
+
+    def _block(self, number: int) -> np.ndarray:
+        with self._lock:
+            block = self._kept.pop(number, None)
+            if block is None:
+                most = min(_CACHED, max(1, _CACHED_BYTES // self._block_bytes))
+                while len(self._kept) >= most:
+                    del self._kept[next(iter(self._kept))]
+                if self._outer == 0:
+                    block = self._whole()
+                else:
+                    with self._reading() as series:
+                        block = self._shown(self._read(series, number), self._block_shape)
+            self._kept[number] = block
+            return block
+
+    def _whole(self) -> np.ndarray:
+        with self._lock, self._reading() as series:
+            return self._shown(series.asarray(), self.shape)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[tifffile.TiffPageSeries]:
+        if self._series is None:
+            raise closed(self._path)
+        with listening(self._path):
+            yield self._series
+
+    def _read(self, series: tifffile.TiffPageSeries, number: int) -> np.ndarray:
+        if self._contiguous:
+            handle = series.parent.filehandle
+            dtype = self._stored.newbyteorder(series.parent.byteorder)
+            count = self._block_bytes // dtype.itemsize
+            return handle.read_array(dtype, count, series.dataoffset + number * self._block_bytes)
+        with self._opened(series, number) as page:
+            if page is None:
+                return np.zeros(self._block_shape, self._stored)
+            return page.asarray()
+
+    @contextlib.contextmanager
+    def _opened(
+        self, series: tifffile.TiffPageSeries, number: int
+    ) -> Iterator[tifffile.TiffPage | tifffile.TiffFrame | None]:
+        """Yield a page, with its file open; None if the file does not hold it."""
+        page = series[number]
+        with contextlib.ExitStack() as opened:
+            if page is not None and page.parent.filehandle.closed:
+                # A set may have more files than a process may open.
+                page.parent.filehandle.open()
+                opened.callback(page.parent.filehandle.close)
+            yield page
+
+    def _shown(self, pixels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """Return pixels as programs that know the format show them."""
+        pixels = pixels.astype(self._stored, copy=False).reshape(shape)
+        return imagej.swap_sign16(pixels) if self._signed16 else pixels
+
+
+@contextlib.contextmanager
+def listening(path: Path) -> Iterator[list[str]]:
+    """Yield what tifffile logs, as it comes, and turn what it raises into a `FileError`.
+
+    Much of what is wrong with a file is only logged.
+    """
+    with _log_of_tifffile() as log, reading(path):
+        try:
+            yield log
+        except Exception as error:
+            if "requires the 'imagecodecs'" not in str(error):
+                raise
+            raise FileError(
+                f"{path} is compressed in a way that needs another package: "
+                "pip install imagecodecs."
+            ) from error
+
+
+@contextlib.contextmanager
+def _log_of_tifffile() -> Iterator[list[str]]:
+    """Collect what tifffile logs in this thread, even if a program has muted its logger."""
+    logger, thread = logging.getLogger("tifffile"), threading.get_ident()
+    messages: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    # Two files may be read at once, each in its thread.
+    handler.addFilter(lambda record: record.thread == thread)
+    handler.emit = lambda record: messages.append(record.getMessage())
+    with _lock:
+        if not _handlers and not logger.isEnabledFor(logging.WARNING):
+            _muted.append((logger.level, logger.disabled, logger.propagate))
+            logger.setLevel(logging.WARNING)
+            # Messages stay hidden from the program's own handlers.
+            logger.disabled, logger.propagate = False, False
+        _handlers.append(handler)
+        logger.addHandler(handler)
+    try:
+        yield messages
+    finally:
+        with _lock:
+            _handlers.remove(handler)
+            logger.removeHandler(handler)
+            if not _handlers and _muted:
+                level, logger.disabled, logger.propagate = _muted.pop()
+                logger.setLevel(level)
+
+
+def is_large(series: tifffile.TiffPageSeries) -> bool:
+    """Return whether the planes of an image are large, and stored so that regions can be read."""
+    page = series.keyframe
+    if math.prod(page.shape) * page.dtype.itemsize < LARGE_PLANE or series.transform is not None:
+        return False
+    shape, axes = grey(series)
+    outer = page_axis(shape, math.prod(page.shape))
+    whole = outer is not None and axes[outer:] in ("YX", "YXS")
+    separate = page.planarconfig == 2 and page.samplesperpixel > 1
+    return whole and page.imagedepth == 1 and not separate and page.shape == shape[outer:]
+
+
+class LargePlanes(Planes):
+    """Planes that are read in regions: `chunks` are the tiles, strips or rows they are stored in.
+
+    Whole planes can be read as well, if there is memory for them.
+    """
+
+    def __init__(self, series: tifffile.TiffPageSeries, path: Path, *, signed16: bool) -> None:
+        super().__init__(series, path, signed16=signed16)
+        page = series.keyframe
+        ny, nx = page.shape[:2]
+        if self._contiguous or self._by_rows(page):
+            unit = min(_ROWS, ny), min(_COLUMNS, nx)
+        elif page.is_tiled:
+            unit = min(page.tilelength, ny), min(page.tilewidth, nx)
+        else:
+            unit = min(page.rowsperstrip, ny), nx
+        self.chunks = (1,) * self._outer + unit + page.shape[2:]
+
+    @staticmethod
+    def _by_rows(page: tifffile.TiffPage | tifffile.TiffFrame) -> bool:
+        keyframe = page.keyframe
+        return not keyframe.is_tiled and keyframe.is_final and page.is_contiguous
+
+    def reads_by_plane(self, *axes: int) -> bool:
+        """Return whether a plane of these two axes can be read without reading the whole file."""
+        return True
+
+    def as_planes(self) -> PartOfBlocks:
+        """Return the same pixels, for who reads whole planes."""
+        return PartOfBlocks(self, (slice(None),) * self.ndim)
+
+    def __getitem__(self, index: Any) -> Any:
+        numbers, part, shape = self._select(index)
+        result = np.empty(numbers.shape + shape, self.dtype)
+        region, inner = _region_of(part, self._block_shape)
+        for place in np.ndindex(numbers.shape):
+            result[place] = self._region(int(numbers[place]), region)[inner]
+        return result[()]
+
+    def _region(self, number: int, region: tuple[slice, ...]) -> np.ndarray:
+        """Read a region of a plane, of at least a pixel."""
+        shape = tuple(one.stop - one.start for one in region)
+        if 0 in shape:
+            return np.empty(shape, self.dtype)
+        with self._lock, self._reading() as series:
+            if self._contiguous:
+                start = series.dataoffset + number * self._block_bytes
+                return self._shown(self._rows(series, start, region, shape), shape)
+            with self._opened(series, number) as page:
+                if page is None:
+                    pixels = np.zeros(shape, self._stored)
+                elif self._by_rows(page):
+                    pixels = self._rows(page, page.dataoffsets[0], region, shape)
+                else:
+                    pixels = self._segments(page, region, shape)
+                return self._shown(pixels, shape)
+
+    def _rows(
+        self, page: Any, start: int, region: tuple[slice, ...], shape: tuple[int, ...]
+    ) -> np.ndarray:
+        handle, dtype = page.parent.filehandle, self._stored.newbyteorder(page.parent.byteorder)
+        pixels = np.empty(shape, dtype)
+        samples = math.prod(shape[2:])
+        width = self._block_shape[1] * samples
+        first, row = region[0].start * width + region[1].start * samples, shape[1] * samples
+        if row == width:
+            row *= shape[0]  # at once
+        flat = pixels.reshape(-1, row)
+        for number in range(len(flat)):
+            handle.seek(start + (first + number * width) * dtype.itemsize)
+            if handle.readinto(memoryview(flat[number]).cast("B")) != flat[number].nbytes:
+                raise cut_short(self._path)
+        return pixels
+
+    def _segments(
+        self, page: tifffile.TiffPage, region: tuple[slice, ...], shape: tuple[int, ...]
+    ) -> np.ndarray:
+        handle, keyframe = page.parent.filehandle, page.keyframe
+        ny, nx = self.chunks[self._outer : self._outer + 2]
+        if keyframe.is_tiled:
+            ny, nx = keyframe.tilelength, keyframe.tilewidth
+        across = -(-self._block_shape[1] // nx)
+        numbers = [
+            y * across + x
+            for y in range(region[0].start // ny, -(-region[0].stop // ny))
+            for x in range(region[1].start // nx, -(-region[1].stop // nx))
+        ]
+        options: dict[str, Any] = {"_fullsize": False}
+        if keyframe.compression in (6, 7, 33007, 34892):
+            options |= {"jpegtables": page.jpegtables, "jpegheader": keyframe.jpegheader}
+        pixels = np.zeros(shape, self._stored)
+
+        def place(segment: tuple[bytes | None, int]) -> None:
+            decoded, (_, _, y, x, _), _ = keyframe.decode(*segment, **options)
+            if decoded is None:
+                return
+            decoded = decoded[0].reshape(*decoded.shape[1:3], *shape[2:])
+            into, outof = [], []
+            for start, n, one in zip((y, x), decoded.shape, region, strict=False):
+                low, high = max(start, one.start), min(start + n, one.stop)
+                into.append(slice(low - one.start, high - one.start))
+                outof.append(slice(low - start, high - start))
+            pixels[tuple(into)] = decoded[tuple(outof)]
+
+        with ThreadPoolExecutor(_THREADS) as threads:
+            for start in range(0, len(numbers), _AT_ONCE):
+                read = []
+                for number in numbers[start : start + _AT_ONCE]:
+                    offset, length = page.dataoffsets[number], page.databytecounts[number]
+                    handle.seek(offset)
+                    read.append((handle.read(length) if offset and length else None, number))
+                list(threads.map(place, read))
+        return pixels
+
+
+def _region_of(
+    part: tuple[int | slice, ...], shape: tuple[int, ...]
+) -> tuple[tuple[slice, ...], tuple[int | slice, ...]]:
+    """Return the region that holds what an index selects, and the index into that region.
+
+    Samples of a pixel lie side by side, and are all read.
+    """
+    region, inner = [slice(0, n) for n in shape], list(part)
+    for axis, (one, length) in enumerate(zip(part[:2], shape[:2], strict=True)):
+        if not isinstance(one, slice):
+            region[axis], inner[axis] = slice(one, one + 1), 0
+            continue
+        chosen = range(length)[one]
+        low, high = sorted((chosen[0], chosen[-1])) if chosen else (0, -1)
+        region[axis], inner[axis] = slice(low, high + 1), slice(None, None, chosen.step)
+    return tuple(region), tuple(inner)
+
 
 # Tags that are copied, since they hold no offsets into the file: texts, origin, ICC profile, XMP,
 # georeference. ImageDescription and Software are handled separately: they may hold records.
 _CARRIED = (269, 271, 272, 274, 285, 286, 287, 306, 315, 316, 333, 700, 33432, 33550, 33922, 34264)
 _CARRIED += (34675, 34735, 34736, 34737, 42112, 42113)
 _RATIONALS = {5, 10}
-SUFFIXES = (".tif", ".tiff", ".btf", ".tf8")
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 # Planes that OME-XML may declare whatever the file holds, and per plane that its files hold.
 _PLANES = 1 << 17
 _PLANES_EACH = 100
-
-
-def has_suffix(path: str | os.PathLike) -> bool:
-    """Return whether a name ends like that of a TIFF file."""
-    return os.fspath(path).lower().endswith(SUFFIXES)
 
 
 def is_tiff(path: str | os.PathLike) -> bool:
@@ -234,7 +554,7 @@ def stored_files(
 ) -> tuple[Path, ...]:
     """Refuse a file that is cut short or declares far more than it holds; return all its files."""
     len(tif.pages)  # walks to the end of the chain of pages
-    cut = FileError(f"{path} is cut short or damaged: copy it again from its source.")
+    cut = cut_short(path)
     if any("TiffPages @" in message for message in log):
         raise cut
     # tifffile reads what is left if ImageJ's single page declares more than the file holds.

@@ -18,8 +18,8 @@ import tifffile
 from napari_gpu_denoise.files.blocks import PlaneStore
 from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, record_line, records_of
 from napari_gpu_denoise.files.output import check_type, new_file, writing
-from napari_gpu_denoise.files.tiff import imagej, ome_xml, planes
-from napari_gpu_denoise.files.tiff.planes import Planes, page_axis
+from napari_gpu_denoise.files.tiff import imagej, ome_xml, reading
+from napari_gpu_denoise.files.tiff.reading import Planes, page_axis
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
@@ -235,7 +235,7 @@ def is_banded(stored: tuple[int, ...], dtype: np.dtype) -> bool:
     """
     separate, depth, *plane = stored
     size = math.prod(plane) * np.dtype(dtype).itemsize
-    return separate == depth == 1 and size >= planes.LARGE_PLANE
+    return separate == depth == 1 and size >= reading.LARGE_PLANE
 
 
 def pages_of(

@@ -5,6 +5,14 @@ an extra of this package.
 """
 
 from napari_gpu_denoise.files.image_file import Format
+from napari_gpu_denoise.files.zarr.metadata import (
+    check_plate_target,
+    describe_plate,
+    images_of,
+    name_of,
+    plate_of,
+    within,
+)
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
     SUFFIXES,
@@ -14,14 +22,6 @@ from napari_gpu_denoise.files.zarr.places import (
     is_unfinished,
     is_zarr,
     is_zarr_path,
-)
-from napari_gpu_denoise.files.zarr.plates import (
-    check_plate_target,
-    describe_plate,
-    images_of,
-    name_of,
-    plate_of,
-    within,
 )
 from napari_gpu_denoise.files.zarr.reading import open_stack
 from napari_gpu_denoise.files.zarr.writing import (
@@ -38,11 +38,11 @@ FORMAT = Format(
     suffixes=SUFFIXES,
     kinds=("zarr",),
     new_suffix=".ome.zarr",
-    is_path=is_zarr_path,
     is_format=is_zarr,
     open_stack=open_stack,
     check_writable=check_writable,
     write=write,
+    is_named=is_zarr_path,
 )
 
 __all__ = [

@@ -18,6 +18,7 @@ from napari_gpu_denoise.files.image_file import NO_VOXEL, ImageFile, voxel_of
 from napari_gpu_denoise.files.input_checks import (
     check_declared,
     check_memory,
+    closed,
     enough_stored,
     reading,
 )
@@ -165,7 +166,7 @@ class ZarrPixels(Blocks):
     def __getitem__(self, index: Any) -> Any:
         parts = tuple(index_parts(index, self.shape))
         if self._array is None:
-            raise FileError(f"{self._path} is closed: read its planes within open_stack().")
+            raise closed(self._path)
         with reading(self._path, "damaged"):
             # zarr takes no negative steps.
             read = with_retries(self._path, lambda: np.asarray(self._array[parts]))

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from napari_gpu_denoise.filters.bm3d import groups
-from napari_gpu_denoise.filters.bm3d.correlated import (
-    LEAST_SIDE,
-    MOST_SCALES,
-    SpectralFilter,
-    halved,
-    most_scales,
-    opponent_strengths,
-    prefilter_settings,
-    scale_count,
-    spectral_models,
-)
-from napari_gpu_denoise.filters.bm3d.groups import (
-    BASIC,
-    FINAL,
-    PATCH,
-    CollaborativeFilter,
-    GroupSettings,
-)
 from napari_gpu_denoise.filters.bm3d.plan import Plan, ScalesPlan, scales_reach
 from napari_gpu_denoise.filters.channels import channels_setting, guide_setting
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings
-from napari_gpu_denoise.noise.models import Correlated, NoiseModel
+from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
@@ -41,7 +22,7 @@ PREFILTER_STEP = 2  # spacing of reference patches
 
 def _step(default: int, of: str):
     help = f"Spacing of reference patches {of} (1 is slowest and best)"
-    return setting(default, help, bounds=(1, PATCH), unit="pixels", advanced=True)
+    return setting(default, help, bounds=(1, groups.PATCH), unit="pixels", advanced=True)
 
 
 def _window(default: int, of: str):
@@ -64,7 +45,7 @@ _FAST = {
 
 
 @dataclass(frozen=True)
-class BM3D(CollaborativeFilter):
+class BM3D(groups.CollaborativeFilter):
     """Settings of BM3D.
 
     Groups of similar patches are transformed together and small coefficients are removed: by hard
@@ -86,18 +67,18 @@ class BM3D(CollaborativeFilter):
     wiener_sigma: float = groups.wiener_sigma(0.8)
     channels: str = channels_setting("with shared patch matches")
     guide: int = guide_setting("used for joint matching")
-    step_basic: int = _step(3, BASIC)
-    step_final: int = _step(3, FINAL)
-    window_basic: int = _window(39, BASIC)
-    window_final: int = _window(39, FINAL)
-    neighbours_basic: int = groups.neighbours(16, BASIC)
-    neighbours_final: int = groups.neighbours(32, FINAL)
-    transform_basic: str = groups.transform("bior1.5", BASIC)
-    transform_final: str = groups.transform("dct", FINAL)
-    stack_basic: str = groups.stack("haar", BASIC)
-    stack_final: str = groups.stack("haar", FINAL)
-    similar_basic: float = groups.similar(25.0, BASIC)
-    similar_final: float = groups.similar(16.0, FINAL)
+    step_basic: int = _step(3, groups.BASIC)
+    step_final: int = _step(3, groups.FINAL)
+    window_basic: int = _window(39, groups.BASIC)
+    window_final: int = _window(39, groups.FINAL)
+    neighbours_basic: int = groups.neighbours(16, groups.BASIC)
+    neighbours_final: int = groups.neighbours(32, groups.FINAL)
+    transform_basic: str = groups.transform("bior1.5", groups.BASIC)
+    transform_final: str = groups.transform("dct", groups.FINAL)
+    stack_basic: str = groups.stack("haar", groups.BASIC)
+    stack_final: str = groups.stack("haar", groups.FINAL)
+    similar_basic: float = groups.similar(25.0, groups.BASIC)
+    similar_final: float = groups.similar(16.0, groups.FINAL)
     kaiser: float = groups.kaiser()
     prefilter: str = setting(
         "auto",
@@ -109,44 +90,39 @@ class BM3D(CollaborativeFilter):
         2.0, "Hard threshold of the prefilter", bounds=(0.0, 10.0), unit="sigma", advanced=True
     )
     scales: int = setting(
-        MOST_SCALES,
+        groups.MOST_SCALES,
         "Maximum number of scales on which correlated noise is filtered, each half the "
         "size of the previous one",
-        bounds=(1, MOST_SCALES),
+        bounds=(1, groups.MOST_SCALES),
         advanced=True,
     )
     shared_noise: bool = groups.shared_noise(True)
     reproducible: bool = setting(True, "Bit-identical results in repeated runs", advanced=True)
 
-    def for_noise(self, models: Sequence[NoiseModel]) -> BM3D | None:
-        """Return a `CorrelatedBM3D` for correlated noise, these settings if all of it is white.
-
-        Noise that depends on brightness has been stabilised. None if any model is of another kind.
-        """
-        found = spectral_models(models)
-        if not found:
-            return None if found is None else self
-        chosen = replace(self, scales=scale_count(found, self.scales))
+    def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedBM3D:
+        chosen = replace(self, scales=groups.scale_count(models, self.scales))
         if self.prefilter == "auto":
-            chosen = replace(chosen, **prefilter_settings(found))
-        return CorrelatedBM3D(**vars(chosen), models=found)
+            chosen = replace(chosen, **groups.prefilter_settings(models))
+        return CorrelatedBM3D(**vars(chosen), models=models)
 
     # Of the image on the coarsest scale.
-    _least_side: ClassVar[int] = LEAST_SIDE
+    _least_side: ClassVar[int] = groups.LEAST_SIDE
 
     def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
         """Return the settings for an array, with no more scales than planes of its size allow."""
         side = min(shape[names.index(letter)] for letter in "YX")
         fitting = super().for_array(names, shape)
-        return replace(fitting, scales=min(fitting.scales, most_scales(side, self._least_side)))
+        return replace(
+            fitting, scales=min(fitting.scales, groups.most_scales(side, self._least_side))
+        )
 
     @property
-    def passes(self) -> dict[str, GroupSettings]:
+    def passes(self) -> dict[str, groups.GroupSettings]:
         """The passes, in order: ``"prefilter"``, ``"basic"``, ``"final"``."""
         passes = {}
         if self.prefilter == "on":
-            passes["prefilter"] = GroupSettings(
-                SearchSettings(PATCH, PREFILTER_STEP, 1, 1),
+            passes["prefilter"] = groups.GroupSettings(
+                SearchSettings(groups.PATCH, PREFILTER_STEP, 1, 1),
                 self.transform_basic,
                 self.stack_basic,
                 similar=0.0,
@@ -156,7 +132,7 @@ class BM3D(CollaborativeFilter):
             )
         for name in self._pass_names():
             widths = (getattr(self, f"{key}_{name}") for key in ("step", "window", "neighbours"))
-            search = SearchSettings(PATCH, *widths)
+            search = SearchSettings(groups.PATCH, *widths)
             passes[name] = self._pass(name, search, reproducible=self.reproducible)
         return passes
 
@@ -168,17 +144,15 @@ class BM3D(CollaborativeFilter):
 
     def plan(self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None) -> Plan:
         """Return the plan for one device; `variants` as `Plan` takes them."""
-        return Plan(self.passes, self.channels, self.guide, arena, variants)
+        return Plan(self, arena, variants)
 
 
 @dataclass(frozen=True)
-class CorrelatedBM3D(SpectralFilter, BM3D):
-    """BM3D for correlated noise, made by `BM3D.for_noise`: sigma is that of each coefficient."""
+class CorrelatedBM3D(groups.SpectralFilter, BM3D):
+    """BM3D for correlated noise, made by `BM3D.for_noise`."""
 
-    # Not a setting: one noise model for all channels, or one for each.
-    models: tuple[Correlated, ...] = field(kw_only=True)
     # Scales have been chosen; there must be a patch on the coarsest one.
-    _least_side: ClassVar[int] = PATCH
+    _least_side: ClassVar[int] = groups.PATCH
 
     @property
     def joint(self) -> str:
@@ -200,15 +174,14 @@ class CorrelatedBM3D(SpectralFilter, BM3D):
         self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None
     ) -> Plan | ScalesPlan:
         """Return the plan for one device; `variants` as `Plan` takes them."""
-        strengths = opponent_strengths(self.models)
-        one = Plan(self.passes, self.channels, self.guide, arena, variants, strengths)
+        fine = super().plan(arena, variants)
         if self.scales < 2:
-            return one
-        models = tuple(map(halved, self.models))
+            return fine
+        models = tuple(map(groups.halved, self.models))
         pairs = zip(models, self.models, strict=True)
         ratios = tuple(half.sigma / full.sigma if full.sigma else 0.0 for half, full in pairs)
         coarse = replace(self, models=models, scales=self.scales - 1)
-        return ScalesPlan(one, coarse.plan(arena, variants), ratios, arena)
+        return ScalesPlan(fine, coarse.plan(arena, variants), ratios, arena)
 
 
 @filter_function(BM3D)

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.filters.bm3d.correlated import correlations, covariances
 from napari_gpu_denoise.filters.bm3d.groups import (
     PATCH,
     STACK_TRANSFORMS,
     TRANSFORMS,
+    CollaborativeFilter,
     GroupSettings,
     choose_group_variant,
+    correlations,
+    covariances,
     float_atomics,
     slab_shape,
 )
@@ -84,7 +86,7 @@ class GroupKernels:
             **constants,
             **group,
         }
-        self._join_group = (32, 8) if arena.session.device.max_group >= 256 else (8, 4)
+        self._join_group = (32, 8) if arena.device.max_group >= 256 else (8, 4)
         self._join = arena.kernel(
             "bm3d/join_slabs",
             {
@@ -174,7 +176,7 @@ class GroupFilter(GroupKernels):
         variant: Variant | None = None,
         search_variant: Variant | None = None,
     ):
-        search, device = settings.search, arena.session.device
+        search, device = settings.search, arena.device
         self.search = PatchSearch(search, arena, search_variant)
         variant = variant or choose_group_variant(settings, device)
         # A CPU adds floats no faster than integers, so its results are always reproducible.
@@ -231,8 +233,7 @@ class GroupFilter(GroupKernels):
         The channels of the tile share the matches that were found in `searched`; `basic` is their
         basic estimate, for a Wiener filter. `out` is float32 of shape (channels, nt, nz, ny, nx).
         """
-        i32, f32 = np.int32, np.float32
-        settings, image = self.settings, searched.pixels
+        f32, settings, image = np.float32, self.settings, searched.pixels
         launches = list(matches.events)
         matched = tile.t.size * tile.z.size
         frames = tile.channels * matched
@@ -245,27 +246,29 @@ class GroupFilter(GroupKernels):
         ]
         held = held or allocated(self.arena, self.buffers(tile, image.tile, others))
         images = [matches.padded] * len(given)
-        _, pny, pitch, *_, y0, x0, _ = map(int, matches.layout)
+        _, pny, pitch, *_, y0, x0, _ = matches.layout
+        layout = (pny, pitch, y0, x0)
         for k, (name, pixels) in enumerate(given.items()):
             if name in others:
                 images[k], part = held[f"padded {name}"], pixels.tile
                 launch = self._pad(
                     queue,
-                    *pixel_grid(self.arena.session.device, pitch, pny, frames),
-                    *(pixels.buffer, *map(i32, (0, frames, frames, 1, part.y.size, part.x.size))),
-                    *(images[k], *map(i32, (1, pny, pitch, 0, 0))),
-                    i32(y0 + part.y.start - image.tile.y.start),
-                    i32(x0 + part.x.start - image.tile.x.start),
+                    *pixel_grid(self.arena.device, pitch, pny, frames),
+                    *(pixels.buffer, 0, frames, frames, 1, part.y.size, part.x.size),
+                    *(images[k], 1, pny, pitch, 0, 0),
+                    y0 + part.y.start - image.tile.y.start,
+                    x0 + part.x.start - image.tile.x.start,
                 )
                 launches.append(("pad", launch))
         down, across = self._groups(matches)
-        layout = (*map(i32, (pny, pitch, y0, x0)),)
 
         def cleared(name: str, nbytes: int):
             import pyopencl as cl
 
             buffer = held[name]
-            launches.append(("clear", cl.enqueue_fill_buffer(queue, buffer, i32(0), 0, nbytes)))
+            launches.append(
+                ("clear", cl.enqueue_fill_buffer(queue, buffer, np.int32(0), 0, nbytes))
+            )
             return buffer
 
         weights = cleared("weights", 4 * frames * pny * pitch)
@@ -275,7 +278,7 @@ class GroupFilter(GroupKernels):
             part = noisy.variation.tile
             shift_y = image.tile.y.start - part.y.start - y0
             shift_x = image.tile.x.start - part.x.start - x0
-            sigma_map = (noisy.variation.buffer, *map(i32, (part.x.size, shift_y, shift_x)))
+            sigma_map = (noisy.variation.buffer, part.x.size, shift_y, shift_x)
         if self.variant.kernel == "shrink_lanes":
             grid, local = (across, down, frames), (1, 1, 1)
         else:
@@ -286,14 +289,12 @@ class GroupFilter(GroupKernels):
             queue,
             grid,
             local,
-            *(*images, *layout, *matches.grid, i32(across)),
-            *(matches.offsets, matches.keys, i32(matched)),
+            *(*images, *layout, *matches.grid, across, matches.offsets, matches.keys, matched),
             *(noisy.levels, searched.levels, *sigma_map),
             *(f32(settings.similar * PATCH**2), *map(f32, settings.limits)),
             *(self._kaiser, self._correlation),
-            *((i32(0), i32(frames // len(settings.spectra))) if settings.spectra else ()),
-            *(f32(self._scale), f32(2.0**31 / self._added), f32(self._units)),
-            *(slabs, weights),
+            *((0, frames // len(settings.spectra)) if settings.spectra else ()),
+            *(self._scale, 2.0**31 / self._added, self._units, slabs, weights),
         )
         launches.append(("shrink", shrink))
         top, left = tile.y.start - image.tile.y.start, tile.x.start - image.tile.x.start
@@ -301,11 +302,10 @@ class GroupFilter(GroupKernels):
         join = self._join(
             queue,
             *self._join_grid(ny, nx, frames),
-            *(images[0], *layout),
-            *map(i32, (matches.rows.first, matches.rows.last)),
-            *map(i32, (matches.columns.first, matches.columns.last, down, across)),
-            *(slabs, weights, noisy.levels, self._kaiser, f32(self._scale), f32(self._units)),
-            *(*map(i32, (top, left, ny, nx)), out),
+            *(images[0], *layout, matches.rows.first, matches.rows.last),
+            *(matches.columns.first, matches.columns.last, down, across),
+            *(slabs, weights, noisy.levels, self._kaiser, self._scale, self._units),
+            *(top, left, ny, nx, out),
         )
         launches.append(("join", join))
         return launches
@@ -321,24 +321,17 @@ class Plan(TilePlan):
 
     Passes are in order, by name; ``"prefilter"`` and ``"final"`` may be absent. `variants` holds
     arguments of `GroupFilter` by pass, for kernels other than those chosen for the device.
-    `strengths` are as in `ChannelMix`.
     """
 
     def __init__(
-        self,
-        passes: dict[str, GroupSettings],
-        channels: str,
-        guide: int,
-        arena: Arena,
-        variants: dict[str, dict] | None = None,
-        strengths: tuple[float, ...] = (1.0, 1.0, 1.0),
+        self, settings: CollaborativeFilter, arena: Arena, variants: dict[str, dict] | None = None
     ):
         self.arena = arena
-        self.passes = made_passes(GroupFilter, passes, arena, variants)
-        opponent = channels == "opponent"
+        self.passes = made_passes(GroupFilter, settings.passes, arena, variants)
         self._mix = None
-        if channels in JOINED:
-            self._mix = ChannelMix(opponent, guide, arena, strengths=strengths)
+        if settings.channels in JOINED:
+            opponent, strengths = settings.channels == "opponent", settings.strengths
+            self._mix = ChannelMix(opponent, settings.guide, arena, strengths=strengths)
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; passes reuse those of earlier ones."""
@@ -457,16 +450,12 @@ class ScalesPlan(TilePlan):
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; those of one scale are used by the next."""
         fine, coarse = _tiles(tile)
-        frames = tile.channels * tile.t.size * tile.z.size
-        own = {
-            "given": math.prod(coarse.source_shape) * tile.channels,
-            "coarse": math.prod(coarse.shape) * tile.channels,
-            "halved": math.prod(coarse.shape) * tile.channels,
-            "fine": math.prod(fine.shape) * tile.channels,
-            "levels": frames,
+        planes = {
+            **{"given": coarse.source_shape, "coarse": coarse.shape, "halved": coarse.shape},
+            **{"fine": fine.shape, "levels": tile.shape[:2]},
         }
-        scales = together(self._fine.buffers(fine), self._coarse.buffers(coarse))
-        return {**{self._name(name): 4 * size for name, size in own.items()}, **scales}
+        own = {self._name(name): 4 * tile.channels * math.prod(n) for name, n in planes.items()}
+        return {**own, **together(self._fine.buffers(fine), self._coarse.buffers(coarse))}
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue both plans for one tile, and join their results."""
@@ -475,21 +464,20 @@ class ScalesPlan(TilePlan):
             held[self._name(name)] for name in ("given", "coarse", "halved", "fine", "levels")
         )
         launches: Launches = []
-        self._halved(queue, tile, source, True, coarse, given, launches)
+        whole = including_margins(tile), including_margins(coarse)
+        self._halved(queue, whole[0], source, whole[1], given, launches)
         self._levels(queue, tile, sigma.levels, levels, launches)
         coarse_sigma = replace(sigma, levels=levels)
-        launches += _named("coarse", self._coarse.enqueue(queue, coarse, given, made, coarse_sigma))
+        steps = self._coarse.enqueue(queue, coarse, given, made, coarse_sigma)
+        launches += [(f"coarse {name}", event) for name, event in steps]
         launches += self._fine.enqueue(queue, fine, source, detailed, sigma)
-        self._halved(queue, fine, detailed, False, coarse, halved, launches)
-        (*_, ny, nx), (*_, fine_ny, fine_nx), (*_, coarse_ny, coarse_nx) = (
-            one.shape for one in (tile, fine, coarse)
-        )
+        self._halved(queue, fine, detailed, coarse, halved, launches)
+        ny, nx = tile.shape[2:]
         launch = self._join(
             queue,
-            *pixel_grid(self.arena.session.device, nx, ny, _frames(tile)),
-            *(detailed, *map(np.int32, (fine_ny, fine_nx))),
-            *(made, halved, *map(np.int32, (coarse_ny, coarse_nx))),
-            *map(np.int32, (tile.y.start - fine.y.start, tile.x.start - fine.x.start, ny, nx)),
+            *pixel_grid(self.arena.device, nx, ny, _frames(tile)),
+            *(detailed, *fine.shape[2:], made, halved, *coarse.shape[2:]),
+            *(tile.y.start - fine.y.start, tile.x.start - fine.x.start, ny, nx),
             out,
         )
         launches.append(("join scales", launch))
@@ -498,21 +486,14 @@ class ScalesPlan(TilePlan):
     def _name(self, name: str) -> str:
         return f"scale {self._depth} {name}"
 
-    def _halved(
-        self, queue, tile: Tile, image, reads: bool, coarse: Tile, made, launches: Launches
-    ) -> None:
-        """Enqueue the halving of what a tile reads, or else yields, to what `coarse` does."""
-        if reads:
-            starts = [(one.source_start, to.source_start) for one, to in _yx(tile, coarse)]
-            given, wanted = tile.source_shape[2:], coarse.source_shape[2:]
-        else:
-            starts = [(one.start, to.start) for one, to in _yx(tile, coarse)]
-            given, wanted = tile.shape[2:], coarse.shape[2:]
-        places = (2 * to - one for one, to in starts)
+    def _halved(self, queue, tile: Tile, image, coarse: Tile, made, launches: Launches) -> None:
+        """Enqueue the halving of what a tile yields, to what `coarse` does."""
+        (*_, ny, nx), pairs = coarse.shape, ((tile.y, coarse.y), (tile.x, coarse.x))
         launch = self._halve(
             queue,
-            *pixel_grid(self.arena.session.device, wanted[1], wanted[0], _frames(tile)),
-            *(image, *map(np.int32, (*given, *places, *wanted)), made),
+            *pixel_grid(self.arena.device, nx, ny, _frames(tile)),
+            *(image, *tile.shape[2:], *(2 * to.start - one.start for one, to in pairs)),
+            *(ny, nx, made),
         )
         launches.append(("halve", launch))
 
@@ -526,7 +507,7 @@ class ScalesPlan(TilePlan):
             queue,
             (tile.t.size * tile.z.size, channels),
             (1, 1),
-            *(levels, np.int32(channels), self._matrices[channels], np.int32(0), made),
+            *(levels, channels, self._matrices[channels], 0, made),
         )
         launches.append(("scale levels", launch))
 
@@ -550,13 +531,5 @@ def _spans(span: Span) -> tuple[Span, Span]:
     return fine, Span(start, stop, source_start, source_stop, length)
 
 
-def _yx(one: Tile, other: Tile) -> tuple[tuple[Span, Span], tuple[Span, Span]]:
-    return (one.y, other.y), (one.x, other.x)
-
-
 def _frames(tile: Tile) -> int:
     return tile.channels * tile.t.size * tile.z.size
-
-
-def _named(prefix: str, launches: Launches) -> Launches:
-    return [(f"{prefix} {name}", event) for name, event in launches]

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import math
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from napari_gpu_denoise.filters.bm3d import groups
-from napari_gpu_denoise.filters.bm3d.correlated import (
-    ALIKE,
-    PREFILTER_CORRELATED,
-    ModelledFilter,
-    spectral_models,
+from napari_gpu_denoise.filters.bm3d.plan import (
+    fixed_point,
+    made_passes,
+    weight_units,
+    yields_of_passes,
 )
-from napari_gpu_denoise.filters.bm3d.groups import BASIC, FINAL, TRANSFORMS, TwoPasses
-from napari_gpu_denoise.filters.bm4d.cubes import CubePass, CubeSpectrum
-from napari_gpu_denoise.filters.bm4d.plan import Plan, SeriesPlan
+from napari_gpu_denoise.filters.bm4d.cubes import (
+    CUBE,
+    CubeMotion,
+    CubePass,
+    CubeSearch,
+    CubeSpectrum,
+    Volumes,
+    choose_shrinkage,
+    share_sides,
+    shared_noise,
+)
+from napari_gpu_denoise.filters.pixels import including_margins, restrict_to, send_table, spread
 from napari_gpu_denoise.filters.search.frame_links import (
+    FrameLinks,
     FrameSearch,
     flicker_setting,
     frames_setting,
 )
+from napari_gpu_denoise.filters.search.patch_search import Variant
 from napari_gpu_denoise.filters.volumes import (
     AUTO,
     CUBES,
@@ -30,11 +41,384 @@ from napari_gpu_denoise.filters.volumes import (
     cube_setting,
     voxel_setting,
 )
-from napari_gpu_denoise.noise.models import Correlated, NoiseModel
-from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.noise.models import Correlated
+from napari_gpu_denoise.opencl.kernel import pixel_grid
+from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
+from napari_gpu_denoise.protocol.plan import (
+    Buffers,
+    FrameNote,
+    FramePlan,
+    Launches,
+    Sizes,
+    TilePlan,
+    TileSigma,
+    together,
+)
 from napari_gpu_denoise.protocol.settings import setting
-from napari_gpu_denoise.protocol.tiles import Reach
+from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile
 from napari_gpu_denoise.run.denoise import filter_function
+
+# So many cubes cover a voxel only if all cubes around match it: a smaller range suffices.
+_LARGEST_SIGMAS = 12
+_SHARE = "SHARE_Z", "SHARE_Y", "SHARE_X"
+
+
+class CubeFilter:
+    """Kernels of one pass on one device; belongs to one thread."""
+
+    def __init__(
+        self,
+        one: CubePass,
+        arena: Arena,
+        search_variant: Variant | None = None,
+        variant: Variant | None = None,
+    ):
+        self.settings, self.arena = one, arena
+        self.search = CubeSearch(one, arena, search_variant)
+        self.motion = CubeMotion(one, arena) if any(one.frames) else None
+        self.variant = variant or choose_shrinkage(one, arena.device)
+        self._constants = {
+            **one.constants,
+            "NEIGHBOURS": one.neighbours,
+            **self.search.index_bits,
+            "TRANSFORM": groups.TRANSFORMS.index(one.transform),
+            "STACK": groups.STACK_TRANSFORMS.index(one.stack),
+            "WIENER": int(one.wiener),
+            "SHARED_NOISE": int(one.shared_noise),
+            "SPECTRUM": int(bool(one.spectra)),
+            **dict(zip(_SHARE, share_sides(one.cube, one.spectra), strict=True)),
+            "BEFORE": one.frames[0],
+            "AFTER": one.frames[1],
+            **self.variant.constants,
+        }
+        self._join = arena.kernel("bm4d/join_cubes", one.constants)
+        window = np.ones(1)
+        for length in one.cube:
+            window = np.kron(window, np.kaiser(length, one.kaiser))
+        tables = window, shared_noise(one.transform, one.cube, one.spectra)
+        self._kaiser, self._correlation = (
+            constant_buffer(arena.session, table.astype(np.float32)) for table in tables
+        )
+        lengths = list(zip(one.windows, one.cube, one.steps, strict=True))
+        around = np.prod([(width - 1 + side - 1) // step + 1 for width, side, step in lengths])
+        self._added = int(around) * one.neighbours
+        self._scale = fixed_point(self._added, _LARGEST_SIGMAS)
+        self._units = weight_units(int(np.prod([(w - 1) // step + 2 for w, _, step in lengths])))
+
+    def searched(self, made: Tile, held: Tile) -> Tile:
+        """Return what is searched to yield a tile, in an image of which `held` is available."""
+        reach = tuple(width // 2 for width in self.settings.windows)
+        return restrict_to(spread(made, reach), held)
+
+    def buffers(self, made: Tile, held: Tile) -> Sizes:
+        """Return the buffers needed to yield a tile from an image of which `held` is available."""
+        tile = self.searched(made, held)
+        sizes = self.search.buffers(tile)
+        sums = 4 * tile.channels * tile.t.size * self.search.layout(tile).voxels
+        more = {"sums": sums, "weights": sums}
+        if self.settings.guided:
+            more["padded noisy"] = sizes["padded"]
+        if self.motion is not None:
+            more |= self.motion.buffers(tile)
+        return {**sizes, **more}
+
+    def enqueue(
+        self,
+        queue,
+        made: Tile,
+        noisy: Volumes,
+        basic: Volumes | None,
+        sigma: TileSigma,
+        out,
+        buffers: Buffers,
+        place: int = 0,
+        level: float = 0.0,
+    ) -> Launches:
+        """Enqueue the pass.
+
+        Parameters
+        ----------
+        made : Tile
+            What is yielded; along time it reads all volumes that there may be, given or not.
+        noisy, basic : Volumes
+            The noisy volumes, and an estimate, which is searched and guides a Wiener filter, or
+            None.
+        sigma : TileSigma
+            Of the slices of all that is read.
+        out
+            float32 of the shape of `made`, or several such: this is number `place`.
+        level : float
+            Sigma of the whole volume, to decide what moves over time.
+        """
+        import pyopencl as cl
+
+        f32, one = np.float32, self.settings
+        searched, whole = basic or noisy, noisy.tile
+        tile = self.searched(made, searched.tile)
+        at, volumes = self.search.layout(tile), made.channels * made.t.size
+        launches = self.search.enqueue(queue, tile, searched, buffers)
+        images = (buffers["padded"],)
+        if basic is not None:
+            launches.append(self.search.pad(queue, noisy, tile, buffers["padded noisy"]))
+            images = (buffers["padded noisy"], *((buffers["padded"],) if one.wiener else ()))
+        for name in ("sums", "weights"):
+            nbytes = 4 * volumes * at.voxels
+            clear = cl.enqueue_fill_buffer(queue, buffers[name], np.int32(0), 0, nbytes)
+            launches.append(("clear", clear))
+        first_slice = tile.z.source_start - whole.z.start
+        slices = (sigma.read_levels, whole.z.size, first_slice)
+        sigma_map = ()
+        if sigma.variation is not None:
+            shifts = (
+                getattr(tile, axis).source_start - getattr(whole, axis).start for axis in "yx"
+            )
+            sigma_map = (sigma.variation, whole.x.size, *shifts)
+        over_time = ()
+        if self.motion is not None:
+            there = searched.tile.t
+            times = range(there.start - tile.t.start, there.stop - tile.t.start)
+            still = one.still * level**2
+            launches += self.motion.enqueue(queue, tile, at, still, times, slices, buffers)
+            over_time = (
+                *(buffers["motion"], *self.motion.arguments(tile)),
+                *(times[0], times[-1], f32(one.similar_next * CUBE)),
+            )
+        shrink = self.arena.kernel(
+            f"bm4d/{self.variant.kernel}", {**self._constants, "SIGMA_MAP": int(bool(sigma_map))}
+        )
+        arguments = (
+            *(*images, *at.arguments, self.search.offsets, buffers["keys"], *slices, *sigma_map),
+            *over_time,
+            *((volumes // len(one.spectra),) if one.spectra else ()),
+            *(f32(one.similar * CUBE), f32(one.threshold**2), self._kaiser, self._correlation),
+            *(self._scale, 2.0**31 / self._added, self._units),
+            *(buffers["sums"], buffers["weights"]),
+        )
+        layers, rows, columns = (grid.count for grid in at.grids)
+        if self.variant.kernel == "shrink_cubes":
+            team = self.variant.constants["TEAM"]
+            grid = (team, rows * columns, volumes * layers)
+            launches.append(("shrink", shrink(queue, grid, (team, 1, 1), *arguments)))
+        else:
+            launches += self._in_turns(queue, shrink, (layers, rows, columns), volumes, arguments)
+        spans = [(getattr(made, axis), getattr(tile, axis)) for axis in "zyx"]
+        places = (span.start - other.source_start for span, other in spans)
+        _, nz, ny, nx = made.shape
+        join = self._join(
+            queue,
+            *pixel_grid(self.arena.device, nx, ny, volumes * nz),
+            *(images[0], *at.arguments[:7], buffers["sums"], buffers["weights"], *slices),
+            *(self._kaiser, self._scale, self._units),
+            *(*places, nz, ny, nx, place * volumes, out),
+        )
+        return [*launches, ("join", join)]
+
+    def _in_turns(self, queue, shrink, counts, volumes: int, arguments: tuple) -> Launches:
+        """Enqueue every second block along each axis after the others: they share voxels."""
+        launches = []
+        sizes = [self.variant.constants[f"BLOCK_{axis}"] for axis in "ZYX"]
+        blocks = [-(-count // size) for count, size in zip(counts, sizes, strict=True)]
+        for turn in np.ndindex(*(min(2, count) for count in blocks)):
+            deep, down, across = (
+                (count - first + 1) // 2 for count, first in zip(blocks, turn, strict=True)
+            )
+            grid = (across, down, deep * volumes)
+            turns = (*turn, deep)
+            launches.append(("shrink", shrink(queue, grid, (1, 1, 1), *arguments, *turns)))
+        return launches
+
+
+class Plan(TilePlan):
+    """Kernels and buffers of BM4D on one device; belongs to one thread.
+
+    `variants` holds arguments of `CubeFilter` by pass, for kernels other than those chosen.
+    """
+
+    def __init__(
+        self,
+        passes: dict[str, CubePass],
+        arena: Arena,
+        variants: dict[str, dict] | None = None,
+    ):
+        self.arena = arena
+        self.passes = made_passes(CubeFilter, passes, arena, variants)
+
+    def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
+        """Return the buffers for a tile; the second pass reuses those of the first one."""
+        whole, made = including_margins(tile), yields_of_passes(self.passes, tile)
+        sizes, held = [], whole
+        for name, one in self.passes.items():
+            sizes.append(one.buffers(made[name], held))
+            held = made[name]
+        for name in list(self.passes)[:-1]:
+            one = made[name]
+            sizes.append({f"{name} estimate": 4 * one.channels * math.prod(one.shape)})
+        return together(*sizes)
+
+    def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
+        """Enqueue the passes for one tile."""
+        launches: Launches = []
+        buffers, whole, made = (
+            self.hold(tile),
+            including_margins(tile),
+            yields_of_passes(self.passes, tile),
+        )
+        noisy, estimate = Volumes(source, whole), None
+        for name, one in self.passes.items():
+            last = name == list(self.passes)[-1]
+            result = out if last else buffers[f"{name} estimate"]
+            steps = one.enqueue(queue, made[name], noisy, estimate, sigma, result, buffers)
+            launches += [(f"{name} {step}", event) for step, event in steps]
+            estimate = Volumes(result, made[name])
+        return launches
+
+
+@dataclass(frozen=True)
+class _Ring:
+    """Volumes that are still needed: that of time t is in slot t modulo `length`."""
+
+    buffer: Any
+    length: int
+    tile: Tile  # what there is of each volume
+
+    def between(self, first: int, stop: int, links: Any) -> Volumes:
+        """Return the volumes from one time to another."""
+        time = Span(first, stop, first, stop, stop)
+        place = first % self.length
+        return Volumes(self.buffer, replace(self.tile, t=time), place, self.length, links)
+
+
+class SeriesPlan(FramePlan):
+    """Runs BM4D over volumes that come in order and stay in rings while they are needed.
+
+    Groups take cubes of other times to filter those of their own volume. For each volume the others
+    are brought to its grey levels. Passes and `variants` are as in `Plan`.
+    """
+
+    def __init__(
+        self,
+        passes: dict[str, CubePass],
+        arena: Arena,
+        variants: dict[str, dict] | None = None,
+    ):
+        self.arena = arena
+        self.passes = made_passes(CubeFilter, passes, arena, variants)
+        self._before, self._after = next(iter(passes.values())).frames
+        self.ahead = len(passes) * self._after
+
+    def buffers(self, tile: Tile, batch: int, is_map: bool = False) -> Sizes:
+        """Return the rings, the tables of a volume, and what the passes need for one volume."""
+        span, made = self._before + 1 + self._after, yields_of_passes(self.passes, tile)
+        searched, sizes = including_margins(tile), []
+        for name, one in self.passes.items():
+            sizes.append(one.buffers(_at(made[name], 0, self._before, self._after), searched))
+            searched = made[name]
+        rings = {
+            f"{name} ring": 4 * length * math.prod(held.shape[1:])
+            for name, (length, held) in self._rings(tile, batch).items()
+        }
+        tables = {"volume links": 12 * span, "volume sigma": 4 * span * tile.z.source_size}
+        return {**together(*sizes), **rings, **tables}
+
+    def _rings(self, tile: Tile, batch: int) -> dict[str, tuple[int, Tile]]:
+        """Return the length of each ring, and what there is of each volume in it."""
+        rings = {"noisy": (self._before + batch + self.ahead, including_margins(tile))}
+        if len(self.passes) > 1:
+            made = yields_of_passes(self.passes, tile)["basic"]
+            rings["basic"] = self._before + batch + self._after, made
+        return rings
+
+    def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any) -> None:
+        """Prepare for the volumes of a series; see `FramePlan.begin`."""
+        self._tile, self._variation = tile, variation
+        self._held = self.hold(tile, batch, variation is not None)
+        self._made = yields_of_passes(self.passes, tile)
+        self._images = {
+            name: _Ring(self._held[f"{name} ring"], length, held)
+            for name, (length, held) in self._rings(tile, batch).items()
+        }
+        self._first = self._known = first
+        # The next volume that a basic estimate is made of: those before are not needed.
+        self._filtered = max(start - self._before, first)
+        self._sigma: dict[int, np.ndarray] = {}
+        self._links = FrameLinks((self._before, self._after), [[1.0]], [1.0])
+
+    def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
+        """Enqueue the storing of the next volumes, and the first pass where it can be made."""
+        import pyopencl as cl
+
+        ring, launches = self._images["noisy"], []
+        nbytes = 4 * math.prod(ring.tile.shape[1:])
+        for k, note in enumerate(notes):
+            copy = cl.enqueue_copy(
+                queue,
+                ring.buffer,
+                frames,
+                byte_count=nbytes,
+                src_offset=k * nbytes,
+                dst_offset=self._known % ring.length * nbytes,
+            )
+            launches.append(("store", copy))
+            begin = self._tile.z.source_start - note.first_slice
+            self._sigma[self._known] = note.sigma[begin : begin + self._tile.z.source_size]
+            # One number says how noisy a volume is: its slices may differ.
+            sigma = np.sqrt(np.mean(note.sigma**2, keepdims=True))
+            self._links.add(self._known, replace(note, sigma=sigma))
+            self._known += 1
+        self._make_basic(queue, self._known - self._after, launches)
+        return launches
+
+    def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
+        """Enqueue the filtering of the next volumes; see `FramePlan.enqueue_frames`."""
+        launches: Launches = []
+        if ended:
+            self._make_basic(queue, min(start + count + self._after, self._known), launches)
+        last = list(self.passes)[-1]
+        for k in range(count):
+            self._filter(queue, last, start + k, out, k, launches)
+        oldest = start + count - self._before
+        for t in [t for t in self._sigma if t < oldest - self._before]:
+            del self._sigma[t]
+        self._links.forget(oldest - self._before - 1)
+        return launches
+
+    def _make_basic(self, queue, stop: int, launches: list) -> None:
+        """Make the basic estimates of the volumes before `stop`."""
+        if "basic" not in self._images:
+            return
+        ring = self._images["basic"]
+        for t in range(self._filtered, stop):
+            self._filter(queue, "basic", t, ring.buffer, t % ring.length, launches)
+        self._filtered = max(self._filtered, stop)
+
+    def _filter(self, queue, name: str, t: int, out, place: int, launches: list) -> None:
+        """Run a pass on a volume; its result is number `place` in `out`."""
+        lowest = max(t - self._before, self._first)
+        highest = min(t + self._after + 1, self._known)
+        device, held = self.arena.device, self._held
+        links = self._links.links(t, 1)[0][0, 0].copy()
+        level = float(links[self._before, 2])
+        if level == 0:  # a volume without noise is returned unchanged
+            links[self._before] = 1, 0, 1
+        sigma = np.zeros((len(links), self._tile.z.source_size))
+        for other in range(lowest, highest):
+            k = other - t + self._before
+            sigma[k] = self._sigma[other] * links[k, 0]
+        levels = send_table(queue, device, sigma, held["volume sigma"], launches)
+        first = lowest - t + self._before
+        links = links[first : first + highest - lowest]
+        alike = send_table(queue, device, links, held["volume links"], launches)
+        images = [self._images["noisy"], self._images.get("basic") if name == "final" else None]
+        noisy, basic = (ring and ring.between(lowest, highest, alike) for ring in images)
+        tile = _at(self._made[name], t, self._before, self._after)
+        noise = TileSigma(None, self._variation, read_levels=levels)
+        steps = self.passes[name].enqueue(queue, tile, noisy, basic, noise, out, held, place, level)
+        launches += [(f"{name} {step}", event) for step, event in steps]
+
+
+def _at(tile: Tile, t: int, before: int, after: int) -> Tile:
+    """Return a tile of one volume, which reads those around it, be they there or not."""
+    return replace(tile, t=Span(t, t + 1, t - before, t + after + 1, t + after + 1))
 
 
 def _step(default: int, of: str) -> Any:
@@ -48,7 +432,9 @@ def _window(default: int, of: str) -> Any:
 
 
 def _transform(default: str, of: str) -> Any:
-    return setting(default, f"3D transform of a cube {of}", choices=TRANSFORMS[:3], advanced=True)
+    return setting(
+        default, f"3D transform of a cube {of}", choices=groups.TRANSFORMS[:3], advanced=True
+    )
 
 
 # Limits for cubes of other volumes, in sigma squared: largest mean squared difference of cubes and
@@ -61,7 +447,7 @@ _PREFILTER_STEP = 3
 
 
 @dataclass(frozen=True)
-class BM4D(FrameSearch, TwoPasses, VolumeFilter):
+class BM4D(FrameSearch, groups.TwoPasses, VolumeFilter):
     """Settings of BM4D.
 
     Groups of similar cubes are transformed together and small coefficients are removed: by hard
@@ -91,10 +477,10 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
     stages: str = groups.stages()
     threshold: float = groups.threshold(2.9)
     wiener_sigma: float = groups.wiener_sigma(0.9)
-    step_basic: int = _step(3, BASIC)
-    step_final: int = _step(3, FINAL)
-    window_basic: int = _window(13, BASIC)
-    window_final: int = _window(11, FINAL)
+    step_basic: int = _step(3, groups.BASIC)
+    step_final: int = _step(3, groups.FINAL)
+    window_basic: int = _window(13, groups.BASIC)
+    window_final: int = _window(11, groups.FINAL)
     window_next: int = setting(
         7,
         "Window width of the motion search from volume to volume (odd), along an axis of "
@@ -104,14 +490,14 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
         advanced=True,
         odd=True,
     )
-    neighbours_basic: int = groups.neighbours(32, BASIC, "cubes")
-    neighbours_final: int = groups.neighbours(32, FINAL, "cubes")
-    transform_basic: str = _transform("bior1.5", BASIC)
-    transform_final: str = _transform("dct", FINAL)
-    stack_basic: str = groups.stack("haar", BASIC, "cubes")
-    stack_final: str = groups.stack("haar", FINAL, "cubes")
-    similar_basic: float = groups.similar(25.0, BASIC, "cubes")
-    similar_final: float = groups.similar(16.0, FINAL, "cubes")
+    neighbours_basic: int = groups.neighbours(32, groups.BASIC, "cubes")
+    neighbours_final: int = groups.neighbours(32, groups.FINAL, "cubes")
+    transform_basic: str = _transform("bior1.5", groups.BASIC)
+    transform_final: str = _transform("dct", groups.FINAL)
+    stack_basic: str = groups.stack("haar", groups.BASIC, "cubes")
+    stack_final: str = groups.stack("haar", groups.FINAL, "cubes")
+    similar_basic: float = groups.similar(25.0, groups.BASIC, "cubes")
+    similar_final: float = groups.similar(16.0, groups.FINAL, "cubes")
     kaiser: float = groups.kaiser(3.0, "cubes")
     shared_noise: bool = groups.shared_noise(True, "cubes")
 
@@ -168,27 +554,17 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
         kind = SeriesPlan if self.over_time else Plan
         return kind(self.passes, arena, variants)
 
-    def for_noise(self, models: Sequence[NoiseModel]) -> BM4D | None:
-        """Return a `CorrelatedBM4D` for correlated noise, these settings if all of it is white.
-
-        Noise that depends on brightness has been stabilised. None if any model is of another kind.
-        """
-        found = spectral_models(models, volume=True)
-        if not found:
-            return None if found is None else self
-        return CorrelatedBM4D(**vars(self), models=found)
+    def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedBM4D:
+        return CorrelatedBM4D(**vars(self), models=models)
 
 
 @dataclass(frozen=True)
-class CorrelatedBM4D(ModelledFilter, BM4D):
-    """BM4D for correlated noise, made by `BM4D.for_noise`: sigma is that of each coefficient.
+class CorrelatedBM4D(groups.ModelledFilter, BM4D):
+    """BM4D for correlated noise, made by `BM4D.for_noise`.
 
     If neighbours are very alike, cubes are compared in a volume that was filtered cube by cube, but
     over time.
     """
-
-    # Not a setting: one noise model for all channels, or one for each.
-    models: tuple[Correlated, ...] = field(kw_only=True)
 
     @property
     def joint(self) -> str:
@@ -203,11 +579,15 @@ class CorrelatedBM4D(ModelledFilter, BM4D):
             spectra = (CubeSpectrum.mean(spectra, [one.sigma for one in self.models]),)
         passes = {name: replace(one, spectra=spectra) for name, one in super().passes.items()}
         alike = sum(one.neighbours for one in spectra) / len(spectra)
-        if alike <= ALIKE or self.over_time:
+        if alike <= groups.ALIKE or self.over_time:
             return passes
         # Noise alone makes nearby cubes look similar: each is filtered alone before the search.
         alone = {"step": _PREFILTER_STEP, "window": 1, "neighbours": 1, "similar": 0.0}
-        alone |= {"transform": "dct", "threshold": PREFILTER_CORRELATED, "shared_noise": False}
+        alone |= {
+            "transform": "dct",
+            "threshold": groups.PREFILTER_CORRELATED,
+            "shared_noise": False,
+        }
         basic = passes.pop("basic")
         first = {"prefilter": replace(basic, **alone), "basic": replace(basic, guided=True)}
         return {**first, **passes}

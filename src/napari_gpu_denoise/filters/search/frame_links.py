@@ -332,7 +332,7 @@ class RingPlan(FramePlan):
         highest = min(stop + self.ahead, self._known)
         tile = replace(self._tile, t=Span(start, stop, lowest, highest, highest))
         sigma = np.concatenate([self._sigma[t] for t in range(start, stop)], axis=1)
-        device, held = self.arena.session.device, self._held
+        device, held = self.arena.device, self._held
         levels = send_table(queue, device, sigma, held["frame sigma"], launches)
         alike = None
         if links is not None:

@@ -63,8 +63,7 @@ class Grid:
 
 def grid_arguments(rows: Grid, columns: Grid) -> tuple:
     """Return the kernel arguments that say where the reference patches are."""
-    values = (rows.first, rows.last, rows.count, columns.first, columns.last, columns.count)
-    return tuple(map(np.int32, values))
+    return rows.first, rows.last, rows.count, columns.first, columns.last, columns.count
 
 
 # Local memory of a work-group: more would let fewer groups run on a compute unit at once.
@@ -143,7 +142,7 @@ def choose_variant(settings: SearchSettings, device: Device) -> Variant:
     reference.
     """
     if device.float_lanes >= 4:
-        lanes = max(width for width in (4, 8, 16) if width <= device.float_lanes)
+        lanes = device.lanes
         sizes = {"LANES": lanes, "SPLIT": settings.step, "ROWS": _ROWS, "VECTORS": _VECTORS}
         return Variant("search_vectors", sizes)
     plain = Variant("search_plain", {})
@@ -166,7 +165,7 @@ def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
 def _sliding(settings: SearchSettings, device: Device):
     patch, step, neighbours = settings.patch, settings.step, settings.neighbours
     # Other devices than NVIDIA's would exchange sums in local memory: no faster than others.
-    if "nvidia" not in device.vendor.lower() or patch > 12 or (step > 1 and not patch % step):
+    if not device.is_nvidia or patch > 12 or (step > 1 and not patch % step):
         return
     kinds = ((1, 2, 4), (1, 1, 4))
     if step == 1 and patch <= 6 and neighbours <= 16:
@@ -222,7 +221,7 @@ def _squares(settings: SearchSettings, device: Device):
         tile_y = group_y * step + window - 1
         nbytes = 4 * (tile_x * tile_y + (2 * chunk + 8) * group_x * group_y)
         constants = {"WINDOW": window, "CHUNK": chunk, "GROUP_X": group_x, "GROUP_Y": group_y}
-        constants["WARP_ROWS"] = int("nvidia" in device.vendor.lower() and patch // step in (2, 4))
+        constants["WARP_ROWS"] = int(device.is_nvidia and patch // step in (2, 4))
         yield Variant("search_square", constants), nbytes
 
 
@@ -315,7 +314,7 @@ class PatchSearch:
     def __init__(self, settings: SearchSettings, arena: Arena, variant: Variant | None = None):
         self.settings = settings
         self.arena = arena
-        self.variant = variant or choose_variant(settings, arena.session.device)
+        self.variant = variant or choose_variant(settings, arena.device)
         offsets = offset_table(settings.window, settings.frames, settings.slices)
         self.constants = {
             "PATCH": settings.patch,
@@ -384,12 +383,11 @@ class PatchSearch:
         the first one, and the number of slots. With `alike`, float32 of shape (source nt, 3), grey
         levels of each frame are brought to those of the one reference frame, see `FrameLinks`.
         """
-        settings, i32 = self.settings, np.int32
+        settings = self.settings
         held = held or allocated(self.arena, self.buffers(tile))
         at = self.layout(tile)
         rows, columns, radius, left = at.rows, at.columns, at.margin, at.left
         (pnt, pnz, pny, pitch), (far_t, far_z) = at.shape, at.far
-        before, after = settings.frames
         snt, snz, sny, snx = tile.source_shape
         events = []
 
@@ -402,10 +400,9 @@ class PatchSearch:
             pad = self.arena.kernel("search/pad_far", constants | ({"ROOTS": 1} if roots else {}))
             launch = pad(
                 queue,
-                *pixel_grid(self.arena.session.device, pitch, pny, pnt * pnz),
-                *(source, *map(i32, (*(ring or (0, snt)), snt, snz, sny, snx))),
-                *(held[name], i32(pnz), i32(pny), i32(pitch)),
-                *(i32(far_t), i32(far_z), i32(radius), i32(left)),
+                *pixel_grid(self.arena.device, pitch, pny, pnt * pnz),
+                *(source, *(ring or (0, snt)), snt, snz, sny, snx),
+                *(held[name], pnz, pny, pitch, far_t, far_z, radius, left),
                 *(() if alike is None else (alike,)),
             )
             events.append(("pad", launch))
@@ -413,15 +410,15 @@ class PatchSearch:
         nt, nz, _, _ = tile.shape
         keys = held["keys"]
         origin = (tile.t.margin + far_t, tile.z.margin + far_z, radius, left)
-        layout = tuple(map(i32, (pnz, pny, pitch, *origin, nz)))
+        layout = (pnz, pny, pitch, *origin, nz)
         matches = Matches(plain, keys, self._offsets, rows, columns, layout, events)
         constants = self.variant.constants
         # PoCL keeps the lists of a whole group on the stack of a thread, and overflows it with the
         # large groups that it would choose.
-        alone = (1, 1, 1) if self.arena.session.device.shares_cores else None
+        alone = (1, 1, 1) if self.arena.device.shares_cores else None
         places = (searched, *layout, *matches.grid)
-        regular = (i32(rows.regular), i32(columns.regular))
-        offsets = (self._offsets, i32(self._count))
+        regular = (rows.regular, columns.regular)
+        offsets = (self._offsets, self._count)
         if self.variant.kernel == "search_plain":
             size = (columns.count, rows.count, nt * nz)
             launch = self._search(queue, size, alone, *places, *offsets, keys)
@@ -437,8 +434,7 @@ class PatchSearch:
                 queue,
                 (across * group[0], down * group[1], nt * nz),
                 group,
-                *(*places, *regular),
-                *(i32(before), i32(after), i32(settings.slices), self._ranks, keys),
+                *(*places, *regular, *settings.frames, settings.slices, self._ranks, keys),
             )
         events.append(("search", launch))
         return matches

@@ -52,7 +52,7 @@ class RingShape:
     @property
     def layout(self) -> tuple:
         """Kernel arguments: pny, pitch, y0, x0."""
-        return tuple(map(np.int32, (self.pny, self.pitch, self.margin, self.margin)))
+        return self.pny, self.pitch, self.margin, self.margin
 
 
 class FrameRings:
@@ -65,7 +65,7 @@ class FrameRings:
     def __init__(self, arena: Arena, shape: RingShape, tile: Tile, held: Buffers):
         self.shape, self.held = shape, held
         self._tile = tile
-        self._device = arena.session.device
+        self._device = arena.device
         self._store = arena.kernel("vbm3d/store_frames", {})
 
     def images(self, name: str):
@@ -82,16 +82,15 @@ class FrameRings:
 
     def store(self, queue, ring, pixels: Pixels, first: int, launches: Launches) -> None:
         """Enqueue the storing of frames, the first one of time `first`, in a ring of images."""
-        i32, shape, held = np.int32, self.shape, pixels.tile
+        shape, held = self.shape, pixels.tile
         count = held.t.size
         down = shape.margin + held.y.start - self._tile.y.source_start
         right = shape.margin + held.x.start - self._tile.x.source_start
         launch = self._store(
             queue,
             *pixel_grid(self._device, shape.pitch, shape.pny, held.channels * count),
-            *(pixels.buffer, i32(count), i32(held.y.size), i32(held.x.size)),
-            *(ring, i32(shape.images), i32(first % shape.images)),
-            *(i32(shape.pny), i32(shape.pitch), i32(down), i32(right)),
+            *(pixels.buffer, count, held.y.size, held.x.size),
+            *(ring, shape.images, first % shape.images, shape.pny, shape.pitch, down, right),
         )
         launches.append(("store", launch))
 
@@ -138,7 +137,7 @@ class Motions:
     @property
     def arguments(self) -> tuple:
         """Kernel arguments."""
-        return (self.buffer, *map(np.int32, (*self.shape.blocks, *self.shape.shift)))
+        return (self.buffer, *self.shape.blocks, *self.shape.shift)
 
 
 class BlockMotion:
@@ -152,7 +151,7 @@ class BlockMotion:
         self, window: int, frames: tuple[int, int], arena: Arena, vector: bool | None = None
     ):
         self._window, self._frames, self._arena = window, frames, arena
-        self._device = arena.session.device
+        self._device = arena.device
         self._vector = int(self._device.float_lanes >= 4 if vector is None else vector)
         self._columns = max(1, min(16, self._device.max_group // window))
         constants = {"PATCH": BLOCK, "NEAREST": window, "VECTOR": self._vector}
@@ -193,23 +192,22 @@ class BlockMotion:
         return Motions(held["motions"], shape), launches
 
     def _pairs(self, queue, images, shape, first, start, pairs, links, held) -> Launches:
-        i32 = np.int32
         rows, columns = shape.blocks
         pitch = self._pitch(columns)
         slot = (first + start) % shape.images
-        size = i32(shape.ny), i32(shape.nx)
-        linked = (links, i32(start), *map(i32, (*self._frames, *shape.shift)))
+        size = shape.ny, shape.nx
+        linked = (links, start, *self._frames, *shape.shift)
         compare = self._compare(
             queue,
             *self._grid(pitch, rows + 2, 2 * pairs),
-            *(images, i32(shape.images), i32(slot), *shape.layout, *size),
-            *(*linked, i32(rows), i32(pitch), held["motion costs"]),
+            *(images, shape.images, slot, *shape.layout, *size),
+            *(*linked, rows, pitch, held["motion costs"]),
         )
         choose = self._choose(
             queue,
             *self._grid(-(-columns // 8) if self._vector else columns, rows, 2 * pairs),
-            *(held["motion costs"], i32(pitch), i32(shape.images), i32(slot), *size),
-            *(*linked, i32(rows), i32(columns), held["motions"]),
+            *(held["motion costs"], pitch, shape.images, slot, *size),
+            *(*linked, rows, columns, held["motions"]),
         )
         return [("compare blocks", compare), ("block motion", choose)]
 
@@ -339,7 +337,7 @@ def choose_video_variant(search: VideoSearch, device: Device) -> Variant:
     largest = min(device.max_group, most)
     group_x, group_y = next((x, y) for x, y in shapes if items * x * y <= largest or x == 1)
     # A warp must hold whole teams.
-    warp = "nvidia" in device.vendor.lower() and 32 % items == 0
+    warp = device.is_nvidia and 32 % items == 0
     constants |= {"GROUP_X": group_x, "GROUP_Y": group_y}
     constants["WARP_SYNC"] = int(warp and items * group_x * group_y % 32 == 0)
     return Variant(kernel, constants)
@@ -351,7 +349,7 @@ class PredictiveSearch:
     def __init__(self, settings: VideoSearch, arena: Arena, variant: Variant | None = None):
         self.settings = settings
         self.arena = arena
-        self.variant = variant or choose_video_variant(settings, arena.session.device)
+        self.variant = variant or choose_video_variant(settings, arena.device)
         constants = {
             "PATCH": settings.patch,
             "STEP": settings.step,
@@ -393,7 +391,7 @@ class PredictiveSearch:
         float32 table that `FrameLinks.links` returns for the guide; with `blocks`, `motions` are
         those of these frames.
         """
-        i32, f32, settings = np.int32, np.float32, self.settings
+        f32, settings = np.float32, self.settings
         rows, columns = grid
         held = held or allocated(self.arena, self.buffers(count, grid))
         found = VideoMatches(held["keys"], held["places"])
@@ -414,9 +412,9 @@ class PredictiveSearch:
             queue,
             over,
             local,
-            *(images, i32(shape.images), i32(first % shape.images), *shape.layout),
-            *(i32(shape.ny), i32(shape.nx), *grid_arguments(rows, columns)),
-            *(i32(across), links, *map(i32, settings.frames)),
+            *(images, shape.images, first % shape.images, *shape.layout),
+            *(shape.ny, shape.nx, *grid_arguments(rows, columns)),
+            *(across, links, *settings.frames),
             *(f32(limit * settings.patch**2) for limit in (settings.still, settings.similar)),
             *(found.keys, found.places, *(motions.arguments if motions else ())),
         )

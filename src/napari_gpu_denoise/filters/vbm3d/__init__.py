@@ -1,1 +1,0 @@
-"""VBM3D: BM3D for time-lapses."""
