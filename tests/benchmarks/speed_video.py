@@ -14,11 +14,13 @@ from __future__ import annotations
 import argparse
 import time
 from collections import defaultdict
+from unittest.mock import patch
 
 import numpy as np
 from cases import pictures  # puts the folder of the tests on the path
 
 import napari_gpu_denoise as gd
+from napari_gpu_denoise.filters.search import video_search
 from napari_gpu_denoise.filters.search.patch_search import Variant
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
@@ -58,12 +60,12 @@ def video(count: int, ny: int, nx: int) -> np.ndarray:
     return frames
 
 
-def device_times(settings, frames: np.ndarray, device, variants=None) -> tuple[dict, int, int]:
+def device_times(settings, frames: np.ndarray, device) -> tuple[dict, int, int]:
     """Return ms a frame by launch, bytes of device memory, and how many frames went at once."""
     held = session(device)
     arena = Arena(held)
     tile = Tile(0, *(Span.whole(n) for n in (len(frames), 1, *frames.shape[1:])))
-    plan = settings.plan(arena, variants)
+    plan = settings.plan(arena)
     batch = frames_at_once(plan, device, tile, device.memory // 2)
 
     def read(t: int, host: np.ndarray) -> list[FrameNote]:
@@ -147,8 +149,8 @@ def main() -> None:
     if args.searches:
         for name in ("VBM3D", "VBM3D papers' search"):
             for kind, variant in search_variants(SETTINGS[name], device).items():
-                chosen = {one: {"search_variant": variant} for one in ("basic", "final")}
-                times, *_ = device_times(SETTINGS[name], frames, device, chosen)
+                with patch.object(video_search, "choose_video_variant", lambda *_, v=variant: v):
+                    times, *_ = device_times(SETTINGS[name], frames, device)
                 first, second = times["basic search"], times["final search"]
                 print(f"{name}, {kind}: searches {first:.3f} + {second:.3f} ms a frame", flush=True)
 

@@ -16,17 +16,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.errors import (
-    Cancelled,
-    DenoiseError,
-    DeviceMemoryError,
-    FileError,
-    ImageError,
-    KernelError,
-    NoDeviceError,
-    Note,
-    OutputError,
-)
+from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.formats import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.one_file import check_result, denoise_file, read_whole
@@ -139,7 +129,7 @@ class BatchReport:
 
 def is_expected(error: BaseException) -> bool:
     """Return whether an error is one that a user can do something about; others are bugs."""
-    return isinstance(error, (DenoiseError, MemoryError))
+    return isinstance(error, (errors.DenoiseError, MemoryError))
 
 
 def lines_on(file: FileReport, settings: Any, said: Callable[[str], str] = str) -> Iterator[str]:
@@ -289,7 +279,7 @@ def run_batch(
                 if progress is not None and isinstance(step, BatchProgress):
                     progress(step)
                 if cancel is not None and cancel.is_set():
-                    steps.throw(Cancelled("The batch was cancelled."))
+                    steps.throw(errors.Cancelled("The batch was cancelled."))
         except StopIteration as end:
             return end.value
 
@@ -313,7 +303,7 @@ def batch_steps(
     if batch.client is not None and len(todo) > 1:
         try:
             todo = yield from _by_workers(batch, work, todo, files)
-        except Cancelled:
+        except errors.Cancelled:
             return BatchReport(tuple(files), cancelled=True)
         if batch.stop_on_error and any(file.error is not None for file in files):
             todo = []
@@ -336,9 +326,9 @@ def batch_steps(
                             report = end.value
                             break
                         yield at(step.done, step.total, step.unit)
-        except Cancelled:
+        except errors.Cancelled:
             return BatchReport(tuple(files), cancelled=True, notes=_left(target))
-        except NoDeviceError:
+        except errors.NoDeviceError:
             raise
         except Exception as error:
             # Whatever is wrong with one file, try the others.
@@ -346,7 +336,7 @@ def batch_steps(
             report = FileReport(path, error=error, notes=_left(target, error))
         try:
             yield report
-        except Cancelled:
+        except errors.Cancelled:
             if report.error is not None:
                 # Ctrl-C makes the compiler of PoCL fail, too.
                 return BatchReport(tuple(files), cancelled=True, notes=report.notes)
@@ -393,7 +383,7 @@ def _by_workers(
         yield BatchProgress(todo[0], 0, count, 0, count, "file")
         for number, outcome in itertools.chain(results.arriving(), [(-1, None)]):
             if isinstance(outcome, Failed):
-                if isinstance(outcome.error, NoDeviceError):
+                if isinstance(outcome.error, errors.NoDeviceError):
                     raise outcome.error
                 outcome = FileReport(begun[number], error=outcome.error)
             for report in [*left, *([] if outcome is None else [outcome])]:
@@ -420,7 +410,7 @@ def filtered_file(path: Path, target: Path, run: Run, options: dict[str, Any], v
         device = str(run.device)
         picture, record, notes = finish(denoise_file(path, target, run, **options))
         return FileReport(path, target, record, notes=(*picture.notes, *notes))
-    except (DeviceMemoryError, KernelError, NoDeviceError) as error:
+    except (errors.DeviceMemoryError, errors.KernelError, errors.NoDeviceError) as error:
         return cluster.Failed(error, device, cluster.address())
     except Exception as error:
         return FileReport(path, error=error)
@@ -449,7 +439,7 @@ class _Work:
             return FileReport(path, skipped=reason)
         target = batch.targets[path]
         if (twin := self._first[_folded(target)]) != path:
-            raise OutputError(
+            raise errors.OutputError(
                 f"{twin} and {path} would have the same name in {target.parent}: write them to two "
                 "folders."
             )
@@ -461,7 +451,7 @@ class _Work:
             remove_checkpoint(target)
         # The other files of a set are then not denoised as images of their own.
         opened = formats.open_stack(path, companions_anywhere=batch.companions_anywhere)
-        with contextlib.suppress(FileError, ImageError), opened as picture:
+        with contextlib.suppress(errors.FileError, errors.ImageError), opened as picture:
             self._sources.update(map(_real, picture.files))
         return FileReport(path, skipped=_kept(target, batch.resume))
 
@@ -536,7 +526,7 @@ def _left(target: Path | None, error: Exception | None = None) -> tuple[str, ...
 def _kept(target: Path, resume: bool) -> str:
     if resume:
         return f"{target} is complete and was kept."
-    return Note(
+    return errors.Note(
         f"{target} exists and was kept",
         "choose another name, pass overwrite=True to replace it, or resume=True to keep it as done",
         code="exists",
@@ -547,7 +537,7 @@ def _still_there(file: FileReport) -> FileReport:
     """Report a result that somebody removed during the run."""
     if file.output is None or file.output.exists():
         return file
-    lost = OutputError(
+    lost = errors.OutputError(
         f"{file.output} was written but no longer exists: repeat the run for this file."
     )
     return FileReport(file.input, error=lost)

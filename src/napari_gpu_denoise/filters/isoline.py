@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -67,43 +66,27 @@ class Margins:
         return Reach(y=(each, each), x=(each, each))
 
 
-@dataclass(frozen=True)
 class Padded:
-    """A tile with its margins, mirrored at the borders of the image."""
+    """A tile with its margins, mirrored at the borders of the image.
 
-    tile: Tile
-    margins: Margins
+    Attributes
+    ----------
+    origin, first : tuple of int
+        Positions (y, x): in the image of the first padded pixel, both even; in the padded image of
+        the first output pixel.
+    shape, pitch, plane
+        Height and width, both even; length of a row in memory, and pixels of an image there.
+    """
 
-    @cached_property
-    def origin(self) -> tuple[int, int]:
-        """Position in the image (y, x) of the first padded pixel; both are even."""
-        starts = (self.tile.y.start, self.tile.x.start)
-        return tuple((start - self.margins.looked_at) // 2 * 2 for start in starts)
-
-    @cached_property
-    def first(self) -> tuple[int, int]:
-        """Position in the padded image (y, x) of the first output pixel."""
-        return self.tile.y.start - self.origin[0], self.tile.x.start - self.origin[1]
-
-    @cached_property
-    def shape(self) -> tuple[int, int]:
-        """Height and width, both even."""
-        sizes = (self.tile.y.size, self.tile.x.size)
-        ends = (
-            first + size + self.margins.looked_at
-            for first, size in zip(self.first, sizes, strict=True)
-        )
-        return tuple(-(-end // 2) * 2 for end in ends)
-
-    @cached_property
-    def pitch(self) -> int:
-        """Length of a row in memory."""
-        return -(-self.shape[1] // 32) * 32
-
-    @property
-    def plane(self) -> int:
-        """Pixels of an image in memory."""
-        return self.shape[0] * self.pitch
+    def __init__(self, tile: Tile, margins: Margins):
+        self.tile, self.margins, spans = tile, margins, (tile.y, tile.x)
+        self.origin = tuple((span.start - margins.looked_at) // 2 * 2 for span in spans)
+        pairs = list(zip(spans, self.origin, strict=True))
+        self.first = tuple(span.start - origin for span, origin in pairs)
+        ends = (span.stop - origin + margins.looked_at for span, origin in pairs)
+        self.shape = tuple(-(-end // 2) * 2 for end in ends)
+        self.pitch = -(-self.shape[1] // 32) * 32
+        self.plane = self.shape[0] * self.pitch
 
     def region(self, margin: int) -> tuple[int, int, int, int]:
         """Return (y0, x0, ny, nx) of the output pixels with a margin, in the padded image."""
@@ -143,10 +126,7 @@ class TileLaunches:
     """Launches kernels for one tile, in the buffers `held` for it, and lists the events."""
 
     def __init__(self, arena: Arena, queue, padded: Padded, held: Buffers):
-        self.arena = arena
-        self.queue = queue
-        self.padded = padded
-        self.held = held
+        self.arena, self.queue, self.padded, self.held = arena, queue, padded, held
         self.launches: Launches = []
         # Kernel arguments: height and pitch of padded images.
         self.layout = (padded.shape[0], padded.pitch)

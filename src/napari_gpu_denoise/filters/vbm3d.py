@@ -12,7 +12,6 @@ from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.plan import (
     GroupKernels,
     fixed_point,
-    made_passes,
     weight_units,
     yields_of_passes,
 )
@@ -206,13 +205,12 @@ class Plan(FramePlan):
 
     Rings hold the noisy frames and their estimates, and for each pass the sums of what its
     groups take away. Every frame is searched and filtered once in each pass, whatever the batches.
-    Passes are in order, by name: ``"basic"``, ``"kalman"``, ``"final"``. `variants` holds arguments
-    of `VideoPass` by pass, for kernels other than those chosen for the device.
+    Passes are in order, by name: ``"basic"``, ``"kalman"``, ``"final"``.
     """
 
-    def __init__(self, settings: VBM3D, arena: Arena, variants: dict[str, dict] | None = None):
+    def __init__(self, settings: VBM3D, arena: Arena):
         self.arena, passes = arena, settings.passes
-        self.passes = made_passes(VideoPass, passes, arena, variants)
+        self.passes = {name: VideoPass(one, arena) for name, one in passes.items()}
         self._last = list(self.passes)[-1]
         # What each pass searches, and is guided by: the estimate of the pass before.
         self._searched = dict(zip(self.passes, ("noisy", *self.passes), strict=False))
@@ -616,9 +614,9 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
         after = len(passes) * (min(self.frames_before, self.frames_after) + self.frames_after)
         return Reach((before, after), (0, 0), (around, around), (around, around))
 
-    def plan(self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None) -> Plan:
-        """Return the plan for one device; `variants` as `Plan` takes them."""
-        return Plan(self, arena, variants)
+    def plan(self, arena: Arena) -> Plan:
+        """Return the plan for one device."""
+        return Plan(self, arena)
 
     def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedVBM3D:
         # Patches of a frame share far more of correlated noise than of white.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -142,9 +142,9 @@ class BM3D(groups.CollaborativeFilter):
         around = sum(one.reach for one in self.passes.values())
         return Reach(y=(around, around), x=(around, around))
 
-    def plan(self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None) -> Plan:
-        """Return the plan for one device; `variants` as `Plan` takes them."""
-        return Plan(self, arena, variants)
+    def plan(self, arena: Arena) -> Plan:
+        """Return the plan for one device."""
+        return Plan(self, arena)
 
 
 @dataclass(frozen=True)
@@ -170,18 +170,16 @@ class CorrelatedBM3D(groups.SpectralFilter, BM3D):
         """Those of all scales."""
         return super().operations_per_pixel * sum(0.25**k for k in range(self.scales))
 
-    def plan(
-        self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None
-    ) -> Plan | ScalesPlan:
-        """Return the plan for one device; `variants` as `Plan` takes them."""
-        fine = super().plan(arena, variants)
+    def plan(self, arena: Arena) -> Plan | ScalesPlan:
+        """Return the plan for one device."""
+        fine = super().plan(arena)
         if self.scales < 2:
             return fine
         models = tuple(map(groups.halved, self.models))
         pairs = zip(models, self.models, strict=True)
         ratios = tuple(half.sigma / full.sigma if full.sigma else 0.0 for half, full in pairs)
         coarse = replace(self, models=models, scales=self.scales - 1)
-        return ScalesPlan(fine, coarse.plan(arena, variants), ratios, arena)
+        return ScalesPlan(fine, coarse.plan(arena), ratios, arena)
 
 
 @filter_function(BM3D)

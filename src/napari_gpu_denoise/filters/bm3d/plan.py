@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,17 +116,6 @@ class GroupKernels:
         return (-(-nx // width) * width, down * height, frames), (width, height, 1)
 
 
-def made_passes(
-    kind: Callable[..., Any], passes: dict[str, Any], arena: Arena, variants: dict | None
-) -> dict[str, Any]:
-    """Return passes for a device, by name: `kind` of the settings of each.
-
-    `variants` holds further arguments by pass, for kernels other than those chosen.
-    """
-    variants = variants or {}
-    return {name: kind(one, arena, **variants.get(name, {})) for name, one in passes.items()}
-
-
 def yields_of_passes(passes: dict[str, Any], tile: Tile) -> dict[str, Tile]:
     """Return what each pass must yield for the next one, from the last pass to the first."""
     yields = {}
@@ -174,10 +163,9 @@ class GroupFilter(GroupKernels):
         settings: GroupSettings,
         arena: Arena,
         variant: Variant | None = None,
-        search_variant: Variant | None = None,
     ):
         search, device = settings.search, arena.device
-        self.search = PatchSearch(search, arena, search_variant)
+        self.search = PatchSearch(search, arena)
         variant = variant or choose_group_variant(settings, device)
         # A CPU adds floats no faster than integers, so its results are always reproducible.
         self._floats = not settings.reproducible and variant.kernel == "shrink_shared"
@@ -319,15 +307,12 @@ class GroupFilter(GroupKernels):
 class Plan(TilePlan):
     """Kernels and buffers of BM3D on one device; belongs to one thread.
 
-    Passes are in order, by name; ``"prefilter"`` and ``"final"`` may be absent. `variants` holds
-    arguments of `GroupFilter` by pass, for kernels other than those chosen for the device.
+    Passes are in order, by name; ``"prefilter"`` and ``"final"`` may be absent.
     """
 
-    def __init__(
-        self, settings: CollaborativeFilter, arena: Arena, variants: dict[str, dict] | None = None
-    ):
+    def __init__(self, settings: CollaborativeFilter, arena: Arena):
         self.arena = arena
-        self.passes = made_passes(GroupFilter, settings.passes, arena, variants)
+        self.passes = {name: GroupFilter(one, arena) for name, one in settings.passes.items()}
         self._mix = None
         if settings.channels in JOINED:
             opponent, strengths = settings.channels == "opponent", settings.strengths

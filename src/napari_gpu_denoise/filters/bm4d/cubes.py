@@ -318,9 +318,9 @@ class CubeSearch:
     groups take cubes of other times, the tile yields one and reads those around it.
     """
 
-    def __init__(self, one: CubePass, arena: Arena, variant: Variant | None = None):
+    def __init__(self, one: CubePass, arena: Arena):
         self.one, self.arena = one, arena
-        self.variant = variant or choose_search(one, arena.device)
+        self.variant = choose_search(one, arena.device)
         offsets = box_offsets(one.windows)
         self.index_bits = {"INDEX_BITS": max(1, (len(offsets) - 1).bit_length())}
         self._search = arena.kernel(

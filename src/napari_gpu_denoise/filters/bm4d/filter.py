@@ -11,7 +11,6 @@ import numpy as np
 from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.plan import (
     fixed_point,
-    made_passes,
     weight_units,
     yields_of_passes,
 )
@@ -33,7 +32,6 @@ from napari_gpu_denoise.filters.search.frame_links import (
     flicker_setting,
     frames_setting,
 )
-from napari_gpu_denoise.filters.search.patch_search import Variant
 from napari_gpu_denoise.filters.volumes import (
     AUTO,
     CUBES,
@@ -66,17 +64,11 @@ _SHARE = "SHARE_Z", "SHARE_Y", "SHARE_X"
 class CubeFilter:
     """Kernels of one pass on one device; belongs to one thread."""
 
-    def __init__(
-        self,
-        one: CubePass,
-        arena: Arena,
-        search_variant: Variant | None = None,
-        variant: Variant | None = None,
-    ):
+    def __init__(self, one: CubePass, arena: Arena):
         self.settings, self.arena = one, arena
-        self.search = CubeSearch(one, arena, search_variant)
+        self.search = CubeSearch(one, arena)
         self.motion = CubeMotion(one, arena) if any(one.frames) else None
-        self.variant = variant or choose_shrinkage(one, arena.device)
+        self.variant = choose_shrinkage(one, arena.device)
         self._constants = {
             **one.constants,
             "NEIGHBOURS": one.neighbours,
@@ -229,19 +221,11 @@ class CubeFilter:
 
 
 class Plan(TilePlan):
-    """Kernels and buffers of BM4D on one device; belongs to one thread.
+    """Kernels and buffers of BM4D on one device; belongs to one thread."""
 
-    `variants` holds arguments of `CubeFilter` by pass, for kernels other than those chosen.
-    """
-
-    def __init__(
-        self,
-        passes: dict[str, CubePass],
-        arena: Arena,
-        variants: dict[str, dict] | None = None,
-    ):
+    def __init__(self, passes: dict[str, CubePass], arena: Arena):
         self.arena = arena
-        self.passes = made_passes(CubeFilter, passes, arena, variants)
+        self.passes = {name: CubeFilter(one, arena) for name, one in passes.items()}
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; the second pass reuses those of the first one."""
@@ -258,12 +242,8 @@ class Plan(TilePlan):
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue the passes for one tile."""
         launches: Launches = []
-        buffers, whole, made = (
-            self.hold(tile),
-            including_margins(tile),
-            yields_of_passes(self.passes, tile),
-        )
-        noisy, estimate = Volumes(source, whole), None
+        buffers, made = self.hold(tile), yields_of_passes(self.passes, tile)
+        noisy, estimate = Volumes(source, including_margins(tile)), None
         for name, one in self.passes.items():
             last = name == list(self.passes)[-1]
             result = out if last else buffers[f"{name} estimate"]
@@ -292,17 +272,12 @@ class SeriesPlan(FramePlan):
     """Runs BM4D over volumes that come in order and stay in rings while they are needed.
 
     Groups take cubes of other times to filter those of their own volume. For each volume the others
-    are brought to its grey levels. Passes and `variants` are as in `Plan`.
+    are brought to its grey levels.
     """
 
-    def __init__(
-        self,
-        passes: dict[str, CubePass],
-        arena: Arena,
-        variants: dict[str, dict] | None = None,
-    ):
+    def __init__(self, passes: dict[str, CubePass], arena: Arena):
         self.arena = arena
-        self.passes = made_passes(CubeFilter, passes, arena, variants)
+        self.passes = {name: CubeFilter(one, arena) for name, one in passes.items()}
         self._before, self._after = next(iter(passes.values())).frames
         self.ahead = len(passes) * self._after
 
@@ -547,12 +522,9 @@ class BM4D(FrameSearch, groups.TwoPasses, VolumeFilter):
         time = count * self.frames_before, count * self.frames_after
         return Reach(time, (z, z), (y, y), (x, x))
 
-    def plan(
-        self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None
-    ) -> Plan | SeriesPlan:
-        """Return the plan for one device; `variants` as `Plan` takes them."""
-        kind = SeriesPlan if self.over_time else Plan
-        return kind(self.passes, arena, variants)
+    def plan(self, arena: Arena) -> Plan | SeriesPlan:
+        """Return the plan for one device."""
+        return (SeriesPlan if self.over_time else Plan)(self.passes, arena)
 
     def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedBM4D:
         return CorrelatedBM4D(**vars(self), models=models)

@@ -18,41 +18,24 @@ from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, allocated
 from napari_gpu_denoise.protocol.tiles import Tile
 
 
-@dataclass(frozen=True)
 class RingShape:
-    """Shape of rings of padded frames on a device."""
+    """Shape of rings of padded frames on a device.
 
-    images: int  # frames in rings of images
-    sums: int  # frames in rings of sums
-    margin: int  # pixels of FAR around a frame
-    ny: int  # of a frame
-    nx: int
-    shift: tuple[int, int] = (0, 0)  # pixels of the first block of 8 x 8 that lie before the frame
+    Rings of images and of sums have so many frames, of `ny` x `nx` pixels with a `margin` of FAR
+    around. So many pixels as `shift` says of the first block of 8 x 8 lie before the frame: blocks
+    lie alike in all parts of a frame, in rows and columns of `blocks`. A padded frame has `pny`
+    rows of `pitch` values, in all `plane`; `layout` are kernel arguments: pny, pitch, y0, x0.
+    """
 
-    @property
-    def blocks(self) -> tuple[int, int]:
-        """Rows and columns of blocks of 8 x 8 pixels, which lie alike in all parts of a frame."""
-        return tuple(-(-(n + s) // 8) for n, s in zip((self.ny, self.nx), self.shift, strict=True))
-
-    @property
-    def pny(self) -> int:
-        """Rows of a padded frame."""
-        return self.ny + 2 * self.margin
-
-    @property
-    def pitch(self) -> int:
-        """Values in a row of a padded frame."""
-        return -(-(self.nx + 2 * self.margin) // 16) * 16
-
-    @property
-    def plane(self) -> int:
-        """Values in a padded frame."""
-        return self.pny * self.pitch
-
-    @property
-    def layout(self) -> tuple:
-        """Kernel arguments: pny, pitch, y0, x0."""
-        return self.pny, self.pitch, self.margin, self.margin
+    def __init__(
+        self, images: int, sums: int, margin: int, ny: int, nx: int, shift: tuple[int, int] = (0, 0)
+    ):
+        self.images, self.sums, self.margin = images, sums, margin
+        self.ny, self.nx, self.shift = ny, nx, shift
+        self.blocks = tuple(-(-(n + s) // 8) for n, s in zip((ny, nx), shift, strict=True))
+        self.pny, self.pitch = ny + 2 * margin, -(-(nx + 2 * margin) // 16) * 16
+        self.plane = self.pny * self.pitch
+        self.layout = self.pny, self.pitch, margin, margin
 
 
 class FrameRings:
