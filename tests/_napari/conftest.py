@@ -6,15 +6,28 @@ import contextlib
 import functools
 import gc
 import threading
+from uuid import uuid4
 
 import numpy as np
 import pytest
 
 pytest.importorskip("napari", reason="napari is not installed")
 
+import napari
+from napari._app_model._app import NapariApplication, _napari_names
+from napari._qt._qapp_model.qactions import init_qactions
+from napari._qt.qt_viewer import QtViewer
+from napari._qt.threads.status_checker import StatusChecker
+from napari.plugins import _initialize_plugins
 from napari.settings import get_settings
 from napari.utils.notifications import notification_manager
+from napari.utils.progress import progress
 from npe2 import PluginManifest
+from npe2._pytest_plugin import TestPluginManager
+from qtpy.QtCore import QEvent
+from qtpy.QtWidgets import QApplication, QWidget
+
+from napari_gpu_denoise._napari.panel import Panel
 
 # napari's own settings stay in memory: the user's file is neither read nor, several times a test,
 # written. This is too late if anything has asked for them.
@@ -52,20 +65,93 @@ def kept(tmp_path_factory, monkeypatch):
     return found
 
 
-@pytest.fixture
-def plugin(npe2pm, request):
-    """The plugin as installed, and no other."""
-    # napari before 0.9 keeps no settings of plugins, and has no such fixture
-    with contextlib.suppress(pytest.FixtureLookupError):
-        request.getfixturevalue("plugin_settings")
-    npe2pm.register(PluginManifest.from_distribution(PLUGIN))
-    return npe2pm
+@pytest.fixture(scope="module")
+def plugins():
+    """The plugins of napari and the menus that they make: this one as installed, and no other."""
+    known, menus = TestPluginManager(), NapariApplication(f"tests {uuid4()}")
+    menus.injection_store.namespace = _napari_names
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("npe2.PluginManager.instance", lambda: known)
+        patch.setattr(NapariApplication, "get_app_model", lambda: menus)
+        for once in (_initialize_plugins, init_qactions):
+            once.cache_clear()
+        known.register(PluginManifest.from_distribution(PLUGIN))
+        yield known
+        NapariApplication.destroy(menus.name)
+        for once in (_initialize_plugins, init_qactions):
+            once.cache_clear()
 
 
 @pytest.fixture
-def viewer(plugin, make_napari_viewer):
-    """A napari window."""
-    return make_napari_viewer()
+def plugin(plugins, monkeypatch, tmp_path):
+    """The plugin as installed, with settings of its own."""
+    # napari before 0.9 keeps no settings of plugins
+    forget = getattr(napari.settings, "_clear_plugin_settings_cache", None)
+    if forget is not None:
+        forget()
+        monkeypatch.setattr(napari.settings, "_CFG_PATH", str(tmp_path / "settings.yaml"))
+    yield plugins
+    if forget is not None:
+        forget()
+
+
+@pytest.fixture(scope="module")
+def window(plugins, qapp):
+    """A napari window that the tests of a module share; `viewer` leaves it as it was."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StatusChecker, "start", lambda _: None)
+        patch.setattr(QtViewer, "_get_console", lambda _: QWidget())
+        shared = napari.Viewer(show=False, show_welcome_screen=False)
+        QtViewer._instances.clear()  # where `make_napari_viewer` looks for windows left open
+        patch.setattr(shared.window._qt_window, "_save_current_window_settings", lambda: None)
+        yield shared
+        shared.close()
+
+
+def state(viewer):
+    """What tests may change of a window."""
+    dims = viewer.dims
+    return {
+        "layers": list(viewer.layers),
+        "panels": list(viewer.window.dock_widgets),
+        "dims": (dims.ndim, dims.ndisplay, dims.order, dims.axis_labels),
+        "keys": dict(viewer.keymap),
+        "mouse": list(viewer.mouse_drag_callbacks),
+        "theme": viewer.theme,
+        "progress": list(progress._all_instances),
+        "followed": {
+            (owner, name): len(emitter.callbacks)
+            for owner in ("dims", "layers")
+            for name, emitter in getattr(viewer, owner).events.emitters.items()
+        },
+    }
+
+
+@pytest.fixture
+def viewer(window, plugin, qtbot):
+    """The window, empty; what a test opens in it is closed."""
+    window.reset_view()
+    before = state(window)
+    yield window
+    window.layers.clear()
+    close_panels(window)
+    window.theme, window.dims.ndisplay = before["theme"], 2
+    window.dims.order, window.dims.axis_labels = (0, 1), before["dims"][-1]
+    qtbot.waitUntil(lambda: not progress._all_instances)
+    assert state(window) == before
+
+
+def close_panels(viewer):
+    """Close the panels as the user does, and forget them as napari does when a window closes."""
+    viewer.window.remove_dock_widget("all")
+    for panel in QApplication.topLevelWidgets():
+        if isinstance(panel, Panel):
+            for event in ("inserted", "removed", "reordered", "renamed"):
+                if hasattr(panel, "reset_choices"):
+                    getattr(viewer.layers.events, event).disconnect(panel.reset_choices)
+            panel.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    QApplication.processEvents()
 
 
 @pytest.fixture
@@ -187,6 +273,18 @@ def run(click, finish):
         return finish(panel)
 
     return run_it
+
+
+@pytest.fixture
+def watched():
+    """Return what the status line of a panel says while its progress moves."""
+
+    def watch(panel):
+        said = []
+        panel.progress.valueChanged.connect(lambda _: said.append(panel.status.text()))
+        return said
+
+    return watch
 
 
 @pytest.fixture

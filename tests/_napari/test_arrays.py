@@ -10,7 +10,7 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from _napari.lazy_data import Sliced, drive
+from _napari.inputs import Sliced, drive
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, OutputError
 

@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
+from _napari.inputs import choose, type_sigma
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.compare.overlay import BLINK, CURTAIN, NOTHING, RESIDUAL
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, is_temporary
@@ -28,23 +30,33 @@ def add_result(viewer, source, name, **looks):
 
 
 @pytest.fixture
-def open_compare(viewer, qtbot):
+def switch(qtbot):
+    """Choose what a panel shows, and wait for it."""
+
+    def choose_it(panel, mode):
+        choose(panel.mode, mode)
+        qtbot.waitUntil(lambda: panel.overlay.mode == mode)
+
+    return choose_it
+
+
+@pytest.fixture
+def open_compare(viewer, switch):
     def open_it(mode=CURTAIN):
         panel = docks.open_panel(viewer, "Compare")
-        choose(panel, mode)
-        qtbot.waitUntil(lambda: panel.overlay.mode == mode)
+        switch(panel, mode)
         return panel
 
     return open_it
 
 
-def choose(panel, mode):
-    panel.mode.setCurrentIndex(panel.mode.findData(mode))
-
-
 def temporary(viewer):
     """Temporary layers that are seen."""
-    return [each for each in viewer.layers if is_temporary(each) and each.visible]
+    return [layer for layer in viewer.layers if is_temporary(layer) and layer.visible]
+
+
+def visible(layers):
+    return [layer.visible for layer in layers]
 
 
 def test_the_selected_result_is_compared_and_left_as_it_was(viewer, pair, open_compare):
@@ -53,14 +65,14 @@ def test_the_selected_result_is_compared_and_left_as_it_was(viewer, pair, open_c
     panel = open_compare()
     assert (panel.before.layer(), panel.layer.layer()) == pair
     curtain, line = temporary(viewer)
-    assert [each.visible for each in pair] == [False, False]
+    assert visible(pair) == [False, False]
     assert viewer.layers.index(curtain) == 2 and viewer.layers[-1] is line
     assert curtain.blending == "additive" and curtain.colormap.name == "green"
     shown = curtain.data[0]
-    np.testing.assert_array_equal(shown[:, :30], before.data[0, :, :30])
-    np.testing.assert_array_equal(shown[:, 30:], after.data[0, :, 30:])
+    assert_array_equal(shown[:, :30], before.data[0, :, :30])
+    assert_array_equal(shown[:, 30:], after.data[0, :, 30:])
     # It stands where the pixels part.
-    np.testing.assert_allclose(line.translate, (0, 19.5 * 0.5, 29.5 * 0.5))
+    assert_allclose(line.translate, (0, 19.5 * 0.5, 29.5 * 0.5))
     assert line.scale[1] == pytest.approx(20)
     # Controls of the result work on what is seen instead.
     assert viewer.layers.selection.active is after
@@ -68,8 +80,7 @@ def test_the_selected_result_is_compared_and_left_as_it_was(viewer, pair, open_c
     assert curtain.contrast_limits == [60, 70] and curtain.gamma == 0.5
 
     viewer.window.remove_dock_widget(panel)
-    assert list(viewer.layers) == list(pair)
-    assert [each.visible for each in pair] == [False, True]
+    assert list(viewer.layers) == list(pair) and visible(pair) == [False, True]
 
 
 def test_the_line_is_dragged(viewer, pair, open_compare, qtbot):
@@ -97,19 +108,19 @@ def test_the_line_is_dragged(viewer, pair, open_compare, qtbot):
     assert panel.overlay.at == panel.slider.value() == 12
     assert camera.mouse_pan
     qtbot.waitUntil(lambda: curtain.data.at == 12)
-    np.testing.assert_allclose(panel.overlay.line.layer.translate[2], 11.5 * 0.5)
+    assert_allclose(panel.overlay.line.layer.translate[2], 11.5 * 0.5)
     # Away from the line the picture is moved, and beyond the picture the line stays at its edge.
     assert drag(40, 50) and panel.overlay.at == 12
     drag(12, 500)
     assert panel.overlay.at == 60
     panel.slider.setValue(7)
     qtbot.waitUntil(lambda: curtain.data.at == 7)
-    count = len(viewer.mouse_drag_callbacks)
-    panel.stop()
-    assert len(viewer.mouse_drag_callbacks) == count - 1
 
 
-def test_holding_shows_the_source(viewer, pair, open_compare, qtbot):
+def test_holding_shows_the_source(viewer, pair, open_compare):
+    def theirs(_):
+        pass
+
     panel = open_compare()
     data = temporary(viewer)[0].data
     panel.hold_button.pressed.emit()
@@ -117,26 +128,29 @@ def test_holding_shows_the_source(viewer, pair, open_compare, qtbot):
     panel.hold_button.released.emit()
     assert data.at == 30 and panel.caption.text() == ""
     (key,) = (bound for name, bound in viewer.keymap.items() if str(name) == "B")
-    held = key(viewer)
-    next(held)
+    pressed = key(viewer)
+    next(pressed)
     assert data.at == 60
-    list(held)
+    list(pressed)
     assert data.at == 30
-    choose(panel, NOTHING)
-    assert not any(str(name) == "B" for name in viewer.keymap)
-    assert temporary(viewer) == [] and all(each.visible for each in pair)
+    choose(panel.mode, NOTHING)
+    assert not viewer.keymap and temporary(viewer) == [] and all(visible(pair))
+    # A key with another task keeps it.
+    viewer.bind_key("B", theirs)
+    choose(panel.mode, CURTAIN)
+    panel.stop()
+    assert list(viewer.keymap.values()) == [theirs]
+    viewer.bind_key("B", None)
 
 
-def test_blinking_takes_turns(viewer, pair, open_compare, qtbot):
+def test_blinking_takes_turns(viewer, pair, open_compare, switch, qtbot):
     panel = open_compare(BLINK)
     (shown,) = temporary(viewer)
     seen = set()
     qtbot.waitUntil(lambda: seen.add(shown.data.at) or seen == {0, 60})
-    choose(panel, RESIDUAL)
-    qtbot.waitUntil(lambda: panel.overlay.mode == RESIDUAL)
+    switch(panel, RESIDUAL)
     assert temporary(viewer) != [shown]
-    choose(panel, CURTAIN)
-    qtbot.waitUntil(lambda: panel.overlay.mode == CURTAIN)
+    switch(panel, CURTAIN)
     # The layer is the same: napari takes long to remove one.
     assert temporary(viewer)[0] is shown and shown.data.at == 30
     assert len(temporary(viewer)) == 2
@@ -148,12 +162,12 @@ def test_the_residual_is_symmetric(viewer, pair, open_compare):
     (shown,) = temporary(viewer)
     low, high = shown.contrast_limits
     assert low == -high and high > 0
-    np.testing.assert_array_equal(shown.data[1], before.data[1] - after.data[1])
-    np.testing.assert_allclose(shown.scale, before.scale)
+    assert_array_equal(shown.data[1], before.data[1] - after.data[1])
+    assert_allclose(shown.scale, before.scale)
     assert f"to {high:.3g} in grey levels" in panel.caption.text()
     # The layer follows a rerun.
     after.data = before.data - 1
-    np.testing.assert_allclose(shown.data[1], 1, atol=1e-4)
+    assert_allclose(shown.data[1], 1, atol=1e-4)
 
 
 def test_what_is_not_hidden_by_the_panel_is_remembered(viewer, pair, open_compare):
@@ -167,14 +181,13 @@ def test_what_is_not_hidden_by_the_panel_is_remembered(viewer, pair, open_compar
     assert (before.visible, after.visible) == (False, True)
 
 
-def test_removed_layers_end_the_comparison(viewer, pair, open_compare, qtbot):
+def test_removed_layers_end_the_comparison(viewer, pair, open_compare, switch, qtbot):
     before, after = pair
     panel = open_compare()
     viewer.layers.remove(temporary(viewer)[0])
     assert panel.mode.currentData() == NOTHING
-    assert list(viewer.layers) == list(pair) and before.visible and after.visible
-    choose(panel, CURTAIN)
-    qtbot.waitUntil(lambda: panel.overlay.mode == CURTAIN)
+    assert list(viewer.layers) == list(pair) and all(visible(pair))
+    switch(panel, CURTAIN)
     viewer.layers.remove(after)
     assert list(viewer.layers) == [before] and before.visible
     assert panel.layer.layer() is None and "Denoise a layer first" in panel.status.text()
@@ -205,7 +218,7 @@ def test_there_is_no_curtain_in_3d(viewer, pair, open_compare, qtbot):
     panel = open_compare()
     viewer.dims.ndisplay = 3
     qtbot.waitUntil(lambda: "2D" in panel.status.text())
-    assert temporary(viewer) == [] and all(each.visible for each in pair)
+    assert temporary(viewer) == [] and all(visible(pair))
     viewer.dims.ndisplay = 2
     qtbot.waitUntil(lambda: len(temporary(viewer)) == 2)
     viewer.dims.order = (1, 0, 2)
@@ -223,7 +236,7 @@ def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot, click):
     line.add_lines(np.array([[0.0, 10, 5], [0, 10, 25]]))
     qtbot.waitUntil(lambda: panel._plot is not None and panel._plot.series != [])
     first = panel._plot.series[0]
-    np.testing.assert_allclose(first.y[::2], before.data[0, 10, 5:26], rtol=1e-6)
+    assert_allclose(first.y[::2], before.data[0, 10, 5:26], rtol=1e-6)
     assert first.x[-1] == pytest.approx(10)
     viewer.dims.set_current_step(0, 2)
     expected = before.data[2, 10, 5:26]
@@ -235,23 +248,14 @@ def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot, click):
     assert list(viewer.layers) == list(pair)
 
 
-def test_a_key_with_another_task_keeps_it(viewer, pair, open_compare):
-    def theirs(_):
-        pass
-
-    viewer.bind_key("B", theirs)
-    panel = open_compare()
-    panel.stop()
-    assert theirs in viewer.keymap.values()
-
-
 def test_the_button_of_a_filter_opens_it(viewer, open_panel, run, noisy, click, qtbot):
     viewer.add_image(noisy, name="cells")
     panel = open_panel()
+    type_sigma(panel)
     assert panel.results.compare_button.isHidden()
     run(panel)
     click(panel.results.compare_button)
     compare = docks.open_panel(viewer, "Compare")
     qtbot.waitUntil(lambda: compare.overlay.mode == CURTAIN)
-    assert compare.layer.layer().name == "cells (NL-means)"
+    assert compare.layer.layer().name == "cells (NL-means, sigma 10)"
     assert panel.layer.layer().name == "cells"

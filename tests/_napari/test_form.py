@@ -4,11 +4,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
+from qtpy.QtCore import QPoint, QPointF, Qt
+from qtpy.QtGui import QWheelEvent
+from qtpy.QtWidgets import QApplication
 
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
+from napari_gpu_denoise._napari.denoise.options import numbers
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.protocol.settings import Settings, setting
+from napari_gpu_denoise.filters import FILTERS, NLMeans
+from napari_gpu_denoise.protocol.settings import Settings, setting, setting_fields
 
 pytestmark = pytest.mark.gui
 
@@ -33,52 +37,52 @@ class Every(Settings):
     frames_after: int = setting(0, "Later frames", bounds=(0, 4), unit="frames", needs_axis="T")
 
 
+@dataclass(frozen=True)
+class Plain(Settings):
+    """A filter with one profile."""
+
+    name: ClassVar[str] = "plain"
+    width: int = setting(3, "How wide", bounds=(1, 9))
+
+
 @pytest.fixture
-def form(qtbot):
-    made = SettingsForm(Every)
-    qtbot.addWidget(made)
-    made.set_axes("TYX")
-    return made
+def make(qtbot):
+    """Make the form of a filter."""
+
+    def make_it(kind, axes="TYX"):
+        form = SettingsForm(kind)
+        qtbot.addWidget(form)
+        form.set_axes(axes)
+        return form
+
+    return make_it
 
 
-def test_starts_at_the_defaults(form):
-    assert form.settings() == Every()
-
-
-def test_every_control_reaches_its_field(form):
-    wanted = {
-        "width": 7,
-        "amount": 1.25,
-        "threshold": 0.0375,
-        "transform": "haar",
-        "group": 8,
-        "colour": False,
-        "label": "mine",
-        "frames_after": 2,
-    }
-    for name, value in wanted.items():
+def set_all(form, values):
+    for name, value in values.items():
         form.controls[name].value = value
+
+
+def test_every_control_is_its_field(make):
+    form = make(Every)
+    assert form.settings() == Every()
+    width, group = form.controls["width"], form.controls["group"]
+    assert (width.min, width.max) == (1, 9)
+    assert tuple(form.controls["transform"].choices) == ("dct", "haar")
+    wanted = {"width": 7, "amount": 1.25, "threshold": 0.0375, "transform": "haar", "group": 8}
+    wanted |= {"colour": False, "label": "mine", "frames_after": 2}
+    set_all(form, wanted)
     assert form.settings() == Every(**wanted)
     form.reset()
     assert form.settings() == Every()
-
-
-def test_bounds_and_choices_are_those_of_the_fields(form):
-    width, transform = form.controls["width"], form.controls["transform"]
-    assert (width.min, width.max) == (1, 9)
-    assert tuple(transform.choices) == ("dct", "haar")
-
-
-def test_choices_keep_their_type(form):
-    group = form.controls["group"]
+    # Choices keep their type.
     assert [type(choice) for choice in group.choices] == [int] * 5
     group.native.setCurrentText("4")
-    assert type(group.value) is int
-    assert form.settings().group == 4
-    assert repr(form.settings().group) == "4"
+    assert form.settings().group == 4 and type(form.settings().group) is int
 
 
-def test_a_profile_sets_the_controls_and_is_told_once(form):
+def test_a_profile_sets_the_controls_is_told_once_and_follows_them(make):
+    form = make(Every)
     told = []
     form.changed.connect(lambda: told.append(form.settings()))
     form.controls["amount"].value = 1.25
@@ -88,20 +92,14 @@ def test_a_profile_sets_the_controls_and_is_told_once(form):
     assert form.settings() == Every()
     form.profile.setCurrentText("small")
     form.reset()
-    assert form.settings() == Every()
-    assert form.profile.currentText() == "normal"
+    assert form.settings() == Every() and form.profile.currentText() == "normal"
 
-
-def test_the_profile_follows_the_controls(form):
     names = [form.profile.itemText(row) for row in range(form.profile.count())]
     assert names == ["normal", "small", "custom"]
     assert not form.profile.model().item(2).isEnabled()  # shown, never chosen
-    assert form.profile.currentText() == "normal"
     form.controls["width"].value = 1
-    assert form.profile.currentText() == "custom"
-    assert form.settings() == Every(width=1)
-    for name, value in {"transform": "haar", "group": 2, "threshold": 0.0005}.items():
-        form.controls[name].value = value
+    assert form.profile.currentText() == "custom" and form.settings() == Every(width=1)
+    set_all(form, {"transform": "haar", "group": 2, "threshold": 0.0005})
     assert form.profile.currentText() == "small"
     # What its axis does not let through does not count.
     form.controls["frames_after"].value = 2
@@ -109,72 +107,57 @@ def test_the_profile_follows_the_controls(form):
     form.set_axes("ZYX")
     assert form.profile.currentText() == "small"
 
+    plain = make(Plain)
+    plain.controls["width"].value = 5
+    assert plain.settings() == Plain(width=5) and plain.profile.currentText() == "custom"
 
-def test_settings_that_do_not_go_together_are_no_profile(qtbot):
-    from napari_gpu_denoise.filters import NLMeans
 
-    form = SettingsForm(NLMeans)
-    qtbot.addWidget(form)
+def test_settings_that_do_not_go_together_are_no_profile(make):
+    form = make(NLMeans)
+    form.controls["step"].value = 9
+    with pytest.raises(SettingsError, match="step=9"):
+        form.settings()
     form.controls["window"].value = 20
     assert form.profile.currentText() == "custom"
     form.profile.setCurrentText("fine")
     assert form.settings() == NLMeans.of(profile="fine")
 
 
-def test_a_filter_with_one_profile(qtbot):
-    @dataclass(frozen=True)
-    class Plain(Settings):
-        name: ClassVar[str] = "plain"
-        width: int = setting(3, "How wide", bounds=(1, 9))
-
-    form = SettingsForm(Plain)
-    qtbot.addWidget(form)
-    form.controls["width"].value = 5
-    assert form.settings() == Plain(width=5) and form.profile.currentText() == "custom"
-
-
 @pytest.mark.parametrize("kind", FILTERS)
-def test_every_filter_gets_a_form(qtbot, kind):
-    form = SettingsForm(kind)
-    qtbot.addWidget(form)
-    form.set_axes("CTZYX")
+def test_every_filter_gets_a_form_whose_arrows_pass_over_even_widths(make, kind):
+    form = make(kind, "CTZYX")
     assert form.settings() == kind()
     for profile in reversed(kind.presets):
         form.profile.setCurrentText(profile)
         assert form.settings() == kind.of(profile=profile)
         assert form.profile.currentText() == profile
+    odd = [spec for spec in setting_fields(kind) if "odd" in spec.metadata["help"]]
+    assert odd == [spec for spec in setting_fields(kind) if spec.metadata["odd"]]
+    for spec in odd:
+        box = form.controls[spec.name].native
+        seen = []
+        box.valueChanged.connect(seen.append)
+        box.setValue(1)
+        for steps_up in [1] * 4 + [-1] * 6 + [1] * 2:
+            box.stepBy(steps_up)
+        assert len(set(seen)) > 3 and all(value % 2 or not value for value in seen)
+        box.setValue(6)  # typed
+        with pytest.raises(SettingsError, match=f"{spec.name}=6 must be odd"):
+            form.settings()
+        box.stepBy(1)
+        assert box.value() == 7
 
 
-def test_combinations_are_checked(form, qtbot):
-    from napari_gpu_denoise.filters import NLMeans
-
-    form = SettingsForm(NLMeans)
-    qtbot.addWidget(form)
-    form.controls["step"].value = 9
-    with pytest.raises(SettingsError, match="step=9"):
-        form.settings()
-
-
-def test_the_wheel_turns_only_a_control_that_was_clicked(form, qtbot):
-    from qtpy.QtCore import QPoint, QPointF, Qt
-    from qtpy.QtGui import QWheelEvent
-    from qtpy.QtWidgets import QApplication
-
+def test_the_wheel_turns_only_a_control_that_was_clicked(make, qtbot):
+    form = make(Every)
     form.show()
     qtbot.waitExposed(form)
     control = form.controls["width"]
 
     def turn():
-        event = QWheelEvent(
-            QPointF(5, 5),
-            QPointF(5, 5),
-            QPoint(),
-            QPoint(0, 120),
-            Qt.MouseButton.NoButton,
-            Qt.KeyboardModifier.NoModifier,
-            Qt.ScrollPhase.NoScrollPhase,
-            False,
-        )
+        place, none, keys = QPointF(5, 5), Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
+        angles = QPoint(), QPoint(0, 120)
+        event = QWheelEvent(place, place, *angles, none, keys, Qt.ScrollPhase.NoScrollPhase, False)
         QApplication.sendEvent(control.native, event)
 
     form.controls["amount"].native.setFocus()
@@ -185,3 +168,19 @@ def test_the_wheel_turns_only_a_control_that_was_clicked(form, qtbot):
     qtbot.waitUntil(control.native.hasFocus)
     turn()
     assert control.value == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "channels", "found"),
+    [
+        ("12,5", 1, (12.5,)),
+        ("12.5", 1, (12.5,)),
+        ("12,5; 7", 2, (12.5, 7.0)),
+        ("12,5 7,25", 2, (12.5, 7.25)),
+        ("12.5, 7", 2, (12.5, 7.0)),
+        ("12,7", 2, (12.0, 7.0)),
+        ("1, 2, 3", 1, (1.0, 2.0, 3.0)),
+    ],
+)
+def test_a_decimal_comma_in_sigma(text, channels, found):
+    assert tuple(map(float, numbers(text, channels))) == found

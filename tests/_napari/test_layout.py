@@ -2,15 +2,12 @@
 
 import pytest
 from qtpy.QtCore import QPoint, QRect, Qt
-from qtpy.QtWidgets import (
-    QAbstractSpinBox,
-    QComboBox,
-    QDockWidget,
-    QLabel,
-    QMainWindow,
-    QScrollArea,
-)
+from qtpy.QtWidgets import QAbstractSpinBox, QComboBox, QLabel, QScrollArea
 
+from _napari.conftest import PLUGIN
+from _napari.inputs import find_entry
+from napari_gpu_denoise._napari.docks import _dock_of
+from napari_gpu_denoise._napari.parts import Caption
 from napari_gpu_denoise.filters import FILTERS
 
 pytestmark = pytest.mark.gui
@@ -19,36 +16,42 @@ NARROW = 300  # pixels
 LONG = "A sentence that needs more than a line where the panel is narrow. " * 5
 
 
-def dock_of(panel):
-    """The dock a panel is in."""
-    while not isinstance(panel, QDockWidget):
-        panel = panel.parent()
-    return panel
-
-
 def shown_in(area, kind):
     """Where the parts of a kind are in what a panel scrolls."""
     inside = area.widget()
-    for each in inside.findChildren(kind):
-        if each.isVisible() and not isinstance(each.parent(), QComboBox):
-            yield QRect(each.mapTo(inside, QPoint(0, 0)), each.size())
+    for part in inside.findChildren(kind):
+        if part.isVisible() and not isinstance(part.parent(), QComboBox):
+            yield QRect(part.mapTo(inside, QPoint(0, 0)), part.size())
 
 
 @pytest.fixture
-def shown(make_napari_viewer, plugin):
-    """A napari window on the screen."""
-    viewer = make_napari_viewer(show=True)
-    viewer.window._qt_window.resize(1100, 700)
-    return viewer
+def shown(viewer, qtbot):
+    """The window on the screen."""
+    main = viewer.window._qt_window
+    main.resize(1100, 800)
+    main.show()
+    qtbot.waitExposed(main)
+    yield viewer
+    main.hide()
+
+
+@pytest.fixture
+def opened(shown, qtbot):
+    """Open a panel as the menu Plugins does."""
+
+    def open_it(title):
+        _, panel = shown.window.add_plugin_dock_widget(PLUGIN, title)
+        qtbot.wait(100)
+        return panel
+
+    return open_it
 
 
 def assert_readable(panel):
     """Nothing is cut off at the side, squeezed or covered."""
     area = panel.findChildren(QScrollArea)[0]
     assert area.widget().width() <= area.viewport().width()
-    boxes = [
-        each for kind in (QLabel, QComboBox, QAbstractSpinBox) for each in shown_in(area, kind)
-    ]
+    boxes = [box for kind in (QLabel, QComboBox, QAbstractSpinBox) for box in shown_in(area, kind)]
     assert len(boxes) > 4
     for k, box in enumerate(boxes):
         assert box.height() >= 10
@@ -56,57 +59,93 @@ def assert_readable(panel):
 
 
 @pytest.mark.parametrize("title", [*(kind.title for kind in FILTERS), "Estimated noise", "Compare"])
-def test_a_panel_fits_a_narrow_dock(shown, qtbot, click, title):
-    _, panel = shown.window.add_plugin_dock_widget("napari-gpu-denoise", title)
-    dock = dock_of(panel)
+def test_a_panel_fits_a_narrow_dock(opened, qtbot, click, title):
+    panel = opened(title)
+    dock = _dock_of(panel)
 
     def narrow():
-        qtbot.wait(100)
         dock.parent().resizeDocks([dock], [NARROW], Qt.Orientation.Horizontal)
         qtbot.wait(100)
 
-    def readable():
-        qtbot.waitUntil(lambda: assert_readable(panel))
-
     narrow()
     qtbot.waitUntil(lambda: panel.width() <= NARROW)
-    if hasattr(panel, "noise"):
+    if hasattr(panel, "options"):
         panel.options.noise.caption.setText(LONG)
         panel.options.noise.caption.show()
         qtbot.wait(100)
-    readable()
+    qtbot.waitUntil(lambda: assert_readable(panel))
     for section in getattr(panel, "sections", list)():
         click(section.toggleButton())
         assert section.content().isVisible()
         narrow()
-        readable()
+        qtbot.waitUntil(lambda: assert_readable(panel))
 
 
-def test_the_status_line_is_shown_whole(shown, qtbot):
-    _, panel = shown.window.add_plugin_dock_widget("napari-gpu-denoise", "NL-means")
+def test_the_status_line_is_shown_whole_and_run_stays_where_it_is(shown, opened, qtbot):
+    panel = opened("NL-means")
+    qtbot.waitUntil(lambda: panel.options.device.caption.text() != "")
+    panel.say("")
+    qtbot.wait(100)
+    place = panel.run_button.geometry()
     panel.say(LONG, "Not done.")
-    panel.setParent(None)
+    qtbot.waitUntil(lambda: panel.status.height() > 2 * panel.run_button.height())
+    qtbot.wait(100)
+    assert panel.run_button.geometry() == place
+    shown.window.remove_dock_widget(panel)
     panel.resize(320, 200)  # less than it needs
     panel.show()
     label = panel.status
     qtbot.waitUntil(lambda: label.height() >= label.heightForWidth(label.width()) > 60)
     panel.say("")
     assert label.minimumHeight() == 0
-    panel.close()
 
 
-def test_panels_opened_by_menus_do_not_share_the_height(shown, qtbot):
-    docks = []
+def test_captions_shrink_again(qtbot):
+    caption = Caption()
+    qtbot.addWidget(caption)
+    caption.resize(200, 20)
+    caption.setText("Short.")
+    short = caption.minimumHeight()
+    caption.setText(LONG)
+    assert caption.minimumHeight() > 2 * short
+    caption.setText("Short.")
+    assert caption.minimumHeight() == short
+
+
+def test_panels_do_not_share_the_height_and_menus_bring_them_to_the_front(shown, qtbot):
+    plugins, layers = shown.window.plugins_menu, shown.window.layers_menu
     for title in ("NL-means", "Estimated noise", "BM3D"):
-        dock, _ = shown.window.add_plugin_dock_widget("napari-gpu-denoise", title)
-        qtbot.wait(100)
-        docks.append(dock_of(dock))
+        find_entry(plugins, "GPU Denoise", f"{title} (GPU Denoise)").trigger()
+    docks = [_dock_of(panel) for panel in shown.window.dock_widgets.values()]
     window = docks[0].parent()
-    assert isinstance(window, QMainWindow)
-    assert set(window.tabifiedDockWidgets(docks[0])) == set(docks[1:])
+    qtbot.waitUntil(lambda: set(window.tabifiedDockWidgets(docks[0])) == set(docks[1:]))
 
-    def only_the_last_is_seen():
-        seen = [dock for dock in docks if not dock.visibleRegion().isEmpty()]
-        return seen == docks[2:] and docks[2].height() > 350
+    def in_front():
+        return [dock for dock in docks if not dock.visibleRegion().isEmpty()]
 
-    qtbot.waitUntil(only_the_last_is_seen)
+    qtbot.waitUntil(lambda: in_front() == docks[2:] and docks[2].height() > 350)
+    # Chosen again, an entry would hide its panel if nothing brought it forward.
+    for dock in (docks[0], docks[1], docks[1]):
+        find_entry(plugins, "GPU Denoise", dock.name).trigger()
+        qtbot.waitUntil(lambda dock=dock: in_front() == [dock])
+    for dock, path in (
+        (docks[0], ("Filter", "Denoise (GPU)", docks[0].name)),
+        (docks[0], ("Filter", "Denoise (GPU)", docks[0].name)),
+        (docks[1], ("Measure", docks[1].name)),
+        (docks[1], ("Measure", docks[1].name)),
+    ):
+        find_entry(layers, *path).trigger()
+        qtbot.waitUntil(lambda dock=dock: in_front() == [dock])
+        assert not dock.isHidden()
+    assert len(shown.window.dock_widgets) == 3
+
+
+def test_a_panel_becomes_a_tab_of_one_that_is_not_hidden(opened, qtbot):
+    first = _dock_of(opened("NL-means"))
+    window = first.parent()
+    first.hide()
+    second, third = (_dock_of(opened(title)) for title in ("BM3D", "Isoline"))
+    qtbot.waitUntil(lambda: window.tabifiedDockWidgets(third) == [second])
+    first.show()
+    qtbot.wait(100)
+    assert window.tabifiedDockWidgets(first) == []

@@ -4,10 +4,16 @@ import math
 import threading
 import time
 
+import dask.array as da
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
+from _napari import noise_records
+from _napari.conftest import PLUGIN
+from napari_gpu_denoise._napari.docks import open_panel as open_in
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
+from napari_gpu_denoise._napari.noise import measuring
 from napari_gpu_denoise._napari.noise.measuring import flat_noise
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.filters import BM3D, NLMeans
@@ -22,43 +28,48 @@ MAGNITUDES = np.hypot(*RNG.normal(0, 12, (2, 60, 60)))
 pytestmark = pytest.mark.gui
 
 
-def test_sigma_is_the_standard_deviation():
+def test_sigma_is_the_standard_deviation_of_each_channel():
     found = flat_noise(WHITE, "YX")
     assert found.models == (Gaussian(float(WHITE.std(ddof=1))),)
     assert found.sigma == (float(WHITE.std(ddof=1)),)
     assert found.standard_error[0] == pytest.approx(12 / math.sqrt(2 * WHITE.size), rel=0.1)
     assert found.curves[0].mean == (float(WHITE.mean()),)
     assert found.white and "Gaussian" in found.verdict()
+    image = np.stack([WHITE, 3 * WHITE], axis=-1)
+    found = flat_noise(image, "YXC", "gaussian")
+    assert found.planes == 2
+    assert found.sigma[1] == pytest.approx(3 * found.sigma[0])
+    assert isinstance(flat_noise(np.abs(image), "YXC", "speckle").models[1], Speckle)
+    assert flat_noise(np.full((20, 20), 7), "YX").sigma == (0.0,)
+    clipped = np.full((10, 10), 40, np.uint8)
+    clipped[0], clipped[1:3] = 0, 255
+    assert flat_noise(clipped, "YX", "gaussian").clipped == ((0.1, 0.2),)
 
 
 def test_errors_are_right():
     draws = [flat_noise(RNG.normal(0, 5, (16, 16)), "YX", "gaussian") for _ in range(200)]
-    spread = np.std([each.sigma[0] for each in draws])
-    stated = np.mean([each.standard_error[0] for each in draws])
+    spread = np.std([draw.sigma[0] for draw in draws])
+    stated = np.mean([draw.standard_error[0] for draw in draws])
     assert stated == pytest.approx(spread, rel=0.2)
     magnitudes = [np.hypot(*RNG.normal(0, 5, (2, 16, 16))) for _ in range(200)]
-    draws = [flat_noise(each, "YX", "rician") for each in magnitudes]
-    assert np.mean([each.sigma[0] for each in draws]) == pytest.approx(5, rel=0.01)
-    spread = np.std([each.sigma[0] for each in draws])
-    assert np.mean([each.errors[0]["sigma"] for each in draws]) == pytest.approx(spread, rel=0.2)
+    draws = [flat_noise(image, "YX", "rician") for image in magnitudes]
+    assert np.mean([draw.sigma[0] for draw in draws]) == pytest.approx(5, rel=0.01)
+    spread = np.std([draw.sigma[0] for draw in draws])
+    assert np.mean([draw.errors[0]["sigma"] for draw in draws]) == pytest.approx(spread, rel=0.2)
     draws = [flat_noise(RNG.gamma(4, 25, (32, 32)), "YX", "speckle") for _ in range(200)]
-    looks = [each.models[0].looks for each in draws]
+    looks = [draw.models[0].looks for draw in draws]
     assert np.mean(looks) == pytest.approx(4, rel=0.02)
-    stated = np.mean([each.errors[0]["looks"] for each in draws])
+    stated = np.mean([draw.errors[0]["looks"] for draw in draws])
     assert np.std(looks) <= stated <= 1.6 * np.std(looks)
 
 
-def test_background_of_magnitudes_is_seen():
+def test_background_of_magnitudes_and_neighbours_that_share_noise_are_seen():
     found = flat_noise(MAGNITUDES, "YX")
-    assert isinstance(found.models[0], Rician)
+    assert isinstance(found.models[0], Rician) and "magnitudes" in found.reason
     assert found.sigma[0] == pytest.approx(12, rel=0.03)
-    assert "magnitudes" in found.reason
     # With a signal it is no background, nor is noise that happens to have its mean.
     assert flat_noise(np.hypot(MAGNITUDES, 60), "YX").name == "gaussian"
     assert flat_noise(RNG.normal(1.913 * 12, 12, (60, 60)).clip(0), "YX").name == "gaussian"
-
-
-def test_neighbours_that_share_noise():
     wide = RNG.normal(0, 30, (65, 65))
     smooth = (wide[1:, 1:] + wide[:-1, 1:] + wide[1:, :-1] + wide[:-1, :-1]) / 4 + 100
     found = flat_noise(smooth, "YX")
@@ -66,20 +77,6 @@ def test_neighbours_that_share_noise():
     assert isinstance(model, Correlated) and not found.white
     assert model.sigma == pytest.approx(15, rel=0.06)
     assert model.autocorrelation[0][1] == pytest.approx(0.5, abs=0.12)
-
-
-def test_channels_have_noise_of_their_own():
-    image = np.stack([WHITE, 3 * WHITE], axis=-1)
-    found = flat_noise(image, "YXC", "gaussian")
-    assert found.planes == 2
-    assert found.sigma[1] == pytest.approx(3 * found.sigma[0])
-    assert isinstance(flat_noise(np.abs(image), "YXC", "speckle").models[1], Speckle)
-
-
-def test_shares_of_clipped_pixels():
-    image = np.full((10, 10), 40, np.uint8)
-    image[0], image[1:3] = 0, 255
-    assert flat_noise(image, "YX", "gaussian").clipped == ((0.1, 0.2),)
 
 
 @pytest.mark.parametrize(
@@ -93,21 +90,13 @@ def test_shares_of_clipped_pixels():
     ],
 )
 def test_what_a_region_cannot_tell(region, model, said):
-    region = np.asarray(region)
     with pytest.raises(LayerError, match=said):
         flat_noise(region, "YX", model)
-
-
-def test_a_constant_region_has_no_noise():
-    assert flat_noise(np.full((20, 20), 7), "YX").sigma == (0.0,)
 
 
 @pytest.fixture
 def slow(monkeypatch):
     """Hold measuring of images of 40 rows until the gate opens; what began and what ended."""
-    from _napari.noise_records import estimate
-    from napari_gpu_denoise._napari.noise import measuring
-
     gate, began, ended = threading.Event(), [], []
 
     def wait(image, axes=None, model="auto", *, device=None):
@@ -116,7 +105,7 @@ def slow(monkeypatch):
             gate.wait()
         _ = image[0]  # of lazy data this stops
         ended.append(image.shape)
-        return estimate(notes=(f"{image.shape[-2]} rows",))
+        return noise_records.estimate(notes=(f"{image.shape[-2]} rows",))
 
     monkeypatch.setattr(measuring, "estimate_noise", wait)
     yield gate, began, ended
@@ -128,6 +117,9 @@ def test_another_layer_takes_the_place(viewer, open_noise, measured, slow, qtbot
     viewer.add_image(np.zeros((40, 30)), name="long")
     panel = open_noise()
     qtbot.waitUntil(lambda: began == [(40, 30)])
+    assert panel.status.text() == "Measuring …" and not panel.use_button.isEnabled()
+    for _ in range(3):
+        viewer.add_labels(np.zeros((4, 4), int))  # handled while it measures
     viewer.add_image(np.zeros((20, 30)), name="short")
     assert panel.layer.currentText() == "short" and panel.status.text() == "Measuring …"
     qtbot.wait(400)
@@ -140,7 +132,7 @@ def test_another_layer_takes_the_place(viewer, open_noise, measured, slow, qtbot
     assert panel.estimate().notes == ("20 rows",)
 
 
-def test_a_result_that_comes_too_late(viewer, open_noise, measured, slow, qtbot):
+def test_a_result_that_comes_too_late(viewer, open_noise, slow, qtbot):
     gate, began, ended = slow
     viewer.add_image(np.zeros((40, 30)), name="long")
     panel = open_noise()
@@ -155,25 +147,15 @@ def test_a_result_that_comes_too_late(viewer, open_noise, measured, slow, qtbot)
     assert ended and panel.estimate() is None and panel.result.verdict.text() == ""
 
 
-def test_the_gui_is_free_meanwhile(viewer, open_noise, slow, qtbot):
-    gate, began, _ = slow
-    viewer.add_image(np.zeros((40, 30)))
-    panel = open_noise()
-    qtbot.waitUntil(lambda: bool(began))
-    assert panel.status.text() == "Measuring …" and not panel.use_button.isEnabled()
-    for _ in range(5):
-        viewer.add_labels(np.zeros((4, 4), int))  # handled while it measures
-    assert len(viewer.layers) == 6
-    gate.set()
-
-
-@pytest.mark.parametrize("closed", ["panel", "viewer"])
-def test_closed_in_the_middle(viewer, open_noise, slow, qtbot, closed):
-    import dask.array as da
-
+@pytest.mark.parametrize("closed", ["panel", "window"])
+def test_closed_in_the_middle(request, plugin, slow, qtbot, closed):
     gate, began, ended = slow
+    if closed == "panel":
+        viewer = request.getfixturevalue("viewer")
+    else:
+        viewer = request.getfixturevalue("make_napari_viewer")()
     viewer.add_image(da.zeros((40, 30), chunks=10))
-    panel = open_noise()
+    panel = open_in(viewer, "Estimated noise")
     qtbot.waitUntil(lambda: bool(began))
     worker = panel._measuring.worker
     if closed == "panel":
@@ -186,23 +168,15 @@ def test_closed_in_the_middle(viewer, open_noise, slow, qtbot, closed):
     qtbot.wait(50)
     assert ended == []  # it was stopped before it read
     if closed == "panel":
-        again = open_noise()
-        assert again is not panel
-
-
-def test_a_closed_panel_follows_nothing(viewer, open_noise, measured, quick, noisy, qtbot):
-    viewer.add_image(noisy)
-    panel = open_noise()
-    measured(panel)
-    viewer.window.remove_dock_widget(panel)
-    viewer.add_image(noisy[:30])
-    qtbot.wait(500)
-    assert len(quick) == 1
+        assert open_in(viewer, "Estimated noise") is not panel
+        began.clear()
+        viewer.window.remove_dock_widget("all")
+        viewer.add_image(np.zeros((20, 30)))
+        qtbot.wait(500)
+        assert not began  # a closed panel follows nothing
 
 
 def test_a_long_lazy_stack_is_sampled(viewer, open_noise, measured):
-    import dask.array as da
-
     read = []
 
     def frame(block_info=None):
@@ -223,8 +197,6 @@ def test_a_long_lazy_stack_is_sampled(viewer, open_noise, measured):
 @pytest.fixture
 def counted(monkeypatch):
     """The axes of all measurements of noise."""
-    from napari_gpu_denoise._napari.noise import measuring
-
     asked, real = [], estimate.measure_noise
 
     def watched(image, axes, *args, **kwargs):
@@ -240,28 +212,26 @@ def record_of(layer):
     """The record of a result without what belongs to the moment, and to the layer."""
     momentary = ("date", "source", "source_id")
     record = layer.metadata[METADATA_KEY].items()
-    return {key: each for key, each in record if key not in momentary}
+    return {key: value for key, value in record if key not in momentary}
 
 
-def test_noise_is_measured_once(viewer, open_panel, run, counted, movie):
+def test_noise_is_measured_once(viewer, open_panel, run, counted, movie, watched):
     layer = viewer.add_image(movie.copy(), name="movie", axis_labels=("t", "y", "x"))
     first, second = open_panel("NL-means"), open_panel("BM3D")
     second.form.profile.setCurrentText("fast")
     first.results.keep_both.click()
     run(first)
-    said = []
-    for panel in (first, second):
-        panel.progress.valueChanged.connect(lambda _, panel=panel: said.append(panel.status.text()))
+    said = [watched(panel) for panel in (first, second)]
     run(first)
     run(second)
     second.places.boxes["T"].click()
     run(second)
     assert counted == ["TYX"]
-    assert not any("Measuring" in text for text in said)
-    results = [each for each in viewer.layers if each is not layer]
+    assert not any("Measuring" in text for texts in said for text in texts)
+    results = [made for made in viewer.layers if made is not layer]
     for result, settings in zip(results, [NLMeans()] * 2 + [BM3D.of(profile="fast")], strict=False):
         expected = runs.denoise(movie, settings, axes="TYX")
-        np.testing.assert_array_equal(result.data, expected.image)
+        assert_array_equal(result.data, expected.image)
         known, wanted = record_of(result), expected.record.as_dict()
         assert known == {key: wanted[key] for key in known}
     counted.clear()
@@ -276,19 +246,23 @@ def test_noise_is_measured_once(viewer, open_panel, run, counted, movie):
     assert counted == [".YX", "TYX", "TYX"]
 
 
-def test_runs_know_what_the_noise_panel_has_measured(
+def test_runs_know_what_the_noise_panel_has_measured_which_does_not_follow_onto_results(
     viewer, open_panel, open_noise, measured, run, counted, noisy
 ):
-    viewer.add_image(noisy, name="cells")
+    source = viewer.add_image(noisy, name="cells")
     panel = open_noise()
     measured(panel)
     assert counted == ["YX"]
     filtering = open_panel()
     run(filtering)
     assert counted == ["YX"]
+    result = viewer.layers[-1]
     expected = runs.denoise(noisy, NLMeans(), noise=estimate.estimate_noise(noisy))
-    np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
-    assert record_of(viewer.layers[-1])["noise"] == expected.record.as_dict()["noise"]
+    assert_array_equal(result.data, expected.image)
+    assert record_of(result)["noise"] == expected.record.as_dict()["noise"]
+    assert viewer.layers.selection.active is result and panel.layer.layer() is source
+    panel.layer.choose(result)  # by hand it can be chosen
+    assert panel.layer.layer() is result
     filtering.options.noise.choose("one")
     run(filtering)
-    assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == []
+    assert viewer.layers[-1].metadata[PLUGIN]["noise"] == []

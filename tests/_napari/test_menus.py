@@ -1,88 +1,130 @@
-"""Entries of the plugin in napari's menus, and the panels they open."""
+"""The manifest, the entries of the plugin in napari's menus, and its page of the preferences."""
 
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import napari.settings
 import numpy as np
 import pytest
+from npe2 import PluginManifest
+from npe2.manifest.utils import import_python_name
+from numpy.testing import assert_allclose
 
+from _napari.conftest import PLUGIN
+from _napari.inputs import find_entry
+from napari_gpu_denoise._napari import commands, preferences
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.filters import FILTERS
 
 pytestmark = pytest.mark.gui
 
 
-def find(menu, path):
-    """Follow titles down napari's menus."""
-    for title in path:
-        menu.aboutToShow.emit()
-        (action,) = [a for a in menu.actions() if a.text().replace("&", "") == title]
-        menu = action.menu()
-    return action
+def test_the_manifest_is_valid_complete_and_leads_to_what_exists():
+    manifest = PluginManifest.from_distribution(PLUGIN)
+    assert manifest.name == PLUGIN and manifest.is_visible
+    manifest.validate_imports()
+    offered = manifest.contributions
+    widgets = {widget.command: widget.display_name for widget in offered.widgets}
+    assert next(iter(widgets.items())) == (f"{PLUGIN}.denoise", "Denoise")
+    titles = {"denoise": "Denoise", "estimated_noise": "Estimated noise"}
+    titles |= {"compare": "Compare", "batch": "Batch"}
+    titles |= {kind.name: kind.title for kind in FILTERS}
+    assert widgets == {f"{PLUGIN}.{name}": title for name, title in titles.items()}
+    # The menus open panels by commands of their own, which bring those that are open to the front.
+    for menu, name in (("visualize", "compare"), ("measure", "estimated_noise")):
+        entries = [entry.command for entry in offered.menus[f"napari/layers/{menu}"]]
+        assert entries == [f"{PLUGIN}.open_{name}"]
+    (submenu,) = offered.submenus
+    assert [item.submenu for item in offered.menus["napari/layers/filter"]] == [submenu.id]
+    named = ["denoise", *(kind.name for kind in FILTERS), "batch"]
+    inside = [item.command for item in offered.menus[submenu.id]]
+    assert inside == [f"{PLUGIN}.open_{name}" for name in named]
+    known = {command.id: command for command in offered.commands}
+    assert all(known[f"{PLUGIN}.open_{kind.name}"].title == kind.title for kind in FILTERS)
+    for widget in offered.widgets:
+        made = import_python_name(known[widget.command].python_name)
+        parameters = inspect.signature(made.__init__).parameters.values()
+        assert "napari.viewer.Viewer" in [p.annotation for p in parameters]
+    with pytest.raises(AttributeError, match="no filter 'no_such'"):
+        _ = commands.no_such
+    shown = {sample.key: sample.display_name for sample in offered.sample_data}
+    assert shown == {name: samples.title(name) for name in samples.names()}
 
 
-def test_filter_menu_opens_the_panel(viewer, qtbot):
+def test_the_manifest_is_as_the_script_writes_it():
+    script = Path(__file__).parents[2] / "scripts" / "write_manifest.py"
+    assert subprocess.run([sys.executable, str(script), "--check"]).returncode == 0, (
+        "run python scripts/write_manifest.py"
+    )
+
+
+def test_menus_open_the_panels(viewer, qtbot):
     viewer.add_image(np.zeros((20, 20)))
+    docks = viewer.window.dock_widgets
     for kind in FILTERS:
         name = f"{kind.title} (GPU Denoise)"
-        find(viewer.window.layers_menu, ["Filter", "Denoise (GPU)", name]).trigger()
-        qtbot.waitUntil(lambda name=name: name in viewer.window.dock_widgets)
-        panel = viewer.window.dock_widgets[name]
+        find_entry(viewer.window.layers_menu, "Filter", "Denoise (GPU)", name).trigger()
+        qtbot.waitUntil(lambda name=name: name in docks)
+        panel = docks[name]
         qtbot.waitUntil(lambda panel=panel: panel.options.device.caption.text() != "")
         assert panel.filter is kind
-        assert panel.layer.layer().name == viewer.layers[0].name
+        assert panel.layer.layer() is viewer.layers[0]
         assert panel.request().run.filter == kind()
-
-
-def test_plugins_menu_has_the_panel(viewer):
-    # napari gives a plugin with several panels a menu of its own.
-    menu = ["GPU Denoise"] if len(FILTERS) > 1 else []
-    for kind in FILTERS:
-        name = f"{kind.title} (GPU Denoise)"
-        assert name not in viewer.window.dock_widgets
-        find(viewer.window.plugins_menu, [*menu, name]).trigger()
-        assert viewer.window.dock_widgets[name].filter is kind
-
-
-def test_an_open_panel_that_is_chosen_again_comes_to_the_front(viewer, qtbot):
-    viewer.window._qt_window.show()
-    docks = []
-    for title in ("BM3D", "Estimated noise"):
-        name = f"{title} (GPU Denoise)"
-        find(viewer.window.plugins_menu, ["GPU Denoise", name]).trigger()
-        docks.append(viewer.window._wrapped_dock_widgets[name])
-    first, second = docks
-    behind = viewer.window._qt_window.tabifiedDockWidgets
-    qtbot.waitUntil(lambda: second in behind(first))
-    for front, back in ((first, second), (second, first), (second, first)):
-        find(viewer.window.plugins_menu, ["GPU Denoise", front.name]).trigger()
-        qtbot.waitUntil(lambda front=front: front.visibleRegion().isEmpty() is False)
-        assert not front.isHidden() and back.visibleRegion().isEmpty()
-
-
-@pytest.mark.parametrize("menu", ["layers_menu", "plugins_menu"])
-def test_menus_have_the_noise_panel(viewer, menu, qtbot):
-    path = ["Measure"] if menu == "layers_menu" else ["GPU Denoise"]
+        viewer.window.remove_dock_widget(panel)
+        find_entry(viewer.window.plugins_menu, "GPU Denoise", name).trigger()
+        assert docks[name].filter is kind and docks[name] is not panel
+    viewer.layers.clear()
     title = "Estimated noise (GPU Denoise)"
-    find(getattr(viewer.window, menu), [*path, title]).trigger()
-    qtbot.waitUntil(lambda: title in viewer.window.dock_widgets)
-    panel = viewer.window.dock_widgets[title]
-    assert "no image layer" in panel.status.text()
+    for menu, path in (("layers_menu", "Measure"), ("plugins_menu", "GPU Denoise")):
+        find_entry(getattr(viewer.window, menu), path, title).trigger()
+        qtbot.waitUntil(lambda: title in docks)
+        assert "no image layer" in docks[title].status.text()
+        viewer.window.remove_dock_widget(docks[title])
 
 
 @pytest.mark.parametrize("name", samples.names())
-def test_sample_opens_with_its_axes(viewer, name):
-    find(viewer.window.file_menu, ["Open Sample", "GPU Denoise", samples.title(name)]).trigger()
+def test_a_sample_opens_with_its_axes(viewer, open_panel, name):
+    entry = ("Open Sample", "GPU Denoise", samples.title(name))
+    find_entry(viewer.window.file_menu, *entry).trigger()
     (layer,) = viewer.layers
     known = samples.info(name)
     assert layer.data.ndim == len(known.axes)
-    np.testing.assert_allclose(layer.scale, known.scale)
+    assert_allclose(layer.scale, known.scale)
     assert "".join(layer.axis_labels).upper() == known.axes
     assert tuple(map(str, layer.units)) == known.units
     assert layer.metadata["licence"] == known.licence
+    if name == "fluorescence":
+        panel = open_panel()
+        assert panel.axes.axes() == "TYX"
+        assert panel.axes.caption.text() == "16 time points, 192 by 208 pixels"
+        assert panel.form.controls["frames_before"].native.isEnabled()
+        assert not panel.form.controls["slices"].native.isEnabled()
 
 
-def test_panel_reads_a_samples_axes(viewer, open_panel):
-    viewer.open_sample("napari-gpu-denoise", "fluorescence")
+def test_without_a_page_of_preferences_the_defaults_hold(monkeypatch):
+    monkeypatch.delattr(napari.settings, "get_plugin_settings", raising=False)
+    assert preferences.read() == preferences.Preferences(device=None, memory_limit=None)
+
+
+@pytest.mark.skipif(
+    not hasattr(napari.settings, "get_plugin_settings"),
+    reason="napari before 0.9 keeps no settings of plugins",
+)
+def test_preferences_are_read_and_open_panels_follow_them(viewer, open_panel, noisy):
+    assert preferences.read() == preferences.Preferences()
+    computing = napari.settings.get_plugin_settings(PLUGIN).computing
+    computing.memory_limit = 250
+    viewer.add_image(noisy)
     panel = open_panel()
-    assert panel.axes.axes() == "TYX"
-    assert panel.axes.caption.text() == "16 time points, 192 by 208 pixels"
-    assert panel.form.controls["frames_before"].native.isEnabled()
-    assert not panel.form.controls["slices"].native.isEnabled()
+    box = panel.options.device.box
+    assert box.itemText(0) == "Automatic"
+    computing.device = " cpu "
+    assert preferences.read() == preferences.Preferences("cpu", 250_000_000)
+    assert box.currentText() == "Automatic (cpu)" and panel.options.device.device() == "cpu"
+    assert panel.request().run.device == "cpu"
+    assert open_panel("BM3D").options.device.device() == "cpu"
+    computing.device = "no such device"
+    assert "no such device" in panel.options.device.caption.text()
+    assert preferences.changed()[0] is computing.events.device

@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 import napari_gpu_denoise as gd
-from _napari.lazy_data import Sliced, drive
+from _napari.inputs import Sliced, drive
 from _napari.noise_records import estimate
 from napari_gpu_denoise._napari.denoise.run import Request, steps
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.noise import measuring
 from napari_gpu_denoise.filters import VBM3D, Isoline, NLMeans
 from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian, Speckle
 from napari_gpu_denoise.run import denoise as runs
@@ -21,15 +23,13 @@ FOUND = estimate((PHOTONS,), errors=({"gain": 0.02, "read_noise": 0.3},))
 
 
 @pytest.fixture
-def measuring(monkeypatch):
+def photons(monkeypatch):
     """Let measuring find photon noise."""
-    from napari_gpu_denoise._napari.noise import measuring
-
     monkeypatch.setattr(measuring, "estimate_noise", lambda *_, **__: FOUND)
 
 
 def test_an_estimate_is_handed_to_a_filter(
-    viewer, open_noise, measured, measuring, noisy, click, run, copied, pasted
+    viewer, open_noise, measured, photons, noisy, click, run, copied, pasted
 ):
     layer = viewer.add_image(noisy, name="cells")
     viewer.add_image(noisy[:30], name="other")
@@ -40,51 +40,67 @@ def test_an_estimate_is_handed_to_a_filter(
     panel.target.setCurrentText("NL-means")
     click(panel.use_button)
     filtering = viewer.window.dock_widgets["NL-means (GPU Denoise)"]
+    noise = filtering.options.noise
     assert filtering.layer.currentText() == "cells" and filtering.axes.letters() == "XY"
-    assert filtering.options.noise.chosen() == "measured"
-    assert filtering.options.noise.caption.text() == (
+    assert noise.chosen() == "measured"
+    assert noise.caption.text() == (
         "Poisson-Gaussian, gain 1.5, read noise 4, offset 20 (measured in cells)"
     )
     status = run(filtering)
     assert "Poisson-Gaussian noise, gain 1.5, read noise 4, offset 20 (estimated)." in status
     result = viewer.layers.selection.active
     expected = gd.denoise(noisy, NLMeans(), noise=PHOTONS, axes="XY").image
-    np.testing.assert_array_equal(result.data, expected)
-    plain = gd.denoise(noisy, NLMeans(), 10.0, axes="XY").image
-    assert np.any(plain != expected)
-    record = result.metadata[METADATA_KEY]
-    assert record["noise"] == [PHOTONS.as_dict()]
-    scope = pasted(filtering)
-    np.testing.assert_array_equal(scope["denoised"], expected)
+    assert_array_equal(result.data, expected)
+    assert np.any(gd.denoise(noisy, NLMeans(), 10.0, axes="XY").image != expected)
+    assert result.metadata[METADATA_KEY]["noise"] == [PHOTONS.as_dict()]
+    assert_array_equal(pasted(filtering)["denoised"], expected)
     assert "--noise poisson-gaussian" in copied(filtering.command_button)
     assert "measures the noise again" in filtering.status.text()
     # Of another layer it is not taken, but can be chosen again.
     filtering.layer.choose(viewer.layers["other"])
-    assert filtering.options.noise.chosen() == "auto" and filtering.request().run.noise is None
-    filtering.options.noise.choose("measured")
+    assert noise.chosen() == "auto" and filtering.request().run.noise is None
+    noise.choose("measured")
     assert filtering.request().run.noise == FOUND
-    assert "measured in cells" in filtering.options.noise.caption.text()
+    assert "measured in cells" in noise.caption.text()
+
+
+def test_noise_handed_over_comes_back_with_its_layer(viewer, open_panel, noisy):
+    cells, other = viewer.add_image(noisy, name="cells"), viewer.add_image(noisy[:30], name="o")
+    panel = open_panel()
+    noise = panel.options.noise
+    panel.take_noise(cells, "YX", estimate(), "cells")
+    panel.layer.choose(other)
+    assert noise.chosen() == "auto"
+    panel.take_noise(other, "YX", estimate((PoissonGaussian(2.0, 1.0),)), "o")
+    panel.layer.choose(cells)
+    assert panel.request().run.noise == estimate()
+    assert "measured in cells" in noise.caption.text()
+    noise.choose("auto")
+    panel.layer.choose(other)
+    assert noise.chosen() == "measured" and "measured in o" in noise.caption.text()
+    panel.layer.choose(cells)
+    assert noise.chosen() == "auto"  # as it was left
 
 
 def test_sigma_typed_wins_and_is_shown_beside_the_estimate(
-    viewer, open_panel, measured, measuring, noisy, click, run, qtbot, copied
+    viewer, open_panel, measured, photons, noisy, click, run, qtbot, copied
 ):
     viewer.add_image(noisy, name="cells")
     filtering = open_panel()
-    qtbot.keyClicks(filtering.options.noise.edit, "20")
-    assert filtering.options.noise.caption.text() == ""
-    click(filtering.options.noise.button)
+    noise = filtering.options.noise
+    qtbot.keyClicks(noise.edit, "20")
+    assert noise.caption.text() == ""
+    click(noise.button)
     panel = viewer.window.dock_widgets["Estimated noise (GPU Denoise)"]
     assert panel.layer.currentText() == "cells"
     measured(panel)
-    assert filtering.options.noise.caption.text() == "20 (estimated 10.00 ± 0.10)"
-    qtbot.keyClicks(filtering.options.noise.edit, ".5")
-    assert filtering.options.noise.caption.text() == "20.5 (estimated 10.00 ± 0.10)"
+    assert noise.caption.text() == "20 (estimated 10.00 ± 0.10)"
+    qtbot.keyClicks(noise.edit, ".5")
+    assert noise.caption.text() == "20.5 (estimated 10.00 ± 0.10)"
     status = run(filtering)
     assert "Noise 20.5 grey levels (given)." in status
     assert "gain 1.5" in status  # the estimate, told beside it
-    expected = runs.denoise(noisy, NLMeans(), 20.5).image
-    np.testing.assert_array_equal(viewer.layers[-1].data, expected)
+    assert_array_equal(viewer.layers[-1].data, runs.denoise(noisy, NLMeans(), 20.5).image)
     assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == []
     assert "--sigma 20.5" in copied(filtering.command_button)
 
@@ -95,27 +111,28 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click, copied):
     image = (10 + rng.poisson(60 + 50 * np.sin(x / 15) * np.sin(y / 12)) * 5).astype(np.uint16)
     viewer.add_image(image, name="photons")
     panel = open_panel()
-    assert panel.options.noise.chosen() == "auto"
-    assert panel.options.noise.caption.text() == "The noise is measured before filtering."
+    noise = panel.options.noise
+    assert noise.chosen() == "auto"
+    assert noise.caption.text() == "The noise is measured before filtering."
     status = run(panel)
     expected = runs.denoise(image, NLMeans(), noise="auto")
-    np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
+    assert_array_equal(viewer.layers[-1].data, expected.image)
     (model,) = expected.record.noise
     assert model["model"] == "poisson-gaussian"
     assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == [model]
-    assert f"gain {model['gain']:.4g}" in status
-    assert f"gain {model['gain']:.4g}" in panel.options.noise.caption.text()
+    gain = f"gain {model['gain']:.4g}"
+    assert gain in status and gain in noise.caption.text()
     assert "gd.nl_means(image)" in copied(panel.python_button)
     assert "--noise" not in copied(panel.command_button)
-    panel.options.noise.choose("one")
-    assert panel.request().run.noise == "gaussian" and panel.options.noise.caption.text() == ""
+    noise.choose("one")
+    assert panel.request().run.noise == "gaussian" and noise.caption.text() == ""
     run(panel)
     expected = runs.denoise(image, NLMeans(), noise="gaussian")
-    np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
-    assert panel.options.noise.edit.text() == f"{expected.record.sigma[0]:.4g}"
+    assert_array_equal(viewer.layers[-1].data, expected.image)
+    assert noise.edit.text() == f"{expected.record.sigma[0]:.4g}"
     assert "--noise gaussian" in copied(panel.command_button)
     click(panel.reset_button)
-    assert panel.options.noise.chosen() == "auto" and panel.request().run.noise is None
+    assert noise.chosen() == "auto" and panel.request().run.noise is None
 
 
 def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
@@ -125,12 +142,10 @@ def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
     panel.take_noise(layer, "YX", estimate((looks,), errors=({"looks": 0.1},)), "echoes")
     panel.maps.click()
     run(panel)
-    expected = runs.denoise(noisy, Isoline(), noise=looks)
     result = viewer.layers["echoes (Isoline, noise as measured)"]
-    np.testing.assert_array_equal(result.data, expected.image)
-    seen = gd.isoline_maps(noisy, noise=looks)
+    assert_array_equal(result.data, runs.denoise(noisy, Isoline(), noise=looks).image)
     classes = viewer.layers["echoes (Isoline classes, noise as measured)"]
-    np.testing.assert_array_equal(classes.data, seen.classes)
+    assert_array_equal(classes.data, gd.isoline_maps(noisy, noise=looks).classes)
     # What the filter is told by its own settings goes before it.
     panel.form.controls["criterion"].value = "multiplicative"
     assert panel.request().run.noise is None and not panel.options.noise.mode.isEnabled()
@@ -143,34 +158,19 @@ def test_lazy_stacks_run_with_a_model(movie, frame, noise):
     # One that looks along time, and one that does not.
     settings = VBM3D.of(profile="fast") if frame is None else NLMeans()
     movie[4:] *= 2  # noise of the frame is not that of all
-    source = Source("movie", Sliced(movie))
-    request = Request(source, Run(settings, sigma, noise=noise, axes="TYX"), frame)
-    _, outcome = drive(steps(request))
+    run = Run(settings, sigma, noise=noise, axes="TYX")
+    _, outcome = drive(steps(Request(Source("movie", Sliced(movie)), run, frame)))
     expected = runs.denoise(movie, settings, sigma, noise=noise, axes="TYX", frames=frame)
-    np.testing.assert_array_equal(outcome.result.image, expected.image)
-    found, wanted = outcome.result.record, expected.record
-    assert (found.noise, found.sigma, found.sigma_source, found.notes) == (
-        wanted.noise,
-        wanted.sigma,
-        wanted.sigma_source,
-        wanted.notes,
-    )
+    assert_array_equal(outcome.result.image, expected.image)
+    for name in ("noise", "sigma", "sigma_source", "notes"):
+        assert getattr(outcome.result.record, name) == getattr(expected.record, name)
 
 
-def test_an_estimate_of_several_channels(viewer, open_panel, run, noisy):
+def test_an_estimate_of_several_channels_and_numbers_that_do_not_outlive_their_choice(
+    viewer, open_panel, run, qtbot, noisy
+):
     image = np.stack([noisy, noisy // 2])
     layer = viewer.add_image(image, axis_labels=("c", "y", "x"))
-    panel = open_panel()
-    models = (Gaussian(10.0), Gaussian(5.0))
-    panel.take_noise(layer, "CYX", estimate(models, sigma=(10.0, 5.0), axes="CYX"), "it")
-    assert panel.options.noise.caption.text() == "Gaussian, sigma 10 / 5 (measured in it)"
-    run(panel)
-    expected = runs.denoise(image, NLMeans(), (10.0, 5.0), axes="CYX").image
-    np.testing.assert_array_equal(viewer.layers[-1].data, expected)
-
-
-def test_numbers_do_not_outlive_the_choice_they_belong_to(viewer, open_panel, run, qtbot, noisy):
-    viewer.add_image(np.stack([noisy, noisy // 2]), axis_labels=("c", "y", "x"))
     panel = open_panel()
     control = panel.options.noise
     run(panel)
@@ -191,3 +191,10 @@ def test_numbers_do_not_outlive_the_choice_they_belong_to(viewer, open_panel, ru
     assert control.edit.text() == "" and control.caption.text() == ""
     control.choose("typed")
     assert control.sigma() == (12.0, 7.0)
+
+    models = (Gaussian(10.0), Gaussian(5.0))
+    panel.take_noise(layer, "CYX", estimate(models, sigma=(10.0, 5.0), axes="CYX"), "it")
+    assert control.caption.text() == "Gaussian, sigma 10 / 5 (measured in it)"
+    run(panel)
+    expected = runs.denoise(image, NLMeans(), (10.0, 5.0), axes="CYX").image
+    assert_array_equal(viewer.layers[-1].data, expected)

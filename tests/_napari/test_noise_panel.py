@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
+from qtpy.QtGui import QPalette
 from qtpy.QtWidgets import QApplication
 
 import napari_gpu_denoise as gd
+from _napari.conftest import PLUGIN
+from _napari.inputs import choose
 from _napari.noise_records import along, estimate
 from napari_gpu_denoise._napari.noise import measuring, rows
 from napari_gpu_denoise._napari.noise.panel import FLAT, RECTANGLE, VIEW
@@ -12,49 +16,49 @@ from napari_gpu_denoise._napari.noise.panel import FLAT, RECTANGLE, VIEW
 pytestmark = pytest.mark.gui
 
 
-def choose(box, value):
-    box.setCurrentIndex(box.findData(value))
+def draw(shapes, top, left, bottom, right, *plane):
+    """Draw a rectangle."""
+    corners = ((top, left), (top, right), (bottom, right), (bottom, left))
+    shapes.add_rectangles([[*plane, *corner] for corner in corners])
 
 
 def test_a_sample_shows_what_the_api_says(viewer, open_noise, measured, pasted):
-    (layer,) = viewer.open_sample("napari-gpu-denoise", "fluorescence")
+    (layer,) = viewer.open_sample(PLUGIN, "fluorescence")
     panel = open_noise()
     assert measured(panel) == ""
     expected = gd.estimate_noise(layer.data, "TYX")
     assert panel.estimate() == expected
-    verdict = expected.verdict()
-    assert panel.result.verdict.text() == f"<b>{verdict[:1].upper()}{verdict[1:]}.</b>"
-    shown = panel.result.rows.text()
+    verdict, shown = expected.verdict(), panel.result
+    assert shown.verdict.text() == f"<b>{verdict[:1].upper()}{verdict[1:]}.</b>"
+    text = shown.rows.text()
     model, errors = expected.models[0], expected.errors[0]
     for name in ("gain", "read_noise"):
-        assert rows.measured(getattr(model, name), errors[name]) in shown
-    assert rows.measured(expected.sigma[0], expected.standard_error[0]) in shown
-    assert f"{expected.planes} of 16 planes" in shown
+        assert rows.measured(getattr(model, name), errors[name]) in text
+    assert rows.measured(expected.sigma[0], expected.standard_error[0]) in text
+    assert f"{expected.planes} of 16 planes" in text
     curve = expected.curves[0]
-    used, line = panel.result.curve.series[0], panel.result.curve.series[-1]
+    used, line = shown.curve.series[0], shown.curve.series[-1]
     assert used.x == [m for m, u in zip(curve.mean, curve.used, strict=True) if u]
     assert line.y[0] == pytest.approx(float(model.variance(line.x[0])))
-    assert panel.result.frames.series[0].y == expected.frames.sigma[0]
-    assert panel.result.slices.isHidden()
-    assert panel.result.correlation.series[0].y == expected.spectra[0].autocorrelation[0]
-    scope = pasted(panel, until="denoised")
-    assert scope["noise"] == expected
+    assert shown.frames.series[0].y == expected.frames.sigma[0]
+    assert shown.slices.isHidden()
+    assert shown.correlation.series[0].y == expected.spectra[0].autocorrelation[0]
+    assert pasted(panel, until="denoised")["noise"] == expected
 
 
-def test_model_and_channel(viewer, open_noise, measured, quick, copied):
+def test_model_channel_and_axes(viewer, open_noise, measured, quick, copied):
     image = np.random.default_rng(0).normal(0, [[[1]], [[2]], [[4]]], (3, 40, 50))
     viewer.add_image(image, name="a", axis_labels=("c", "y", "x"))
     panel = open_noise()
     measured(panel)
-    assert quick[-1][1:] == ("CYX", "auto")
-    assert panel.channel.count() == 4
+    assert quick[-1][1:] == ("CYX", "auto") and panel.channel.count() == 4
     choose(panel.channel, 2)
     choose(panel.model, "rician")
     assert panel.estimate() is None and not panel.use_button.isEnabled()
     assert panel.status.text() == "Measuring …"
     measured(panel)
     pixels, *how = quick[-1]
-    np.testing.assert_array_equal(pixels, image[2])
+    assert_array_equal(pixels, image[2])
     assert how == ["YX", "rician"]
     assert len(quick) == 2  # both changes at once
     assert "channel 2" in panel.result.rows.text()
@@ -63,6 +67,8 @@ def test_model_and_channel(viewer, open_noise, measured, quick, copied):
     assert panel.channel.isHidden() and panel.channel.currentData() is None
     measured(panel)
     assert quick[-1][1] == "ZYX" and quick[-1][0].shape == (3, 40, 50)
+    panel.axes.edit.setText("TCZYX")
+    assert "names 5 axes" in measured(panel) and len(quick) == 3
 
 
 def test_it_follows_the_selected_layer(viewer, open_noise, measured, quick, noisy):
@@ -86,12 +92,12 @@ def test_it_follows_the_selected_layer(viewer, open_noise, measured, quick, nois
     assert panel.estimate() is None and panel.result.verdict.text() == ""
 
 
-def test_the_current_view(make_napari_viewer, plugin, measured, quick, qtbot, movie):
-    from napari_gpu_denoise._napari.docks import open_panel
-
-    viewer = make_napari_viewer(show=True)
+def test_the_current_view(viewer, open_noise, measured, quick, qtbot, movie):
+    main = viewer.window._qt_window
+    main.show()
+    qtbot.waitExposed(main)
     layer = viewer.add_image(movie, axis_labels=("t", "y", "x"), scale=(1, 0.5, 0.5))
-    panel = open_panel(viewer, "Estimated noise")
+    panel = open_noise()
     measured(panel)
     choose(panel.region, VIEW)
     measured(panel)
@@ -104,10 +110,11 @@ def test_the_current_view(make_napari_viewer, plugin, measured, quick, qtbot, mo
     pixels, axes, _ = quick[-1]
     (_, top, left), (_, bottom, right) = layer.corner_pixels
     assert 0 < top < bottom < 39 and (axes, pixels.ndim) == ("YX", 2)
-    np.testing.assert_array_equal(pixels, movie[4, top : bottom + 1, left : right + 1])
+    assert_array_equal(pixels, movie[4, top : bottom + 1, left : right + 1])
     assert f"time point 4, rows {top} to {bottom}" in panel.result.rows.text()
     viewer.dims.ndisplay = 3
     assert "not show a YX plane" in measured(panel)
+    main.hide()
 
 
 def test_a_rectangle_of_a_shapes_layer(viewer, open_noise, measured, quick, movie, click, copied):
@@ -120,40 +127,39 @@ def test_a_rectangle_of_a_shapes_layer(viewer, open_noise, measured, quick, movi
     shapes = viewer.layers[-1]
     assert shapes.mode == "add_rectangle" and viewer.layers.selection.active is shapes
     assert panel.layer.currentText() == "cells"
-    shapes.add_rectangles([[3, 5, 7], [3, 5, 20], [3, 15, 20], [3, 15, 7]])
+    draw(shapes, 5, 7, 15, 20, 3)
     assert measured(panel) == ""
-    np.testing.assert_array_equal(quick[-1][0], movie[:, 5:16, 7:21])
+    assert_array_equal(quick[-1][0], movie[:, 5:16, 7:21])
     assert quick[-1][1] == "TYX"
     assert "rows 5 to 15, columns 7 to 20" in panel.result.rows.text()
     assert "gd.estimate_noise(image[:, 5:16, 7:21], axes='TYX')" in copied(panel.python_button)
     # Draw goes on with it; what is drawn later counts, and the image may move away under it.
     click(panel.draw_button)
     assert len(viewer.layers) == 2
-    shapes.add_rectangles([[0, 1, 1], [0, 1, 9], [0, 9, 9], [0, 9, 1]])
+    draw(shapes, 1, 1, 9, 9, 0)
     shapes.selected_data = {1}
     measured(panel)
-    np.testing.assert_array_equal(quick[-1][0], movie[:, 1:10, 1:10])
+    assert_array_equal(quick[-1][0], movie[:, 1:10, 1:10])
     viewer.layers["cells"].translate = (0, -4, 0)
     measured(panel)
-    np.testing.assert_array_equal(quick[-1][0], movie[:, 3:12, 1:10])
+    assert_array_equal(quick[-1][0], movie[:, 3:12, 1:10])
     viewer.layers.remove(shapes)
     assert "click Draw" in measured(panel)
 
 
-def test_a_flat_region(viewer, open_noise, measured, movie, click, noisy, pasted):
+def test_a_flat_region(viewer, open_noise, measured, movie, click, pasted):
     viewer.add_image(movie, axis_labels=("t", "y", "x"), name="cells")
     panel = open_noise()
     choose(panel.region, FLAT)
     click(panel.draw_button)
-    viewer.layers[-1].add_rectangles([[2, 4, 4], [2, 4, 30], [2, 20, 30], [2, 20, 4]])
+    draw(viewer.layers[-1], 4, 4, 20, 30, 2)
     measured(panel)
     region = movie[2, 4:21, 4:31]
     assert panel.estimate().sigma == (pytest.approx(region.std(ddof=1)),)
     assert "1 of 1 plane; time point 2, rows 4 to 20" in panel.result.rows.text()
     choose(panel.model, "gaussian")
     measured(panel)
-    scope = pasted(panel, until="denoised")
-    assert scope["noise"] == panel.estimate().models[0]
+    assert pasted(panel, until="denoised")["noise"] == panel.estimate().models[0]
     choose(panel.model, "poisson-gaussian")
     assert "one brightness" in measured(panel)
     click(panel.python_button)
@@ -163,101 +169,70 @@ def test_a_flat_region(viewer, open_noise, measured, movie, click, noisy, pasted
 @pytest.mark.parametrize("kind", ["rgb", "rgba", "multiscale", "plane"])
 def test_kinds_of_layers(viewer, open_noise, measured, click, kind, pasted):
     rng = np.random.default_rng(3)
-    if kind == "multiscale":
-        image = rng.normal(100, 5, (64, 64)).astype(np.float32)
-        viewer.add_image([image, image[::2, ::2]], multiscale=True, name="a")
-        count = 1
-    elif kind == "plane":
-        image = rng.normal(100, 5, (1, 64, 64)).astype(np.float32)
-        viewer.add_image(image, name="a")
-        count = 1
-    else:
+    count = 3 if kind in ("rgb", "rgba") else 1
+    if count == 3:
         image = rng.normal(100, 5, (64, 64, len(kind))).clip(0, 255).astype(np.uint8)
-        if kind == "rgba":
-            image[..., 3] = 255
-        viewer.add_image(image, rgb=True, name="a")
-        image, count = image[..., :3], 3
+        image[..., 3:] = 255
+    else:
+        image = rng.normal(100, 5, (1, 64, 64)[kind == "multiscale" :]).astype(np.float32)
+    data = [image, image[::2, ::2]] if kind == "multiscale" else image
+    source = viewer.add_image(data, rgb=count == 3, multiscale=kind == "multiscale", name="a")
     panel = open_noise()
     assert measured(panel) == ""
     estimate = panel.estimate()
     assert estimate.sigma == pytest.approx((5,) * count, rel=0.1)
     assert estimate.planes == count and f"{count} of {count} plane" in panel.result.rows.text()
     assert panel.channel.count() == (4 if count == 3 else 1)
-    scope = pasted(panel, until="denoised")
-    assert scope["noise"] == estimate
-    source = viewer.layers["a"]
+    assert pasted(panel, until="denoised")["noise"] == estimate
     choose(panel.region, FLAT)
     click(panel.draw_button)
     shapes = viewer.layers[-1]
     assert shapes.ndim == source.ndim and shapes.mode == "add_rectangle"
-    corners = np.array([[4, 4], [4, 30], [30, 30], [30, 4]])
-    shapes.add_rectangles(np.hstack([np.zeros((4, source.ndim - 2)), corners]))
+    draw(shapes, 4, 4, 30, 30, *(0,) * (source.ndim - 2))
     assert measured(panel) == ""
     assert panel.estimate().sigma == pytest.approx((5,) * count, rel=0.15)
 
 
-def test_what_cannot_be_measured_is_told(viewer, open_noise, measured):
-    panel = open_noise()
-    odd = {"Too few finite pixels": np.full((40, 40), np.nan, np.float32)}
-    for said, image in odd.items():
-        viewer.add_image(image, contrast_limits=(0, 1))
-        status = measured(panel)
-        assert status.startswith("<b>Not measured.</b>") and said in status
-        assert not panel.use_button.isEnabled() and panel.result.verdict.text() == ""
-
-
-def test_tiny_layers(viewer, open_noise, measured):
+def test_what_cannot_be_measured_is_told(viewer, open_noise, measured, monkeypatch, told):
     panel = open_noise()
     for shape in ((1, 1), (3, 5), (7, 7), (8, 8)):
         viewer.add_image(np.random.default_rng(0).normal(9, 1, shape))
         status = measured(panel)
         assert panel.estimate() is not None or "Not measured" in status
         assert "Internal error" not in status
-
-
-def test_axes_that_do_not_fit(viewer, open_noise, measured, quick, noisy):
-    viewer.add_image(noisy)
-    panel = open_noise()
-    panel.axes.edit.setText("TYX")
-    assert "names 3 axes" in measured(panel)
-    panel.axes.edit.setText("XY")
-    assert measured(panel) == "" and quick[-1][1] == "XY"
-    assert len(quick) == 1
-
-
-def test_a_fault_in_the_program_is_reported(viewer, open_noise, measured, monkeypatch, noisy, told):
-    from napari_gpu_denoise._napari.noise import measuring
+    viewer.add_image(np.full((40, 40), np.nan, np.float32), contrast_limits=(0, 1))
+    status = measured(panel)
+    assert status.startswith("<b>Not measured.</b>") and "Too few finite pixels" in status
+    assert not panel.use_button.isEnabled() and panel.result.verdict.text() == ""
 
     def broken(*args, **kwargs):
         raise RuntimeError("gears jammed")
 
     monkeypatch.setattr(measuring, "estimate_noise", broken)
-    viewer.add_image(noisy)
-    assert "gears jammed" in measured(open_noise())
+    viewer.add_image(np.zeros((40, 40)))
+    assert "gears jammed" in measured(panel)
     assert any("gears jammed" in text for text in told())
 
 
 def test_it_is_narrow_and_can_be_read(viewer, open_noise, measured, quick, noisy):
     """Text and ground of a plot differ in both themes."""
-    from qtpy.QtGui import QPalette
-
     viewer.add_image(noisy, name="a name that is so long that it fits no panel of this width")
     panel = open_noise()
     measured(panel)
+    plot = panel.result.curve
     for theme in ("dark", "light"):
         viewer.theme = theme
         QApplication.processEvents()
-        palette = panel.result.curve.palette()
-        ink = palette.color(QPalette.ColorRole.WindowText).lightness()
-        ground = palette.color(QPalette.ColorRole.Window).lightness()
-        assert abs(ink - ground) > 120, theme
-        assert (ink > ground) == (theme == "dark")
-        axis = panel.result.curve.area.getAxis("left")
-        for pen in (axis.pen(), axis.textPen()):
-            assert pen.color() == palette.color(QPalette.ColorRole.WindowText), theme
-        assert axis.labelStyle["color"] == palette.color(QPalette.ColorRole.WindowText).name()
-        drawn = panel.result.curve.area.scene().views()[0].backgroundBrush().color()
-        assert drawn == palette.color(QPalette.ColorRole.Window), theme
+        text, ground = (
+            plot.palette().color(role)
+            for role in (QPalette.ColorRole.WindowText, QPalette.ColorRole.Window)
+        )
+        assert abs(text.lightness() - ground.lightness()) > 120, theme
+        assert (text.lightness() > ground.lightness()) == (theme == "dark")
+        axis = plot.area.getAxis("left")
+        assert axis.pen().color() == axis.textPen().color() == text, theme
+        assert axis.labelStyle["color"] == text.name()
+        assert plot.area.scene().views()[0].backgroundBrush().color() == ground, theme
     for region in (VIEW, RECTANGLE, FLAT):
         choose(panel.region, region)
         assert panel.minimumSizeHint().width() <= 360

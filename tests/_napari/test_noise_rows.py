@@ -8,8 +8,10 @@ import pytest
 
 from _napari.noise_records import along, curve, estimate
 from napari_gpu_denoise._napari.noise import plots, rows
-from napari_gpu_denoise.noise.correlation import noise_spectrum
+from napari_gpu_denoise.noise.correlation import ChannelCovariance, noise_spectrum
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, Rician, Speckle
+
+TABLE = tuple(tuple(float(y == x == 0) for x in range(5)) for y in range(5))
 
 
 @pytest.mark.parametrize(
@@ -41,55 +43,45 @@ def test_rows_with_units():
         ("Method", "made by hand"),
     ]
     assert (found[0].value, found[0].error) == ((0.28,), (0.004,))
+    assert rows.one_line(estimate((photons,))) == (
+        "Poisson-Gaussian, gain 0.28, read noise 3.1, offset 14.7"
+    )
+    tip = rows.tooltip(estimate((photons,)), "Measured in <cells>")
+    assert tip.startswith("<qt>Measured in &lt;cells&gt;: Poisson-Gaussian")
+    assert "Read noise" in tip and "3.1" in tip
     looks = rows.table(estimate((Speckle(4),), errors=({"looks": 0.2},)))[0]
     assert (looks.label, looks.text) == ("Looks", "4.00 ± 0.20")
     two = estimate((Gaussian(10), Gaussian(20)))
     assert rows.table(two)[0].text == "10.00 ± 0.10, 20.00 ± 0.10 grey levels"
     assert rows.one_line(two) == "Gaussian, sigma 10 / 20"
-    assert rows.one_line(estimate((photons,))) == (
-        "Poisson-Gaussian, gain 0.28, read noise 3.1, offset 14.7"
-    )
+    assert rows.clipped(two) == ""
+    said = rows.clipped(estimate(clipped=((0.0, 0.0125), (0.0, 0.01))))
+    assert said == "0.00% of the pixels at the dark end, 1.25% at the bright end"
 
 
-def test_a_tooltip_has_the_rows_of_the_model():
-    found = rows.tooltip(estimate((PoissonGaussian(0.28, 3.1),)), "Measured in <cells>")
-    assert found.startswith("<qt>Measured in &lt;cells&gt;: Poisson-Gaussian")
-    assert "Read noise" in found and "3.1" in found
+def test_channels_that_share_noise():
+    correlation = ((1.0, -0.5, 0.25), (-0.5, 1.0, 0.1), (0.25, 0.1, 1.0))
+    shared = ChannelCovariance(TABLE[:3], TABLE[:3], correlation, 100)
+    (row,) = (r for r in rows.table(estimate(covariance=shared)) if r.label == "Channels")
+    assert row.text == "correlation of noise between channels at most 0.50"
 
 
-def test_levels_used_and_left_out():
+def test_levels_and_channels_in_plots():
     model = PoissonGaussian(0.2, 1.0, 60.0)
     used, left, line = plots.curve_series(estimate((model,), curves=(curve(),)))
     assert (used.x, used.y, used.look) == ([100.0, 140.0], [9.0, 17.0], "points")
     assert (left.x, left.y, left.look) == ([120.0], [99.0], "rings")
     assert (line.x[0], line.x[-1]) == (100, 140)
     assert (line.y[0], line.y[-1]) == (pytest.approx(9), pytest.approx(17))
-    assert [each.name for each in (used, left, line)] == ["used", "left out", "model"]
+    assert [series.name for series in (used, left, line)] == ["used", "left out", "model"]
     assert plots.curve_series(estimate((model,))) == []
-
-
-def test_channels_have_colours():
     several = plots.curve_series(estimate((Gaussian(1), Gaussian(2)), curves=(curve(), curve())))
-    assert [each.colour for each in several] == [0, 0, 0, 1, 1, 1]
-    assert [each.name for each in several if each.name] == ["0", "1"]
+    assert [series.colour for series in several] == [0, 0, 0, 1, 1, 1]
+    assert [series.name for series in several if series.name] == ["0", "1"]
     first, second = plots.along_series(along())
     assert (first.x, first.y, first.error) == ((0, 3, 6, 9), (1, 2, 3, 4), (0.1,) * 4)
     assert (second.name, second.colour) == ("1", 1)
     assert plots.along_series(None) == []
-
-
-def test_clipped_pixels():
-    assert rows.clipped(estimate()) == ""
-    said = rows.clipped(estimate(clipped=((0.0, 0.0125),)))
-    assert said == "0.00% of the pixels at the dark end, 1.25% at the bright end"
-
-
-def test_models_have_titles():
-    table = tuple(tuple(float(y == x == 0) for x in range(5)) for y in range(5))
-    assert rows.noise_used((Correlated(3.0, table), Correlated(4.0, table)), ()).startswith(
-        "Correlated Gaussian noise, sigma 3 / 4"
-    )
-    assert rows.noise_used((Rician(3.0), Rician(4.0)), ()) == "Rician noise, sigma 3 / 4"
 
 
 def test_whether_noise_is_white():
@@ -101,6 +93,8 @@ def test_whether_noise_is_white():
     x, y = plots.autocorrelation_series(found)
     assert (x.y[1], y.y[1], x.name, y.look) == (-0.001, 0.123, "along x", "dashes")
     assert rows.whiteness(estimate()) == ""
+    none = dataclasses.replace(found, sigma=(0.0,))
+    assert rows.whiteness(none) == "" and plots.autocorrelation_series(none) == []
 
 
 @pytest.mark.parametrize(
@@ -118,16 +112,13 @@ def test_whether_noise_is_white():
             (9.0, 4.0),
             "Gaussian noise, sigma 9; Rician noise, sigma 4",
         ),
+        ((Rician(3.0), Rician(4.0)), (), "Rician noise, sigma 3 / 4"),
+        (
+            (Correlated(3.0, TABLE), Correlated(4.0, TABLE)),
+            (),
+            "Correlated Gaussian noise, sigma 3 / 4",
+        ),
     ],
 )
 def test_what_a_run_used_in_one_line(models, sigma, said):
-    assert rows.noise_used(models, sigma) == said
-
-
-def test_nothing_is_said_of_noise_that_is_not_there():
-    spectrum = noise_spectrum(np.random.default_rng(0).normal(0, 5, (64, 64)))
-    found = estimate(sigma=(5.0,), spectra=(spectrum,))
-    assert rows.whiteness(found).startswith("white")
-    assert len(plots.autocorrelation_series(found)) == 2
-    none = dataclasses.replace(found, sigma=(0.0,))
-    assert rows.whiteness(none) == "" and plots.autocorrelation_series(none) == []
+    assert rows.noise_used(models, sigma).startswith(said)

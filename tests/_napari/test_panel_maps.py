@@ -1,13 +1,15 @@
 """Edge and direction maps beside the result; noise that is given by settings."""
 
 import dataclasses
+import threading
 
 import dask.array as da
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import napari_gpu_denoise as gd
-from _napari.lazy_data import Sliced, drive
+from _napari.inputs import PLACED, Sliced, assert_same_place, drive, layer_names, type_sigma
 from napari_gpu_denoise._napari.denoise import run as maps
 from napari_gpu_denoise._napari.denoise.run import Request, steps
 from napari_gpu_denoise._napari.layers import arrays
@@ -38,15 +40,18 @@ def shown(viewer, name):
     source, _, frame = name.partition(",")
     found = []
     for what in ("classes", "directions"):
-        ends = f"{source} (Isoline {what}", f"{frame})"
-        named = (each.name for each in viewer.layers)
-        found += [name for name in named if name.startswith(ends[0]) and name.endswith(ends[1])]
-    return [viewer.layers[name] for name in found]
+        begin, end = f"{source} (Isoline {what}", f"{frame})"
+        found += [
+            layer
+            for layer in viewer.layers
+            if layer.name.startswith(begin) and layer.name.endswith(end)
+        ]
+    return found
 
 
 def same(layers, expected):
     for layer, values in zip(layers, (expected.classes, expected.directions), strict=True):
-        np.testing.assert_array_equal(layer.data, values)
+        assert_array_equal(layer.data, values)
 
 
 def test_offered_where_there_is_something_to_show(viewer, open_panel):
@@ -61,40 +66,23 @@ def test_offered_where_there_is_something_to_show(viewer, open_panel):
         assert set(panel.form.controls) == fields - ({offer.setting} if offer else set())
 
 
-def test_two_layers_lie_where_the_source_does(viewer, isoline_panel, run, noisy):
+def test_two_layers_lie_where_the_source_does(viewer, isoline_panel, run, noisy, click, watched):
     stack = np.stack([noisy, noisy[::-1]])
-    source = viewer.add_image(
-        stack,
-        name="cells",
-        scale=(2.0, 0.5, 0.25),
-        translate=(1, 2, 3),
-        rotate=[[1, 0, 0], [0, 0.6, -0.8], [0, 0.8, 0.6]],
-        shear=(0.1, 0.0, 0.2),
-        affine=np.diag([1.0, 2.0, 2.0, 1.0]),
-        units=("second", "micrometer", "micrometer"),
-        axis_labels=("t", "y", "x"),
-        colormap="magma",
-        gamma=0.8,
-        metadata={"stain": "DAPI"},
-    )
+    looks = {"colormap": "magma", "gamma": 0.8, "metadata": {"stain": "DAPI"}}
+    source = viewer.add_image(stack, name="cells", **PLACED, **looks)
     panel = isoline_panel()
-    said = []
-    panel.progress.valueChanged.connect(lambda _: said.append(panel.status.text()))
+    said = watched(panel)
     assert run(panel).startswith("Done in ")
     assert any(text.startswith("Making maps: tile") for text in said)
-    expected = gd.isoline_maps(stack, axes="TYX")
-    names = [layer.name for layer in viewer.layers]
     title = "cells (Isoline"
-    assert names == ["cells", f"{title})", f"{title} directions)", f"{title} classes)"]
-    np.testing.assert_array_equal(
-        viewer.layers[1].data, runs.denoise(stack, Isoline(), axes="TYX").image
-    )
+    names = ["cells", f"{title})", f"{title} directions)", f"{title} classes)"]
+    assert layer_names(viewer) == names
+    denoised = runs.denoise(stack, Isoline(), axes="TYX").image
+    assert_array_equal(viewer.layers[1].data, denoised)
     classes, directions = shown(viewer, "cells")
-    same((classes, directions), expected)
+    same((classes, directions), gd.isoline_maps(stack, axes="TYX"))
     for layer in (classes, directions):
-        for attribute in ("scale", "translate", "rotate", "shear", "affine"):
-            np.testing.assert_allclose(getattr(layer, attribute), getattr(source, attribute))
-        assert layer.units == source.units and layer.axis_labels == source.axis_labels
+        assert_same_place(layer, source)
         assert layer.metadata["stain"] == "DAPI"
         assert layer.metadata[METADATA_KEY]["filter"] == "isoline"
     assert type(classes).__name__ == "Labels" and classes.opacity == 0.5 and classes.visible
@@ -103,8 +91,9 @@ def test_two_layers_lie_where_the_source_does(viewer, isoline_panel, run, noisy)
     assert classes.colormap.map(np.array([0]))[0, 3] == 0  # low slope is clear
     assert (classes.colormap.map(np.array([1, 2]))[:, 3] == 1).all()
     assert directions.colormap.name == "hsv" and directions.gamma == 1
-    assert tuple(directions.contrast_limits) == (0, 180)
-    assert not directions.visible
+    assert tuple(directions.contrast_limits) == (0, 180) and not directions.visible
+    click(panel.reset_button)
+    assert not panel.request().maps
 
 
 def test_pixels_averaged_are_a_layer(viewer, open_panel, run, noisy):
@@ -113,9 +102,9 @@ def test_pixels_averaged_are_a_layer(viewer, open_panel, run, noisy):
     panel.maps.click()
     assert run(panel).startswith("Done in ")
     title = "cells (NL-means, pixelwise"
-    assert [one.name for one in viewer.layers][1:] == [f"{title})", f"{title} pixels averaged)"]
+    assert layer_names(viewer)[1:] == [f"{title})", f"{title} pixels averaged)"]
     count = viewer.layers[-1]
-    np.testing.assert_array_equal(count.data, gd.pixels_averaged(noisy))
+    assert_array_equal(count.data, gd.pixels_averaged(noisy))
     assert type(count).__name__ == "Image" and not count.visible
 
 
@@ -125,69 +114,61 @@ def test_hard_choices_turn_once_around_and_pi_ld_has_no_classes(viewer, isoline_
     panel.form.profile.setCurrentText("paper")
     run(panel)
     same(shown(viewer, "a"), gd.isoline_maps(noisy, profile="paper"))
-    assert tuple(viewer.layers["a (Isoline directions, profile paper)"].contrast_limits) == (0, 360)
+    directions = viewer.layers["a (Isoline directions, profile paper)"]
+    assert tuple(directions.contrast_limits) == (0, 360)
     viewer.layers.clear()
     viewer.add_image(noisy[:32, :32], name="b")
     panel.form.controls["method"].value = "pi-ld"
     assert run(panel).startswith("Done in ")
     words = "profile paper, method pi-ld"
-    names = ["b", f"b (Isoline, {words})", f"b (Isoline directions, {words})"]
-    assert [layer.name for layer in viewer.layers] == names
+    assert layer_names(viewer) == ["b", f"b (Isoline, {words})", f"b (Isoline directions, {words})"]
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-def test_of_one_frame(viewer, isoline_panel, run, click, movie, lazy, pasted):
-    data = da.from_array(movie, chunks=(2, 40, 48)) if lazy else movie
-    labels = ("t", "y", "x")
-    viewer.add_image(
-        data, name="movie", scale=(2, 1, 1), axis_labels=labels, contrast_limits=(0, 900)
-    )
+def test_of_one_frame(viewer, isoline_panel, run, movie, pasted):
+    data = da.from_array(movie, chunks=(2, 40, 48))
+    place = {"scale": (2, 1, 1), "axis_labels": ("t", "y", "x")}
+    viewer.add_image(data, name="movie", contrast_limits=(0, 900), **place)
     viewer.dims.set_current_step(0, 4)
     panel = isoline_panel()
     panel.places.boxes["T"].click()
     run(panel)
-    expected = gd.isoline_maps(movie, axes="TYX", frames=4)
     layers = shown(viewer, "movie,, frame 4")
-    same(layers, expected)
+    same(layers, gd.isoline_maps(movie, axes="TYX", frames=4))
     for layer in layers:
-        np.testing.assert_allclose(layer.translate, (8, 0, 0))
+        assert_allclose(layer.translate, (8, 0, 0))
     scope = pasted(panel)
-    np.testing.assert_array_equal(scope["denoised"], viewer.layers["movie (Isoline, frame 4)"].data)
+    assert_array_equal(scope["denoised"], viewer.layers["movie (Isoline, frame 4)"].data)
     same(layers, scope["maps"])
 
 
 @pytest.mark.parametrize("sigma", [None, (5.0, 9.0, 0.0, 12.0, 7.0, 3.0)])
 @pytest.mark.parametrize("frame", [None, 2, 3])
 def test_of_lazy_frames(movie, sigma, frame):
-    data = Sliced(movie)
-    given = (Source("movie", data), Run(Isoline(), sigma, axes="TYX"))
+    given = (Source("movie", Sliced(movie)), Run(Isoline(), sigma, axes="TYX"))
     _, outcome = drive(steps(Request(*given, frame=frame, maps=True)))
     assert not outcome.without_maps
-    expected = gd.isoline_maps(movie, sigma, axes="TYX", frames=frame)
-    same(reversed(outcome.maps), expected)
+    same(reversed(outcome.maps), gd.isoline_maps(movie, sigma, axes="TYX", frames=frame))
     _, outcome = drive(steps(Request(*given, frame=frame)))
     assert not outcome.maps
 
 
-# Bytes a pixel that are too many: the result has them, the directions have, the result alone has.
-@pytest.mark.parametrize(("dtype", "most"), [("uint16", 1), ("uint16", 3), ("float64", 6)])
-def test_not_of_what_is_too_large_for_memory(
-    viewer, isoline_panel, run, movie, monkeypatch, dtype, most
-):
-    lazy = da.from_array(movie.astype(dtype))
-    viewer.add_image(lazy, name="a", axis_labels=("t", "y", "x"), contrast_limits=(0, 900))
-    panel = isoline_panel()
-    monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", most * movie.size)
-    status = run(panel)
-    assert "Maps are not made for stacks this large: try Only" in status
-    assert len(viewer.layers) == 2
+def test_not_of_what_is_too_large_for_memory(viewer, isoline_panel, run, movie, monkeypatch):
+    panel, place = isoline_panel(), {"axis_labels": ("t", "y", "x"), "contrast_limits": (0, 900)}
+    type_sigma(panel)
+    # Bytes a pixel that are too many: the result has them, the directions, the result alone.
+    for dtype, most in (("uint16", 1), ("uint16", 3), ("float64", 6)):
+        viewer.layers.clear()
+        viewer.add_image(da.from_array(movie.astype(dtype)), name="a", **place)
+        monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", most * movie.size)
+        assert "Maps are not made for stacks this large: try Only" in run(panel)
+        assert len(viewer.layers) == 2
     panel.places.boxes["T"].click()
     run(panel)
     assert len(viewer.layers) == 5
 
 
 @pytest.mark.parametrize("alpha", [False, True])
-def test_of_colours(viewer, isoline_panel, run, noisy, alpha, pasted):
+def test_of_colours(viewer, isoline_panel, open_panel, run, noisy, alpha, pasted):
     colour = np.stack([noisy, noisy // 2, 255 - noisy, *[noisy] * alpha], axis=-1)
     viewer.add_image(colour, rgb=True, name="rgb", scale=(3, 3))
     panel = isoline_panel()
@@ -196,14 +177,16 @@ def test_of_colours(viewer, isoline_panel, run, noisy, alpha, pasted):
     same(layers, gd.isoline_maps(colour[..., :3], axes="YXS"))
     for layer in layers:
         assert layer.data.shape == noisy.shape
-        np.testing.assert_allclose(layer.scale, (3, 3))
-    scope = pasted(panel)
-    same(layers, scope["maps"])
+        assert_allclose(layer.scale, (3, 3))
+    same(layers, pasted(panel)["maps"])
     panel.form.controls["channels"].value = "separate"
     panel.results.keep_both.click()
     before = len(viewer.layers)
     assert "Maps of colours need Channels" in run(panel)
     assert len(viewer.layers) == before + 1
+    other = open_panel("Shapiro-Wilk NL-means")
+    other.maps.click()
+    assert "This filter makes no maps of colours" in run(other)
 
 
 @pytest.mark.parametrize("channels", ["separate", "joint"])
@@ -218,26 +201,25 @@ def test_of_channels(viewer, isoline_panel, run, noisy, channels):
     assert classes.data.shape == directions.data.shape == stack.shape
     for k in range(2):
         found = expected.classes if channels == "joint" else expected.classes[k]
-        np.testing.assert_array_equal(classes.data[k], found)
+        assert_array_equal(classes.data[k], found)
 
 
-def test_cancel_while_it_is_looked_at(
+def test_they_are_made_and_cancelled_in_the_thread_of_the_run(
     viewer, isoline_panel, click, finish, qtbot, noisy, monkeypatch
 ):
     reached = []
-    real = maps.OFFERS["isoline"].steps
+    offer = maps.OFFERS["isoline"]
 
     def slow(*args, **kwargs):
-        running = real(*args, **kwargs)
+        running = offer.steps(*args, **kwargs)
         try:
             while True:
-                reached.append(True)
+                reached.append(threading.current_thread())
                 yield Progress(0, 1)
         finally:
             running.close()
             reached.append("closed")
 
-    offer = maps.OFFERS["isoline"]
     monkeypatch.setitem(maps.OFFERS, "isoline", dataclasses.replace(offer, steps=slow))
     viewer.add_image(noisy)
     panel = isoline_panel()
@@ -245,46 +227,21 @@ def test_cancel_while_it_is_looked_at(
     qtbot.waitUntil(lambda: len(reached) > 3)
     click(panel.cancel_button)
     assert finish(panel) == "Cancelled: no layer was added."
-    qtbot.waitUntil(lambda: reached[-1] == "closed")  # in its thread
-    assert len(viewer.layers) == 1
+    qtbot.waitUntil(lambda: reached[-1] == "closed")
+    assert len(viewer.layers) == 1 and threading.main_thread() not in reached
 
 
-def test_maps_are_made_by_the_worker(viewer, isoline_panel, run, noisy, monkeypatch):
-    import threading
-
-    makers = []
-    offer = maps.OFFERS["isoline"]
-
-    def watched(*args, **kwargs):
-        makers.append(threading.current_thread())
-        return (yield from offer.steps(*args, **kwargs))
-
-    monkeypatch.setitem(maps.OFFERS, "isoline", dataclasses.replace(offer, steps=watched))
-    viewer.add_image(noisy)
-    run(isoline_panel())
-    assert len(makers) == 1 and threading.main_thread() not in makers
-
-
-def test_reset_unticks_it(viewer, isoline_panel, click, noisy):
-    viewer.add_image(noisy)
-    panel = isoline_panel()
-    assert panel.request().maps
-    click(panel.reset_button)
-    assert not panel.request().maps
-
-
-def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot, copied, pasted):
+def test_copied_calls(viewer, isoline_panel, run, click, noisy, copied, pasted):
     viewer.add_image(noisy, name="a")
     panel = isoline_panel()
     panel.form.profile.setCurrentText("paper")
     panel.form.controls["segment_length"].value = 4
-    qtbot.keyClicks(panel.options.noise.edit, "9")
+    type_sigma(panel, "9")
     panel.options.dtype.setCurrentIndex(2)
     run(panel)
     lines = copied(panel.python_button)
     assert "maps = gd.isoline_maps(image, sigma=9.0, profile='paper', segment_length=4)" in lines
-    scope = pasted(panel)
-    same(shown(viewer, "a"), scope["maps"])
+    same(shown(viewer, "a"), pasted(panel)["maps"])
     click(panel.command_button)
     assert "Maps need a separate run with --show." in panel.status.text()
     panel.maps.click()
@@ -296,36 +253,27 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(
 ):
     viewer.add_image(noisy, name="speckle")
     panel = open_panel("Isoline")
+    noise, controls = panel.options.noise, panel.form.controls
     run(panel)
-    assert panel.options.noise.edit.text()
-    panel.form.controls["criterion"].value = "multiplicative"
-    assert not panel.options.noise.mode.isEnabled() and not panel.options.noise.edit.isEnabled()
-    assert panel.options.noise.edit.text() == ""
-    assert panel.options.noise.edit.placeholderText() == "not used"
-    assert "multiplicative noise of 4 looks" in panel.options.noise.edit.toolTip()
-    panel.form.controls["looks"].value = 2.5
-    assert "2.5 looks" in panel.options.noise.mode.toolTip()
+    assert noise.edit.text()
+    controls["criterion"].value = "multiplicative"
+    assert not noise.mode.isEnabled() and not noise.edit.isEnabled()
+    assert (noise.edit.text(), noise.edit.placeholderText()) == ("", "not used")
+    assert "multiplicative noise of 4 looks" in noise.edit.toolTip()
+    controls["looks"].value = 2.5
+    assert "2.5 looks" in noise.mode.toolTip()
     status = run(panel)
     assert "Sigma not used: multiplicative noise of 2.5 looks." in status
     assert "grey levels" not in status
     expected = runs.denoise(noisy, Isoline(criterion="multiplicative", looks=2.5))
-    np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
-    scope = pasted(panel)
-    np.testing.assert_array_equal(scope["denoised"], expected.image)
+    assert_array_equal(viewer.layers[-1].data, expected.image)
+    assert_array_equal(pasted(panel)["denoised"], expected.image)
     click(panel.reset_button)
-    assert panel.options.noise.edit.isEnabled()
-    assert panel.options.noise.edit.placeholderText() == "sigma"
-    assert "Standard deviation" in panel.options.noise.edit.toolTip()
+    assert noise.edit.isEnabled() and noise.edit.placeholderText() == "sigma"
+    assert "Standard deviation" in noise.edit.toolTip()
     # What was typed comes back, and is not used meanwhile.
-    qtbot.keyClicks(panel.options.noise.edit, "nonsense")
-    panel.form.controls["criterion"].value = "multiplicative"
+    qtbot.keyClicks(noise.edit, "nonsense")
+    controls["criterion"].value = "multiplicative"
     assert panel.request().run.sigma is None
-    panel.form.controls["criterion"].value = "additive"
-    assert panel.options.noise.edit.text() == "nonsense"
-
-
-def test_filters_without_joined_channels_make_no_maps_of_colours(viewer, open_panel, run, noisy):
-    viewer.add_image(np.dstack([noisy] * 3), rgb=True)
-    panel = open_panel("Shapiro-Wilk NL-means")
-    panel.maps.click()
-    assert "This filter makes no maps of colours" in run(panel)
+    controls["criterion"].value = "additive"
+    assert noise.edit.text() == "nonsense"

@@ -5,36 +5,38 @@ import time
 
 import numpy as np
 import pytest
+from napari.utils.progress import progress
+from numpy.testing import assert_allclose, assert_array_equal
+from qtpy.QtCore import QTimer
 
+from _napari.conftest import PLUGIN
+from _napari.inputs import type_sigma
+from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise.errors import NoDeviceError
+from napari_gpu_denoise.noise import estimate
+from napari_gpu_denoise.opencl import device
 from napari_gpu_denoise.run import denoise as runs
+from napari_gpu_denoise.run import part
 
 pytestmark = pytest.mark.gui
 
 
 @pytest.fixture
-def big():
+def big(monkeypatch):
     """An image that a small memory limit cuts into many tiles."""
-    rng = np.random.default_rng(1)
-    return rng.normal(100, 10, (4, 128, 128)).astype(np.float32)
-
-
-@pytest.fixture
-def many_tiles(monkeypatch):
-    """Set a memory limit so small that an image is cut into many tiles."""
-    from napari_gpu_denoise._napari import preferences
-
     limited = preferences.Preferences(memory_limit=1_000_000)
     monkeypatch.setattr(preferences, "read", lambda: limited)
+    return np.random.default_rng(1).normal(100, 10, (4, 128, 128)).astype(np.float32)
 
 
 @pytest.fixture
-def running(viewer, open_panel, click, qtbot, held, big, many_tiles):
+def running(viewer, open_panel, click, qtbot, held, big):
     """Start a run of a layer that is held after its first tile; returns the panel."""
 
     def start(**layer):
         viewer.add_image(big, **layer)
         panel = open_panel()
+        type_sigma(panel)
         click(panel.run_button)
         qtbot.waitUntil(lambda: panel.progress.value() == 1)
         return panel
@@ -51,97 +53,85 @@ def usable(panel):
     )
 
 
-def test_progress_moves_with_the_tiles(viewer, open_panel, run, big, many_tiles):
-    viewer.add_image(big)
-    panel = open_panel()
-    seen = []
-    panel.progress.valueChanged.connect(seen.append)
-    run(panel)
-    moved = [value for value in seen if value > 0]
-    assert len(moved) > 3
-    assert moved == sorted(moved)
-    assert panel.progress.value() == panel.progress.maximum() == moved[-1]
-    assert usable(panel)
-
-
-def test_cancel_adds_nothing_and_the_next_run_works(viewer, run, click, finish, held, running):
+def test_cancel_adds_nothing_and_the_next_run_works(viewer, click, finish, held, running):
     panel = running()
     assert not panel.run_button.isEnabled()
     click(panel.cancel_button)
     assert not panel.cancel_button.isEnabled()
     held.set()
     assert finish(panel) == "Cancelled: no layer was added."
-    assert len(viewer.layers) == 1
-    assert usable(panel)
-    assert run(panel).startswith("Done in ")
-    assert len(viewer.layers) == 2
+    assert len(viewer.layers) == 1 and usable(panel)
+    seen = []
+    panel.progress.valueChanged.connect(seen.append)
+    click(panel.run_button)
+    click(panel.run_button)  # while it is running, these do nothing
+    panel.run()
+    assert finish(panel).startswith("Done in ")
+    assert len(viewer.layers) == 2 and usable(panel)
+    moved = [value for value in seen if value > 0]
+    assert len(moved) > 3 and moved == sorted(moved)
+    assert panel.progress.value() == panel.progress.maximum() == moved[-1]
+
+
+def test_progress_handles_no_other_events(finish, held, running):
+    panel = running()
+    within, deep = [], [False]
+
+    def watched(*stage, real=panel.runs._on_stage):
+        QTimer.singleShot(0, lambda: within.append(deep[-1]))
+        deep.append(True)
+        real(*stage)
+        deep.append(False)
+
+    panel.runs._on_stage = watched
+    (bar,) = progress._all_instances
+    shown = []
+    bar.events.eta.connect(lambda event: shown.append(event.value))
+    held.set()
+    finish(panel)
+    assert within and not any(within) and shown
 
 
 def test_a_run_can_be_cancelled_in_napari_s_activity_dock(viewer, finish, held, running):
-    from napari.utils.progress import progress
-
     panel = running(name="big")
     (bar,) = progress._all_instances
     assert "big" in bar.desc
     bar.cancel()
     held.set()
     assert finish(panel) == "Cancelled: no layer was added."
-    assert not progress._all_instances
-    assert len(viewer.layers) == 1
+    assert not progress._all_instances and len(viewer.layers) == 1
 
 
-def test_second_click_while_running_does_nothing(
-    viewer, open_panel, click, finish, qtbot, held, big, many_tiles
-):
-    viewer.add_image(big)
-    panel = open_panel()
-    click(panel.run_button)
-    click(panel.run_button)
-    panel.run()
-    held.set()
-    finish(panel)
-    assert len(viewer.layers) == 2
-
-
-def test_source_removed_in_the_middle(
-    viewer, open_panel, click, finish, qtbot, held, big, many_tiles
-):
-    source = viewer.add_image(big, name="gone", scale=(1, 3, 3))
-    panel = open_panel()
-    held.set()
-    expected = runs.denoise(big, panel.form.settings()).image
-    held.clear()
-    click(panel.run_button)
-    qtbot.waitUntil(lambda: panel.progress.value() == 1)
+def test_source_removed_in_the_middle(viewer, finish, held, big, running):
+    panel = running(name="gone", scale=(1, 3, 3))
+    (source,) = viewer.layers
     source.scale = (1, 9, 9)
     viewer.layers.remove(source)
     held.set()
     assert finish(panel).startswith("Done in ")
     (result,) = viewer.layers
-    assert result.name == "gone (NL-means)"
-    np.testing.assert_allclose(result.scale, (1, 3, 3))  # as it was when Run was clicked
-    np.testing.assert_array_equal(result.data, expected)
+    assert result.name == "gone (NL-means, sigma 10)"
+    assert_allclose(result.scale, (1, 3, 3))  # as it was when Run was clicked
+    assert_array_equal(result.data, runs.denoise(big, panel.form.settings(), 10.0).image)
 
 
 def test_panel_closed_in_the_middle(viewer, open_panel, qtbot, held, running):
     panel = running()
     worker = panel.runs.worker
-    ended = []
-    worker.finished.connect(lambda: ended.append(True))
     viewer.window.remove_dock_widget(panel)
     held.set()
     qtbot.waitUntil(lambda: not worker.is_running)
     qtbot.wait(50)
     assert len(viewer.layers) == 1
     again = open_panel()
-    assert again is not panel
-    assert usable(again)
+    assert again is not panel and usable(again)
 
 
-def test_viewer_closed_in_the_middle(viewer, qtbot, held, running):
-    from napari.utils.progress import progress
-
-    panel = running()
+def test_window_closed_in_the_middle(plugin, make_napari_viewer, click, qtbot, held, big):
+    viewer = make_napari_viewer()
+    viewer.add_image(big)
+    _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "NL-means")
+    click(panel.run_button)
     worker = panel.runs.worker
     viewer.close()
     held.set()
@@ -151,8 +141,6 @@ def test_viewer_closed_in_the_middle(viewer, qtbot, held, running):
 
 
 def test_no_device(viewer, open_panel, run, told, monkeypatch, noisy):
-    from napari_gpu_denoise.opencl import device
-
     viewer.add_image(noisy)
     monkeypatch.setattr(device, "_devices", tuple)
     panel = open_panel()
@@ -166,114 +154,82 @@ def test_no_device(viewer, open_panel, run, told, monkeypatch, noisy):
     assert run(panel).startswith("Done in ")
 
 
-def test_nan_is_refused_with_a_sentence(viewer, open_panel, run, told, noisy):
-    image = noisy.astype(np.float32)
-    image[2, 2] = np.nan
-    viewer.add_image(image, contrast_limits=(0, 255))
+def test_what_is_wrong_is_said_in_a_sentence(viewer, open_panel, run, told, noisy):
+    viewer.add_labels(np.zeros((20, 20), np.uint8), name="cells")
     panel = open_panel()
+    assert panel.layer.layer() is None and not panel.layer.model().item(0).isEnabled()
+    status = run(panel)
+    assert "There is no image layer" in status
+    assert told() == [status.replace("<b>Not done.</b> ", "").replace("&gt;", ">")]
+
+    holed = noisy.astype(np.float32)
+    holed[2, 2] = np.nan
+    viewer.add_image(holed, contrast_limits=(0, 255))
     status = run(panel)
     assert status.startswith("<b>Not done.</b> 1 of 5120 pixels are NaN or infinite")
-    assert "Result and device" in status
-    assert any("NaN or infinite" in text for text in told())
-    assert len(viewer.layers) == 1 and usable(panel)
+    assert "Result and device" in status and "NaN or infinite" in told()[-1]
 
-
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [("TYX", "names 3 axes"), ("YY", "names Y twice"), ("Y1", "holds '1'"), ("TX", "has no Y")],
-)
-def test_wrong_axes(viewer, open_panel, run, told, noisy, typed, said):
-    viewer.add_image(noisy)
-    panel = open_panel()
-    panel.axes.edit.setText(typed)
-    assert said in panel.axes.caption.text()
-    assert said in run(panel).replace("&#x27;", "'")
-    assert said in told()[-1]
-    assert len(viewer.layers) == 1 and usable(panel)
-
-
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [("-3", "not a standard deviation"), ("ten", "not a number"), ("", "not a number")],
-)
-def test_wrong_sigma(viewer, open_panel, run, noisy, typed, said):
-    viewer.add_image(noisy)
-    panel = open_panel()
-    panel.options.noise.choose("typed")
-    panel.options.noise.edit.setText(typed)
-    assert said in run(panel)
-    assert len(viewer.layers) == 1 and usable(panel)
-
-
-def test_settings_that_do_not_go_together_are_told_at_once(viewer, open_panel, run, noisy):
-    viewer.add_image(noisy)
-    panel = open_panel()
+    panel.layer.choose(viewer.add_image(noisy))
+    wrong = {"TYX": "names 3 axes", "YY": "names Y twice", "Y1": "holds '1'", "TX": "has no Y"}
+    for typed, said in wrong.items():
+        panel.axes.edit.setText(typed)
+        assert said in panel.axes.caption.text() and "=" not in panel.axes.caption.text()
+        assert said in run(panel).replace("&#x27;", "'")
+        assert said in told()[-1]
+    panel.axes.edit.setText("YX")
+    wrong = {"-3": "not a standard deviation", "ten": "not a number", "": "not a number"}
+    for typed, said in wrong.items():
+        type_sigma(panel, typed)
+        assert said in run(panel)
+    type_sigma(panel)
+    # What does not go together is told at once.
     panel.form.controls["window"].value = 20
-    assert panel.status.text().startswith("<b>Not ready.</b> Window 20")
+    assert panel.status.text() == "<b>Not ready.</b> Window 20 must be odd."
     assert "must be odd" in run(panel)
+    assert len(viewer.layers) == 3 and usable(panel)
     panel.form.controls["window"].value = 11
     assert panel.status.text() == ""
     assert run(panel).startswith("Done in ")
 
 
-def test_labels_are_refused(viewer, open_panel, run, told):
-    viewer.add_labels(np.zeros((20, 20), np.uint8), name="cells")
-    panel = open_panel()
-    assert panel.layer.layer() is None
-    assert not panel.layer.model().item(0).isEnabled()
-    status = run(panel)
-    assert "There is no image layer" in status
-    assert told() == [status.replace("<b>Not done.</b> ", "").replace("&gt;", ">")]
-    assert usable(panel)
-
-
-def test_an_image_beside_labels_is_chosen(viewer, open_panel, noisy):
+def test_layers_come_and_go(viewer, open_panel, run, noisy):
     viewer.add_image(noisy, name="picture")
     viewer.add_labels(np.zeros((20, 20), np.uint8))
     panel = open_panel()
+    type_sigma(panel)
     assert panel.layer.layer().name == "picture"
     viewer.layers.remove("picture")
     assert panel.layer.layer() is None
-    viewer.add_image(noisy, name="next")
-    assert panel.layer.layer().name == "next"
-    viewer.layers["next"].name = "renamed"
+    layer = viewer.add_image(noisy, name="next")
+    assert panel.layer.layer() is layer
+    layer.name = "renamed"
     assert panel.layer.currentText() == "renamed"
-
-
-def test_data_of_another_shape_after_the_choice(viewer, open_panel, run, noisy):
-    layer = viewer.add_image(noisy)
-    panel = open_panel()
     layer.data = noisy[:40, :50]
     assert run(panel).startswith("Done in ")
     assert viewer.layers[-1].data.shape == (40, 50)
     assert panel.axes.caption.text() == "40 by 50 pixels"
 
 
-def test_a_fault_in_the_program_is_told_and_reported(
-    viewer, open_panel, run, told, monkeypatch, noisy
-):
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("gears jammed"), "gears jammed"),
+        (NoDeviceError("the card was pulled out"), "<b>Not done.</b> the card was pulled out"),
+        (MemoryError(), "There is not enough memory for this image: crop it"),
+    ],
+    ids=["fault", "kernel", "memory"],
+)
+def test_a_run_that_fails(viewer, open_panel, run, told, monkeypatch, noisy, error, said):
     def broken(*args, **kwargs):
         yield from ()
-        raise RuntimeError("gears jammed")
+        raise error
 
     monkeypatch.setattr(runs, "denoise_steps", broken)
     viewer.add_image(noisy)
     panel = open_panel()
-    assert "gears jammed" in run(panel)
-    assert any("gears jammed" in text for text in told())
+    assert said in run(panel)
+    assert any(said.removeprefix("<b>Not done.</b> ") in text for text in told())
     assert len(viewer.layers) == 1 and usable(panel)
-
-
-def test_kernel_errors_end_the_run(viewer, open_panel, run, monkeypatch, noisy):
-    def broken(*args, **kwargs):
-        yield from ()
-        raise NoDeviceError("the card was pulled out")
-
-    monkeypatch.setattr(runs, "denoise_steps", broken)
-    viewer.add_image(noisy)
-    panel = open_panel()
-    assert run(panel) == "<b>Not done.</b> the card was pulled out"
-    assert usable(panel)
 
 
 def test_cancel_when_the_result_is_on_its_way(
@@ -299,16 +255,14 @@ def test_cancel_when_the_result_is_on_its_way(
     assert len(viewer.layers) == 1
 
 
-@pytest.mark.parametrize("stage", ["Measuring noise", "Compiling"])
+@pytest.mark.parametrize(
+    ("stage", "module", "name"),
+    [("Measuring noise", estimate, "measure_noise"), ("Compiling", part, "TileFlow")],
+)
 def test_cancel_is_heard_while_nothing_moves(
-    viewer, open_panel, click, run, qtbot, noisy, monkeypatch, stage
+    viewer, open_panel, click, run, qtbot, noisy, monkeypatch, stage, module, name
 ):
-    from napari_gpu_denoise.noise import estimate
-    from napari_gpu_denoise.run import part
-
-    gate, workers = threading.Event(), []
-    module, name = (estimate, "measure_noise") if stage[0] == "M" else (part, "TileFlow")
-    real = getattr(module, name)
+    gate, real = threading.Event(), getattr(module, name)
 
     def blocked(*args, **kwargs):
         gate.wait()
@@ -318,18 +272,17 @@ def test_cancel_is_heard_while_nothing_moves(
     viewer.add_image(noisy)
     panel = open_panel()
     click(panel.run_button)
-    workers.append(panel.runs.worker)
+    worker = panel.runs.worker
     qtbot.waitUntil(lambda: panel.status.text() == f"{stage} …")
     click(panel.cancel_button)
     assert panel.status.text() == "Cancelled: no layer was added."
     assert usable(panel)
     # The next run need not wait for the thread of the last.
     monkeypatch.setattr(module, name, real)
-    panel.options.noise.edit.setText("10")
-    panel.options.noise.choose("typed")
+    type_sigma(panel)
     assert run(panel).startswith("Done in ")
     said = panel.status.text()
     gate.set()
-    qtbot.waitUntil(lambda: not workers[0].is_running)
+    qtbot.waitUntil(lambda: not worker.is_running)
     qtbot.wait(50)
     assert len(viewer.layers) == 2 and panel.status.text() == said and usable(panel)

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from napari.layers import Image
+from numpy.testing import assert_allclose, assert_array_equal
 
+from _napari.inputs import type_sigma
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import voxel_of
 from napari_gpu_denoise.filters import BM4D, DCT3D
@@ -39,12 +41,24 @@ def test_voxel_size_of_a_layer(axes, given, voxel):
     assert voxel_of(Image(np.zeros((4, 5, 6)), **given), axes) == voxel
 
 
-def test_the_voxel_size_is_that_of_the_layer_unless_one_is_typed(
+def test_a_volume_is_one_click_from_bm4d_and_its_voxel_size_that_of_the_layer(
     viewer, open_panel, run, click, copied, volume
 ):
     layer = viewer.add_image(volume, name="head", scale=SCALE)
-    panel = open_panel("BM4D")
+    other = open_panel("BM3D")
+    assert other.axes.volume_button.isHidden()
+    other.axes.edit.setText("ZYX")
+    assert not other.axes.volume_button.isHidden() and "BM4D" in other.axes.volume_button.text()
+    click(other.axes.volume_button)
+    panel = viewer.window.dock_widgets["BM4D (GPU Denoise)"]
+    assert panel.layer.layer() is layer and panel.axes.letters() == "ZYX"
+    assert panel.axes.volume_button.isHidden()
+    # Frames of a movie that a file calls slices are few clicks away too.
+    other.axes.edit.setText("TYX")
+    assert other.axes.volume_button.isHidden()
+
     control = panel.form.controls["voxel"]
+    panel.axes.edit.setText(".YX")
     assert control.native.placeholderText() == ""
     panel.axes.edit.setText("ZYX")
     assert control.native.placeholderText() == "2, 0.5, 0.5 (of the layer)"
@@ -57,33 +71,32 @@ def test_the_voxel_size_is_that_of_the_layer_unless_one_is_typed(
     assert panel.request().run.filter.voxel == "4, 1, 1"
     click(panel.reset_button)
     panel.axes.edit.setText("ZYX")
-    panel.options.noise.edit.setText("10")
-    panel.options.noise.choose("typed")
+    type_sigma(panel)
     run(panel)
     record = viewer.layers[-1].metadata[METADATA_KEY]
     assert record["settings"]["voxel"] == "3, 0.5, 0.5"
 
 
-@pytest.mark.parametrize("kind", [BM4D, DCT3D])
-def test_only_the_slice_shown(viewer, open_panel, run, volume, copied, pasted, kind):
+def test_only_the_slice_shown(viewer, open_panel, run, volume, copied, pasted):
     layer = viewer.add_image(volume, name="v", scale=SCALE, axis_labels=("z", "y", "x"))
     viewer.dims.set_current_step(0, 3)
-    panel = open_panel(kind.title)
+    panel = open_panel("BM4D")
     assert panel.places.boxes["Z"].text() == "Only the slice shown: 3"
     assert not panel.places.boxes["T"].isEnabled()
     panel.places.boxes["Z"].click()
     assert panel.run_button.text() == "Denoise slice 3"
     assert run(panel).startswith("Done in ")
     result = viewer.layers[-1]
-    assert result.name == f"v ({kind.title}, slice 3)"
+    assert result.name == "v (BM4D, slice 3)"
     expected = runs.denoise(volume, panel.request().run.filter, axes="ZYX")
-    np.testing.assert_array_equal(result.data, expected.image[3:4])
-    assert result.metadata[METADATA_KEY]["slice"] == 3
-    assert result.metadata[METADATA_KEY]["notes"][0] == expected.record.notes[0]  # cubes, and why
-    np.testing.assert_allclose(result.translate, (6, 0, 0))
-    np.testing.assert_allclose(result.scale, layer.scale)
+    assert_array_equal(result.data, expected.image[3:4])
+    record = result.metadata[METADATA_KEY]
+    assert record["slice"] == 3
+    assert record["notes"][0] == expected.record.notes[0]  # cubes, and why
+    assert_allclose(result.translate, (6, 0, 0))
+    assert_allclose(result.scale, layer.scale)
     viewer.dims.set_current_step(0, 3)
-    np.testing.assert_array_equal(pasted(panel)["denoised"], result.data)
+    assert_array_equal(pasted(panel)["denoised"], result.data)
     assert "slice" not in copied(panel.command_button)
     assert "It filters all slices." in panel.status.text()
     panel.reset()
@@ -102,26 +115,10 @@ def test_one_slice_of_one_frame(viewer, open_panel, run, volume, pasted):
     run(panel)
     result = viewer.layers["v (Sliding 3D DCT, frame 1, slice 4)"]
     whole = runs.denoise(rgba[..., :3], DCT3D(), axes="TZYXS").image
-    np.testing.assert_array_equal(result.data[..., :3], whole[1:2, 4:5])
-    np.testing.assert_array_equal(result.data[..., 3], rgba[1:2, 4:5, ..., 3])
-    np.testing.assert_allclose(result.translate, (1, 4, 0, 0))
+    assert_array_equal(result.data[..., :3], whole[1:2, 4:5])
+    assert_array_equal(result.data[..., 3], rgba[1:2, 4:5, ..., 3])
+    assert_allclose(result.translate, (1, 4, 0, 0))
     viewer.dims.set_current_step((0, 1), (1, 4))
-    np.testing.assert_array_equal(pasted(panel)["denoised"], result.data)
+    assert_array_equal(pasted(panel)["denoised"], result.data)
     viewer.dims.ndisplay = 3
     assert "does not show a single slice" in run(panel)
-
-
-def test_a_volume_is_one_click_from_bm4d(viewer, open_panel, click, volume):
-    viewer.add_image(volume, name="stack", scale=SCALE)
-    panel = open_panel("BM3D")
-    assert panel.axes.volume_button.isHidden()
-    panel.axes.edit.setText("ZYX")
-    assert not panel.axes.volume_button.isHidden()
-    assert "BM4D" in panel.axes.volume_button.text()
-    click(panel.axes.volume_button)
-    other = viewer.window.dock_widgets["BM4D (GPU Denoise)"]
-    assert other.layer.layer() is viewer.layers["stack"] and other.axes.letters() == "ZYX"
-    assert other.axes.volume_button.isHidden()
-    # Frames of a movie that a file calls slices are few clicks away too.
-    panel.axes.edit.setText("TYX")
-    assert panel.axes.volume_button.isHidden()

@@ -3,24 +3,15 @@
 import json
 
 import pytest
+from qtpy.QtWidgets import QInputDialog
 
+from _napari.inputs import type_sigma
 from napari_gpu_denoise import errors
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise.filters import BM3D, BM4D, NLMeans
 
 pytestmark = pytest.mark.gui
-
-
-@pytest.fixture
-def named(monkeypatch):
-    """Answer the question for the name of a preset."""
-    from qtpy.QtWidgets import QInputDialog
-
-    def answer(name, agreed=True):
-        monkeypatch.setattr(QInputDialog, "getText", lambda *_, **__: (name, agreed))
-
-    return answer
 
 
 @pytest.fixture
@@ -31,14 +22,28 @@ def form(qtbot):
     return made
 
 
+@pytest.fixture
+def save(form, monkeypatch):
+    """Save what the form shows, and answer the question for the name."""
+
+    def save_it(name, agreed=True):
+        monkeypatch.setattr(QInputDialog, "getText", lambda *_, **__: (name, agreed))
+        form.presets.save_action.trigger()
+
+    return save_it
+
+
 def items(form):
     return [form.profile.itemText(row) for row in range(form.profile.count())]
 
 
-def test_a_preset_is_saved_chosen_and_deleted(form, named, qtbot):
+def test_a_preset_is_saved_chosen_and_deleted(form, save, qtbot, kept, told):
+    save("mine", agreed=False)
+    assert not kept.exists()
+    save("fast")
+    assert "choose another one" in told()[-1]
     form.controls["threshold"].value = 3.5
-    named("thick slices")
-    form.presets.save_action.trigger()
+    save("thick slices")
     assert items(form) == [*BM4D.presets, "thick slices", "custom"]
     assert form.profile.currentText() == "thick slices"
     form.profile.setCurrentText("fast")
@@ -58,22 +63,10 @@ def test_a_preset_is_saved_chosen_and_deleted(form, named, qtbot):
     assert not form.presets.delete_action.isEnabled()
 
 
-def test_a_question_that_is_not_answered_saves_nothing(form, named, kept):
-    named("mine", agreed=False)
-    form.presets.save_action.trigger()
-    assert not kept.exists()
-
-
 @pytest.mark.parametrize("name", ["", "  ", "normal", "custom"])
 def test_names_that_mean_something_else(name):
     with pytest.raises(errors.SettingsError, match="not a name for a preset of your own"):
         presets.save(BM3D(), name)
-
-
-def test_a_name_that_is_refused_is_told(form, named, told):
-    named("fast")
-    form.presets.save_action.trigger()
-    assert "choose another one" in told()[-1]
 
 
 def test_a_profile_keeps_the_voxel_that_was_typed(form):
@@ -90,12 +83,11 @@ def test_a_profile_keeps_the_voxel_that_was_typed(form):
 def test_settings_of_another_version(kept):
     presets.save(NLMeans(patch=6), "mine")
     file = kept / "settings.json"
-    held = json.loads(file.read_text())
-    held["presets"]["nl_means"]["mine"]["gone"] = 1
-    held["presets"]["nl_means"]["odd"] = {"patch": "wide"}
-    held["presets"]["nl_means"]["older"] = 7
-    held["last"] = {"nl_means": [1]}
-    file.write_text(json.dumps(held))
+    stored = json.loads(file.read_text())
+    stored["presets"]["nl_means"]["mine"]["gone"] = 1
+    stored["presets"]["nl_means"] |= {"odd": {"patch": "wide"}, "older": 7}
+    stored["last"] = {"nl_means": [1]}
+    file.write_text(json.dumps(stored))
     assert presets.own(NLMeans) == {"mine": NLMeans(patch=6)}
     assert presets.last(NLMeans) is None
 
@@ -124,6 +116,7 @@ def test_a_folder_that_cannot_be_written(kept):
 def test_the_settings_of_the_last_run_are_those_of_the_next_panel(viewer, open_panel, run, noisy):
     viewer.add_image(noisy)
     panel = open_panel()
+    type_sigma(panel)
     panel.form.controls["strength"].value = 0.8
     assert presets.last(NLMeans) is None
     run(panel)

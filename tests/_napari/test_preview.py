@@ -2,9 +2,14 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from qtpy.QtCore import Qt
 
 import napari_gpu_denoise as gd
+from _napari.conftest import PLUGIN
+from _napari.inputs import layer_names, type_sigma
 from napari_gpu_denoise._napari.layers.provenance import is_temporary
+from napari_gpu_denoise._napari.preview import compute
 from napari_gpu_denoise._napari.preview import live as lives
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.run.noise import NoiseMemory
@@ -26,42 +31,45 @@ def whole_layers(monkeypatch):
 
 
 @pytest.fixture
-def tick(qtbot):
-    """Tick the box and wait for the preview; returns the status."""
-
-    def tick_it(panel, sigma="10"):
-        if sigma:
-            panel.options.noise.edit.setText(sigma)
-            panel.options.noise.choose("typed")
-        panel.preview.box.setChecked(True)
-        qtbot.waitUntil(lambda: panel.live.settled)
-        return panel.preview.caption.text()
-
-    return tick_it
-
-
-@pytest.fixture
 def settle(qtbot):
     """Wait until a preview is what it is to be."""
     return lambda panel: qtbot.waitUntil(lambda: panel.live.settled)
 
 
+@pytest.fixture
+def tick(settle):
+    """Tick the box and wait for the preview; returns the status."""
+
+    def tick_it(panel, sigma="10"):
+        if sigma:
+            type_sigma(panel, sigma)
+        panel.preview.box.setChecked(True)
+        settle(panel)
+        return panel.preview.caption.text()
+
+    return tick_it
+
+
+def previews(viewer):
+    return [layer.name for layer in viewer.layers if is_temporary(layer)]
+
+
 def test_the_preview_is_a_run_of_the_place_shown(viewer, open_panel, movie, tick, settle):
     look = {"scale": (1, 0.5, 0.5), "rotate": (20), "axis_labels": ("t", "y", "x")}
     source = viewer.add_image(movie, name="movie", translate=(4, 3, 2), colormap="green", **look)
-    other = viewer.add_image(movie, name="above")
+    viewer.add_image(movie, name="above")
     viewer.dims.set_point(0, 6)  # frame 2
     viewer.layers.selection.active = source
     panel = open_panel("BM3D")
+    panel.form.profile.setCurrentText("fast")
     assert "40 by 48 pixels" in tick(panel)
     shown = panel.live.layer
-    assert [each.name for each in viewer.layers] == ["movie", "Preview of movie (BM3D)", "above"]
+    names = ["movie", "Preview of movie (BM3D)", "above"]
+    assert layer_names(viewer) == names
     assert viewer.layers.selection.active is source
-    np.testing.assert_array_equal(
-        shown.data, gd.bm3d(movie, 10, axes="TYX")[viewer.dims.current_step[0] - 4][None]
-    )
-    world, place = source.data_to_world((2, 0, 0)), shown.data_to_world((0, 0, 0))
-    np.testing.assert_allclose(place, world)
+    whole = gd.bm3d(movie, 10, axes="TYX", profile="fast")
+    assert_array_equal(shown.data, whole[viewer.dims.current_step[0] - 4][None])
+    assert_allclose(shown.data_to_world((0, 0, 0)), source.data_to_world((2, 0, 0)))
     assert shown.colormap.name == "green"
     assert list(shown.contrast_limits) == list(source.contrast_limits)
     # Everything that changes is followed, in the same layer.
@@ -71,8 +79,8 @@ def test_the_preview_is_a_run_of_the_place_shown(viewer, open_panel, movie, tick
     viewer.dims.set_point(0, 8)
     settle(panel)
     assert panel.live.layer is shown
-    np.testing.assert_array_equal(shown.data, gd.bm3d(movie, 20, axes="TYX")[4:5])
-    assert other in viewer.layers and len(viewer.layers) == 3
+    assert_array_equal(shown.data, gd.bm3d(movie, 20, axes="TYX", profile="fast")[4:5])
+    assert layer_names(viewer) == names
 
 
 def test_it_is_hidden_where_it_does_not_belong(viewer, open_panel, movie, tick, settle):
@@ -95,13 +103,16 @@ def test_it_is_hidden_where_it_does_not_belong(viewer, open_panel, movie, tick, 
     assert not shown.visible
 
 
-def test_the_layer_goes_with_the_box(viewer, open_panel, noisy, tick):
-    source = viewer.add_image(noisy, name="noisy")
+def test_the_layer_goes_with_the_box_and_a_source_that_shines_through_is_hidden(
+    viewer, open_panel, noisy, tick
+):
+    source = viewer.add_image(noisy, name="noisy", blending="additive")
     panel = open_panel("NL-means")
     tick(panel)
-    assert is_temporary(panel.live.layer)
+    assert is_temporary(panel.live.layer) and panel.live.layer.visible and not source.visible
+    assert panel.live.layer.blending == "additive"
     panel.preview.box.setChecked(False)
-    assert list(viewer.layers) == [source]
+    assert list(viewer.layers) == [source] and source.visible
     assert not panel.preview.caption.text()
     # Ticked again, and removed by hand: the box goes with the layer.
     tick(panel)
@@ -120,43 +131,26 @@ def test_it_is_no_source_and_no_result(viewer, open_panel, noisy, tick, run):
     viewer.layers.selection.active = panel.live.layer
     assert open_panel("Isoline").layer.layer().name == "noisy"
     run(panel)
-    assert [each.name for each in viewer.layers if not is_temporary(each)] == [
-        "noisy",
-        "noisy (NL-means, sigma 10)",
-    ]
-    assert not is_temporary(viewer.layers["noisy (NL-means, sigma 10)"])
+    lasting = [layer.name for layer in viewer.layers if not is_temporary(layer)]
+    assert lasting == ["noisy", "noisy (NL-means, sigma 10)"]
 
 
-def test_another_layer_is_temporaryed_when_it_is_chosen(viewer, open_panel, noisy, tick, settle):
-    viewer.add_image(noisy, name="first")
+def test_another_layer_is_previewed_when_it_is_chosen(viewer, open_panel, noisy, tick, settle):
+    first = viewer.add_image(noisy, name="first")
     second = viewer.add_image(noisy[:, :50], name="second")
     panel = open_panel("NL-means")
     tick(panel)
-    panel.layer.choose(viewer.layers["first"])
+    panel.layer.choose(first)
     settle(panel)
-    assert [each.name for each in viewer.layers if is_temporary(each)] == [
-        "Preview of first (NL-means)"
-    ]
-    viewer.layers.remove(viewer.layers["first"])
+    assert previews(viewer) == ["Preview of first (NL-means)"]
+    viewer.layers.remove(first)
     settle(panel)
     assert panel.layer.layer() is second
-    assert [each.name for each in viewer.layers if is_temporary(each)] == [
-        "Preview of second (NL-means)"
-    ]
-
-
-def test_a_source_that_would_shine_through_is_hidden(viewer, open_panel, noisy, tick):
-    source = viewer.add_image(noisy, blending="additive")
-    panel = open_panel("NL-means")
-    tick(panel)
-    assert not source.visible and panel.live.layer.visible
-    assert panel.live.layer.blending == "additive"
-    panel.preview.box.setChecked(False)
-    assert source.visible
+    assert previews(viewer) == ["Preview of second (NL-means)"]
 
 
 def test_the_noise_is_measured_once_and_out_of_the_way(
-    viewer, open_panel, noisy, tick, settle, monkeypatch, qtbot
+    viewer, open_panel, noisy, tick, settle, monkeypatch
 ):
     asked, said, real = [], [], NoiseMemory.measured
 
@@ -176,12 +170,12 @@ def test_the_noise_is_measured_once_and_out_of_the_way(
     assert said.count("Measuring the noise …") == 1 and "pixels" in said[-1]
     assert asked == [1]
     expected = gd.nl_means(noisy, sigma_factor=panel.options.strength.value())
-    np.testing.assert_array_equal(panel.live.layer.data, expected)
+    assert_array_equal(panel.live.layer.data, expected)
 
 
 def test_why_there_is_no_preview(viewer, open_panel, movie, tick, settle, monkeypatch):
     viewer.add_image(movie, name="movie", axis_labels=("t", "y", "x"))
-    panel = open_panel("BM3D")
+    panel = open_panel("NL-means")
     tick(panel)
     viewer.dims.ndisplay = 3
     settle(panel)
@@ -194,8 +188,6 @@ def test_why_there_is_no_preview(viewer, open_panel, movie, tick, settle, monkey
     def fails(*_):
         raise DeviceMemoryError("The device is full: wait.")
         yield
-
-    from napari_gpu_denoise._napari.preview import compute
 
     monkeypatch.setattr(compute, "filter_part", fails)
     panel.options.strength.slider.setValue(5)
@@ -210,7 +202,7 @@ def test_a_quick_profile_comes_first(viewer, open_panel, noisy, tick, settle):
     started, start = [], panel.live._filtering.start
     panel.live._filtering.start = lambda request: started.append(request) or start(request)
     tick(panel)
-    names = [each.run.filter.profile_name() for each in started]
+    names = [request.run.filter.profile_name() for request in started]
     assert names == ["fast", "normal"]
     started.clear()
     panel.live.changed()  # nothing has
@@ -220,33 +212,30 @@ def test_a_quick_profile_comes_first(viewer, open_panel, noisy, tick, settle):
         panel.options.strength.slider.setValue(value)
     settle(panel)
     # Taken together, and the last one wins.
-    assert [each.run.sigma_factor for each in started] == [panel.options.strength.value()] * 2
+    factors = [request.run.sigma_factor for request in started]
+    assert factors == [panel.options.strength.value()] * 2
     panel.form.profile.setCurrentText("fast")
     settle(panel)
     assert started[-1].final and len(started) == 3
 
 
 def test_strength_counts_everywhere(viewer, open_panel, noisy, run, copied, qtbot):
-    from qtpy.QtCore import Qt
-
     viewer.add_image(noisy, name="noisy")
     panel = open_panel("NL-means")
+    strength = panel.options.strength
     assert "sigma_factor" not in copied(panel.python_button)
-    panel.options.noise.edit.setText("10")
-    panel.options.noise.choose("typed")
-    panel.options.strength.slider.setValue(10)
-    factor = panel.options.strength.value()
-    assert factor == 1.41
-    status = run(panel)
-    assert "Strength 1.41." in status
+    type_sigma(panel)
+    strength.slider.setValue(10)
+    assert strength.value() == 1.41
+    assert "Strength 1.41." in run(panel)
     result = viewer.layers["noisy (NL-means, sigma 10, strength 1.41)"]
-    np.testing.assert_array_equal(result.data, gd.nl_means(noisy, 10, sigma_factor=factor))
-    assert result.metadata["napari-gpu-denoise"]["sigma_factor"] == factor
+    assert_array_equal(result.data, gd.nl_means(noisy, 10, sigma_factor=1.41))
+    assert result.metadata[PLUGIN]["sigma_factor"] == 1.41
     assert "sigma_factor=1.41" in copied(panel.python_button)
     assert "--sigma-factor 1.41" in copied(panel.command_button)
-    qtbot.mouseDClick(panel.options.strength.slider, Qt.MouseButton.LeftButton)
-    assert panel.options.strength.value() == 1
-    panel.options.strength.slider.setValue(-20)
-    assert (panel.options.strength.value(), panel.options.strength.label.text()) == (0.5, "0.50")
+    qtbot.mouseDClick(strength.slider, Qt.MouseButton.LeftButton)
+    assert strength.value() == 1
+    strength.slider.setValue(-20)
+    assert (strength.value(), strength.label.text()) == (0.5, "0.50")
     panel.reset()
-    assert panel.options.strength.value() == 1
+    assert strength.value() == 1

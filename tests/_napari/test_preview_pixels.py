@@ -3,18 +3,21 @@
 import dask.array as da
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise._napari.layers.regions import Region
 from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.preview import compute
 from napari_gpu_denoise._napari.preview.compute import (
     PreviewRequest,
     filter_region,
     measure_noise,
     quick_settings,
 )
-from napari_gpu_denoise.errors import AxesError
+from napari_gpu_denoise.errors import AxesError, LayerError
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.run import noise as run_noise
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.part import finish
 from napari_gpu_denoise.run.request import Run
@@ -22,7 +25,7 @@ from scenes import joining, needs_volume, noisy, small
 
 pytestmark = pytest.mark.gui
 
-LENGTHS = {"T": 5, "Z": 9, "C": 2, "Y": 64, "X": 72, "S": 3}
+LENGTHS = {"T": 4, "Z": 9, "C": 2, "Y": 48, "X": 60, "S": 3}
 SPANS = {"T": (2, 3), "Z": (4, 5), "C": (1, 2), "Y": (19, 40), "X": (30, 55)}
 
 
@@ -54,7 +57,7 @@ def test_every_filter(kind, axes):
         whole = gd.denoise(image, settings, 12.0, axes=axes, sigma_factor=run.sigma_factor).image
         made = preview(image, run)
         assert made.dtype == whole.dtype
-        np.testing.assert_array_equal(made, whole[tuple(slice(*SPANS[a]) for a in axes)])
+        assert_array_equal(made, whole[tuple(slice(*SPANS[a]) for a in axes)])
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -68,19 +71,17 @@ def test_measured_noise(lazy):
     finish(measure_noise(request))
     assert not request.measures
     whole = gd.denoise(image, settings, axes="TYX").image
-    np.testing.assert_array_equal(preview(data, run, memory=memory), whole[2:3, 19:40, 30:55])
+    assert_array_equal(preview(data, run, memory=memory), whole[2:3, 19:40, 30:55])
 
 
 def test_one_sigma_is_measured_once(monkeypatch):
-    from napari_gpu_denoise.run import noise
-
     image, memory = noisy(64, 72), NoiseMemory("gaussian")
     run = Run(small(gd.NLMeans), noise=memory, axes="YX")
     whole = gd.denoise(image, run.filter, noise="gaussian").image
-    asked, real = [], noise.estimate_sigma
-    monkeypatch.setattr(noise, "estimate_sigma", lambda *given: asked.append(1) or real(*given))
+    asked, real = [], run_noise.estimate_sigma
+    monkeypatch.setattr(run_noise, "estimate_sigma", lambda *a: asked.append(1) or real(*a))
     for _ in range(2):
-        np.testing.assert_array_equal(preview(image, run, memory=memory), whole[19:40, 30:55])
+        assert_array_equal(preview(image, run, memory=memory), whole[19:40, 30:55])
     assert asked == [1]
 
 
@@ -89,8 +90,8 @@ def test_colours_and_alpha():
     run = Run(small(gd.BM3D), 12.0, axes="YXS")
     made = preview(image, run, alpha=True)
     whole = gd.denoise(image[..., :3], run.filter, 12.0, axes="YXS").image
-    np.testing.assert_array_equal(made[..., :3], whole[19:40, 30:55])
-    np.testing.assert_array_equal(made[..., 3], image[19:40, 30:55, 3])
+    assert_array_equal(made[..., :3], whole[19:40, 30:55])
+    assert_array_equal(made[..., 3], image[19:40, 30:55, 3])
 
 
 def test_structured_noise_is_removed_first():
@@ -99,7 +100,7 @@ def test_structured_noise_is_removed_first():
     image += (np.arange(64) % 7).astype(np.uint16)[:, None] * 8
     run = Run(small(gd.NLMeans), 12.0, axes="TYX", correct="stripes")
     whole = gd.denoise(image, run.filter, 12.0, axes="TYX", correct="stripes").image
-    np.testing.assert_array_equal(preview(image, run), whole[2:3, 19:40, 30:55])
+    assert_array_equal(preview(image, run), whole[2:3, 19:40, 30:55])
 
 
 def test_holes_and_wide_levels():
@@ -107,7 +108,7 @@ def test_holes_and_wide_levels():
     image[25, 35:38] = np.nan
     run = Run(small(gd.NLMeans), 12.0, axes="YX", nonfinite="keep")
     whole = gd.denoise(image, run.filter, 12.0, nonfinite="keep").image
-    np.testing.assert_array_equal(preview(image, run), whole[19:40, 30:55])
+    assert_array_equal(preview(image, run), whole[19:40, 30:55])
 
 
 def test_short_axes_and_other_planes():
@@ -115,19 +116,22 @@ def test_short_axes_and_other_planes():
     run = Run(small(gd.BM3D), 12.0, axes="TYX")
     whole = gd.denoise(image, run.filter, 12.0, axes="TYX").image
     made = preview(image, run, spans=((0, 3), (4, 5), (3, 20)))
-    np.testing.assert_array_equal(made, whole[:, 4:5, 3:20])
+    assert_array_equal(made, whole[:, 4:5, 3:20])
 
 
-def test_errors_are_told():
+def test_errors_are_told(monkeypatch):
     with pytest.raises(AxesError):
         preview(noisy(64, 72), Run(small(gd.BM4D), 12.0, axes="YX"))
+    monkeypatch.setattr(compute, "_MOST", 21 * 25)
+    with pytest.raises(LayerError, match="Crop the layer"):
+        preview(da.from_array(noisy(64, 72)), Run(small(gd.NLMeans), 12.0, axes="YX"))
 
 
 def test_quick_settings():
     fast = gd.BM3D.of(profile="fast")
     assert quick_settings(gd.BM3D(), "YX") == quick_settings(fast, "YX") == fast
-    kept = quick_settings(gd.BM3D(threshold=3.1), "YX")
-    assert kept == gd.BM3D.of(profile="fast", threshold=3.1)
+    changed = quick_settings(gd.BM3D(threshold=3.1), "YX")
+    assert changed == gd.BM3D.of(profile="fast", threshold=3.1)
     assert quick_settings(gd.NLMeans.of(profile="fine"), "YX") == gd.NLMeans()
     assert quick_settings(gd.Isoline(), "YX") == gd.Isoline()
     # The fast profile looks at fewer frames, which are settings that need an axis T.

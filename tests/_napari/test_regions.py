@@ -5,7 +5,7 @@ import pytest
 from napari.components import Dims
 from napari.layers import Image
 
-from _napari.lazy_data import Sliced
+from _napari.inputs import Sliced
 from napari_gpu_denoise._napari.layers.regions import region_shown
 from napari_gpu_denoise.errors import LayerError
 

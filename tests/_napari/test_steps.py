@@ -5,8 +5,9 @@ from dataclasses import replace
 import dask.array as da
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
-from _napari.lazy_data import Sliced, drive
+from _napari.inputs import Sliced, drive
 from napari_gpu_denoise._napari.denoise.run import Request, steps
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.source import Source
@@ -34,26 +35,36 @@ def with_data(given, data):
     return replace(given, source=replace(given.source, data=data))
 
 
-def test_outcome_is_that_of_the_filter(stack):
-    stages, outcome = drive(steps(request(da.from_array(stack, chunks=(2, 30, 40)))))
-    np.testing.assert_array_equal(outcome.result.image, runs.denoise(stack, NLMeans(), 5.0).image)
+def outcome_of(given):
+    return drive(steps(given))[1]
+
+
+def test_an_outcome_is_that_of_the_filter(stack):
+    given = request(da.from_array(stack, chunks=(2, 30, 40)))
+    stages, outcome = drive(to_outcome(steps, given, lambda: False))
+    assert outcome.error is None and outcome.seconds > 0 and outcome.request is given
+    assert_array_equal(outcome.value.result.image, runs.denoise(stack, NLMeans(), 5.0).image)
     texts = [stage.text for stage in stages]
     assert texts[0].startswith("Reading") and texts[-1].startswith("Denoising")
     assert stages[-1].done == stages[-1].total > 0
-
-
-def test_errors_are_returned(stack):
     _, outcome = drive(to_outcome(steps, request(stack, sigma=-1.0), lambda: False))
-    assert outcome.value is None
-    assert "sigma=-1" in str(outcome.error)
+    assert outcome.value is None and "sigma=-1" in str(outcome.error)
 
 
-def test_an_outcome_has_value_and_time(stack):
-    given = request(stack)
-    _, outcome = drive(to_outcome(steps, given, lambda: False))
-    assert outcome.error is None and outcome.seconds > 0 and outcome.request is given
-    expected = runs.denoise(stack, NLMeans(), 5.0).image
-    np.testing.assert_array_equal(outcome.value.result.image, expected)
+@pytest.mark.parametrize("lazy", [False, True])
+def test_stages_say_what_is_done(movie, lazy):
+    fast = VBM3D.of(profile="fast")
+    for sigma in (None, 9.0):
+        given = request(Sliced(movie) if lazy else movie, settings=fast, sigma=sigma, axes="TYX")
+        words = [stage.words for stage in drive(steps(given))[0]]
+        assert ("Measuring noise …" in words) == (sigma is None)
+        assert words.index("Compiling …") < words.index("Denoising: frame 0 of 6")
+    # Planes are not called frames.
+    slices = np.stack([movie, movie], axis=1)[:, :, :24, :24]
+    around = NLMeans(frames_before=1, window=5)
+    for data, axes, last in ((slices, "TZYX", "plane 12 of 12"), (movie, "TYX", "frame 6 of 6")):
+        stages, _ = drive(steps(request(data, settings=around, axes=axes)))
+        assert stages[-1].words == f"Denoising: {last}"
 
 
 def test_closing_closes_the_filter(stack, monkeypatch):
@@ -88,7 +99,7 @@ def test_lazy_frames_give_the_pixels_of_the_array(movie, kind, sigma):
     given = request(data, settings=settings, sigma=sigma, axes="TYX")
     stages, outcome = drive(steps(given))
     assert outcome.folder is None
-    np.testing.assert_array_equal(outcome.result.image, expected.image)
+    assert_array_equal(outcome.result.image, expected.image)
     assert outcome.result.image.dtype == expected.image.dtype
     record, wanted = outcome.result.record.as_dict(), expected.record.as_dict()
     record.pop("date"), wanted.pop("date")
@@ -112,7 +123,7 @@ def test_large_data_without_time_are_filtered_part_by_part(movie, in_parts, chun
     data = Sliced(movie, chunks)
     stages, outcome = drive(steps(request(data, sigma=sigma, axes="ZYX")))
     expected = runs.denoise(movie, NLMeans(), sigma, axes="ZYX")
-    np.testing.assert_array_equal(outcome.result.image, expected.image)
+    assert_array_equal(outcome.result.image, expected.image)
     assert outcome.result.record.sigma == expected.record.sigma
     assert max(movie[index].size for index in data.read) < movie.size / 2
     count = 6 if chunks is None else 3 * 2 * 2
@@ -121,33 +132,32 @@ def test_large_data_without_time_are_filtered_part_by_part(movie, in_parts, chun
 
 def test_large_data_stay_unread_where_one_slice_is_wanted(movie, in_parts):
     data = Sliced(movie, (1, 60, 80))
-    given = replace(request(data, axes="ZYX"), slice=3)
-    _, outcome = drive(steps(given))
+    outcome = outcome_of(replace(request(data, axes="ZYX"), slice=3))
     expected = runs.denoise(movie, NLMeans(), 5.0, axes="ZYX").image[3:4]
-    np.testing.assert_array_equal(outcome.result.image, expected)
+    assert_array_equal(outcome.result.image, expected)
     assert len(data.read) == 1
 
 
 def test_alpha_of_large_data_passes_as_it_is(movie, in_parts):
-    image = np.stack([movie[0], movie[1], movie[2], movie[3]], axis=-1)
-    _, outcome = drive(steps(request(Sliced(image, (30, 40, 4)), axes="YXS", alpha=True)))
+    image = np.stack(movie[:4], axis=-1)
+    outcome = outcome_of(request(Sliced(image, (30, 40, 4)), axes="YXS", alpha=True))
     expected = runs.denoise(image[..., :3], NLMeans(), 5.0, axes="YXS").image
-    np.testing.assert_array_equal(outcome.result.image[..., :3], expected)
-    np.testing.assert_array_equal(outcome.result.image[..., 3], image[..., 3])
+    assert_array_equal(outcome.result.image[..., :3], expected)
+    assert_array_equal(outcome.result.image[..., 3], image[..., 3])
 
 
 @pytest.mark.parametrize("kind", IMAGE_FILTERS)
-@pytest.mark.parametrize("frame", [0, 2, 5])
-def test_one_lazy_frame_is_that_of_the_whole(movie, kind, frame):
+def test_one_lazy_frame_is_that_of_the_whole(movie, kind):
     settings = settings_of(kind)
     expected = runs.denoise(movie, settings, axes="TYX")
-    given = request(Sliced(movie), settings=settings, sigma=None, axes="TYX", frame=frame)
-    _, outcome = drive(steps(given))
-    np.testing.assert_array_equal(outcome.result.image, expected.image[frame : frame + 1])
-    assert outcome.result.record.sigma == expected.record.sigma
-    assert outcome.result.record.sigma_source == expected.record.sigma_source
-    _, in_memory = drive(steps(with_data(given, movie)))
-    np.testing.assert_array_equal(in_memory.result.image, outcome.result.image)
+    for frame in (0, 2, 5):
+        given = request(Sliced(movie), settings=settings, sigma=None, axes="TYX", frame=frame)
+        outcome = outcome_of(given)
+        assert_array_equal(outcome.result.image, expected.image[frame : frame + 1])
+        assert outcome.result.record.sigma == expected.record.sigma
+        assert outcome.result.record.sigma_source == expected.record.sigma_source
+    in_memory = outcome_of(with_data(given, movie))
+    assert_array_equal(in_memory.result.image, outcome.result.image)
 
 
 @pytest.mark.parametrize("kind", [NLMeans, VBM3D])
@@ -158,8 +168,7 @@ def test_the_first_and_the_last_frame_alone_are_still_those_of_a_movie(movie, ki
     expected = runs.denoise(movie, settings, 9.0, axes="TYX").image
     for frame in (0, 5):
         given = request(Sliced(movie), settings=settings, sigma=9.0, axes="TYX", frame=frame)
-        _, outcome = drive(steps(given))
-        np.testing.assert_array_equal(outcome.result.image[0], expected[frame])
+        assert_array_equal(outcome_of(given).result.image[0], expected[frame])
 
 
 def test_one_frame_reads_only_what_the_filter_looks_at(movie):
@@ -172,45 +181,44 @@ def test_one_frame_reads_only_what_the_filter_looks_at(movie):
     assert [index[0] for index in data.read] == [slice(12, 13)]
 
 
-@pytest.mark.parametrize("kind", IMAGE_FILTERS)
+# One that looks at frames around, and one over time; tests/test_ways.py has the others.
+over_time = pytest.mark.parametrize("kind", [NLMeans, VBM3D])
+
+
+@over_time
 @pytest.mark.parametrize(("axes", "order"), [("YXT", (1, 2, 0)), ("YTX", (1, 0, 2))])
 def test_time_may_be_any_axis(movie, kind, axes, order):
     settings, turned = settings_of(kind), np.transpose(movie, order)
     expected = runs.denoise(turned, settings, 9.0, axes=axes).image
     given = request(Sliced(turned), settings=settings, sigma=9.0, axes=axes)
-    np.testing.assert_array_equal(drive(steps(given))[1].result.image, expected)
-    _, outcome = drive(steps(replace(given, frame=3)))
-    t = axes.index("T")
-    np.testing.assert_array_equal(outcome.result.image, expected.take([3], axis=t))
+    assert_array_equal(outcome_of(given).result.image, expected)
+    alone = outcome_of(replace(given, frame=3)).result.image
+    assert_array_equal(alone, expected.take([3], axis=axes.index("T")))
 
 
-@pytest.mark.parametrize("kind", IMAGE_FILTERS)
+@over_time
 @pytest.mark.parametrize("axes", ["TCYX", "CTYX", "TZYX"])
 def test_frames_may_have_channels_and_slices(movie, kind, axes):
-    settings = settings_of(kind)
-    other = movie[:, ::-1] // 2
-    stack = np.stack([movie, other], axis=axes.index("T") == 0)
+    settings, time = settings_of(kind), axes.index("T")
+    stack = np.stack([movie, movie[:, ::-1] // 2], axis=time == 0)
     expected = runs.denoise(stack, settings, axes=axes)
     given = request(Sliced(stack), settings=settings, sigma=None, axes=axes)
-    _, outcome = drive(steps(given))
-    np.testing.assert_array_equal(outcome.result.image, expected.image)
+    outcome = outcome_of(given)
+    assert_array_equal(outcome.result.image, expected.image)
     assert outcome.result.record.sigma == expected.record.sigma
-    _, outcome = drive(steps(replace(given, frame=4)))
-    part = expected.image.take([4], axis=axes.index("T"))
-    np.testing.assert_array_equal(outcome.result.image, part)
+    alone = outcome_of(replace(given, frame=4)).result.image
+    assert_array_equal(alone, expected.image.take([4], axis=time))
 
 
 def test_a_sigma_for_each_frame(movie):
     sigma = (5.0, 9.0, 0.0, 12.0, 7.0, 3.0)
     settings = VBM3D(frames_before=1, frames_after=1)
-    expected = runs.denoise(movie, settings, sigma, axes="TYX")
+    expected = runs.denoise(movie, settings, sigma, axes="TYX").image
     given = request(Sliced(movie), settings=settings, sigma=sigma, axes="TYX")
-    _, outcome = drive(steps(given))
-    np.testing.assert_array_equal(outcome.result.image, expected.image)
-    assert outcome.result.record.sigma == sigma
-    _, outcome = drive(steps(replace(given, frame=3)))
-    np.testing.assert_array_equal(outcome.result.image[0], expected.image[3])
-    assert outcome.result.record.sigma == sigma
+    for frame, pixels in ((None, expected), (3, expected[3:4])):
+        outcome = outcome_of(replace(given, frame=frame))
+        assert_array_equal(outcome.result.image, pixels)
+        assert outcome.result.record.sigma == sigma
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.float32, np.float64])
@@ -219,8 +227,7 @@ def test_wide_types_are_scaled_as_the_whole(movie, dtype):
     data[0] = data[0].mean()
     expected = runs.denoise(data, VBM3D(), 1e4, axes="TYX").image
     given = request(Sliced(data), settings=VBM3D(), sigma=1e4, axes="TYX")
-    _, outcome = drive(steps(given))
-    np.testing.assert_array_equal(outcome.result.image, expected)
+    assert_array_equal(outcome_of(given).result.image, expected)
 
 
 def test_nan_is_refused_or_kept_frame_by_frame(movie):
@@ -229,12 +236,12 @@ def test_nan_is_refused_or_kept_frame_by_frame(movie):
     given = request(Sliced(data), settings=VBM3D(), sigma=9.0, axes="TYX")
     with pytest.raises(NonFiniteError, match="1 of"):
         drive(steps(given))
-    _, outcome = drive(steps(replace(given, run=replace(given.run, nonfinite="keep"))))
+    outcome = outcome_of(replace(given, run=replace(given.run, nonfinite="keep")))
     assert np.flatnonzero(np.isnan(outcome.result.image)).tolist() == [(3 * 40 + 4) * 48 + 5]
     assert outcome.result.record.nonfinite == 1
 
 
-@pytest.mark.parametrize("kind", IMAGE_FILTERS)
+@over_time
 @pytest.mark.parametrize("frame", [None, 2])
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_alpha_of_lazy_frames_passes_as_it_is(movie, kind, frame, dtype):
@@ -246,12 +253,11 @@ def test_alpha_of_lazy_frames_passes_as_it_is(movie, kind, frame, dtype):
     expected = runs.denoise(data[..., :3], settings, sigma, axes="TYXS", dtype=dtype, frames=frame)
     common = {"settings": settings, "sigma": sigma, "axes": "TYXS", "dtype": dtype}
     for given in (Sliced(data), data):
-        _, outcome = drive(steps(request(given, **common, alpha=True, frame=frame)))
-        result = outcome.result.image
-        np.testing.assert_array_equal(result[..., :3], expected.image)
+        result = outcome_of(request(given, **common, alpha=True, frame=frame)).result
+        assert_array_equal(result.image[..., :3], expected.image)
         part = slice(None) if frame is None else slice(frame, frame + 1)
-        np.testing.assert_array_equal(result[..., 3], alpha[part])
-        assert outcome.result.record.sigma == expected.record.sigma
+        assert_array_equal(result.image[..., 3], alpha[part])
+        assert result.record.sigma == expected.record.sigma
 
 
 @pytest.mark.parametrize("when", [3, 6])
@@ -275,9 +281,8 @@ def test_frames_too_large_for_the_device_are_cut_if_the_stack_is_small(movie, mo
 
     monkeypatch.setattr(streaming.FrameStream, "__iter__", tight)
     given = request(Sliced(movie), settings=VBM3D(), axes="TYX")
-    _, outcome = drive(steps(given))
     expected = runs.denoise(movie, VBM3D(), 5.0, axes="TYX").image
-    np.testing.assert_array_equal(outcome.result.image, expected)
+    assert_array_equal(outcome_of(given).result.image, expected)
     monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", 1000)
     data = Sliced(movie)
     with pytest.raises(DeviceMemoryError):
@@ -289,21 +294,19 @@ def test_a_large_result_is_kept_in_a_file(movie, monkeypatch, tmp_path):
     monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", 1000)
     monkeypatch.setattr(arrays, "_folder", lambda: str(tmp_path))
     given = request(Sliced(movie), settings=VBM3D(), axes="TYX")
-    _, outcome = drive(steps(given))
-    assert outcome.folder == str(tmp_path)
-    assert arrays.is_lazy(outcome.result.image)
+    outcome = outcome_of(given)
+    assert outcome.folder == str(tmp_path) and arrays.is_lazy(outcome.result.image)
     expected = runs.denoise(movie, VBM3D(), 5.0, axes="TYX").image
-    np.testing.assert_array_equal(outcome.result.image, expected)
+    assert_array_equal(outcome.result.image, expected)
     # It serves as the input of the next run.
-    _, again = drive(steps(with_data(given, outcome.result.image)))
+    again = outcome_of(with_data(given, outcome.result.image))
     expected = runs.denoise(expected, VBM3D(), 5.0, axes="TYX").image
-    np.testing.assert_array_equal(again.result.image, expected)
+    assert_array_equal(again.result.image, expected)
 
 
 def test_without_time_all_is_read(movie):
     data = Sliced(movie)
-    _, outcome = drive(steps(request(data, axes="ZYX")))
-    np.testing.assert_array_equal(
-        outcome.result.image, runs.denoise(movie, NLMeans(), 5.0, axes="ZYX").image
-    )
+    outcome = outcome_of(request(data, axes="ZYX"))
+    expected = runs.denoise(movie, NLMeans(), 5.0, axes="ZYX").image
+    assert_array_equal(outcome.result.image, expected)
     assert len(data.read) == 1

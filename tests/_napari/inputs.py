@@ -1,0 +1,69 @@
+"""Data that are read from elsewhere, layers placed in the world, controls and menus by hand."""
+
+import numpy as np
+
+# Where a layer of two planes lies, and what is known of it.
+PLACED = {
+    "scale": (2.0, 0.5, 0.25),
+    "translate": (1, 2, 3),
+    "rotate": [[1, 0, 0], [0, 0.6, -0.8], [0, 0.8, 0.6]],
+    "shear": (0.1, 0.0, 0.2),
+    "affine": np.diag([1.0, 2.0, 2.0, 1.0]),
+    "units": ("second", "micrometer", "micrometer"),
+    "axis_labels": ("t", "y", "x"),
+}
+
+
+def assert_same_place(layer, source):
+    for attribute in ("scale", "translate", "rotate", "shear", "affine"):
+        np.testing.assert_allclose(getattr(layer, attribute), getattr(source, attribute))
+    assert (layer.units, layer.axis_labels) == (source.units, source.axis_labels)
+
+
+class Sliced:
+    """An array that can only be sliced, as a file's; it counts what is read of it."""
+
+    def __init__(self, array, chunks=None):
+        self.array, self.shape, self.dtype, self.ndim = array, array.shape, array.dtype, array.ndim
+        self.read = []
+        if chunks is not None:
+            self.chunks = chunks
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        return self.array[index]
+
+
+def drive(running):
+    """Run a generator to its end; returns what it yields, and its value."""
+    stages = []
+    while True:
+        try:
+            stages.append(next(running))
+        except StopIteration as end:
+            return stages, end.value
+
+
+def choose(box, value):
+    """Choose the entry of a list that stands for a value."""
+    box.setCurrentIndex(box.findData(value))
+
+
+def type_sigma(panel, text="10"):
+    """Type sigma in a filter's panel."""
+    panel.options.noise.edit.setText(text)
+    panel.options.noise.choose("typed")
+
+
+def layer_names(viewer):
+    return [layer.name for layer in viewer.layers]
+
+
+def find_entry(menu, *path):
+    """Follow titles down napari's menus."""
+    for title in path:
+        menu.aboutToShow.emit()
+        titles = {a.text().replace("&", ""): a for a in menu.actions()}
+        action = titles[title]
+        menu = action.menu()
+    return action
