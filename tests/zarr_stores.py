@@ -21,7 +21,6 @@ def write_store(
     levels: int = 2,
     chunks: tuple[int, ...] | None = None,
     shards: tuple[int, ...] | None = None,
-    changed: dict | None = None,
     **options,
 ) -> Path:
     """Write an image with a pyramid of every second pixel, and channels of two colours."""
@@ -48,9 +47,8 @@ def write_store(
         )
         level = level[tuple(slice(None, None, 2 if a in "YX" else 1) for a in axes)]
     named = [{"name": a.lower(), "type": _TYPES.get(a, "space")} for a in axes]
-    for letter, one in zip(axes, named, strict=True):
-        if letter in _UNITS:
-            one["unit"] = _UNITS[letter]
+    for letter in _UNITS.keys() & axes:
+        named[axes.index(letter)]["unit"] = _UNITS[letter]
     ome = {"multiscales": [{"name": "cells", "axes": named, "datasets": datasets}]}
     if "C" in axes:
         ome["omero"] = {
@@ -65,10 +63,30 @@ def write_store(
             ],
             "rdefs": {"model": "color"},
         }
-    ome.update(changed or {})
     if version == "0.4":
         ome["multiscales"][0]["version"] = "0.4"
-        group.attrs.update({**ome, "_creator": {"name": "another program"}})
-    else:
-        group.attrs.update({"ome": {"version": "0.5", **ome}, "lab": "ours"})
+    group.attrs.update({"_creator": {"name": "another program"}, "lab": "ours"})
+    return describe(path, version, **ome)
+
+
+def describe(path: Path, version: str = "0.5", **ome) -> Path:
+    """Say this of a group, which is made if it is not there."""
+    import zarr
+
+    group = zarr.open_group(str(path), mode="a", zarr_format=FORMATS[version])
+    group.attrs.update(ome if version == "0.4" else {"ome": {"version": version, **ome}})
     return path
+
+
+def write_plate(
+    path: Path, images: dict[str, np.ndarray], axes: str = "YX", version: str = "0.5", **options
+) -> Path:
+    """Write a plate of images by their places, such as ``A/1/0``."""
+    wells: dict[str, list[dict]] = {}
+    for place, image in images.items():
+        write_store(path / place, image, axes, version, **{"levels": 1, **options})
+        well, _, name = place.rpartition("/")
+        wells.setdefault(well, []).append({"path": name})
+    for well, named in wells.items():
+        describe(path / well, version, well={"images": named})
+    return describe(path, version, plate={"wells": [{"path": well} for well in wells]})

@@ -12,7 +12,7 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from cli.test_cli import here, one_sentence, run  # noqa: F401
-from files.test_io import handmade
+from files.tiffs import handmade
 from napari_gpu_denoise.files import one_file, tiff
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.noise.estimate import estimate_noise

@@ -342,7 +342,7 @@ def test_pixels_that_are_no_numbers(folder, calls):
 
 def test_set_of_files_is_one_image(folder, calls):
     """Each file of an OME-TIFF set names them all; the image is denoised once."""
-    from files.test_io import handmade
+    from files.tiffs import handmade
 
     Path("set").mkdir()
     handmade(folder / "set")

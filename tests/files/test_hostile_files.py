@@ -14,7 +14,7 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
-from files.test_io import ONE, TIFFDATA, TWO, handmade, noise
+from files.tiffs import ONE, TIFFDATA, TWO, handmade, noise
 from napari_gpu_denoise.cli.bench import read_run
 from napari_gpu_denoise.cli.commands import named_noise
 from napari_gpu_denoise.errors import FileError, OutputError
@@ -245,25 +245,26 @@ def test_text_that_is_no_xml_is_left_to_tifffile(tmp_path):
 
 def test_unfinished_files_of_processes_that_are_gone_are_removed(tmp_path):
     """As kill -9 leaves them; those of living processes, and of other machines, stay."""
-    script = (
-        "import os, signal, sys\n"
-        "from napari_gpu_denoise.files.output import new_file\n"
-        "with new_file(sys.argv[1]) as file:\n"
-        "    file.write(b'half')\n"
-        "    file.flush()\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    target = tmp_path / "out.tif"
-    subprocess.run([sys.executable, "-c", script, str(target)], check=False)
-    (left,) = tmp_path.iterdir()
-    assert left.suffix == ".part"
-    own = left.with_name(left.name.replace(left.name.split("-")[3], str(os.getpid())))
+    script = """if True:
+        import os, signal, sys
+        from napari_gpu_denoise.files.output import new_file, new_folder
+
+        with new_folder(sys.argv[1] + ".zarr") as folder, new_file(sys.argv[1] + ".tif") as file:
+            (folder / "half").write_text("x")
+            file.write(b"half")
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "out")], check=False)
+    left = [*tmp_path.iterdir()]
+    assert sorted(each.is_dir() for each in left) == [False, True]
+    own = left[0].with_name(left[0].name.replace(left[0].name.split("-")[3], str(os.getpid())))
     other = tmp_path / ".gpu-denoise-00000000-1-abc.part"
     own.write_bytes(b"")
     other.write_bytes(b"")
-    with new_file(target) as file:
+    with new_file(tmp_path / "out.tif") as file:
         file.write(b"whole")
-    assert set(tmp_path.iterdir()) == {target, own, other}
+    assert set(tmp_path.iterdir()) == {tmp_path / "out.tif", own, other}
 
 
 def test_far_more_pixels_than_a_file_holds_are_refused_before_they_are_read(tmp_path):

@@ -17,7 +17,7 @@ from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.zarr import Address, as_path, metadata
 from scenes import noisy, small
-from zarr_stores import write_store
+from zarr_stores import FORMATS, describe, write_plate, write_store
 
 zarr = pytest.importorskip("zarr", reason="zarr is not installed")
 
@@ -35,50 +35,37 @@ def place(request, tmp_path):
     fsspec.filesystem("memory").rm("/lab", recursive=True)
 
 
-def group(place, **ome):
-    """Make a group that says this of itself."""
-    made = zarr.open_group(str(place), mode="a")
-    made.attrs.update({"ome": {"version": "0.5", **ome}})
-    return place
-
-
 # From the folder of a well or an image: to "secret" beside the plate, and what could be.
-OUTSIDE = [
-    "../../../secret",
-    "A/../../../../secret",
-    "..",
-    ".",
-    "",
-    "A//1",
-    "/secret",
-    "A/1/",
+OUTSIDE = ["../../../secret", "A/../../../../secret", "..", ".", "", "A//1", "/secret", "A/1/"]
+OUTSIDE += [
+    "..\\..\\..\\secret",
+    "C:",
+    "C:\\secret",
+    "0::file:///secret",
+    ".zattrs",
     "A/" * 40 + "A",
 ]
-OUTSIDE += ["..\\..\\..\\secret", "C:", "C:\\secret", "0::file:///secret", ".zattrs", None]
 
 
-@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("name", [*OUTSIDE, None])
 @pytest.mark.parametrize("part", ["well", "image"])
 def test_plates_with_names_of_places_elsewhere_are_refused_before_they_are_read(place, part, name):
-    plate, told = place / "data" / "plate.zarr", {"well": {"images": [{"path": "0"}]}}
-    wells = [{"path": name if part == "well" else "A/1"}]
-    group(plate, plate={"wells": wells})
-    group(plate / "A" / "1", well={"images": [{"path": name}]})
+    plate = place / "data" / "plate.zarr"
+    describe(plate, plate={"wells": [{"path": name if part == "well" else "A/1"}]})
+    describe(plate / "A" / "1", well={"images": [{"path": name}]})
     # What is read of it raises another error.
-    secret = group(place / "secret", **told)
-    zarr.open_group(str(secret), mode="a").attrs.put({"ome": {"well": "read"}})
+    describe(place / "secret", well="read")
     with pytest.raises(FileError, match="which is no name of a folder in it"):
         formats.find_files(str(plate))
 
 
-@pytest.mark.parametrize("name", [each for each in OUTSIDE if each is not None])
+@pytest.mark.parametrize("name", OUTSIDE)
 def test_levels_elsewhere_are_neither_read_nor_written(place, name):
     path = as_path(write_store(place / "data" / "a" / "in.zarr", IMAGE, "YX"))
     secret = write_store(place / "secret", IMAGE, "YX") / "0"
-    held = zarr.open_group(str(path), mode="a")
-    ome = held.attrs["ome"]
-    ome["multiscales"][0]["datasets"][0]["path"] = name
-    held.attrs["ome"] = ome
+    told = zarr.open_group(str(path), mode="a").attrs["ome"]
+    told["multiscales"][0]["datasets"][0]["path"] = name
+    describe(path, **told)
     with pytest.raises(FileError, match="which is no name of a folder in it"):
         gd.read(path)
     out = place / "made" / "a" / "out.zarr"
@@ -94,18 +81,24 @@ def linked(link, target):
         pytest.skip("links need a right that is not given here")
 
 
-def plate_of_one(place):
-    group(place, plate={"wells": [{"path": "A/1"}]})
-    group(place / "A" / "1", well={"images": [{"path": "0"}, {"path": "1"}]})
-    for name in "01":
-        write_store(place / "A" / "1" / name, IMAGE, "YX", levels=1)
-    return place
+def put_no_file(place, kind):
+    """Put a pipe, a device, or a link in a circle where a file should be."""
+    if kind == "pipe" and not hasattr(os, "mkfifo"):
+        pytest.skip("there are no named pipes here")
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        linked(place, "/dev/zero" if kind == "device" else place)
+
+
+def plate_of_two(place):
+    return write_plate(place, {"A/1/0": IMAGE, "A/1/1": IMAGE})
 
 
 @pytest.mark.parametrize("part", ["A", "A/1", "A/1/0"])
 def test_plates_do_not_lead_out_by_links(tmp_path, part):
     """Neither what is read nor what is written; inside they may."""
-    plate, out = plate_of_one(tmp_path / "plate.zarr"), tmp_path / "out.zarr"
+    plate, out = plate_of_two(tmp_path / "plate.zarr"), tmp_path / "out.zarr"
     (out / part).parent.mkdir(parents=True)
     (tmp_path / "other").mkdir()
     linked(out / part, tmp_path / "other")
@@ -124,15 +117,13 @@ def test_plates_do_not_lead_out_by_links(tmp_path, part):
 @pytest.mark.parametrize("name", ["zarr.json", ".zgroup", "A/zarr.json", "A/1/.zattrs"])
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_metadata_of_plates_are_not_written_elsewhere(tmp_path, name, kind):
-    plate, head = plate_of_one(tmp_path / "plate.zarr"), tmp_path / "out.zarr" / name
+    plate, head = plate_of_two(tmp_path / "plate.zarr"), tmp_path / "out.zarr" / name
     head.parent.mkdir(parents=True)
     if kind == "link":
         (tmp_path / "other").write_text("{}")
         linked(head, tmp_path / "other")
-    elif hasattr(os, "mkfifo"):
-        os.mkfifo(head)
     else:
-        pytest.skip("there are no named pipes here")
+        put_no_file(head, kind)
     with pytest.raises(OutputError, match=r"outside of .*out\.zarr|is no file of metadata"):
         gd.run_batch(plate, SETTINGS, 8, output=tmp_path / "out.zarr", overwrite=True)
     assert kind == "pipe" or (tmp_path / "other").read_text() == "{}"
@@ -196,7 +187,7 @@ def test_only_listed_codecs_are_opened(tmp_path, name, place):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize("version", FORMATS)
 @pytest.mark.parametrize("level", ["0", "1"])
 def test_codecs_that_run_code_are_refused_at_all_levels(tmp_path, version, level):
     path = write_store(tmp_path / "in.zarr", IMAGE, "YX", version)
@@ -219,7 +210,7 @@ def test_codecs_that_run_code_are_refused_at_all_levels(tmp_path, version, level
 
 
 @pytest.mark.parametrize("dtype", ["|O", "<U4", "|V8", "<c8", "<M8[s]", "<f16", [["a", "<u2"]], 7])
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize("version", FORMATS)
 def test_only_numbers_are_opened(tmp_path, version, dtype):
     path = write_store(tmp_path / "in.zarr", IMAGE, "YX", version, levels=1)
     retold(path, **({"dtype": dtype} if version == "0.4" else {"data_type": dtype}))
@@ -227,7 +218,7 @@ def test_only_numbers_are_opened(tmp_path, version, dtype):
         gd.read(path)
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize("version", FORMATS)
 @pytest.mark.parametrize("name", ["blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"])
 def test_chunks_are_read_up_to_the_size_that_is_declared(tmp_path, version, name):
     import numcodecs
@@ -293,6 +284,10 @@ def test_a_huge_image_of_which_nearly_nothing_is_stored_is_refused(tmp_path):
     retold(path, chunk_grid=told["chunk_grid"])
     with pytest.raises(FileError, match=r"declares 2 GB of pixels but holds \d+ bytes"):
         opened(path)
+    told["chunk_grid"]["configuration"]["chunk_shape"] = [2**28, 2**28]
+    retold(path, shape=[2**28, 2**28], chunk_grid=told["chunk_grid"])
+    (file,) = gd.run_batch(path, SETTINGS, 8, output=tmp_path / "out.zarr").files
+    assert "of memory" in str(file.error) and not (tmp_path / "out.zarr").exists()
     # To fill that many chunks takes a quarter of an hour.
     told["chunk_grid"]["configuration"]["chunk_shape"] = [8, 8]
     retold(path, shape=[16_000, 16_000], chunk_grid=told["chunk_grid"])
@@ -301,7 +296,7 @@ def test_a_huge_image_of_which_nearly_nothing_is_stored_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [[2**63, 64, 64], [2**40] * 3, [-1, 4, 4], [1.5, 4, 4], "no", 7])
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize("version", FORMATS)
 def test_shapes_that_no_image_has_are_refused(tmp_path, shape, version):
     path = write_store(tmp_path / "in.zarr", IMAGE[None], "ZYX", version, levels=1)
     retold(path, shape=shape)
@@ -309,21 +304,11 @@ def test_shapes_that_no_image_has_are_refused(tmp_path, shape, version):
     assert isinstance(file.error, FileError) and "which no image has" in str(file.error)
 
 
-@pytest.mark.parametrize("part", ["levels", "images", "wells", "fields", "codecs", "text"])
+@pytest.mark.parametrize("part", ["levels", "images", "codecs", "text"])
 def test_more_than_any_image_has_is_refused_before_it_is_opened(tmp_path, monkeypatch, part):
-    path = tmp_path / "in.zarr"
-    if part in ("wells", "fields"):
-        well = path / "A" / "1"
-        wells = [{"path": "A/1"}] * (20_000 if part == "wells" else 1)
-        group(path, plate={"wells": wells})
-        group(well, well={"images": [{"path": "0"}] * 20_000})
-        with pytest.raises(FileError, match="name 20000 levels, images or wells"):
-            formats.find_files(path)
-        return
-    write_store(path, IMAGE, "YX", levels=1)
-    file = path / "zarr.json"
-    told = json.loads(file.read_text())
-    several = told["attributes"]["ome"]["multiscales"]
+    path = write_store(tmp_path / "in.zarr", IMAGE, "YX", levels=1)
+    told = zarr.open_group(str(path), mode="a").attrs["ome"]
+    several = told["multiscales"]
     if part == "codecs":
         retold(path, codecs=[{"name": "crc32c"}] * 20_000)
     elif part == "levels":
@@ -332,9 +317,17 @@ def test_more_than_any_image_has_is_refused_before_it_is_opened(tmp_path, monkey
         several *= 20_000
     else:
         monkeypatch.setattr(metadata, "_LARGEST", 100)
-    file.write_text(json.dumps(told))
+    describe(path, **told)
     with pytest.raises(FileError, match=r"name\w? 20000|is longer than"):
         gd.read(path)
+
+
+@pytest.mark.parametrize("part", ["wells", "images"])
+def test_more_than_any_plate_has_is_refused_before_it_is_opened(tmp_path, part):
+    describe(tmp_path, plate={"wells": [{"path": "A/1"}] * (20_000 if part == "wells" else 1)})
+    describe(tmp_path / "A" / "1", well={"images": [{"path": "0"}] * 20_000})
+    with pytest.raises(FileError, match="name 20000 levels, images or wells"):
+        formats.find_files(tmp_path)
 
 
 PARTS = {
@@ -377,12 +370,7 @@ def test_what_is_no_file_in_an_image_is_refused_at_once(tmp_path, version, part,
         shutil.rmtree(path / part)
     else:
         (path / part).unlink()
-    if kind == "pipe":
-        if not hasattr(os, "mkfifo"):
-            pytest.skip("there are no named pipes here")
-        os.mkfifo(path / part)
-    else:
-        linked(path / part, "/dev/zero" if kind == "device" else path / part)
+    put_no_file(path / part, kind)
     for anywhere in (False, True):
         with pytest.raises(FileError, match=r"in\.zarr"):
             gd.read(path, companions_anywhere=anywhere)
@@ -408,21 +396,15 @@ def test_links_that_lead_nowhere_beside_the_pixels_are_left_alone(tmp_path):
     assert gd.run_batch(path, SETTINGS, 8, output=tmp_path / "out.zarr").done
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 @pytest.mark.parametrize("part", ["", "A/1"])
-def test_metadata_of_plates_that_are_pipes_are_refused(tmp_path, part):
-    plate = plate_of_one(tmp_path / "plate.zarr")
+def test_metadata_of_plates_are_read_from_their_own_files_only(tmp_path, part):
+    plate = plate_of_two(tmp_path / "plate.zarr")
     (plate / ".zattrs").touch()  # a folder of zarr all the same
-    (plate / part / "zarr.json").unlink()
-    os.mkfifo(plate / part / "zarr.json")
-    with pytest.raises(FileError, match="it is a pipe or a device"):
-        formats.find_files(plate)
-
-
-@pytest.mark.parametrize("part", ["", "A/1"])
-def test_metadata_of_plates_are_not_read_elsewhere(tmp_path, part):
-    plate = plate_of_one(tmp_path / "plate.zarr")
-    (plate / ".zattrs").touch()
-    linked(plate / part / "zarr.json", (plate / part / "zarr.json").rename(tmp_path / "away"))
+    head = plate / part / "zarr.json"
+    linked(head, head.rename(tmp_path / "away"))
     with pytest.raises(FileError, match="outside of"):
         gd.read(formats.find_files(plate)[0])
+    head.unlink()
+    put_no_file(head, "pipe")
+    with pytest.raises(FileError, match="it is a pipe or a device"):
+        formats.find_files(plate)

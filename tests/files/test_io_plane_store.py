@@ -11,8 +11,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from files.test_io import noise
 from files.test_io_planes import INDICES, run_together
+from files.tiffs import noise
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files.blocks import PlaneStore
 

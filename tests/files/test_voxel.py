@@ -11,7 +11,7 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
-from files.test_io import noise
+from files.tiffs import noise
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import formats, one_file
 from napari_gpu_denoise.files.one_file import check_result, with_voxel

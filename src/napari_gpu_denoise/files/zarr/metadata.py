@@ -22,13 +22,13 @@ from napari_gpu_denoise.files.output import writing
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
     Address,
+    describe_group,
     has_suffix,
     is_zarr,
     leads_out,
     member,
     open_inside,
     with_retries,
-    zarr_package,
 )
 
 _LARGEST = 1 << 26  # bytes of JSON; with the metadata of all its images a plate may have 10 MB
@@ -380,17 +380,17 @@ def check_plate_target(plate: Path | Address, images: Sequence[Path | Address]) 
 
 def describe_plate(target: Path | Address, plate: Path | Address) -> tuple[str, ...]:
     """Give new images the metadata of their plate; return what of it could not be kept."""
-    zarr, form = zarr_package(), 3 if (plate / "zarr.json").exists() else 2
+    form = 3 if (plate / "zarr.json").exists() else 2
     attributes = _attributes(plate)
     named = [each["path"] for each in ome_of(attributes)[1]["plate"]["wells"]]
     wells = [within(plate, _member(plate, name)) for name in named]
     rows = sorted({well.rpartition("/")[0] for well in wells} - {""})
     with writing(target, "OME-Zarr"):
         for place in (*rows, *wells):
-            told = {"attributes": dict(_attributes(plate / place)), "zarr_format": form}
-            zarr.open_group(f"{os.fspath(target)}/{place}", mode="a", **told)
+            group = f"{os.fspath(target)}/{place}"
+            describe_group(group, form, dict(_attributes(plate / place)))
         kept = {name: told for name, told in attributes.items() if name != _LAYOUT}
-        zarr.open_group(os.fspath(target), mode="a", zarr_format=form, attributes=kept)
+        describe_group(os.fspath(target), form, kept)
     known = {place.partition("/")[0] for place in (*rows, *wells)}
     known |= {*HEADS, ".zmetadata"}
     others = sorted(each.name for each in plate.iterdir() if each.name not in known)

@@ -268,6 +268,17 @@ def zarr_package() -> ModuleType:
     return zarr
 
 
+def describe_group(place: str, form: int, attributes: dict[str, Any]) -> None:
+    """Give attributes to a group that has none; it is made if it is not there.
+
+    zarr gives them to new groups only. One of version 2 has two files, of which a run that was
+    killed may have written the first.
+    """
+    group = zarr_package().open_group(place, mode="a", zarr_format=form, attributes=attributes)
+    if attributes and not group.attrs:
+        group.attrs.put(attributes)
+
+
 def with_retries(place: Path | Address, call: Callable[[], Value]) -> Value:
     """Return what `call` does; where it fails and `place` is on a server, after some more tries."""
     for pause in _PAUSES if isinstance(place, Address) else ():

@@ -25,6 +25,7 @@ from napari_gpu_denoise.files.zarr.places import (
     UNFINISHED,
     Address,
     as_path,
+    describe_group,
     is_unfinished,
     is_zarr,
     with_retries,
@@ -105,8 +106,7 @@ class NewImage:
             if "/" in path:
                 within = _inside(self.folder, path.rpartition("/")[0])
                 self._zarr.open_group(within, mode="a", zarr_format=form)
-        options = {"mode": "a", "zarr_format": form, "attributes": attributes}
-        with_retries(self._folder, lambda: self._zarr.open_group(place, **options))
+        with_retries(self._folder, lambda: describe_group(place, form, attributes))
 
     @property
     def name(self) -> str:
