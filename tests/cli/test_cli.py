@@ -605,7 +605,7 @@ def test_warm_runs_every_profile_of_a_filter(capsys, monkeypatch):
 
     code, out, _ = run(capsys, "warm", "--filter", "dct3d")
     assert code == 0
-    kind = next(each for each in warm.FILTERS if each.name == "dct3d")
+    kind = next(each for each in gd.FILTERS if each.name == "dct3d")
     for profile in kind.presets:
         assert f"dct3d, {profile}" in out
     assert "noise rician" in out and "All are ready" in out
@@ -629,9 +629,9 @@ def test_warm_finds_the_programs_of_a_gpu_without_running_them(device, monkeypat
     # Other tests may have opened a device of this name that has lanes.
     monkeypatch.setattr(program, "_sessions", {})
     posing = dataclasses.replace(device, kind="discrete GPU", float_lanes=1, max_group=1024)
-    said = list(warm.build(warm.FILTERS, posing))
+    said = list(warm.build(gd.FILTERS, posing))
     assert len(set(said)) == len(said)
-    for kind in warm.FILTERS:
+    for kind in gd.FILTERS:
         assert any(words.startswith(f"{kind.name}, ") for words in said) or kind.name == "dct3d"
     for kernel in ("bm3d/shrink_shared", "dct3d/shrink_columns", "noise/inverse_photons"):
         assert any(kernel in words for words in said)

@@ -11,43 +11,39 @@ from collections.abc import Sequence
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line, by default with the arguments of the process; return the exit code."""
     try:
-        return _run(argv)
+        # Within, so that Ctrl-C at any moment ends in the sentence below.
+        from napari_gpu_denoise import errors
+        from napari_gpu_denoise.cli.arguments import build_parser
+        from napari_gpu_denoise.cli.failures import complain, exit_code
+        from napari_gpu_denoise.version import package_version
+
+        argv = list(sys.argv[1:] if argv is None else argv)
+        if argv == ["--version"]:  # before anything is imported
+            print(f"gpu-denoise {package_version()}")
+            return 0
+        try:
+            for address in (word for word in argv if "://" in word):
+                from napari_gpu_denoise.files.input_checks import check_no_secrets
+
+                check_no_secrets(address)  # argparse repeats what it does not expect
+            args = build_parser(argv).parse_args(argv)
+            return args.run(args)
+        except SystemExit as end:  # argparse has said what is wrong
+            return int(end.code or 0)
+        except BrokenPipeError:
+            return 0
+        except (errors.DenoiseError, MemoryError) as error:
+            complain(error)
+            return exit_code(error)
+        except Exception as error:
+            traceback.print_exc()
+            complain("This should not happen: please report it with the lines above.")
+            return exit_code(error)
+        finally:
+            try:
+                sys.stdout.flush()
+            except BrokenPipeError:  # whoever reads it, such as head, has closed the pipe
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
-        # Nothing else is imported here, so that Ctrl-C at any moment ends in this sentence.
         print("gpu-denoise: Interrupted; no partial output was left.", file=sys.stderr)
         return 130
-
-
-def _run(argv: Sequence[str] | None) -> int:
-    from napari_gpu_denoise import errors
-    from napari_gpu_denoise.cli.arguments import build_parser
-    from napari_gpu_denoise.cli.failures import complain, exit_code
-    from napari_gpu_denoise.version import package_version
-
-    argv = list(sys.argv[1:] if argv is None else argv)
-    if argv == ["--version"]:  # before anything is imported
-        print(f"gpu-denoise {package_version()}")
-        return 0
-    try:
-        for address in (each for each in argv if "://" in each):
-            from napari_gpu_denoise.files.input_checks import check_no_secrets
-
-            check_no_secrets(address)  # argparse repeats what it does not expect
-        args = build_parser(argv).parse_args(argv)
-        return args.run(args)
-    except SystemExit as end:  # argparse has said what is wrong
-        return int(end.code or 0)
-    except BrokenPipeError:
-        return 0
-    except (errors.DenoiseError, MemoryError) as error:
-        complain(error)
-        return exit_code(error)
-    except Exception as error:
-        traceback.print_exc()
-        complain("This should not happen: please report it with the lines above.")
-        return exit_code(error)
-    finally:
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:  # whoever reads it, such as head, has closed the pipe
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,13 +6,16 @@ import argparse
 import dataclasses
 import textwrap
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise.cli import commands
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.protocol.settings import checked_factor, number_of_bytes
 from napari_gpu_denoise.version import package_version
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.protocol.filter import Filter
 
 
 def add_noise(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +110,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     workers = parser.add_mutually_exclusive_group()
     workers.add_argument(
         "--workers",
-        type=_count,
+        type=whole_number,
         metavar="N",
         help="number of processes on this machine that share the parts of large files, and small "
         "files one each; they take the devices in turn (default: none)",
@@ -180,6 +183,23 @@ def _add_setting(group: Any, spec: dataclasses.Field) -> None:
         group.add_argument(option, type=kind, default=argparse.SUPPRESS, metavar=shown, help=text)
 
 
+def add_filters(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add the options for the filters of a command that works on several, and for its device."""
+    from napari_gpu_denoise.filters import FILTERS
+
+    names = [kind.name.replace("_", "-") for kind in FILTERS]
+    parser.add_argument("--filter", choices=names, action="append", help=about)
+    parser.add_argument("--device", help="number or name of the device")
+
+
+def chosen_filters(args: argparse.Namespace) -> list[type[Filter]]:
+    """Return the filters that are named, by default all."""
+    from napari_gpu_denoise.filters import FILTERS
+
+    wanted = args.filter
+    return [k for k in FILTERS if wanted is None or k.name.replace("_", "-") in wanted]
+
+
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "inputs",
@@ -213,7 +233,8 @@ def _sigma(text: str) -> list[float] | None:
         ) from None
 
 
-def _count(text: str) -> int:
+def whole_number(text: str) -> int:
+    """Return the number of at least 1 that a text is; a type of argparse."""
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
     return int(text)
@@ -301,7 +322,6 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
         from napari_gpu_denoise.cli import bench as benchmark
 
         benchmark.add_arguments(bench)
-        bench.set_defaults(run=benchmark.run)
 
     warm = added.add_parser(
         "warm", help="compile all kernels in advance, so that first calls do not wait"
@@ -310,7 +330,6 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
         from napari_gpu_denoise.cli import warm as warming
 
         warming.add_arguments(warm)
-        warm.set_defaults(run=warming.run)
     return parser
 
 
@@ -320,16 +339,8 @@ def _add_assess(parser: argparse.ArgumentParser) -> None:
 
     added = parser.add_subparsers(title="filters", metavar="FILTER", required=True)
     for settings in FILTERS:
-        each = added.add_parser(
-            settings.name.replace("_", "-"),
-            help=settings.summary,
-            description=f"Estimate the quality of a result, without writing it: {settings.summary}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        add_inputs(each)
-        add_noise(each)
-        add_axes(each)
-        add_run(each)
+        about = f"Estimate the quality of a result, without writing it: {settings.summary}"
+        each = _add_run_parser(added, settings, about)
         each.add_argument(
             "--region",
             type=_region,
@@ -350,20 +361,30 @@ def _add_assess(parser: argparse.ArgumentParser) -> None:
             help="also write a report: .html with pictures, .json, or .txt; for one input only",
         )
         each.add_argument("--overwrite", action="store_true", help="replace an existing report")
-        add_json(each)
         add_settings(each, settings)
-        each.set_defaults(run=commands.assess, settings=settings)
+        each.set_defaults(run=commands.assess)
 
 
-def _add_filter(added: Any, settings: type) -> None:
+def _add_run_parser(added: Any, settings: type, about: str) -> argparse.ArgumentParser:
+    """Add a command that runs a filter on inputs, with the options that all of these have."""
     parser = added.add_parser(
         settings.name.replace("_", "-"),
         help=settings.summary,
-        description=settings.summary,
+        description=about,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Exit codes: see gpu-denoise --help.",
     )
+    parser.set_defaults(settings=settings)
     add_inputs(parser)
+    add_noise(parser)
+    add_axes(parser)
+    add_run(parser)
+    add_json(parser)
+    return parser
+
+
+def _add_filter(added: Any, settings: type) -> None:
+    parser = _add_run_parser(added, settings, settings.summary)
     parser.add_argument(
         "-o",
         "--output",
@@ -371,8 +392,6 @@ def _add_filter(added: Any, settings: type) -> None:
         required=True,
         help="file for one input, in its format; folder for several inputs (created if necessary)",
     )
-    add_noise(parser)
-    add_axes(parser)
     parser.add_argument(
         "--dtype",
         default="auto",
@@ -380,7 +399,6 @@ def _add_filter(added: Any, settings: type) -> None:
         help="data type of the results: same (as the input), float32 (keeps fractions), uint16, "
         "...; auto is same, or float32 where rounding would cost quality (default: auto)",
     )
-    add_run(parser)
     add_cluster(parser)
     add_host_memory(parser)
     existing = parser.add_mutually_exclusive_group()
@@ -397,9 +415,8 @@ def _add_filter(added: Any, settings: type) -> None:
     )
     parser.add_argument("--stop-on-error", action="store_true", help="stop at the first failure")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
-    add_json(parser)
     add_settings(parser, settings)
-    parser.set_defaults(run=commands.denoise, settings=settings)
+    parser.set_defaults(run=commands.denoise)
 
 
 def _region(text: str) -> tuple[Any, ...]:

@@ -12,17 +12,19 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import FileError, KernelError, SettingsError
+from napari_gpu_denoise.cli.arguments import add_filters, chosen_filters, whole_number
+from napari_gpu_denoise.errors import FileError, KernelError
 from napari_gpu_denoise.files.input_checks import open_regular
 from napari_gpu_denoise.files.output import check_output, new_file
-from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.device import Device, choose
@@ -30,6 +32,7 @@ from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote
+from napari_gpu_denoise.protocol.settings import size_in_words
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
@@ -119,17 +122,26 @@ class Speed:
     stack: Stack
     first: dict[str, dict[str, float]]
 
+    def times(self) -> list[tuple[str, float, dict[str, float]]]:
+        """Return the name of each time, its seconds, and those of its parts."""
+        timing, default = self.timing, self.default_call
+        call, device, copies = (
+            timing.whole_call,
+            timing.device_time,
+            timing.upload + timing.download,
+        )
+        host, noise = max(call - device - copies, 0.0), max(default - call, 0.0)
+        return [
+            ("device", device, timing.kernels),
+            ("whole call", call, {"kernels": device, "copies": copies, "host": host}),
+            ("default call", default, {"whole call": call, "noise": noise}),
+            *((f"first, {name}", sum(parts.values()), parts) for name, parts in self.first.items()),
+        ]
+
     def numbers(self) -> dict[str, float]:
         """Return what can be compared with another run, in milliseconds, and planes a second."""
-        times = {
-            "device": self.timing.device_time,
-            "whole call": self.timing.whole_call,
-            "default call": self.default_call,
-            **{f"first, {name}": sum(call.values()) for name, call in self.first.items()},
-        }
-        return {name: 1e3 * value for name, value in times.items()} | {
-            "planes/s": self.stack.planes_per_second
-        }
+        times = {name: 1e3 * seconds for name, seconds, _ in self.times()}
+        return times | {"planes/s": self.stack.planes_per_second}
 
 
 def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: int = 5) -> Timing:
@@ -149,27 +161,22 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
     )
 
 
-def _measure_all(
-    settings: Filter,
-    shape: tuple[int, ...],
-    device: Device,
-    repeats: int,
-    frames: int | None,
-    first: bool,
-) -> Speed:
-    shape, axes = shape_for(settings, shape)
+def _speed(settings: Filter, device: Device, args: argparse.Namespace) -> Speed:
+    """Measure all of one filter."""
+    shape, axes = shape_for(settings, args.shape)
     timing = measure(settings, shape, device, 1)
-    repeats = min(repeats, max(1, round(_ENOUGH / timing.whole_call)))
+    repeats = min(args.repeats, max(1, round(_ENOUGH / timing.whole_call)))
     if repeats > 1:
         timing = measure(settings, shape, device, repeats)
     # Filters over time take many frames in one call.
     one = timing.whole_call / (shape[0] if settings.over_time else 1)
+    frames = min(max(int(_STACK_SECONDS / one), _FEWEST_FRAMES), _MOST_FRAMES)
     return Speed(
         f"{settings.name}, {settings.profile_name()}",
         timing,
         _call(synthetic(shape), settings, None, axes, device, repeats),
-        _stack(settings, shape, device, one, frames),
-        _first_calls(settings, shape, axes, device) if first else {},
+        _stack(settings, shape, device, args.frames or frames),
+        _first_calls(settings, shape, axes, device) if args.first else {},
     )
 
 
@@ -228,11 +235,8 @@ def _profile(
     return medians, len(tiles), memory
 
 
-def _stack(
-    settings: Filter, shape: tuple[int, ...], device: Device, one: float, frames: int | None
-) -> Stack:
-    """Time a stack of frames, or volumes, of which a call alone takes `one` seconds."""
-    frames = frames or min(max(int(_STACK_SECONDS / one), _FEWEST_FRAMES), _MOST_FRAMES)
+def _stack(settings: Filter, shape: tuple[int, ...], device: Device, frames: int) -> Stack:
+    """Time a stack of frames, or volumes."""
     whole, axes = stack_for(settings, shape, frames)
     image = synthetic(whole)
     pixels = np.clip(image, 0, None).astype(np.uint16)
@@ -246,14 +250,8 @@ def _first_calls(
     settings: Filter, shape: tuple[int, ...], axes: str, device: Device
 ) -> dict[str, dict[str, float]]:
     """Return the parts of the first call ever on a machine, and of that of a second process."""
-    task = {
-        "filter": settings.name,
-        "settings": settings.as_dict(),
-        "shape": shape,
-        "axes": axes,
-        "sigma": SIGMA,
-        "device": [device.name, device.platform, device.index],
-    }
+    task = {"filter": settings.name, "settings": settings.as_dict(), "shape": shape, "axes": axes}
+    task |= {"sigma": SIGMA, "device": [device.name, device.platform, device.index]}
     with tempfile.TemporaryDirectory(prefix="gpu-denoise-bench-") as folder:
         places = {name: os.path.join(folder, name) for name in _CACHES}
         for place in places.values():
@@ -279,13 +277,10 @@ def time_process(task: dict[str, Any], places: dict[str, str]) -> dict[str, floa
     return {"python": whole - sum(parts.values()), **parts}  # start of the interpreter, and its end
 
 
-Numbers = dict[tuple[str, tuple[int, ...]], dict[str, float]]  # by name and shape
-
-
-def read_run(path: Path) -> tuple[str, str, str, Numbers]:
+def read_run(path: Path) -> tuple[str, str, str, dict[str, dict[str, float]]]:
     """Return device, driver, version of this package, and the numbers of each filter of a run.
 
-    FileError if it is not a stored run.
+    These are by the title of the filter. Raises `FileError` if it is not a stored run.
     """
     try:
         with open_regular(path) as file:
@@ -293,10 +288,10 @@ def read_run(path: Path) -> tuple[str, str, str, Numbers]:
         if run["gpu-denoise bench"] != _FORMAT:
             raise ValueError("another version")
         numbers = {
-            (str(each["name"]), tuple(map(int, each["timing"]["shape"]))): {
-                str(name): float(value) for name, value in each["numbers"].items()
+            _title(str(speed["name"]), map(int, speed["timing"]["shape"])): {
+                str(name): float(value) for name, value in speed["numbers"].items()
             }
-            for each in run["filters"]
+            for speed in run["filters"]
         }
         return str(run["device"]), str(run["driver"]), str(run["package"]), numbers
     except OSError as error:
@@ -307,8 +302,12 @@ def read_run(path: Path) -> tuple[str, str, str, Numbers]:
         ) from error
 
 
-def _by(shape: Sequence[int]) -> str:
+def _by(shape: Iterable[int]) -> str:
     return "x".join(map(str, shape))
+
+
+def _title(name: str, shape: Iterable[int]) -> str:
+    return f"{name}, {_by(shape)}"
 
 
 def _details(speed: Speed) -> str:
@@ -318,38 +317,30 @@ def _details(speed: Speed) -> str:
         speed.name,
         "  " + ", ".join(f"{name}={value}" for name, value in timing.settings.items()),
         f"  {_by(timing.shape)} float32, {timing.tiles} tile{'s' * (timing.tiles > 1)}, "
-        f"{timing.memory / 2**20:.1f} MiB on the device ({timing.images_of_memory:.1f} images)",
+        f"{size_in_words(timing.memory)} on the device ({timing.images_of_memory:.1f} images)",
     ]
-    call, device, copies = timing.whole_call, timing.device_time, timing.upload + timing.download
-    host, noise = max(call - device - copies, 0.0), max(speed.default_call - call, 0.0)
-    lines += _parts("device time", device, timing.kernels)
-    lines += _parts("whole call", call, {"kernels": device, "copies": copies, "host": host})
-    lines += _parts("default call", speed.default_call, {"whole call": call, "noise": noise})
-    for name, first in speed.first.items():
-        lines += _parts(f"first call, {name}", sum(first.values()), first)
+    for name, whole, parts in speed.times():
+        title = {"device": "device time"}.get(name, name.replace("first,", "first call,"))
+        lines.append(f"  {title:<30}{1e3 * whole:10.3f} ms")
+        for part, value in parts.items():
+            lines.append(f"    {part:<28}{1e3 * value:10.3f}    {value / whole:5.0%}")
     lines.append(f"  {'stack of ' + _by(stack.shape):<30}{stack.planes_per_second:10.1f} planes/s")
     lines.append(f"    {'device busy':<28}{'':10}{stack.device_share:5.0%}")
     return "\n".join(lines)
 
 
-def _parts(name: str, whole: float, parts: Mapping[str, float]) -> Iterator[str]:
-    yield f"  {name:<30}{1e3 * whole:10.3f} ms"
-    for part, value in parts.items():
-        yield f"    {part:<28}{1e3 * value:10.3f}    {value / whole:5.0%}"
-
-
 def _summary(speed: Speed) -> str:
     """Return the row of a filter in the table of all."""
-    timing, stack = speed.timing, speed.stack
-    call, default = timing.whole_call, speed.default_call
+    stack = speed.stack
+    (_, device, _), (_, call, _), (_, default, parts), *first = speed.times()
     return _row(
         speed.name,
-        _by(timing.shape),
-        _ms(timing.device_time),
-        f"{_ms(call)} (device {timing.device_time / call:.0%})",
-        f"{_ms(default)} (noise {max(default - call, 0.0) / default:.0%})",
+        _by(speed.timing.shape),
+        _ms(device),
+        f"{_ms(call)} (device {device / call:.0%})",
+        f"{_ms(default)} (noise {parts['noise'] / default:.0%})",
         f"{stack.planes_per_second:.1f} (device {stack.device_share:.0%})",
-        *(_ms(sum(first.values())) for first in speed.first.values()),
+        *(_ms(seconds) for _, seconds, _ in first),
     )
 
 
@@ -362,75 +353,63 @@ def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.4g}" if seconds < 1 else f"{1e3 * seconds:.0f}"
 
 
-def _compared(speeds: list[Speed], stored: tuple[str, str, str, Numbers], device: Device) -> str:
-    """Return stored and new numbers side by side."""
-    name, driver, package, numbers = stored
-    same = (name, driver) == (str(device), device.driver)
-    end = "; now:" if same else ": another device or driver than now."
-    lines = [f"Stored by version {package} on {name}, driver {driver}{end}"]
-    for speed in speeds:
-        title = f"{speed.name}, {_by(speed.timing.shape)}"
-        before = numbers.get((speed.name, speed.timing.shape))
-        lines.append(title if before is not None else f"{title}: not in the stored run")
-        for name, now in speed.numbers().items():
-            then = 0.0 if before is None else before.get(name, 0.0)
-            if min(then, now) > 0:
-                faster = now / then if name == "planes/s" else then / now
-                unit = "" if name == "planes/s" else " ms"
-                lines.append(
-                    f"  {name:<24}{then:12.4g} ->{now:12.4g}{unit:<3}  {faster:5.2f} times as fast"
-                )
-    return "\n".join(lines)
+def _compared(speed: Speed, numbers: dict[str, dict[str, float]]) -> Iterator[str]:
+    """Yield stored and new numbers of a filter side by side."""
+    title = _title(speed.name, speed.timing.shape)
+    before = numbers.get(title, {})
+    yield title if before else f"{title}: not in the stored run"
+    for name, now in speed.numbers().items():
+        then = before.get(name, 0.0)
+        if min(then, now) > 0:
+            faster, unit = (now / then, "") if name == "planes/s" else (then / now, " ms")
+            yield f"  {name:<24}{then:12.4g} ->{now:12.4g}{unit:<3}  {faster:5.2f} times as fast"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``gpu-denoise bench`` to a parser."""
     add = parser.add_argument
-    add(
-        "--filter",
-        choices=[kind.name.replace("_", "-") for kind in FILTERS],
-        action="append",
-        help="filter to time in detail; can be repeated (default: one line for every filter)",
-    )
+    add_filters(parser, "filter to time in detail; can be repeated (default: one line for each)")
     about = "change a setting of the filter, such as patch=5; can be repeated"
     add("--set", metavar="NAME=VALUE", action="append", default=[], help=about)
     about = "shape of the input, YxX, PLANESxYxX or TxZxYxX (default 512x512)"
-    add("--shape", default="512x512", help=about)
-    add("--frames", type=int, help="frames of the stack (default: about half a second of work)")
+    add("--shape", type=_shape, default="512x512", help=about)
+    about = "frames of the stack (default: about half a second of work)"
+    add("--frames", type=whole_number, help=about)
     about = "also time first calls in new processes: with an empty cache, and with kernels cached"
     add("--first", action="store_true", help=about)
-    add("--device", default=None, help="number or name of the device")
-    add("--repeats", type=int, default=5, help="maximum number of runs for a median")
+    add("--repeats", type=whole_number, default=5, help="maximum number of runs for a median")
     add("--save", metavar="FILE", type=Path, help="store the run, as JSON")
     add("--overwrite", action="store_true", help="replace an existing file")
     add("--compare", metavar="FILE", type=Path, help="compare with a stored run")
     add("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``gpu-denoise bench``."""
-    shape = _shape(args)
     changes = dict(item.split("=", 1) if "=" in item else (item, "") for item in args.set)
-    kinds = [k for k in FILTERS if args.filter is None or k.name.replace("_", "-") in args.filter]
-    chosen = [_settings(kind, changes) for kind in kinds]
+    chosen = [_settings(kind, changes) for kind in chosen_filters(args)]
     stored = read_run(args.compare) if args.compare else None
     if args.save:
         check_output(args.save, overwrite=args.overwrite, keep=())
     device = choose(args.device)
-    if not args.json:
-        print(f"{device}, driver {device.driver}")
-        print(
-            f"Times in ms, medians of up to {args.repeats} calls; in brackets, shares of that time."
-        )
-        if args.filter is None:
-            columns = ("filter", "shape", "device", "whole call", "default call", "planes/s")
-            print(_row(*columns, *(("first ever", "first cached") if args.first else ())))
+    say = partial(print, flush=True) if not args.json else lambda *_, **__: None
+    say(f"{device}, driver {device.driver}")
+    say(f"Times in ms, medians of up to {args.repeats} calls; in brackets, shares of that time.")
+    if args.filter is None:
+        columns = ("filter", "shape", "device", "whole call", "default call", "planes/s")
+        say(_row(*columns, *(("first ever", "first cached") if args.first else ())))
     speeds: list[Speed] = []
     for settings in chosen:
-        speeds.append(_measure_all(settings, shape, device, args.repeats, args.frames, args.first))
-        if not args.json:
-            words = _summary if args.filter is None else _details
-            print(words(speeds[-1]), flush=True)
+        speeds.append(_speed(settings, device, args))
+        say((_summary if args.filter is None else _details)(speeds[-1]))
+    if stored:
+        name, driver, package, numbers = stored
+        same = (name, driver) == (str(device), device.driver)
+        end = "; now:" if same else ": another device or driver than now."
+        say(f"Stored by version {package} on {name}, driver {driver}{end}")
+        for speed in speeds:
+            say(*_compared(speed, numbers), sep="\n")
     record = {
         "gpu-denoise bench": _FORMAT,
         "package": package_version(),
@@ -441,24 +420,20 @@ def run(args: argparse.Namespace) -> int:
     text = json.dumps(record, indent=2)
     if args.json:
         print(text)
-    elif stored:
-        print(_compared(speeds, stored, device))
     if args.save:
         with new_file(args.save, overwrite=args.overwrite) as file:
             file.write(text.encode("utf-8"))
     return 0
 
 
-def _shape(args: argparse.Namespace) -> tuple[int, ...]:
+def _shape(text: str) -> tuple[int, ...]:
     try:
-        shape = tuple(int(n) for n in args.shape.lower().split("x"))
-    except ValueError:
+        shape = tuple(map(whole_number, text.lower().split("x")))
+    except argparse.ArgumentTypeError:
         shape = ()
-    wrong = len(shape) not in (2, 3, 4) or min(shape, default=0) < 1
-    if wrong or min(args.repeats, args.frames or 1) < 1:
-        raise SettingsError(
-            f"--shape {args.shape} --repeats {args.repeats} cannot be timed: give a shape such as "
-            "512x512 or 20x512x512, and at least one repeat and frame."
+    if len(shape) not in (2, 3, 4):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a shape: give one such as 512x512 or 20x512x512"
         )
     return shape
 
@@ -466,13 +441,12 @@ def _shape(args: argparse.Namespace) -> tuple[int, ...]:
 def _settings(kind: type[Filter], changes: Mapping[str, str]) -> Filter:
     """Return settings with changes given as text."""
     types = {spec.name: type(spec.default) for spec in fields(kind)}
-    typed = {}
+    typed: dict[str, Any] = {}
     for name, text in changes.items():
-        wanted = types.get(name, str)
-        try:
-            typed[name] = text.lower() in ("1", "true", "yes") if wanted is bool else wanted(text)
-        except ValueError as error:
-            raise SettingsError(
-                f"{name}={text} is not {wanted.__name__}: give a number."
-            ) from error
+        typed[name] = text
+        if types.get(name) is bool:
+            typed[name] = text.lower() in ("1", "true", "yes")
+        elif types.get(name) in (int, float):
+            with suppress(ValueError):  # what is no number is refused with the others
+                typed[name] = types[name](text)
     return kind.of(**typed)

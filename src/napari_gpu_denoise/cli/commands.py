@@ -14,38 +14,47 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
+from napari_gpu_denoise.protocol.settings import size_in_words
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.assessment.recommend import Advice
     from napari_gpu_denoise.assessment.record import Assessment
+    from napari_gpu_denoise.files.batch import BatchReport
     from napari_gpu_denoise.files.image_file import ImageFile
     from napari_gpu_denoise.noise.record import NoiseEstimate
 
 HELD = 24  # planes of a channel up to which a file is read whole: an estimate may hold as many
 
 
-def estimate(args: argparse.Namespace) -> int:
-    """Measure the noise of each input."""
+def _report_each(args: argparse.Namespace, report: Callable[[Path], dict[str, Any]]) -> int:
+    """Report on each input; print what `report` returns as JSON, if that is wanted."""
     from napari_gpu_denoise.files.formats import find_files
 
     codes, records = [], []
     for path in find_files(args.inputs):
         try:
-            picture, measured, planes = _measure(path, args.axes, args.model)
+            records.append({"input": str(path), **report(path)})
         except errors.DenoiseError as error:
             codes.append(exit_code(error))  # not the error: its traceback holds the pixels
             complain(sentence(error, path))
-            continue
+    if args.json:
+        print(json.dumps(records, indent=2))
+    return codes[0] if codes else 0
+
+
+def estimate(args: argparse.Namespace) -> int:
+    """Measure the noise of each input."""
+
+    def report(path: Path) -> dict[str, Any]:
+        picture, measured, planes = _measure(path, args.axes, args.model)
         axes = picture.filter_axes if args.axes is None else args.axes
-        record = {"input": str(path), "axes": axes, **measured.as_dict()}
-        records.append({**record, "total_planes": planes})
         if not args.json:
             shape = " x ".join(map(str, picture.data.shape))
             print(f"{path} ({axes}, {shape}, {picture.data.dtype})")
@@ -55,9 +64,9 @@ def estimate(args: argparse.Namespace) -> int:
                 print(f"  {line}")
             for note in picture.notes:
                 print(f"  note        {note}")
-    if args.json:
-        print(json.dumps(records, indent=2))
-    return codes[0] if codes else 0
+        return {"axes": axes, **measured.as_dict(), "total_planes": planes}
+
+    return _report_each(args, report)
 
 
 def _measure(path: Path, axes: str | None, model: str) -> tuple[ImageFile, NoiseEstimate, int]:
@@ -138,41 +147,61 @@ def named_noise(named: str) -> Any:
     return replace(estimate, frames=None, slices=None, others=None, places=None)
 
 
+def _run_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a run that are the same for every command that filters."""
+    names = ("nonfinite", "correct", "sigma_factor", "device", "memory_limit")
+    return {
+        "sigma": args.sigma if args.sigma_map is None else sigma_map(args.sigma_map),
+        "noise": args.noise if args.noise is None else named_noise(args.noise),
+        **{name: getattr(args, name) for name in names},
+    }
+
+
 def denoise(args: argparse.Namespace) -> int:
     """Run one filter over all inputs."""
     settings = chosen_settings(args)
-    from napari_gpu_denoise.files.batch import is_expected, lines_on, run_batch
+    from napari_gpu_denoise.files.batch import Batch, BatchProgress, batch_steps
+    from napari_gpu_denoise.run.request import HostMemory, Run
 
-    sigma = args.sigma if args.sigma_map is None else sigma_map(args.sigma_map)
-    noise = args.noise if args.noise is None else named_noise(args.noise)
-
+    run = Run(
+        settings,
+        **_run_options(args),
+        axes=args.axes,
+        dtype=args.dtype,
+        host_memory=HostMemory.of(args.memory_limit_host),
+    )
     with (
         _interruptible() as cancel,
         _workers(args) as client,
         contextlib.closing(_Bar(args.quiet)) as bar,
     ):
-        report = run_batch(
+        batch = Batch.of(
             args.inputs,
-            settings,
-            sigma,
-            noise=noise,
-            output=args.output,
-            axes=args.axes,
-            dtype=args.dtype,
-            nonfinite=args.nonfinite,
-            correct=args.correct,
-            sigma_factor=args.sigma_factor,
-            device=args.device,
-            memory_limit=args.memory_limit,
-            memory_limit_host=args.memory_limit_host,
+            args.output,
+            run,
             overwrite=args.overwrite,
             resume=args.resume,
             companions_anywhere=args.companions_anywhere,
             stop_on_error=args.stop_on_error,
             client=client,
-            progress=bar,
-            cancel=cancel,
         )
+        report = None
+        with contextlib.closing(batch_steps(batch)) as steps:
+            while report is None:
+                try:
+                    if isinstance(step := next(steps), BatchProgress):
+                        bar(step)
+                    if cancel.is_set():
+                        steps.throw(errors.Cancelled("The batch was cancelled."))
+                except StopIteration as end:
+                    report = end.value
+    return _report_on_batch(report, settings, args)
+
+
+def _report_on_batch(report: BatchReport, settings: Any, args: argparse.Namespace) -> int:
+    """Print what became of the files; return the exit code."""
+    from napari_gpu_denoise.files.batch import is_expected, lines_on
+
     if args.json:
         print(json.dumps({"profile": settings.profile_name(), **report.as_dict()}, indent=2))
     elif not args.quiet:
@@ -234,8 +263,7 @@ def assess(args: argparse.Namespace) -> int:
     from napari_gpu_denoise.files.output import check_output, new_file
 
     settings, paths = chosen_settings(args), find_files(args.inputs)
-    sigma = args.sigma if args.sigma_map is None else sigma_map(args.sigma_map)
-    noise = args.noise if args.noise is None else named_noise(args.noise)
+    options = _run_options(args)
     if args.report is not None:
         if len(paths) > 1:
             raise errors.OutputError(
@@ -244,27 +272,21 @@ def assess(args: argparse.Namespace) -> int:
             )
         check_report_name(args.report)
         check_output(args.report, overwrite=args.overwrite, keep=())
-    codes, records = [], []
-    for path in paths:
-        try:
-            made = _assessed(path, settings, sigma, noise, args)
-        except errors.DenoiseError as error:
-            codes.append(exit_code(error))  # not the error: its traceback holds the pixels
-            complain(sentence(error, path))
-            continue
-        records.append({"input": str(path), **made.as_dict()})
+
+    def report(path: Path) -> dict[str, Any]:
+        made = _assessed(path, settings, options, args)
         if not args.json:
             print(path)
             print("\n".join(f"  {line}" for line in made.summary(on_command_line).splitlines()))
         if args.report is not None:
             with new_file(args.report, overwrite=args.overwrite) as file:
                 file.write(report_text(args.report, made, str(path), on_command_line).encode())
-    if args.json:
-        print(json.dumps(records, indent=2))
-    return codes[0] if codes else 0
+        return made.as_dict()
+
+    return _report_each(args, report)
 
 
-def _assessed(path: Path, settings: Any, sigma: Any, noise: Any, args: Any) -> Assessment:
+def _assessed(path: Path, settings: Any, options: dict[str, Any], args: Any) -> Assessment:
     from napari_gpu_denoise.assessment.assess import assess as judge
     from napari_gpu_denoise.files import formats
     from napari_gpu_denoise.files.one_file import with_voxel
@@ -283,17 +305,11 @@ def _assessed(path: Path, settings: Any, sigma: Any, noise: Any, args: Any) -> A
         return judge(
             pixels,
             with_voxel(settings, picture),
-            sigma,
-            noise=noise,
             axes=axes,
             region=args.region,
             spacing=spacing,
             unit=unit,
-            nonfinite=args.nonfinite,
-            correct=args.correct,
-            sigma_factor=args.sigma_factor,
-            device=args.device,
-            memory_limit=args.memory_limit,
+            **options,
         )
 
 
@@ -326,10 +342,10 @@ def devices(args: argparse.Namespace) -> int:
         for platform in opencl.platforms():
             print(f"{platform.name} ({platform.version})")
             for device in platform.devices:
-                memory, largest = device.memory / 2**30, device.max_alloc / 2**30
+                memory, largest = map(size_in_words, (device.memory, device.max_alloc))
                 print(f"{'*' if device == chosen else ' '} {device.index:2}  {device.name}")
                 print(
-                    f"      {device.kind}, {memory:.1f} GiB (largest buffer {largest:.1f} GiB), "
+                    f"      {device.kind}, {memory} (largest buffer {largest}), "
                     f"{device.compute_units} compute units, {device.version}"
                 )
                 if device.problem:
@@ -416,26 +432,18 @@ def _interruptible() -> Iterator[threading.Event]:
 
 def recommend(args: argparse.Namespace) -> int:
     """Recommend a filter for each input."""
-    from napari_gpu_denoise.files.formats import find_files
 
-    codes, records = [], []
-    for path in find_files(args.inputs):
-        try:
-            advice = _advice(path, args)
-        except errors.DenoiseError as error:
-            codes.append(exit_code(error))
-            complain(sentence(error, path))
-            continue
+    def report(path: Path) -> dict[str, Any]:
+        advice = _advice(path, args)
         line = command(path, advice, args.axes)
-        records.append({"input": str(path), **advice.as_dict(), "command": line})
         if not args.json:
             print(path)
             for row in advice.summary().splitlines():
                 print(f"  {row}")
             print(f"  {'command':<11} {line}")
-    if args.json:
-        print(json.dumps(records, indent=2))
-    return codes[0] if codes else 0
+        return {**advice.as_dict(), "command": line}
+
+    return _report_each(args, report)
 
 
 def command(path: Path, advice: Advice, axes: str | None = None) -> str:

@@ -57,7 +57,7 @@ EXIT_CODES: tuple[tuple[int, tuple[type[BaseException], ...], str], ...] = (
     (
         130,
         (errors.Cancelled, KeyboardInterrupt),
-        "stopped by Ctrl-C; no partial file is left under its name",
+        "interrupted by Ctrl-C; no partial output is left",
     ),
     (1, (BaseException,), "anything else: please report it"),
 )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.cli.arguments import add_filters, chosen_filters
 from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.noise.models import PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl.device import Device, choose
@@ -28,9 +28,7 @@ MODELS = (PoissonGaussian(2.0, 3.0), Rician(10.0), Speckle(4.0))
 TYPES = ("uint8", "int16", "uint16")  # that devices convert
 
 
-def cases(
-    filters: tuple[type[Filter], ...], device: Device
-) -> Iterator[tuple[str, np.ndarray, Run]]:
+def cases(filters: list[type[Filter]], device: Device) -> Iterator[tuple[str, np.ndarray, Run]]:
     """Yield what to build for, in words, and a run that does it on a tiny image."""
     for kind in filters:
         for profile in kind.presets:
@@ -47,7 +45,7 @@ def cases(
         yield f"noise of {dtype}", tiny_image(plain, dtype)[0], Run(plain, device=device)
 
 
-def build(filters: tuple[type[Filter], ...], device: Device) -> Iterator[str]:
+def build(filters: list[type[Filter]], device: Device) -> Iterator[str]:
     """Build all programs; yield what is ready, in words."""
     if device.shares_cores:
         for words, image, run in cases(filters, device):
@@ -64,24 +62,16 @@ def build(filters: tuple[type[Filter], ...], device: Device) -> Iterator[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``gpu-denoise warm`` to a parser."""
-    names = [kind.name.replace("_", "-") for kind in FILTERS]
-    parser.add_argument(
-        "--filter", choices=names, action="append", help="filter to compile (default: all)"
-    )
-    parser.add_argument("--device", default=None, help="number or name of the device")
+    add_filters(parser, "filter to compile (default: all)")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``gpu-denoise warm``."""
     start = time.perf_counter()
     device = choose(args.device)
-    wanted = [
-        kind
-        for kind in FILTERS
-        if args.filter is None or kind.name.replace("_", "-") in args.filter
-    ]
-    for words in build(tuple(wanted), device):
+    for words in build(chosen_filters(args), device):
         if not args.quiet:
             print(f"{time.perf_counter() - start:6.1f} s  {words}", flush=True)
     if not args.quiet:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.formats import check_target, find_files, identity, pair
+from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.one_file import check_result, denoise_file, read_whole
 from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_checkpoint
 from napari_gpu_denoise.noise.models import NoiseModel
@@ -48,6 +49,15 @@ class Batch:
     companions_anywhere: bool = False
     stop_on_error: bool = False
     client: Any = None
+
+    @classmethod
+    def of(cls, inputs: Any, output: str | os.PathLike, run: Run, **options: Any) -> Batch:
+        """Return the batch of inputs and output, as `run_batch` takes them."""
+        found = find_files(inputs)
+        targets = dict(pair(found, output))
+        if options.get("client") is None:  # workers choose their devices by themselves
+            run = replace(run, device=choose_devices(run.device))
+        return cls(tuple(found), targets, run, **options)
 
 
 @dataclass(frozen=True)
@@ -257,14 +267,10 @@ def run_batch(
     >>> for file in report.failed:  # doctest: +SKIP
     ...     print(file.input, file.error)
     """
-    found = find_files(inputs)
-    targets = dict(pair(found, output))
     run = Run(filter, sigma, host_memory=HostMemory.of(memory_limit_host), **options)
-    if client is None:  # workers choose their devices by themselves
-        run = replace(run, device=choose_devices(run.device))
-    batch = Batch(
-        tuple(found),
-        targets,
+    batch = Batch.of(
+        inputs,
+        output,
         run,
         overwrite=overwrite,
         resume=resume,
@@ -317,13 +323,15 @@ def batch_steps(
             yield at()
             report = work.left_out(path)
             if report is None:
-                running = work.steps(path)
+                running = denoise_file(
+                    path, target, batch.run, **work.options(path), client=batch.client
+                )
                 with contextlib.closing(running):
                     while True:
                         try:
                             step = next(running)
                         except StopIteration as end:
-                            report = end.value
+                            report = work.done(path, *end.value)
                             break
                         yield at(step.done, step.total, step.unit)
         except errors.Cancelled:
@@ -471,19 +479,19 @@ class _Work:
             "resume": batch.resume,
         }
 
+    def done(
+        self, path: Path, picture: ImageFile, record: Record, notes: tuple[str, ...]
+    ) -> FileReport:
+        """Note what `denoise_file` returned for a file, whose pixels are let go of."""
+        target = self._batch.targets[path]
+        self._sources.update(map(_real, picture.files))
+        self.wrote(target)
+        return FileReport(path, target, record, notes=(*picture.notes, *notes))
+
     def wrote(self, target: Path) -> None:
         """Note a result."""
         self._folders.add(target.parent)
         self._written.add(identity(target))
-
-    def steps(self, path: Path) -> Generator[Any, None, FileReport]:
-        """Denoise a file."""
-        batch, target = self._batch, self._batch.targets[path]
-        options = {**self.options(path), "client": batch.client}
-        picture, record, notes = yield from denoise_file(path, target, batch.run, **options)
-        self._sources.update(map(_real, picture.files))
-        self.wrote(target)
-        return FileReport(path, target, record, notes=(*picture.notes, *notes))
 
 
 def _folded(target: Path) -> str:
