@@ -143,7 +143,7 @@ def test_nothing_is_left_however_the_program_ends(folder):
 def test_a_disk_without_room_is_told_before_the_run(folder, monkeypatch):
     usage = shutil.disk_usage(folder)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=999_999))
-    with pytest.raises(OutputError, match=r"takes 2 GB, but .* only 0\.001 GB free.*TMPDIR"):
+    with pytest.raises(OutputError, match=r"takes 2 GB, but .* only 1 MB free.*TMPDIR"):
         arrays.allocate((1000, 1_000_000), np.dtype(np.uint16))
 
 

@@ -42,7 +42,7 @@ def test_the_result_of_a_dask_layer_is_one_of_its_file(
     layer = viewer.add_image(da.from_array(movie, (1, 20, 24)), name="cells", **PLACE, **looks)
     panel = open_panel()
     assert "The result is in" in run(panel)
-    assert seen == [("File for the result of cells (2.3e-05 GB)", "cells_nl_means.ome.zarr")]
+    assert seen == [("File for the result of cells (23 kB)", "cells_nl_means.ome.zarr")]
     result = viewer.layers[-1]
     assert isinstance(result.data, da.Array) and not result.multiscale
     expected = gd.nl_means(movie, axes="TYX")

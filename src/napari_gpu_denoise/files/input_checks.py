@@ -17,6 +17,7 @@ from typing import BinaryIO
 import psutil
 
 from napari_gpu_denoise.errors import DenoiseError, FileError
+from napari_gpu_denoise.protocol.settings import size_in_words
 
 # Images of at least so many bytes are refused if they are compressed more than so many times: even
 # counts of photons, in one of three hundred pixels, are not.
@@ -81,9 +82,10 @@ def _check(path: str | os.PathLike, found: os.stat_result) -> None:
 def check_declared(declared: int, stored: int, path: Path, reader: str) -> None:
     """Refuse a large image of far more bytes than are stored; `reader` names another reader."""
     if stored < enough_stored(declared):
+        sizes = f"{size_in_words(declared)} of pixels but holds {size_in_words(stored)}"
         raise FileError(
-            f"{path} declares {_size(declared)} of pixels but holds {_size(stored)}: it is damaged "
-            f"or blank. If it is correct, read it with {reader} and pass the array."
+            f"{path} declares {sizes}: it is damaged or blank. If it is correct, read it with "
+            f"{reader} and pass the array."
         )
 
 
@@ -97,8 +99,8 @@ def check_memory(needed: int, path: Path) -> None:
     free = free_memory()
     if needed > free:
         raise FileError(
-            f"{path} needs {_size(needed)} of memory for pixels and result, but only {_size(free)} "
-            "are free: close other programs, or crop or split the image."
+            f"{path} needs {size_in_words(needed)} of memory for pixels and result, but only "
+            f"{size_in_words(free)} are free: close other programs, or crop or split the image."
         )
 
 
@@ -123,15 +125,6 @@ def free_memory() -> int:
                 cached = int(told[told.index("inactive_file") + 1])
                 free = min(free, limit - used + cached)
     return max(free, 0)
-
-
-def _size(count: float) -> str:
-    """Return a number of bytes in words."""
-    units = ["bytes", "kB", "MB", "GB", "TB"]
-    while count >= 1000 and len(units) > 1:
-        count /= 1000
-        del units[0]
-    return f"{count:.3g} {units[0]}"
 
 
 def cut_short(path: Path) -> FileError:

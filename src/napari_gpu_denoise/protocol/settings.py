@@ -80,6 +80,15 @@ def number_of_bytes(size: Any) -> int:
     return nbytes
 
 
+def size_in_words(nbytes: float) -> str:
+    """Return a number of bytes as text, such as ``"1.07 GB"``."""
+    units = ["bytes", "kB", "MB", "GB", "TB"]
+    while nbytes >= 999.5 and len(units) > 1:  # which would be written as 1e+03
+        nbytes /= 1000
+        del units[0]
+    return f"{nbytes:.3g} {units[0]}"
+
+
 def setting_fields(settings: Any) -> tuple[dataclasses.Field, ...]:
     """Return the fields of a settings class or object that were declared with `setting`."""
     return tuple(spec for spec in dataclasses.fields(settings) if "help" in spec.metadata)

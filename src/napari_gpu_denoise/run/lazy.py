@@ -22,7 +22,7 @@ from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.noise.structure.remove import Correction
 from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.settings import number_of_bytes
+from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
 from napari_gpu_denoise.run.input import Block, Input, is_lazy
 from napari_gpu_denoise.run.job import Job, prepare
 from napari_gpu_denoise.run.part import Part, filter_part, finish
@@ -287,8 +287,9 @@ class Chunks:
             if before or after
         )
         now = "" if self.present is None else f", {self.present:.0%} with the chunks of the array"
+        each = size_in_words(self.nbytes)
         return (
-            f"chunks of {size}, {self.nbytes / 1e6:.3g} MB each with margins of {margins or '0'}: "
+            f"chunks of {size}, {each} each with margins of {margins or '0'}: "
             f"they add {self.overhead:.0%} to the work{now}"
         )
 

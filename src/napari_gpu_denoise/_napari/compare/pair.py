@@ -20,6 +20,7 @@ from napari_gpu_denoise._napari.layers.provenance import (
 )
 from napari_gpu_denoise._napari.layers.source import finest, pixel_sizes
 from napari_gpu_denoise._napari.noise.plots import Series
+from napari_gpu_denoise.image.axes import index_parts
 
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, as in BT.709
 _PLANE = 2  # axes of what is read at once of data that are not in memory
@@ -113,7 +114,7 @@ class Pair:
 
 def _shifted(index: int | slice, shift: int, length: int) -> int | slice:
     if not isinstance(index, slice):
-        return int(index) + shift
+        return index + shift
     start, stop, step = index.indices(length)
     return slice(start + shift, stop + shift, step)
 
@@ -149,12 +150,7 @@ class _Shown:
         return np.asarray(self._made((slice(None),) * self.ndim), dtype)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        index = index if isinstance(index, tuple) else (index,)
-        if Ellipsis in index:
-            at = index.index(Ellipsis)
-            gap = (slice(None),) * (self.ndim - len(index) + 1)
-            index = (*index[:at], *gap, *index[at + 1 :])
-        index += (slice(None),) * (self.ndim - len(index))
+        index = tuple(index_parts(index, self.shape))
         planes = [each for each in index[: self._axes] if isinstance(each, slice)]
         if len(planes) > _PLANE and self.pair.is_lazy:
             # A view in 3D: a stack that is not in memory is never read as a whole.

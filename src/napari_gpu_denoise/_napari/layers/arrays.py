@@ -16,6 +16,8 @@ import numpy as np
 
 from napari_gpu_denoise._napari.tasks import Stage
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, OutputError
+from napari_gpu_denoise.image.axes import index_parts
+from napari_gpu_denoise.protocol.settings import size_in_words
 
 _SLAB = 16_000_000  # bytes read at a time from arrays without chunks
 _LOADED = 1 << 27  # bytes from which on data without an axis of time are read part by part
@@ -89,11 +91,7 @@ class LazyArray:
             raise Cancelled("The run was cancelled: no result was made.")
         if index is Ellipsis and self._time is not None:
             self._check_size()
-        index = index if isinstance(index, tuple) else (index,)
-        before = index.index(Ellipsis) if Ellipsis in index else len(index)
-        after = index[before + 1 :]
-        gap = (slice(None),) * (self.ndim - before - len(after))
-        index = (*index[:before], *gap, *after)
+        index = tuple(index_parts(index, self.shape))
         wanted = iter(index)
         read = tuple(
             each if isinstance(each, int) else _composed(each, next(wanted))
@@ -213,13 +211,8 @@ def _folder() -> str:
 
 
 def _no_room(size: int, folder: str) -> OutputError:
-    free = gigabytes(shutil.disk_usage(folder).free)
+    free = size_in_words(shutil.disk_usage(folder).free)
     return OutputError(
-        f"The result takes {gigabytes(size)}, but {folder} has only {free} free: free some there, "
-        "or start napari with TMPDIR set to a folder on a larger disk."
+        f"The result takes {size_in_words(size)}, but {folder} has only {free} free: free some "
+        "there, or start napari with TMPDIR set to a folder on a larger disk."
     )
-
-
-def gigabytes(size: int) -> str:
-    """Return a number of bytes in GB, as text."""
-    return f"{size / 1e9:.2g} GB" if size < 9.5e9 else f"{size / 1e9:.0f} GB"
