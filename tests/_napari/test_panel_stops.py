@@ -77,13 +77,13 @@ def test_progress_handles_no_other_events(finish, held, running):
     panel = running()
     within, deep = [], [False]
 
-    def watched(*stage, real=panel.runs._on_stage):
+    def watched(*stage, real=panel.runs.show):
         QTimer.singleShot(0, lambda: within.append(deep[-1]))
         deep.append(True)
         real(*stage)
         deep.append(False)
 
-    panel.runs._on_stage = watched
+    panel.runs.show = watched
     (bar,) = progress._all_instances
     shown = []
     bar.events.eta.connect(lambda event: shown.append(event.value))

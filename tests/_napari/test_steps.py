@@ -11,8 +11,8 @@ from _napari.inputs import Sliced, drive
 from napari_gpu_denoise._napari.denoise.run import Request, steps
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.source import Source
-from napari_gpu_denoise._napari.tasks import to_outcome
-from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteError
+from napari_gpu_denoise._napari.tasks import Stage
+from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteError, SigmaError
 from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.run import denoise as runs
 from napari_gpu_denoise.run import part as parts_of_images
@@ -39,16 +39,19 @@ def outcome_of(given):
     return drive(steps(given))[1]
 
 
+def words_of(stages):
+    """What the panel shows of the steps of a run."""
+    return [s.words if isinstance(s, Stage) else Stage.of(s, "Denoising").words for s in stages]
+
+
 def test_an_outcome_is_that_of_the_filter(stack):
-    given = request(da.from_array(stack, chunks=(2, 30, 40)))
-    stages, outcome = drive(to_outcome(steps, given, lambda: False))
-    assert outcome.error is None and outcome.seconds > 0 and outcome.request is given
-    assert_array_equal(outcome.value.result.image, runs.denoise(stack, NLMeans(), 5.0).image)
-    texts = [stage.text for stage in stages]
+    stages, outcome = drive(steps(request(da.from_array(stack, chunks=(2, 30, 40)))))
+    assert_array_equal(outcome.result.image, runs.denoise(stack, NLMeans(), 5.0).image)
+    texts = [stage.text for stage in stages if isinstance(stage, Stage)]
     assert texts[0].startswith("Reading") and texts[-1].startswith("Denoising")
     assert stages[-1].done == stages[-1].total > 0
-    _, outcome = drive(to_outcome(steps, request(stack, sigma=-1.0), lambda: False))
-    assert outcome.value is None and "sigma=-1" in str(outcome.error)
+    with pytest.raises(SigmaError, match="sigma=-1"):
+        drive(steps(request(stack, sigma=-1.0)))
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -56,7 +59,7 @@ def test_stages_say_what_is_done(movie, lazy):
     fast = VBM3D.of(profile="fast")
     for sigma in (None, 9.0):
         given = request(Sliced(movie) if lazy else movie, settings=fast, sigma=sigma, axes="TYX")
-        words = [stage.words for stage in drive(steps(given))[0]]
+        words = words_of(drive(steps(given))[0])
         assert ("Measuring noise …" in words) == (sigma is None)
         assert words.index("Compiling …") < words.index("Denoising: frame 0 of 6")
     # Planes are not called frames.
@@ -64,7 +67,7 @@ def test_stages_say_what_is_done(movie, lazy):
     around = NLMeans(frames_before=1, window=5)
     for data, axes, last in ((slices, "TZYX", "plane 12 of 12"), (movie, "TYX", "frame 6 of 6")):
         stages, _ = drive(steps(request(data, settings=around, axes=axes)))
-        assert stages[-1].words == f"Denoising: {last}"
+        assert words_of(stages)[-1] == f"Denoising: {last}"
 
 
 def test_closing_closes_the_filter(stack, monkeypatch):
@@ -106,7 +109,7 @@ def test_lazy_frames_give_the_pixels_of_the_array(movie, kind, sigma):
     assert record == wanted
     for first, *_ in data.read:
         assert isinstance(first, int) or first.stop - first.start == 1
-    told = [(stage.done, stage.total) for stage in stages if stage.text == "Denoising: frame"]
+    told = [(s.done, s.total) for s in stages if isinstance(s, Progress) and s.unit == "frame"]
     assert told == [(k, 6) for k in range(7)]
 
 

@@ -17,7 +17,7 @@ from qtpy.QtWidgets import (
 )
 
 import napari_gpu_denoise
-from napari_gpu_denoise._napari.parts import wrapped
+from napari_gpu_denoise._napari.parts import row_of, wrapped
 
 # Pages of filters that share one.
 _SHARED = {"pri_nlm": "volumes.md#pri-nlm", "dct3d": "volumes.md#sliding-dct"}
@@ -101,11 +101,8 @@ class GuideButton(QToolButton):
     """Opens a page of the guide."""
 
     def __init__(self, page: str):
-        super().__init__()
+        super().__init__(text="?", toolTip=wrapped("Open the guide."), accessibleName="Guide")
         self._page = page
-        self.setText("?")
-        self.setToolTip(wrapped("Open the guide."))
-        self.setAccessibleName("Guide")
         self.clicked.connect(lambda _=False: self.open())
 
     def open(self) -> Guide:
@@ -117,7 +114,7 @@ class GuideButton(QToolButton):
 
 def with_guide(widget: QWidget, page: str) -> QHBoxLayout:
     """Return a row of a widget and the button that opens a page."""
-    row = QHBoxLayout()
-    row.addWidget(widget, 1)
-    row.addWidget(GuideButton(page), alignment=Qt.AlignmentFlag.AlignTop)
-    return row
+    button = GuideButton(page)
+    layout = row_of(widget, button, shares=(1,))
+    layout.setAlignment(button, Qt.AlignmentFlag.AlignTop)
+    return layout

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
@@ -13,6 +14,7 @@ from qtpy.QtWidgets import (
     QComboBox,
     QFormLayout,
     QFrame,
+    QHBoxLayout,
     QLabel,
     QLayout,
     QProgressBar,
@@ -63,9 +65,7 @@ class Caption(QLabel):
 
 def button(text: str, tip: str) -> QPushButton:
     """Return a button with a tooltip."""
-    made = QPushButton(text)
-    made.setToolTip(wrapped(tip))
-    return made
+    return QPushButton(text, toolTip=wrapped(tip))
 
 
 def narrow(box: QComboBox, characters: int = 12) -> QComboBox:
@@ -81,6 +81,29 @@ def add_item(box: QComboBox, text: str, value: Any, tip: str) -> None:
     box.setItemData(box.count() - 1, wrapped(tip), Qt.ItemDataRole.ToolTipRole)
 
 
+def row_of(
+    *widgets: QWidget, spacing: int = 6, shares: Sequence[int] = (), before: bool = False
+) -> QHBoxLayout:
+    """Return widgets beside each other, without a margin.
+
+    `shares` are those that the first ones take of the width; `before` keeps the left side free.
+    """
+    layout = QHBoxLayout(spacing=spacing)
+    layout.setContentsMargins(0, 0, 0, 0)
+    if before:
+        layout.addStretch(1)
+    for widget, share in zip_longest(widgets, shares, fillvalue=0):
+        layout.addWidget(widget, share)
+    return layout
+
+
+def holding(layout: QLayout) -> QWidget:
+    """Return a widget that holds a layout."""
+    widget = QWidget()
+    widget.setLayout(layout)
+    return widget
+
+
 def stack(layout: QVBoxLayout, parts: Iterable[QWidget | QLayout], spacing: int) -> None:
     """Put widgets and layouts below each other, without a margin."""
     layout.setContentsMargins(0, 0, 0, 0)
@@ -94,10 +117,9 @@ def stack(layout: QVBoxLayout, parts: Iterable[QWidget | QLayout], spacing: int)
 
 def choice(items: dict[str, Any], tip: str) -> QComboBox:
     """Return a drop-down list of texts and their values."""
-    box = QComboBox()
+    box = QComboBox(toolTip=wrapped(tip))
     for text, value in items.items():
         box.addItem(text, value)
-    box.setToolTip(wrapped(tip))
     return box
 
 
@@ -159,9 +181,7 @@ class Section(QCollapsible):
         form.setContentsMargins(12, 0, 0, 4)
         # Qt gives wrapped rows too little height in layouts as deeply nested as this one.
         form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.DontWrapRows)
-        inside = QWidget()
-        inside.setLayout(form)
-        self.addWidget(inside)
+        self.addWidget(holding(form))
 
     def expand(self, animate: bool = False) -> None:
         """Show the content without animation, which would limit its height at the end."""

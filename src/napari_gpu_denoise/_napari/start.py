@@ -132,8 +132,6 @@ class StartPanel(RunPanel):
         self.layer.chosen.connect(self._take_layer)
         self.axes.changed.connect(self.look)
         self.effort.currentIndexChanged.connect(self._show)
-        self.run_button.clicked.connect(lambda: self.run())
-        self.run_on_return(self.run)
         self.more_button.clicked.connect(lambda: self.show_more())
         selection = self._viewer.layers.selection.events
         self.follow("selection", [(selection.changed, self.layer.follow_selection)])
@@ -155,21 +153,18 @@ class StartPanel(RunPanel):
 
     def run(self) -> None:
         """Run the recommended filter, as soon as there is advice."""
-        if self.runs.running:
+        if self._looked is not None or self.runs.running:
+            super().run()
             return
         self.show_running(True)
-        if self._looked is None:
-            self._run_when_looked = True
-            if not self._settling.isActive():
-                self._settling.start(0)
-            return
-        try:
-            found = zip(self._layers, self._looked.request, self.advised(), strict=True)
-            requests = [_request(layer, info.axes, advice) for layer, info, advice in found]
-            self.start(requests)
-        except DenoiseError as error:
-            self._give_up(error)
-            return
+        self._run_when_looked = True
+        if not self._settling.isActive():
+            self._settling.start(0)
+
+    def requests(self) -> list[Request]:
+        """Return a run of the recommended filter for each layer."""
+        found = zip(self._layers, self._looked.request, self.advised(), strict=True)
+        return [_request(layer, info.axes, advice) for layer, info, advice in found]
 
     def cancel(self) -> None:
         """Leave all runs at once; no more layers will be added."""

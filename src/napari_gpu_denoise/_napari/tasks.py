@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from qtpy.QtCore import QObject, Signal
 
 from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
+from napari_gpu_denoise.run.record import Progress
 
 _SETTLED = 3.0  # seconds from which the pace of a step is believed
 _BAR_INTERVAL = 0.1  # seconds between two updates of the text in napari's activity dock
@@ -32,6 +33,15 @@ class Stage:
     def words(self) -> str:
         """What is done, and how much of it."""
         return f"{self.text} {self.done} of {self.total}" if self.total else f"{self.text} …"
+
+    @classmethod
+    def of(cls, progress: Progress, text: str) -> Stage:
+        """Return the progress of what `text` names."""
+        if not progress.total:
+            return cls(progress.unit.capitalize())
+        reading = progress.unit == "frame read"
+        named = "Reading: frame" if reading else f"{text}: {progress.unit}"
+        return cls(named, progress.done, progress.total)
 
 
 class TimeLeft:
@@ -61,22 +71,6 @@ class TimeLeft:
         return f"{time_in_words(passed / parts * left)} left"
 
 
-def as_stages(running: Generator, text: str) -> Generator[Stage, None, Any]:
-    """Drive a generator of `run.Progress`, and return its result."""
-    with closing(running):
-        while True:
-            try:
-                progress = next(running)
-            except StopIteration as end:
-                return end.value
-            if not progress.total:
-                yield Stage(progress.unit.capitalize())
-                continue
-            reading = progress.unit == "frame read"
-            named = "Reading: frame" if reading else f"{text}: {progress.unit}"
-            yield Stage(named, progress.done, progress.total)
-
-
 @dataclass(frozen=True)
 class Outcome:
     """The end of a task: the value it returned, or the error that ended it."""
@@ -87,32 +81,10 @@ class Outcome:
     seconds: float = 0.0
 
 
-def to_outcome(
-    steps: Callable[..., Generator], request: Any, stopped: Callable[[], bool]
-) -> Generator[Any, None, Outcome | None]:
-    """Drive ``steps(request, stopped)`` and return its outcome; None if it was cancelled.
-
-    Errors are returned, not raised: superqt takes a RuntimeError out of a generator for the
-    deletion of the worker, and would then never say that it has finished.
-    """
-    started = time.perf_counter()
-    try:
-        load_bundled_drivers()
-        value = yield from steps(request, stopped)
-    except Cancelled:
-        return None
-    except Exception as error:
-        return Outcome(request, error=error, seconds=time.perf_counter() - started)
-    return Outcome(request, value, seconds=time.perf_counter() - started)
-
-
 class _Named(partial):
     """A call with a readable name, which napari shows if it is closed during the call."""
 
-    def __new__(cls, name: str, *given: Any):
-        call = super().__new__(cls, *given)
-        call.name = name
-        return call
+    name = ""
 
     def __repr__(self) -> str:
         return self.name
@@ -121,14 +93,29 @@ class _Named(partial):
 class _Worker(GeneratorWorker):
     """A worker whose generator is closed as soon as `quit` is called."""
 
-    def __init__(self, call: _Named):
-        super().__init__(call, lambda: self.abort_requested)
+    def work(self) -> tuple[Any, Exception | None, float] | None:
+        """Run to the end, or to the first step after `quit`.
 
-    def work(self) -> Any:
-        """Run to the end, or to the first stage after `quit`."""
+        Returns the value, the error and the seconds of an `Outcome`; None if it was cancelled.
+        Errors are not raised: superqt takes a RuntimeError for the deletion of the worker, and
+        would then never say that it has finished.
+        """
+        started, value, problem = time.perf_counter(), None, None
         # Closed in this thread, which the device's queues and buffers belong to.
-        with closing(self._gen):
-            return super().work()
+        with closing(self._gen) as steps:
+            try:
+                load_bundled_drivers()
+                while not self.abort_requested:
+                    self.yielded.emit(next(steps))
+                self.aborted.emit()
+                return None
+            except StopIteration as end:
+                value = end.value
+            except Cancelled:
+                return None
+            except Exception as error:
+                problem = error
+        return value, problem, time.perf_counter() - started
 
 
 class _ActivityBar(cancelable_progress):
@@ -160,10 +147,11 @@ class _ActivityBar(cancelable_progress):
 class Task(QObject):
     """Works on requests off the GUI thread, one after another; signals come in the GUI thread.
 
-    `steps` is a generator of stages, called as ``steps(request, stopped)``. A new request replaces
-    those before, whose threads end by themselves at their next stage; with `alone` it waits for
-    that. `name` is what napari shows of the task. With `bar` there is a bar in napari's activity
-    dock, whose button calls `cancel`, by default a method that drops the requests.
+    `steps` is a generator, called as ``steps(request, stopped)``. It yields a `Stage`, and after it
+    the `Progress` of what that names; or anything else, of which nothing is shown. A new request
+    replaces those before, whose threads end by themselves at their next step; with `alone` it waits
+    for that. `name` is what napari shows of the task. With `bar` there is a bar in napari's
+    activity dock, whose button calls `cancel`, by default a method that drops the requests.
     """
 
     #: A step of the request in progress, by default a `Stage`.
@@ -221,13 +209,8 @@ class Task(QObject):
 
     def start(self, request: Any, name: str = "") -> None:
         """Work on a request, in place of those before; `name` replaces that of the task."""
-        self.start_all([(request, name or self._name)])
-
-    def start_all(self, requests: Sequence[tuple[Any, str]]) -> None:
-        """Work on requests one after another, each with its name, in place of those before."""
         self.drop()
-        self._queue += requests
-        self._begin()
+        self.proceed([(request, name or self._name)])
 
     def drop(self) -> None:
         """Leave the request in progress at once, and those that wait; there will be no outcome."""
@@ -245,76 +228,78 @@ class Task(QObject):
         self.drop()
         self.stopped.emit()
 
-    def _begin(self) -> None:
+    def proceed(self, requests: Iterable[tuple[Any, str]] = ()) -> None:
+        """Work on more requests, each with its name, after those before; begin the next one."""
+        self._queue += requests
         if self._queue and self._current is None and not (self._alone and self._threads):
             request, name = self._queue.pop(0)
             bar = _ActivityBar(total=0, desc=name) if self._bar else None
             if bar is not None:
                 bar.on_cancel = self._cancel
-            self._current = _Thread(self, self._steps, request, name, bar)
-            self._threads.append(self._current)
-
-    def _on_stage(self, thread: _Thread, stage: Any) -> None:
-        if thread is self._current:
-            if isinstance(stage, Stage):
-                self.show(stage)
-            self.staged.emit(stage)
-
-    def _on_outcome(self, thread: _Thread, outcome: Outcome | None) -> None:
-        # Of a request that was dropped the outcome may already be on its way here.
-        if thread is self._current and outcome is not None:
-            thread.leave()
-            self._current = None
-            if not self._alone:
-                self._begin()
-            self.ended.emit(outcome)
-
-    def _on_end(self, thread: _Thread) -> None:
-        self._threads.remove(thread)
-        if thread is self._current:
-            self._stop()
-        self._begin()
-        self.free.emit()
+            thread = self._current = _Thread(self, request, bar)
+            self._threads.append(thread)
+            call = _Named(self._steps, request, thread.is_stopped)
+            call.name = name
+            # Signals come when this has returned: the worker cannot be too quick for them.
+            slots = {"yielded": thread.on_step, "returned": thread.on_end}
+            slots["finished"] = thread.on_finished
+            thread.worker = create_worker(
+                call, _worker_class=_Worker, _connect=slots, _start_thread=False
+            )
+            thread.worker.start()
 
 
 class _Thread(QObject):
-    """A request of a task in a thread of its own."""
+    """A request of a task in a thread of its own; the slots are called in the GUI thread."""
 
-    def __init__(
-        self,
-        task: Task,
-        steps: Callable[..., Generator],
-        request: Any,
-        name: str,
-        bar: _ActivityBar | None,
-    ):
+    worker: GeneratorWorker
+
+    def __init__(self, task: Task, request: Any, bar: _ActivityBar | None):
         super().__init__(task)
         self._task, self.request, self.bar = task, request, bar
-        # Signals come when this has returned: the worker cannot be too quick for them.
-        self.worker = create_worker(
-            _Named(name, to_outcome, steps, request),
-            _worker_class=_Worker,
-            _connect={
-                "yielded": self._on_stage,
-                "returned": self._on_outcome,
-                "finished": self._on_end,
-            },
-        )
+        self._text = ""  # of the last stage
+
+    def is_stopped(self) -> bool:
+        """Return whether the thread is to stop."""
+        return self.worker.abort_requested
 
     def leave(self) -> None:
-        """Stop the thread at its next stage, and close the bar."""
+        """Stop the thread at its next step, and close the bar."""
         self.worker.quit()
         if self.bar is not None:
             self.bar.close()
 
-    def _on_stage(self, stage: Any) -> None:
-        self._task._on_stage(self, stage)
+    def on_step(self, step: Any) -> None:
+        """Pass a step on, progress as a stage, and show it in napari's activity dock."""
+        if self is not self._task._current:
+            return
+        if isinstance(step, Progress):
+            step = Stage.of(step, self._text)
+        elif isinstance(step, Stage):
+            self._text = step.text
+        if isinstance(step, Stage):
+            self._task.show(step)
+        self._task.staged.emit(step)
 
-    def _on_outcome(self, outcome: Outcome | None) -> None:
-        self._task._on_outcome(self, outcome)
+    def on_end(self, end: tuple[Any, Exception | None, float] | None) -> None:
+        """Pass the outcome on, if there is one, and begin the next request."""
+        task = self._task
+        # Of a request that was dropped the outcome may already be on its way here.
+        if self is task._current and end is not None:
+            self.leave()
+            task._current = None
+            if not task._alone:
+                task.proceed()
+            task.ended.emit(Outcome(self.request, *end))
 
-    def _on_end(self) -> None:
-        self._task._on_end(self)
+    def on_finished(self) -> None:
+        """Note that the thread has ended, whatever became of its request."""
+        task = self._task
+        task._threads.remove(self)
+        if self is task._current:
+            task._stop()
+        task.proceed()
+        task.free.emit()
         self.deleteLater()
 
 

@@ -9,9 +9,7 @@ from typing import Any
 
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import (
-    QComboBox,
     QFileDialog,
-    QHBoxLayout,
     QLineEdit,
     QToolButton,
     QVBoxLayout,
@@ -30,7 +28,16 @@ from napari_gpu_denoise._napari.denoise.snippets import (
     shell_line,
 )
 from napari_gpu_denoise._napari.noise import snippets as code
-from napari_gpu_denoise._napari.parts import choice, form_layout, narrow, ruler, stack, wrapped
+from napari_gpu_denoise._napari.parts import (
+    choice,
+    form_layout,
+    holding,
+    narrow,
+    row_of,
+    ruler,
+    stack,
+    wrapped,
+)
 from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files.batch import Batch
 from napari_gpu_denoise.files.formats import find_files, pair
@@ -64,11 +71,9 @@ class FilterChoice(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.box = narrow(QComboBox())
+        kinds = {kind.title: kind for kind in FILTERS}
+        self.box = narrow(choice(kinds, "The filter for all files."))
         self.box.setAccessibleName("Filter")
-        self.box.setToolTip(wrapped("The filter for all files."))
-        for kind in FILTERS:
-            self.box.addItem(kind.title, kind)
         self._forms: dict[type, SettingsForm] = {}
         self._axes = _ALL_AXES
         self._layout = QVBoxLayout(self)
@@ -115,19 +120,18 @@ class BatchForm(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.output = QLineEdit()
-        self.output.setAccessibleName("Results in")
-        self.output.setToolTip(
-            wrapped("Folder for the results, created if necessary. Each has the name of its file.")
+        tip = "Folder for the results, created if necessary. Each has the name of its file."
+        self.output = QLineEdit(
+            accessibleName="Results in",
+            placeholderText="folder for the results",
+            toolTip=wrapped(tip),
         )
-        self.output.setPlaceholderText("folder for the results")
         self.existing = choice(_EXISTING, _EXISTING_TIP)
         self.existing.setAccessibleName("Existing results")
         self.filter = FilterChoice()
-        self.axes = QLineEdit()
-        self.axes.setAccessibleName("Axes")
-        self.axes.setPlaceholderText("read from each file")
-        self.axes.setToolTip(wrapped(_AXES_TIP))
+        self.axes = QLineEdit(
+            accessibleName="Axes", placeholderText="read from each file", toolTip=wrapped(_AXES_TIP)
+        )
         noise = NoiseInput("The noise of each file is measured before it is filtered.")
         noise.button.hide()  # measures a layer
         self.options = RunOptions(self, noise, "file")
@@ -138,16 +142,13 @@ class BatchForm(QWidget):
             part.changed.connect(self.changed)
 
     def _lay_out(self) -> None:
-        folder, row, output_button = QWidget(), QHBoxLayout(), QToolButton()
-        output_button.setText("…")
-        output_button.setToolTip(wrapped("Choose the folder."))
-        output_button.setAccessibleName("Choose the folder for the results")
-        output_button.clicked.connect(lambda: self._choose_output())
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(4)
-        row.addWidget(self.output, 1)
-        row.addWidget(output_button)
-        folder.setLayout(row)
+        ask = QToolButton(
+            text="…",
+            toolTip=wrapped("Choose the folder."),
+            accessibleName="Choose the folder for the results",
+        )
+        ask.clicked.connect(lambda: self._choose_output())
+        folder = holding(row_of(self.output, ask, spacing=4, shares=(1,)))
         parts = (
             form_layout({"Results in": folder, "Existing results": self.existing}),
             ruler(),

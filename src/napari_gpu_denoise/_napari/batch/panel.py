@@ -12,7 +12,7 @@ from typing import Any
 
 import napari.viewer
 from qtpy.QtCore import QModelIndex, QSize, QTimer
-from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QWidget
+from qtpy.QtWidgets import QFileDialog
 
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.batch.form import BatchForm, command_with_remarks, python_call
@@ -32,7 +32,7 @@ from napari_gpu_denoise._napari.batch.table import FileList, Listing, RowTable, 
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.panel import Panel
-from napari_gpu_denoise._napari.parts import Caption, button, progress_bar
+from napari_gpu_denoise._napari.parts import Caption, button, holding, progress_bar, row_of
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
 from napari_gpu_denoise._napari.wording import counted
 from napari_gpu_denoise.errors import Cancelled, DenoiseError
@@ -136,21 +136,17 @@ class BatchPanel(Panel):
         return QSize(max(hint.width(), _WIDTH), hint.height())
 
     def _lay_out(self) -> None:
-        summary, adding, doing, buttons = Caption(), QHBoxLayout(), QHBoxLayout(), QWidget()
+        summary = Caption()
         summary.setText("Filters many files with the same settings, one after another.")
-        for each in (self.add_button, self.folder_button, self.remove_button):
-            adding.addWidget(each)
-        for each in (self.run_button, self.pause_button, self.stop_button):
-            doing.addWidget(each)
-        buttons.setLayout(doing)
-        doing.setContentsMargins(0, 0, 0, 0)
+        adding = row_of(self.add_button, self.folder_button, self.remove_button)
+        doing = holding(row_of(self.run_button, self.pause_button, self.stop_button))
         head = with_guide(summary, "guide/napari.md#many-files-batch")
         self.arrange(
             (head, self.files, adding, self.form),
             (
                 (self.progress,),
                 (self.status,),
-                (buttons,),
+                (doing,),
                 (self.open_button, self.report_button),
                 (self.python_button, self.command_button),
             ),

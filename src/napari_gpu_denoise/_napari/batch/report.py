@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from qtpy.QtCore import Qt
@@ -12,14 +11,13 @@ from qtpy.QtWidgets import (
     QApplication,
     QDialog,
     QFileDialog,
-    QHBoxLayout,
     QPlainTextEdit,
     QVBoxLayout,
     QWidget,
 )
 
 from napari_gpu_denoise._napari.batch.rows import error_words, in_batch
-from napari_gpu_denoise._napari.parts import Caption, button
+from napari_gpu_denoise._napari.parts import Caption, button, row_of
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files.batch import BatchReport, lines_on
 from napari_gpu_denoise.files.output import new_file
@@ -63,18 +61,14 @@ class ReportWindow(QDialog):
         self.copy_button = button("Copy", "Copy the text.")
         self.save_button = button("Save …", "Save as text (.txt), or with all values (.json).")
         self.close_button = button("Close", "Close this window.")
-        row = QHBoxLayout()
-        row.addStretch(1)
-        acts: tuple[Callable[[], Any], ...] = (self._copy, self.ask, self.close)
-        for each, act in zip(
-            (self.copy_button, self.save_button, self.close_button), acts, strict=True
-        ):
-            row.addWidget(each)
-            each.clicked.connect(lambda _=False, act=act: act())
+        self.copy_button.clicked.connect(lambda: self._copy())
+        self.save_button.clicked.connect(lambda: self.ask())
+        self.close_button.clicked.connect(lambda: self.close())
         layout = QVBoxLayout(self)
         layout.addWidget(self.text)
         layout.addWidget(self.status)
-        layout.addLayout(row)
+        buttons = self.copy_button, self.save_button, self.close_button
+        layout.addLayout(row_of(*buttons, before=True))
 
     def ask(self) -> None:
         """Ask for a name, and save."""

@@ -22,6 +22,7 @@ from napari_gpu_denoise._napari.layers.provenance import (
     identity,
 )
 from napari_gpu_denoise._napari.layers.source import PLACE, finest
+from napari_gpu_denoise._napari.parts import settling_timer
 
 _WIDTH = 2.0  # pixels of the screen
 _REACH = 12.0  # pixels of the screen within which the line is grabbed
@@ -154,12 +155,9 @@ class CompareOverlay(QObject):
         self._alone = ""
         self._hidden: dict[Layer, bool] = {}
         self._hiding = False
-        self._blinking, self._redrawing = QTimer(self), QTimer(self)
-        self._blinking.setInterval(_TURN)
+        self._blinking = QTimer(self, interval=_TURN)
         self._blinking.timeout.connect(self._turn)
-        self._redrawing.setSingleShot(True)
-        self._redrawing.setInterval(_REDRAWN)
-        self._redrawing.timeout.connect(self.redraw)
+        self._redrawing = settling_timer(self, _REDRAWN, self.redraw)
 
     @property
     def at(self) -> int:

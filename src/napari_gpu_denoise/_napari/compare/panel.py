@@ -10,7 +10,7 @@ import napari.viewer
 import numpy as np
 from napari.layers import Layer, Shapes
 from qtpy.QtCore import QSignalBlocker, Qt, QTimer, Signal
-from qtpy.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSlider, QWidget
+from qtpy.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSlider
 
 from napari_gpu_denoise._napari.compare.overlay import (
     BLINK,
@@ -39,6 +39,7 @@ from napari_gpu_denoise._napari.parts import (
     choice,
     form_layout,
     narrow,
+    row_of,
     ruler,
     settling_timer,
     wrapped,
@@ -84,10 +85,10 @@ class PartnerInput(QComboBox):
     chosen = Signal()
 
     def __init__(self) -> None:
-        super().__init__()
+        tip = "The source of the result, or another result of the same source."
+        super().__init__(toolTip=wrapped(tip))
         self._layers: list[Layer] = []
         narrow(self)
-        self.setToolTip(wrapped("The source of the result, or another result of the same source."))
         self.currentIndexChanged.connect(lambda _: self.chosen.emit())
 
     def layer(self) -> Layer | None:
@@ -127,16 +128,15 @@ class ComparePanel(LayerPanel):
             "deviations. It is a temporary layer, removed when this panel is closed.",
         )
         narrow(self.mode)
-        self.slider = QSlider(Qt.Orientation.Horizontal)
-        self.slider.setToolTip(
-            wrapped("Position of the line; you can also drag it in the picture.")
+        tip = wrapped("Position of the line; you can also drag it in the picture.")
+        self.slider = QSlider(
+            Qt.Orientation.Horizontal, toolTip=tip, accessibleName="Position of the line"
         )
-        self.slider.setAccessibleName("Position of the line")
         self.hold_button = button(
             f"Hold for before ({KEY})", f"Show the source while this, or the key {KEY}, is held."
         )
-        self.hide_source = QCheckBox("Hide source")
-        self.hide_source.setToolTip(wrapped("Hide the source, even after this panel is closed."))
+        tip = wrapped("Hide the source, even after this panel is closed.")
+        self.hide_source = QCheckBox("Hide source", toolTip=tip)
         self.caption = Caption()
         self.draw_button = button(
             "Draw a line", "Draw a line on the picture to see grey levels along it."
@@ -155,16 +155,11 @@ class ComparePanel(LayerPanel):
         QTimer.singleShot(0, self._take_result)
 
     def _lay_out(self) -> None:
-        rows: dict[str, QWidget] = {"Result": self.layer, "Before": self.before, "Show": self.mode}
-        self._form = form_layout({**rows, "Line at": self.slider})
-        held = QHBoxLayout()
-        for each in (self.hold_button, self.hide_source):
-            held.addWidget(each)
-        drawn = QHBoxLayout()
-        drawn.addWidget(self.draw_button)
-        self.arrange(
-            (self._form, held, self.caption, ruler(), drawn, self._plot_place), ((self.status,),)
-        )
+        chosen = {"Result": self.layer, "Before": self.before, "Show": self.mode}
+        self._form = form_layout({**chosen, "Line at": self.slider})
+        held = row_of(self.hold_button, self.hide_source)
+        rows = (self._form, held, self.caption, ruler(), self.draw_button, self._plot_place)
+        self.arrange(rows, ((self.status,),))
 
     def show_mode(self, mode: str) -> None:
         """Show only the controls that a mode has."""

@@ -21,8 +21,8 @@ from napari_gpu_denoise._napari.layers.source import Source, pixel_sizes
 from napari_gpu_denoise._napari.noise.plots import Plot, Series
 from napari_gpu_denoise._napari.noise.rows import Row, as_html
 from napari_gpu_denoise._napari.panel import LayerPanel
-from napari_gpu_denoise._napari.parts import Caption, Section, button, stack, wrapped
-from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, as_stages
+from napari_gpu_denoise._napari.parts import Caption, Section, button, row_of, stack, wrapped
+from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.assessment.assess import Options, assess_steps
 from napari_gpu_denoise.assessment.record import Assessment
@@ -30,6 +30,7 @@ from napari_gpu_denoise.assessment.report import report_text
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files.output import new_file
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel
+from napari_gpu_denoise.run.record import Progress
 
 _SIDE = 168  # pixels
 _DEVIATIONS = 3.0  # of the noise, that are black and white
@@ -57,14 +58,14 @@ def judging_of(request: Any, layer: Image, dims: Dims) -> Judging:
 
 def steps(
     judging: Judging, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage, None, Assessment]:
+) -> Generator[Stage | Progress, None, Assessment]:
     """Assess; yields after every part, where it can be stopped."""
     request, run = judging.request, judging.request.run
-    yield Stage("Preparing")
+    yield Stage("Assessing")
     data = request.source.pixels(stopped)
     if request.memory is not None:
         run = replace(run, noise=request.memory)
-    return (yield from as_stages(assess_steps(data, run, judging.options), "Assessing"))
+    return (yield from assess_steps(data, run, judging.options))
 
 
 def pixel_of(layer: Image, axes: str) -> tuple[tuple[float, float] | None, str]:
@@ -118,8 +119,8 @@ class Residuals(QWidget):
             "The same for the result with fresh noise: what a residual looks like if the noise is "
             "as assumed. Compare the residual only with this.",
         )
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
+        columns = QHBoxLayout(self)
+        columns.setContentsMargins(0, 0, 0, 0)
         for picture, title, tip in zip(self.pictures, titles, tips, strict=True):
             caption, column = Caption(), QVBoxLayout()
             caption.setText(title)
@@ -127,7 +128,7 @@ class Residuals(QWidget):
             picture.setAccessibleName(title)
             stack(column, (caption, picture), spacing=2)
             column.addStretch(1)
-            row.addLayout(column)
+            columns.addLayout(column)
 
     def show_residuals(self, assessment: Assessment | None) -> None:
         """Show the residuals of one plane; hidden without an assessment."""
@@ -195,9 +196,7 @@ class AssessSection(Section):
         self.show_assessment(None)
 
     def _laid_out(self) -> QWidget:
-        inside, buttons = QWidget(), QHBoxLayout()
-        buttons.addWidget(self.map_button)
-        buttons.addWidget(self.save_button)
+        inside, buttons = QWidget(), row_of(self.map_button, self.save_button)
         parts = (self.start_button, self.status, self.words, self.plot, self.residuals, buttons)
         stack(QVBoxLayout(inside), parts, spacing=6)
         return inside

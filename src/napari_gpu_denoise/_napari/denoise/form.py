@@ -14,7 +14,6 @@ from qtpy.QtCore import QLocale, QSignalBlocker, Signal
 from qtpy.QtWidgets import (
     QComboBox,
     QFormLayout,
-    QHBoxLayout,
     QInputDialog,
     QLabel,
     QMenu,
@@ -33,6 +32,8 @@ from napari_gpu_denoise._napari.parts import (
     add_item,
     form_layout,
     narrow,
+    row_of,
+    stack,
     wrapped,
 )
 from napari_gpu_denoise._napari.wording import in_panel, label_of
@@ -50,12 +51,11 @@ class ProfileInput(QComboBox):
     wanted = Signal(object)
 
     def __init__(self, kind: type):
-        super().__init__()
+        tip = wrapped("Sets all settings below; change any of them afterwards.")
+        super().__init__(toolTip=tip, accessibleName="Profile")
         self.kind = kind
         self._own: dict[str, Any] = {}
         narrow(self)
-        self.setToolTip(wrapped("Sets all settings below; change any of them afterwards."))
-        self.setAccessibleName("Profile")
         self.fill()
         self.currentTextChanged.connect(self._choose)
 
@@ -102,11 +102,9 @@ class PresetButton(QToolButton):
     """A button beside the list: saves the settings shown as a preset, or deletes one."""
 
     def __init__(self, profile: ProfileInput, settings: Callable[[], Any]):
-        super().__init__()
+        tip = wrapped("Save these settings as a preset of your own, or delete one.")
+        super().__init__(text="…", toolTip=tip, accessibleName="Presets")
         self._profile, self._settings = profile, settings
-        self.setText("…")
-        self.setToolTip(wrapped("Save these settings as a preset of your own, or delete one."))
-        self.setAccessibleName("Presets")
         self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.setStyleSheet("QToolButton::menu-indicator { image: none; }")
         menu = QMenu(self)
@@ -168,21 +166,14 @@ class SettingsForm(QWidget):
         plain, advanced = form_layout(), form_layout()
         self.profile = ProfileInput(kind)
         self.presets = PresetButton(self.profile, self.settings)
-        row = QHBoxLayout()
-        row.setSpacing(4)
-        row.addWidget(self.profile, 1)
-        row.addWidget(self.presets)
-        plain.addRow("Profile", row)
+        plain.addRow("Profile", row_of(self.profile, self.presets, spacing=4, shares=(1,)))
         self._scrolling.watch(self.profile)
         self.profile.wanted.connect(self._apply)
         for field in dataclasses.fields(kind):
             if field.name not in without:
                 self._add(field, advanced if field.metadata["advanced"] else plain)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addLayout(plain)
-        if advanced.rowCount():
-            layout.addWidget(Section("More settings", advanced))
+        more = (Section("More settings", advanced),) if advanced.rowCount() else ()
+        stack(QVBoxLayout(self), (plain, *more), spacing=6)
 
     @classmethod
     def without_maps(cls, kind: type) -> SettingsForm:

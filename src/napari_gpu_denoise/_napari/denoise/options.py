@@ -11,7 +11,6 @@ from qtpy.QtCore import QEvent, QObject, Qt, Signal
 from qtpy.QtWidgets import (
     QCheckBox,
     QComboBox,
-    QHBoxLayout,
     QLabel,
     QLineEdit,
     QSlider,
@@ -32,6 +31,7 @@ from napari_gpu_denoise._napari.parts import (
     choice,
     form_layout,
     narrow,
+    row_of,
     stack,
     wrapped,
 )
@@ -110,24 +110,17 @@ class NoiseInput(QWidget):
         self._last = ""  # typed
         #: Channels of the layer.
         self.channels = 1
-        self.mode = narrow(QComboBox(), 6)
-        self.mode.setAccessibleName("Noise")
+        self.mode = narrow(QComboBox(accessibleName="Noise"), 6)
         for name, (text, tip) in _CHOICES.items():
             add_item(self.mode, text, name, tip)
-        self.edit = QLineEdit()
-        self.edit.setAccessibleName("Noise standard deviation")
-        self.edit.setMinimumWidth(50)
+        self.edit = QLineEdit(accessibleName="Noise standard deviation", minimumWidth=50)
         self.button = button(
             "Measure…",
             "Open the panel Estimated noise, which measures this layer and shows the results.",
         )
         self.caption = Caption()
-        row = QHBoxLayout()
-        row.setSpacing(4)
-        row.addWidget(self.mode, 3)
-        row.addWidget(self.edit, 2)
-        row.addWidget(self.button)
-        stack(QVBoxLayout(self), (row, self.caption), spacing=2)
+        line = row_of(self.mode, self.edit, self.button, spacing=4, shares=(3, 2))
+        stack(QVBoxLayout(self), (line, self.caption), spacing=2)
         self.edit.textEdited.connect(self._typed)
         self.mode.currentIndexChanged.connect(self._chosen)
         self.button.clicked.connect(self.wanted)
@@ -272,18 +265,17 @@ class StrengthInput(QWidget):
 
     def __init__(self):
         super().__init__()
-        self.slider = QSlider(Qt.Orientation.Horizontal)
-        self.slider.setRange(-_STEPS, _STEPS)
-        self.slider.setPageStep(_STEPS // 4)
-        self.slider.setAccessibleName("Strength")
+        self.slider = QSlider(
+            Qt.Orientation.Horizontal,
+            minimum=-_STEPS,
+            maximum=_STEPS,
+            pageStep=_STEPS // 4,
+            accessibleName="Strength",
+        )
         self.label = QLabel()
         self.label.setMinimumWidth(self.label.fontMetrics().horizontalAdvance("0.00"))
-        for widget in (self.slider, self.label):
-            widget.setToolTip(wrapped(_STRENGTH_TIP))
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self.slider, 1)
-        row.addWidget(self.label)
+        self.setToolTip(wrapped(_STRENGTH_TIP))
+        self.setLayout(row_of(self.slider, self.label, shares=(1,)))
         self._scrolling = WheelGuard(self)
         self._scrolling.watch(self.slider)
         self.slider.installEventFilter(self)
@@ -376,8 +368,7 @@ class DeviceInput(QWidget):
 
     def __init__(self):
         super().__init__()
-        self.box = narrow(QComboBox())
-        self.box.setAccessibleName("Device")
+        self.box = narrow(QComboBox(accessibleName="Device"))
         self.box.addItem("Automatic")
         self._wanted: Any = None
         self.caption = Caption()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ from weakref import WeakKeyDictionary, ref
 import napari.viewer
 from napari.layers import Image
 from qtpy.QtCore import QTimer
-from qtpy.QtWidgets import QCheckBox, QHBoxLayout
+from qtpy.QtWidgets import QCheckBox
 from superqt import QCollapsible
 
 from napari_gpu_denoise._napari import docks, preferences
@@ -26,7 +27,7 @@ from napari_gpu_denoise._napari.guide import page_of, with_guide
 from napari_gpu_denoise._napari.layers.layer_input import same_axes
 from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
 from napari_gpu_denoise._napari.loading import Loading
-from napari_gpu_denoise._napari.parts import Caption, button, form_layout, ruler, wrapped
+from napari_gpu_denoise._napari.parts import Caption, button, form_layout, row_of, ruler, wrapped
 from napari_gpu_denoise._napari.preview.live import LivePreview, PreviewBox
 from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise._napari.wording import in_panel
@@ -85,10 +86,7 @@ class DenoisePanel(RunPanel):
         summary.setText(self.filter.summary)
         head = with_guide(summary, page_of(self.filter.name))
         top = form_layout({"Image": self.layer, "Axes": self.axes, **self.options.rows})
-        reset = QHBoxLayout()
-        reset.addStretch(1)
-        reset.addWidget(self.batch_button)
-        reset.addWidget(self.reset_button)
+        reset = row_of(self.batch_button, self.reset_button, before=True)
         self.arrange(
             (head, top, ruler(), self.form, self.options.section, self.assess, reset),
             (
@@ -120,8 +118,6 @@ class DenoisePanel(RunPanel):
         for part in (self.form, self.axes, self.options):
             part.changed.connect(self.live.changed)
         self.preview.box.toggled.connect(self._follow_view)
-        self.run_button.clicked.connect(lambda: self.run())
-        self.run_on_return(self.run)
         self.reset_button.clicked.connect(lambda: self.reset())
         self.batch_button.clicked.connect(lambda: self.show_batch())
         moved = self._viewer.dims.events
@@ -164,17 +160,13 @@ class DenoisePanel(RunPanel):
         """Return the request, with the memory of the noise of the layer."""
         return remembering(self.request(), self.layer.layer())
 
-    def run(self) -> None:
-        """Run for each of the layers chosen; errors are shown in the panel."""
-        if self.runs.running:
-            return
+    def requests(self) -> list[Request]:
+        """Return a run for each of the layers chosen."""
         layers = self.layer.layers() or (None,)
-        try:
-            requests = [remembering(self.request(each), each) for each in layers]
-            self.start(requests)
-        except DenoiseError as error:
-            self.show_error(error)
-            return
+        return [remembering(self.request(each), each) for each in layers]
+
+    def began(self, requests: Sequence[Request]) -> None:
+        """Keep the settings for the next session."""
         presets.remember(presets.without_image(requests[0].run.filter))
 
     def reset(self) -> None:

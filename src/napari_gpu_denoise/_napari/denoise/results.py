@@ -11,7 +11,7 @@ from weakref import ref
 from napari.layers import Layer
 from napari.viewer import Viewer
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QCheckBox, QFileDialog, QHBoxLayout, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QCheckBox, QFileDialog, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.denoise.run import (
@@ -20,7 +20,6 @@ from napari_gpu_denoise._napari.denoise.run import (
     size_of_file,
     suggested,
 )
-from napari_gpu_denoise._napari.layers.arrays import gigabytes
 from napari_gpu_denoise._napari.layers.provenance import identity, is_result, made_from
 from napari_gpu_denoise._napari.layers.results import (
     NewLayer,
@@ -29,11 +28,12 @@ from napari_gpu_denoise._napari.layers.results import (
     at_places,
     shines_through,
 )
-from napari_gpu_denoise._napari.parts import button, stack, wrapped
+from napari_gpu_denoise._napari.parts import button, row_of, stack, wrapped
 from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise._napari.wording import label_of
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import zarr
+from napari_gpu_denoise.protocol.settings import size_in_words
 from napari_gpu_denoise.run.request import Run
 
 _MOST_WORDS = 4  # in a name; the record has all settings
@@ -62,14 +62,14 @@ def ask_for_files(panel: QWidget, requests: Sequence[Request]) -> list[Request]:
 
 
 def _asked(panel: QWidget, request: Request, size: int) -> Path:
-    title = f"File for the result of {request.source.name} ({gigabytes(size)})"
+    title = f"File for the result of {request.source.name} ({size_in_words(size)})"
     name, _ = QFileDialog.getSaveFileName(
         panel, title, suggested(request), "OME-Zarr (*.ome.zarr *.zarr)"
     )
     if not name:
         raise OutputError(
-            f"The result of {request.source.name!r} takes {gigabytes(size)}, and no file was named "
-            "for it: name one, or raise Ask for a file above (MB) in napari's preferences."
+            f"The result of {request.source.name!r} takes {size_in_words(size)}, and no file was "
+            "named for it: name one, or raise Ask for a file above (MB) in napari's preferences."
         )
     return Path(name if zarr.has_suffix(name) else f"{name}.ome.zarr")
 
@@ -144,9 +144,8 @@ class ResultOptions(QWidget):
         self._replaced: list[Replaced] = []
         self._undone = self._by_hand = False
         self._begun = True
-        self.hide_source, self.keep_both = QCheckBox("Hide source"), QCheckBox("Keep both results")
-        self.hide_source.setToolTip(wrapped(_HIDE))
-        self.keep_both.setToolTip(wrapped(_KEEP))
+        self.hide_source = QCheckBox("Hide source", toolTip=wrapped(_HIDE))
+        self.keep_both = QCheckBox("Keep both results", toolTip=wrapped(_KEEP))
         self.hide_source.clicked.connect(self._take_choice)
         self.undo_button = button("Undo", "")
         self.compare_button = button(
@@ -155,11 +154,8 @@ class ResultOptions(QWidget):
         )
         self.undo_button.clicked.connect(self.undo)
         self.compare_button.clicked.connect(lambda: self.wanted.emit(self.result()))
-        boxes, buttons = QHBoxLayout(), QHBoxLayout()
-        for box in (self.hide_source, self.keep_both):
-            boxes.addWidget(box)
-        for each in (self.undo_button, self.compare_button):
-            buttons.addWidget(each)
+        boxes = row_of(self.hide_source, self.keep_both)
+        buttons = row_of(self.undo_button, self.compare_button)
         stack(QVBoxLayout(self), (boxes, buttons), spacing=6)
         self.refresh()
 

@@ -19,7 +19,7 @@ from napari_gpu_denoise._napari.layers.arrays import at, is_lazy
 from napari_gpu_denoise._napari.layers.results import NewLayer
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.measuring import memory_of
-from napari_gpu_denoise._napari.tasks import Outcome, Stage, as_stages
+from napari_gpu_denoise._napari.tasks import Outcome, Stage
 from napari_gpu_denoise._napari.wording import counted, in_panel
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.filters.isoline import map_steps
@@ -27,10 +27,10 @@ from napari_gpu_denoise.filters.pixelwise import count_steps
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import convert, output_dtype
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.protocol.settings import setting_fields
+from napari_gpu_denoise.protocol.settings import setting_fields, size_in_words
 from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.run.noise import NoiseMemory, place
-from napari_gpu_denoise.run.record import Record, Result
+from napari_gpu_denoise.run.record import Progress, Record, Result
 from napari_gpu_denoise.run.request import Run
 
 ONE_SIGMA = "gaussian"  # the noise that is one sigma for each channel
@@ -109,14 +109,13 @@ def suggested(request: Request) -> str:
     return os.path.join(folder, f"{stem if source.split is None else own}_{name}.ome.zarr")
 
 
-def _written(request: Request, image: Any, run: Run) -> Generator[Stage, None, Result]:
+def _written(request: Request, image: Any, run: Run) -> Generator[Stage | Progress, None, Result]:
     """Filter an image into the file of a request; the result has its levels, as dask arrays."""
     source = request.source
     attributes = {**source.attributes, "name": source.name}
     like, earlier = writing.described(request.target, image, attributes, run.axes)
     with zarr.new_image(request.target, like, overwrite=False) as made:
-        running = denoise.denoise_steps(image, run, out=made.finest)
-        result = yield from as_stages(running, "Denoising")
+        result = yield from denoise.denoise_steps(image, run, out=made.finest)
         yield Stage("Writing the coarser levels")
         made.finish([*earlier, result.record.as_dict()])
     return replace(result, image=reading.levels_of(request.target))
@@ -196,7 +195,7 @@ def offer_of(kind: Any) -> Offer | None:
 
 def map_layers(
     request: Request, image: np.ndarray | None, result: Result, folder: Path | str | None
-) -> Generator[Stage, None, tuple[list[NewLayer], str]]:
+) -> Generator[Stage | Progress, None, tuple[list[NewLayer], str]]:
     """Return the layers of a filter's maps after a run, or why there are none.
 
     `image` is the input, if it was read whole; `folder` that of a result too large for memory.
@@ -230,8 +229,9 @@ def map_layers(
         image = image[..., :3]
     offer = offer_of(run.filter)
     known = {"sigma": None, "noise": models} if models else {"sigma": sigma, "noise": None}
-    steps = offer.steps(image, replace(run, **known), frame, request.slice)
-    layers = offer.layers((yield from as_stages(steps, "Making maps")))
+    yield Stage("Making maps")
+    maps = yield from offer.steps(image, replace(run, **known), frame, request.slice)
+    layers = offer.layers(maps)
     if joined and not rgb:
         layers = [_spread(layer, channels, shape[channels]) for layer in layers]
     return layers, ""
@@ -260,7 +260,7 @@ class Denoised:
 
 def steps(
     request: Request, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage, None, Denoised]:
+) -> Generator[Stage | Progress, None, Denoised]:
     """Run; yields after every part, where it can be stopped.
 
     `stopped` is also called before lazy data are read.
@@ -269,7 +269,7 @@ def steps(
     image = out = folder = None
     if not arrays.is_read_by_parts(data, t):
         image = yield from arrays.load(data)
-    yield Stage("Preparing")
+    yield Stage("Denoising")
     # Alpha, the last of four colour samples, passes as it is.
     colours = np.s_[..., :3] if alpha else np.s_[...]
     source = request.source.pixels(stopped, t) if image is None else image[colours]
@@ -286,8 +286,8 @@ def steps(
     if request.target is not None:
         result = yield from _written(request, source, wanted)
     else:
-        running = denoise.denoise_steps(source, wanted, request.frame, into, request.slice)
-        result = yield from as_stages(running, "Denoising")
+        places = request.frame, into, request.slice
+        result = yield from denoise.denoise_steps(source, wanted, *places)
     if alpha:
         result = Result(_with_alpha(request, result.image, out, image), result.record)
     layers = [], ""
@@ -341,7 +341,7 @@ def report(outcome: Outcome) -> str:
     if outcome.request.target is not None:
         sentences.append(f"The result is in {outcome.request.target}.")
     if done.folder is not None:
-        size = arrays.gigabytes(done.result.image.nbytes)
+        size = size_in_words(done.result.image.nbytes)
         sentences.append(
             f"The result, {size}, is kept in a temporary file in {done.folder} until its layer "
             "is removed or napari is closed: save it to keep it."

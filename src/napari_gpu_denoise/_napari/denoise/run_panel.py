@@ -13,12 +13,13 @@ from napari_gpu_denoise._napari.denoise.run import Request, report, steps
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import button, progress_bar
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
+from napari_gpu_denoise.errors import DenoiseError
 
 
 class RunPanel(LayerPanel):
     """A panel with runs, a button that starts them, and one that cancels them.
 
-    A subclass connects `run_button`, and follows results in `took`.
+    A subclass says in `requests` what to run, and may follow the runs in `began` and `took`.
     """
 
     failed = "Not done."
@@ -32,6 +33,8 @@ class RunPanel(LayerPanel):
         self.results, self.progress = ResultOptions(viewer), progress_bar()
         self.run_button = button("Denoise", run_tip)
         self.cancel_button = button("Cancel", "Stop; add no layer.")
+        self.run_button.clicked.connect(lambda: self.run())
+        self.run_on_return(lambda: self.run())
         self.cancel_button.clicked.connect(lambda: self.cancel())
         self.results.wanted.connect(self.show_comparison)
         self.runs = Task(self, steps, bar=True)
@@ -42,6 +45,13 @@ class RunPanel(LayerPanel):
         self._left = TimeLeft()
         self.show_running(False)
 
+    def requests(self) -> list[Request]:
+        """Return the runs, one for each layer; raises `DenoiseError` if something does not fit."""
+        raise NotImplementedError
+
+    def began(self, requests: Sequence[Request]) -> None:
+        """Follow runs that were started; nothing by default."""
+
     def took(self, outcome: Outcome) -> None:
         """Follow a result that was added; nothing by default."""
 
@@ -51,17 +61,24 @@ class RunPanel(LayerPanel):
             self.runs.drop()
             self._on_stopped()
 
-    def start(self, requests: Sequence[Request]) -> None:
-        """Start runs one after another, and ask for the files that their results need.
-
-        Raises `OutputError` if the user names none.
-        """
-        requests = ask_for_files(self, requests)
+    def run(self) -> None:
+        """Run for each of the layers chosen, one after another; errors are shown in the panel."""
+        if self.runs.running:
+            return
+        try:
+            requests = ask_for_files(self, self.requests())
+        except DenoiseError as error:
+            self._give_up(error)
+            return
         self.show_running(True)
         self.results.begin()
         self._count, self._ended, self._failed = len(requests), 0, 0
         named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
-        self.runs.start_all(named)
+        self.runs.proceed(named)
+        self.began(requests)
+
+    def _give_up(self, error: Exception) -> None:
+        self.show_error(error)
 
     def show_running(self, running: bool) -> None:
         """Show that a run can be cancelled, or that the next one can be started."""

@@ -9,10 +9,10 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from qtpy.QtCore import QSignalBlocker, Signal
-from qtpy.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.layers.source import AXIS_WORDS
-from napari_gpu_denoise._napari.parts import Caption, button, stack, wrapped
+from napari_gpu_denoise._napari.parts import Caption, button, row_of, stack, wrapped
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters import FILTERS
@@ -48,25 +48,20 @@ class AxesInput(QWidget):
         #: Shape the axes are for; empty where there is no layer.
         self.shape: tuple[int, ...] = ()
         self._layer: ref | None = None
-        self.edit = QLineEdit()
         used = "" if kind is None else " Time and slices are used only by settings that need them."
-        self.edit.setToolTip(wrapped(_LETTERS + used))
-        self.edit.setAccessibleName("Axes")
+        self.edit = QLineEdit(toolTip=wrapped(_LETTERS + used), accessibleName="Axes")
         self.caption = Caption(rich=True)
-        row = QHBoxLayout()
-        row.setSpacing(4)
-        row.addWidget(self.edit, 1)
         self.buttons = [QPushButton() for _ in range(_MOST_SUGGESTIONS)]
         for each in self.buttons:
             each.clicked.connect(lambda _=False, each=each: self.edit.setText(each.text()))
             each.hide()
-            row.addWidget(each)
+        line = row_of(self.edit, *self.buttons, spacing=4, shares=(1,))
         best = next(each for each in FILTERS if needs_slices(each)).title
         tip = f"{best} filters all slices of a volume together. Open it for this layer."
         self.volume_button = button(f"A volume: open {best}", tip)
         self.volume_button.clicked.connect(lambda: self.wanted.emit(best))
         self.volume_button.hide()
-        stack(QVBoxLayout(self), (row, self.caption, self.volume_button), spacing=2)
+        stack(QVBoxLayout(self), (line, self.caption, self.volume_button), spacing=2)
         self.edit.textChanged.connect(self._keep)
         self.edit.textChanged.connect(self._read)
 

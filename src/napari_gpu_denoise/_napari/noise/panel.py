@@ -10,7 +10,7 @@ from typing import Any
 import napari.viewer
 from napari.layers import Shapes
 from qtpy.QtCore import QSignalBlocker
-from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.layers import regions
@@ -26,7 +26,9 @@ from napari_gpu_denoise._napari.parts import (
     button,
     choice,
     form_layout,
+    holding,
     narrow,
+    row_of,
     ruler,
     settling_timer,
     stack,
@@ -136,11 +138,7 @@ class NoisePanel(LayerPanel):
     def _lay_out(self) -> None:
         for box in (self.region, self.model, self.shapes, self.channel):
             narrow(box, 8)
-        self._drawn = QWidget()
-        row = QHBoxLayout(self._drawn)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self.shapes, 1)
-        row.addWidget(self.draw_button)
+        self._drawn = holding(row_of(self.shapes, self.draw_button, shares=(1,)))
         where = {"Channel": self.channel, "Region": self.region, "Shapes": self._drawn}
         layer = {"Image": self.layer, "Axes": self.axes}
         self._form = form_layout({**layer, **where, "Model": self.model})

@@ -13,7 +13,7 @@ import numpy as np
 from napari_gpu_denoise._napari.layers.arrays import is_lazy
 from napari_gpu_denoise._napari.layers.regions import Region
 from napari_gpu_denoise._napari.layers.source import Source
-from napari_gpu_denoise._napari.tasks import Stage, as_stages
+from napari_gpu_denoise._napari.tasks import Stage
 from napari_gpu_denoise.errors import LayerError, SettingsError
 from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.opencl.device import choose_devices
@@ -23,6 +23,7 @@ from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import Job, prepare
 from napari_gpu_denoise.run.noise import NoiseMemory, is_measured
 from napari_gpu_denoise.run.part import Part, filter_part
+from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.request import Run
 
 _MOST = 1 << 28  # pixels read at once
@@ -129,15 +130,15 @@ class PreviewRequest:
 
 def filter_region(
     request: PreviewRequest, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage, None, np.ndarray]:
+) -> Generator[Stage | Progress, None, np.ndarray]:
     """Filter a region; every pixel is that of a run of the whole layer."""
-    yield Stage("Preparing")
+    yield Stage("Denoising")
     pixels = _pixels(request)
     job = _prepared(request, pixels)
     part, kept = _part(job, request.region)
     block = pixels.read(part.reads)
     out = np.empty([span.size for span in part.spans], job.dtypes[1])
-    yield from as_stages(filter_part(job, part, block, out), "Denoising")
+    yield from filter_part(job, part, block, out)
     made = out[kept]
     return _with_alpha(request, made) if request.source.alpha else made
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from napari.layers import Image
 from napari.viewer import Viewer
-from qtpy.QtCore import QObject, QTimer
+from qtpy.QtCore import QObject
 from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, TEMPORARY
@@ -17,7 +17,7 @@ from napari_gpu_denoise._napari.layers.regions import Region, region_shown
 from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
 from napari_gpu_denoise._napari.noise.measuring import memory_of
-from napari_gpu_denoise._napari.parts import Caption, stack, wrapped
+from napari_gpu_denoise._napari.parts import Caption, settling_timer, stack, wrapped
 from napari_gpu_denoise._napari.preview.compute import (
     PreviewRequest,
     filter_region,
@@ -50,8 +50,7 @@ class PreviewBox(QWidget):
 
     def __init__(self):
         super().__init__()
-        self.box = QCheckBox("Live preview")
-        self.box.setToolTip(wrapped(_TIP))
+        self.box = QCheckBox("Live preview", toolTip=wrapped(_TIP))
         self.caption = Caption()
         stack(QVBoxLayout(self), (self.box, self.caption), spacing=2)
         self.say("")
@@ -194,9 +193,8 @@ class LivePreview(QObject):
         self._failed: PreviewRequest | None = None  # as measuring its noise did
         self._due = ""  # "quick" or "final"
         self._layer: Image | None = None  # that is previewed
-        self._soon, self._rest = (QTimer(self, singleShot=True) for _ in range(2))
-        self._soon.timeout.connect(lambda: self._make("quick"))
-        self._rest.timeout.connect(lambda: self._make("final"))
+        self._soon = settling_timer(self, _SOON, lambda: self._make("quick"))
+        self._rest = settling_timer(self, REST, lambda: self._make("final"))
         self._filtering.ended.connect(self._show)
         self._filtering.free.connect(self._go)
         self._measuring.ended.connect(self._know)
@@ -231,8 +229,8 @@ class LivePreview(QObject):
         if not self._box.box.isChecked():
             return
         if not self._soon.isActive():
-            self._soon.start(_SOON)
-        self._rest.start(REST)
+            self._soon.start()
+        self._rest.start()
 
     def stop(self) -> None:
         """End, and remove the layer."""
