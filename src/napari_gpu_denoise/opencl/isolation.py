@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_cache_path
+
 from napari_gpu_denoise.errors import ForkedProcessError
 
 # Variables that name caches of pyopencl and drivers, and what they stand for in the home folder.
@@ -32,12 +34,7 @@ _OF_DRIVERS = {
 
 def cache_folder() -> Path:
     """Return the folder; it need not exist."""
-    name = "napari-gpu-denoise"
-    if os.name == "nt":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local", name, "Cache")
-    if sys.platform == "darwin" and not os.environ.get("XDG_CACHE_HOME"):
-        return Path.home() / "Library/Caches" / name
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", name)
+    return user_cache_path("napari-gpu-denoise", appauthor=False)
 
 
 def is_private(folder: Path) -> bool:
