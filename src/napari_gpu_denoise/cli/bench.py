@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.cli.arguments import add_filters, chosen_filters, whole_number
+from napari_gpu_denoise.cli.options import add_filters, chosen_filters, whole_number
 from napari_gpu_denoise.errors import FileError, KernelError
 from napari_gpu_denoise.files.input_checks import open_regular
 from napari_gpu_denoise.files.output import check_output, new_file

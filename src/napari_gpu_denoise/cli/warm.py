@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from napari_gpu_denoise.cli.arguments import add_filters, chosen_filters
+from napari_gpu_denoise.cli.options import add_filters, chosen_filters
 from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.noise.models import PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl.device import Device, choose
