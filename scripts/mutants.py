@@ -262,12 +262,12 @@ class LineRecorder:
         """Write what was noted."""
         self.coverage.stop()
         data = self.coverage.get_data()
-        lines = {
-            f"{Path(path).relative_to(ROOT).as_posix()}:{line}": [test for test in tests if test]
-            for path in data.measured_files()
-            for line, tests in data.contexts_by_lineno(path).items()
-        }
-        found = {"seconds": self.seconds, "lines": lines, "kernels": self.kernels}
+        places = {f"kernels/{file}": tests for file, tests in self.kernels.items()}
+        for path in data.measured_files():
+            name = Path(path).relative_to(ROOT).as_posix()
+            for line, tests in data.contexts_by_lineno(path).items():
+                places[f"{name}:{line}"] = tests
+        found = {"seconds": self.seconds, "places": places}
         self.results.write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -291,17 +291,18 @@ def make_map(arguments: argparse.Namespace) -> int:
     seconds = {test: time for part in parts for test, time in part["seconds"].items()}
     tests_of: dict[str, set[str]] = collections.defaultdict(set)
     for part in parts:
-        for line, tests in part["lines"].items():
-            tests_of[line].update(tests)
-        for file, tests in part["kernels"].items():
-            tests_of[f"kernels/{file}"].update(tests)
+        for place, tests in part["places"].items():
+            tests_of[place].update(seconds.keys() & tests)
     breadth = collections.Counter(test for tests in tests_of.values() for test in tests)
+    order = sorted(seconds, key=lambda test: (breadth[test], test))
+    rank = {test: number for number, test in enumerate(order)}
     nearest = {
-        place: _few_of_each(sorted(tests & seconds.keys(), key=lambda test: (breadth[test], test)))
+        place: [rank[test] for test in _few_of_each(sorted(tests, key=rank.get))]
         for place, tests in tests_of.items()
     }
-    MAP.write_text(json.dumps({"seconds": seconds, "tests": nearest}), encoding="utf-8")
-    print(f"{len(seconds)} tests, {len(nearest)} lines and kernels: {MAP}")
+    found = {"tests": [(test, seconds[test]) for test in order], "places": nearest}
+    MAP.write_text(json.dumps(found), encoding="utf-8")
+    print(f"{len(order)} tests, {len(nearest)} lines and kernels: {MAP}")
     return code
 
 
@@ -322,14 +323,16 @@ def _few_of_each(tests: list[str], each: int = 4, most: int = 80) -> list[str]:
 
 def tests_for(mutant: Mutant, known: dict, limit: float) -> list[str]:
     """Return the tests to run for a mutant, at most `limit` seconds of them but at least one."""
-    tests = known["tests"].get(mutant.path) or known["tests"].get(f"{mutant.path}:{mutant.line}")
-    if not tests:
-        folder = mutant.path if mutant.path.endswith(".py") else str(Path(mutant.path).parent)
-        places = [place for place in known["tests"] if place.startswith(folder)]
-        tests = _few_of_each(list(dict.fromkeys(t for p in places for t in known["tests"][p])))
+    places = known["places"]
+    numbers = places.get(mutant.path) or places.get(f"{mutant.path}:{mutant.line}")
+    if not numbers:
+        # Of a module any line, of a kernel any other of its folder.
+        near = mutant.path if mutant.path.endswith(".py") else str(Path(mutant.path).parent)
+        numbers = sorted({n for place in places if place.startswith(near) for n in places[place]})
     total, kept = 0.0, []
-    for test in tests:
-        total += known["seconds"][test]
+    for number in numbers:
+        test, seconds = known["tests"][number]
+        total += seconds
         if kept and total > limit:
             break
         kept.append(test)
