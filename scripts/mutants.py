@@ -137,6 +137,8 @@ def python_mutants(path: str) -> Iterator[Mutant]:
             return
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             return
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            return
         within = within or isinstance(node, ast.FunctionDef | ast.Lambda)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             yield between(node.left, node.comparators[0], _COMPARE[type(node.ops[0])])
@@ -154,9 +156,8 @@ def python_mutants(path: str) -> Iterator[Mutant]:
             if not isinstance(node, ast.While):
                 yield replaced(node.test, "True")
         elif isinstance(node, ast.Constant) and type(node.value) in (int, float) and within:
-            yield replaced(
-                node, repr(node.value + 1 if isinstance(node.value, int) else node.value * 1.5)
-            )
+            whole = isinstance(node.value, int)
+            yield replaced(node, repr(node.value + 1 if whole else 1.5 * node.value or 1.0))
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
             yield replaced(node, repr(not node.value))
         elif isinstance(node, ast.Name) and node.id in _NAMES:
