@@ -1,9 +1,9 @@
-// Finds the NEIGHBOURS most similar patches of each reference patch on a GPU whose warps exchange values.
+// Finds the NEIGHBOURS most similar patches of each reference patch on a GPU, for any patch and step.
 //
 // Reference: Davy and Ehret 2020, sections 4.1.3 to 4.1.5. Beyond the paper: a work-item serves COLUMNS references beside each
 //   other in ROWS rows. It compares a strip of the image with shifted ones, and slides down the window: from one offset to the
 //   next few rows are new, and the others stay in registers. It adds up its columns, for each row of patches, and gets those of
-//   its neighbours by exchanges within the warp. There is no barrier but around new pixels.
+//   its neighbours by exchanges within the warp, with no barrier but around new pixels, or else in local memory.
 // Grid: groups of (GROUP_X, GROUP_Y) work-items, frames in z; a group serves REFERENCES_X times REFERENCES_Y references, see
 //   common/search_group.h.
 // Constants: PATCH, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y; COLUMNS (1; or 2 if STEP = 1), ROWS (at most PATCH),

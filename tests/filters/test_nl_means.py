@@ -17,7 +17,6 @@ from napari_gpu_denoise.filters.search.patch_search import (
     Variant,
     fitting_variants,
     offset_table,
-    sliding_variant,
 )
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import session
@@ -124,6 +123,8 @@ SEARCHES = {
     "patch 8, step 6": NLMeans(patch=8, step=6, window=13, neighbours=8),
     "patch 6, step 2": NLMeans(patch=6, step=2, window=5, neighbours=5),
     "patch 3, step 3": NLMeans(patch=3, step=3, window=11, neighbours=32),
+    "patch 9, step 4": NLMeans(patch=9, step=4, window=7),
+    "patch 13, step 1": NLMeans(patch=13, step=1, window=5, neighbours=4),
     "patch 1": NLMeans(patch=1, step=1, window=5, neighbours=3),
     "time": NLMeans(patch=4, step=2, window=5, frames_before=2, frames_after=1),
 }
@@ -148,17 +149,7 @@ def variants(settings: NLMeans, device) -> list[Variant]:
         )
     ]
     best = {variant.kernel: variant for variant in reversed(fitting_variants(wanted, device))}
-    return [plain, *vectors, *best.values(), *sliding(wanted)]
-
-
-def sliding(wanted: SearchSettings) -> list[Variant]:
-    """Return the sliding search that exchanges sums in local memory, for any device."""
-    if wanted.patch <= wanted.step:
-        return []
-    rows, columns = min(3, wanted.patch), 2 if wanted.step == 1 else 1
-    height = (rows - 1) * wanted.step + wanted.patch
-    period = next(n for n in range(2, height + 1) if height % n == 0)
-    return [sliding_variant(wanted, columns, rows, 1, period, 4, warp=False, across=8)[0]]
+    return [plain, *vectors, *best.values()]
 
 
 @pytest.mark.parametrize("name", SEARCHES)

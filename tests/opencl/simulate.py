@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from flows import finish, tiled, work_of
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.filters.search import patch_search
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.noise.models import Correlated, PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl import source
@@ -52,9 +51,6 @@ PROFILES = {
     "CPU": {"float_lanes": 4, "local_memory": 1 << 15, "max_group": 256},
     "GPU": {"float_lanes": 1, "local_memory": 1 << 15, "max_group": 64},
 }
-# GPUs of NVIDIA slide down the search window, exchanging sums as no simulator can; here through
-# local memory.
-PROFILES["sliding"] = PROFILES["GPU"]
 LOCAL_MEMORY = {("bm3d", number): 5 << 10 for number in range(6)}
 LOCAL_MEMORY |= {("vbm3d", number): 8 << 10 for number in (1, 2)}
 # Work-items of a group that compare for nothing take long, too: here half as many do.
@@ -65,9 +61,8 @@ MAX_GROUP = dict.fromkeys(
 )
 # The isoline filter has the same kernels everywhere, VBM3D the same on all GPUs. Of the searches
 # that filters share, NL-means runs all.
-PROFILES_OF = {"isoline": ("GPU",), "vbm3d": ("CPU", "GPU"), "nl_means": tuple(PROFILES)}
+PROFILES_OF = {"isoline": ("GPU",), "vbm3d": ("CPU", "GPU")}
 OTHERWISE = ("plain", "CPU", "GPU")
-SLIDING = {0: (1, 3), 1: (2, 2)}  # references of an item, along x and y, by number of the settings
 SETTINGS = {
     "nl_means": (
         {"patch": 4, "step": 2, "window": 5},
@@ -200,7 +195,7 @@ CASES = {
 # Cases that are enough day by day: each kernel and each of the settings in one profile.
 BRIEF = {
     "nl_means": (
-        *("plain 0 ZYX", "CPU 0 YX map", "sliding 0 YX map", "GPU 0 TYX"),
+        *("plain 0 ZYX", "CPU 0 YX map", "GPU 0 TYX"),
         *("GPU 1 YX", "GPU 2 YX", "GPU 3 YX", "CPU 4 YX"),
     ),
     "bm3d": (
@@ -287,8 +282,6 @@ def every_case(filter_class) -> Iterator[Case]:
             # Its kernels are those of a CPU with one lane: other settings change nothing in that.
             if profile == "plain" and number:
                 continue
-            if profile == "sliding" and (number not in SLIDING or axes != "YX"):
-                continue
             if (number, axes) in MAPPED and profile != "plain":
                 sigma = np.broadcast_to(np.linspace(0, 30, image.shape[-1]), image.shape[-2:])
                 yield f"{profile} {number} {axes} map", profile, settings, image, axes, sigma
@@ -347,11 +340,6 @@ def run_case(
     print(f"== {case}", file=sys.stderr, flush=True)
     device = dataclasses.replace(simulator(), **PROFILES[profile])
     number = int(case.split()[1])
-    served = (SLIDING[number],) if profile == "sliding" else ()
-    patch_search._sliding = lambda search, _: [
-        patch_search.sliding_variant(search, *each, 1, band=4, warp=False, across=8)
-        for each in served
-    ]
     if profile == "GPU":
         limit = LOCAL_MEMORY.get((settings.name, number), device.local_memory)
         items = MAX_GROUP.get((settings.name, axes), device.max_group)

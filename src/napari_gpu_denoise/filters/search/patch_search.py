@@ -71,8 +71,8 @@ _LOCAL_MEMORY = 48 * 1024
 # Rows and vectors of references that a work-item serves on a CPU. More share more, but their lists
 # no longer fit the cache, and small images keep fewer cores busy.
 _ROWS, _VECTORS = 4, 8
-# Most pixels of the reference patches that a work-item holds; of a strip for `search_sliding`, and
-# most keys of its lists.
+# Most pixels of the reference patches that a work-item holds; of a strip where `search_sliding`
+# exchanges sums within warps, and most keys of its lists.
 _REGISTERS, _STRIP, _LISTED = 64, 42, 96
 
 
@@ -117,14 +117,12 @@ class Variant:
     def served(self, settings: SearchSettings) -> tuple[int, int]:
         """Return how many references a work-group serves along x and y.
 
-        Some items compare only squares, strips or columns that patches of their neighbours reach.
+        Some items compare only squares or strips that patches of their neighbours reach.
         """
         across, down = self.constants["GROUP_X"], self.constants["GROUP_Y"]
         beside = -(-settings.patch // settings.step) - 1
         if self.kernel == "search_square":
             return across - beside, down - beside
-        if self.kernel == "search_strips":
-            return across - beside, down
         if self.kernel == "search_sliding":
             each = self.constants["COLUMNS"]
             return (across - -(-beside // each)) * each, down * self.constants["ROWS"]
@@ -134,11 +132,11 @@ class Variant:
 def choose_variant(settings: SearchSettings, device: Device) -> Variant:
     """Choose the search kernel for a device.
 
-    A CPU compares vectors of squares, whose distances neighbouring patches share. Warps of an
-    NVIDIA GPU exchange those of strips if the step is 1 or does not divide the patch. Otherwise, a
-    GPU shares them in local memory: of squares, if the step is 2 to 4 and divides the patch, else
-    of strips or columns. If patches overlap by half at most, there is little to share, and the
-    pixels are all that is in local memory. Where nothing fits, each work-item searches for one
+    A CPU compares vectors of squares, whose distances neighbouring patches share. A GPU shares them
+    in local memory, if the step is 2 to 4 and divides the patch. If patches overlap by half at
+    most, there is little to share, and the pixels are all that is in local memory. Otherwise, items
+    slide down the window and exchange sums of strips: within warps of an NVIDIA GPU, which is then
+    the fastest of all for patches to 12 pixels. Where nothing fits, each work-item searches for one
     reference.
     """
     if device.float_lanes >= 4:
@@ -151,36 +149,43 @@ def choose_variant(settings: SearchSettings, device: Device) -> Variant:
 
 def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
     """Return the kernels that keep what they share in local memory and fit a device, best first."""
+    patch, step, few = settings.patch, settings.step, settings.neighbours <= 16
+    # Small patches share more along x, large ones leave more items without a reference.
+    small, large = step == 1 and patch <= 6 and few, step == 1 and patch > 12
+    best = ((1, 3, 2),) if small else ((2, 1, 2),) if large else ((1, 2, 2),) if step == 1 else ()
+    sliding = _sliding(settings, (*best, (1, 1, 4), (1, 1, 2), (1, 1, 1)), warp=False)
+    found = (*_squares(settings, device), *_wholes(settings), *sliding)
+    if device.is_nvidia and patch <= 12 and (step == 1 or patch % step):
+        if step > 1:
+            best = ((1, 2, 4),) if few else ((1, 3, 2), (1, 2, 4))
+        else:
+            best = (*(((2, 2, 3),) if small else ()), (1, 2, 4), (1, 1, 4))
+        found = (*_sliding(settings, best, warp=True), *found)
     limit = min(device.local_memory, _LOCAL_MEMORY)
-    sharing = (*_sliding(settings, device), *_squares(settings, device), *_strips(settings))
-    others = (*_wholes(settings), *_columns(settings))
     return [
         variant
-        for variant, nbytes in (*sharing, *others)
+        for variant, nbytes in found
         if nbytes <= limit
         and variant.constants["GROUP_X"] * variant.constants["GROUP_Y"] <= device.max_group
     ]
 
 
-def _sliding(settings: SearchSettings, device: Device):
-    patch, step, neighbours = settings.patch, settings.step, settings.neighbours
-    # Other devices than NVIDIA's would exchange sums in local memory: no faster than others.
-    if not device.is_nvidia or patch > 12 or (step > 1 and not patch % step):
-        return
-    kinds = ((1, 2, 4), (1, 1, 4))
-    if step == 1 and patch <= 6 and neighbours <= 16:
-        kinds = ((2, 2, 3), *kinds)  # small patches share more along x
-    elif step > 1:
-        kinds = ((1, 3, 2), (1, 2, 4)) if neighbours > 16 else ((1, 2, 4),)
+def _sliding(settings: SearchSettings, kinds: tuple[tuple[int, int, int], ...], warp: bool):
+    """Yield searches by items with so many columns and rows of references, in so many rows."""
+    patch, step = settings.patch, settings.step
     for columns, rows, group_y in kinds:
         height = (rows - 1) * step + patch
+        lists, strip = columns * rows * settings.neighbours, step * height * (step > 1)
+        if rows > patch or lists > _LISTED or strip > (_STRIP if warp else _REGISTERS):
+            continue
+        if patch // step >= 32 * columns:
+            continue  # no item of a row has all that it needs to its right
         # More code than that of half a turn of the registers takes long to fetch.
         period = height // 2 if rows == 3 and not height % 2 else height
-        held = columns * rows * neighbours, step * height * (step > 1)
-        if rows > patch or held[0] > _LISTED or held[1] > _STRIP:
-            continue
-        for band in (settings.window, 8) if step == 1 else (8,):
-            yield sliding_variant(settings, columns, rows, group_y, period, band)
+        while period > 16 or height % period:
+            period -= 1
+        for band in (settings.window, 8) if warp and step == 1 else (8,):
+            yield sliding_variant(settings, columns, rows, group_y, period, band, warp)
 
 
 def sliding_variant(
@@ -195,8 +200,9 @@ def sliding_variant(
 ) -> tuple[Variant, int]:
     """Return a search by items that serve `columns` times `rows` references; its local memory.
 
-    Build constants as in kernels/search/search_sliding.cl. Warps hold `across` items: 32, but where
-    `warp` is false, without exchanges within warps.
+    Build constants as in kernels/search/search_sliding.cl. With `warp`, rows of 32 items are warps,
+    which exchange sums among themselves; otherwise, rows hold `across` items, and exchange sums in
+    local memory.
     """
     patch, step, window = settings.patch, settings.step, settings.window
     height = (rows - 1) * step + patch
@@ -225,25 +231,6 @@ def _squares(settings: SearchSettings, device: Device):
         yield Variant("search_square", constants), nbytes
 
 
-def _strips(settings: SearchSettings):
-    patch, step, window = settings.patch, settings.step, settings.window
-    if not 1 < step < patch:
-        return
-    for group_x, group_y in ((32, 4), (16, 4)):
-        height = (group_y - 1) * step + patch
-        if height * step > _REGISTERS:
-            continue
-        for shifts in (2, 1):
-            chunk = group_y * shifts
-            tile_x = group_x * step + -(-window // chunk) * chunk
-            tile_y = height + window - 1
-            items = group_x * group_y
-            nbytes = 4 * (tile_x * tile_y + (3 * chunk + 8) * items)
-            constants = {"WINDOW": window, "SHIFTS": shifts}
-            constants |= {"GROUP_X": group_x, "GROUP_Y": group_y}
-            yield Variant("search_strips", constants), nbytes
-
-
 def _wholes(settings: SearchSettings):
     patch, step, window = settings.patch, settings.step, settings.window
     if patch**2 > _REGISTERS or 2 * step < patch:
@@ -259,23 +246,6 @@ def _wholes(settings: SearchSettings):
         nbytes = 4 * (line * tile_y + (step + 8) * group_x * group_y)
         constants = {"WINDOW": window, "LINE": line, "GROUP_X": group_x, "GROUP_Y": group_y}
         yield Variant("search_whole", constants), nbytes
-
-
-def _columns(settings: SearchSettings):
-    patch, step, window = settings.patch, settings.step, settings.window
-    shapes = ((32, 8), (16, 8), (32, 4), (16, 4), (8, 8))
-    # Long lists fill the registers: a large work-group then leaves none for a second one.
-    for group_x, group_y in shapes if settings.neighbours <= 16 else shapes[1:]:
-        columns, height = (group_x - 1) * step + patch, (group_y - 1) * step + patch
-        items = group_x * group_y
-        if columns > items or height > 40:
-            continue
-        chunk = min(items // columns, 8, window)
-        tile_x = columns + -(-window // chunk) * chunk
-        tile_y = height + window - 1
-        nbytes = 4 * (tile_x * tile_y + chunk * group_y * columns + (chunk + 8) * items)
-        constants = {"WINDOW": window, "CHUNK": chunk, "GROUP_X": group_x, "GROUP_Y": group_y}
-        yield Variant("search_column", constants), nbytes
 
 
 @dataclass(frozen=True)
