@@ -22,7 +22,7 @@ from napari_gpu_denoise.noise.series import (
     first_positions,
     plane_axis,
     plane_factors,
-    plane_noise_of,
+    plane_spectra,
 )
 from scenes import Stored, noisy, small
 
@@ -227,7 +227,7 @@ def test_every_plane_has_its_spectrum(axes):
     assert estimate.sigma[0] == pytest.approx(noise.std(), rel=0.1)
     (series,) = estimate.series
     np.testing.assert_allclose(series.sigma[0], noise.std(axis=(1, 2)), rtol=0.12)
-    found = plane_noise_of(estimate, image.shape)
+    found = plane_spectra(estimate, image.shape)
     assert found.kinds.shape == (6, 1, 1)
     for plane, kind in zip(noise, found.kinds.ravel(), strict=True):
         near = (plane[:, 1:] * plane[:, :-1]).mean() / plane.var()
@@ -250,8 +250,8 @@ def test_many_spectra_are_of_few_kinds():
     series = SigmaSeries("T", places, (sigma,), (sigma,), (sigma,), (tables,))
     estimate = gd.estimate_noise(np.zeros((120, 9, 9), np.float32), "TYX", "correlated")
     estimate = replace(estimate, frames=series)
-    found = plane_noise_of(estimate, (120, 9, 9))
-    assert plane_noise_of(replace(estimate, models=(gd.Gaussian(3.0),)), (120, 9, 9)) is None
+    found = plane_spectra(estimate, (120, 9, 9))
+    assert plane_spectra(replace(estimate, models=(gd.Gaussian(3.0),)), (120, 9, 9)) is None
     assert 2 < len(found.models) <= MOST_KINDS
     kinds = found.kinds.ravel()
     assert len(kinds) == 120 and np.all(np.diff(kinds) >= 0)
@@ -263,7 +263,7 @@ def test_planes_of_one_spectrum_share_it():
     white = np.random.default_rng(0).normal(100, [[[4]], [[9]], [[16]]], (3, 96, 96))
     estimate = gd.estimate_noise(white.astype(np.float32), ".YX")
     assert estimate.name == "gaussian"
-    assert plane_noise_of(estimate, white.shape) is None
+    assert plane_spectra(estimate, white.shape) is None
 
 
 CORRELATED_SETTINGS = small(gd.BM3D, scales=1)
@@ -272,7 +272,7 @@ CORRELATED_SETTINGS = small(gd.BM3D, scales=1)
 def test_each_plane_is_filtered_by_its_spectrum(device, stack):
     estimate = gd.estimate_noise(stack, ".YX")
     result = gd.denoise(stack, CORRELATED_SETTINGS, noise=estimate, device=device)
-    found = plane_noise_of(estimate, stack.shape)
+    found = plane_spectra(estimate, stack.shape)
     filter = CORRELATED_SETTINGS.for_noise(estimate.models)
     sigma = np.array(estimate.others.factor[0]) * estimate.models[0].sigma
     for k, kind in enumerate(found.kinds.ravel()):
@@ -309,7 +309,7 @@ def test_videos_beside_each_other_have_their_spectra(device):
 
 def test_filters_for_white_noise_see_more_where_it_is_more_correlated(device, stack):
     estimate = gd.estimate_noise(stack, ".YX")
-    found = plane_noise_of(estimate, stack.shape)
+    found = plane_spectra(estimate, stack.shape)
     ratio = found.white_sigma_ratio(estimate.models).ravel()
     assert ratio[1] > 1.05 > 1 > ratio[0]
     sigma = ratio * estimate.others.factor[0] * estimate.models[0].white_sigma

@@ -1,40 +1,267 @@
-"""What is measured on one channel before a noise model is chosen and fitted."""
+"""What is measured on one channel before a noise model is chosen and fitted.
+
+Frames of one scene, and repeats, tell more of the noise than each alone.
+"""
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
+from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightness_change
 from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import (
+    LAGS,
     NoiseSpectrum,
     mean_spectrum,
     spectrum_of_patches,
 )
-from napari_gpu_denoise.noise.frames import Comparisons, FramesInARow, comparisons, repeated_planes
-from napari_gpu_denoise.noise.patches.selection import (
-    blank_area,
-    blank_width,
-    clipping_levels,
-    not_image,
-    photon_counts,
-)
-from napari_gpu_denoise.noise.patches.spectra import PatchReader, PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches import selection
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, together
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.white import (
-    PlaneNoise,
+    PATCH,
+    PlaneSigma,
     combined_sigma,
+    cosine_transform,
+    frequency_order,
     plane_noise,
     planes_differ,
 )
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
-from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
+from napari_gpu_denoise.noise.photon_pairs import still_noise
+from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
 
+# The autocovariance of noise of any range, from its power in patches of 8 x 8 pixels.
+#
+# A patch sees noise that reaches beyond it at its lowest frequencies only, where single images have
+# slopes: what is fitted here must hold noise alone, as differences of frames do.
+FREQUENCIES = 16  # of the spectrum, besides 0, along each axis
+ROUNDS = 30  # iterations; with more, what is not noise makes it peak at the lowest frequency
+
+
+def covariance_of_any_range(power: np.ndarray) -> np.ndarray:
+    """Return the autocovariance, (5, 5), of noise with this power of coefficients, (8, 8).
+
+    The first coefficient is ignored. The spectrum, nowhere negative, is found from a flat one by
+    multiplicative updates (C. Févotte, N. Bertin, J.-L. Durrieu, Neural Computation 21 (2009),
+    :doi:`10.1162/neco.2008.04-08-771`), which suit variances: errors are relative to the power.
+    """
+    seen, cosines = _responses()
+    known = np.ones(power.shape)
+    known[0, 0] = 0
+    floor = 1e-6 * float(power.max())
+    if not floor > 0:
+        return np.zeros((LAGS + 1, LAGS + 1))
+    power = np.maximum(power, floor)
+    spectrum = np.full((FREQUENCIES + 1,) * 2, power[1:, 1:].mean())
+    for _ in range(ROUNDS):
+        found = seen @ spectrum @ seen.T
+        more = seen.T @ (known * power / found**2) @ seen
+        spectrum = spectrum * more / (seen.T @ (known / found) @ seen)
+    return cosines @ spectrum @ cosines.T
+
+
+@cache
+def _responses() -> tuple[np.ndarray, np.ndarray]:
+    """Return the response of coefficients, and of displacements, to frequencies along an axis."""
+    number = np.arange(FREQUENCIES + 1)
+    turns = np.pi * number / FREQUENCIES
+    waves = np.exp(-1j * np.outer(np.arange(PATCH), turns))
+    # All frequencies but the ends are there twice.
+    share = np.where(number % FREQUENCIES, 2.0, 1.0) / (2 * FREQUENCIES)
+    seen = np.square(np.abs(cosine_transform(PATCH) @ waves)) * share
+    return seen, np.cos(np.outer(np.arange(LAGS + 1), turns)) * share
+
+
+# The spectrum of the noise from differences of neighbouring frames, where little moves.
+#
+# Frames of one scene share the scene, so that hardly any texture is left in their difference. Where
+# everything moves no more is left than in a single frame.
+PLACES = 4  # along time at which three frames in a row are read
+PATCHES = 20_000  # read of each of the three, over all places
+# Noise of neighbouring frames that is this much weaker than that of frames further apart, or of
+# single frames with their texture, is not independent: frames were averaged or stored twice.
+FURTHER, SINGLE = 1.15, 0.3
+# Share of patches, at most, that are the same in two frames, as in compressed videos.
+REPEATED = 0.01
+UNLIKE = 1.25  # ratio from which noise of pairs differs
+FAR, REACHES = 3, 0.1  # pixels, and the correlation at them from which noise reaches far
+MORE = 1.05  # noise over that of single frames, at most: these hold the same, and texture
+
+
+@dataclass(frozen=True)
+class FramesInARow:
+    """Three frames in a row, at some places of a time-lapse."""
+
+    rows: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
+    threads: int = 1  # that work at once
+
+    @classmethod
+    def of(cls, frames: PlaneStack, threads: int = 1) -> FramesInARow | None:
+        """Read some frames of a time-lapse (t, y, x); None if there are fewer than three."""
+        if len(frames) < 3:
+            return None
+        places = spread(len(frames) - 2, PLACES)
+        rows = tuple(tuple(frames[t + k] for k in range(3)) for t in places)
+        return cls(rows, threads)
+
+    def changed(self, change: Callable[[np.ndarray], np.ndarray]) -> FramesInARow:
+        """Return frames that are changed one by one, such as stabilised."""
+        return replace(self, rows=tuple(tuple(map(change, row)) for row in self.rows))
+
+    def spectrum(self, single: NoiseSpectrum, alike: bool = True) -> NoiseSpectrum | None:
+        """Return the spectrum of the noise, `single` being that of single frames.
+
+        None if frames share noise, or unless they are `alike`, if pairs of them differ in it.
+        """
+        try:
+            parts, apart = self._differences(single.sigma)
+            near, far = together(parts), together(apart)
+            if np.mean(~near.high.any(axis=1)) > REPEATED:
+                return None
+            found, further = spectrum_of_patches(near), spectrum_of_patches(far)
+            each = [1.0] if alike else [spectrum_of_patches(part).sigma for part in parts]
+        except (ImageError, NonFiniteError):
+            return None
+        least = max(further.sigma / FURTHER, SINGLE * single.sigma)
+        if max(each) > UNLIKE * min(each) or not least <= found.sigma <= MORE * single.sigma:
+            return None
+        return found if found.white else _of_any_range(found)
+
+    def read(self) -> None:
+        """Read the patches of all frames now, and not when they are needed."""
+        with suppress(ImageError, NonFiniteError):
+            _ = self._patches
+
+    @cached_property
+    def _patches(self) -> list[list[PatchSpectra]]:
+        """The patches of each frame, row by row."""
+
+        def of_row(row: tuple[np.ndarray, ...]) -> list[PatchSpectra]:
+            blank, limit = _blank(row), PATCHES // len(self.rows)
+            return [read_spectra([frame], limit, [blank]) for frame in row]
+
+        return self._each(of_row, self.rows)
+
+    def _differences(self, sigma: float) -> tuple[list[PatchSpectra], list[PatchSpectra]]:
+        """Return the patches of differences of neighbouring frames, and of each second one."""
+
+        def of_row(row: tuple[np.ndarray, ...], patches: list[PatchSpectra]) -> list[PatchSpectra]:
+            first, second, third = patches
+            one, other = (_gain(*pair, sigma) for pair in pairwise(row))
+            near = _difference(first, second, one), _difference(second, third, other)
+            return [*near, _difference(first, third, one * other)]
+
+        found = self._each(of_row, self.rows, self._patches)
+        return [near for row in found for near in row[:2]], [row[2] for row in found]
+
+    def _each(self, function: Callable, *rows: Sequence) -> list:
+        """Apply a function to each row; return the results."""
+        with mapping(min(self.threads, len(self.rows))) as each:
+            return list(each(function, *rows))
+
+
+def _of_any_range(found: NoiseSpectrum) -> NoiseSpectrum:
+    """Return the spectrum with sigma and autocorrelation of noise that reaches far, if it does."""
+    covariance = covariance_of_any_range(np.array(found.power))
+    variance = float(covariance[0, 0])
+    if not max(covariance[0, FAR], covariance[FAR, 0]) > REACHES * variance:
+        return found
+    table = tuple(map(tuple, (covariance / variance).tolist()))
+    return replace(found, autocorrelation=table, sigma=math.sqrt(variance), any_range=True)
+
+
+def _blank(row: tuple[np.ndarray, ...]) -> np.ndarray | None:
+    """Return a mask of what is no image, or not finite, in one of the frames."""
+    masks = [mask for mask in selection.not_image(list(row)) if mask is not None]
+    masks += [~np.isfinite(frame) for frame in row if frame.dtype.kind == "f"]
+    masks = [mask for mask in masks if mask.any()]
+    return np.any(masks, axis=0) if masks else None
+
+
+def _gain(before: np.ndarray, after: np.ndarray, sigma: float) -> float:
+    """Return the contrast of a frame over that of the one before it."""
+    noise = sigma * math.sqrt(2 / block_pixels(before.shape))
+    return brightness_change(block_means(before), block_means(after), noise).gain
+
+
+def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> PatchSpectra:
+    """Return patches of the difference, with the noise of the first frame.
+
+    The transform of a difference is the difference of transforms.
+    """
+    found = np.asarray(after.coefficients)
+    found = (found if gain == 1 else found / gain) - np.asarray(before.coefficients)
+    found *= 1 / math.hypot(1, 1 / gain)
+    return before.changed(found, np.maximum(before.clipped, after.clipped))
+
+
+# What frames and repetitions tell of a channel.
+REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
+MOST_REPEATS = 64  # repetitions read
+
+
+@contextmanager
+def comparisons(
+    source: PlaneReader, channel: tuple[int, int] | None
+) -> Iterator[tuple[Callable[[], PhotonNoise | None], Callable[[], FramesInARow | None]]]:
+    """Compare frames of a channel, in threads of their own where they are large.
+
+    Both functions wait until it is known: the noise if hardly anything moves, and some frames with
+    those that follow; None for none.
+    """
+    each = [partial(one, source, channel) for one in (_still, _in_a_row)]
+    if source.threads == 1 or "T" not in source.axes:
+        yield tuple(each)
+        return
+    with ThreadPoolExecutor(len(each)) as pool:
+        yield tuple(pool.submit(one).result for one in each)
+
+
+def repeated_planes(source: PlaneReader, channel: tuple[int, int] | None) -> PlaneStack | None:
+    """Return the planes of a slice that was measured many times, if an axis may hold repeats."""
+    taken = "ZYX" if channel is None else "ZYX" + source.axes[channel[0]]
+    found = [k for k, letter in enumerate(source.axes) if letter not in taken]
+    longest = max(found, key=lambda k: source.shape[k], default=None)
+    if longest is None or source.shape[longest] < REPEATS:
+        return None
+    return source.along(longest, channel, spread(source.shape[longest], MOST_REPEATS))
+
+
+def _still(source: PlaneReader, channel: tuple[int, int] | None) -> PhotonNoise | None:
+    """Return the noise of a time-lapse in which hardly anything moves, else None."""
+    axis = source.axes.find("T")
+    if axis < 0:
+        return None
+    try:
+        return still_noise(source.along(axis, channel, range(source.shape[axis])))
+    except NonFiniteError:
+        return None
+
+
+def _in_a_row(source: PlaneReader, channel: tuple[int, int] | None) -> FramesInARow | None:
+    """Return some frames of a time-lapse with those that follow, else None."""
+    axis = source.axes.find("T")
+    if axis < 0:
+        return None
+    found = FramesInARow.of(source.along(axis, channel, range(source.shape[axis])), source.threads)
+    if found is not None and source.threads > 1:
+        found.read()  # in this thread
+    return found
+
+
+# A channel.
 MOST_COUNTED = 1 << 20  # pixels of a plane in which clipped ones are counted, about
 EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
 
@@ -73,6 +300,16 @@ class ChannelNoise:
         """Noise variance against brightness."""
         return self.laws.curve if self.laws else None
 
+    def at_all_frequencies(self, curve: VarianceCurve | None) -> VarianceCurve | None:
+        """Return a curve, read at the high frequencies, with the variance of whole pixels."""
+        if curve is None or self.spectrum is None:
+            return curve
+        power = np.array(self.spectrum.power)
+        _, high = frequency_order(power.shape)
+        rest = float(power.ravel()[high].mean())
+        share = 1.0 if self.spectrum.white or rest <= 0 else float(power.mean()) / rest
+        return replace(curve, variance=tuple(share * each for each in curve.variance))
+
     @property
     def spectrum_of(self) -> str:
         """How the spectrum was read, in words."""
@@ -81,7 +318,7 @@ class ChannelNoise:
     @cached_property
     def photons(self) -> float | None:
         """Grey levels per photon, where the values are counts of few photons; else None."""
-        found = [photon_counts(plane) for plane in self.planes]
+        found = [selection.photon_counts(plane) for plane in self.planes]
         steps = [each for each in found if each is not None]
         return float(np.median(steps)) if 2 * len(steps) > len(found) else None
 
@@ -99,28 +336,29 @@ class ChannelNoise:
 
 
 def read_channel(
-    source: PlaneReader, channel: tuple[int, int] | None, device: PatchReader | None = None
+    source: PlaneReader, channel: tuple[int, int] | None, device: Any = None
 ) -> ChannelNoise:
     """Measure one of ``source.channels``, its patches on a device where one is given.
 
     NonFiniteError if none of its pixels is finite.
     """
-    with comparisons(source, channel) as compared:
-        return _read_channel(source, channel, device, compared)
+    with comparisons(source, channel) as (still, in_a_row):
+        return _read_channel(source, channel, device, still, in_a_row)
 
 
 def _read_channel(
     source: PlaneReader,
     channel: tuple[int, int] | None,
-    device: PatchReader | None,
-    compared: Comparisons,
+    device: Any,
+    still: Callable[[], PhotonNoise | None],
+    in_a_row: Callable[[], FramesInARow | None],
 ) -> ChannelNoise:
     planes = list(source.sampled(channel))
     # Nothing is gained by other threads for one plane, and a device takes one after another.
     with mapping(min(len(planes), os.cpu_count() or 1)) as each:
-        areas = list(each(blank_area, planes))
-        blanks = not_image(planes, areas)
-        levels = list(each(clipping_levels, planes, blanks))
+        areas = list(each(selection.blank_area, planes))
+        blanks = selection.not_image(planes, areas)
+        levels = list(each(selection.clipping_levels, planes, blanks))
         # The patches of a plane serve for both.
         apart: list[PatchSpectra | None] = [None] * len(planes)
         if len(planes) == 1 or device is not None:
@@ -148,7 +386,7 @@ def _read_channel(
         blanks=tuple(blanks),
         levels=tuple(levels),
         compressed=2 * sum(each.compressed for each in measured if each) > len(planes),
-        blank_width=blank_width(areas, blanks),
+        blank_width=selection.blank_width(areas, blanks),
     )
     if spectra is None:
         return found
@@ -165,7 +403,7 @@ def _read_channel(
         wide = [each for each in every if each and _width(each) > 0.5 * _width(laws)]
         if sum(not each.is_linear for each in wide) > 0.5 * len(planes):
             laws = _laws(levelled)
-    temporal = compared.still()
+    temporal = still()
     clipped = temporal is not None and not math.isfinite(temporal.gain_error)
     if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
@@ -175,7 +413,7 @@ def _read_channel(
         # After registration by parts of a pixel each plane has a spectrum of its own.
         if sum(not one.white for one in each) > 0.5 * len(planes):
             spectrum = mean_spectrum(each)
-    frames = compared.in_a_row()
+    frames = in_a_row()
     # Texture alone may make planes differ at the high frequencies, where correlated noise is weak.
     over_time = None if frames is None else frames.spectrum(spectrum, levelled is None)
     spectrum, frames = (spectrum, None) if over_time is None else (over_time, frames)
@@ -193,7 +431,7 @@ def _spectra(
     planes: list[np.ndarray],
     blanks: list[np.ndarray | None],
     levels: list[list] | None = None,
-    device: PatchReader | None = None,
+    device: Any = None,
 ) -> PatchSpectra | None:
     """Return patches of 8 x 8 pixels; None where there are none, or values are too extreme.
 
@@ -210,7 +448,7 @@ def _spectra_alone(
     plane: np.ndarray,
     blank: np.ndarray | None,
     levels: list,
-    device: PatchReader | None = None,
+    device: Any = None,
 ) -> PatchSpectra | None:
     """Return the patches of one plane of several; None also where it shows nothing at all."""
     try:
@@ -226,14 +464,14 @@ def _laws(spectra: PatchSpectra) -> VarianceLaws | None:
 
 def _width(laws: VarianceLaws) -> float:
     """Return the range of brightness of the levels that laws were fitted to."""
-    used = [mean for mean, kept in zip(laws.curve.mean, laws.curve.used, strict=True) if kept]
-    return max(used) - min(used)
+    mean, _ = laws.curve.fitted
+    return float(mean.max() - mean.min())
 
 
 def _level(
     planes: list[np.ndarray],
     blanks: list[np.ndarray | None],
-    measured: list[PlaneNoise | None],
+    measured: list[PlaneSigma | None],
     sigma: float,
 ) -> PatchSpectra | None:
     """Return the patches of planes that are scaled to the same noise, if it clearly differs.
@@ -262,7 +500,7 @@ def _clipped(
     for plane, blank, known in zip(planes, blanks, levels, strict=True):
         rows = plane[:: 1 + plane.size // MOST_COUNTED]
         total += rows.size
-        ends = known if blank is None else clipping_levels(plane)
+        ends = known if blank is None else selection.clipping_levels(plane)
         middle = np.nanmean(rows[:: max(1, len(rows) // 64)]) if ends else 0.0
         for level in ends:
             number = int(np.count_nonzero(rows == level))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,7 +27,6 @@ from napari_gpu_denoise.noise.patches.spectra import (
     read_spectra,
 )
 from napari_gpu_denoise.noise.patches.variance import (
-    VarianceCurve,
     brightness_levels,
     pooled_variance,
     unclipped,
@@ -381,14 +380,6 @@ class NoiseSpectrum:
         verdict = "white" if self.white else "correlated"
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
         return f"noise is {verdict} (correlation of neighbours {x:.2f} along x, {y:.2f} along y)"
-
-    def at_all_frequencies(self, curve: VarianceCurve) -> VarianceCurve:
-        """Return a curve, read at the high frequencies, with the variance of whole pixels."""
-        power = np.array(self.power)
-        _, high = frequency_order(power.shape)
-        rest = float(power.ravel()[high].mean())
-        share = 1.0 if self.white or rest <= 0 else float(power.mean()) / rest
-        return replace(curve, variance=tuple(share * each for each in curve.variance))
 
     @property
     def doubtful(self) -> bool:

@@ -25,7 +25,6 @@ from napari_gpu_denoise.noise.correlation import ChannelCovariance, channel_cova
 from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.patches.device import patches_on
-from napari_gpu_denoise.noise.patches.spectra import PatchReader
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
@@ -192,15 +191,12 @@ def measure_noise(
     source = PlaneReader(image, axes)
     if not structure or source.lazy:
         found = _anywhere(source, model, device)
-        return _with_structure(found, _structure(source)) if structure else found
+        return replace(found, notes=(*found.notes, *_structure(source))) if structure else found
     # Structured noise is looked for in threads of its own, meanwhile.
     with ThreadPoolExecutor(1) as pool:
         beside = pool.submit(_structure, PlaneReader(image, axes))
-        return _with_structure(_anywhere(source, model, device), beside.result())
-
-
-def _with_structure(found: NoiseEstimate, notes: tuple[Note, ...]) -> NoiseEstimate:
-    return replace(found, notes=(*found.notes, *notes))
+        found = _anywhere(source, model, device)
+        return replace(found, notes=(*found.notes, *beside.result()))
 
 
 def _anywhere(source: PlaneReader, model: str, device: Any) -> NoiseEstimate:
@@ -215,10 +211,8 @@ def _anywhere(source: PlaneReader, model: str, device: Any) -> NoiseEstimate:
     return _measured(source, model, device, None)
 
 
-def _measured(
-    source: PlaneReader, model: str, device: Any, place: PatchReader | None
-) -> NoiseEstimate:
-    """Estimate the noise with patches read at a place: a device, or None for memory."""
+def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> NoiseEstimate:
+    """Estimate the noise with patches read at a place, as `patches_on` yields it."""
     other = plane_axis(source.axes, source.shape)
     numbers = {"frames": source.axes.find("T"), "slices": source.axes.find("Z")}
     numbers |= {"others": -1 if other is None else other}
@@ -242,20 +236,21 @@ def _measured(
         )
         for name, number in numbers.items()
     }
-    surface = None
+    places = None
     compressed = any(each.compressed for each in channels)
     same = not any(map(differ, series.values()))
     if same and not compressed and not kind.models_correlation:
         surface = noise_surface(channels, [fit.model for fit in fits])
-    if surface is not None:
-        fits = list(map(_scaled, fits, surface.scales))
-        series = {name: each.scaled(surface.scales) for name, each in series.items()}
+        if surface is not None:
+            places, scales = surface
+            fits = list(map(_scaled, fits, scales))
+            series = {name: each.scaled(scales) for name, each in series.items()}
     return NoiseEstimate(
         sigma=tuple(fit.sigma for fit in fits),
         standard_error=tuple(fit.error for fit in fits),
         method=", or ".join(dict.fromkeys(fit.method for fit in fits)),
         planes=source.count,
-        notes=(*_notes(channels, fits, kind), *_blank_notes(channels)),
+        notes=_notes(channels, fits, kind),
         axes=source.axes,
         models=tuple(fit.model for fit in fits),
         reason=reason,
@@ -269,7 +264,7 @@ def _measured(
         covariance=covariance,
         clipped=tuple(each.clipped for each in channels),
         blank_width=max(each.blank_width for each in channels),
-        places=surface.places if surface else None,
+        places=places,
     )
 
 
@@ -309,29 +304,21 @@ def _notes(
     spectra = [each.spectrum for each in channels if each.spectrum is not None]
     correlated = any(not each.white for each in spectra)
     doubtful = any(each.doubtful for each in spectra)
-    if model.models_correlation:
-        return tuple(found)
-    if model.additive and (correlated or doubtful):
+    if model.additive and not model.models_correlation and (correlated or doubtful):
         found.append(
             "the noise of neighbouring pixels may be slightly correlated, or there is fine texture"
         )
-    elif correlated:
+    elif correlated and not model.models_correlation:
         found.append(
             "the noise of neighbouring pixels is correlated, which this model ignores: sigma may "
             "be too low"
         )
+    if (share := max(each.blank for each in channels)) >= NOTED:
+        found.append(
+            f"{share:.0%} of the pixels are in or beside constant areas, such as padding or "
+            "saturation, and were left out"
+        )
     return tuple(found)
-
-
-def _blank_notes(channels: list[ChannelNoise]) -> tuple[str, ...]:
-    """Return the note that much of the image was left out, if so."""
-    share = max(each.blank for each in channels)
-    if share < NOTED:
-        return ()
-    return (
-        f"{share:.0%} of the pixels are in or beside constant areas, such as padding or "
-        "saturation, and were left out",
-    )
 
 
 def _structure(source: PlaneReader) -> tuple[Note, ...]:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.patches.selection import clipping_levels, not_image, read_patches
+from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import (
     MEMBERS,
@@ -306,8 +306,8 @@ def rayleigh_background(
     About 10 000 blocks of 4 x 4 pixels are looked at, fewer where these already show that there is
     none. `blanks` and `levels` are what `not_image` and `clipping_levels` returned, if known.
     """
-    blanks = not_image(planes) if blanks is None else blanks
-    levels = list(map(clipping_levels, planes, blanks)) if levels is None else levels
+    blanks = selection.not_image(planes) if blanks is None else blanks
+    levels = list(map(selection.clipping_levels, planes, blanks)) if levels is None else levels
     # A few pixels show that there are negative values, unless these may be a fill.
     for plane, blank, ends in zip(planes, blanks, levels, strict=True):
         if blank is None and not ends:
@@ -343,8 +343,10 @@ def _of_groups(groups: np.ndarray, trials: int) -> RayleighBackground | None:
 
 def _background(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, float]:
     """Return sigma with its standard error, and the share of blocks that are background."""
-    blanks = not_image(planes)
-    values = _blocks(planes, MAX_GROUPS, blanks, list(map(clipping_levels, planes, blanks)))
+    blanks = selection.not_image(planes)
+    values = _blocks(
+        planes, MAX_GROUPS, blanks, list(map(selection.clipping_levels, planes, blanks))
+    )
     if len(values) < LEAST_BLOCKS:
         return None, 0.0
     sigma, accepted = noise_only(values, 1, BACKGROUND_LIKE_NOISE)
@@ -363,26 +365,19 @@ def _blocks(
     """Return about `most` blocks of 4 x 4 pixels, (block, pixel), without filled ones."""
     groups = []
     for plane, blank, ends in zip(planes, blanks, levels, strict=True):
-        rows, columns = (length // BLOCK for length in plane.shape)
-        if not rows or not columns:
+        blocks = selection.blocks_of(plane, BLOCK)
+        if not blocks.size:
             continue
-        step = math.ceil(math.sqrt(rows * columns * len(planes) / most))
-        blocks = _cut(plane, step)
+        step = math.ceil(math.sqrt(math.prod(blocks.shape[:2]) * len(planes) / most))
+        blocks = blocks[::step, ::step].reshape(-1, BLOCK**2)
         keep = np.isfinite(blocks).all(axis=1)
         if blank is not None:
-            keep &= ~_cut(blank, step).any(axis=1)
+            keep &= ~selection.blocks_of(blank, BLOCK)[::step, ::step].any(axis=(2, 3)).ravel()
         for level in ends:
             # Rounding piles up zeros too; a fill is flat.
             keep &= (blocks == level).mean(axis=1) <= 0.5
         groups.append(blocks[keep].astype(np.float64))
     return np.concatenate(groups) if groups else np.empty((0, BLOCK * BLOCK))
-
-
-def _cut(pixels: np.ndarray, step: int) -> np.ndarray:
-    """Return every `step`-th block of a plane along both axes, (block, pixel)."""
-    rows, columns = (length // BLOCK for length in pixels.shape)
-    held = pixels[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
-    return held[::step, :, ::step].transpose(0, 2, 1, 3).reshape(-1, BLOCK * BLOCK)
 
 
 def _object(planes: list[np.ndarray]) -> tuple[float, float] | None:
@@ -464,12 +459,12 @@ def speckle_noise(image: Any) -> SpeckleNoise:
     planes = sample_planes(image)
     ratios, overlaps = [], []
     finite = 0
-    for plane, blank in zip(planes, not_image(planes), strict=True):
-        patches, shape, overlap, _ = read_patches(plane, WINDOW, MAX_WINDOWS // len(planes), blank)
+    for plane, blank in zip(planes, selection.not_image(planes), strict=True):
+        patches, shape, overlap, _ = selection.read_patches(
+            plane, WINDOW, MAX_WINDOWS // len(planes), blank
+        )
         finite += len(patches)
-        clipped = np.zeros(len(patches))
-        for level in clipping_levels(plane, blank):
-            clipped += np.mean(patches == level, axis=1)
+        clipped = selection.clipped_shares(patches, selection.clipping_levels(plane, blank))
         values = patches[clipped <= CLIPPED].astype(np.float64)
         mean = values.mean(axis=1)
         keep = mean > 0

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import (
     Squares,
     matmul_in_blocks,
@@ -21,7 +22,6 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     range_moments,
     range_sums,
 )
-from napari_gpu_denoise.noise.patches.selection import not_image, number_of_patches, read_patches
 from napari_gpu_denoise.noise.patches.spectra import (
     SETS,
     PatchSpectra,
@@ -71,8 +71,7 @@ class PhotonNoise:
     @property
     def grows(self) -> bool:
         """Whether noise clearly grows with brightness."""
-        used = np.array(self.curve.used, bool)
-        level = np.array(self.curve.mean)[used]
+        level, _ = self.curve.fitted
         if not self.significant or len(level) < 2:
             return False
         dark, bright = self.gain * level[[0, -1]] + self.intercept
@@ -490,7 +489,7 @@ def surroundings(
         seen = finite if blank is None else finite & ~blank
         total = _around(np.where(seen, values, 0.0)) / np.maximum(_around(seen * 1.0), 0.5)
         total[~finite] = np.nan  # so that the same patches are left out
-        found.append(read_patches(total, PATCH, limit // len(planes), blank).values[:, 0])
+        found.append(selection.read_patches(total, PATCH, limit // len(planes), blank).values[:, 0])
     return np.concatenate(found)
 
 
@@ -535,8 +534,8 @@ def single_image_noise(image: Any, known: PatchSpectra | None = None) -> PhotonN
     if flattened > 0.5 * found.gain_error:
         found = dataclasses.replace(found, gain_error=math.hypot(found.gain_error, flattened))
         planes = sample_planes(image)
-        blanks = not_image(planes)
-        limit = number_of_patches(MAX_PATCHES, blanks)
+        blanks = selection.not_image(planes)
+        limit = selection.number_of_patches(MAX_PATCHES, blanks)
         key = surroundings(planes, limit, blanks)
         levels = brightness_levels(key, order=spectra.statistics.order)
         noise = level_noise(spectra.statistics, levels, spectra.seen)

@@ -17,8 +17,8 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import matmul_in_blocks
-from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps, not_image
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, weights
 from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
 from napari_gpu_denoise.noise.photon import (
@@ -64,9 +64,9 @@ def photon_transfer(
     pairs = [tuple(np.asarray(frame) for frame in pair) for pair in pairs]
     offset = None
     if dark is not None:
-        dark = tuple(np.asarray(frame) for frame in dark)
-        offset = float(np.mean([_finite_mean(frame) for frame in dark]))
-        pairs.append(dark)
+        pairs.append(tuple(np.asarray(frame) for frame in dark))
+        levels = [frame.astype(np.float64) for frame in pairs[-1]]
+        offset = float(np.mean([level[np.isfinite(level)].mean() for level in levels]))
     return _pairs_noise(pairs, offset, "pairs of frames")
 
 
@@ -157,8 +157,14 @@ def _pairs_noise(
     """
     if not pairs:
         raise ImageError("There is no pair of frames; give at least one.")
-    for pair in pairs:
-        _check_pair(*pair)
+    for first, second in pairs:
+        check_numbers(first)
+        check_numbers(second)
+        if first.shape != second.shape or first.ndim != 2 or min(first.shape) < BLOCK:
+            raise ImageError(
+                f"Frames of the shapes {first.shape} and {second.shape} do not make a pair; "
+                f"give two of one shape, at least {BLOCK} x {BLOCK} pixels."
+            )
     blanks = _blanks(pairs) if blanks is None else blanks
     limit = MAX_BLOCKS // len(pairs)
     parts = [_blocks(*pair, limit, blank) for pair, blank in zip(pairs, blanks, strict=True)]
@@ -221,21 +227,10 @@ def _quantile(ordered: np.ndarray, share: float) -> float:
     return one + (other - one) * part if part < 0.5 else other - (other - one) * (1 - part)
 
 
-def _check_pair(first: np.ndarray, second: np.ndarray) -> None:
-    """Refuse frames that do not make a pair."""
-    for frame in (first, second):
-        check_numbers(frame)
-    if first.shape != second.shape or first.ndim != 2 or min(first.shape) < BLOCK:
-        raise ImageError(
-            f"Frames of the shapes {first.shape} and {second.shape} do not make a pair; "
-            f"give two of one shape, at least {BLOCK} x {BLOCK} pixels."
-        )
-
-
 def _blanks(pairs: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray | None]:
     """Return for each pair a mask of what is constant or not finite in one of its frames."""
     frames = [frame for pair in pairs for frame in pair]
-    masks = not_image(frames)
+    masks = selection.not_image(frames)
     for k, frame in enumerate(frames):
         bad = None if frame.dtype.kind != "f" else ~np.isfinite(frame)
         if bad is not None and bad.any():
@@ -248,13 +243,11 @@ def _blocks(
     first: np.ndarray, second: np.ndarray, limit: int, blank: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return mean, noise variance and share of clipped pixels of blocks spread over a pair."""
-    rows, columns = (length // BLOCK for length in first.shape)
-    down, across = grid_steps(rows, columns, limit)
+    down, across = selection.grid_steps(*(length // BLOCK for length in first.shape), limit)
     clipped, values = 0.0, []
     for frame in (first, second):
-        blocks = frame[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
-        blocks = blocks[::down, :, ::across].transpose(0, 2, 1, 3).reshape(-1, BLOCK**2)
-        for level in clipping_levels(frame, blank):
+        blocks = selection.blocks_of(frame, BLOCK)[::down, ::across].reshape(-1, BLOCK**2)
+        for level in selection.clipping_levels(frame, blank):
             clipped = clipped + (blocks == level).mean(axis=1) / 2
         values.append(blocks.astype(np.float64))
     mean = (values[0] + values[1]).mean(axis=1) / 2
@@ -262,8 +255,7 @@ def _blocks(
     change = difference.mean(axis=1)
     read = np.isfinite(change)
     if blank is not None:
-        held = blank[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
-        read &= ~held[::down, :, ::across].any(axis=(1, 3)).ravel()
+        read &= ~selection.blocks_of(blank, BLOCK)[::down, ::across].any(axis=(2, 3)).ravel()
     clipped = np.broadcast_to(clipped, mean.shape)[read]
     square = np.square(difference).mean(axis=1)[read]
     mean, change = mean[read], change[read]
@@ -289,8 +281,3 @@ def _drift(mean: np.ndarray, change: np.ndarray) -> np.ndarray:
             break
         factor, constant, _ = weighted_line(mean, change, np.sqrt(np.maximum(rest / scale, 1)))
     return factor * mean + constant
-
-
-def _finite_mean(frame: np.ndarray) -> float:
-    frame = frame.astype(np.float64)
-    return float(frame[np.isfinite(frame)].mean())

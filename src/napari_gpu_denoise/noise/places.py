@@ -17,7 +17,7 @@ import numpy as np
 
 from napari_gpu_denoise.noise.patches.variance import CLEARLY, CLIPPED, Parts, capped_cost, grouped
 from napari_gpu_denoise.noise.patches.white import RATIO
-from napari_gpu_denoise.noise.photon import LEAST, LevelVariances, level_variances, read_levels
+from napari_gpu_denoise.noise.photon import LEAST, level_variances, read_levels
 from napari_gpu_denoise.noise.robust import medians
 
 if TYPE_CHECKING:
@@ -156,13 +156,6 @@ class SigmaSurface:
         )
 
 
-class Surface(NamedTuple):
-    """Noise that differs between places, and what the sigma of each channel is multiplied by."""
-
-    places: SigmaSurface
-    scales: tuple[float, ...]  # to get its root mean square
-
-
 class _Cells(NamedTuple):
     """Noise of one channel in cells of the plane, NaN where it was not measured."""
 
@@ -171,10 +164,13 @@ class _Cells(NamedTuple):
     brightness: np.ndarray
 
 
-def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Surface | None:
+def noise_surface(
+    channels: list[ChannelNoise], models: list[NoiseModel]
+) -> tuple[SigmaSurface, list[float]] | None:
     """Return the surface of sigma, if it clearly differs between places and is known everywhere.
 
-    All channels have the same surface.
+    All channels have the same surface; what the sigma of each is multiplied by to get its root mean
+    square comes with it.
     """
     shape = channels[0].planes.shape[1:]
     counts = tuple(min(n // NARROWEST, CELLS) for n in shape)
@@ -195,9 +191,7 @@ def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Sur
     mean = math.sqrt(np.mean(np.square(raw.factors(POINTS, POINTS))))
     scales = [mean * _scale(each, powers(place) @ surface) for each in cells]
     surface = surface - math.log(mean) * np.eye(6)[0]
-    return Surface(
-        SigmaSurface(tuple(surface.tolist()), raw.low / mean, raw.high / mean), tuple(scales)
-    )
+    return SigmaSurface(tuple(surface.tolist()), raw.low / mean, raw.high / mean), scales
 
 
 @lru_cache(maxsize=16)
@@ -246,14 +240,10 @@ def _cells(
     noise = total[readings.level][:, None]
     readings = readings._replace(power=readings.power / noise, own=readings.own / noise)
     each = level_variances(readings, 0.0, 1.0, spectra.overlap)
-    found.sigma[told], found.error[told] = _logarithm(each, total)
+    found.sigma[told] = np.log(total * each.variance) / 2
+    found.error[told] = np.hypot(each.error / 2, SYSTEMATIC)
     found.brightness[told] = each.mean
     return found
-
-
-def _logarithm(each: LevelVariances, unit: float | np.ndarray = 1.0) -> tuple[np.ndarray, ...]:
-    """Return the logarithm of sigma of cells, and its error."""
-    return np.log(unit * each.variance) / 2, np.hypot(each.error / 2, SYSTEMATIC)
 
 
 def _may_differ(power: np.ndarray, spectra: PatchSpectra, parts: Parts, place: np.ndarray) -> bool:

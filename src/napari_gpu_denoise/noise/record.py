@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -21,14 +21,42 @@ from napari_gpu_denoise.noise.places import SigmaSurface
 # What values that are no estimate raise: missing or of other types, infinity, lists in lists.
 _NO_ESTIMATE = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
-# Checks of a noise estimate that comes from a file: types of its fields, sizes of its tables.
 _types = lru_cache(get_type_hints)
 
 
-def misfits(record: Any) -> list[str]:
-    """Return the names of the fields of a dataclass whose values are of other types."""
-    kinds = _types(type(record))
-    return [name for name, kind in kinds.items() if not _fits(getattr(record, name), kind)]
+def _parsed(name: str, value: Any, kind: Any, missing: float = math.nan) -> Any:
+    """Parse a plain value as one of a kind; ValueError names the field whose value does not fit.
+
+    Lists become tuples, dicts records, and None `missing` where a number is wanted.
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):  # or None
+        return None if value is None else _parsed(name, value, parts[0], missing)
+    if kind is NoiseModel:
+        return NoiseModel.from_dict(value)
+    if is_dataclass(kind) and isinstance(value, dict):
+        missing = math.inf if kind is NoiseSpectrum else math.nan
+        known = {
+            key: _parsed(name, each, _types(kind)[key], missing) for key, each in value.items()
+        }
+        return kind(**known)
+    if origin is dict and isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _parsed(name, each, parts[1], missing) for key, each in value.items()}
+    if origin is tuple and isinstance(value, (list, tuple)):
+        kinds = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
+        if len(kinds) == len(value):
+            found = tuple(_parsed(name, *each, missing) for each in zip(value, kinds, strict=True))
+            # Rows of a table are of the same length.
+            if len({len(each) for each in found if isinstance(each, tuple)}) < 2:
+                return found
+    if kind is float:
+        # Larger integers are no floats.
+        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1023
+        if value is None or whole or isinstance(value, float):
+            return missing if value is None else value
+    elif origin is None and isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
+        return value
+    raise ValueError(f"{name} does not fit")
 
 
 def unequal_tables(found: Any) -> list[str]:
@@ -63,30 +91,6 @@ def unequal_tables(found: Any) -> list[str]:
     ]
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return any(_fits(value, part) for part in parts)
-    if origin is dict:
-        pairs = value.items() if isinstance(value, dict) else [(None, None)]
-        return all(_fits(key, parts[0]) and _fits(each, parts[1]) for key, each in pairs)
-    if origin is tuple:
-        if not isinstance(value, tuple):
-            return False
-        if parts[-1] is not Ellipsis:
-            same = len(value) == len(parts)
-            return same and all(map(_fits, value, parts))
-        # Rows of a table are of the same length.
-        lengths = {len(each) for each in value if isinstance(each, tuple)}
-        return len(lengths) < 2 and all(_fits(each, parts[0]) for each in value)
-    if kind is float:
-        # Larger integers are no floats.
-        return isinstance(value, float) or (_fits(value, int) and abs(value) < 2**1023)
-    if kind is int and isinstance(value, bool):
-        return False
-    return isinstance(value, kind) and not (is_dataclass(kind) and misfits(value))
-
-
 @dataclass(frozen=True)
 class SigmaSeries:
     """Noise standard deviation along an axis, in grey levels."""
@@ -102,11 +106,11 @@ class SigmaSeries:
 
     def scaled(self, factors: Sequence[float]) -> SigmaSeries:
         """Return the series with the sigma of each channel multiplied by a factor."""
-        both = (
-            [[each * k for each in row] for row, k in zip(rows, factors, strict=True)]
+        sigma, error = (
+            tuple(tuple(each * k for each in row) for row, k in zip(rows, factors, strict=True))
             for rows in (self.sigma, self.error)
         )
-        return replace(self, **dict(zip(("sigma", "error"), map(_tuples, both), strict=True)))
+        return replace(self, sigma=sigma, error=error)
 
 
 @dataclass(frozen=True)
@@ -275,28 +279,14 @@ class NoiseEstimate:
             If something is missing or invalid.
         """
         try:
-            tables = ("sigma", "standard_error", "notes", "clipped", "shape")
             found = cls(
-                **{name: _tuples(values[name]) for name in tables},
-                **{name: values[name] for name in ("method", "planes", "axes", "reason")},
-                models=tuple(NoiseModel.from_dict(each) for each in values["models"]),
-                errors=tuple(
-                    {name: math.nan if error is None else error for name, error in each.items()}
-                    for each in values["errors"]
-                ),
-                curves=tuple(_record(VarianceCurve, each) for each in values["curves"]),
-                frames=_record(SigmaSeries, values["frames"]),
-                slices=_record(SigmaSeries, values["slices"]),
-                others=_record(SigmaSeries, values["others"]),
-                spectra=tuple(
-                    _record(NoiseSpectrum, each, missing=math.inf) for each in values["spectra"]
-                ),
-                covariance=_record(ChannelCovariance, values["covariance"]),
-                blank_width=int(values.get("blank_width", 0)),
-                places=_record(SigmaSurface, values.get("places")),
+                **{
+                    field.name: _parsed(field.name, values[field.name], _types(cls)[field.name])
+                    for field in fields(cls)
+                    if field.default is MISSING or field.name in values
+                }
             )
-            wrong = misfits(found) or unequal_tables(found)
-            if wrong:
+            if wrong := unequal_tables(found):
                 raise ValueError(f"{wrong[0]} does not fit")
         except SettingsError:
             raise
@@ -357,15 +347,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return value
-
-
-def _tuples(value: Any, missing: float = math.nan) -> Any:
-    """Return lists as tuples, and None as a number."""
-    if isinstance(value, (list, tuple)):
-        return tuple(_tuples(each, missing) for each in value)
-    return missing if value is None else value
-
-
-def _record(kind: type, values: dict[str, Any] | None, missing: float = math.nan) -> Any:
-    known = {name: _tuples(each, missing) for name, each in (values or {}).items()}
-    return None if values is None else kind(**known)

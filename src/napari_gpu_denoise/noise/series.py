@@ -299,7 +299,7 @@ class PlaneSpectra:
         return replace(self, kinds=self.kinds.take(position if length > 1 else 0, axis=axis))
 
 
-def plane_noise_of(estimate: NoiseEstimate, shape: Sequence[int]) -> PlaneSpectra | None:
+def plane_spectra(estimate: NoiseEstimate, shape: Sequence[int]) -> PlaneSpectra | None:
     """Return the spectra of planes along the first axis along which they differ, if any."""
     if not estimate.models[0].models_correlation:
         return None

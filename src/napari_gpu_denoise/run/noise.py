@@ -352,9 +352,9 @@ def _per_plane_or_position(resolved: Sigma, estimate: NoiseEstimate, names: str)
 
 def _plane_noise(estimate: NoiseEstimate) -> PlaneSpectra | None:
     """Return the spectra of planes that differ in theirs."""
-    from napari_gpu_denoise.noise.series import plane_noise_of
+    from napari_gpu_denoise.noise.series import plane_spectra
 
-    return plane_noise_of(estimate, estimate.shape)
+    return plane_spectra(estimate, estimate.shape)
 
 
 def _models(

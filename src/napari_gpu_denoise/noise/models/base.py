@@ -186,6 +186,8 @@ class NoiseModel(ABC):
     title: ClassVar[str]
     #: What the model is for, in one line.
     description: ClassVar[str] = ""
+    #: How the suggested filter handles the noise, after its name.
+    handled: ClassVar[str] = " with variance stabilisation"
     #: Whether it can be requested by name; else it is only found automatically.
     selectable: ClassVar[bool] = True
     #: Whether the noise is additive and the same everywhere, so that there is nothing to stabilise.
@@ -375,7 +377,7 @@ class NoiseModel(ABC):
             Whether there are several time points, and whether there are slices.
         """
         name = "VBM3D" if video else "BM4D" if volume else "BM3D"
-        return f"{name} with variance stabilisation"
+        return name + cls.handled
 
     def as_dict(self) -> dict[str, Any]:
         """Return the name of the model and its parameters, ready for JSON.

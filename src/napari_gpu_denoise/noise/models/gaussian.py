@@ -10,16 +10,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation import LAGS, autocovariance, power_of_lags
-from napari_gpu_denoise.noise.models.base import (
-    LINE,
-    NOT_NEGATIVE,
-    SHARE,
-    TABLE,
-    Fit,
-    NoiseModel,
-    numbers,
-    parameter,
-)
+from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.patches.white import METHOD, MIXED_METHOD, uneven_note
 
 if TYPE_CHECKING:
@@ -44,14 +35,14 @@ class Additive:
         return np.zeros_like(mean, np.float64) + self.sigma**2
 
     def stabilise(self, image: Any) -> np.ndarray:
-        return numbers(image).astype(np.float32)
+        return base.numbers(image).astype(np.float32)
 
     def inverse(self, stabilised: Any) -> np.ndarray:
-        return numbers(stabilised).astype(np.float32)
+        return base.numbers(stabilised).astype(np.float32)
 
 
 @dataclass(frozen=True)
-class Gaussian(Additive, NoiseModel):
+class Gaussian(Additive, base.NoiseModel):
     """Additive white Gaussian noise of the same strength everywhere.
 
     There is nothing to stabilise.
@@ -62,10 +53,11 @@ class Gaussian(Additive, NoiseModel):
         Standard deviation, grey levels; 0 for no noise.
     """
 
-    sigma: float = parameter(NOT_NEGATIVE, "sigma", "grey levels")
+    sigma: float = base.parameter(base.NOT_NEGATIVE, "sigma", "grey levels")
     name: ClassVar[str] = "gaussian"
     title: ClassVar[str] = "Gaussian"
     description: ClassVar[str] = "One standard deviation for all grey levels."
+    handled: ClassVar[str] = ""
 
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str:
@@ -93,7 +85,7 @@ class Gaussian(Additive, NoiseModel):
         return "the variance does not clearly grow with brightness"
 
     @classmethod
-    def fit(cls, channel: ChannelNoise) -> Fit:
+    def fit(cls, channel: ChannelNoise) -> base.Fit:
         """Return the sigma that filters measure where none is given."""
         method, notes = METHOD, ()
         if channel.ends is not None:
@@ -104,18 +96,14 @@ class Gaussian(Additive, NoiseModel):
                 "the image was compressed as JPEG: sigma is that of the noise before compression",
             )
         sigma, error = channel.sigma, channel.error
-        return Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
-
-    @classmethod
-    def suggestion(cls, video: bool, volume: bool = False) -> str:
-        return "VBM3D" if video else "BM4D" if volume else "BM3D"
+        return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
 
     def summary(self) -> str:
         return f"Gaussian noise, sigma {self.sigma:.4g}"
 
 
 @dataclass(frozen=True)
-class Correlated(Additive, NoiseModel):
+class Correlated(Additive, base.NoiseModel):
     """Additive Gaussian noise that is correlated between neighbouring pixels.
 
     Parameters
@@ -139,17 +127,18 @@ class Correlated(Additive, NoiseModel):
     filters treat the noise as white noise of a larger sigma, `white_sigma`.
     """
 
-    sigma: float = parameter(NOT_NEGATIVE, "sigma", "grey levels", squared=True)
-    autocorrelation: tuple[tuple[float, ...], ...] = parameter(TABLE)
-    shared: float = parameter(SHARE, "shared between colours", default=0.0, optional=True)
-    along_z: tuple[float, ...] = parameter(LINE, default=(1.0,))
+    sigma: float = base.parameter(base.NOT_NEGATIVE, "sigma", "grey levels", squared=True)
+    autocorrelation: tuple[tuple[float, ...], ...] = base.parameter(base.TABLE)
+    shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
+    along_z: tuple[float, ...] = base.parameter(base.LINE, default=(1.0,))
     name: ClassVar[str] = "correlated"
     title: ClassVar[str] = "Correlated Gaussian"
     description: ClassVar[str] = (
         "Noise that is correlated between neighbouring pixels, as after interpolation."
     )
+    handled: ClassVar[str] = " with this noise spectrum"
     models_correlation: ClassVar[bool] = True
-    refines: ClassVar[type[NoiseModel]] = Gaussian
+    refines: ClassVar[type[base.NoiseModel]] = Gaussian
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -205,7 +194,7 @@ class Correlated(Additive, NoiseModel):
         return "the noise of neighbouring pixels is correlated" if correlated else None
 
     @classmethod
-    def fit(cls, channel: ChannelNoise) -> Fit:
+    def fit(cls, channel: ChannelNoise) -> base.Fit:
         """Read sigma and autocorrelation from the spectrum of the noise."""
         spectrum, error = channel.spectrum, channel.error
         if spectrum is None or not spectrum.sigma:
@@ -217,16 +206,8 @@ class Correlated(Additive, NoiseModel):
             count = power.sum() ** 2 / np.square(power).sum()
             independent = max(spectrum.patches / channel.spectra.overlap, 1.0) * count
             error = model.sigma * math.sqrt(0.5 / independent)
-        sigma, method, curve = model.sigma, channel.spectrum_of, channel.curve
-        if curve is not None and spectrum is not None:
-            curve = spectrum.at_all_frequencies(curve)
-        return Fit(model, {"sigma": error}, sigma, error, method, curve)
-
-    @classmethod
-    def suggestion(cls, video: bool, volume: bool = False) -> str:
-        """Return a filter that takes the spectrum into account."""
-        name = "VBM3D" if video else "BM4D" if volume else "BM3D"
-        return f"{name} with this noise spectrum"
+        curve = channel.at_all_frequencies(channel.curve)
+        return base.Fit(model, {"sigma": error}, model.sigma, error, channel.spectrum_of, curve)
 
     def summary(self) -> str:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]

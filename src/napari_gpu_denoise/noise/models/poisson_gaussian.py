@@ -10,25 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.models.base import (
-    ANY,
-    LINE,
-    NOT_NEGATIVE,
-    POSITIVE,
-    REACH,
-    SHARE,
-    TABLE,
-    Curve,
-    Fit,
-    NoiseModel,
-    Table,
-    Transform,
-    numbers,
-    parameter,
-    pointwise,
-    quadrature,
-    tabulated,
-)
+from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated
 from napari_gpu_denoise.noise.patches.white import METHOD
 
@@ -45,7 +27,7 @@ _STEP = 0.01  # of the square root of the electrons
 
 
 @dataclass(frozen=True)
-class PoissonGaussian(NoiseModel):
+class PoissonGaussian(base.NoiseModel):
     """Photon noise and read noise of a detector: variance = gain (mean - offset) + read_noise².
 
     Parameters
@@ -71,9 +53,9 @@ class PoissonGaussian(NoiseModel):
     Poisson-Gaussian noise", IEEE Trans. Image Process. 22 (2013), doi:10.1109/TIP.2012.2202675.
     """
 
-    gain: float = parameter(POSITIVE, "gain", "grey levels per electron", squared=True)
-    read_noise: float = parameter(NOT_NEGATIVE, "read noise", "grey levels")
-    offset: float = parameter(ANY, "offset", "grey levels", default=0.0, optional=True)
+    gain: float = base.parameter(base.POSITIVE, "gain", "grey levels per electron", squared=True)
+    read_noise: float = base.parameter(base.NOT_NEGATIVE, "read noise", "grey levels")
+    offset: float = base.parameter(base.ANY, "offset", "grey levels", default=0.0, optional=True)
     includes_additive: ClassVar[bool] = True
     name: ClassVar[str] = "poisson-gaussian"
     title: ClassVar[str] = "Poisson-Gaussian"
@@ -100,19 +82,19 @@ class PoissonGaussian(NoiseModel):
         return self.gain * light + self.read_noise**2
 
     def stabilise(self, image: Any) -> np.ndarray:
-        return pointwise(
+        return base.pointwise(
             lambda z: anscombe((z - self.offset) / self.gain, self._electrons),
-            numbers(image),
+            base.numbers(image),
         )
 
     def inverse(self, stabilised: Any) -> np.ndarray:
-        return pointwise(
+        return base.pointwise(
             lambda d: self.offset + self.gain * unbiased_electrons(d, self._electrons),
-            numbers(stabilised),
+            base.numbers(stabilised),
         )
 
-    def transform(self, signed: bool = True) -> Transform:
-        return Transform(
+    def transform(self, signed: bool = True) -> base.Transform:
+        return base.Transform(
             "photons",
             tuple(map(np.float32, (self.offset, 1 / self.gain, 0.375 + self._electrons**2))),
             (
@@ -133,7 +115,7 @@ class PoissonGaussian(NoiseModel):
         return None
 
     @classmethod
-    def fit(cls, channel: ChannelNoise) -> Fit:
+    def fit(cls, channel: ChannelNoise) -> base.Fit:
         """Measure gain and read noise on differences of still frames, else on single images."""
         found = channel.temporal or channel.single
         gain, read, notes = found.gain, found.read_noise, ()
@@ -149,12 +131,12 @@ class PoissonGaussian(NoiseModel):
         model = cls(gain, read, found.offset)
         errors = {"gain": found.gain_error, "read_noise": found.read_noise_error}
         sigma, error = model.mean_sigma(channel)
-        return Fit(
+        return base.Fit(
             model, {**errors, "offset": math.nan}, sigma, error, found.method, found.curve, notes
         )
 
     @classmethod
-    def fit_with_other_channels(cls, channel: ChannelNoise) -> Fit:
+    def fit_with_other_channels(cls, channel: ChannelNoise) -> base.Fit:
         """Return the gain where it is clear, else one that hardly matters, beside sigma."""
         found = channel.temporal or channel.single
         if cls.evidence(channel) or (found.significant and found.grows):
@@ -163,7 +145,7 @@ class PoissonGaussian(NoiseModel):
         model = cls(max(gain, 1e-4 * read), read)
         errors = {"gain": math.nan, "read_noise": channel.error, "offset": math.nan}
         notes = ("the noise does not clearly grow with brightness: the gain is not known",)
-        return Fit(model, errors, channel.sigma, channel.error, METHOD, channel.curve, notes)
+        return base.Fit(model, errors, channel.sigma, channel.error, METHOD, channel.curve, notes)
 
     @staticmethod
     def _hardly(channel: ChannelNoise) -> tuple[float, float]:
@@ -207,11 +189,11 @@ def _mean_over_read_noise(counts: np.ndarray, read_noise: float) -> np.ndarray:
     if read_noise == 0:
         return anscombe(counts, 0.0)
     # In the root of the distance from where the curve begins the integrand has no corner.
-    start = np.maximum(-REACH, -(counts + 0.375) / read_noise - read_noise)[:, None]
-    nodes, weights = quadrature()
+    start = np.maximum(-base.REACH, -(counts + 0.375) / read_noise - read_noise)[:, None]
+    nodes, weights = base.quadrature()
     root = (nodes + 1) / 2
-    normal = start + (REACH - start) * root**2
-    weights = weights * root * (REACH - start) * np.exp(-(normal**2) / 2)
+    normal = start + (base.REACH - start) * root**2
+    weights = weights * root * (base.REACH - start) * np.exp(-(normal**2) / 2)
     curve = anscombe(counts[:, None] + read_noise * normal, read_noise)
     return (weights * curve).sum(axis=1) / math.sqrt(2 * math.pi)
 
@@ -223,13 +205,13 @@ def expansion(stabilised: np.ndarray, read_noise: float) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def correction(read_noise: float) -> Curve:
+def correction(read_noise: float) -> base.Curve:
     """Return the error of `expansion` as a function of the stabilised value."""
     end = math.sqrt(max(_LARGE_VARIANCE - read_noise**2, 1.0))
     electrons = np.linspace(0, end, math.ceil(end / _STEP) + 1) ** 2
     expected = expected_anscombe(electrons, read_noise)
     lacking = electrons - expansion(expected, read_noise)
-    return Curve(expected, lacking)
+    return base.Curve(expected, lacking)
 
 
 def unbiased_electrons(stabilised: np.ndarray, read_noise: float) -> np.ndarray:
@@ -243,7 +225,7 @@ def unbiased_electrons(stabilised: np.ndarray, read_noise: float) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def correction_table(read_noise: float) -> Table:
+def correction_table(read_noise: float) -> base.Table:
     """Return `correction` for the device, in electrons; 0 at its end and beyond."""
     dark = float(expected_anscombe(np.zeros(1), read_noise)[0])
     # A large read noise leaves hardly a range: the table is then nearly 0.
@@ -253,11 +235,11 @@ def correction_table(read_noise: float) -> Table:
         values = unbiased_electrons(at, read_noise) - expansion(at, read_noise)
         return np.where(at < end, values, 0)
 
-    return tabulated(lacking, dark, end)
+    return base.tabulated(lacking, dark, end)
 
 
 @dataclass(frozen=True)
-class CorrelatedPhotons(PoissonGaussian, NoiseModel):
+class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
     """Photon noise and read noise, correlated between neighbouring pixels.
 
     As in images that a camera or software has interpolated, registered or filtered.
@@ -279,14 +261,15 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
     """
 
     _: KW_ONLY
-    autocorrelation: tuple[tuple[float, ...], ...] = parameter(TABLE)
-    shared: float = parameter(SHARE, "shared between colours", default=0.0, optional=True)
-    along_z: tuple[float, ...] = parameter(LINE, default=(1.0,))
+    autocorrelation: tuple[tuple[float, ...], ...] = base.parameter(base.TABLE)
+    shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
+    along_z: tuple[float, ...] = base.parameter(base.LINE, default=(1.0,))
     name: ClassVar[str] = "correlated-photons"
     title: ClassVar[str] = "Correlated Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise that is correlated between neighbouring pixels."
+    handled: ClassVar[str] = " with variance stabilisation and this noise spectrum"
     models_correlation: ClassVar[bool] = True
-    refines: ClassVar[type[NoiseModel]] = PoissonGaussian
+    refines: ClassVar[type[base.NoiseModel]] = PoissonGaussian
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -303,7 +286,7 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
         return None if channel.temporal is not None else Correlated.evidence(channel)
 
     @classmethod
-    def fit(cls, channel: ChannelNoise) -> Fit:
+    def fit(cls, channel: ChannelNoise) -> base.Fit:
         """Read how noise grows with brightness at the high frequencies, its strength at all."""
         from napari_gpu_denoise.noise.correlation import noise_spectrum
 
@@ -327,23 +310,14 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
         errors["read_noise"] *= factor
         sigma = math.sqrt(float(fitted.variance(channel.spectra.mean).mean()))
         relative = photons.error / photons.sigma if photons.sigma else math.nan
-        curve = photons.curve
-        if curve is not None and channel.spectrum is not None:
-            curve = channel.spectrum.at_all_frequencies(curve)
         return photons._replace(
             model=fitted,
-            curve=curve,
+            curve=channel.at_all_frequencies(photons.curve),
             errors=errors,
             sigma=sigma,
             error=relative * sigma,
             method=f"{photons.method}, and {channel.spectrum_of}",
         )
-
-    @classmethod
-    def suggestion(cls, video: bool, volume: bool = False) -> str:
-        """Return a filter that takes the spectrum into account."""
-        name = "VBM3D" if video else "BM4D" if volume else "BM3D"
-        return f"{name} with variance stabilisation and this noise spectrum"
 
     def summary(self) -> str:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]

@@ -9,20 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.noise.models.base import (
-    POSITIVE,
-    REACH,
-    Curve,
-    Fit,
-    NoiseModel,
-    Table,
-    Transform,
-    numbers,
-    parameter,
-    pointwise,
-    quadrature,
-    tabulated,
-)
+from napari_gpu_denoise.noise.models import base
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
@@ -44,7 +31,7 @@ SPLINE = (-1.4249, -0.8061, -0.1425, 0.0650, -0.0327, 0.0635, -0.0478, 0.0201)
 
 
 @dataclass(frozen=True)
-class Rician(NoiseModel):
+class Rician(base.NoiseModel):
     """Noise of the magnitude of a complex signal, as in MRI with one coil.
 
     Parameters
@@ -67,7 +54,7 @@ class Rician(NoiseModel):
     ISBI 2011, doi:10.1109/ISBI.2011.5872758. The curve here is a new fit.
     """
 
-    sigma: float = parameter(POSITIVE, "sigma", "grey levels", squared=True)
+    sigma: float = base.parameter(base.POSITIVE, "sigma", "grey levels", squared=True)
     name: ClassVar[str] = "rician"
     title: ClassVar[str] = "Rician"
     description: ClassVar[str] = "Magnitude images of MRI."
@@ -81,7 +68,7 @@ class Rician(NoiseModel):
         return self.sigma**2
 
     def stabilise(self, image: Any) -> np.ndarray:
-        return pointwise(lambda z: stabilised_magnitude(z / self.sigma), numbers(image))
+        return base.pointwise(lambda z: stabilised_magnitude(z / self.sigma), base.numbers(image))
 
     def inverse(self, stabilised: Any, *, signed: bool = True) -> np.ndarray:
         """Return the signal whose stabilised magnitudes have these means.
@@ -106,7 +93,9 @@ class Rician(NoiseModel):
         ImageError
             If the array is empty, or not of real numbers.
         """
-        return pointwise(lambda d: self.sigma * unbiased_signal(d, signed), numbers(stabilised))
+        return base.pointwise(
+            lambda d: self.sigma * unbiased_signal(d, signed), base.numbers(stabilised)
+        )
 
     def expected(self, result: Any) -> np.ndarray:
         """Return the mean magnitude where this is the signal; a negative one is as if positive."""
@@ -118,8 +107,8 @@ class Rician(NoiseModel):
         found = self.sigma * np.where(signal > known[-1], far, mean)
         return found.astype(np.asarray(result).dtype, copy=False)
 
-    def transform(self, signed: bool = True) -> Transform:
-        return Transform(
+    def transform(self, signed: bool = True) -> base.Transform:
+        return base.Transform(
             "magnitudes",
             (np.float32(1 / self.sigma), stabilising_table()),
             (
@@ -152,7 +141,7 @@ class Rician(NoiseModel):
         )
 
     @classmethod
-    def fit(cls, channel: ChannelNoise) -> Fit:
+    def fit(cls, channel: ChannelNoise) -> base.Fit:
         """Measure sigma by PIESNO on repetitions of a slice, else on single images."""
         from napari_gpu_denoise.noise.magnitude import piesno_any_coils, rician_noise
 
@@ -173,7 +162,7 @@ class Rician(NoiseModel):
             if single.background is None:
                 method = "variance at each level of brightness, corrected for magnitudes"
         sigma = sigma or _LEAST * channel.sigma or _LEAST
-        return Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
+        return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
 
     def summary(self) -> str:
         return f"Rician noise, sigma {self.sigma:.4g}"
@@ -183,9 +172,9 @@ def rice(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return magnitudes and their probabilities, (n, nodes), for means over Rice distributions."""
     from scipy.special import ive
 
-    low = np.maximum(signal - REACH, 0)[:, None]
-    width = signal[:, None] + REACH - low
-    nodes, weights = quadrature()
+    low = np.maximum(signal - base.REACH, 0)[:, None]
+    width = signal[:, None] + base.REACH - low
+    nodes, weights = base.quadrature()
     magnitude = low + width * (nodes + 1) / 2
     density = magnitude * np.exp(-((magnitude - signal[:, None]) ** 2) / 2)
     return magnitude, density * ive(0, magnitude * signal[:, None]) * weights * width / 2
@@ -197,14 +186,14 @@ def smooth_root(magnitude: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=1)
-def _stabilising_curve() -> Curve:
+def _stabilising_curve() -> base.Curve:
     """Return the stabilising curve of magnitudes up to where the asymptote takes over."""
     from scipy.interpolate import BSpline
 
     at = np.linspace(0, SPLINE_END, round(SPLINE_END / _STEP) + 1)
     inner = np.linspace(0, SPLINE_END, len(SPLINE) + 1)
     knots = np.concatenate([[0.0] * 3, inner, [SPLINE_END] * 3])
-    return Curve(at, smooth_root(at) + BSpline(knots, [*SPLINE, 0, 0, 0], 3)(at))
+    return base.Curve(at, smooth_root(at) + BSpline(knots, [*SPLINE, 0, 0, 0], 3)(at))
 
 
 def stabilised_magnitude(magnitude: np.ndarray) -> np.ndarray:
@@ -220,19 +209,19 @@ def _signals() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @lru_cache(maxsize=1)
-def squared_signal() -> Curve:
+def squared_signal() -> base.Curve:
     """Return the squared signal as a function of the mean of the stabilised magnitude."""
     signal, magnitude, probability = _signals()
     expected = (probability * stabilised_magnitude(magnitude)).sum(axis=1)
-    return Curve(expected, signal**2)
+    return base.Curve(expected, signal**2)
 
 
 @lru_cache(maxsize=1)
-def magnitude_variance() -> Curve:
+def magnitude_variance() -> base.Curve:
     """Return the variance of a magnitude as a function of its mean."""
     signal, magnitude, probability = _signals()
     mean = (probability * magnitude).sum(axis=1)
-    return Curve(mean, signal**2 + 2 - mean**2)
+    return base.Curve(mean, signal**2 + 2 - mean**2)
 
 
 def unbiased_signal(stabilised: np.ndarray, signed: bool) -> np.ndarray:
@@ -254,14 +243,14 @@ def unbiased_signal(stabilised: np.ndarray, signed: bool) -> np.ndarray:
 
 
 @lru_cache(maxsize=1)
-def stabilising_table() -> Table:
+def stabilising_table() -> base.Table:
     """Return the stabilising curve for the device, from 0 to where the asymptote takes over."""
-    return tabulated(stabilised_magnitude, 0.0, SPLINE_END)
+    return base.tabulated(stabilised_magnitude, 0.0, SPLINE_END)
 
 
 @lru_cache(maxsize=1)
-def squared_signal_table() -> Table:
+def squared_signal_table() -> base.Table:
     """Return `squared_signal` for the device."""
     magnitude, probability = rice(np.zeros(1))
     dark = float((probability * stabilised_magnitude(magnitude)).sum())
-    return tabulated(lambda at: unbiased_signal(at, False) ** 2, dark, _SIGNAL_END)
+    return base.tabulated(lambda at: unbiased_signal(at, False) ** 2, dark, _SIGNAL_END)

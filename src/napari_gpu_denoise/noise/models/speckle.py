@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.noise.models.base import (
-    LEAST_LOOKS,
-    LOOKS,
-    NOT_NEGATIVE,
-    Fit,
-    NoiseModel,
-    Transform,
-    numbers,
-    parameter,
-    pointwise,
-)
+from napari_gpu_denoise.noise.models import base
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
@@ -27,7 +17,7 @@ _NO_SPECKLE = 1e9  # looks of an image without speckle
 
 
 @dataclass(frozen=True)
-class Speckle(NoiseModel):
+class Speckle(base.NoiseModel):
     """Multiplicative gamma noise of mean 1 and variance 1 / looks, as in images of echo intensity.
 
     Parameters
@@ -44,8 +34,8 @@ class Speckle(NoiseModel):
     `stabilise` is the logarithm; `inverse` gives pixels below `least` as nearly 0, not as 0.
     """
 
-    looks: float = parameter(LOOKS, "looks")
-    least: float = parameter(NOT_NEGATIVE, default=0.0)
+    looks: float = base.parameter(base.LOOKS, "looks")
+    least: float = base.parameter(base.NOT_NEGATIVE, default=0.0)
     name: ClassVar[str] = "speckle"
     title: ClassVar[str] = "Speckle"
     description: ClassVar[str] = "Multiplicative noise of ultrasound, radar or OCT intensities."
@@ -55,7 +45,7 @@ class Speckle(NoiseModel):
         return not self.least
 
     def for_image(self, image: Any) -> Speckle:
-        return self if self.least else replace(self, least=_darkest(numbers(image)))
+        return self if self.least else replace(self, least=_darkest(base.numbers(image)))
 
     @property
     def sigma_after(self) -> float:
@@ -74,15 +64,15 @@ class Speckle(NoiseModel):
         return np.square(np.asarray(mean, np.float64)) / self.looks
 
     def stabilise(self, image: Any) -> np.ndarray:
-        image = numbers(image)
+        image = base.numbers(image)
         least = self.for_image(image).least
-        return pointwise(lambda z: np.log(np.maximum(z, least)), image)
+        return base.pointwise(lambda z: np.log(np.maximum(z, least)), image)
 
     def inverse(self, stabilised: Any) -> np.ndarray:
-        return pointwise(lambda d: np.exp(d - self.bias), numbers(stabilised))
+        return base.pointwise(lambda d: np.exp(d - self.bias), base.numbers(stabilised))
 
-    def transform(self, signed: bool = True) -> Transform:
-        return Transform("speckle", (np.float32(self.least),), (np.float32(self.bias),))
+    def transform(self, signed: bool = True) -> base.Transform:
+        return base.Transform("speckle", (np.float32(self.least),), (np.float32(self.bias),))
 
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str | None:
@@ -92,20 +82,18 @@ class Speckle(NoiseModel):
         return f"the variance is proportional to the squared mean, {laws.range()}"
 
     @classmethod
-    def fit(cls, channel: ChannelNoise) -> Fit:
+    def fit(cls, channel: ChannelNoise) -> base.Fit:
         """Measure the number of looks on windows of 8 x 8 pixels."""
         from napari_gpu_denoise.noise.magnitude import speckle_noise
 
         found = speckle_noise(channel.planes)
-        looks = max(found.looks, LEAST_LOOKS) if math.isfinite(found.looks) else _NO_SPECKLE
+        looks = max(found.looks, base.LEAST_LOOKS) if math.isfinite(found.looks) else _NO_SPECKLE
         model = cls(looks)
         sigma, _ = model.mean_sigma(channel)
         error = sigma * found.error / (2 * looks)
         method = "most frequent contrast of windows"
-        curve = channel.curve
-        if curve is not None and channel.spectrum is not None:
-            curve = channel.spectrum.at_all_frequencies(curve)
-        return Fit(model, {"looks": found.error}, sigma, error, method, curve)
+        curve = channel.at_all_frequencies(channel.curve)
+        return base.Fit(model, {"looks": found.error}, sigma, error, method, curve)
 
     @classmethod
     def suggestion(cls, video: bool, volume: bool = False) -> str:

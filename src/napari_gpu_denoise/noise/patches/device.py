@@ -18,13 +18,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, NonFiniteError
 from napari_gpu_denoise.image.threads import in_bands
+from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import suit_float32
-from napari_gpu_denoise.noise.patches.selection import (
-    clear_patches,
-    clipping_levels,
-    grid_steps,
-    not_image,
-)
 from napari_gpu_denoise.noise.patches.spectra import (
     SETS,
     PatchSpectra,
@@ -67,7 +62,7 @@ class _Grid(NamedTuple):
     def of(cls, shape: Sequence[int], limit: int) -> _Grid:
         """Return the places of about `limit` patches of a plane (y, x)."""
         rows, columns = (n - PATCH + 1 for n in shape)
-        down, across = grid_steps(rows, columns, limit)
+        down, across = selection.grid_steps(rows, columns, limit)
         return cls(-(-rows // down), -(-columns // across), down, across)
 
     @property
@@ -312,7 +307,9 @@ class DevicePatches:
         kept = np.isfinite(told[0])
         for k, blank in enumerate(blanks):
             if blank is not None:
-                clear = clear_patches(blank, (PATCH, PATCH), grid.down, grid.across).ravel()
+                clear = selection.clear_patches(
+                    blank, (PATCH, PATCH), grid.down, grid.across
+                ).ravel()
                 kept[k * count : (k + 1) * count] &= clear
         which = None if kept.all() else np.flatnonzero(kept)
         # The memory is used again.
@@ -492,12 +489,12 @@ def _device_statistics(
             ends[k] = np.nan
             if plain:
                 return None
-            blank = not_image([plane])[0]
-            levels = clipping_levels(plane, blank)
+            blank = selection.not_image([plane])[0]
+            levels = selection.clipping_levels(plane, blank)
             ends[k, : len(levels)] = levels
             if blank is None:
                 return None
-            return clear_patches(blank, (PATCH, PATCH), grid.down, grid.across).ravel()
+            return selection.clear_patches(blank, (PATCH, PATCH), grid.down, grid.across).ravel()
 
         def transformed(count: int) -> tuple[np.ndarray, np.ndarray]:
             """Transform planes; return numbers of patches, (plane, 4, patch), and their squares."""

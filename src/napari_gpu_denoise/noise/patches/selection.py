@@ -293,6 +293,21 @@ def read_patches(
     return Patches(patches, shape, overlap, place)
 
 
+def blocks_of(plane: np.ndarray, size: int) -> np.ndarray:
+    """Return the whole blocks of a plane side by side, (row, column, y, x)."""
+    rows, columns = (length // size for length in plane.shape)
+    whole = plane[: rows * size, : columns * size].reshape(rows, size, columns, size)
+    return whole.transpose(0, 2, 1, 3)
+
+
+def clipped_shares(patches: np.ndarray, levels: list) -> np.ndarray:
+    """Return the share of clipped pixels in each patch (patch, pixel)."""
+    share = np.zeros(len(patches))
+    for level in levels:
+        share += np.mean(patches == level, axis=1)
+    return share
+
+
 def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
     """Return the extreme values at which a plane seems to be clipped, or filled.
 
@@ -354,15 +369,13 @@ def photon_step(plane: np.ndarray, darkest: float) -> float | None:
     counts of photons do, whose variance is their mean. A pixel and the next one show that: given
     how many photons a block holds, they fall on its pixels independently.
     """
-    rows, columns = (length // BLOCK for length in plane.shape)
-    if not rows or not columns:
+    blocks = blocks_of(plane, BLOCK)
+    if not blocks.size:
         return None
-    held = plane[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
 
     def counts(limit: int) -> _Counts | None:
-        down, across = grid_steps(rows, columns, limit)
-        blocks = held[::down, :, ::across].transpose(0, 2, 1, 3)
-        return _counts(blocks.reshape(-1, BLOCK, BLOCK), darkest)
+        down, across = grid_steps(*blocks.shape[:2], limit)
+        return _counts(blocks[::down, ::across].reshape(-1, BLOCK, BLOCK), darkest)
 
     # A few of them nearly always show that the values vary more. Others may show a smaller step,
     # of which they vary even more.

@@ -8,22 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import (
     Elsewhere,
     Squares,
     matmul_in_blocks,
     transformed,
-)
-from napari_gpu_denoise.noise.patches.selection import (
-    clipping_levels,
-    not_image,
-    number_of_patches,
-    read_patches,
 )
 from napari_gpu_denoise.noise.patches.variance import (
     LevelNoise,
@@ -119,19 +114,6 @@ class PatchSpectra:
         return replace(self, coefficients=coefficients, energy=energy, clipped=clipped)
 
 
-class PatchReader(Protocol):
-    """Reads patches elsewhere than in memory."""
-
-    def read(
-        self,
-        planes: Sequence[np.ndarray],
-        limit: int,
-        blanks: Sequence[np.ndarray | None],
-        levels: Sequence[list],
-    ) -> PatchSpectra | None:
-        """Read patches as `read_spectra` does; None where that has to read them."""
-
-
 # Sets of frequencies whose energy is known: low and high ones; those that rank patches where
 # texture is subtracted (`RANKS`); and two halves that both hold frequencies along y, along x, and
 # across.
@@ -171,19 +153,19 @@ def read_spectra(
     limit: int | None = None,
     blanks: list[np.ndarray | None] | None = None,
     levels: list[list] | None = None,
-    device: PatchReader | None = None,
+    device: Any = None,
 ) -> PatchSpectra:
     """Read about `limit` patches of 8 x 8 pixels, evenly spread over all planes.
 
     Those that touch what is not image are left out: `blanks`, if `not_image` was asked before, and
-    `levels`, if `clipping_levels` was. With None as `limit`, `MAX_PATCHES` others are read.
-    Where `device` is given they are read there if they can be. NonFiniteError if NaN or infinity
-    leave none.
+    `levels`, if `clipping_levels` was. With None as `limit`, `MAX_PATCHES` others are read. Where
+    `device` is given, as `patches_on` yields it, they are read there if they can be. NonFiniteError
+    if NaN or infinity leave none.
     """
-    blanks = not_image(planes) if blanks is None else blanks
-    limit = number_of_patches(MAX_PATCHES, blanks) if limit is None else limit
+    blanks = selection.not_image(planes) if blanks is None else blanks
+    limit = selection.number_of_patches(MAX_PATCHES, blanks) if limit is None else limit
     if levels is None:
-        levels = list(map(clipping_levels, planes, blanks))
+        levels = list(map(selection.clipping_levels, planes, blanks))
     found = None if device is None else device.read(planes, limit, blanks, levels)
     if found is not None:
         return found
@@ -217,15 +199,12 @@ def together(parts: Sequence[PatchSpectra]) -> PatchSpectra:
 def _plane_spectra(
     plane: np.ndarray, blank: np.ndarray | None, levels: list, size: int, limit: int
 ) -> PatchSpectra | None:
-    patches, shape, overlap, place = read_patches(plane, size, limit, blank)
+    patches, shape, overlap, place = selection.read_patches(plane, size, limit, blank)
     if not len(patches):
         return None
     low, high, upper = frequencies(shape)
     if not len(high):  # single pixels: nothing to compare them with
         high, upper = np.zeros((1, patches.shape[1])), np.ones(1, bool)
-    clipped = np.zeros(len(patches))
-    for level in levels:
-        clipped += np.mean(patches == level, axis=1)
     matrix = np.concatenate([low, high])
     sight = weights()[len(low) :].mean(axis=0) if shape == (PATCH, PATCH) else None
     found = transformed(patches, matrix, frequency_sets(len(low), len(matrix)), sight)
@@ -233,7 +212,7 @@ def _plane_spectra(
         *found,
         len(low),
         upper,
-        clipped,
+        selection.clipped_shares(patches, levels),
         overlap,
         ((place + np.array(shape) / 2) / plane.shape).T,
     )

@@ -218,6 +218,12 @@ class VarianceCurve:
     count: tuple[int, ...]  # number of patches or blocks that were read
     used: tuple[bool, ...]  # False if not fitted: clipped, too few patches, or far from the line
 
+    @property
+    def fitted(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of the levels that were used."""
+        used = np.array(self.used, bool)
+        return np.array(self.mean)[used], np.array(self.variance)[used]
+
 
 class LevelNoise(NamedTuple):
     """White noise read at levels of brightness; arrays (level,), from dark to bright."""
@@ -323,8 +329,7 @@ class VarianceLaws(NamedTuple):
     @property
     def tells(self) -> bool:
         """Whether levels of brightness are further apart than noise puts them."""
-        used = np.array(self.curve.used, bool)
-        mean, variance = np.array(self.curve.mean)[used], np.array(self.curve.variance)[used]
+        mean, variance = self.curve.fitted
         noise = math.sqrt(float(medians(variance)) / PIXELS)
         return bool(mean[-1] - mean[0] > FARTHER * noise)
 
@@ -339,16 +344,13 @@ class VarianceLaws(NamedTuple):
 
         Those above may have texture, and do not count.
         """
-        used = np.array(self.curve.used, bool)
-        mean, variance = np.array(self.curve.mean)[used], np.array(self.curve.variance)[used]
+        mean, variance = self.curve.fitted
         distance = np.log(variance / law(mean)) / np.array(self.error)
         return float(capped_cost(np.minimum(distance, 0)))
 
     def range(self) -> str:
         """Return the variance at both ends of the levels used, in words."""
-        used = np.array(self.curve.used, bool)
-        low, high = np.array(self.curve.mean)[used][[0, -1]]
-        dark, bright = np.array(self.curve.variance)[used][[0, -1]]
+        (low, high), (dark, bright) = (each[[0, -1]] for each in self.curve.fitted)
         return f"from {dark:.3g} at a grey level of {low:.4g} to {bright:.3g} at {high:.4g}"
 
 

@@ -22,21 +22,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import NonFiniteError, Note
+from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import (
     SMALL,
     Squares,
     matmul_in_blocks,
     ranked,
     transformed,
-)
-from napari_gpu_denoise.noise.patches.selection import (
-    as_floats,
-    blank_area,
-    blank_width,
-    clipping_levels,
-    not_image,
-    number_of_patches,
-    read_patches,
 )
 from napari_gpu_denoise.noise.patches.variance import (
     FIRST_PATCHES,
@@ -120,11 +112,9 @@ def _blocks(
 
     Those with clipped values, and of one value, are left out.
     """
-    rows, columns = (plane.shape[0] - y) // BLOCK, (plane.shape[1] - x) // BLOCK
-    step = 1 if limit is None else max(1, math.isqrt(rows * columns // limit))
-    part = plane[y : y + BLOCK * rows, x : x + BLOCK * columns]
-    found = part.reshape(rows, BLOCK, columns, BLOCK).transpose(0, 2, 1, 3)[::step, ::step]
-    found = found.reshape(-1, BLOCK**2).astype(np.float64)
+    blocks = selection.blocks_of(plane[y:, x:], BLOCK)
+    step = 1 if limit is None else max(1, math.isqrt(math.prod(blocks.shape[:2]) // limit))
+    found = blocks[::step, ::step].reshape(-1, BLOCK**2).astype(np.float64)
     clear = np.isfinite(found).all(axis=1) & (np.ptp(found, axis=1) > 0)
     if levels:
         clear &= ~np.isin(found, levels).any(axis=1)
@@ -236,7 +226,7 @@ GROWS = 1.3  # growth of the variance along the line of laws, below which there 
 MARGIN = 3  # noise standard deviations that keep nearly all pixels from a clipping level
 
 
-class PlaneNoise(NamedTuple):
+class PlaneSigma(NamedTuple):
     """Noise of a plane in grey levels: standard deviation, its standard error, and its trend."""
 
     sigma: float
@@ -252,7 +242,7 @@ def plane_noise(
     levels: list | None = None,
     laws: VarianceLaws | None = None,
     every: tuple[float, float] | None = None,
-) -> PlaneNoise | None:
+) -> PlaneSigma | None:
     """Estimate the noise of one plane of any real dtype; None where no pixel is finite.
 
     Pixels of `blank`, a mask as `not_image` returns it, are left out. `patches` of 8 x 8 pixels
@@ -260,7 +250,7 @@ def plane_noise(
     of these patches may show that there is no trend to look for, and `every` is the variance of all
     of them, if no pixel is clipped, and its error.
     """
-    levels = clipping_levels(plane, blank) if levels is None else levels
+    levels = selection.clipping_levels(plane, blank) if levels is None else levels
     # Differences of large integers of 64 bits do not fit float64.
     if patches is None or (plane.dtype.kind in "iu" and plane.dtype.itemsize == 8):
         read = _read(plane, blank, levels)
@@ -271,7 +261,7 @@ def plane_noise(
         shape, unit = (PATCH, PATCH), 1.0
         levels = [float(level) for level in levels]
     if not patches.energy.shape[1]:
-        return PlaneNoise(0.0, 0.0)  # single pixels: nothing to compare them with
+        return PlaneSigma(0.0, 0.0)  # single pixels: nothing to compare them with
 
     order = patches.order
     if levels:
@@ -309,9 +299,9 @@ def plane_noise(
         low, high, upper = frequencies(shape)
         before = noise_before(plane, np.concatenate([low, high]), len(low), upper, levels)
         if before is not None:
-            return PlaneNoise(before[0], before[0] * before[1], compressed=True)
+            return PlaneSigma(before[0], before[0] * before[1], compressed=True)
     sigma = math.sqrt(variance) * unit
-    return PlaneNoise(sigma, sigma * error, trend)
+    return PlaneSigma(sigma, sigma * error, trend)
 
 
 def _read(
@@ -319,19 +309,17 @@ def _read(
 ) -> tuple[PatchStatistics, tuple[int, int], list[float], float] | None:
     """Return the patches of a plane, their shape, its clipping levels and the unit of both."""
     # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
-    limit = number_of_patches(MAX_PATCHES, [blank])
+    limit = selection.number_of_patches(MAX_PATCHES, [blank])
     for size in (PATCH, PATCH // 2, PATCH // 4, 1):
-        patches, shape, overlap, _ = read_patches(plane, size, limit, blank)
+        patches, shape, overlap, _ = selection.read_patches(plane, size, limit, blank)
         if len(patches):
             break
     else:
         return None
-    share = np.zeros(len(patches))  # of clipped pixels
-    for level in levels:
-        share += np.mean(patches == level, axis=1)
+    share = selection.clipped_shares(patches, levels)
     low, high, upper = frequencies(shape)
     if patches.dtype.str[1:] not in SMALL:
-        patches, levels, unit = as_floats(patches, levels)
+        patches, levels, unit = selection.as_floats(patches, levels)
     else:
         levels, unit = [float(level) for level in levels], 1.0
     matrix = np.concatenate([low, high])
@@ -427,9 +415,9 @@ def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
     results, notes, width = [], [], 0
     for channel in source.channels:
         planes = list(source.sampled(channel))
-        areas = [blank_area(plane) for plane in planes]
-        blanks = not_image(planes, areas)
-        width = max(width, blank_width(areas, blanks))
+        areas = [selection.blank_area(plane) for plane in planes]
+        blanks = selection.not_image(planes, areas)
+        width = max(width, selection.blank_width(areas, blanks))
         measured = map(plane_noise, planes, blanks)
         value, error, ends = combined_sigma(measured)
         results.append((value, error))
@@ -449,7 +437,7 @@ def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
 
 
 def combined_sigma(
-    measured: Iterable[PlaneNoise | None],
+    measured: Iterable[PlaneSigma | None],
 ) -> tuple[float, float, tuple[float, float] | None]:
     """Return sigma of all planes, its standard error, and the noise in dark and bright parts.
 

@@ -217,7 +217,7 @@ def _band_edges(count: int) -> np.ndarray:
     while edges[-1] < count:
         edges.append(max(edges[-1] + 1, round(edges[-1] * _WIDER)))
     # What is left for the last one joins the one before.
-    return np.array([*(edge for edge in edges[:-2]), count])
+    return np.array([*edges[:-2], count])
 
 
 def _falling(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -268,7 +268,9 @@ class ChannelCorrection:
             plane = hum.without(plane, hum.find_waves(plane))
         plane = _without_rows(plane, self.rows)
         plane = _without_rows(plane.T, self.columns).T
-        return _with_constant(plane, given)
+        # Constant areas, such as padding, stay as they are.
+        same = constant_squares(given, _CONSTANT)
+        return plane if same is None else np.where(same, given, plane)
 
 
 @dataclass(frozen=True)
@@ -373,12 +375,6 @@ def _without_rows(plane: np.ndarray, offsets: np.ndarray | str | None) -> np.nda
     if isinstance(offsets, str):
         offsets = plane_offsets([plane])
     return plane - offsets[:, None]
-
-
-def _with_constant(plane: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """Return a plane with constant areas, such as padding, as they were given."""
-    same = constant_squares(given, _CONSTANT)
-    return plane if same is None else np.where(same, given, plane)
 
 
 class CorrectedArray:
