@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -153,9 +153,12 @@ class Likeness:
 
 def likeness(pairs: Sequence[tuple[np.ndarray, np.ndarray]], sigma: float) -> Likeness:
     """Compare pairs of neighbouring frames (y, x), with noise of standard deviation `sigma`."""
-    near = [_matched(*pair) for pair in pairs]
     by = _COARSE if min(pairs[0][0].shape) >= _LARGE else _COARSE // 2
-    far = [_matched(*(_smaller(frame, by) for frame in pair)) for pair in pairs]
+    sizes = pairs, [[_smaller(frame, by) for frame in pair] for pair in pairs]
+    near, far = (
+        _Blocks(*map(np.concatenate, zip(*(_matched(*pair) for pair in size), strict=True)))
+        for size in sizes
+    )
     # At a smaller size the noise is not known: it may be correlated.
     close = _followed(near, min(sigma**2, _flat_noise(near)))
     wide = _followed(far, _flat_noise(far))
@@ -166,9 +169,8 @@ def likeness(pairs: Sequence[tuple[np.ndarray, np.ndarray]], sigma: float) -> Li
     return Likeness(found, moved, _repeated(near, sigma**2))
 
 
-@dataclass(frozen=True)
-class _Blocks:
-    """Blocks of a frame and where they are found in the next one."""
+class _Blocks(NamedTuple):
+    """Blocks of frames and where they are found in the next ones."""
 
     variance: np.ndarray  # of their pixels, (n,)
     left: np.ndarray  # mean squared difference at the best place, without that of the means
@@ -236,18 +238,14 @@ def _smaller(frame: np.ndarray, by: int) -> np.ndarray:
     return cut.reshape(y // by, by, x // by, by).mean(axis=(1, 3))
 
 
-def _flat_noise(found: Sequence[_Blocks]) -> float:
+def _flat_noise(blocks: _Blocks) -> float:
     """Return the variance of the noise by the blocks that differ least from the next frame."""
-    left = np.concatenate([each.left for each in found])
-    return float(np.quantile(left, 0.1)) / 2 if left.size else 0.0
+    return float(np.quantile(blocks.left, 0.1)) / 2 if blocks.left.size else 0.0
 
 
-def _followed(found: Sequence[_Blocks], noise: float) -> tuple[float, float]:
+def _followed(blocks: _Blocks, noise: float) -> tuple[float, float]:
     """Return the share of structure found again, and how far it moved; NaN without structure."""
-    parts = ("variance", "left", "chance", "moved")
-    variance, left, chance, moved = (
-        np.concatenate([getattr(each, name) for each in found]) for name in parts
-    )
+    variance, left, chance, moved, _ = blocks
     clear = variance - noise > _STANDS_OUT * max(noise, 1e-12)
     if clear.sum() < _FEWEST:
         return math.nan, math.nan
@@ -258,16 +256,13 @@ def _followed(found: Sequence[_Blocks], noise: float) -> tuple[float, float]:
     return float(np.median(share)), far
 
 
-def _repeated(found: Sequence[_Blocks], noise: float) -> float:
+def _repeated(blocks: _Blocks, noise: float) -> float:
     """Return the share of the noise that the next frame repeats, by the flattest blocks.
 
     Texture that is found again looks like repeated noise in the finest detail, and texture that was
     taken for noise in the variance: the smaller share counts.
     """
-    variance, left, fine = (
-        np.concatenate([getattr(each, name) for each in found])
-        for name in ("variance", "left", "fine")
-    )
+    variance, left, fine = blocks.variance, blocks.left, blocks.fine
     if variance.size < _FEWEST or not noise:
         return math.nan
     flat = variance <= np.quantile(variance, _FLATTEST)

@@ -1,33 +1,344 @@
-"""A filter tried on a crop: with fresh noise, with hidden pixels, or with another sigma."""
+"""A filter tried on a crop of an image: with fresh noise, hidden pixels, or another sigma."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import math
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.assessment.crop import Crop, CropNoise, bounded
-from napari_gpu_denoise.assessment.formulas import (
-    ALPHA,
-    EPSILON,
-    FACTORS,
-    PAIRS,
-    SigmaCheck,
-    best_factor,
-    hidden_grid,
-    hidden_loss,
-    squared_errors,
-    told_factor,
-    without_hidden,
-)
+from napari_gpu_denoise.assessment import formulas
+from napari_gpu_denoise.errors import ImageError, SettingsError
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.image.levels import as_array
+from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussian, Rician
+from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Block, keep_blank
-from napari_gpu_denoise.run.job import Job
-from napari_gpu_denoise.run.noise import scaled
+from napari_gpu_denoise.run.job import Job, sigma_over
+from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, resolve_noise, scaled
 from napari_gpu_denoise.run.part import Part, filter_part
 from napari_gpu_denoise.run.record import Progress
 
+MOST = 1 << 20  # pixels of a channel that are filtered at once
+_SLICES = 8  # of a volume that are judged
+_AROUND = 32  # pixels around the region that are filtered with it
+_SMALLEST = 32  # rows and columns that can be judged
+
+Region = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Crop:
+    """A crop as an image of its own.
+
+    `reads` is its place in the whole image, `yields` that of the part that is judged, and `inner`
+    the latter within the crop.
+    """
+
+    reads: Region
+    yields: Region
+
+    @property
+    def inner(self) -> Region:
+        """The part that is judged, as an index into the crop."""
+        pairs = zip(self.yields, self.reads, strict=True)
+        return tuple(slice(y.start - r.start, y.stop - r.start) for y, r in pairs)
+
+    def sigma(self, sigma: Sigma) -> Sigma:
+        """Return sigma of the whole image over this crop."""
+        numbers, planes = sigma.numbers, sigma.planes
+        return replace(
+            sigma,
+            array=sigma_over(sigma.array, self.reads),
+            numbers=None if numbers is None else sigma_over(numbers, self.reads),
+            planes=planes and replace(planes, kinds=sigma_over(planes.kinds, self.reads)),
+        )
+
+    def block(self, image: Any, names: str, nonfinite: str) -> Block:
+        """Return the pixels of this crop, as floating point numbers that hold them."""
+        given = as_array(image[self.reads])
+        exact = given.dtype.itemsize <= 2 or given.dtype == np.float32
+        return Block.of(given.astype(np.float32 if exact else np.float64), names, nonfinite)
+
+
+def choose_crop(job: Job, region: Sequence[Any] | None, most: int = MOST) -> Crop:
+    """Return the crop to assess: the middle of a region, or of the image.
+
+    `region` has a slice or an index for each axis, or for Y and X. All channels are taken, one
+    place of every other axis that the filter does not join, one frame with those it is filtered
+    with, and some slices of a volume.
+    """
+    names, shape = job.names, job.shape
+    wanted = _spans(region, names, shape)
+    channel = channel_axis(names)
+    yields: list[slice] = [slice(0, n) for n in shape]
+    reads = list(yields)
+    planes = 1
+    for k, (axis, n) in enumerate(zip(names, shape, strict=True)):
+        if axis in "YX" or k == channel:
+            continue
+        joined = axis in "TZ" and axis in job.filter.joint
+        count = _SLICES if joined and axis == "Z" else 1
+        yields[k] = _middle(wanted[k], count)
+        before, after = job.filter.reach_along(axis) if joined else (0, 0)
+        if axis == "Z":
+            before, after = min(before, _SLICES // 2), min(after, _SLICES // 2)
+        reads[k] = _wider(yields[k], before, after, n)
+        planes *= reads[k].stop - reads[k].start
+    y, x = names.index("Y"), names.index("X")
+    height, width = (wanted[k].stop - wanted[k].start for k in (y, x))
+    if min(height, width) < max(_SMALLEST, job.filter.smallest):
+        raise ImageError(
+            f"{height} x {width} pixels are too few to assess a result",
+            f"give a region of at least {_SMALLEST} x {_SMALLEST}",
+            code="assess-small",
+            least=max(_SMALLEST, job.filter.smallest),
+        )
+    # A square, or longer where the region is narrow.
+    room = max(most // planes, _SMALLEST**2)
+    side = max(math.isqrt(room), room // min(height, width))
+    for k in (y, x):
+        yields[k] = _middle(wanted[k], side)
+    height, width = (yields[k].stop - yields[k].start for k in (y, x))
+    around = _AROUND if (height + 2 * _AROUND) * (width + 2 * _AROUND) <= room else 0
+    for k in (y, x):
+        reads[k] = _wider(yields[k], around, around, shape[k])
+    return Crop(tuple(reads), tuple(yields))
+
+
+def _spans(region: Sequence[Any] | None, names: str, shape: tuple[int, ...]) -> list[slice]:
+    """Return a region as slices with both ends, one for each axis."""
+    spans = [slice(0, n) for n in shape]
+    if region is None:
+        return spans
+    given = tuple(region) if isinstance(region, (tuple, list)) else ()
+    places = range(len(shape)) if len(given) == len(shape) else map(names.index, "YX")
+    places = list(places)
+    try:
+        for k, one in zip(places, given, strict=True):
+            whole = range(shape[k])
+            span = whole[one] if isinstance(one, slice) else whole[one : one + 1 or None]
+            if not span or span.step != 1:
+                raise ValueError
+            spans[k] = slice(span.start, span.stop)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(
+            f"region={region!r} is not a part of an image of {' x '.join(map(str, shape))} pixels: "
+            f"give a slice or an index for each of the axes {names}, or slices for Y and X."
+        ) from error
+    return spans
+
+
+def _middle(span: slice, count: int) -> slice:
+    """Return at most `count` places in the middle of a span."""
+    size = min(count, span.stop - span.start)
+    start = (span.start + span.stop - size) // 2
+    return slice(start, start + size)
+
+
+def _wider(span: slice, before: int, after: int, length: int) -> slice:
+    return slice(max(span.start - before, 0), min(span.stop + after, length))
+
+
+class _AnyFilter(Filter):
+    """Stands for a filter that is told the noise as it is, correlated noise included."""
+
+    def for_noise(self, models: Any) -> Filter | None:
+        return _AnyFilter() if models[0].models_correlation else None
+
+
+def noise_of(sigma: Any, noise: Any, image: Any, names: str, filter: Filter, device: Any) -> Any:
+    """Return `sigma` and `noise` as they were given, or measured where they were not.
+
+    The result is a pair, one of which is None.
+    """
+    if filter.sigma_power != 1 and noise is None:
+        sigma = None  # it is in other units
+    if sigma is not None:
+        return sigma, None
+    if isinstance(noise, NoiseMemory):
+        return None, noise.measured(image, names, device)
+    if noise is None or isinstance(noise, str):
+        # Imported only when needed: it takes long to load.
+        from napari_gpu_denoise.noise.estimate import measure_noise
+
+        noise = measure_noise(image, names, noise or "auto", device)
+    return None, noise
+
+
+_WEAKEST = 0.1  # noise in units of its root mean square, below which pixels do not count more
+
+
+def bounded(spread: np.ndarray) -> np.ndarray:
+    """Return the spread to divide by: models may have no noise where there is no light."""
+    most = float(np.sqrt(np.mean(np.square(spread, dtype=np.float64))))
+    return np.maximum(spread, _WEAKEST * most)
+
+
+@dataclass(frozen=True)
+class CropNoise:
+    """The noise of a crop; `sigma` is over the crop, not adapted to a filter."""
+
+    sigma: Sigma
+    names: str
+    shape: tuple[int, ...]
+    source: str
+
+    @classmethod
+    def of(cls, sigma: Any, noise: Any, image: Any, job: Job, crop: Crop) -> CropNoise:
+        """Return the noise of a crop of an image; `sigma` and `noise` as of `noise_of`."""
+        _, whole = resolve_noise(sigma, noise, image, job.names, _AnyFilter())
+        shape = tuple(one.stop - one.start for one in crop.reads)
+        found = crop.sigma(whole)
+        if not found.array.any():
+            raise SettingsError(
+                "Sigma is 0, so nothing is filtered: give a positive sigma to assess a result."
+            )
+        return cls(found, job.names, shape, whole.source)
+
+    @property
+    def models(self) -> tuple[NoiseModel, ...]:
+        """Models of the channels, or one for all; empty where sigma is all that is known."""
+        return self.sigma.models
+
+    @property
+    def white(self) -> bool:
+        """Whether the noise of different pixels is taken to be independent."""
+        return not any(model.models_correlation for model in self.models)
+
+    @property
+    def constant(self) -> bool:
+        """Whether its strength does not depend on brightness."""
+        return all(model.additive for model in self.models)
+
+    @property
+    def checkable(self) -> bool:
+        """Whether pixels that a filter has not seen show if sigma fits: white noise of mean 0."""
+        return self.white and (self.constant or self.photons)
+
+    @property
+    def photons(self) -> bool:
+        """Whether pixels can be split into independent ones as counts of photons can."""
+        return bool(self.models) and all(type(m) is PoissonGaussian for m in self.models)
+
+    def expected(self, result: np.ndarray) -> np.ndarray:
+        """Return the mean of pixels, as they are measured, where this is the result."""
+        return self._by_model(
+            lambda model, part: model.expected(part) if isinstance(model, Rician) else part, result
+        )
+
+    def spread(self, mean: np.ndarray) -> np.ndarray:
+        """Return the standard deviation of pixels with these means, float32, of their shape."""
+
+        def one(model: NoiseModel, values: np.ndarray) -> np.ndarray:
+            told = model.sigma if model.additive else model.sigma_after
+            return np.sqrt(np.maximum(model.variance(values), 0)) / (told or 1.0)
+
+        found = np.ones_like(mean, np.float32)
+        if self.models:
+            found = self._by_model(one, mean).astype(np.float32)
+        return found * self.sigma.array.astype(np.float32)
+
+    def unit(self, random: np.random.Generator) -> np.ndarray:
+        """Return fresh noise of standard deviation 1 and the same correlation, float32."""
+        made = random.standard_normal(self.shape, np.float32)
+        if self.white:
+            return made
+        channel, shared = channel_axis(self.names), getattr(self.models[0], "shared", 0.0)
+        if channel is not None and shared > 0:
+            common = random.standard_normal((*self.shape[:channel], 1, *self.shape[channel + 1 :]))
+            made = np.float32(shared**0.5) * common + np.float32((1 - shared) ** 0.5) * made
+        return self._by_model(lambda model, values: _coloured(model, values, self.names), made)
+
+    def correlated(self, k: int) -> float:
+        """Return the sum of the squared autocorrelation of channel `k`; 1 for white noise."""
+        if self.white:
+            return 1.0
+        table = np.square(self.models[min(k, len(self.models) - 1)].spectral.autocorrelation)
+        twice = np.where(np.arange(len(table)) > 0, 2.0, 1.0)
+        return float(twice @ table @ twice)
+
+    def powers(self, k: int, height: int, width: int) -> np.ndarray | float:
+        """Return the power spectrum of the noise of channel `k`, mean 1, as `rfft2` has it."""
+        if self.white:
+            return 1.0
+        return _power(self.models[min(k, len(self.models) - 1)].spectral, height, width)
+
+    def split(
+        self, values: np.ndarray, alpha: float, random: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Split counts of photons into two images of independent noise, by binomial thinning.
+
+        Their variances are `1 + alpha` and `1 + 1 / alpha` times that of `values`.
+        """
+        share = alpha / (1 + alpha)
+        second = self._by_model(lambda model, part: _thinned(model, part, share, random), values)
+        # What is left, in units of the whole.
+        return (values - np.float32(share) * second) / np.float32(1 - share), second
+
+    def _by_model(self, what: Any, values: np.ndarray) -> np.ndarray:
+        """Apply a function of a model and pixels to the pixels of each model."""
+        if not self.models:
+            return values
+        if len(self.models) == 1:
+            return what(self.models[0], values)
+        axis = channel_axis(self.names)
+        parts = np.split(values, len(self.models), axis)
+        return np.concatenate([what(m, p) for m, p in zip(self.models, parts, strict=True)], axis)
+
+    def words(self) -> str:
+        """Return the noise in words, without how it was found."""
+        if self.models:
+            return "; ".join(dict.fromkeys(model.summary() for model in self.models))
+        return Gaussian(float(np.sqrt(np.mean(np.square(self.sigma.array))))).summary()
+
+
+def _coloured(model: Any, white: np.ndarray, names: str) -> np.ndarray:
+    """Return white noise filtered so that it has the correlation of a model."""
+    axes = names.index("Y"), names.index("X")
+    planes = np.moveaxis(white, axes, (-2, -1))
+    power = _power(model.spectral, *planes.shape[-2:])
+    spectrum = np.fft.rfft2(planes) * np.sqrt(power)
+    made = np.fft.irfft2(spectrum, planes.shape[-2:]).astype(np.float32)
+    return np.moveaxis(made, (-2, -1), axes)
+
+
+def _power(model: Any, height: int, width: int) -> np.ndarray:
+    """Return the power at the frequencies of `rfft2`, with a mean of 1."""
+    table = np.asarray(model.autocorrelation)
+    lags = np.arange(len(table))
+    weight = np.where(lags > 0, 2.0, 1.0)
+
+    def cosines(frequency: np.ndarray) -> np.ndarray:
+        return np.cos(2 * np.pi * frequency[:, None] * lags) * weight
+
+    power = cosines(np.fft.fftfreq(height)) @ table @ cosines(np.fft.rfftfreq(width)).T
+    power = np.maximum(power, 0)
+    twice = np.full(power.shape[1], 2.0)
+    twice[0] = 1.0
+    if width % 2 == 0:
+        twice[-1] = 1.0
+    return power * (height * width / (power @ twice).sum())
+
+
+def _thinned(
+    model: PoissonGaussian, values: np.ndarray, share: float, random: np.random.Generator
+) -> np.ndarray:
+    """Return the image that a share of the electrons gives, divided by it.
+
+    Read noise is split by Gaussian noise of its own, so that the rest is independent.
+    """
+    electrons = (np.asarray(values, np.float64) - model.offset) / model.gain
+    whole = np.maximum(np.rint(electrons), 0)
+    taken = random.binomial(whole.astype(np.int64), share) + share * (electrons - whole)
+    read = (share * (1 - share)) ** 0.5 * model.read_noise / model.gain
+    taken += read * random.standard_normal(values.shape)
+    return (model.offset + model.gain * taken / share).astype(np.float32)
+
+
+# A trial.
 Steps = Generator[Progress, None, np.ndarray]
 
 
@@ -49,7 +360,9 @@ class Trial:
     def of(cls, job: Job, crop: Crop, image: Any, noise: CropNoise) -> Trial:
         """Return a trial; `job` is of the whole image, `noise` of the crop."""
         block = crop.block(image, job.names, job.run.nonfinite)
-        own = crop.job(job, block.finite.dtype)
+        dtypes, sigma = (block.finite.dtype,) * 2, crop.sigma(job.sigma)
+        shape = block.finite.shape
+        own = replace(job, shape=shape, dtypes=dtypes, sigma=sigma, levels=None)
         known = np.broadcast_to(noise.sigma.array > 0, block.finite.shape).copy()
         if block.nonfinite_mask is not None:
             known &= ~block.nonfinite_mask
@@ -58,7 +371,7 @@ class Trial:
         whole = tuple(slice(0, n) for n in other.shape)
         keep_blank(block.finite, other, whole, job.names, own.blank_width)
         known &= other != block.finite
-        return cls(own, crop.part(own), block, noise, crop.inner, known)
+        return cls(own, Part.of(own, crop.inner), block, noise, crop.inner, known)
 
     @property
     def pixels(self) -> np.ndarray:
@@ -122,7 +435,7 @@ def number_of_runs(trial: Trial, second: bool, checking: bool) -> int:
 
 def _pairs(trial: Trial, second: bool) -> int:
     """Return how many times fresh noise is added and subtracted."""
-    return PAIRS - (second or trial.noise.photons)
+    return formulas.PAIRS - (second or trial.noise.photons)
 
 
 def observed(
@@ -150,24 +463,34 @@ def observed(
         unit = trial.unit(random)
         fresh = spread * unit
         results = []
-        for sign in (EPSILON, -EPSILON):
+        for sign in (formulas.EPSILON, -formulas.EPSILON):
             results.append(
-                (yield from run(pixels + np.float32(sign) * fresh, told_factor(EPSILON)))
+                (
+                    yield from run(
+                        pixels + np.float32(sign) * fresh, formulas.told_factor(formulas.EPSILON)
+                    )
+                )
             )
             filtered.append(results[-1])
             others.append((pixels - fresh / np.float32(sign))[inner])
-        one = squared_errors(noisy, spread[inner], unit[inner], *results)
+        one = formulas.squared_errors(noisy, spread[inner], unit[inner], *results)
         squared += (one / pairs).astype(np.float32)
-        half = (results[0] - results[1]) / np.float32(2 * EPSILON)
+        half = (results[0] - results[1]) / np.float32(2 * formulas.EPSILON)
         varied += (half**2 / pairs).astype(np.float32)
     if second is not None:
         filtered, others = [mean], [second[inner]]
     elif trial.noise.photons:
         filtered, others = [], []
         for _ in range(2):
-            image, other = trial.noise.split(pixels, ALPHA, random)
+            image, other = trial.noise.split(pixels, formulas.ALPHA, random)
             image, other = (np.where(trial.image, each, pixels) for each in (image, other))
-            filtered.append((yield from run(image.astype(pixels.dtype), told_factor(ALPHA**0.5))))
+            filtered.append(
+                (
+                    yield from run(
+                        image.astype(pixels.dtype), formulas.told_factor(formulas.ALPHA**0.5)
+                    )
+                )
+            )
             others.append(other[inner])
     fresh = spread[inner] * trial.unit(random)[inner]
     twin = np.where(known, mean + fresh, noisy).astype(pixels.dtype)
@@ -178,19 +501,21 @@ def observed(
     )
 
 
-def sigma_check(trial: Trial, done: int, total: int) -> Generator[Progress, None, SigmaCheck]:
+def sigma_check(
+    trial: Trial, done: int, total: int
+) -> Generator[Progress, None, formulas.SigmaCheck]:
     """Tell the filter other strengths, and let it predict pixels that it has not seen."""
     pixels, inner = trial.pixels, trial.inner
     mask = np.zeros(pixels.shape, bool)
-    mask[inner] = hidden_grid(trial.image[inner].shape, trial.planes) & trial.image[inner]
-    values = without_hidden(pixels, mask, trial.planes)
+    mask[inner] = formulas.hidden_grid(trial.image[inner].shape, trial.planes) & trial.image[inner]
+    values = formulas.without_hidden(pixels, mask, trial.planes)
     spread = bounded(trial.noise.spread(values)[inner])
     losses = []
-    for factor in FACTORS:
+    for factor in formulas.FACTORS:
         steps = trial.filtered(values, factor / trial.job.run.sigma_factor)
         made = yield from _counted(steps, done, total)
-        losses.append(hidden_loss(pixels[inner], spread, made, mask[inner]))
-    return best_factor(FACTORS, losses)
+        losses.append(formulas.hidden_loss(pixels[inner], spread, made, mask[inner]))
+    return formulas.best_factor(formulas.FACTORS, losses)
 
 
 def _counted(steps: Steps, done: int, total: int) -> Steps:
