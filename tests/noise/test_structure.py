@@ -214,7 +214,7 @@ def test_few_possible_outliers_are_told_from_many():
         for scale in (0, 8, 25):
             plane = finite_plane(rng.normal(image, 3) if seed < 2 else rng.poisson(image))
             plane[rng.random(plane.shape) < 3e-4] += scale * SIGMA
-            every, many = outliers.find_outliers(plane), outliers.find_many(plane)
+            every, many = outliers.find_outliers(plane), outliers.find_outliers(plane, many=True)
             for one, other in zip(every, many, strict=True):
                 assert one.weight == other.weight
                 assert not one.weight or np.array_equal(one.mask, other.mask)

@@ -22,6 +22,7 @@ from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
 from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.run.noise import measured_noise
 
 _NOISE = {
     "gaussian": "noise of one strength",
@@ -421,10 +422,7 @@ def recommend(
     reader = PlaneReader(image, axes)
     found = choose_devices(device)
     if noise is None:
-        # Imported only when needed: it takes long to load.
-        from napari_gpu_denoise.noise.estimate import measure_noise
-
-        noise = measure_noise(image, reader.axes, "auto", found[0])
+        noise = measured_noise(image, reader.axes, "auto", found[0])
     names, shape = reader.axes, reader.shape
     settings, reason, hints = _chosen(reader, noise)
     if settings.nearest_profile()[1] or effort in settings.presets:

@@ -17,7 +17,13 @@ from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussia
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Block, keep_blank
 from napari_gpu_denoise.run.job import Job, sigma_over
-from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, resolve_noise, scaled
+from napari_gpu_denoise.run.noise import (
+    NoiseMemory,
+    Sigma,
+    measured_noise,
+    resolve_noise,
+    scaled,
+)
 from napari_gpu_denoise.run.part import Part, filter_part
 from napari_gpu_denoise.run.record import Progress
 
@@ -161,10 +167,7 @@ def noise_of(sigma: Any, noise: Any, image: Any, names: str, filter: Filter, dev
     if isinstance(noise, NoiseMemory):
         return None, noise.measured(image, names, device)
     if noise is None or isinstance(noise, str):
-        # Imported only when needed: it takes long to load.
-        from napari_gpu_denoise.noise.estimate import measure_noise
-
-        noise = measure_noise(image, names, noise or "auto", device)
+        noise = measured_noise(image, names, noise or "auto", device)
     return None, noise
 
 

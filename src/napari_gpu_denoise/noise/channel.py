@@ -26,18 +26,9 @@ from napari_gpu_denoise.noise.correlation import (
     mean_spectrum,
     spectrum_of_patches,
 )
-from napari_gpu_denoise.noise.patches import selection
+from napari_gpu_denoise.noise.patches import selection, white
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, together
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, VarianceLaws, variance_laws
-from napari_gpu_denoise.noise.patches.white import (
-    PATCH,
-    PlaneSigma,
-    combined_sigma,
-    cosine_transform,
-    frequency_order,
-    plane_noise,
-    planes_differ,
-)
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import still_noise
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
@@ -77,10 +68,10 @@ def _responses() -> tuple[np.ndarray, np.ndarray]:
     """Return the response of coefficients, and of displacements, to frequencies along an axis."""
     number = np.arange(FREQUENCIES + 1)
     turns = np.pi * number / FREQUENCIES
-    waves = np.exp(-1j * np.outer(np.arange(PATCH), turns))
+    waves = np.exp(-1j * np.outer(np.arange(white.PATCH), turns))
     # All frequencies but the ends are there twice.
     share = np.where(number % FREQUENCIES, 2.0, 1.0) / (2 * FREQUENCIES)
-    seen = np.square(np.abs(cosine_transform(PATCH) @ waves)) * share
+    seen = np.square(np.abs(white.cosine_transform(white.PATCH) @ waves)) * share
     return seen, np.cos(np.outer(np.arange(LAGS + 1), turns)) * share
 
 
@@ -305,7 +296,7 @@ class ChannelNoise:
         if curve is None or self.spectrum is None:
             return curve
         power = np.array(self.spectrum.power)
-        _, high = frequency_order(power.shape)
+        _, high = white.frequency_order(power.shape)
         rest = float(power.ravel()[high].mean())
         share = 1.0 if self.spectrum.white or rest <= 0 else float(power.mean()) / rest
         return replace(curve, variance=tuple(share * each for each in curve.variance))
@@ -370,8 +361,8 @@ def _read_channel(
         shown = every = [None] * len(planes)
         if len(planes) == 1 and apart[0]:
             shown, every = [_laws(apart[0])], [apart[0].every]
-        measured = list(each(plane_noise, planes, blanks, patches, levels, shown, every))
-    sigma, error, ends = combined_sigma(measured)
+        measured = list(each(white.plane_noise, planes, blanks, patches, levels, shown, every))
+    sigma, error, ends = white.combined_sigma(measured)
     spectra = apart[0] if len(planes) == 1 and apart[0] else None
     spectra = spectra or _spectra(planes, blanks, levels, device)
     share = sum(0.0 if mask is None else float(mask.mean()) for mask in blanks) / len(blanks)
@@ -471,7 +462,7 @@ def _width(laws: VarianceLaws) -> float:
 def _level(
     planes: list[np.ndarray],
     blanks: list[np.ndarray | None],
-    measured: list[PlaneSigma | None],
+    measured: list[white.PlaneSigma | None],
     sigma: float,
 ) -> PatchSpectra | None:
     """Return the patches of planes that are scaled to the same noise, if it clearly differs.
@@ -482,7 +473,7 @@ def _level(
     known = [each for each in measured if each is not None and each.sigma > 0]
     if len(known) < 2:
         return None
-    if not planes_differ([m.sigma for m in known], [m.error / m.sigma for m in known]):
+    if not white.planes_differ([m.sigma for m in known], [m.error / m.sigma for m in known]):
         return None
     scaled = [
         (plane * np.float64(sigma / each.sigma), blank)

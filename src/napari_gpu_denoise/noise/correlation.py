@@ -18,8 +18,8 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import Squares, ranked, smallest, span_sums
-from napari_gpu_denoise.noise.patches.selection import Blank, blank_area, not_image
 from napari_gpu_denoise.noise.patches.spectra import (
     SETS,
     PatchSpectra,
@@ -165,7 +165,11 @@ def _fit(powers: PatchPower, reach: int) -> _Fit | None:
         weighted = (terms / variance[1:, None]).T
         normal, seen = weighted @ terms, weighted @ power[1:]
         for number in (count + 1, count):
-            found, covariance = _solved(normal[:number, :number], seen[:number])
+            try:
+                covariance = np.linalg.inv(normal[:number, :number])
+            except np.linalg.LinAlgError:  # no texture at all, for one
+                covariance = np.linalg.pinv(normal[:number, :number])
+            found = covariance @ seen[:number]
             strength = float(found[count]) if len(found) > count else 0.0
             if strength >= 0:
                 break
@@ -192,15 +196,6 @@ def without_steep_texture(powers: PatchPower) -> np.ndarray:
     if excess <= 0 or steep <= 0:
         return power
     return np.maximum(power - excess / steep * texture, LOWEST * power)
-
-
-def _solved(normal: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the solution of normal equations, and its covariance."""
-    try:
-        covariance = np.linalg.inv(normal)
-    except np.linalg.LinAlgError:  # no texture at all, for one
-        covariance = np.linalg.pinv(normal)
-    return covariance @ seen, covariance
 
 
 @cache
@@ -583,9 +578,9 @@ def channel_covariance(image: Any) -> ChannelCovariance:
 
 def _common_blank(image: np.ndarray) -> np.ndarray | None:
     """Return a mask of the constant areas of any channel; empty channels do not count."""
-    areas = [blank_area(channel) for channel in image]
+    areas = [selection.blank_area(channel) for channel in image]
     parts = [each for each in areas if each is not None and not each.pixels.all()]
     if not parts:
         return None
-    together = Blank(np.any([each.pixels for each in parts], axis=0), 0)
-    return not_image([image[0]], [together])[0]
+    together = selection.Blank(np.any([each.pixels for each in parts], axis=0), 0)
+    return selection.not_image([image[0]], [together])[0]

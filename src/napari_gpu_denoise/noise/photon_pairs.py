@@ -17,18 +17,11 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.noise import photon
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import matmul_in_blocks
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, weights
 from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
-from napari_gpu_denoise.noise.photon import (
-    COEFFICIENTS,
-    SYSTEMATIC,
-    PhotonNoise,
-    photon_noise,
-    robust_line,
-    weighted_line,
-)
 from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, readable, spread
 
 BLOCK = 8
@@ -47,7 +40,7 @@ PATCHES = 8000  # looked at over all differences, about
 
 def photon_transfer(
     pairs: Iterable[tuple[Any, Any]], dark: tuple[Any, Any] | None = None
-) -> PhotonNoise:
+) -> photon.PhotonNoise:
     """Measure gain and read noise from pairs of equal frames: the photon-transfer curve.
 
     A pair is two frames (y, x) of the same still scene, best of an even one: pairs of several
@@ -70,7 +63,7 @@ def photon_transfer(
     return _pairs_noise(pairs, offset, "pairs of frames")
 
 
-def temporal_noise(stack: Any) -> PhotonNoise:
+def temporal_noise(stack: Any) -> photon.PhotonNoise:
     """Measure gain and read noise from a stack (t, y, x) with little motion.
 
     See `photon_transfer`; at most 8 pairs of neighbouring frames are read. Motion in up to about a
@@ -88,7 +81,7 @@ def temporal_noise(stack: Any) -> PhotonNoise:
     return _pairs_noise(_neighbours(stack), None, DIFFERENCES)
 
 
-def still_noise(frames: PlaneStack) -> PhotonNoise | None:
+def still_noise(frames: PlaneStack) -> photon.PhotonNoise | None:
     """Return the noise of frames, from differences of neighbouring ones; None where they move.
 
     Correlated noise is taken for motion.
@@ -109,7 +102,9 @@ def still_noise(frames: PlaneStack) -> PhotonNoise | None:
     # Light that is not even in a patch is not the same to low and to high frequencies.
     parts = [np.concatenate([each.low, each.high], axis=1) for each in (before, after)]
     offsets = (parts[0] + parts[1]) / 2
-    sight = weights() if offsets.shape[1] == COEFFICIENTS else np.zeros(2 * offsets.shape[1:])
+    sight = (
+        weights() if offsets.shape[1] == photon.COEFFICIENTS else np.zeros(2 * offsets.shape[1:])
+    )
     split = before.lows
     expected = [
         np.maximum(
@@ -150,7 +145,7 @@ def _pairs_noise(
     offset: float | None,
     method: str,
     blanks: list[np.ndarray | None] | None = None,
-) -> PhotonNoise:
+) -> photon.PhotonNoise:
     """Return the noise of pairs of frames; `offset` is None without dark frames.
 
     `blanks` is what `_blanks` returned, if known.
@@ -186,14 +181,14 @@ def _pairs_noise(
     if not known:
         used[:] = True
     if y[used].any():
-        gain, intercept, covariance, near = robust_line(
-            x[used], y[used], np.hypot(error[used], SYSTEMATIC), FAR
+        gain, intercept, covariance, near = photon.robust_line(
+            x[used], y[used], np.hypot(error[used], photon.SYSTEMATIC), FAR
         )
         used[used] = near
     else:
         gain, intercept, covariance = 0.0, 0.0, np.zeros((2, 2))
     curve = VarianceCurve(*(tuple(each.tolist()) for each in (x, y, count, used)))
-    result = photon_noise((gain, intercept, covariance), offset, curve, method)
+    result = photon.photon_noise((gain, intercept, covariance), offset, curve, method)
     return result if known else replace(result, gain_error=math.inf)
 
 
@@ -279,5 +274,7 @@ def _drift(mean: np.ndarray, change: np.ndarray) -> np.ndarray:
         scale = 1.4826 * float(np.median(rest))
         if scale == 0:
             break
-        factor, constant, _ = weighted_line(mean, change, np.sqrt(np.maximum(rest / scale, 1)))
+        factor, constant, _ = photon.weighted_line(
+            mean, change, np.sqrt(np.maximum(rest / scale, 1))
+        )
     return factor * mean + constant

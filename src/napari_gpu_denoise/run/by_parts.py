@@ -150,7 +150,10 @@ def denoise_series(
     one = replace(run, sigma=first, noise=models or None, axes=axes, dtype=job.dtypes[1])
     ledger.planned(["frames", count])
     yield from check_written(ledger, out, [_at(t, number) for number in range(count)])
-    done, tally = _frames_done(ledger), ledger.tally
+    # Frames from the first on; those behind a lost one are forgotten.
+    done = next(number for number in itertools.count() if number not in ledger.done)
+    ledger.done = {number: ledger.done[number] for number in range(done)}
+    tally = ledger.tally
     # Frames before those that are left are read again, as far back as the filter looks.
     start = max(done - sum(job.margin_along("T")), 0) if done < count else count
     middle: list[np.ndarray] = []  # frame in the middle, before and after
@@ -187,13 +190,6 @@ def denoise_series(
         middle = [as_array(image[where]), np.asarray(out[where])]
     change = change_note(*middle, axes) if job.sigma.array.any() else None
     return Result(out, job.record(tally, change))
-
-
-def _frames_done(ledger: Ledger) -> int:
-    """Return how many frames from the first on are written; forget those behind a lost one."""
-    done = next(number for number in itertools.count() if number not in ledger.done)
-    ledger.done = {number: ledger.done[number] for number in range(done)}
-    return done
 
 
 def _frames(image: Any, t: int, start: int = 0) -> Iterator[np.ndarray]:

@@ -20,12 +20,7 @@ from napari_gpu_denoise.image.levels import output_dtype
 from napari_gpu_denoise.image.threads import new_array
 from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run.by_parts import (
-    DeviceReport,
-    denoise_parts,
-    denoise_series,
-    filter_parts,
-)
+from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import NO_NOISE, Job, prepare, type_with
 from napari_gpu_denoise.run.ledger import Ledger
@@ -197,9 +192,9 @@ def denoise_steps(
     parts = divide(job, part, len(devices)) if len(devices) > 1 else [part]
     if len(parts) == 1:
         tally = yield from filter_part(job.on(devices[0]), part, block, made)
-        report = DeviceReport(tally, [devices[0]])
+        report = by_parts.DeviceReport(tally, [devices[0]])
     else:
-        report = yield from filter_parts(
+        report = yield from by_parts.filter_parts(
             devices,
             job,
             parts,
@@ -228,8 +223,8 @@ def _piece_by_piece(
         job = Job(run, image.names, tuple(image.array.shape), *known)
     made = out(job.shape, job.dtypes[1]) if callable(out) else out
     if "T" in job.names and not is_chunked(image.array) and len(devices) == 1:
-        return (yield from denoise_series(image.array, job, made, ledger))
-    return (yield from denoise_parts(image.array, job, made, devices, ledger))
+        return (yield from by_parts.denoise_series(image.array, job, made, ledger))
+    return (yield from by_parts.denoise_parts(image.array, job, made, devices, ledger))
 
 
 def wanted_region(
@@ -330,7 +325,8 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
             **given: Any,
         ) -> np.ndarray:
             run = Run.of(kind, sigma, given)
-            if _is_dask(image):
+            dask = sys.modules.get("dask.array")  # only then is it one of dask
+            if dask is not None and isinstance(image, dask.Array):
                 if progress is not None or cancel is not None:
                     raise SettingsError(
                         "A dask array is filtered when the result is computed: leave out "
@@ -347,12 +343,6 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
         return with_settings(kind)(call)
 
     return decorate
-
-
-def _is_dask(image: Any) -> bool:
-    """Return whether an image is a dask array, which is only then imported."""
-    dask = sys.modules.get("dask.array")
-    return dask is not None and isinstance(image, dask.Array)
 
 
 def _warn_of(record: Record, measured: bool) -> None:

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from napari_gpu_denoise.image import levels
 from napari_gpu_denoise.image.axes import arrange, check_axes
-from napari_gpu_denoise.image.levels import (
-    as_array,
-    check_numbers,
-    convert,
-    fill_nonfinite,
-    output_dtype,
-)
 from napari_gpu_denoise.run.record import Record
 from napari_gpu_denoise.run.request import Run
 
@@ -39,7 +33,7 @@ class Block:
     @classmethod
     def of(cls, array: np.ndarray, names: str, nonfinite: str) -> Block:
         """Return a block; with "raise" as `nonfinite`, NaN is left for `Levels` to refuse."""
-        return cls(array, *fill_nonfinite(array, names, nonfinite))
+        return cls(array, *levels.fill_nonfinite(array, names, nonfinite))
 
     @property
     def nonfinite(self) -> int:
@@ -92,7 +86,7 @@ def keep_noiseless(image: np.ndarray, out: np.ndarray, names: str, sigma: np.nda
     noiseless = np.broadcast_to(sigma == 0, image.shape)
     kept = image[noiseless]
     values = np.empty(kept.shape, out.dtype)
-    convert(kept, values)
+    levels.convert(kept, values)
     out[noiseless] = values
 
 
@@ -119,7 +113,7 @@ def keep_blank(
         if squares is not None:
             kept = squares[y, x]
             values = np.empty(int(np.count_nonzero(kept)), out.dtype)
-            convert(plane[y, x][kept], values)
+            levels.convert(plane[y, x][kept], values)
             result[kept] = values
 
 
@@ -150,10 +144,10 @@ class Input:
     @classmethod
     def of(cls, image: Any, run: Run, known: Correction | None = None) -> Input:
         """Check the image of a run and look for structured noise, unless that is `known`."""
-        given = image if is_lazy(image) else as_array(image)
+        given = image if is_lazy(image) else levels.as_array(image)
         names = check_axes(run.axes, given.shape)
-        check_numbers(given)
-        output_dtype(run.dtype, given.dtype)  # refuses what is no type of pixels
+        levels.check_numbers(given)
+        levels.output_dtype(run.dtype, given.dtype)  # refuses what is no type of pixels
         if run.correct is not None and known is None:
             # Here, as SciPy takes long to load.
             from napari_gpu_denoise.noise.structure.remove import prepare_correction
@@ -184,20 +178,20 @@ class Input:
 
         One of another shape or type stays as it is: the stream refuses it.
         """
-        array = as_array(frame)
+        array = levels.as_array(frame)
         fits = (array.shape, array.dtype) == (self.given.shape, self.given.dtype)
         return self.correction.applied(array) if fits and self.correction else array
 
     def block(self, nonfinite: str, region: Any = ...) -> Block:
         """Read the pixels to filter, or a region of them, into memory."""
-        return Block.of(as_array(self.array[region]), self.names, nonfinite)
+        return Block.of(levels.as_array(self.array[region]), self.names, nonfinite)
 
     def adapted(self, run: Run) -> Run:
         """Return a run for `array`: with named axes, and nothing left to remove."""
         if run.correct is None:
             return replace(run, axes=self.names)
         # The type of the result follows from that of the pixels as they were given.
-        dtype = output_dtype(run.dtype, np.dtype(self.given.dtype))
+        dtype = levels.output_dtype(run.dtype, np.dtype(self.given.dtype))
         return replace(run, axes=self.names, dtype=dtype, correct=None)
 
     def noted(self, record: Record) -> Record:

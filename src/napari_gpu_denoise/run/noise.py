@@ -244,12 +244,13 @@ class NoiseMemory:
         """Return the estimate; of runs at the same time one measures it."""
         with self._measuring:
             if self.estimate is None:
-                self.estimate = _measured(image, names, "auto", device)
+                self.estimate = measured_noise(image, names, "auto", device)
             return self.estimate
 
 
-def _measured(image: Any, names: str, model: str, device: Any) -> NoiseEstimate:
-    from napari_gpu_denoise.noise.estimate import measure_noise  # here, as it takes long to load
+def measured_noise(image: Any, names: str, model: str, device: Any) -> NoiseEstimate:
+    """Estimate the noise; only then is loaded what that takes, which is long."""
+    from napari_gpu_denoise.noise.estimate import measure_noise
 
     return measure_noise(image, names, model, device)
 
@@ -259,7 +260,7 @@ def _own_noise(filter: Filter) -> tuple:
     return filter.name, filter.keeps_zero, filter.sigma_power
 
 
-def is_measured(sigma: Any, noise: Any, filter: Filter) -> bool:
+def ismeasured_noise(sigma: Any, noise: Any, filter: Filter) -> bool:
     """Return whether a run measures noise."""
     if sigma is not None or filter.sigma_unused:
         return False
@@ -307,8 +308,11 @@ def resolve_noise(
         return filter, replace(resolved, notes=(*resolved.notes, note))
     models = _for_channels(models, image, names)
     own = estimate is not None and (estimate.axes, estimate.shape) == (names, tuple(image.shape))
-    planes = _plane_noise(estimate) if own else None
-    source, notes, width = "given as a model", (), 0
+    planes, source, notes, width = None, "given as a model", (), 0
+    if own:
+        from napari_gpu_denoise.noise.series import plane_spectra  # here, as it takes long to load
+
+        planes = plane_spectra(estimate, estimate.shape)
     if estimate is not None:
         source, notes = f"estimated: {estimate.reason}", estimate.notes
         width = estimate.blank_width
@@ -350,13 +354,6 @@ def _per_plane_or_position(resolved: Sigma, estimate: NoiseEstimate, names: str)
     return replace(resolved, array=resolved.array * factors, notes=(note, *resolved.notes))
 
 
-def _plane_noise(estimate: NoiseEstimate) -> PlaneSpectra | None:
-    """Return the spectra of planes that differ in theirs."""
-    from napari_gpu_denoise.noise.series import plane_spectra
-
-    return plane_spectra(estimate, estimate.shape)
-
-
 def _models(
     noise: Any, image: Any, names: str, device: Any
 ) -> tuple[tuple[NoiseModel, ...], NoiseEstimate | None]:
@@ -366,7 +363,7 @@ def _models(
             raise SettingsError(
                 f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"
             )
-        noise = _measured(image, names, noise, device)
+        noise = measured_noise(image, names, noise, device)
     if hasattr(noise, "models"):  # a NoiseEstimate
         return noise.models, noise
     models = (noise,) if isinstance(noise, NoiseModel) else noise

@@ -300,11 +300,6 @@ def finish(
             return end.value
 
 
-def programs_of(job: Job, given: np.dtype, wanted: np.dtype) -> list[ProgramKey]:
-    """Return the programs that filter pixels of one type to results of another."""
-    return rehearse(job, (given, wanted), arrange_part, _flow_of(job))
-
-
 def _flow_of(job: Job) -> type[ArrayFrameFlow] | type[TileFlow]:
     return ArrayFrameFlow if job.filter.over_time else TileFlow
 
@@ -409,23 +404,18 @@ class _Recorder(Arena):
         return lambda queue, *_: cl.enqueue_marker(queue)
 
 
-def rehearse(
-    job: Job, dtypes: tuple[Any, Any], arrange: Callable[..., Work], flow_of: Callable[..., Any]
-) -> list[ProgramKey]:
-    """Return the programs of a job for pixels and results of these types, in the order of use.
-
-    `arrange` makes the work of a part, `flow_of` what runs it.
-    """
+def programs_of(job: Job, given: np.dtype, wanted: np.dtype) -> list[ProgramKey]:
+    """Return the programs that filter pixels of one type to results of another, in order of use."""
     joint = job.filter.joint + "YX"
     few = [
         min(n, _FEW.get(axis, n)) if axis in joint else 1
         for axis, n in zip(job.names, job.shape, strict=True)
     ]
-    pixels, out = (np.zeros(few, dtype) for dtype in dtypes)
-    work = arrange(job, Part(tuple(map(Span.whole, few))), pixels, out)
+    pixels, out = (np.zeros(few, dtype) for dtype in (given, wanted))
+    work = arrange_part(job, Part(tuple(map(Span.whole, few))), pixels, out)
     recorder = _Recorder(work.session)
     try:
-        with closing(flow_of(work, recorder)) as flow:
+        with closing(_flow_of(job)(work, recorder)) as flow:
             for _ in flow.run():
                 pass
     finally:

@@ -13,13 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import (
-    AxesError,
-    DeviceMemoryError,
-    ImageError,
-    SettingsError,
-    SigmaError,
-)
+from napari_gpu_denoise import errors
 from napari_gpu_denoise.image.axes import arrange, check_axes
 from napari_gpu_denoise.image.levels import (
     LARGEST_VALUE,
@@ -112,7 +106,7 @@ class FrameFeed:
     ):
         names = check_axes(run.axes, first.shape)
         if "T" in names:
-            raise AxesError(
+            raise errors.AxesError(
                 f"axes={run.axes!r} names T within a frame: frames follow each other in time, "
                 "name the axes of one."
             )
@@ -161,7 +155,7 @@ class FrameFeed:
         scaled = not self.job.levels.plain
         if np.isnan(values).any() or not (scaled or np.isfinite(values).all()):
             raise nonfinite_error(f"Frame {number} holds NaN or infinity")
-        raise ImageError(
+        raise errors.ImageError(
             f"Frame {number} has grey levels far beyond those of the first frame: give frames of "
             "one scale, without infinite values."
         )
@@ -218,7 +212,7 @@ class FrameFeed:
         """
         given, job = as_array(given), self.job
         if given.shape != job.shape or given.dtype != self._given_dtype:
-            raise ImageError(
+            raise errors.ImageError(
                 f"Frame {number} has the shape {given.shape} and type {given.dtype}, the first one "
                 f"{job.shape} and {self._given_dtype}: give frames of one shape and type."
             )
@@ -229,14 +223,13 @@ class FrameFeed:
             sigma = resolve_sigma(told, block.finite, job.names, job.filter)
             sigma = scaled(sigma, job.filter.with_strength(job.run.sigma_factor)[1])
             if varies_within(sigma.array, job.names) and job.filter.over_time:
-                raise SigmaError(
+                raise errors.SigmaError(
                     "A function that gives the sigma of each frame cannot give a map: give one "
                     "value or one per channel, or one map for all frames."
                 )
-            array = clamp_sigma(sigma, block.finite, job.filter, is_stream_frame=True)
-            self.job = job = replace(job, sigma=replace(sigma, array=array))
-        if self._series_sigma is not None:
+        elif self._series_sigma is not None:
             sigma = self._series_sigma(number)
+        if self.sigma_varies or self._series_sigma is not None:
             array = clamp_sigma(sigma, block.finite, job.filter, is_stream_frame=True)
             clamped = sigma if array is sigma.array else replace(sigma, array=array)
             self.job = job = replace(job, sigma=clamped)
@@ -360,7 +353,9 @@ class FrameStream:
         like: np.ndarray | None = None,
     ):
         if not isinstance(live, (bool, np.bool_)):
-            raise SettingsError(f"live={live!r} is neither True nor False: choose one of them.")
+            raise errors.SettingsError(
+                f"live={live!r} is neither True nor False: choose one of them."
+            )
         self._run = replace(run, device=choose_devices(run.device)[0])
         self._frames, self._live, self._levels, self._sigma_of = frames, live, levels, sigma_of
         self._like, self.count, self.tally = like, 0, Tally()
@@ -369,7 +364,7 @@ class FrameStream:
         try:
             source = iter(self._frames)
         except TypeError as error:
-            raise ImageError(
+            raise errors.ImageError(
                 f"frames={self._frames!r} cannot be iterated over: give a list or a generator of "
                 "frames."
             ) from error
@@ -423,7 +418,7 @@ class FrameStream:
                 *(plan, work.filter, device, work.source, work.memory_limit, is_map, videos)
             )
             if pixels < tile.channels * nz * ny * nx:
-                raise DeviceMemoryError(
+                raise errors.DeviceMemoryError(
                     f"A frame of {ny} x {nx} pixels needs more than the {budget} bytes of device "
                     "memory that may be used: allow more, look at fewer frames, or denoise the "
                     "whole stack."

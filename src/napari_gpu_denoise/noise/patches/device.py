@@ -18,22 +18,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, NonFiniteError
 from napari_gpu_denoise.image.threads import in_bands
-from napari_gpu_denoise.noise.patches import selection
+from napari_gpu_denoise.noise.patches import selection, spectra, white
 from napari_gpu_denoise.noise.patches.coefficients import suit_float32
-from napari_gpu_denoise.noise.patches.spectra import (
-    SETS,
-    PatchSpectra,
-    frequency_sets,
-    read_spectra,
-    weights,
-)
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
-from napari_gpu_denoise.noise.patches.white import (
-    PATCH,
-    cosine_transform,
-    frequencies,
-    frequency_order,
-)
 from napari_gpu_denoise.noise.sampling import PlaneStack
 
 if TYPE_CHECKING:
@@ -44,7 +31,7 @@ TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to a device as they are
 GROUP = 64  # work-items of a work-group on a GPU
 BLOCK = 32  # patches that a work-item of a CPU transforms
 CHUNK, CPU_CHUNK = 256, 512  # patches that a work-item sums up, at most
-COEFFICIENTS = PATCH**2
+COEFFICIENTS = white.PATCH**2
 MOST_BYTES = 1 << 29  # of coefficients; more channels than that are left to NumPy
 WORTHWHILE = 100_000  # patches from which a device is used without being requested
 BATCH_BYTES = 1 << 26  # of planes that are compared, sent at once
@@ -61,7 +48,7 @@ class _Grid(NamedTuple):
     @classmethod
     def of(cls, shape: Sequence[int], limit: int) -> _Grid:
         """Return the places of about `limit` patches of a plane (y, x)."""
-        rows, columns = (n - PATCH + 1 for n in shape)
+        rows, columns = (n - white.PATCH + 1 for n in shape)
         down, across = selection.grid_steps(rows, columns, limit)
         return cls(-(-rows // down), -(-columns // across), down, across)
 
@@ -71,7 +58,7 @@ class _Grid(NamedTuple):
 
     @property
     def overlap(self) -> float:
-        return max(1.0, PATCH / self.down) * max(1.0, PATCH / self.across)
+        return max(1.0, white.PATCH / self.down) * max(1.0, white.PATCH / self.across)
 
 
 class _Transform:
@@ -121,11 +108,11 @@ class _Transform:
 @cache
 def _tables() -> np.ndarray:
     """Return the tables of the kernel: transforms, sets of frequencies, sight, and numbers."""
-    transform, order = cosine_transform(PATCH), coefficient_order()
-    low, high = frequency_order((PATCH, PATCH))
-    sets = np.zeros((len(SETS) + 2, COEFFICIENTS))
-    sets[:-2, order] = frequency_sets(len(low), len(order))
-    sets[-2, order] = weights()[len(low) :].mean(axis=0)
+    transform, order = white.cosine_transform(white.PATCH), coefficient_order()
+    low, high = white.frequency_order((white.PATCH, white.PATCH))
+    sets = np.zeros((len(spectra.SETS) + 2, COEFFICIENTS))
+    sets[:-2, order] = spectra.frequency_sets(len(low), len(order))
+    sets[-2, order] = spectra.weights()[len(low) :].mean(axis=0)
     sets[-1] = -1
     sets[-1, high] = np.arange(len(high))
     both = np.stack([transform.T, transform]).reshape(2, COEFFICIENTS)
@@ -192,8 +179,8 @@ class CoefficientStore:
         size = (1 + moments) * number * COEFFICIENTS
         out = self.arena.buffer("patch sums", 4 * size)
         host = self.arena.pinned("patch sums", size, self.queue)
-        group = (1, 1) if self.cpu else (PATCH, GROUP // PATCH)
-        grid = (PATCH, -(-number // group[1]) * group[1])
+        group = (1, 1) if self.cpu else (white.PATCH, GROUP // white.PATCH)
+        grid = (white.PATCH, -(-number // group[1]) * group[1])
         numbers = (number, count, weight is not None, moments)
         with self.turn:
             cl.enqueue_copy(self.queue, listed, table, is_blocking=False)
@@ -273,7 +260,7 @@ class DeviceCoefficients:
 @cache
 def coefficient_order() -> np.ndarray:
     """Return the places of coefficients, low frequencies first, in a patch on the device."""
-    return np.concatenate(frequency_order((PATCH, PATCH)))
+    return np.concatenate(white.frequency_order((white.PATCH, white.PATCH)))
 
 
 class DevicePatches:
@@ -288,14 +275,14 @@ class DevicePatches:
         limit: int,
         blanks: Sequence[np.ndarray | None],
         levels: Sequence[list],
-    ) -> PatchSpectra | None:
+    ) -> spectra.PatchSpectra | None:
         """Return about `limit` patches of planes of one shape and type, as `read_spectra` does.
 
         None where they do not suit a device: small planes, other types, extreme values.
         """
         plane = planes[0]
         dtype = plane.dtype.newbyteorder("=")
-        if min(plane.shape) < PATCH or dtype.str[1:] not in TYPES:
+        if min(plane.shape) < white.PATCH or dtype.str[1:] not in TYPES:
             return None
         grid = _Grid.of(plane.shape, limit // len(planes))
         count = grid.count
@@ -308,7 +295,7 @@ class DevicePatches:
         for k, blank in enumerate(blanks):
             if blank is not None:
                 clear = selection.clear_patches(
-                    blank, (PATCH, PATCH), grid.down, grid.across
+                    blank, (white.PATCH, white.PATCH), grid.down, grid.across
                 ).ravel()
                 kept[k * count : (k + 1) * count] &= clear
         which = None if kept.all() else np.flatnonzero(kept)
@@ -318,13 +305,13 @@ class DevicePatches:
         if not energy.shape[1] or not suit_float32(energy):
             return None
         coefficients.which = which
-        *_, upper = frequencies((PATCH, PATCH))
-        return PatchSpectra(
+        *_, upper = white.frequencies((white.PATCH, white.PATCH))
+        return spectra.PatchSpectra(
             told[0].astype(np.float64),
             coefficients,
             energy,
             told[1].astype(np.float64),
-            len(frequency_order((PATCH, PATCH))[0]),
+            len(white.frequency_order((white.PATCH, white.PATCH))[0]),
             upper,
             told[2].astype(np.float64),
             grid.overlap,
@@ -340,7 +327,7 @@ class DevicePatches:
         store, arena, queue = self._store, self._store.arena, self._store.queue
         dtype = planes[0].dtype.newbyteorder("=")
         transform = _Transform(arena, queue, dtype, planes[0].shape[1], grid)
-        total, told = grid.count * len(planes), 3 + len(SETS)
+        total, told = grid.count * len(planes), 3 + len(spectra.SETS)
         out = arena.buffer("patches told", 4 * told * total)
         host = arena.pinned("patches told", told * total, queue)
         ends = np.full((len(planes), 2), np.nan, np.float32)
@@ -366,24 +353,24 @@ class DevicePatches:
         import pyopencl as cl
 
         arena, queue, row = self._store.arena, self._store.queue, plane.strides[0]
-        apart = min(grid.down, PATCH)
-        rows = plane.shape[0] if grid.down <= PATCH else grid.rows * PATCH
+        apart = min(grid.down, white.PATCH)
+        rows = plane.shape[0] if grid.down <= white.PATCH else grid.rows * white.PATCH
         pixels = arena.buffer("patch pixels", rows * row)
         parts = {}
         if not self._store.cpu:
             sent = arena.pinned("patch pixels", -(-rows * row // 4), queue).view(np.uint8)
             sent = sent[: rows * row].view(plane.dtype).reshape(rows, -1)
-            if grid.down > PATCH:
-                bands = sliding_window_view(plane, PATCH, axis=0)[:: grid.down]
+            if grid.down > white.PATCH:
+                bands = sliding_window_view(plane, white.PATCH, axis=0)[:: grid.down]
                 plane = bands.transpose(0, 2, 1)
             in_bands(lambda rows, out: np.copyto(out, rows), plane, sent.reshape(plane.shape))
             plane = sent
-        elif grid.down > PATCH:
+        elif grid.down > white.PATCH:
             parts = {
                 "buffer_origin": (0, 0, 0),
                 "host_origin": (0, 0, 0),
-                "region": (PATCH * row, grid.rows, 1),
-                "buffer_pitches": (PATCH * row,),
+                "region": (white.PATCH * row, grid.rows, 1),
+                "buffer_pitches": (white.PATCH * row,),
                 "host_pitches": (grid.down * row,),
             }
         cl.enqueue_copy(queue, pixels, plane, is_blocking=False, **parts)
@@ -415,8 +402,8 @@ def patches_on(device: Any) -> Iterator[DevicePatches | None]:
 def _middles(grid: _Grid, planes: int, shape: tuple[int, int]) -> np.ndarray:
     """Return y and x of the middle of each patch, from 0 to 1 over the plane; not to be changed."""
     found = np.empty((2, planes, grid.rows, grid.columns))
-    found[0] = ((np.arange(grid.rows) * grid.down + PATCH / 2) / shape[0])[:, None]
-    found[1] = (np.arange(grid.columns) * grid.across + PATCH / 2) / shape[1]
+    found[0] = ((np.arange(grid.rows) * grid.down + white.PATCH / 2) / shape[0])[:, None]
+    found[1] = (np.arange(grid.columns) * grid.across + white.PATCH / 2) / shape[1]
     found = found.reshape(2, -1)
     found.flags.writeable = False
     return found
@@ -439,7 +426,7 @@ def read_statistics(
     clipped.
     """
     shape = planes.shape[1:]
-    suited = min(shape) >= PATCH and planes.dtype.newbyteorder("=").str[1:] in TYPES
+    suited = min(shape) >= white.PATCH and planes.dtype.newbyteorder("=").str[1:] in TYPES
     patches = len(planes) * min(limit, math.prod(shape))
     if suited and (device is not None or patches >= WORTHWHILE):
         from napari_gpu_denoise.opencl.device import choose
@@ -455,7 +442,7 @@ def read_statistics(
 def _plane_statistics(plane: np.ndarray, limit: int, plain: bool) -> PatchStatistics | None:
     known = ([None], [[]]) if plain else ()
     try:
-        return read_spectra([plane], limit, *known).statistics
+        return spectra.read_spectra([plane], limit, *known).statistics
     except NonFiniteError:
         return None
 
@@ -472,19 +459,19 @@ def _device_statistics(
     nx = planes.shape[2]
     grid = _Grid.of(planes.shape[1:], limit)
     dtype = planes.dtype.newbyteorder("=")
-    nbytes = grid.rows * PATCH * nx * dtype.itemsize
+    nbytes = grid.rows * white.PATCH * nx * dtype.itemsize
     batch = max(1, min(len(planes), BATCH_BYTES // nbytes))
     opened = session(device)
-    *_, upper = frequencies((PATCH, PATCH))
+    *_, upper = white.frequencies((white.PATCH, white.PATCH))
     with device_errors(opened), borrow(opened, "series") as arena:
         queue, turn = arena.session.queue(), arena.session.exclusive()
         transform = _Transform(arena, queue, dtype, nx, grid, len(upper))
-        host = np.empty((batch, grid.rows, PATCH, nx), dtype)
+        host = np.empty((batch, grid.rows, white.PATCH, nx), dtype)
         ends = np.empty((batch, 2), np.float32)
 
         def read(k: int, plane: np.ndarray) -> np.ndarray | None:
             """Copy what is sent of a plane; return which patches touch no blank, None for all."""
-            bands = sliding_window_view(plane, PATCH, axis=0)[:: grid.down]
+            bands = sliding_window_view(plane, white.PATCH, axis=0)[:: grid.down]
             np.copyto(host[k], bands.transpose(0, 2, 1))
             ends[k] = np.nan
             if plain:
@@ -494,7 +481,9 @@ def _device_statistics(
             ends[k, : len(levels)] = levels
             if blank is None:
                 return None
-            return selection.clear_patches(blank, (PATCH, PATCH), grid.down, grid.across).ravel()
+            return selection.clear_patches(
+                blank, (white.PATCH, white.PATCH), grid.down, grid.across
+            ).ravel()
 
         def transformed(count: int) -> tuple[np.ndarray, np.ndarray]:
             """Transform planes; return numbers of patches, (plane, 4, patch), and their squares."""
@@ -508,7 +497,7 @@ def _device_statistics(
             with turn:
                 cl.enqueue_copy(queue, sent, host[:count], is_blocking=False)
                 cl.enqueue_copy(queue, clipped, ends[:count], is_blocking=False)
-                transform(sent, PATCH * nx, clipped, kept, out, range(count), told[0].size)
+                transform(sent, white.PATCH * nx, clipped, kept, out, range(count), told[0].size)
                 cl.enqueue_copy(queue, squares, kept, is_blocking=False)
                 cl.enqueue_copy(queue, told, out)
             return told.swapaxes(0, 1), squares

@@ -13,21 +13,12 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.patches import selection
+from napari_gpu_denoise.noise.patches import selection, variance
 from napari_gpu_denoise.noise.patches.coefficients import (
     Elsewhere,
     Squares,
     matmul_in_blocks,
     transformed,
-)
-from napari_gpu_denoise.noise.patches.variance import (
-    LevelNoise,
-    Parts,
-    PatchStatistics,
-    Pooled,
-    brightness_levels,
-    level_noise,
-    pooled_variances,
 )
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies, frequency_order
 
@@ -67,20 +58,22 @@ class PatchSpectra:
         return np.asarray(self.coefficients)[:, self.lows :].astype(np.float64)
 
     @cached_property
-    def statistics(self) -> PatchStatistics:
+    def statistics(self) -> variance.PatchStatistics:
         """The same patches, the low frequencies of each reduced to one number."""
         squares, low = Squares(self.coefficients, self.lows), self.energy_of("low")
-        return PatchStatistics(self.mean, low, squares, self.upper, self.clipped, self.overlap)
+        return variance.PatchStatistics(
+            self.mean, low, squares, self.upper, self.clipped, self.overlap
+        )
 
     @cached_property
-    def levels(self) -> Parts:
+    def levels(self) -> variance.Parts:
         """Levels of the brightness that the high frequencies see, smooth patches first."""
-        return brightness_levels(self.seen, order=self.statistics.order)
+        return variance.brightness_levels(self.seen, order=self.statistics.order)
 
     @cached_property
-    def level_noise(self) -> LevelNoise:
+    def level_noise(self) -> variance.LevelNoise:
         """The noise of these levels."""
-        return level_noise(self.statistics, self.levels, self.seen, self._pooled)
+        return variance.level_noise(self.statistics, self.levels, self.seen, self._pooled)
 
     @property
     def every(self) -> tuple[float, float] | None:
@@ -90,13 +83,13 @@ class PatchSpectra:
         return float(self._pooled.variance[-1]), float(self._pooled.error[-1])
 
     @cached_property
-    def _pooled(self) -> Pooled:
+    def _pooled(self) -> variance.Pooled:
         """The noise of the levels, and unless pixels are clipped last of all patches, in one go."""
         parts, patches = self.levels, self.statistics
         if not self.clipped.any():
             members = np.concatenate([parts.members, patches.order])
-            parts = Parts(members, np.append(parts.count, len(patches.order)))
-        return pooled_variances(parts, patches.energy, patches.overlap)
+            parts = variance.Parts(members, np.append(parts.count, len(patches.order)))
+        return variance.pooled_variances(parts, patches.energy, patches.overlap)
 
     def energy_of(self, name: str) -> np.ndarray:
         """Return the sums of squares over one of `SETS`, (patch,)."""

@@ -230,7 +230,11 @@ def _evidence(plane: np.ndarray, axis: int) -> rows.RowEvidence | None:
 
 def _pixels(middle: np.ndarray) -> Any:
     """Return the outliers of a plane that is large enough for these."""
-    return outliers.find_many(middle) if min(middle.shape) >= outliers.SMALLEST else None
+    return (
+        outliers.find_outliers(middle, many=True)
+        if min(middle.shape) >= outliers.SMALLEST
+        else None
+    )
 
 
 def _waves(middle: np.ndarray) -> list[hum.Wave]:

@@ -124,27 +124,33 @@ class Outliers:
         return self.weight >= LEAST_WEIGHT
 
 
-def find_outliers(plane: np.ndarray, threshold: float | None = None) -> tuple[Outliers, Outliers]:
+def find_outliers(
+    plane: np.ndarray, threshold: float | None = None, *, many: bool = False
+) -> tuple[Outliers, Outliers]:
     """Return the hot and the dead pixels of a plane (y, x), float32.
 
     A pixel is compared with the median of its eight neighbours, in units of the local noise: the
     largest of the spread of the neighbours, the noise at this brightness, and the mean deviation
     around it. Its second most extreme neighbour must be far less extreme, as it is not where an
     object is resolved. `threshold` is by default that which an exponential tail of all deviations
-    exceeds by chance 0.2 times in an image, at least `LEAST`.
+    exceeds by chance 0.2 times in an image, at least `LEAST`. With `many`, there are none on a side
+    with too few to be evidence.
     """
     padded = np.pad(plane, 1, mode="reflect")
-    return _found(plane, _compared(plane, padded), noise_levels(plane, padded), threshold)
-
-
-def find_many(plane: np.ndarray) -> tuple[Outliers, Outliers]:
-    """Return what `find_outliers` does, but none on a side with too few to be evidence."""
-    padded = np.pad(plane, 1, mode="reflect")
     noise = noise_levels(plane, padded)
-    if not _may_be_many(plane, padded, noise):
+    if many and not _may_be_many(plane, padded, noise):
         none = Outliers(np.zeros(plane.shape, bool), 0.0, 0.0)
         return none, none
-    return _found(plane, _compared(plane, padded), noise, None)
+    compared = _compared(plane, padded)
+    score = _scores(plane, compared, noise)
+    size = np.abs(plane - compared.middle)
+    both = []
+    for sign in (1, -1):
+        signed = sign * score
+        limit = _limit(signed) if threshold is None else threshold
+        mask = (signed > limit) & compared.alone
+        both.append(_described(mask, signed, size, limit))
+    return both[0], both[1]
 
 
 def _may_be_many(plane: np.ndarray, padded: np.ndarray, noise: NoiseTable) -> bool:
@@ -183,21 +189,6 @@ def _may_be_many(plane: np.ndarray, padded: np.ndarray, noise: NoiseTable) -> bo
         if np.count_nonzero(is_far) >= _FEWEST:
             return True
     return False
-
-
-def _found(
-    plane: np.ndarray, compared: _Compared, noise: NoiseTable, threshold: float | None
-) -> tuple[Outliers, Outliers]:
-    """Return the hot and the dead pixels of a plane that was compared with the neighbours."""
-    score = _scores(plane, compared, noise)
-    size = np.abs(plane - compared.middle)
-    both = []
-    for sign in (1, -1):
-        signed = sign * score
-        limit = _limit(signed) if threshold is None else threshold
-        mask = (signed > limit) & compared.alone
-        both.append(_described(mask, signed, size, limit))
-    return both[0], both[1]
 
 
 def replaced(plane: np.ndarray, mask: np.ndarray) -> np.ndarray:

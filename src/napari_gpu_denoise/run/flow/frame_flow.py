@@ -21,12 +21,7 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.plan import FrameNote, Launches
 from napari_gpu_denoise.protocol.tiles import Span, Tile
-from napari_gpu_denoise.run.flow.tile_flow import (
-    frame_budget,
-    frames_at_once,
-    smallest_tile,
-    spatial_tiles,
-)
+from napari_gpu_denoise.run.flow import tile_flow
 from napari_gpu_denoise.run.flow.transfer import (
     FrameTransfer,
     FrameTypes,
@@ -66,18 +61,13 @@ def note_frame(
     read = [slices * k // min(slices, _MOST_SLICES) for k in range(min(slices, _MOST_SLICES))]
     if not brightness:
         return FrameNote(sigma, digest=_digest(planes, read))
-    means = np.array([_mean([block_means(plane[z]) for z in read]) for plane in planes])
+    means = np.array([np.mean([block_means(plane[z]) for z in read], axis=0) for plane in planes])
     told = means.shape[1] >= _TELLING and bool((means != means[:, :1]).any())
     # That they agree by chance is out of the question: each averages at least 16 noisy pixels.
     digest = means.tobytes() if told else _digest(planes, read)
     means = (means - float(levels.offset)) / levels.scale
     pixels = len(read) * block_pixels(planes[0].shape[-2:])
     return FrameNote(sigma, means, pixels, digest=digest)
-
-
-def _mean(means: list[np.ndarray]) -> np.ndarray:
-    """Return the mean of arrays."""
-    return means[0] if len(means) == 1 else np.mean(means, axis=0)
 
 
 def _digest(planes: list[np.ndarray], slices: list[int]) -> bytes | None:
@@ -339,12 +329,16 @@ class ArrayFrameFlow:
         self.stages = Stages.of(work, arena)
         filter, device, source = work.filter, work.session.device, work.source
         plan, is_map = self.stages.plan, work.sigma.is_map
-        budget, pixels = frame_budget(plan, filter, device, source, work.memory_limit, is_map)
-        most, smallest = math.inf, smallest_tile(filter, source)
+        budget, pixels = tile_flow.frame_budget(
+            plan, filter, device, source, work.memory_limit, is_map
+        )
+        most, smallest = math.inf, tile_flow.smallest_tile(filter, source)
         while True:
-            self.tiles = spatial_tiles(filter, device, work.whole[1:], source.joined, pixels)
+            self.tiles = tile_flow.spatial_tiles(
+                filter, device, work.whole[1:], source.joined, pixels
+            )
             largest = max(self.tiles, key=lambda tile: math.prod(tile.source_shape))
-            self.batch = min(frames_at_once(plan, device, largest, budget), most)
+            self.batch = min(tile_flow.frames_at_once(plan, device, largest, budget), most)
             if shrink == 0:
                 break
             shrink -= 1
