@@ -260,7 +260,7 @@ def _own_noise(filter: Filter) -> tuple:
     return filter.name, filter.keeps_zero, filter.sigma_power
 
 
-def ismeasured_noise(sigma: Any, noise: Any, filter: Filter) -> bool:
+def is_measured(sigma: Any, noise: Any, filter: Filter) -> bool:
     """Return whether a run measures noise."""
     if sigma is not None or filter.sigma_unused:
         return False
