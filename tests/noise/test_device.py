@@ -70,7 +70,7 @@ def test_only_rows_with_patches_are_sent(device):
 def test_what_a_gpu_is_sent_holds_the_same_patches(device, monkeypatch, dtype, limit):
     stack = planes(dtype, (2, 203, 181))
     with patches_on(device) as place:
-        monkeypatch.setattr(place._store, "cpu", False)
+        monkeypatch.setattr(place, "cpu", False)
         found = place.read(stack, limit, [None] * 2, [[]] * 2)
         same_patches(found, read_spectra(stack, limit, [None] * 2, [[]] * 2))
 

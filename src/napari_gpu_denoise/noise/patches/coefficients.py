@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -100,34 +100,13 @@ def _transformed(
     return Transformed(mean, found, np.ascontiguousarray(energy.T), mean + rest[:, 0])
 
 
-class Elsewhere(Protocol):
-    """Coefficients (patch, coefficient) that are summed up where they are, not in memory."""
-
-    shape: tuple[int, int]
-
-    def __array__(self, dtype=None, copy=None) -> np.ndarray: ...
-
-    def sums(
-        self,
-        order: np.ndarray,
-        starts: np.ndarray,
-        stops: np.ndarray,
-        weight: np.ndarray | None,
-        first: int,
-    ) -> np.ndarray:
-        """Return sums of squares of the coefficients from the first on, as `span_sums`."""
-
-    def moments(self, order: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return sums and sums of squares, as `range_moments`."""
-
-
 class Squares:
     """Squares of coefficients (patch, coefficient), not computed before they are summed up.
 
-    `coefficients` are in memory, or elsewhere; those before `first` are left out.
+    `coefficients` are in memory, or `DeviceCoefficients`; those before `first` are left out.
     """
 
-    def __init__(self, coefficients: np.ndarray | Elsewhere, first: int = 0):
+    def __init__(self, coefficients: Any, first: int = 0):
         self.coefficients, self.first = coefficients, first
         self.shape = coefficients.shape[0], coefficients.shape[1] - first
 
@@ -180,7 +159,7 @@ def span_sums(
 
 
 def range_moments(
-    coefficients: np.ndarray | Elsewhere, order: np.ndarray, limits: np.ndarray
+    coefficients: Any, order: np.ndarray, limits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sums of coefficients over ranges, as `range_sums` has them, and of their squares."""
     if not isinstance(coefficients, np.ndarray):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -22,16 +22,16 @@ from napari_gpu_denoise.noise.patches import selection, spectra, white
 from napari_gpu_denoise.noise.patches.coefficients import suit_float32
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.sampling import PlaneStack
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.opencl.memory import Arena
-
+from napari_gpu_denoise.opencl.device import choose
+from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
+from napari_gpu_denoise.opencl.program import session
 
 TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to a device as they are
 GROUP = 64  # work-items of a work-group on a GPU
 BLOCK = 32  # patches that a work-item of a CPU transforms
 CHUNK, CPU_CHUNK = 256, 512  # patches that a work-item sums up, at most
-COEFFICIENTS = white.PATCH**2
+PATCH, SHAPE = white.PATCH, (white.PATCH,) * 2
+COEFFICIENTS = PATCH**2
 MOST_BYTES = 1 << 29  # of coefficients; more channels than that are left to NumPy
 WORTHWHILE = 100_000  # patches from which a device is used without being requested
 BATCH_BYTES = 1 << 26  # of planes that are compared, sent at once
@@ -48,7 +48,7 @@ class _Grid(NamedTuple):
     @classmethod
     def of(cls, shape: Sequence[int], limit: int) -> _Grid:
         """Return the places of about `limit` patches of a plane (y, x)."""
-        rows, columns = (n - white.PATCH + 1 for n in shape)
+        rows, columns = (n - PATCH + 1 for n in shape)
         down, across = selection.grid_steps(rows, columns, limit)
         return cls(-(-rows // down), -(-columns // across), down, across)
 
@@ -56,9 +56,17 @@ class _Grid(NamedTuple):
     def count(self) -> int:
         return self.rows * self.columns
 
+    def clear(self, blank: np.ndarray) -> np.ndarray:
+        """Return which patches touch no blank."""
+        return selection.clear_patches(blank, SHAPE, self.down, self.across).ravel()
+
+    def bands(self, plane: np.ndarray) -> np.ndarray:
+        """Return the rows of pixels of each row of patches, (row, y, x)."""
+        return sliding_window_view(plane, PATCH, axis=0)[:: self.down].transpose(0, 2, 1)
+
     @property
     def overlap(self) -> float:
-        return max(1.0, white.PATCH / self.down) * max(1.0, white.PATCH / self.across)
+        return max(1.0, PATCH / self.down) * max(1.0, PATCH / self.across)
 
 
 class _Transform:
@@ -108,8 +116,8 @@ class _Transform:
 @cache
 def _tables() -> np.ndarray:
     """Return the tables of the kernel: transforms, sets of frequencies, sight, and numbers."""
-    transform, order = white.cosine_transform(white.PATCH), coefficient_order()
-    low, high = white.frequency_order((white.PATCH, white.PATCH))
+    transform, order = white.cosine_transform(PATCH), coefficient_order()
+    low, high = white.frequency_order(SHAPE)
     sets = np.zeros((len(spectra.SETS) + 2, COEFFICIENTS))
     sets[:-2, order] = spectra.frequency_sets(len(low), len(order))
     sets[-2, order] = spectra.weights()[len(low) :].mean(axis=0)
@@ -119,8 +127,8 @@ def _tables() -> np.ndarray:
     return np.concatenate([both, sets]).astype(np.float32)
 
 
-class CoefficientStore:
-    """Memory for coefficients on one device, for as long as an arena is borrowed."""
+class DevicePatches:
+    """Reads patches on one device, and keeps their coefficients as long as an arena is borrowed."""
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
@@ -179,8 +187,8 @@ class CoefficientStore:
         size = (1 + moments) * number * COEFFICIENTS
         out = self.arena.buffer("patch sums", 4 * size)
         host = self.arena.pinned("patch sums", size, self.queue)
-        group = (1, 1) if self.cpu else (white.PATCH, GROUP // white.PATCH)
-        grid = (white.PATCH, -(-number // group[1]) * group[1])
+        group = (1, 1) if self.cpu else (PATCH, GROUP // PATCH)
+        grid = (PATCH, -(-number // group[1]) * group[1])
         numbers = (number, count, weight is not None, moments)
         with self.turn:
             cl.enqueue_copy(self.queue, listed, table, is_blocking=False)
@@ -200,13 +208,116 @@ class CoefficientStore:
             cl.enqueue_copy(self.queue, found, buffer)
         return found
 
+    def read(
+        self,
+        planes: Sequence[np.ndarray],
+        limit: int,
+        blanks: Sequence[np.ndarray | None],
+        levels: Sequence[list],
+    ) -> spectra.PatchSpectra | None:
+        """Return about `limit` patches of planes of one shape and type, as `read_spectra` does.
+
+        None where they do not suit a device: small planes, other types, extreme values.
+        """
+        plane = planes[0]
+        dtype = plane.dtype.newbyteorder("=")
+        if min(plane.shape) < PATCH or dtype.str[1:] not in TYPES:
+            return None
+        grid = _Grid.of(plane.shape, limit // len(planes))
+        count = grid.count
+        total = count * len(planes)
+        if self.nbytes + 4 * COEFFICIENTS * total > MOST_BYTES:
+            return None
+        coefficients = self.take(total)
+        told = self._told(planes, levels, grid, coefficients)
+        kept = np.isfinite(told[0])
+        for k, blank in enumerate(blanks):
+            if blank is not None:
+                kept[k * count : (k + 1) * count] &= grid.clear(blank)
+        which = None if kept.all() else np.flatnonzero(kept)
+        # The memory is used again.
+        told = told.copy() if which is None else told[:, which]
+        energy = told[3:]
+        if not energy.shape[1] or not suit_float32(energy):
+            return None
+        coefficients.which = which
+        *_, upper = white.frequencies(SHAPE)
+        return spectra.PatchSpectra(
+            told[0].astype(np.float64),
+            coefficients,
+            energy,
+            told[1].astype(np.float64),
+            len(white.frequency_order(SHAPE)[0]),
+            upper,
+            told[2].astype(np.float64),
+            grid.overlap,
+            _middles(grid, len(planes), plane.shape)[:, slice(None) if which is None else which],
+        )
+
+    def _told(
+        self, planes: Sequence[np.ndarray], levels: Sequence[list], grid: _Grid, into: Any
+    ) -> np.ndarray:
+        """Transform the patches of planes; return the numbers told of each."""
+        import pyopencl as cl
+
+        arena, queue = self.arena, self.queue
+        dtype = planes[0].dtype.newbyteorder("=")
+        transform = _Transform(arena, queue, dtype, planes[0].shape[1], grid)
+        total, told = grid.count * len(planes), 3 + len(spectra.SETS)
+        out = arena.buffer("patches told", 4 * told * total)
+        host = arena.pinned("patches told", told * total, queue)
+        ends = np.full((len(planes), 2), np.nan, np.float32)
+        for row, level in zip(ends, levels, strict=True):
+            row[: len(level)] = level
+        clipped = arena.buffer("patch ends", ends.nbytes)
+        with self.turn:
+            cl.enqueue_copy(queue, clipped, ends, is_blocking=False)
+            for k, plane in enumerate(planes):
+                pixels, apart = self._sent(np.ascontiguousarray(plane, dtype), grid)
+                transform(pixels, apart, clipped, into.buffer, out, range(k, k + 1), total)
+                if k + 1 < len(planes):
+                    queue.finish()  # the next plane takes its place
+            cl.enqueue_copy(queue, host, out)
+        return host.reshape(told, total)
+
+    def _sent(self, plane: np.ndarray, grid: _Grid) -> tuple[Any, int]:
+        """Upload the rows of a plane that hold patches; return these, and how far apart they are.
+
+        That is in pixels, from the first row of some patches to that of the next. A GPU reads fast
+        from pinned memory only, which threads fill.
+        """
+        import pyopencl as cl
+
+        arena, queue, row = self.arena, self.queue, plane.strides[0]
+        apart = min(grid.down, PATCH)
+        rows = plane.shape[0] if grid.down <= PATCH else grid.rows * PATCH
+        pixels = arena.buffer("patch pixels", rows * row)
+        parts = {}
+        if not self.cpu:
+            sent = arena.pinned("patch pixels", -(-rows * row // 4), queue).view(np.uint8)
+            sent = sent[: rows * row].view(plane.dtype).reshape(rows, -1)
+            if grid.down > PATCH:
+                plane = grid.bands(plane)
+            in_bands(lambda rows, out: np.copyto(out, rows), plane, sent.reshape(plane.shape))
+            plane = sent
+        elif grid.down > PATCH:
+            parts = {
+                "buffer_origin": (0, 0, 0),
+                "host_origin": (0, 0, 0),
+                "region": (PATCH * row, grid.rows, 1),
+                "buffer_pitches": (PATCH * row,),
+                "host_pitches": (grid.down * row,),
+            }
+        cl.enqueue_copy(queue, pixels, plane, is_blocking=False, **parts)
+        return pixels, apart * row // plane.itemsize
+
 
 class DeviceCoefficients:
     """Coefficients (patch, coefficient) on a device, in the order that `PatchSpectra` has them."""
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, store: CoefficientStore, name: str, total: int) -> None:
+    def __init__(self, store: DevicePatches, name: str, total: int) -> None:
         self._store, self._name, self._total = store, name, total
         self.buffer = store.arena.buffer(name, 4 * COEFFICIENTS * total)
         self.which: np.ndarray | None = None  # places of the patches there; None for all
@@ -260,130 +371,12 @@ class DeviceCoefficients:
 @cache
 def coefficient_order() -> np.ndarray:
     """Return the places of coefficients, low frequencies first, in a patch on the device."""
-    return np.concatenate(white.frequency_order((white.PATCH, white.PATCH)))
-
-
-class DevicePatches:
-    """Reads patches on one device, for as long as its memory is borrowed."""
-
-    def __init__(self, arena: Arena) -> None:
-        self._store = CoefficientStore(arena)
-
-    def read(
-        self,
-        planes: Sequence[np.ndarray],
-        limit: int,
-        blanks: Sequence[np.ndarray | None],
-        levels: Sequence[list],
-    ) -> spectra.PatchSpectra | None:
-        """Return about `limit` patches of planes of one shape and type, as `read_spectra` does.
-
-        None where they do not suit a device: small planes, other types, extreme values.
-        """
-        plane = planes[0]
-        dtype = plane.dtype.newbyteorder("=")
-        if min(plane.shape) < white.PATCH or dtype.str[1:] not in TYPES:
-            return None
-        grid = _Grid.of(plane.shape, limit // len(planes))
-        count = grid.count
-        total = count * len(planes)
-        if self._store.nbytes + 4 * COEFFICIENTS * total > MOST_BYTES:
-            return None
-        coefficients = self._store.take(total)
-        told = self._told(planes, levels, grid, coefficients)
-        kept = np.isfinite(told[0])
-        for k, blank in enumerate(blanks):
-            if blank is not None:
-                clear = selection.clear_patches(
-                    blank, (white.PATCH, white.PATCH), grid.down, grid.across
-                ).ravel()
-                kept[k * count : (k + 1) * count] &= clear
-        which = None if kept.all() else np.flatnonzero(kept)
-        # The memory is used again.
-        told = told.copy() if which is None else told[:, which]
-        energy = told[3:]
-        if not energy.shape[1] or not suit_float32(energy):
-            return None
-        coefficients.which = which
-        *_, upper = white.frequencies((white.PATCH, white.PATCH))
-        return spectra.PatchSpectra(
-            told[0].astype(np.float64),
-            coefficients,
-            energy,
-            told[1].astype(np.float64),
-            len(white.frequency_order((white.PATCH, white.PATCH))[0]),
-            upper,
-            told[2].astype(np.float64),
-            grid.overlap,
-            _middles(grid, len(planes), plane.shape)[:, slice(None) if which is None else which],
-        )
-
-    def _told(
-        self, planes: Sequence[np.ndarray], levels: Sequence[list], grid: _Grid, into: Any
-    ) -> np.ndarray:
-        """Transform the patches of planes; return the numbers told of each."""
-        import pyopencl as cl
-
-        store, arena, queue = self._store, self._store.arena, self._store.queue
-        dtype = planes[0].dtype.newbyteorder("=")
-        transform = _Transform(arena, queue, dtype, planes[0].shape[1], grid)
-        total, told = grid.count * len(planes), 3 + len(spectra.SETS)
-        out = arena.buffer("patches told", 4 * told * total)
-        host = arena.pinned("patches told", told * total, queue)
-        ends = np.full((len(planes), 2), np.nan, np.float32)
-        for row, level in zip(ends, levels, strict=True):
-            row[: len(level)] = level
-        clipped = arena.buffer("patch ends", ends.nbytes)
-        with store.turn:
-            cl.enqueue_copy(queue, clipped, ends, is_blocking=False)
-            for k, plane in enumerate(planes):
-                pixels, apart = self._sent(np.ascontiguousarray(plane, dtype), grid)
-                transform(pixels, apart, clipped, into.buffer, out, range(k, k + 1), total)
-                if k + 1 < len(planes):
-                    queue.finish()  # the next plane takes its place
-            cl.enqueue_copy(queue, host, out)
-        return host.reshape(told, total)
-
-    def _sent(self, plane: np.ndarray, grid: _Grid) -> tuple[Any, int]:
-        """Upload the rows of a plane that hold patches; return these, and how far apart they are.
-
-        That is in pixels, from the first row of some patches to that of the next. A GPU reads fast
-        from pinned memory only, which threads fill.
-        """
-        import pyopencl as cl
-
-        arena, queue, row = self._store.arena, self._store.queue, plane.strides[0]
-        apart = min(grid.down, white.PATCH)
-        rows = plane.shape[0] if grid.down <= white.PATCH else grid.rows * white.PATCH
-        pixels = arena.buffer("patch pixels", rows * row)
-        parts = {}
-        if not self._store.cpu:
-            sent = arena.pinned("patch pixels", -(-rows * row // 4), queue).view(np.uint8)
-            sent = sent[: rows * row].view(plane.dtype).reshape(rows, -1)
-            if grid.down > white.PATCH:
-                bands = sliding_window_view(plane, white.PATCH, axis=0)[:: grid.down]
-                plane = bands.transpose(0, 2, 1)
-            in_bands(lambda rows, out: np.copyto(out, rows), plane, sent.reshape(plane.shape))
-            plane = sent
-        elif grid.down > white.PATCH:
-            parts = {
-                "buffer_origin": (0, 0, 0),
-                "host_origin": (0, 0, 0),
-                "region": (white.PATCH * row, grid.rows, 1),
-                "buffer_pitches": (white.PATCH * row,),
-                "host_pitches": (grid.down * row,),
-            }
-        cl.enqueue_copy(queue, pixels, plane, is_blocking=False, **parts)
-        return pixels, apart * row // plane.itemsize
+    return np.concatenate(white.frequency_order(SHAPE))
 
 
 @contextmanager
 def patches_on(device: Any) -> Iterator[DevicePatches | None]:
     """Open a device to read patches on, as `choose` takes it; None where there is none."""
-    from napari_gpu_denoise.opencl.device import choose
-    from napari_gpu_denoise.opencl.memory import borrow, device_errors
-    from napari_gpu_denoise.opencl.program import session
-
     try:
         chosen = choose(device)
     except NoDeviceError:
@@ -402,8 +395,8 @@ def patches_on(device: Any) -> Iterator[DevicePatches | None]:
 def _middles(grid: _Grid, planes: int, shape: tuple[int, int]) -> np.ndarray:
     """Return y and x of the middle of each patch, from 0 to 1 over the plane; not to be changed."""
     found = np.empty((2, planes, grid.rows, grid.columns))
-    found[0] = ((np.arange(grid.rows) * grid.down + white.PATCH / 2) / shape[0])[:, None]
-    found[1] = (np.arange(grid.columns) * grid.across + white.PATCH / 2) / shape[1]
+    found[0] = ((np.arange(grid.rows) * grid.down + PATCH / 2) / shape[0])[:, None]
+    found[1] = (np.arange(grid.columns) * grid.across + PATCH / 2) / shape[1]
     found = found.reshape(2, -1)
     found.flags.writeable = False
     return found
@@ -426,11 +419,9 @@ def read_statistics(
     clipped.
     """
     shape = planes.shape[1:]
-    suited = min(shape) >= white.PATCH and planes.dtype.newbyteorder("=").str[1:] in TYPES
+    suited = min(shape) >= PATCH and planes.dtype.newbyteorder("=").str[1:] in TYPES
     patches = len(planes) * min(limit, math.prod(shape))
     if suited and (device is not None or patches >= WORTHWHILE):
-        from napari_gpu_denoise.opencl.device import choose
-
         try:
             return list(_device_statistics(planes, limit, choose(device), each, plain))
         except (NoDeviceError, DeviceMemoryError, KernelError):
@@ -453,37 +444,29 @@ def _device_statistics(
     """Yield the patches of each plane, spread as `read_patches` does."""
     import pyopencl as cl
 
-    from napari_gpu_denoise.opencl.memory import borrow, device_errors
-    from napari_gpu_denoise.opencl.program import session
-
     nx = planes.shape[2]
     grid = _Grid.of(planes.shape[1:], limit)
     dtype = planes.dtype.newbyteorder("=")
-    nbytes = grid.rows * white.PATCH * nx * dtype.itemsize
+    nbytes = grid.rows * PATCH * nx * dtype.itemsize
     batch = max(1, min(len(planes), BATCH_BYTES // nbytes))
     opened = session(device)
-    *_, upper = white.frequencies((white.PATCH, white.PATCH))
+    *_, upper = white.frequencies(SHAPE)
     with device_errors(opened), borrow(opened, "series") as arena:
         queue, turn = arena.session.queue(), arena.session.exclusive()
         transform = _Transform(arena, queue, dtype, nx, grid, len(upper))
-        host = np.empty((batch, grid.rows, white.PATCH, nx), dtype)
+        host = np.empty((batch, grid.rows, PATCH, nx), dtype)
         ends = np.empty((batch, 2), np.float32)
 
         def read(k: int, plane: np.ndarray) -> np.ndarray | None:
             """Copy what is sent of a plane; return which patches touch no blank, None for all."""
-            bands = sliding_window_view(plane, white.PATCH, axis=0)[:: grid.down]
-            np.copyto(host[k], bands.transpose(0, 2, 1))
+            np.copyto(host[k], grid.bands(plane))
             ends[k] = np.nan
             if plain:
                 return None
             blank = selection.not_image([plane])[0]
             levels = selection.clipping_levels(plane, blank)
             ends[k, : len(levels)] = levels
-            if blank is None:
-                return None
-            return selection.clear_patches(
-                blank, (white.PATCH, white.PATCH), grid.down, grid.across
-            ).ravel()
+            return None if blank is None else grid.clear(blank)
 
         def transformed(count: int) -> tuple[np.ndarray, np.ndarray]:
             """Transform planes; return numbers of patches, (plane, 4, patch), and their squares."""
@@ -497,7 +480,7 @@ def _device_statistics(
             with turn:
                 cl.enqueue_copy(queue, sent, host[:count], is_blocking=False)
                 cl.enqueue_copy(queue, clipped, ends[:count], is_blocking=False)
-                transform(sent, white.PATCH * nx, clipped, kept, out, range(count), told[0].size)
+                transform(sent, PATCH * nx, clipped, kept, out, range(count), told[0].size)
                 cl.enqueue_copy(queue, squares, kept, is_blocking=False)
                 cl.enqueue_copy(queue, told, out)
             return told.swapaxes(0, 1), squares

@@ -15,7 +15,6 @@ import numpy as np
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.patches import selection, variance
 from napari_gpu_denoise.noise.patches.coefficients import (
-    Elsewhere,
     Squares,
     matmul_in_blocks,
     transformed,
@@ -32,8 +31,8 @@ class PatchSpectra:
     """
 
     mean: np.ndarray  # (patch,), grey levels
-    # (patch, frequency), float32, or float64 where these are extreme.
-    coefficients: np.ndarray | Elsewhere
+    # (patch, frequency), float32, or float64 where these are extreme; or `DeviceCoefficients`.
+    coefficients: Any
     energy: np.ndarray  # (set, patch), sums of squares over the frequencies of each of `SETS`
     seen: np.ndarray  # (patch,), mean grey levels as the high frequencies see them
     lows: int
