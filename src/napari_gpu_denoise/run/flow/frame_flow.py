@@ -21,7 +21,12 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.plan import FrameNote, Launches
 from napari_gpu_denoise.protocol.tiles import Span, Tile
-from napari_gpu_denoise.run.flow import tile_flow
+from napari_gpu_denoise.run.flow.tile_flow import (
+    frame_budget,
+    frames_at_once,
+    smallest_tile,
+    spatial_tiles,
+)
 from napari_gpu_denoise.run.flow.transfer import (
     FrameTransfer,
     FrameTypes,
@@ -329,16 +334,12 @@ class ArrayFrameFlow:
         self.stages = Stages.of(work, arena)
         filter, device, source = work.filter, work.session.device, work.source
         plan, is_map = self.stages.plan, work.sigma.is_map
-        budget, pixels = tile_flow.frame_budget(
-            plan, filter, device, source, work.memory_limit, is_map
-        )
-        most, smallest = math.inf, tile_flow.smallest_tile(filter, source)
+        budget, pixels = frame_budget(plan, filter, device, source, work.memory_limit, is_map)
+        most, smallest = math.inf, smallest_tile(filter, source)
         while True:
-            self.tiles = tile_flow.spatial_tiles(
-                filter, device, work.whole[1:], source.joined, pixels
-            )
+            self.tiles = spatial_tiles(filter, device, work.whole[1:], source.joined, pixels)
             largest = max(self.tiles, key=lambda tile: math.prod(tile.source_shape))
-            self.batch = min(tile_flow.frames_at_once(plan, device, largest, budget), most)
+            self.batch = min(frames_at_once(plan, device, largest, budget), most)
             if shrink == 0:
                 break
             shrink -= 1
