@@ -44,7 +44,9 @@ class Address(os.PathLike):
     def __init__(self, url: str) -> None:
         check_no_secrets(url)
         self._protocol, _, place = url.partition("://")
-        self._place = PurePosixPath(place)
+        self._place = at = PurePosixPath(place)
+        #: The last part, the same without its suffix, and that.
+        self.name, self.stem, self.suffix = at.name, at.stem, at.suffix
 
     def __fspath__(self) -> str:
         return f"{self._protocol}://{self._place}"
@@ -62,21 +64,6 @@ class Address(os.PathLike):
 
     def __truediv__(self, name: str | os.PathLike) -> Address:
         return Address(f"{self}/{os.fspath(name)}")
-
-    @property
-    def name(self) -> str:
-        """The last part."""
-        return self._place.name
-
-    @property
-    def stem(self) -> str:
-        """The last part without its suffix."""
-        return self._place.stem
-
-    @property
-    def suffix(self) -> str:
-        """What the last part ends with."""
-        return self._place.suffix
 
     @property
     def parent(self) -> Address:

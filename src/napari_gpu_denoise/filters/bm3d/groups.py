@@ -330,14 +330,14 @@ def _wavelets(length: int, beside: float) -> np.ndarray:
     )
 
 
-def correlations(name: str) -> np.ndarray:
+def correlations(name: str, length: int = 8) -> np.ndarray:
     """Return how white noise correlates between the spectra of two patches along one axis.
 
-    The shape is (9, 8), by displacement along that axis and coefficient: 1 without displacement, 0
-    where patches lie side by side.
+    The shape is (length + 1, length), by displacement along that axis and coefficient: 1 without
+    displacement, 0 where patches lie side by side.
     """
-    matrix = transform_matrix(name)
-    return np.array([np.sum(matrix[:, d:] * matrix[:, : 8 - d], axis=1) for d in range(9)])
+    matrix, apart = transform_matrix(name, length), range(length + 1)
+    return np.array([np.sum(matrix[:, d:] * matrix[:, : length - d], axis=1) for d in apart])
 
 
 def extended_autocorrelation(autocorrelation) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.filters.bm3d.groups import (
-    extended_autocorrelation,
-    products_at_distances,
-    transform_matrix,
-)
-from napari_gpu_denoise.filters.search.patch_search import Grid, Variant
+from napari_gpu_denoise.filters.bm3d import groups
+from napari_gpu_denoise.filters.search.patch_search import Grid, SearchOffsets, Variant, box_offsets
 from napari_gpu_denoise.noise.correlation import LAGS
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.kernel import pixel_grid
-from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
+from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import (
     Buffers,
     Launches,
@@ -239,11 +234,7 @@ def shared_noise(
     else:
         table = np.ones((1, 1))
         for length in cube:
-            matrix = transform_matrix(name, length)
-            along = np.array(
-                [np.sum(matrix[:, d:] * matrix[:, : length - d], axis=1) for d in range(length)]
-            )
-            table = np.kron(table, along)
+            table = np.kron(table, groups.correlations(name, length)[:-1])
         tables = [table]
     return np.stack([np.vstack([table, np.zeros(CUBE)]) for table in tables])
 
@@ -254,19 +245,11 @@ def _correlated(
 ) -> np.ndarray:
     """Return the table of one spectrum. The array is cached: do not modify it."""
     each = zip(cube, sides, strict=True)
-    deep, down, across = (products_at_distances(name, *lengths) for lengths in each)
-    column = extended_autocorrelation(np.reshape(spectrum.along_z, (-1, 1)))[:, 0]
-    plane = extended_autocorrelation(spectrum.plane)
+    deep, down, across = (groups.products_at_distances(name, *lengths) for lengths in each)
+    column = groups.extended_autocorrelation(np.reshape(spectrum.along_z, (-1, 1)))[:, 0]
+    plane = groups.extended_autocorrelation(spectrum.plane)
     found = np.einsum("cfj,j,dgk,kl,ehl->cdefgh", deep, column, down, plane, across, optimize=True)
     return found.reshape(-1, CUBE)
-
-
-def box_offsets(windows: tuple[int, int, int]) -> np.ndarray:
-    """Return the displacements of a search window as int32 rows (0, dz, dy, dx), nearest first."""
-    axes = (range(-(width // 2), width // 2 + 1) for width in windows)
-    table = np.array(list(itertools.product([0], *axes)), dtype=np.int32)
-    _, dz, dy, dx = table.T
-    return table[np.lexsort((dx, dy, dz, (table**2).sum(axis=1)))]
 
 
 @dataclass(frozen=True)
@@ -321,20 +304,17 @@ class CubeSearch:
     def __init__(self, one: CubePass, arena: Arena):
         self.one, self.arena = one, arena
         self.variant = choose_search(one, arena.device)
-        offsets = box_offsets(one.windows)
-        self.index_bits = {"INDEX_BITS": max(1, (len(offsets) - 1).bit_length())}
+        reaches = [(width // 2, width // 2) for width in one.windows]
+        self.offsets = SearchOffsets(box_offsets((0, 0), *reaches), arena)
         self._search = arena.kernel(
             f"bm4d/{self.variant.kernel}",
             {
                 **one.constants,
                 "NEIGHBOURS": one.neighbours,
-                **self.index_bits,
+                **self.offsets.index_bits,
                 **self.variant.constants,
             },
         )
-        ranks = np.lexsort(offsets.T[::-1]).astype(np.int32)
-        self.offsets = constant_buffer(arena.session, offsets)
-        self._ranks = constant_buffer(arena.session, ranks)
 
     def layout(self, tile: Tile) -> CubeLayout:
         """Return how the volumes of a tile are laid out."""
@@ -412,7 +392,7 @@ class CubeSearch:
             grid, group = (across * wide, down * high, layers), (wide, high, 1)
             more = ()
         search = self._search(
-            queue, grid, group, buffer, *at.arguments, *more, self._ranks, held["keys"]
+            queue, grid, group, buffer, *at.arguments, *more, self.offsets.ranks, held["keys"]
         )
         return [*launches, ("search", search)]
 

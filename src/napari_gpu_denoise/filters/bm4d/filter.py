@@ -72,7 +72,7 @@ class CubeFilter:
         self._constants = {
             **one.constants,
             "NEIGHBOURS": one.neighbours,
-            **self.search.index_bits,
+            **self.search.offsets.index_bits,
             "TRANSFORM": groups.TRANSFORMS.index(one.transform),
             "STACK": groups.STACK_TRANSFORMS.index(one.stack),
             "WIENER": int(one.wiener),
@@ -179,7 +179,14 @@ class CubeFilter:
             f"bm4d/{self.variant.kernel}", {**self._constants, "SIGMA_MAP": int(bool(sigma_map))}
         )
         arguments = (
-            *(*images, *at.arguments, self.search.offsets, buffers["keys"], *slices, *sigma_map),
+            *(
+                *images,
+                *at.arguments,
+                self.search.offsets.table,
+                buffers["keys"],
+                *slices,
+                *sigma_map,
+            ),
             *over_time,
             *((volumes // len(one.spectra),) if one.spectra else ()),
             *(f32(one.similar * CUBE), f32(one.threshold**2), self._kaiser, self._correlation),

@@ -17,17 +17,36 @@ from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 
 def offset_table(window: int, frames: tuple[int, int] = (0, 0), slices: int = 0) -> np.ndarray:
-    """Return the offsets of a search window as int32 rows (dt, dz, dy, dx), nearest first.
+    """Return the offsets of a search window, see `box_offsets`.
 
-    `window` is the full width in Y and X, odd; `frames` are those before and after. Offsets of the
-    same length are sorted by their components.
+    `window` is the full width in Y and X, odd; `frames` are those before and after.
     """
-    radius = window // 2
-    reaches = (frames, (slices, slices), (radius, radius), (radius, radius))
+    return box_offsets(frames, (slices, slices), *((window // 2, window // 2),) * 2)
+
+
+def box_offsets(*reaches: tuple[int, int]) -> np.ndarray:
+    """Return the offsets in a box as int32 rows (dt, dz, dy, dx), nearest first.
+
+    `reaches` are those before and after along each axis. Offsets of the same length are sorted by
+    their components.
+    """
     axes = (range(-before, after + 1) for before, after in reaches)
     table = np.array(list(itertools.product(*axes)), dtype=np.int32)
-    dt, dz, dy, dx = table.T
-    return table[np.lexsort((dx, dy, dz, dt, (table**2).sum(axis=1)))]
+    return table[np.lexsort((*table.T[::-1], (table**2).sum(axis=1)))]
+
+
+class SearchOffsets:
+    """The offsets of a search on a device, and each one's place in the table, row by row.
+
+    Kernels that walk the window row by row need the place. `index_bits` hold the number of one.
+    """
+
+    def __init__(self, table: np.ndarray, arena: Arena):
+        self.count = len(table)
+        self.index_bits = {"INDEX_BITS": max(1, (len(table) - 1).bit_length())}
+        self.table = constant_buffer(arena.session, table)
+        ranks = np.lexsort(table.T[::-1]).astype(np.int32)
+        self.ranks = constant_buffer(arena.session, ranks)
 
 
 @dataclass(frozen=True)
@@ -285,23 +304,19 @@ class PatchSearch:
         self.settings = settings
         self.arena = arena
         self.variant = variant or choose_variant(settings, arena.device)
-        offsets = offset_table(settings.window, settings.frames, settings.slices)
+        table = offset_table(settings.window, settings.frames, settings.slices)
+        self._offsets = SearchOffsets(table, arena)
         self.constants = {
             "PATCH": settings.patch,
             "STEP": settings.step,
             "NEIGHBOURS": settings.neighbours,
-            "INDEX_BITS": max(1, (len(offsets) - 1).bit_length()),
+            **self._offsets.index_bits,
         }
         # Whether the search needs a copy of its own, in another layout or of roots.
         self._copied = self.variant.split > 1 or settings.roots
         self._search = arena.kernel(
             f"search/{self.variant.kernel}", {**self.constants, **self.variant.constants}
         )
-        # Kernels that walk the window row by row need each offset's place in the table.
-        ranks = np.lexsort(offsets.T[::-1]).astype(np.int32)
-        self._offsets = constant_buffer(arena.session, offsets)
-        self._ranks = constant_buffer(arena.session, ranks)
-        self._count = len(offsets)
 
     def layout(self, tile: Tile) -> SearchLayout:
         """Return how a tile is laid out."""
@@ -381,14 +396,14 @@ class PatchSearch:
         keys = held["keys"]
         origin = (tile.t.margin + far_t, tile.z.margin + far_z, radius, left)
         layout = (pnz, pny, pitch, *origin, nz)
-        matches = Matches(plain, keys, self._offsets, rows, columns, layout, events)
+        matches = Matches(plain, keys, self._offsets.table, rows, columns, layout, events)
         constants = self.variant.constants
         # PoCL keeps the lists of a whole group on the stack of a thread, and overflows it with the
         # large groups that it would choose.
         alone = (1, 1, 1) if self.arena.device.shares_cores else None
         places = (searched, *layout, *matches.grid)
         regular = (rows.regular, columns.regular)
-        offsets = (self._offsets, self._count)
+        offsets = (self._offsets.table, self._offsets.count)
         if self.variant.kernel == "search_plain":
             size = (columns.count, rows.count, nt * nz)
             launch = self._search(queue, size, alone, *places, *offsets, keys)
@@ -404,7 +419,7 @@ class PatchSearch:
                 queue,
                 (across * group[0], down * group[1], nt * nz),
                 group,
-                *(*places, *regular, *settings.frames, settings.slices, self._ranks, keys),
+                *(*places, *regular, *settings.frames, settings.slices, self._offsets.ranks, keys),
             )
         events.append(("search", launch))
         return matches
