@@ -16,6 +16,7 @@ from tables import kernel_times
 
 from napari_gpu_denoise.cli.bench import measure, synthetic
 from napari_gpu_denoise.filters.nl_means import NLMeans
+from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.patch_search import (
     PatchSearch,
     SearchSettings,
@@ -48,10 +49,11 @@ def search_times(settings: NLMeans, variant: Variant, image, device, repeats: in
         cl.enqueue_copy(queue, source, image)
         times = []
         for _ in range(repeats):
-            events = search.enqueue(queue, tile, source).events
+            run = Launcher(arena, queue)
+            search.enqueue(run, tile, source)
             queue.finish()
             times.append(
-                sum(e.profile.end - e.profile.start for name, e in events if name == "search")
+                sum(e.profile.end - e.profile.start for name, e in run.launches if name == "search")
             )
         return min(times) * 1e-6
 

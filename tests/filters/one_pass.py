@@ -12,7 +12,7 @@ import numpy as np
 
 from napari_gpu_denoise.filters.bm3d.groups import PATCH, GroupSettings, slab_shape
 from napari_gpu_denoise.filters.bm3d.plan import GroupFilter
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels
+from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant, offset_table
 from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import Arena
@@ -164,6 +164,7 @@ class Run:
         frames = len(images.noisy)
         tile = Tile(0, Span.whole(frames), *map(Span.whole, (1, *SHAPE)))
         queue, arena = session.queue(), Arena(session)
+        run = Launcher(arena, queue)
 
         def sent(array):
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
@@ -178,7 +179,7 @@ class Run:
         self.scale, self.units = one._scale, one._units
         searched = Noisy(Pixels(sent(images.searched), tile), sent(np.full(frames, SEARCHED_SIGMA)))
         place = one.search_tile(tile, tile)
-        matches = one.search.enqueue(queue, place, searched.pixels.buffer)
+        matches = one.search.enqueue(run, place, searched.pixels.buffer)
         noisy = Noisy(
             Pixels(sent(images.noisy), tile),
             sent(np.full(frames, SIGMA)),
@@ -186,7 +187,7 @@ class Run:
         )
         basic = Pixels(sent(images.basic), tile) if given.wiener else None
         out = sent(np.zeros_like(images.noisy))
-        one.enqueue(queue, tile, matches, searched, noisy, basic, out)
+        one.enqueue(run, tile, matches, searched, noisy, basic, out)
 
         rows, columns = matches.rows.count, matches.columns.count
         shape = (frames, rows, given.search.neighbours, columns)

@@ -20,6 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from napari_gpu_denoise.filters.bm3d.groups import PATCH, GroupSettings
+from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.patch_search import Grid, Variant
 from napari_gpu_denoise.filters.search.video_search import (
     BlockMotion,
@@ -200,7 +201,8 @@ def found_by(
             if search.blocks:
                 rows = np.concatenate([np.zeros((1, *table.shape[1:]), np.float32), table])
                 at = start + known - 1, new, device.sent(rows[known : known + new + 1])
-                motions, _ = measured.enqueue(device.queue, ring, shape, *at, measured_held)
+                run = Launcher(device.arena, device.queue, measured_held)
+                motions = measured.enqueue(run, ring, shape, *at)
             known += new
         size = count, grid[0].count, search.neighbours, grid[1].count
         for name in ("keys", "places"):
@@ -211,7 +213,8 @@ def found_by(
             cl.enqueue_copy(device.queue, buffer, zeros)
         links = device.sent(table[first : first + count])
         at = start + first, count, grid, links
-        found, _ = one.enqueue(device.queue, ring, shape, *at, motions=motions)
+        run = Launcher(device.arena, device.queue)
+        found = one.enqueue(run, ring, shape, *at, motions=motions)
         keys.append(device.got(found.keys, *size, dtype=np.uint32))
         places.append(device.got(found.places, *size, dtype=np.uint32))
     device.arena.free()
@@ -302,6 +305,7 @@ class Run:
         search, channels = given.search, self.channels
         _, nt, ny, nx = videos.noisy.shape
         one = VideoPass(given, device.arena, self.variant, self.search_variant)
+        run = Launcher(device.arena, device.queue)
         self.scale, self.units = one._scale, one._units
         shape = RingShape(nt, nt, margin_of(search), ny, nx)
         grid = tuple(Grid.of(Span.whole(n), PATCH, search.step) for n in (ny, nx))
@@ -319,8 +323,8 @@ class Run:
             part = slice(first, first + count)
             sent = device.sent(tables[:, part]), device.sent(searched[part])
             at = videos.start + first, count, grid
-            found, _ = one.search.enqueue(device.queue, rings[2], shape, *at, sent[1])
-            one.shrink(*(device.queue, found, images, shape, channels, *at, sent, sums, variation))
+            found = one.search.enqueue(run, rings[2], shape, *at, sent[1])
+            one.shrink(*(run, found, images, shape, channels, *at, sent, sums, variation))
             size = count, grid[0].count, search.neighbours, grid[1].count
             keys.append(device.got(found.keys, *size, dtype=np.uint32))
             places.append(device.got(found.places, *size, dtype=np.uint32))
@@ -329,7 +333,7 @@ class Run:
         region = self.region or (0, 0, ny, nx)
         out = device.sent(np.zeros((channels, nt, *region[2:]), np.float32))
         one.join(
-            *(device.queue, rings[0], shape, channels, videos.start, nt, sums),
+            *(run, rings[0], shape, channels, videos.start, nt, sums),
             *(device.sent(levels), region, out),
         )
         self.out = device.got(out, channels, nt, *region[2:], dtype=np.float32)

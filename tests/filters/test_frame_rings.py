@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.filters.pixels import Pixels
+from napari_gpu_denoise.filters.pixels import Launcher, Pixels
 from napari_gpu_denoise.filters.search.video_search import FrameRings, RingShape, ring_buffers
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import session
@@ -44,9 +44,9 @@ class Rings:
 
         given = self.arena.buffer("given", values.nbytes)
         cl.enqueue_copy(self.queue, given, values)
-        launches = []
-        self.rings.store(self.queue, ring, Pixels(given, tile), first, launches)
-        assert [name for name, _ in launches] == ["store"]
+        run = Launcher(self.arena, self.queue)
+        self.rings.store(run, ring, Pixels(given, tile), first)
+        assert [name for name, _ in run.launches] == ["store"]
 
 
 @pytest.fixture
@@ -99,9 +99,9 @@ def test_guides_have_one_channel_and_a_ring_of_their_own(rings):
 def test_sums_of_some_frames_are_set_to_0(rings, first, stop, cleared):
     sums = rings.rings.sums("basic")
     rings.fill(sums, np.int32, 9)
-    launches = []
-    rings.rings.clear(rings.queue, "basic", first, stop, launches)
-    assert {name for name, _ in launches} <= {"clear"}
+    run = Launcher(rings.arena, rings.queue)
+    rings.rings.clear(run, "basic", first, stop)
+    assert {name for name, _ in run.launches} <= {"clear"}
     found = rings.held(sums, np.int32, 2, SUMS, 2)
     expected = np.full(found.shape, 9)
     expected[:, cleared] = 0

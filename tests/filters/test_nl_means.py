@@ -12,6 +12,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SaturationWarning, SettingsError
 from napari_gpu_denoise.filters.nl_means import NLMeans
+from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.patch_search import (
     SearchSettings,
     Variant,
@@ -69,7 +70,7 @@ class Stages:
             )
             plan = settings.plan(arena, variant)
             plan = plan._tiles if settings.over_time else plan
-            found = plan.search.enqueue(queue, tile, source)
+            found = plan.search.enqueue(Launcher(arena, queue), tile, source)
             frames, rows, columns = len(volume), found.rows.count, found.columns.count
             self.keys = np.empty((frames, rows, settings.neighbours, columns), np.uint32)
             cl.enqueue_copy(queue, self.keys, found.keys)

@@ -9,12 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels
+from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.plan import Buffers, Sizes
+from napari_gpu_denoise.protocol.plan import Sizes
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Tile
 
@@ -104,11 +103,11 @@ class ChannelMix:
         """Return the buffers for the guide of the image `name`."""
         return {} if self.opponent else _mixture(f"{name} guide", tile, 1)
 
-    def begin(self, queue, noisy: Noisy, held: Buffers, launches: list) -> Noisy:
+    def begin(self, run: Launcher, noisy: Noisy) -> Noisy:
         """Return the channels to filter: opponent colours, or those given."""
         if not self.opponent:
             return noisy
-        return self._mixed(queue, noisy, OPPONENT, False, "opponent", held, launches)
+        return self._mixed(run, noisy, OPPONENT, False, "opponent")
 
     def guide_row(self, channels: int) -> tuple[np.ndarray, bool]:
         """Return the weights of channels in the guide, and whether these are divided by noise."""
@@ -118,43 +117,38 @@ class ChannelMix:
             return np.eye(channels)[self.guide_channel], False
         return np.full(channels, 1 / channels), self.weighted
 
-    def guide(self, queue, image: Noisy, name: str, held: Buffers, launches: list) -> Noisy:
+    def guide(self, run: Launcher, image: Noisy, name: str) -> Noisy:
         """Return the one channel in which patches are matched."""
         if self.opponent:
             # Luminance comes first in the same buffer.
             tile = replace(image.pixels.tile, channels=1)
             return replace(image, pixels=replace(image.pixels, tile=tile))
         row, weighted = self.guide_row(image.pixels.tile.channels)
-        return self._mixed(queue, image, row[None], weighted, f"{name} guide", held, launches)
+        return self._mixed(run, image, row[None], weighted, f"{name} guide")
 
-    def end(self, queue, image: Noisy, out, launches: list) -> None:
+    def end(self, run: Launcher, image: Noisy, out) -> None:
         """Convert opponent colours back to the channels given, into `out`."""
-        self._enqueue(queue, image, OPPONENT.T, False, out, launches)
+        self._enqueue(run, image, OPPONENT.T, False, out)
 
-    def _mixed(self, queue, image: Noisy, matrix, weighted, name: str, held, launches) -> Noisy:
+    def _mixed(self, run: Launcher, image: Noisy, matrix, weighted: bool, name: str) -> Noisy:
         tile = replace(image.pixels.tile, channels=len(matrix))
         frames = tile.t.size * tile.z.size
-        made, levels = held[name], held[f"{name} levels"]
+        made, levels = run.held[name], run.held[f"{name} levels"]
         strong = matrix * self._strengths[:, None] if matrix is OPPONENT else matrix
-        self._enqueue(queue, image, matrix, weighted, made, launches)
-        launch = self._mix_levels(
-            queue,
-            (frames, len(matrix)),
-            (1, 1),
+        self._enqueue(run, image, matrix, weighted, made)
+        run.run(
+            *("mix levels", self._mix_levels, (frames, len(matrix)), (1, 1)),
             *(image.levels, matrix.shape[1], self._matrix(strong), weighted, levels),
         )
-        launches.append(("mix levels", launch))
         return Noisy(Pixels(made, tile), levels, image.variation)
 
-    def _enqueue(self, queue, image: Noisy, matrix, weighted: bool, out, launches) -> None:
+    def _enqueue(self, run: Launcher, image: Noisy, matrix, weighted: bool, out) -> None:
         nt, nz, ny, nx = image.pixels.tile.shape
-        launch = self._mix(
-            queue,
-            *pixel_grid(self.arena.device, nx, ny, len(matrix) * nt * nz),
+        run.over_pixels(
+            *("mix channels", self._mix, nx, ny, len(matrix) * nt * nz),
             *(image.pixels.buffer, matrix.shape[1], nt * nz, ny, nx),
             *(self._matrix(matrix), image.levels, weighted, out),
         )
-        launches.append(("mix channels", launch))
 
     def _matrix(self, matrix: np.ndarray):
         values = matrix.astype(np.float32)

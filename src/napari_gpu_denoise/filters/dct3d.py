@@ -8,10 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.filters.pixels import spread
+from napari_gpu_denoise.filters.pixels import Launcher, spread
 from napari_gpu_denoise.filters.volumes import VolumeFilter, cube_setting, voxel_setting
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.protocol.settings import setting
@@ -108,7 +107,7 @@ class DCT3DPlan(TilePlan):
         held: Buffers | None = None,
     ) -> Launches:
         """Enqueue the filter for one tile, in buffers `held` or else allocated for it."""
-        held = self.hold(tile) if held is None else held
+        held, run = self.hold(tile) if held is None else held, Launcher(self.arena, queue)
         nt, nz, ny, nx = tile.shape
         read, spans = tile.source_shape[1:], (tile.z, tile.y, tile.x)
         corner = [span.source_start for span in spans]
@@ -118,30 +117,30 @@ class DCT3DPlan(TilePlan):
             across, down = self._group.across, self._group.down
             groups_x = -(-nx // (across - self.cube[2] + 1))
             groups_y = -(-ny // (down - self.cube[1] + 1))
-            event = self.arena.kernel("dct3d/shrink_columns", constants)(
-                queue,
+            run.run(
+                *("shrink", self.arena.kernel("dct3d/shrink_columns", constants)),
                 (groups_x * across, groups_y * down, -(-nz // _DEPTH) * nt),
                 (across, down, 1),
                 *(source, *read, *corner, nz, ny, nx, *first, *whole),
                 *(sigma.read_levels, self.threshold, sigma.variation, out),
             )
-            return [("shrink", event)]
+            return run.launches
         pnz, pny, pitch = self._copied(tile)
         mirrored = held["mirrored"], pnz, pny, pitch
-        copied = self.arena.kernel("dct3d/mirror_around", self._cube)(
-            queue,
-            *pixel_grid(self.arena.device, pitch, pny, pnz * nt),
+        run.over_pixels(
+            *("mirror", self.arena.kernel("dct3d/mirror_around", self._cube)),
+            *(pitch, pny, pnz * nt),
             *(source, *read, *corner, *whole, *first, *mirrored),
         )
-        event = self.arena.kernel("dct3d/shrink_rows", constants)(
-            queue,
+        run.run(
+            *("shrink", self.arena.kernel("dct3d/shrink_rows", constants)),
             (*self._blocks(tile), nt),
             (1, 1, 1),
             *(*mirrored, nz, ny, nx, *first, *whole, sigma.read_levels, corner[0], read[0]),
             *(self.threshold, sigma.variation, *corner[1:], read[2], held["sums"]),
             *(*_block(tile), out),
         )
-        return [("mirror", copied), ("shrink", event)]
+        return run.launches
 
 
 def _block(tile: Tile) -> tuple[int, int]:
@@ -283,8 +282,8 @@ class PRINLMPlan(TilePlan):
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue the filter for one tile; return the launches by name."""
         held = self.hold(tile, sigma.variation is not None)
-        wider, device = self._guided(tile), self.arena.device
-        launches = self.guide.enqueue(queue, wider, source, held["guide"], sigma, held)
+        wider, run = self._guided(tile), Launcher(self.arena, queue)
+        run.launches += self.guide.enqueue(queue, wider, source, held["guide"], sigma, held)
         nt, nz, ny, nx = tile.shape
         lanes, constants = self._lanes, {**self._radii, "EVEN": int(sigma.even)}
         depth, blocks, skip = self._blocks(tile)
@@ -292,9 +291,8 @@ class PRINLMPlan(TilePlan):
         pnz, pny, pitch = self._padded(tile)
         padded = held["spread"], nt, pnz, pny, pitch
         packed = {**constants, "PACKED": int(lanes == 1)}
-        spread = self.arena.kernel("pri_nlm/spread_guide", packed)(
-            queue,
-            *pixel_grid(device, pitch, pny, pnz * nt),
+        run.over_pixels(
+            *("spread", self.arena.kernel("pri_nlm/spread_guide", packed), pitch, pny, pnz * nt),
             *(source, *tile.source_shape[1:], *(span.source_start for span in spans)),
             *(held["guide"], *wider.shape[1:], *(span.start for span in guided)),
             *(span.length for span in spans),
@@ -304,19 +302,20 @@ class PRINLMPlan(TilePlan):
         constants |= {
             "DEPTH": depth,
             "LANES": lanes,
-            "NVIDIA": int(lanes == 1 and device.is_nvidia),
+            "NVIDIA": int(lanes == 1 and run.device.is_nvidia),
         }
         constants["SIGMA_MAP"] = int(sigma.variation is not None)
-        across, down = _GROUP if lanes == 1 and math.prod(_GROUP) <= device.max_group else (1, 1)
+        fits = math.prod(_GROUP) <= run.device.max_group
+        across, down = _GROUP if lanes == 1 and fits else (1, 1)
         columns = -(-nx // (lanes * across)) * across
-        average = self.arena.kernel("pri_nlm/average_similar", constants)(
-            queue,
+        run.run(
+            *("average", self.arena.kernel("pri_nlm/average_similar", constants)),
             (columns, -(-ny // down) * down, blocks * nt),
             (across, down, 1),
             *(*padded, nz, ny, nx, skip, blocks, sigma.levels, sigma.variation),
             *(tile.y.margin, tile.x.margin, tile.x.source_size, self._strength, out),
         )
-        return [*launches, ("spread", spread), ("average", average)]
+        return run.launches
 
 
 @dataclass(frozen=True)

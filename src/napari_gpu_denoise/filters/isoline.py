@@ -18,9 +18,8 @@ from napari_gpu_denoise.filters.channels import (
     decide_channels,
     guide_setting,
 )
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels
+from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels
 from napari_gpu_denoise.noise.models import NoiseModel, Speckle
-from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
@@ -122,12 +121,12 @@ class PaddedImages:
         return np.float32(self.noise[2] ** -2 if self.speckle else 0)
 
 
-class TileLaunches:
-    """Launches kernels for one tile, in the buffers `held` for it, and lists the events."""
+class TileLauncher(Launcher):
+    """Launches kernels for one tile, in the buffers `held` for it."""
 
     def __init__(self, arena: Arena, queue, padded: Padded, held: Buffers):
-        self.arena, self.queue, self.padded, self.held = arena, queue, padded, held
-        self.launches: Launches = []
+        super().__init__(arena, queue, held)
+        self.arena, self.padded = arena, padded
         # Kernel arguments: height and pitch of padded images.
         self.layout = (padded.shape[0], padded.pitch)
 
@@ -143,7 +142,7 @@ class TileLaunches:
 
         levels = self.held["isoline levels"]
         event = cl.enqueue_fill_buffer(self.queue, levels, np.float32(level), 0, 4 * count)
-        self.launches.append(("levels", event))
+        self.add("levels", event)
         return levels
 
     def logarithm(self, source, count: int):
@@ -178,9 +177,7 @@ class TileLaunches:
         return padded, along
 
     def _launch(self, name: str, file: str, constants: dict, sizes: tuple, arguments: tuple):
-        kernel = self.arena.kernel(f"isoline/{file}", constants)
-        grid = pixel_grid(self.arena.device, *sizes)
-        self.launches.append((name, kernel(self.queue, *grid, *arguments)))
+        self.over_pixels(name, self.arena.kernel(f"isoline/{file}", constants), *sizes, *arguments)
 
 
 # Averages that may replace a pixel: 16 lines and a window.
@@ -246,14 +243,14 @@ class Plan(TilePlan):
         """Enqueue the filter for one tile; return the launches by name."""
         settings = self.settings
         held = self.hold(tile, sigma.variation is not None)
-        run = TileLaunches(self.arena, queue, Padded(tile, self.margins), held)
+        run = TileLauncher(self.arena, queue, Padded(tile, self.margins), held)
         frames = tile.t.size * tile.z.size
         variation = None
         if sigma.variation is not None:
             variation = run.mirrored("variation", sigma.variation, 1)[0]
         noisy = Noisy(Pixels(source, _whole(tile)), sigma.levels, sigma.variation)
         if self.opponent:
-            noisy = self._mix.begin(queue, noisy, held, run.launches)
+            noisy = self._mix.begin(run, noisy)
         noise = (noisy.levels, variation, np.float32(settings.relative_noise))
         speckle = settings.relative_noise > 0
         guided, share = self._guided(tile)
@@ -263,7 +260,7 @@ class Plan(TilePlan):
         made = held["isoline made"] if self.mixed_back else out
         (self._soft if settings.soft else self._hard)(run, pixels, guide, made)
         if self.mixed_back:
-            self._mix.end(queue, replace(noisy, pixels=Pixels(made, tile)), out, run.launches)
+            self._mix.end(run, replace(noisy, pixels=Pixels(made, tile)), out)
         return run.launches
 
     def _guided(self, tile: Tile) -> tuple[bool, float]:
@@ -277,14 +274,14 @@ class Plan(TilePlan):
         lines = settings.soft and not (guided and settings.staircase)
         return guided, settings.share_beside if lines else 0.0
 
-    def _guide(self, run: TileLaunches, noisy: Noisy, variation) -> PaddedImages:
+    def _guide(self, run: TileLauncher, noisy: Noisy, variation) -> PaddedImages:
         """Return the guide that isolines are traced in: one channel, of speckle its logarithm."""
         settings, tile = self.settings, run.padded.tile
         frames = tile.t.size * tile.z.size
         relative = settings.relative_noise
         speckle = relative > 0
         if tile.channels > 1:
-            noisy = self._mix.guide(run.queue, noisy, "isoline mixed", run.held, run.launches)
+            noisy = self._mix.guide(run, noisy, "isoline mixed")
             if settings.guide < 0:
                 relative /= math.sqrt(tile.channels)
         source = noisy.pixels.buffer
@@ -299,7 +296,7 @@ class Plan(TilePlan):
         made = run.mirrored("guide", source, frames, self._share)
         return PaddedImages(*made, frames, noise, speckle)
 
-    def _soft(self, run: TileLaunches, pixels: PaddedImages, guide: PaddedImages, out) -> None:
+    def _soft(self, run: TileLauncher, pixels: PaddedImages, guide: PaddedImages, out) -> None:
         settings, margins = self.settings, self.margins
         f32 = np.float32
         length = {"LENGTH": settings.segment_length}
@@ -354,7 +351,7 @@ class Plan(TilePlan):
         )
 
     def _regress(
-        self, run: TileLaunches, pixels, guide, pilot, margin: int, out, place: tuple
+        self, run: TileLauncher, pixels, guide, pilot, margin: int, out, place: tuple
     ) -> None:
         run.launch(
             "regress_levels",
@@ -369,7 +366,7 @@ class Plan(TilePlan):
             after=(*guide.noise, out, *place),
         )
 
-    def _hard(self, run: TileLaunches, pixels: PaddedImages, guide: PaddedImages, out) -> None:
+    def _hard(self, run: TileLauncher, pixels: PaddedImages, guide: PaddedImages, out) -> None:
         settings, margins = self.settings, self.margins
         f32 = np.float32
         grey = {"LENGTH": settings.segment_length, "SPECKLE": int(guide.speckle)}

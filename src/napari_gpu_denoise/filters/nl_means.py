@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameSearch,
     RingPlan,
@@ -27,7 +28,6 @@ from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.noise.patches.white import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import (
     Buffers,
@@ -125,7 +125,8 @@ class Plan(TilePlan):
         """
         settings = self.search.settings
         held = held or self.hold(tile)
-        matches = self.search.enqueue(queue, tile, source, ring, alike, held)
+        run = Launcher(self.arena, queue, held)
+        matches = self.search.enqueue(run, tile, source, ring, alike)
         nt, nz, ny, nx = tile.shape
         snt, snz, sny, snx = tile.source_shape
         frames, estimates = nt * nz, held["estimates"]
@@ -133,22 +134,21 @@ class Plan(TilePlan):
         across, down = -(-matches.columns.count // group_x), -(-matches.rows.count // group_y)
         is_map = sigma.variation is not None
         constants = {**self._constants, "SIGMA_MAP": int(is_map)}
-        average = self.arena.kernel("nl_means/average_patches", constants)(
-            queue,
+        run.run(
+            *("average", self.arena.kernel("nl_means/average_patches", constants)),
             (settings.patch, across * down * group_x * group_y, frames),
             (settings.patch, group_x * group_y, 1),
             *(matches.padded, *matches.layout, *matches.grid, across),
             *(matches.offsets, matches.keys, sigma.levels, *self._weights, estimates),
             *((sigma.variation, snx) if is_map else ()),
         )
-        aggregate = self._aggregate(
-            queue,
-            *pixel_grid(self.arena.device, nx, ny, frames),
+        run.over_pixels(
+            *("aggregate", self._aggregate, nx, ny, frames),
             *(estimates, *matches.grid, source, *(ring or (0, snt)), snz, sny, snx),
             *(tile.t.margin, tile.z.margin, tile.y.margin, tile.x.margin),
             *(nz, ny, nx, place[0], out),
         )
-        return [*matches.events, ("average", average), ("aggregate", aggregate)]
+        return run.launches
 
 
 def _average_group(settings: SearchSettings, device: Device) -> dict[str, int]:

@@ -1,14 +1,17 @@
-"""Images on the device with their place in a tile and their noise, and tables sent there."""
+"""Images on the device with their place in a tile and their noise, and work enqueued on them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.protocol.plan import Launches
+from napari_gpu_denoise.opencl.kernel import pixel_grid
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.protocol.plan import Buffers, Launches
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 
@@ -62,12 +65,56 @@ def restrict_to(tile: Tile, available: Tile) -> Tile:
     )
 
 
-def send_table(queue, device: Device, values: np.ndarray, buffer, launches: Launches):
-    """Copy a small float32 array to a buffer; `launches` keeps it alive until it is there."""
-    import pyopencl as cl
+class Launcher:
+    """Enqueues kernels, copies and fills on one device, and lists the events of all by name.
 
-    array = np.ascontiguousarray(values, np.float32)
-    # On a CPU there is nothing to gain by not waiting.
-    event = cl.enqueue_copy(queue, buffer, array, is_blocking=device.shares_cores)
-    launches.append(("tables", event))
-    return buffer
+    `held` are the buffers of the work, where these are allocated.
+    """
+
+    def __init__(self, arena: Arena, queue, held: Buffers | None = None):
+        self.device, self.queue, self.held = arena.device, queue, held
+        self.launches: Launches = []
+        self._prefix = ""
+
+    @contextmanager
+    def named(self, name: str) -> Iterator[None]:
+        """Put a name before those of what the block enqueues."""
+        self._prefix = f"{name} "
+        yield
+        self._prefix = ""
+
+    def add(self, name: str, event: Any) -> None:
+        """List what was enqueued."""
+        self.launches.append((self._prefix + name, event))
+
+    def run(self, name: str, kernel, size: tuple, group: tuple | None, *arguments) -> None:
+        """Enqueue a kernel over `size` work-items in groups of `group`."""
+        self.add(name, kernel(self.queue, size, group, *arguments))
+
+    def over_pixels(self, name: str, kernel, nx: int, ny: int, count: int, *arguments) -> None:
+        """Enqueue a kernel with a work-item for each pixel of `count` images."""
+        self.run(name, kernel, *pixel_grid(self.device, nx, ny, count), *arguments)
+
+    def clear(self, buffer, nbytes: int, offset: int = 0) -> None:
+        """Fill a part of a buffer with 0."""
+        import pyopencl as cl
+
+        fill = cl.enqueue_fill_buffer(self.queue, buffer, np.int32(0), offset, nbytes)
+        self.add("clear", fill)
+
+    def store(self, source, place: int, target, slot: int, nbytes: int) -> None:
+        """Copy one of several equal parts of a buffer to the place of one in another buffer."""
+        import pyopencl as cl
+
+        places = {"src_offset": place * nbytes, "dst_offset": slot * nbytes}
+        self.add("store", cl.enqueue_copy(self.queue, target, source, byte_count=nbytes, **places))
+
+    def send(self, values: np.ndarray, buffer):
+        """Copy a small float32 array to a buffer; its event keeps it alive until it is there."""
+        import pyopencl as cl
+
+        array = np.ascontiguousarray(values, np.float32)
+        # On a CPU there is nothing to gain by not waiting.
+        blocking = self.device.shares_cores
+        self.add("tables", cl.enqueue_copy(self.queue, buffer, array, is_blocking=blocking))
+        return buffer

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.filters.channels import decide_channels, guide_setting
+from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameSearch,
     RingPlan,
@@ -22,7 +23,6 @@ from napari_gpu_denoise.filters.volumes import distance_of, voxel_setting, voxel
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.correlation import channel_covariance
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
@@ -234,25 +234,24 @@ class Plan(TilePlan):
         skip_y, skip_x = blocks.skipped(tile)
         radius = settings.patch // 2
         constants = {"RADIUS": radius, "SPLIT": blocks.split, "ALIKE": int(alike is not None)}
-        spread = self.arena.kernel("pixelwise/spread_pixels", constants)(
-            queue,
-            *pixel_grid(self.arena.device, pitch, pny, tile.channels * snt * snz),
+        run = Launcher(self.arena, queue)
+        run.over_pixels(
+            *("spread", self.arena.kernel("pixelwise/spread_pixels", constants)),
+            *(pitch, pny, tile.channels * snt * snz),
             *(source, *(ring or (0, snt)), snt, snz, sny, snx),
             *(tile.y.source_start, tile.x.source_start, tile.y.length, tile.x.length),
             *(held["spread"], pny, pitch, *blocks.corner(tile)),
             *(() if alike is None else (alike,)),
         )
-        launches = [("spread", spread)]
         guided = tile.channels > 1 and settings.guide >= 0
         compared, first = held["spread"], settings.guide if guided else 0
         if self._mixing is not None:
             compared, first = held["whitened"], -1
-            event = self.arena.kernel("pixelwise/whiten_channels", {"CHANNELS": tile.channels})(
-                queue,
-                *pixel_grid(self.arena.device, pitch, pny, snt * snz),
+            whiten = self.arena.kernel("pixelwise/whiten_channels", {"CHANNELS": tile.channels})
+            run.over_pixels(
+                *("whiten", whiten, pitch, pny, snt * snz),
                 *(held["spread"], snt * snz, pny, pitch, self._mixing, compared),
             )
-            launches.append(("whiten", event))
         constants = {
             **self._constants,
             "CHANNELS": tile.channels,
@@ -271,14 +270,14 @@ class Plan(TilePlan):
         else:
             name = "rows"
             constants |= {"WIDTH": blocks.width, "LANES": blocks.lanes}
-        average = self.arena.kernel(f"pixelwise/average_{name}", constants)(
-            queue,
+        run.run(
+            *("average", self.arena.kernel(f"pixelwise/average_{name}", constants)),
             *blocks.grid(tile),
             *(held["spread"], compared, first, snt, snz, pny, pitch, *margins, nt, nz, ny, nx),
             *(sigma.levels, sigma.variation, tile.y.margin, tile.x.margin, snx),
             *(np.float32(settings.strength), self._taps, *(place or (0, nt * nz)), out),
         )
-        return [*launches, ("average", average)]
+        return run.launches
 
 
 def taps(settings: Filter) -> np.ndarray:

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.pixelwise import NLMeansPixelwise, count_steps
 from napari_gpu_denoise.filters.pixelwise import Plan as ExactPlan
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma
@@ -151,48 +151,45 @@ class Plan(TilePlan):
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue the filter for one tile; return the launches by name."""
         held = self.hold(tile, sigma.variation is not None)
-        settings, device, (pny, pitch) = self.settings, self.arena.device, self._padded(tile)
+        settings, (pny, pitch) = self.settings, self._padded(tile)
         nt, nz, ny, nx = tile.shape
         frames = nt * nz
 
+        run, y, x = Launcher(self.arena, queue), tile.y, tile.x
+        mirror = self.arena.kernel(
+            "pixelwise/spread_pixels", {"RADIUS": self._around, "SPLIT": 1, "ALIKE": 0}
+        )
+
         def mirrored(pixels, name: str, planes: tuple[int, int]):
-            kernel = self.arena.kernel(
-                "pixelwise/spread_pixels", {"RADIUS": self._around, "SPLIT": 1, "ALIKE": 0}
-            )
-            y, x = tile.y, tile.x
-            return kernel(
-                queue,
-                *pixel_grid(device, pitch, pny, math.prod(planes)),
+            run.over_pixels(
+                *("mirror", mirror, pitch, pny, math.prod(planes)),
                 *(pixels, 0, planes[0], *planes, y.source_size, x.source_size),
                 *(y.source_start, x.source_start, y.length, x.length, held[name], pny, pitch),
                 *(y.start - self._around, x.start - self._around),
             )
+            return held[name]
 
-        launches: Launches = []
         if self.exact is not None:
             # The others are overwritten.
-            launches += self.exact.enqueue(queue, tile, source, out, sigma, held=held)
-        launches.append(("mirror", mirrored(source, "swnlm padded", (nt, nz))))
-        variation = None
+            run.launches += self.exact.enqueue(queue, tile, source, out, sigma, held=held)
+        padded, variation = mirrored(source, "swnlm padded", (nt, nz)), None
         if sigma.variation is not None:
-            variation = held["swnlm variation"]
-            launches.append(("mirror", mirrored(sigma.variation, "swnlm variation", (1, 1))))
-        summed = self.arena.kernel("swnlm/sum_patches", {"PATCH": settings.patch})(
-            queue,
-            *pixel_grid(device, pitch, pny, frames),
-            *(held["swnlm padded"], pny, pitch, held["swnlm sums"]),
+            variation = mirrored(sigma.variation, "swnlm variation", (1, 1))
+        run.over_pixels(
+            *("sums", self.arena.kernel("swnlm/sum_patches", {"PATCH": settings.patch})),
+            *(pitch, pny, frames, padded, pny, pitch, held["swnlm sums"]),
         )
         constants = {**self._constants, "SIGMA_MAP": int(variation is not None)}
         blocks = (-(-nx // self._block[0]), -(-ny // self._block[1]), frames)
-        averaged = self.arena.kernel(self._kernel, constants)(
-            queue,
+        run.run(
+            *("similar", self.arena.kernel(self._kernel, constants)),
             tuple(n * size for n, size in zip(blocks, self._group, strict=True)),
             self._group,
-            *(held["swnlm padded"], held["swnlm sums"], pny, pitch, ny, nx),
+            *(padded, held["swnlm sums"], pny, pitch, ny, nx),
             *(sigma.levels, variation, self._weights, self._limits, self._least),
             *(settings.fewest, self.exact is None, out),
         )
-        return [*launches, ("sums", summed), ("similar", averaged)]
+        return run.launches
 
 
 # What lonely pixels fall back to.

@@ -22,7 +22,7 @@ from napari_gpu_denoise.filters.channels import (
     channels_setting,
     guide_setting,
 )
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels, including_margins, send_table, spread
+from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels, including_margins, spread
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameLinks,
     FrameSearch,
@@ -102,7 +102,7 @@ class VideoPass(GroupKernels):
 
     def shrink(
         self,
-        queue,
+        run: Launcher,
         found: VideoMatches,
         images: tuple,
         shape: RingShape,
@@ -114,7 +114,7 @@ class VideoPass(GroupKernels):
         sums,
         variation: Any = None,
         first_spectrum: int = 0,
-    ) -> Launches:
+    ) -> None:
         """Enqueue the filtering of the groups of some frames, which adds to the ring `sums`.
 
         `images` are the rings of the noisy frames and, for a Wiener filter, of the basic estimate.
@@ -150,19 +150,17 @@ class VideoPass(GroupKernels):
             teams = constants["TEAMS"]
             team = 8 * search.neighbours // constants["DEPTH"]
             over = (team, teams * across * down, channels * count)
-            return [("shrink", kernel(queue, over, (team, teams, 1), *before, *after))]
-        launches = []
+            run.run("shrink", kernel, over, (team, teams, 1), *before, *after)
+            return
         for frame in range(count):
             for y, x in ((0, 0), (0, 1), (1, 0), (1, 1)):
                 over = ((across - x + 1) // 2, (down - y + 1) // 2, channels)
                 if min(over) > 0:
-                    launch = kernel(queue, over, (1, 1, 1), *before, frame, y, x, *after)
-                    launches.append(("shrink", launch))
-        return launches
+                    run.run("shrink", kernel, over, (1, 1, 1), *before, frame, y, x, *after)
 
     def join(
         self,
-        queue,
+        run: Launcher,
         noisy,
         shape: RingShape,
         channels: int,
@@ -172,7 +170,7 @@ class VideoPass(GroupKernels):
         levels,
         region,
         out,
-    ) -> Launches:
+    ) -> None:
         """Enqueue the estimate of a region (top, left, ny, nx) of some frames from their sums.
 
         `levels`, the noise of these frames, is float32 of shape (channels, count); `out` is float32
@@ -180,13 +178,11 @@ class VideoPass(GroupKernels):
         """
         _, _, ny, nx = region
         ring = (shape.images, first % shape.images, shape.sums, first % shape.sums)
-        launch = self._join(
-            queue,
-            *self._join_grid(ny, nx, channels * count),
+        run.run(
+            *("join", self._join, *self._join_grid(ny, nx, channels * count)),
             *(noisy, *shape.layout, *ring, count, sums),
             *(levels, self._kaiser, self._scale, self._units, *region, out),
         )
-        return [("join", launch)]
 
 
 @dataclass
@@ -310,45 +306,43 @@ class Plan(FramePlan):
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
         """Enqueue the storing of the next frames, and the filtering they allow."""
         first, count = self._known, len(notes)
-        launches: Launches = []
+        run = Launcher(self.arena, queue, self._held)
         for note in notes:
             # Channels that are filtered separately are videos of one channel each.
             if self._separate and note.models is not None:
                 self._spectrum = int(note.models[0])
         pixels = Pixels(frames, replace(including_margins(self._tile), t=Span.whole(count)))
-        noisy = Noisy(pixels, self._weights(queue, [note.sigma for note in notes], launches))
+        noisy = Noisy(pixels, self._weights(run, [note.sigma for note in notes]))
         if self._mix is not None:
-            noisy = self._mix.begin(queue, noisy, self._held, launches)
-        self._keep(queue, "noisy", noisy, first, launches)
+            noisy = self._mix.begin(run, noisy)
+        self._keep(run, "noisy", noisy, first)
         self._known += count
-        self._measure_motion(queue, first - 1, count, launches)
-        self._advance(queue, None, launches)
-        return launches
+        self._measure_motion(run, first - 1, count)
+        self._advance(run, None)
+        return run.launches
 
-    def _measure_motion(self, queue, first: int, count: int, launches: list) -> None:
+    def _measure_motion(self, run: Launcher, first: int, count: int) -> None:
         """Measure how blocks move from the frame of time `first` to the next `count`, and back."""
         if self._motion is None:
             return
         rings = self._rings
         _, links = self._links.links(first, count + 1, repeated=1.0)
         images = rings.guides("noisy") if self._guided else rings.images("noisy")
-        sent = self._sent(queue, "motion links", links, launches)
-        self._motions, more = self._motion.enqueue(
-            *(queue, images, rings.shape, first, count, sent, self._held)
-        )
-        launches += [(f"motion {step}", event) for step, event in more]
+        sent = run.send(links, run.held["motion links"])
+        with run.named("motion"):
+            self._motions = self._motion.enqueue(run, images, rings.shape, first, count, sent)
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
         """Enqueue the filtering of the next frames; see `FramePlan.enqueue_frames`."""
-        launches: Launches = []
+        run = Launcher(self.arena, queue, self._held)
         if ended:
-            self._advance(queue, start + count + self._late, launches)
-        self._join(queue, self._last, start + count, out, launches)
+            self._advance(run, start + count + self._late)
+        self._join(run, self._last, start + count, out)
         oldest = self._progress[self._last].filtered - self._before - 1
         self._links.forget(min(oldest, start) - 1)
-        return launches
+        return run.launches
 
-    def _advance(self, queue, limit: int | None, launches: list) -> None:
+    def _advance(self, run: Launcher, limit: int | None) -> None:
         """Filter all that can be; a limit is not exceeded, and means that no more frames come."""
         ended, have = limit is not None, self._known
         for name in self.passes:
@@ -358,44 +352,43 @@ class Plan(FramePlan):
             if name == self._last:
                 stop = stop if limit is None else min(stop, limit)
             while at.filtered < stop:
-                self._filter_some(queue, name, stop, launches)
+                self._filter_some(run, name, stop)
                 if name != self._last:
                     done = at.filtered
                     ready = done if ended and done == self._known else done - self._late
-                    self._join(queue, name, ready, None, launches)
+                    self._join(run, name, ready, None)
             have = at.joined
 
-    def _filter_some(self, queue, name: str, last: int, launches: list) -> None:
+    def _filter_some(self, run: Launcher, name: str, last: int) -> None:
         """Filter the groups of the next batch of frames before `last`."""
         one, at, rings = self.passes[name], self._progress[name], self._rings
         first = at.filtered
         count = min(self._batch, last - first)
         # Clear the sums of frames that are reached for the first time.
         reached = max(at.cleared, first + count + self._after)
-        rings.clear(queue, name, at.cleared, reached, launches)
+        rings.clear(run, name, at.cleared, reached)
         at.cleared = reached
         links, guide_links = self._links.links(first, count, repeated=-1.0)
-        sent = searched_links = self._sent(queue, f"{name} links", links, launches)
+        sent = searched_links = run.send(links, run.held[f"{name} links"])
         if self._mix is not None:
-            searched_links = self._sent(queue, f"{name} guide links", guide_links, launches)
+            searched_links = run.send(guide_links, run.held[f"{name} guide links"])
         searched = self._searched[name]
         guide = rings.guides(searched) if self._guided else rings.images(searched)
-        found, more = one.search.enqueue(
-            *(queue, guide, rings.shape, first, count, at.grid, searched_links, self._held),
-            motions=self._motions,
-        )
-        launches += [(f"{name} {step}", event) for step, event in more]
         images = (rings.images("noisy"),)
         if one.settings.wiener:
             images += (rings.images(searched),)
-        more = one.shrink(
-            *(queue, found, images, rings.shape, self._tile.channels, first, count, at.grid),
-            *((sent, searched_links), rings.sums(name), self._variation, self._spectrum),
-        )
-        launches += [(f"{name} {step}", event) for step, event in more]
+        where = first, count, at.grid
+        with run.named(name):
+            found = one.search.enqueue(
+                run, guide, rings.shape, *where, searched_links, motions=self._motions
+            )
+            one.shrink(
+                *(run, found, images, rings.shape, self._tile.channels, *where),
+                *((sent, searched_links), rings.sums(name), self._variation, self._spectrum),
+            )
         at.filtered = first + count
 
-    def _join(self, queue, name: str, stop: int, out, launches: list) -> None:
+    def _join(self, run: Launcher, name: str, stop: int, out) -> None:
         """Make the estimate of the frames before `stop`, and store it for the next pass."""
         at, rings, source = self._progress[name], self._rings, self._tile
         yields, first = at.yields, at.joined
@@ -408,39 +401,36 @@ class Plan(FramePlan):
             yields.y.size,
             yields.x.size,
         )
-        levels = self._sent(queue, f"{name} levels", self._links.levels(first, count), launches)
+        levels = run.send(self._links.levels(first, count), run.held[f"{name} levels"])
         mixed_back = out is not None and self._opponent
-        made = self._held[f"{name} estimate"] if out is None or mixed_back else out
-        more = self.passes[name].join(
-            *(queue, rings.images("noisy"), rings.shape, source.channels, first, count),
-            *(rings.sums(name), levels, region, made),
-        )
-        launches += [(f"{name} {step}", event) for step, event in more]
+        made = run.held[f"{name} estimate"] if out is None or mixed_back else out
+        with run.named(name):
+            self.passes[name].join(
+                *(run, rings.images("noisy"), rings.shape, source.channels, first, count),
+                *(rings.sums(name), levels, region, made),
+            )
         held = replace(yields, t=Span.whole(count))
         if mixed_back:
-            self._mix.end(queue, Noisy(Pixels(made, held), levels), out, launches)
+            self._mix.end(run, Noisy(Pixels(made, held), levels), out)
         elif out is None:
-            weights = self._weights(queue, self._links.levels(first, count).T, launches)
-            self._keep(queue, name, Noisy(Pixels(made, held), weights), first, launches)
+            weights = self._weights(run, self._links.levels(first, count).T)
+            self._keep(run, name, Noisy(Pixels(made, held), weights), first)
         at.joined = stop
 
-    def _keep(self, queue, name: str, image: Noisy, first: int, launches: list) -> None:
+    def _keep(self, run: Launcher, name: str, image: Noisy, first: int) -> None:
         """Store frames in their ring, and the guide that is searched in place of them."""
         rings = self._rings
-        rings.store(queue, rings.images(name), image.pixels, first, launches)
+        rings.store(run, rings.images(name), image.pixels, first)
         if self._guided:
-            guide = self._mix.guide(queue, image, name, self._held, launches)
-            rings.store(queue, rings.guides(name), guide.pixels, first, launches)
+            guide = self._mix.guide(run, image, name)
+            rings.store(run, rings.guides(name), guide.pixels, first)
 
-    def _weights(self, queue, sigmas, launches: list):
+    def _weights(self, run: Launcher, sigmas):
         """Return what channels are divided by in the guide, frame by frame."""
         if self._mix is None:
             return None
         weights = np.array([guide_levels(sigma) for sigma in sigmas]).T
-        return self._sent(queue, "weights of channels", weights, launches)
-
-    def _sent(self, queue, name: str, array: np.ndarray, launches: Launches):
-        return send_table(queue, self.arena.device, array, self._held[name], launches)
+        return run.send(weights, run.held["weights of channels"])
 
 
 # Without later frames only its own references estimate a frame: more of them are needed.

@@ -22,17 +22,22 @@ from napari_gpu_denoise.filters.bm3d.groups import (
     slab_shape,
 )
 from napari_gpu_denoise.filters.channels import JOINED, ChannelMix
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels, including_margins, restrict_to, spread
+from napari_gpu_denoise.filters.pixels import (
+    Launcher,
+    Noisy,
+    Pixels,
+    including_margins,
+    restrict_to,
+    spread,
+)
 from napari_gpu_denoise.filters.search.patch_search import (
     Matches,
     PatchSearch,
     SearchLayout,
     Variant,
 )
-from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.plan import (
-    Buffers,
     Launches,
     Sizes,
     TilePlan,
@@ -158,12 +163,7 @@ def weight_units(matched: int) -> float:
 class GroupFilter(GroupKernels):
     """Kernels and buffers of one pass; passes on the same arena share buffers."""
 
-    def __init__(
-        self,
-        settings: GroupSettings,
-        arena: Arena,
-        variant: Variant | None = None,
-    ):
+    def __init__(self, settings: GroupSettings, arena: Arena, variant: Variant | None = None):
         search, device = settings.search, arena.device
         self.search = PatchSearch(search, arena)
         variant = variant or choose_group_variant(settings, device)
@@ -207,22 +207,20 @@ class GroupFilter(GroupKernels):
 
     def enqueue(
         self,
-        queue,
+        run: Launcher,
         tile: Tile,
         matches: Matches,
         searched: Noisy,
         noisy: Noisy,
         basic: Pixels | None,
         out,
-        held: Buffers | None = None,
-    ) -> Launches:
-        """Enqueue the filtering of the groups of a tile, in buffers `held` or else allocated.
+    ) -> None:
+        """Enqueue the filtering of the groups of a tile, in the buffers held or else allocated.
 
         The channels of the tile share the matches that were found in `searched`; `basic` is their
         basic estimate, for a Wiener filter. `out` is float32 of shape (channels, nt, nz, ny, nx).
         """
         f32, settings, image = np.float32, self.settings, searched.pixels
-        launches = list(matches.events)
         matched = tile.t.size * tile.z.size
         frames = tile.channels * matched
 
@@ -232,35 +230,24 @@ class GroupFilter(GroupKernels):
             for name, pixels in given.items()
             if pixels.buffer is not image.buffer or pixels.tile.channels != image.tile.channels
         ]
-        held = held or allocated(self.arena, self.buffers(tile, image.tile, others))
+        held = run.held or allocated(self.arena, self.buffers(tile, image.tile, others))
         images = [matches.padded] * len(given)
         _, pny, pitch, *_, y0, x0, _ = matches.layout
         layout = (pny, pitch, y0, x0)
         for k, (name, pixels) in enumerate(given.items()):
             if name in others:
                 images[k], part = held[f"padded {name}"], pixels.tile
-                launch = self._pad(
-                    queue,
-                    *pixel_grid(self.arena.device, pitch, pny, frames),
+                run.over_pixels(
+                    *("pad", self._pad, pitch, pny, frames),
                     *(pixels.buffer, 0, frames, frames, 1, part.y.size, part.x.size),
                     *(images[k], 1, pny, pitch, 0, 0),
                     y0 + part.y.start - image.tile.y.start,
                     x0 + part.x.start - image.tile.x.start,
                 )
-                launches.append(("pad", launch))
         down, across = self._groups(matches)
-
-        def cleared(name: str, nbytes: int):
-            import pyopencl as cl
-
-            buffer = held[name]
-            launches.append(
-                ("clear", cl.enqueue_fill_buffer(queue, buffer, np.int32(0), 0, nbytes))
-            )
-            return buffer
-
-        weights = cleared("weights", 4 * frames * pny * pitch)
-        slabs = cleared("slabs", 4 * frames * pny * pitch) if self._floats else held["slabs"]
+        weights, slabs = held["weights"], held["slabs"]
+        for sums in (weights, slabs) if self._floats else (weights,):
+            run.clear(sums, 4 * frames * pny * pitch)
         sigma_map = ()
         if noisy.variation is not None:
             part = noisy.variation.tile
@@ -273,10 +260,8 @@ class GroupFilter(GroupKernels):
             teams = self.variant.constants["TEAMS"]
             team = 8 * settings.search.neighbours // self.variant.constants["DEPTH"]
             grid, local = (team, teams * across * down, frames), (team, teams, 1)
-        shrink = self._shrink(bool(sigma_map))(
-            queue,
-            grid,
-            local,
+        run.run(
+            *("shrink", self._shrink(bool(sigma_map)), grid, local),
             *(*images, *layout, *matches.grid, across, matches.offsets, matches.keys, matched),
             *(noisy.levels, searched.levels, *sigma_map),
             *(f32(settings.similar * PATCH**2), *map(f32, settings.limits)),
@@ -284,19 +269,15 @@ class GroupFilter(GroupKernels):
             *((0, frames // len(settings.spectra)) if settings.spectra else ()),
             *(self._scale, 2.0**31 / self._added, self._units, slabs, weights),
         )
-        launches.append(("shrink", shrink))
         top, left = tile.y.start - image.tile.y.start, tile.x.start - image.tile.x.start
         _, _, ny, nx = tile.shape
-        join = self._join(
-            queue,
-            *self._join_grid(ny, nx, frames),
+        run.run(
+            *("join", self._join, *self._join_grid(ny, nx, frames)),
             *(images[0], *layout, matches.rows.first, matches.rows.last),
             *(matches.columns.first, matches.columns.last, down, across),
             *(slabs, weights, noisy.levels, self._kaiser, self._scale, self._units),
             *(top, left, ny, nx, out),
         )
-        launches.append(("join", join))
-        return launches
 
     def _groups(self, at: SearchLayout | Matches) -> tuple[int, int]:
         """Return the number of work-groups for all references, down and across."""
@@ -333,8 +314,7 @@ class Plan(TilePlan):
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue the passes for one tile."""
-        launches: Launches = []
-        held = self.hold(tile)
+        run = Launcher(self.arena, queue, self.hold(tile))
         tile = self._as_frames(tile)
         whole = including_margins(tile)
         noisy = Noisy(
@@ -343,28 +323,28 @@ class Plan(TilePlan):
             None if sigma.variation is None else Pixels(sigma.variation, whole),
         )
         if self._mix is not None:
-            noisy = self._mix.begin(queue, noisy, held, launches)
+            noisy = self._mix.begin(run, noisy)
         basic, searched, guide = None, noisy, noisy
         for stage in self._stages(tile):
             one, made = self.passes[stage.name], stage.yields
             if self._mix is not None and stage.guide:
-                searched = self._mix.guide(queue, searched, stage.guide, held, launches)
+                searched = self._mix.guide(run, searched, stage.guide)
             if stage.guide == "noisy":
                 guide = searched
             given = guide if stage.name == "prefilter" else noisy
             place = one.search_tile(made, searched.pixels.tile)
-            matches = one.search.enqueue(queue, place, searched.pixels.buffer, held=held)
-            buffer = out if stage.straight else held[f"{stage.name} estimate"]
-            steps = one.enqueue(queue, made, matches, searched, given, basic, buffer, held)
-            launches += [(f"{stage.name} {step}", event) for step, event in steps]
+            buffer = out if stage.straight else run.held[f"{stage.name} estimate"]
+            with run.named(stage.name):
+                matches = one.search.enqueue(run, place, searched.pixels.buffer)
+                one.enqueue(run, made, matches, searched, given, basic, buffer)
             estimate = Pixels(buffer, made)
             if stage.name == "prefilter":
                 searched = replace(guide, pixels=estimate)
             else:
                 basic, searched = estimate, replace(noisy, pixels=estimate)
         if self._mix is not None and self._mix.opponent:
-            self._mix.end(queue, searched, out, launches)
-        return launches
+            self._mix.end(run, searched, out)
+        return run.launches
 
     def _as_frames(self, tile: Tile) -> Tile:
         """Return a tile with separate channels as one that has these as frames."""
@@ -444,57 +424,49 @@ class ScalesPlan(TilePlan):
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue both plans for one tile, and join their results."""
-        held, (fine, coarse) = self.hold(tile), _tiles(tile)
+        run, (fine, coarse) = Launcher(self.arena, queue, self.hold(tile)), _tiles(tile)
         given, made, halved, detailed, levels = (
-            held[self._name(name)] for name in ("given", "coarse", "halved", "fine", "levels")
+            run.held[self._name(name)] for name in ("given", "coarse", "halved", "fine", "levels")
         )
-        launches: Launches = []
         whole = including_margins(tile), including_margins(coarse)
-        self._halved(queue, whole[0], source, whole[1], given, launches)
-        self._levels(queue, tile, sigma.levels, levels, launches)
+        self._halved(run, whole[0], source, whole[1], given)
+        self._levels(run, tile, sigma.levels, levels)
         coarse_sigma = replace(sigma, levels=levels)
         steps = self._coarse.enqueue(queue, coarse, given, made, coarse_sigma)
-        launches += [(f"coarse {name}", event) for name, event in steps]
-        launches += self._fine.enqueue(queue, fine, source, detailed, sigma)
-        self._halved(queue, fine, detailed, coarse, halved, launches)
+        run.launches += [(f"coarse {name}", event) for name, event in steps]
+        run.launches += self._fine.enqueue(queue, fine, source, detailed, sigma)
+        self._halved(run, fine, detailed, coarse, halved)
         ny, nx = tile.shape[2:]
-        launch = self._join(
-            queue,
-            *pixel_grid(self.arena.device, nx, ny, _frames(tile)),
+        run.over_pixels(
+            *("join scales", self._join, nx, ny, _frames(tile)),
             *(detailed, *fine.shape[2:], made, halved, *coarse.shape[2:]),
             *(tile.y.start - fine.y.start, tile.x.start - fine.x.start, ny, nx),
             out,
         )
-        launches.append(("join scales", launch))
-        return launches
+        return run.launches
 
     def _name(self, name: str) -> str:
         return f"scale {self._depth} {name}"
 
-    def _halved(self, queue, tile: Tile, image, coarse: Tile, made, launches: Launches) -> None:
+    def _halved(self, run: Launcher, tile: Tile, image, coarse: Tile, made) -> None:
         """Enqueue the halving of what a tile yields, to what `coarse` does."""
         (*_, ny, nx), pairs = coarse.shape, ((tile.y, coarse.y), (tile.x, coarse.x))
-        launch = self._halve(
-            queue,
-            *pixel_grid(self.arena.device, nx, ny, _frames(tile)),
+        run.over_pixels(
+            *("halve", self._halve, nx, ny, _frames(tile)),
             *(image, *tile.shape[2:], *(2 * to.start - one.start for one, to in pairs)),
             *(ny, nx, made),
         )
-        launches.append(("halve", launch))
 
-    def _levels(self, queue, tile: Tile, levels, made, launches: Launches) -> None:
+    def _levels(self, run: Launcher, tile: Tile, levels, made) -> None:
         """Enqueue the computation of the noise of halved frames."""
         channels = tile.channels
         if channels not in self._matrices:
             ratios = np.diag(np.resize(np.array(self._ratios, np.float32), channels))
             self._matrices[channels] = constant_buffer(self.arena.session, ratios)
-        launch = self._scale_levels(
-            queue,
-            (tile.t.size * tile.z.size, channels),
-            (1, 1),
+        run.run(
+            *("scale levels", self._scale_levels, (tile.t.size * tile.z.size, channels), (1, 1)),
             *(levels, channels, self._matrices[channels], 0, made),
         )
-        launches.append(("scale levels", launch))
 
 
 def _tiles(tile: Tile) -> tuple[Tile, Tile]:

@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.filters.bm3d import groups
+from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.patch_search import Grid, SearchOffsets, Variant, box_offsets
 from napari_gpu_denoise.noise.correlation import LAGS
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import (
-    Buffers,
-    Launches,
     Sizes,
 )
 from napari_gpu_denoise.protocol.tiles import Tile
@@ -352,8 +350,8 @@ class CubeSearch:
         }
         return {**sizes, "split": sizes["padded"]} if self.variant.split > 1 else sizes
 
-    def pad(self, queue, given: Volumes, into: Tile, buffer, split: int = 1) -> tuple[str, Any]:
-        """Enqueue a padded copy of volumes, in the layout of a tile; return the launch."""
+    def pad(self, run: Launcher, given: Volumes, into: Tile, buffer, split: int = 1) -> None:
+        """Enqueue a padded copy of volumes, in the layout of a tile."""
         at, part = self.layout(into), given.tile
         pnz, pny, pitch = at.shape
         count, read = part.channels * part.t.size, into.channels * into.t.source_size
@@ -362,39 +360,37 @@ class CubeSearch:
         missing = part.t.start - into.t.source_start
         alike = int(given.links is not None)
         pad = self.arena.kernel("search/pad_far", {"SPLIT": split, "ALIKE": alike})
-        launch = pad(
-            queue,
-            *pixel_grid(self.arena.device, pitch, pny, read * pnz),
+        run.over_pixels(
+            *("pad", pad, pitch, pny, read * pnz),
             *(given.buffer, given.first, given.ring or count, count, *part.shape[1:]),
             *(buffer, pnz, pny, pitch, missing, *places),
             *((given.links,) if alike else ()),
         )
-        return "pad", launch
 
-    def enqueue(self, queue, tile: Tile, searched: Volumes, held: Buffers) -> Launches:
+    def enqueue(self, run: Launcher, tile: Tile, searched: Volumes) -> None:
         """Enqueue the search; fills padded and keys."""
-        split, at, buffer = self.variant.split, self.layout(tile), held["padded"]
-        launches = [self.pad(queue, searched, tile, buffer)]
+        split, at, buffer = self.variant.split, self.layout(tile), run.held["padded"]
+        self.pad(run, searched, tile, buffer)
         if split > 1:
-            buffer = held["split"]
-            launches.append(self.pad(queue, searched, tile, buffer, split))
+            buffer = run.held["split"]
+            self.pad(run, searched, tile, buffer, split)
         columns, rows, volumes = at.grids[2], at.grids[1], tile.channels * tile.t.size
         layers, constants = at.grids[0].count * volumes, self.variant.constants
         if self.variant.kernel == "search_cube_lanes":
             regular = -(-columns.regular // constants["LANES"])
             grid, group = (at.vectors, rows.count, layers), (1, 1, 1)
             more = (regular,)
-            if not self.arena.device.shares_cores:
+            if not run.device.shares_cores:
                 group = None
         else:
             wide, high = (constants[f"GROUP_{axis}"] for axis in "XY")
             across, down = -(-columns.count // wide), -(-rows.count // high)
             grid, group = (across * wide, down * high, layers), (wide, high, 1)
             more = ()
-        search = self._search(
-            queue, grid, group, buffer, *at.arguments, *more, self.offsets.ranks, held["keys"]
+        run.run(
+            *("search", self._search, grid, group),
+            *(buffer, *at.arguments, *more, self.offsets.ranks, run.held["keys"]),
         )
-        return [*launches, ("search", search)]
 
 
 _TEAM = 64  # work-items that try the displacements of a block
@@ -434,14 +430,13 @@ class CubeMotion:
 
     def enqueue(
         self,
-        queue,
+        run: Launcher,
         tile: Tile,
         at: CubeLayout,
         still: float,
         times: range,
         slices: tuple,
-        held: Buffers,
-    ) -> Launches:
+    ) -> None:
         """Enqueue the search in padded volumes, outwards from that of the references.
 
         `still` is in squared grey levels; `times` are those there, relative to the references;
@@ -449,17 +444,19 @@ class CubeMotion:
         """
         blocks, _ = self._blocks(tile)
         bz, by, bx = blocks
-        launches: list[tuple[str, Any]] = []
         for time in sorted(times, key=abs):
             if time == 0:
                 continue
             nearer = time - int(math.copysign(1, time))
-            launch = self._follow(
-                queue,
-                (self._team, bx, by * bz),
-                (self._team, 1, 1),
-                *(held["padded"], *at.arguments[:7], *self.arguments(tile), time, nearer, still),
-                *(*slices, np.float32(self.one.similar_block), held["motion"]),
+            run.run(
+                *("follow", self._follow, (self._team, bx, by * bz), (self._team, 1, 1)),
+                *(
+                    run.held["padded"],
+                    *at.arguments[:7],
+                    *self.arguments(tile),
+                    time,
+                    nearer,
+                    still,
+                ),
+                *(*slices, np.float32(self.one.similar_block), run.held["motion"]),
             )
-            launches.append(("follow", launch))
-        return launches

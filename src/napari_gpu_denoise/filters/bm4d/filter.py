@@ -25,7 +25,7 @@ from napari_gpu_denoise.filters.bm4d.cubes import (
     share_sides,
     shared_noise,
 )
-from napari_gpu_denoise.filters.pixels import including_margins, restrict_to, send_table, spread
+from napari_gpu_denoise.filters.pixels import Launcher, including_margins, restrict_to, spread
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameLinks,
     FrameSearch,
@@ -40,10 +40,8 @@ from napari_gpu_denoise.filters.volumes import (
     voxel_setting,
 )
 from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.plan import (
-    Buffers,
     FrameNote,
     FramePlan,
     Launches,
@@ -116,16 +114,15 @@ class CubeFilter:
 
     def enqueue(
         self,
-        queue,
+        run: Launcher,
         made: Tile,
         noisy: Volumes,
         basic: Volumes | None,
         sigma: TileSigma,
         out,
-        buffers: Buffers,
         place: int = 0,
         level: float = 0.0,
-    ) -> Launches:
+    ) -> None:
         """Enqueue the pass.
 
         Parameters
@@ -142,21 +139,17 @@ class CubeFilter:
         level : float
             Sigma of the whole volume, to decide what moves over time.
         """
-        import pyopencl as cl
-
-        f32, one = np.float32, self.settings
+        f32, one, buffers = np.float32, self.settings, run.held
         searched, whole = basic or noisy, noisy.tile
         tile = self.searched(made, searched.tile)
         at, volumes = self.search.layout(tile), made.channels * made.t.size
-        launches = self.search.enqueue(queue, tile, searched, buffers)
+        self.search.enqueue(run, tile, searched)
         images = (buffers["padded"],)
         if basic is not None:
-            launches.append(self.search.pad(queue, noisy, tile, buffers["padded noisy"]))
+            self.search.pad(run, noisy, tile, buffers["padded noisy"])
             images = (buffers["padded noisy"], *((buffers["padded"],) if one.wiener else ()))
         for name in ("sums", "weights"):
-            nbytes = 4 * volumes * at.voxels
-            clear = cl.enqueue_fill_buffer(queue, buffers[name], np.int32(0), 0, nbytes)
-            launches.append(("clear", clear))
+            run.clear(buffers[name], 4 * volumes * at.voxels)
         first_slice = tile.z.source_start - whole.z.start
         slices = (sigma.read_levels, whole.z.size, first_slice)
         sigma_map = ()
@@ -170,7 +163,7 @@ class CubeFilter:
             there = searched.tile.t
             times = range(there.start - tile.t.start, there.stop - tile.t.start)
             still = one.still * level**2
-            launches += self.motion.enqueue(queue, tile, at, still, times, slices, buffers)
+            self.motion.enqueue(run, tile, at, still, times, slices)
             over_time = (
                 *(buffers["motion"], *self.motion.arguments(tile)),
                 *(times[0], times[-1], f32(one.similar_next * CUBE)),
@@ -197,24 +190,21 @@ class CubeFilter:
         if self.variant.kernel == "shrink_cubes":
             team = self.variant.constants["TEAM"]
             grid = (team, rows * columns, volumes * layers)
-            launches.append(("shrink", shrink(queue, grid, (team, 1, 1), *arguments)))
+            run.run("shrink", shrink, grid, (team, 1, 1), *arguments)
         else:
-            launches += self._in_turns(queue, shrink, (layers, rows, columns), volumes, arguments)
+            self._in_turns(run, shrink, (layers, rows, columns), volumes, arguments)
         spans = [(getattr(made, axis), getattr(tile, axis)) for axis in "zyx"]
         places = (span.start - other.source_start for span, other in spans)
         _, nz, ny, nx = made.shape
-        join = self._join(
-            queue,
-            *pixel_grid(self.arena.device, nx, ny, volumes * nz),
+        run.over_pixels(
+            *("join", self._join, nx, ny, volumes * nz),
             *(images[0], *at.arguments[:7], buffers["sums"], buffers["weights"], *slices),
             *(self._kaiser, self._scale, self._units),
             *(*places, nz, ny, nx, place * volumes, out),
         )
-        return [*launches, ("join", join)]
 
-    def _in_turns(self, queue, shrink, counts, volumes: int, arguments: tuple) -> Launches:
+    def _in_turns(self, run, shrink, counts, volumes: int, arguments: tuple) -> None:
         """Enqueue every second block along each axis after the others: they share voxels."""
-        launches = []
         sizes = [self.variant.constants[f"BLOCK_{axis}"] for axis in "ZYX"]
         blocks = [-(-count // size) for count, size in zip(counts, sizes, strict=True)]
         for turn in np.ndindex(*(min(2, count) for count in blocks)):
@@ -222,9 +212,7 @@ class CubeFilter:
                 (count - first + 1) // 2 for count, first in zip(blocks, turn, strict=True)
             )
             grid = (across, down, deep * volumes)
-            turns = (*turn, deep)
-            launches.append(("shrink", shrink(queue, grid, (1, 1, 1), *arguments, *turns)))
-        return launches
+            run.run("shrink", shrink, grid, (1, 1, 1), *arguments, *turn, deep)
 
 
 class Plan(TilePlan):
@@ -248,16 +236,18 @@ class Plan(TilePlan):
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue the passes for one tile."""
-        launches: Launches = []
-        buffers, made = self.hold(tile), yields_of_passes(self.passes, tile)
+        run, made = (
+            Launcher(self.arena, queue, self.hold(tile)),
+            yields_of_passes(self.passes, tile),
+        )
         noisy, estimate = Volumes(source, including_margins(tile)), None
         for name, one in self.passes.items():
             last = name == list(self.passes)[-1]
-            result = out if last else buffers[f"{name} estimate"]
-            steps = one.enqueue(queue, made[name], noisy, estimate, sigma, result, buffers)
-            launches += [(f"{name} {step}", event) for step, event in steps]
+            result = out if last else run.held[f"{name} estimate"]
+            with run.named(name):
+                one.enqueue(run, made[name], noisy, estimate, sigma, result)
             estimate = Volumes(result, made[name])
-        return launches
+        return run.launches
 
 
 @dataclass(frozen=True)
@@ -327,57 +317,46 @@ class SeriesPlan(FramePlan):
 
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
         """Enqueue the storing of the next volumes, and the first pass where it can be made."""
-        import pyopencl as cl
-
-        ring, launches = self._images["noisy"], []
+        run, ring = Launcher(self.arena, queue, self._held), self._images["noisy"]
         nbytes = 4 * math.prod(ring.tile.shape[1:])
         for k, note in enumerate(notes):
-            copy = cl.enqueue_copy(
-                queue,
-                ring.buffer,
-                frames,
-                byte_count=nbytes,
-                src_offset=k * nbytes,
-                dst_offset=self._known % ring.length * nbytes,
-            )
-            launches.append(("store", copy))
+            run.store(frames, k, ring.buffer, self._known % ring.length, nbytes)
             begin = self._tile.z.source_start - note.first_slice
             self._sigma[self._known] = note.sigma[begin : begin + self._tile.z.source_size]
             # One number says how noisy a volume is: its slices may differ.
             sigma = np.sqrt(np.mean(note.sigma**2, keepdims=True))
             self._links.add(self._known, replace(note, sigma=sigma))
             self._known += 1
-        self._make_basic(queue, self._known - self._after, launches)
-        return launches
+        self._make_basic(run, self._known - self._after)
+        return run.launches
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
         """Enqueue the filtering of the next volumes; see `FramePlan.enqueue_frames`."""
-        launches: Launches = []
+        run = Launcher(self.arena, queue, self._held)
         if ended:
-            self._make_basic(queue, min(start + count + self._after, self._known), launches)
+            self._make_basic(run, min(start + count + self._after, self._known))
         last = list(self.passes)[-1]
         for k in range(count):
-            self._filter(queue, last, start + k, out, k, launches)
+            self._filter(run, last, start + k, out, k)
         oldest = start + count - self._before
         for t in [t for t in self._sigma if t < oldest - self._before]:
             del self._sigma[t]
         self._links.forget(oldest - self._before - 1)
-        return launches
+        return run.launches
 
-    def _make_basic(self, queue, stop: int, launches: list) -> None:
+    def _make_basic(self, run: Launcher, stop: int) -> None:
         """Make the basic estimates of the volumes before `stop`."""
         if "basic" not in self._images:
             return
         ring = self._images["basic"]
         for t in range(self._filtered, stop):
-            self._filter(queue, "basic", t, ring.buffer, t % ring.length, launches)
+            self._filter(run, "basic", t, ring.buffer, t % ring.length)
         self._filtered = max(self._filtered, stop)
 
-    def _filter(self, queue, name: str, t: int, out, place: int, launches: list) -> None:
+    def _filter(self, run: Launcher, name: str, t: int, out, place: int) -> None:
         """Run a pass on a volume; its result is number `place` in `out`."""
         lowest = max(t - self._before, self._first)
         highest = min(t + self._after + 1, self._known)
-        device, held = self.arena.device, self._held
         links = self._links.links(t, 1)[0][0, 0].copy()
         level = float(links[self._before, 2])
         if level == 0:  # a volume without noise is returned unchanged
@@ -386,16 +365,16 @@ class SeriesPlan(FramePlan):
         for other in range(lowest, highest):
             k = other - t + self._before
             sigma[k] = self._sigma[other] * links[k, 0]
-        levels = send_table(queue, device, sigma, held["volume sigma"], launches)
+        levels = run.send(sigma, run.held["volume sigma"])
         first = lowest - t + self._before
         links = links[first : first + highest - lowest]
-        alike = send_table(queue, device, links, held["volume links"], launches)
+        alike = run.send(links, run.held["volume links"])
         images = [self._images["noisy"], self._images.get("basic") if name == "final" else None]
         noisy, basic = (ring and ring.between(lowest, highest, alike) for ring in images)
         tile = _at(self._made[name], t, self._before, self._after)
         noise = TileSigma(None, self._variation, read_levels=levels)
-        steps = self.passes[name].enqueue(queue, tile, noisy, basic, noise, out, held, place, level)
-        launches += [(f"{name} {step}", event) for step, event in steps]
+        with run.named(name):
+            self.passes[name].enqueue(run, tile, noisy, basic, noise, out, place, level)
 
 
 def _at(tile: Tile, t: int, before: int, after: int) -> Tile:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.filters.pixels import send_table
+from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.image.flicker import brightness_changes
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import (
@@ -273,24 +273,13 @@ class RingPlan(FramePlan):
 
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
         """Enqueue the storing of the next frames."""
-        import pyopencl as cl
-
         channels, count = self._tile.channels, len(notes)
         nbytes = 4 * math.prod(self._tile.source_shape[1:])
-        ring, launches = self._held["frames"], []
-        compared = []
+        run, ring, compared = Launcher(self.arena, queue), self._held["frames"], []
         for k, note in enumerate(notes):
             slot = (self._known + k) % self._ring
             for c in range(channels):
-                copy = cl.enqueue_copy(
-                    queue,
-                    ring,
-                    frames,
-                    byte_count=nbytes,
-                    src_offset=(c * count + k) * nbytes,
-                    dst_offset=(c * self._ring + slot) * nbytes,
-                )
-                launches.append(("store", copy))
+                run.store(frames, c * count + k, ring, c * self._ring + slot, nbytes)
             begin, sigma = self._tile.z.start - note.first_slice, note.sigma.reshape(channels, -1)
             self._sigma[self._known + k] = sigma[:, begin : begin + self._tile.z.size]
             # A volume has no brightness to compare, and its slices may differ in noise.
@@ -299,25 +288,25 @@ class RingPlan(FramePlan):
             compared.append(self._compared(one) if self._compared else one)
         self._links.add(self._known, *compared)
         self._known += count
-        return launches
+        return run.launches
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
         """Enqueue the filtering of the next frames."""
         filtered, _ = self._links.links(start, count)
         plain = np.all(filtered[..., 0] == 1) and np.all(filtered[..., 1] == 0)
-        launches: Launches = []
+        run = Launcher(self.arena, queue)
         if plain and all(self._alike(links, start) for links in filtered):
-            self._enqueue_some(queue, start, count, None, (0, count), out, launches)
+            self._enqueue_some(run, start, count, None, (0, count), out)
         else:
             # For each frame the others are brought to its own brightness.
             for k in range(count):
                 links = filtered[:, k]
-                self._enqueue_some(queue, start + k, 1, links, (k, count), out, launches)
+                self._enqueue_some(run, start + k, 1, links, (k, count), out)
         before = start + count - self._before
         for t in [t for t in self._sigma if t < before]:
             del self._sigma[t]
         self._links.forget(before - 1)
-        return launches
+        return run.launches
 
     def _alike(self, links: np.ndarray, start: int) -> bool:
         """Return whether every frame may be searched from every other."""
@@ -326,14 +315,14 @@ class RingPlan(FramePlan):
         there = (times >= self._first) & (times < self._known)
         return bool(np.all(links[..., 2][there] > 0))
 
-    def _enqueue_some(self, queue, start, count, links, place, out, launches: list) -> None:
+    def _enqueue_some(self, run: Launcher, start, count, links, place, out) -> None:
         stop = start + count
         lowest = max(start - self._before, self._first)
         highest = min(stop + self.ahead, self._known)
         tile = replace(self._tile, t=Span(start, stop, lowest, highest, highest))
         sigma = np.concatenate([self._sigma[t] for t in range(start, stop)], axis=1)
-        device, held = self.arena.device, self._held
-        levels = send_table(queue, device, sigma, held["frame sigma"], launches)
+        held = self._held
+        levels = run.send(sigma, held["frame sigma"])
         alike = None
         if links is not None:
             here = self._before
@@ -341,9 +330,9 @@ class RingPlan(FramePlan):
             # A frame without noise is returned unchanged.
             links[links[:, here, 2] == 0, here] = (1, 0, 1)
             links = links[:, here - (start - lowest) :][:, : highest - lowest]
-            alike = send_table(queue, device, links, held["frame links"], launches)
+            alike = run.send(links, held["frame links"])
         places = tuple(one * tile.z.size for one in place)
-        launches += self._tiles.enqueue(
-            *(queue, tile, held["frames"], out, TileSigma(levels, self._variation)),
+        run.launches += self._tiles.enqueue(
+            *(run.queue, tile, held["frames"], out, TileSigma(levels, self._variation)),
             *((lowest % self._ring, self._ring), alike, places, held),
         )

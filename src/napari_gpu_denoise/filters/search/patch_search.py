@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, allocated
+from napari_gpu_denoise.protocol.plan import Sizes, allocated
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 
@@ -289,7 +289,6 @@ class Matches:
     rows: Grid
     columns: Grid
     layout: tuple  # kernel arguments: pnz, pny, pitch, t0, z0, y0, x0, nz
-    events: Launches
 
     @property
     def grid(self) -> tuple:
@@ -355,26 +354,24 @@ class PatchSearch:
 
     def enqueue(
         self,
-        queue,
+        run: Launcher,
         tile: Tile,
         source,
         ring: tuple[int, int] | None = None,
         alike: Any = None,
-        held: Buffers | None = None,
     ) -> Matches:
-        """Enqueue the search for one tile, in buffers `held` or else allocated for it.
+        """Enqueue the search for one tile, in the buffers held or else allocated for it.
 
         `source` is float32 of shape ``tile.source_shape``, or a `ring` of such frames: the slot of
         the first one, and the number of slots. With `alike`, float32 of shape (source nt, 3), grey
         levels of each frame are brought to those of the one reference frame, see `FrameLinks`.
         """
         settings = self.settings
-        held = held or allocated(self.arena, self.buffers(tile))
+        held = run.held or allocated(self.arena, self.buffers(tile))
         at = self.layout(tile)
         rows, columns, radius, left = at.rows, at.columns, at.margin, at.left
         (pnt, pnz, pny, pitch), (far_t, far_z) = at.shape, at.far
         snt, snz, sny, snx = tile.source_shape
-        events = []
 
         # The image itself and, if the kernel needs rows in phases or roots, a copy for the search.
         padded = {"padded": (1, False)}
@@ -383,45 +380,36 @@ class PatchSearch:
         for name, (split, roots) in padded.items():
             constants = {"SPLIT": split, "ALIKE": int(alike is not None)}
             pad = self.arena.kernel("search/pad_far", constants | ({"ROOTS": 1} if roots else {}))
-            launch = pad(
-                queue,
-                *pixel_grid(self.arena.device, pitch, pny, pnt * pnz),
+            run.over_pixels(
+                *("pad", pad, pitch, pny, pnt * pnz),
                 *(source, *(ring or (0, snt)), snt, snz, sny, snx),
                 *(held[name], pnz, pny, pitch, far_t, far_z, radius, left),
                 *(() if alike is None else (alike,)),
             )
-            events.append(("pad", launch))
-        plain, searched = held["padded"], held["split" if self._copied else "padded"]
+        searched, keys = held["split" if self._copied else "padded"], held["keys"]
         nt, nz, _, _ = tile.shape
-        keys = held["keys"]
         origin = (tile.t.margin + far_t, tile.z.margin + far_z, radius, left)
         layout = (pnz, pny, pitch, *origin, nz)
-        matches = Matches(plain, keys, self._offsets.table, rows, columns, layout, events)
-        constants = self.variant.constants
+        matches = Matches(held["padded"], keys, self._offsets.table, rows, columns, layout)
+        constants, regular = self.variant.constants, (rows.regular, columns.regular)
         # PoCL keeps the lists of a whole group on the stack of a thread, and overflows it with the
         # large groups that it would choose.
-        alone = (1, 1, 1) if self.arena.device.shares_cores else None
-        places = (searched, *layout, *matches.grid)
-        regular = (rows.regular, columns.regular)
-        offsets = (self._offsets.table, self._offsets.count)
+        group = (1, 1, 1) if run.device.shares_cores else None
+        places = (self._offsets.table, self._offsets.count)
         if self.variant.kernel == "search_plain":
-            size = (columns.count, rows.count, nt * nz)
-            launch = self._search(queue, size, alone, *places, *offsets, keys)
+            across, down, regular = columns.count, rows.count, ()
         elif self.variant.kernel == "search_vectors":
             across = columns.groups(constants["LANES"] * constants["VECTORS"])
-            size = (across, rows.groups(constants["ROWS"]), nt * nz)
-            launch = self._search(queue, size, alone, *places, *regular, *offsets, keys)
+            down = rows.groups(constants["ROWS"])
         else:
             group = (constants["GROUP_X"], constants["GROUP_Y"], 1)
             served_x, served_y = self.variant.served(settings)
-            across, down = columns.groups(served_x), rows.groups(served_y)
-            launch = self._search(
-                queue,
-                (across * group[0], down * group[1], nt * nz),
-                group,
-                *(*places, *regular, *settings.frames, settings.slices, self._offsets.ranks, keys),
-            )
-        events.append(("search", launch))
+            across, down = columns.groups(served_x) * group[0], rows.groups(served_y) * group[1]
+            places = (*settings.frames, settings.slices, self._offsets.ranks)
+        run.run(
+            *("search", self._search, (across, down, nt * nz), group),
+            *(searched, *layout, *matches.grid, *regular, *places, keys),
+        )
         return matches
 
 

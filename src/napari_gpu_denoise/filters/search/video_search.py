@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.filters.pixels import Pixels
+from napari_gpu_denoise.filters.pixels import Launcher, Pixels
 from napari_gpu_denoise.filters.search.patch_search import Grid, Variant, grid_arguments
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, allocated
+from napari_gpu_denoise.protocol.plan import Buffers, Sizes, allocated
 from napari_gpu_denoise.protocol.tiles import Tile
 
 
@@ -46,9 +45,7 @@ class FrameRings:
     """
 
     def __init__(self, arena: Arena, shape: RingShape, tile: Tile, held: Buffers):
-        self.shape, self.held = shape, held
-        self._tile = tile
-        self._device = arena.device
+        self.shape, self.held, self._tile = shape, held, tile
         self._store = arena.kernel("vbm3d/store_frames", {})
 
     def images(self, name: str):
@@ -63,33 +60,27 @@ class FrameRings:
         """Return the ring of the sums of a pass: int32 (channels, sums, 2, pny, pitch)."""
         return self.held[f"{name} sums"]
 
-    def store(self, queue, ring, pixels: Pixels, first: int, launches: Launches) -> None:
+    def store(self, run: Launcher, ring, pixels: Pixels, first: int) -> None:
         """Enqueue the storing of frames, the first one of time `first`, in a ring of images."""
         shape, held = self.shape, pixels.tile
         count = held.t.size
         down = shape.margin + held.y.start - self._tile.y.source_start
         right = shape.margin + held.x.start - self._tile.x.source_start
-        launch = self._store(
-            queue,
-            *pixel_grid(self._device, shape.pitch, shape.pny, held.channels * count),
+        run.over_pixels(
+            *("store", self._store, shape.pitch, shape.pny, held.channels * count),
             *(pixels.buffer, count, held.y.size, held.x.size),
             *(ring, shape.images, first % shape.images, shape.pny, shape.pitch, down, right),
         )
-        launches.append(("store", launch))
 
-    def clear(self, queue, name: str, first: int, stop: int, launches: Launches) -> None:
+    def clear(self, run: Launcher, name: str, first: int, stop: int) -> None:
         """Enqueue the zeroing of the sums of a pass, for frames from `first` to `stop`."""
-        import pyopencl as cl
-
         shape, sums = self.shape, self.sums(name)
         frame = 8 * shape.plane
         while first < stop:
             slot = first % shape.sums
             count = min(stop - first, shape.sums - slot)
             for c in range(self._tile.channels):
-                offset = (c * shape.sums + slot) * frame
-                event = cl.enqueue_fill_buffer(queue, sums, np.int32(0), offset, count * frame)
-                launches.append(("clear", event))
+                run.clear(sums, count * frame, (c * shape.sums + slot) * frame)
             first += count
 
 
@@ -152,47 +143,36 @@ class BlockMotion:
         return {"motions": 8 * shape.images * rows * columns, "motion costs": costs}
 
     def enqueue(
-        self,
-        queue,
-        images,
-        shape: RingShape,
-        first: int,
-        count: int,
-        links,
-        held: Buffers | None = None,
-    ) -> tuple[Motions, Launches]:
+        self, run: Launcher, images, shape: RingShape, first: int, count: int, links
+    ) -> Motions:
         """Enqueue the measurement from the frame of time `first` to the next `count`, and back.
 
         `images` is a ring of padded frames, and `links` the float32 table that `FrameLinks.links`
         returns for the guide, of all these frames.
         """
-        held = held or allocated(self._arena, self.buffers(shape))
-        launches: Launches = []
+        held = run.held or allocated(self._arena, self.buffers(shape))
         for start in range(0, count, _PAIRS):
             pairs = min(_PAIRS, count - start)
-            at = first, start, pairs
-            launches += self._pairs(queue, images, shape, *at, links, held)
-        return Motions(held["motions"], shape), launches
+            self._pairs(run, images, shape, first, start, pairs, links, held)
+        return Motions(held["motions"], shape)
 
-    def _pairs(self, queue, images, shape, first, start, pairs, links, held) -> Launches:
+    def _pairs(self, run, images, shape, first, start, pairs, links, held) -> None:
         rows, columns = shape.blocks
         pitch = self._pitch(columns)
         slot = (first + start) % shape.images
         size = shape.ny, shape.nx
         linked = (links, start, *self._frames, *shape.shift)
-        compare = self._compare(
-            queue,
-            *self._grid(pitch, rows + 2, 2 * pairs),
+        run.run(
+            *("compare blocks", self._compare, *self._grid(pitch, rows + 2, 2 * pairs)),
             *(images, shape.images, slot, *shape.layout, *size),
             *(*linked, rows, pitch, held["motion costs"]),
         )
-        choose = self._choose(
-            queue,
-            *self._grid(-(-columns // 8) if self._vector else columns, rows, 2 * pairs),
+        across = -(-columns // 8) if self._vector else columns
+        run.run(
+            *("block motion", self._choose, *self._grid(across, rows, 2 * pairs)),
             *(held["motion costs"], pitch, shape.images, slot, *size),
             *(*linked, rows, columns, held["motions"]),
         )
-        return [("compare blocks", compare), ("block motion", choose)]
 
     def _grid(self, columns: int, rows: int, count: int) -> tuple[tuple, tuple]:
         """Return a grid of blocks; on a GPU, of all dx of each."""
@@ -358,16 +338,15 @@ class PredictiveSearch:
 
     def enqueue(
         self,
-        queue,
+        run: Launcher,
         images,
         shape: RingShape,
         first: int,
         count: int,
         grid,
         links,
-        held: Buffers | None = None,
         motions: Motions | None = None,
-    ) -> tuple[VideoMatches, Launches]:
+    ) -> VideoMatches:
         """Enqueue the search for references in the `count` frames from time `first` on.
 
         `images` is a ring of padded frames, `grid` the references along Y and X, and `links` the
@@ -376,7 +355,7 @@ class PredictiveSearch:
         """
         f32, settings = np.float32, self.settings
         rows, columns = grid
-        held = held or allocated(self.arena, self.buffers(count, grid))
+        held = run.held or allocated(self.arena, self.buffers(count, grid))
         found = VideoMatches(held["keys"], held["places"])
         constants = self.variant.constants
         group_x, group_y = constants["GROUP_X"], constants["GROUP_Y"]
@@ -391,14 +370,12 @@ class PredictiveSearch:
             # Whole warps take one direction of time.
             items = constants["DIRECTIONS"]
             over, local = (groups, items, count), (group_x * group_y, items, 1)
-        launch = self._search(
-            queue,
-            over,
-            local,
+        run.run(
+            *("search", self._search, over, local),
             *(images, shape.images, first % shape.images, *shape.layout),
             *(shape.ny, shape.nx, *grid_arguments(rows, columns)),
             *(across, links, *settings.frames),
             *(f32(limit * settings.patch**2) for limit in (settings.still, settings.similar)),
             *(found.keys, found.places, *(motions.arguments if motions else ())),
         )
-        return found, [("search", launch)]
+        return found
