@@ -49,37 +49,22 @@ def worth_it(device: Device) -> bool:
 class Built:
     """Programs that were built on this machine, which its drivers have in their cache by now.
 
-    A file for each driver holds a digest a line. If it is lost, or wrong as the cache was emptied,
-    builders are started in vain, or are not.
+    A folder for each driver has an empty file for each. If it is lost, or wrong as the cache was
+    emptied, builders are started in vain, or are not.
     """
 
     def __init__(self, device: Device):
-        of = "|".join((device.platform, device.name, device.version, device.driver))
-        self._path = cache_folder() / f"built-{_digest(of)}.txt"
-        self._lock = threading.Lock()
-        self._known: set[str] | None = None
+        of = _digest(device.platform, device.name, device.version, device.driver)
+        self._folder = cache_folder() / f"built-{of}"
 
     def __contains__(self, task: Task) -> bool:
-        return _digest(task.source, task.options) in self._read()
+        return (self._folder / _digest(task.source, task.options)).exists()
 
     def add(self, task: Task) -> None:
         """Remember a program."""
-        digest = _digest(task.source, task.options)
-        known = self._read()
-        with self._lock, contextlib.suppress(OSError):
-            if digest not in known:
-                known.add(digest)
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                with open(self._path, "a", encoding="ascii") as file:
-                    file.write(f"{digest}\n")
-
-    def _read(self) -> set[str]:
-        with self._lock:
-            if self._known is None:
-                self._known = set()
-                with contextlib.suppress(OSError, ValueError):
-                    self._known.update(self._path.read_text(encoding="ascii").split())
-            return self._known
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / _digest(task.source, task.options)).touch()
 
 
 def _digest(*texts: str) -> str:
