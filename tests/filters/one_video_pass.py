@@ -25,6 +25,7 @@ from napari_gpu_denoise.filters.search.patch_search import Grid, Variant
 from napari_gpu_denoise.filters.search.video_search import (
     BlockMotion,
     PredictiveSearch,
+    RingFrames,
     RingShape,
     VideoSearch,
     margin_of,
@@ -200,9 +201,10 @@ def found_by(
             device.store(video[None, known : known + new], ring, shape, start + known)
             if search.blocks:
                 rows = np.concatenate([np.zeros((1, *table.shape[1:]), np.float32), table])
-                at = start + known - 1, new, device.sent(rows[known : known + new + 1])
+                at = RingFrames(shape, start + known - 1, new)
+                sent = device.sent(rows[known : known + new + 1])
                 run = Launcher(device.arena, device.queue, measured_held)
-                motions = measured.enqueue(run, ring, shape, *at)
+                motions = measured.enqueue(run, ring, at, sent)
             known += new
         size = count, grid[0].count, search.neighbours, grid[1].count
         for name in ("keys", "places"):
@@ -212,9 +214,9 @@ def found_by(
 
             cl.enqueue_copy(device.queue, buffer, zeros)
         links = device.sent(table[first : first + count])
-        at = start + first, count, grid, links
+        at = RingFrames(shape, start + first, count, grid)
         run = Launcher(device.arena, device.queue)
-        found = one.enqueue(run, ring, shape, *at, motions=motions)
+        found = one.enqueue(run, ring, at, links, motions)
         keys.append(device.got(found.keys, *size, dtype=np.uint32))
         places.append(device.got(found.places, *size, dtype=np.uint32))
     device.arena.free()
@@ -322,9 +324,9 @@ class Run:
         for first, count in ((0, 1), (1, nt - 1)):
             part = slice(first, first + count)
             sent = device.sent(tables[:, part]), device.sent(searched[part])
-            at = videos.start + first, count, grid
-            found = one.search.enqueue(run, rings[2], shape, *at, sent[1])
-            one.shrink(*(run, found, images, shape, channels, *at, sent, sums, variation))
+            at = RingFrames(shape, videos.start + first, count, grid)
+            found = one.search.enqueue(run, rings[2], at, sent[1])
+            one.shrink(run, found, images, at, channels, sent, sums, variation)
             size = count, grid[0].count, search.neighbours, grid[1].count
             keys.append(device.got(found.keys, *size, dtype=np.uint32))
             places.append(device.got(found.places, *size, dtype=np.uint32))
@@ -333,7 +335,7 @@ class Run:
         region = self.region or (0, 0, ny, nx)
         out = device.sent(np.zeros((channels, nt, *region[2:]), np.float32))
         one.join(
-            *(run, rings[0], shape, channels, videos.start, nt, sums),
+            *(run, rings[0], RingFrames(shape, videos.start, nt), channels, sums),
             *(device.sent(levels), region, out),
         )
         self.out = device.got(out, channels, nt, *region[2:], dtype=np.float32)

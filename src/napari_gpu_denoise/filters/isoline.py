@@ -130,11 +130,11 @@ class TileLauncher(Launcher):
         # Kernel arguments: height and pitch of padded images.
         self.layout = (padded.shape[0], padded.pitch)
 
-    def launch(self, name: str, constants: dict, region: tuple, count: int, *before, after=()):
-        """Launch a kernel over a region of some images."""
+    def launch(self, name: str, constants: dict, region: tuple, count: int, *arguments: tuple):
+        """Launch a kernel over a region of some images, which stands between its arguments."""
+        before, after = arguments
         _, _, ny, nx = region
-        arguments = (*before, *region, *after)
-        self._launch(name, name, constants, (nx, ny, count), arguments)
+        self._launch(name, name, constants, (nx, ny, count), (*before, *region, *after))
 
     def levels(self, level: float, count: int):
         """Return a buffer of noise levels with the same value for every frame."""
@@ -149,11 +149,10 @@ class TileLauncher(Launcher):
         """Return the logarithm of the images of the tile."""
         y, x = self.padded.tile.y, self.padded.tile.x
         lengths = (y.source_size, x.source_size, y.source_start, x.source_start, y.length, x.length)
-        out = self.held["isoline logarithm"]
+        arguments = (source, *lengths, self.held["isoline logarithm"])
         sizes = (x.source_size, y.source_size, count)
-        arguments = (source, *lengths, out)
         self._launch("logarithm", "take_logarithm", {}, sizes, arguments)
-        return out
+        return arguments[-1]
 
     def mirrored(self, name: str, source, count: int, share: float = 0.0) -> tuple[Any, tuple]:
         """Pad images of the tile by mirroring; return `buffer` and `along` of `PaddedImages`.
@@ -170,10 +169,8 @@ class TileLauncher(Launcher):
             *(tile.y.source_size, tile.x.source_size, tile.y.source_start, tile.x.source_start),
             *(tile.y.length, tile.x.length, *self.padded.origin, ny, nx, self.padded.pitch),
         )
-        constants = {"THICKEN": int(share > 0)}
-        arguments = (source, *lengths, padded, *more)
-        sizes = (self.padded.pitch, ny, count)
-        self._launch("mirror", "mirror_tile", constants, sizes, arguments)
+        constants, sizes = {"THICKEN": int(share > 0)}, (self.padded.pitch, ny, count)
+        self._launch("mirror", "mirror_tile", constants, sizes, (source, *lengths, padded, *more))
         return padded, along
 
     def _launch(self, name: str, file: str, constants: dict, sizes: tuple, arguments: tuple):
@@ -297,43 +294,32 @@ class Plan(TilePlan):
         return PaddedImages(*made, frames, noise, speckle)
 
     def _soft(self, run: TileLauncher, pixels: PaddedImages, guide: PaddedImages, out) -> None:
-        settings, margins = self.settings, self.margins
-        f32 = np.float32
+        settings, margins, region = self.settings, self.margins, run.padded.region(0)
         length = {"LENGTH": settings.segment_length}
         lines = {**length, "CANDIDATES": self._candidates}
         block = (run.padded.shape[0] // 2, run.padded.pitch // 2)
-        share = settings.share_beside
+        weight = (1 - 2 * settings.share_beside) / (settings.segment_length + 1)
 
         residuals = run.held["isoline residuals"]
+        compared = run.padded.blocks(margins.fitted, SMOOTHED)
         run.launch(
-            "line_residuals",
-            {**lines, **guide.noise_constants},
-            run.padded.blocks(margins.fitted, SMOOTHED),
-            guide.count,
-            *(guide.buffer, *guide.along, *block),
-            after=(f32((1 - 2 * share) / (settings.segment_length + 1)), *guide.noise, residuals),
+            *("line_residuals", {**lines, **guide.noise_constants}, compared, guide.count),
+            (guide.buffer, *guide.along, *block),
+            (weight, *guide.noise, residuals),
         )
-        blocks = run.padded.blocks(margins.fitted)
-
         # Planes need a pilot of the guide; without them the pilot of the channels is the result.
         piloted = guide if settings.staircase else pixels
         pilot, found = run.held["isoline pilot"], run.held["isoline found"]
         run.launch(
-            "mix_candidates",
-            lines,
-            blocks,
-            piloted.count,
-            *(piloted.buffer, *piloted.along, *block),
-            after=(residuals, guide.count, f32(settings.softness), pilot, found),
+            *("mix_candidates", lines, run.padded.blocks(margins.fitted), piloted.count),
+            (piloted.buffer, *piloted.along, *block),
+            (residuals, guide.count, settings.softness, pilot, found),
         )
         if settings.show != "image":
             run.launch(
-                "show_found",
-                {"SHOW": _SHOW[settings.show]},
-                run.padded.region(0),
-                pixels.count,
-                *(found, guide.count, *run.layout),
-                after=(out,),
+                *("show_found", {"SHOW": _SHOW[settings.show]}, region, pixels.count),
+                (found, guide.count, *run.layout),
+                (out,),
             )
             return
         fitted = pilot
@@ -341,34 +327,26 @@ class Plan(TilePlan):
             fitted = run.held["isoline fitted"]
             place = (*run.layout, *run.padded.region(margins.followed)[:2])
             self._regress(run, pixels, guide, pilot, margins.followed, fitted, place)
+        steps = {**length, "STEPS": settings.steps, **pixels.noise_constants}
         run.launch(
-            "extend_isolines",
-            {**length, "STEPS": settings.steps, **pixels.noise_constants},
-            run.padded.region(0),
-            pixels.count,
-            *(fitted, found, guide.count, *run.layout),
-            after=(*pixels.noise, out),
+            *("extend_isolines", steps, region, pixels.count),
+            (fitted, found, guide.count, *run.layout),
+            (*pixels.noise, out),
         )
 
     def _regress(
         self, run: TileLauncher, pixels, guide, pilot, margin: int, out, place: tuple
     ) -> None:
+        constants = {"RADIUS": self.settings.staircase // 2, "OPPONENT": int(self.mixed_back)}
+        constants |= guide.noise_constants
         run.launch(
-            "regress_levels",
-            {
-                "RADIUS": self.settings.staircase // 2,
-                "OPPONENT": int(self.mixed_back),
-                **guide.noise_constants,
-            },
-            run.padded.region(margin),
-            pixels.count,
-            *(pixels.buffer, pilot, guide.count, *run.layout),
-            after=(*guide.noise, out, *place),
+            *("regress_levels", constants, run.padded.region(margin), pixels.count),
+            (pixels.buffer, pilot, guide.count, *run.layout),
+            (*guide.noise, out, *place),
         )
 
     def _hard(self, run: TileLauncher, pixels: PaddedImages, guide: PaddedImages, out) -> None:
         settings, margins = self.settings, self.margins
-        f32 = np.float32
         grey = {"LENGTH": settings.segment_length, "SPECKLE": int(guide.speckle)}
         constants = {**grey, "SEGMENTS": settings.segments, "SHOW": _SHOW[settings.show]}
         final = (*run.padded.region(0)[2:], 0, 0)
@@ -381,37 +359,24 @@ class Plan(TilePlan):
         region = run.padded.region(margins.fitted if staircase else 0)
         given = (guide.buffer, averaged.buffer, guide.count, *run.layout)
         if settings.method == "pi-ld":
+            constants["DEVIATION"] = settings.deviation
             run.launch(
-                "search_isolines",
-                {**constants, "DEVIATION": settings.deviation},
-                region,
-                averaged.count,
-                *given,
-                after=(guide.looks, f32(settings.t_max), made, *place),
+                *("search_isolines", constants, region, averaged.count, given),
+                (guide.looks, settings.t_max, made, *place),
             )
         else:
             directions, sums = run.held["isoline directions"], run.held["isoline segments"]
-            limits = (f32(settings.t_max), f32(settings.t2_max))
+            whole = run.padded.region(margins.looked_at - settings.segment_length - 1)
             run.launch(
-                "first_segments",
-                grey,
-                run.padded.region(margins.looked_at - settings.segment_length - 1),
-                guide.count,
-                *(guide.buffer, *run.layout),
-                after=(directions, sums),
+                *("first_segments", grey, whole, guide.count),
+                (guide.buffer, *run.layout),
+                (directions, sums),
             )
+            constants |= {"HYBRID": int(settings.method == "hybrid")}
+            constants |= {"THICKNESS": settings.thickness, "ASIDE": int(averaged is not guide)}
             run.launch(
-                "follow_isolines",
-                {
-                    **constants,
-                    "THICKNESS": settings.thickness,
-                    "HYBRID": int(settings.method == "hybrid"),
-                    "ASIDE": int(averaged is not guide),
-                },
-                region,
-                averaged.count,
-                *given,
-                after=(directions, sums, guide.looks, *limits, made, *place),
+                *("follow_isolines", constants, region, averaged.count, given),
+                (directions, sums, guide.looks, settings.t_max, settings.t2_max, made, *place),
             )
         if staircase:
             self._regress(run, pixels, guide, made, 0, out, final)

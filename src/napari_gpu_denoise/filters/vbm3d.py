@@ -35,6 +35,7 @@ from napari_gpu_denoise.filters.search.video_search import (
     BlockMotion,
     FrameRings,
     PredictiveSearch,
+    RingFrames,
     RingShape,
     VideoMatches,
     VideoSearch,
@@ -105,11 +106,8 @@ class VideoPass(GroupKernels):
         run: Launcher,
         found: VideoMatches,
         images: tuple,
-        shape: RingShape,
+        frames: RingFrames,
         channels: int,
-        first: int,
-        count: int,
-        grid,
         links: tuple,
         sums,
         variation: Any = None,
@@ -117,17 +115,16 @@ class VideoPass(GroupKernels):
     ) -> None:
         """Enqueue the filtering of the groups of some frames, which adds to the ring `sums`.
 
-        `images` are the rings of the noisy frames and, for a Wiener filter, of the basic estimate.
-        `first`, `count` and `grid` are those of the search; `links` are the tables of the channels
-        and of the guide. `variation` is a map of the shape of a frame that multiplies the noise;
-        `first_spectrum` is the index of that of the first channel.
+        `images` are the rings of the noisy frames and, for a Wiener filter, of the basic estimate;
+        `links` are the tables of the channels and of the guide. `variation` is a map of the shape
+        of a frame that multiplies the noise; `first_spectrum` is the index of that of the first
+        channel.
         """
-        f32, settings = np.float32, self.settings
+        f32, settings, shape, count = np.float32, self.settings, frames.shape, frames.count
         search, constants = settings.search, self.variant.constants
-        rows, columns = grid
+        rows, columns = frames.grid
         across = -(-columns.count // constants["GROUP_X"])
         down = -(-rows.count // constants["GROUP_Y"])
-        ring = (shape.images, first % shape.images, shape.sums, first % shape.sums)
         maps = spectra = ()
         if settings.spectra:
             each = count if len(settings.spectra) > 1 else channels * count
@@ -136,7 +133,7 @@ class VideoPass(GroupKernels):
             maps = (variation, shape.nx, -shape.margin, -shape.margin)
         before = (
             *(*images, *shape.layout, *grid_arguments(rows, columns), across),
-            *(*ring, *search.frames, -search.late),
+            *(*frames.slots, *search.frames, -search.late),
         )
         after = (
             *(found.places, found.keys, count, *links, *maps),
@@ -159,17 +156,7 @@ class VideoPass(GroupKernels):
                     run.run("shrink", kernel, over, (1, 1, 1), *before, frame, y, x, *after)
 
     def join(
-        self,
-        run: Launcher,
-        noisy,
-        shape: RingShape,
-        channels: int,
-        first: int,
-        count: int,
-        sums,
-        levels,
-        region,
-        out,
+        self, run: Launcher, noisy, frames: RingFrames, channels: int, sums, levels, region, out
     ) -> None:
         """Enqueue the estimate of a region (top, left, ny, nx) of some frames from their sums.
 
@@ -177,10 +164,10 @@ class VideoPass(GroupKernels):
         of shape (channels, count, ny, nx).
         """
         _, _, ny, nx = region
-        ring = (shape.images, first % shape.images, shape.sums, first % shape.sums)
+        count = frames.count
         run.run(
             *("join", self._join, *self._join_grid(ny, nx, channels * count)),
-            *(noisy, *shape.layout, *ring, count, sums),
+            *(noisy, *frames.shape.layout, *frames.slots, count, sums),
             *(levels, self._kaiser, self._scale, self._units, *region, out),
         )
 
@@ -330,7 +317,8 @@ class Plan(FramePlan):
         images = rings.guides("noisy") if self._guided else rings.images("noisy")
         sent = run.send(links, run.held["motion links"])
         with run.named("motion"):
-            self._motions = self._motion.enqueue(run, images, rings.shape, first, count, sent)
+            frames = RingFrames(rings.shape, first, count)
+            self._motions = self._motion.enqueue(run, images, frames, sent)
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
         """Enqueue the filtering of the next frames; see `FramePlan.enqueue_frames`."""
@@ -377,14 +365,12 @@ class Plan(FramePlan):
         images = (rings.images("noisy"),)
         if one.settings.wiener:
             images += (rings.images(searched),)
-        where = first, count, at.grid
+        frames = RingFrames(rings.shape, first, count, at.grid)
         with run.named(name):
-            found = one.search.enqueue(
-                run, guide, rings.shape, *where, searched_links, motions=self._motions
-            )
+            found = one.search.enqueue(run, guide, frames, searched_links, self._motions)
             one.shrink(
-                *(run, found, images, rings.shape, self._tile.channels, *where),
-                *((sent, searched_links), rings.sums(name), self._variation, self._spectrum),
+                *(run, found, images, frames, self._tile.channels, (sent, searched_links)),
+                *(rings.sums(name), self._variation, self._spectrum),
             )
         at.filtered = first + count
 
@@ -406,8 +392,8 @@ class Plan(FramePlan):
         made = run.held[f"{name} estimate"] if out is None or mixed_back else out
         with run.named(name):
             self.passes[name].join(
-                *(run, rings.images("noisy"), rings.shape, source.channels, first, count),
-                *(rings.sums(name), levels, region, made),
+                *(run, rings.images("noisy"), RingFrames(rings.shape, first, count)),
+                *(source.channels, rings.sums(name), levels, region, made),
             )
         held = replace(yields, t=Span.whole(count))
         if mixed_back:

@@ -37,6 +37,22 @@ class RingShape:
         self.layout = self.pny, self.pitch, margin, margin
 
 
+@dataclass(frozen=True)
+class RingFrames:
+    """Some frames in rings: `count` of them from time `first` on, and references along Y and X."""
+
+    shape: RingShape
+    first: int
+    count: int
+    grid: tuple[Grid, Grid] | None = None
+
+    @property
+    def slots(self) -> tuple:
+        """Kernel arguments: lengths of the rings of images and sums, each with its first slot."""
+        images, sums = self.shape.images, self.shape.sums
+        return images, self.first % images, sums, self.first % sums
+
+
 class FrameRings:
     """Rings of padded frames on one device; belongs to one thread.
 
@@ -142,19 +158,17 @@ class BlockMotion:
         costs = 4 * 2 * _PAIRS * self._window**2 * blocks
         return {"motions": 8 * shape.images * rows * columns, "motion costs": costs}
 
-    def enqueue(
-        self, run: Launcher, images, shape: RingShape, first: int, count: int, links
-    ) -> Motions:
-        """Enqueue the measurement from the frame of time `first` to the next `count`, and back.
+    def enqueue(self, run: Launcher, images, frames: RingFrames, links) -> Motions:
+        """Enqueue the measurement from each of some frames to the next one, and back.
 
         `images` is a ring of padded frames, and `links` the float32 table that `FrameLinks.links`
-        returns for the guide, of all these frames.
+        returns for the guide, of all these frames and the one after them.
         """
-        held = run.held or allocated(self._arena, self.buffers(shape))
-        for start in range(0, count, _PAIRS):
-            pairs = min(_PAIRS, count - start)
-            self._pairs(run, images, shape, first, start, pairs, links, held)
-        return Motions(held["motions"], shape)
+        held = run.held or allocated(self._arena, self.buffers(frames.shape))
+        for start in range(0, frames.count, _PAIRS):
+            pairs = min(_PAIRS, frames.count - start)
+            self._pairs(run, images, frames.shape, frames.first, start, pairs, links, held)
+        return Motions(held["motions"], frames.shape)
 
     def _pairs(self, run, images, shape, first, start, pairs, links, held) -> None:
         rows, columns = shape.blocks
@@ -337,25 +351,16 @@ class PredictiveSearch:
         return {"keys": size, "places": size}
 
     def enqueue(
-        self,
-        run: Launcher,
-        images,
-        shape: RingShape,
-        first: int,
-        count: int,
-        grid,
-        links,
-        motions: Motions | None = None,
+        self, run: Launcher, images, frames: RingFrames, links, motions: Motions | None = None
     ) -> VideoMatches:
-        """Enqueue the search for references in the `count` frames from time `first` on.
+        """Enqueue the search for the references of some frames.
 
-        `images` is a ring of padded frames, `grid` the references along Y and X, and `links` the
-        float32 table that `FrameLinks.links` returns for the guide; with `blocks`, `motions` are
-        those of these frames.
+        `images` is a ring of padded frames, and `links` the float32 table that `FrameLinks.links`
+        returns for the guide; with `blocks`, `motions` are those of these frames.
         """
-        f32, settings = np.float32, self.settings
-        rows, columns = grid
-        held = run.held or allocated(self.arena, self.buffers(count, grid))
+        f32, settings, shape, count = np.float32, self.settings, frames.shape, frames.count
+        rows, columns = frames.grid
+        held = run.held or allocated(self.arena, self.buffers(count, frames.grid))
         found = VideoMatches(held["keys"], held["places"])
         constants = self.variant.constants
         group_x, group_y = constants["GROUP_X"], constants["GROUP_Y"]
@@ -372,7 +377,7 @@ class PredictiveSearch:
             over, local = (groups, items, count), (group_x * group_y, items, 1)
         run.run(
             *("search", self._search, over, local),
-            *(images, shape.images, first % shape.images, *shape.layout),
+            *(images, *frames.slots[:2], *shape.layout),
             *(shape.ny, shape.nx, *grid_arguments(rows, columns)),
             *(across, links, *settings.frames),
             *(f32(limit * settings.patch**2) for limit in (settings.still, settings.similar)),
