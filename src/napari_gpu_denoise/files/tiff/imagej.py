@@ -115,12 +115,6 @@ class Blocks:
         return [(BLOCKS, 1, len(data), data, True), (LENGTHS, 4, len(lengths), lengths, True)]
 
 
-def voxel_size(description: Mapping[str, Any], page: tifffile.TiffPage) -> Voxel:
-    """Return the voxel size of a stack, which has the distance of planes in a text."""
-    told = _steps(description, page)
-    return sized([told[a][0] for a in "ZYX"], [told[a][1] for a in "ZYX"])
-
-
 def _steps(description: Mapping[str, Any], page: tifffile.TiffPage) -> Steps:
     """Return the steps along Z, Y and X and their units as told; 0 for what is not."""
     unit = str(description.get("unit", "")).replace("\\u00B5", "µ").replace("\\u00b5", "µ")
@@ -134,11 +128,12 @@ def _steps(description: Mapping[str, Any], page: tifffile.TiffPage) -> Steps:
     return found
 
 
-def pixel_metadata(
+def read_shown(
     description: Mapping[str, Any], page: tifffile.TiffPage, blocks: Blocks
-) -> PixelMetadata:
-    """Return steps, units and channels of a stack."""
+) -> tuple[Voxel, PixelMetadata]:
+    """Return the voxel size of a stack, and its steps, units and channels."""
     found: dict[str, tuple[Any, Any]] = dict(_steps(description, page))
+    voxel = sized(*map(list, zip(*(found[a] for a in "ZYX"), strict=True)))
     found["T"] = description.get("finterval"), description.get("tunit", "s")
     shown = blocks.colours()
     count = description.get("channels", 1)
@@ -146,4 +141,4 @@ def pixel_metadata(
     ends = blocks.ranges()
     limits = ends[:count] if len(ends) >= count else [None] * count
     channels = (Channel("", a, b) for a, b in zip(colours, limits, strict=True))
-    return PixelMetadata(kept_steps(found), tuple(channels))
+    return voxel, PixelMetadata(kept_steps(found), tuple(channels))

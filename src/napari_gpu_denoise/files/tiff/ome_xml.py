@@ -44,48 +44,43 @@ def _images(root: ElementTree.Element) -> Iterator[tuple[ElementTree.Element, El
             yield image, pixels
 
 
-def find_image(xml: str, name: str, size: int) -> int:
-    """Return the index, among the images that have pixels, of a series of `size` values.
+def read_image(
+    xml: str, name: str, size: int
+) -> tuple[int, tuple[dict, ...], Voxel, PixelMetadata]:
+    """Return number, history, voxel size and metadata of the image of a series of `size` values.
 
-    The name chooses between images of the same size.
+    It is counted among the images that have pixels; of several of this size the name chooses.
     """
-    fitting = {}
-    for index, (image, pixels) in enumerate(_images(ElementTree.fromstring(xml))):
+    root = ElementTree.fromstring(xml)
+    images, fitting = list(_images(root)), {}
+    for index, (image, pixels) in enumerate(images):
         lengths = [int(pixels.get("Size" + axis, 1)) for axis in "XYZCT"]
         if math.prod(lengths) == size:
             fitting.setdefault(image.get("Name", ""), index)
-    if fitting:
-        # tifffile invents a name for some images that have none.
-        return fitting.get(name, min(fitting.values()))
-    raise FileError(
-        "The OME-XML of the file does not describe its pixels: save the image again as OME-TIFF."
-    )
+    if not fitting:
+        raise FileError(
+            "The OME-XML of the file does not describe its pixels: save the image again as "
+            "OME-TIFF."
+        )
+    # tifffile invents a name for some images that have none.
+    index = fitting.get(name, min(fitting.values()))
+    image, pixels = images[index]
+    steps = [number(pixels.get(f"PhysicalSize{a}")) for a in "ZYX"]
+    units = [pixels.get(f"PhysicalSize{a}Unit") or "µm" for a in "ZYX"]
+    return index, _history(root, image), sized(steps, units), _pixel_metadata(pixels)
 
 
-def _described(xml: str, index: int) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """Return the attributes of image `index`, and those of each of its channels."""
-    _, pixels = list(_images(ElementTree.fromstring(xml)))[index]
-    return dict(pixels.attrib), [dict(each.attrib) for each in _children(pixels, "Channel")]
-
-
-def voxel_size(xml: str, image: int) -> Voxel:
-    """Return the voxel size of an image."""
-    told, _ = _described(xml, image)
-    steps = [number(told.get(f"PhysicalSize{a}")) for a in "ZYX"]
-    return sized(steps, [told.get(f"PhysicalSize{a}Unit") or "µm" for a in "ZYX"])
-
-
-def pixel_metadata(xml: str, image: int) -> PixelMetadata:
+def _pixel_metadata(pixels: ElementTree.Element) -> PixelMetadata:
     """Return steps, units and channels of an image."""
-    told, channels = _described(xml, image)
     found = {
-        a: (told.get(f"PhysicalSize{a}"), told.get(f"PhysicalSize{a}Unit", "µm")) for a in "XYZ"
+        a: (pixels.get(f"PhysicalSize{a}"), pixels.get(f"PhysicalSize{a}Unit", "µm")) for a in "XYZ"
     }
-    found["T"] = told.get("TimeIncrement"), told.get("TimeIncrementUnit", "s")
+    found["T"] = pixels.get("TimeIncrement"), pixels.get("TimeIncrementUnit", "s")
     if not any(number(value) for value, _ in found.values()):
         found = {}
-    shown = tuple(Channel(each.get("Name", ""), _colour(each.get("Color"))) for each in channels)
-    return PixelMetadata(kept_steps(found), shown)
+    shown = _children(pixels, "Channel")
+    channels = (Channel(each.get("Name", ""), _colour(each.get("Color"))) for each in shown)
+    return PixelMetadata(kept_steps(found), tuple(channels))
 
 
 def _colour(told: Any) -> str:
@@ -136,10 +131,8 @@ def keep_inside(xml: str, folder: Path, anywhere: bool = False) -> tuple[str, tu
     return ElementTree.tostring(root, "unicode"), tuple(removed)
 
 
-def history(xml: str, index: int) -> tuple[dict, ...]:
-    """Return the records of earlier denoising of image `index`, oldest first."""
-    root = ElementTree.fromstring(xml)
-    image, _ = list(_images(root))[index]
+def _history(root: ElementTree.Element, image: ElementTree.Element) -> tuple[dict, ...]:
+    """Return the records of earlier denoising of an image, oldest first."""
     ours = {
         annotation.get("ID"): annotation
         for annotations in _children(root, "StructuredAnnotations")

@@ -453,10 +453,8 @@ def _picture(
     size, shown = NO_VOXEL, PixelMetadata({})
     if kind == "ome":
         xml = metadata["xml"] = tif.ome_metadata
-        metadata["image"] = ome_xml.find_image(xml, series.name, math.prod(series.shape))
-        history = ome_xml.history(xml, metadata["image"])
-        size = ome_xml.voxel_size(xml, metadata["image"])
-        shown = ome_xml.pixel_metadata(xml, metadata["image"])
+        told = ome_xml.read_image(xml, series.name, math.prod(series.shape))
+        metadata["image"], history, size, shown = told
     elif kind == "imagej":
         blocks = _raw(tif, page.tags.get(imagej.BLOCKS)) or b""
         lengths = page.tags.valueof(imagej.LENGTHS, default=())
@@ -466,8 +464,7 @@ def _picture(
             metadata["imagej"] = imagej.Blocks(b"", (), tif.byteorder)
             notes.append("The labels, overlays and Info of the file are damaged and not kept.")
         history = records_in(metadata["imagej"].info)
-        size = imagej.voxel_size(tif.imagej_metadata, page)
-        shown = imagej.pixel_metadata(tif.imagej_metadata, page, metadata["imagej"])
+        size, shown = imagej.read_shown(tif.imagej_metadata, page, metadata["imagej"])
     else:
         history = records_in((metadata["software"] or b"").decode("ascii", "replace"))
         shown = _described(metadata["descriptions"])

@@ -267,9 +267,7 @@ def _placed(
     return placed
 
 
-def new_attributes(
-    axes: str, pixel_metadata: PixelMetadata, name: str, version: str = "0.5"
-) -> dict[str, Any]:
+def new_attributes(axes: str, pixel_metadata: PixelMetadata, name: str) -> dict[str, Any]:
     """Return the attributes of an image that comes from no OME-Zarr; its levels are to follow."""
     held = []
     for number, letter in enumerate(axes):
@@ -282,7 +280,7 @@ def new_attributes(
     scale = [pixel_metadata.steps.get(a, (1.0, ""))[0] for a in axes]
     dataset = {"path": "0", "coordinateTransformations": [{"type": "scale", "scale": scale}]}
     image = {"axes": held, "datasets": [dataset], "name": name}
-    ome: dict[str, Any] = {"version": version, "multiscales": [image]}
+    ome: dict[str, Any] = {"version": "0.5", "multiscales": [image]}
     if pixel_metadata.channels:
         ome["omero"] = {"channels": [_told(each) for each in pixel_metadata.channels]}
     return {"ome": ome}

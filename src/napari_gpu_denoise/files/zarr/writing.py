@@ -284,19 +284,16 @@ def write(
     with new_image(path, like, overwrite=overwrite) as made:
         finest = made.finest(tuple(data.shape), np.dtype(data.dtype))
         unit = finest.chunks[: max(0, finest.ndim - 2)]
-        for where in _rows(finest.shape[: len(unit)], unit):
+        for where in _parts(finest.shape[: len(unit)], unit):
             finest[where] = np.asarray(data[where])
         made.finish(record)
     return ()
 
 
-def _rows(shape: tuple[int, ...], unit: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Yield the parts of the outer axes that are written at once."""
-    counts = tuple(-(-n // u) for n, u in zip(shape, unit, strict=True))
-    for place in np.ndindex(counts):
-        yield tuple(
-            slice(p * u, min((p + 1) * u, n)) for p, u, n in zip(place, unit, shape, strict=True)
-        )
+def _parts(shape: tuple[int, ...], size: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Cut an array into parts of a size, smaller at the ends of axes."""
+    axes = zip(shape, size, strict=True)
+    return itertools.product(*([slice(i, min(i + s, n)) for i in range(0, n, s)] for n, s in axes))
 
 
 def stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
@@ -368,11 +365,7 @@ def fill(finer: Any, coarser: Any, factor: tuple[int, ...]) -> None:
     """Write a level part by part."""
     unit = tuple(coarser.shards or coarser.chunks)
     size = _grown(unit, coarser.shape, math.prod(factor))
-    starts = (range(0, n, s) for n, s in zip(coarser.shape, size, strict=True))
-    for start in itertools.product(*starts):
-        where = tuple(
-            slice(a, min(a + s, n)) for a, s, n in zip(start, size, coarser.shape, strict=True)
-        )
+    for where in _parts(coarser.shape, size):
         read = tuple(
             slice(w.start * f, min(w.stop * f, n))
             for w, f, n in zip(where, factor, finer.shape, strict=True)
