@@ -292,8 +292,10 @@ def write(
 
 def _parts(shape: tuple[int, ...], size: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
     """Cut an array into parts of a size, smaller at the ends of axes."""
-    axes = zip(shape, size, strict=True)
-    return itertools.product(*([slice(i, min(i + s, n)) for i in range(0, n, s)] for n, s in axes))
+    axes = list(zip(size, shape, strict=True))
+    for place in np.ndindex(*(-(-n // s) for s, n in axes)):
+        pairs = zip(place, axes, strict=True)
+        yield tuple(slice(p * s, min((p + 1) * s, n)) for p, (s, n) in pairs)
 
 
 def stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
