@@ -230,10 +230,18 @@ def sliding_variant(
     line = -(-(across * width + band - 1) // width) * width
     tile_y = (group_y * rows - 1) * step + patch + window - 1
     pending = columns * rows * (period + 8 + (0 if warp else 2))
-    nbytes = 4 * (line * tile_y + pending * across * group_y)
-    constants = {"WINDOW": window, "BAND": band, "COLUMNS": columns, "ROWS": rows}
-    constants |= {"PERIOD": period, "GROUP_X": across, "GROUP_Y": group_y, "WARP_ROWS": int(warp)}
-    return Variant("search_sliding", constants), nbytes
+    shared = line * tile_y + pending * across * group_y
+    constants = {"BAND": band, "COLUMNS": columns, "ROWS": rows, "PERIOD": period}
+    constants["WARP_ROWS"] = int(warp)
+    return _sharing("search_sliding", settings, (across, group_y), shared, constants)
+
+
+def _sharing(
+    kernel: str, settings: SearchSettings, group: tuple[int, int], shared: int, more: dict[str, int]
+) -> tuple[Variant, int]:
+    """Return a kernel whose groups share so many floats in local memory, and their bytes."""
+    shape = {"WINDOW": settings.window, "GROUP_X": group[0], "GROUP_Y": group[1]}
+    return Variant(kernel, shape | more), 4 * shared
 
 
 def _squares(settings: SearchSettings, device: Device):
@@ -244,10 +252,9 @@ def _squares(settings: SearchSettings, device: Device):
     for group_x, group_y in ((16, 8), (8, 8)):
         tile_x = group_x * step + -(-window // chunk) * chunk
         tile_y = group_y * step + window - 1
-        nbytes = 4 * (tile_x * tile_y + (2 * chunk + 8) * group_x * group_y)
-        constants = {"WINDOW": window, "CHUNK": chunk, "GROUP_X": group_x, "GROUP_Y": group_y}
-        constants["WARP_ROWS"] = int(device.is_nvidia and patch // step in (2, 4))
-        yield Variant("search_square", constants), nbytes
+        shared = tile_x * tile_y + (2 * chunk + 8) * group_x * group_y
+        more = {"CHUNK": chunk, "WARP_ROWS": int(device.is_nvidia and patch // step in (2, 4))}
+        yield _sharing("search_square", settings, (group_x, group_y), shared, more)
 
 
 def _wholes(settings: SearchSettings):
@@ -262,9 +269,8 @@ def _wholes(settings: SearchSettings):
             while step * line % 32 != 16:
                 line += 1
         tile_y = (group_y - 1) * step + patch + window - 1
-        nbytes = 4 * (line * tile_y + (step + 8) * group_x * group_y)
-        constants = {"WINDOW": window, "LINE": line, "GROUP_X": group_x, "GROUP_Y": group_y}
-        yield Variant("search_whole", constants), nbytes
+        shared = line * tile_y + (step + 8) * group_x * group_y
+        yield _sharing("search_whole", settings, (group_x, group_y), shared, {"LINE": line})
 
 
 @dataclass(frozen=True)
