@@ -9,6 +9,7 @@ import weakref
 import dask.array as da
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from _napari.inputs import Sliced, drive
 from napari_gpu_denoise._napari.layers import arrays
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.gui
 def test_every_chunk_is_read_once(stack, chunks):
     data = Sliced(stack, chunks)
     stages, image = drive(arrays.load(data))
-    np.testing.assert_array_equal(image, stack)
+    assert_array_equal(image, stack)
     covered = np.zeros(stack.shape, int)
     for index in data.read:
         covered[index] += 1
@@ -29,24 +30,19 @@ def test_every_chunk_is_read_once(stack, chunks):
     assert len(stages) == len(data.read) == {None: 1, (2, 30, 25): 6}.get(chunks, 4)
 
 
-def test_large_arrays_without_chunks_are_read_in_slabs(stack, monkeypatch):
-    monkeypatch.setattr(arrays, "_SLAB", 2 * stack[0].nbytes)
-    stages, image = drive(arrays.load(Sliced(stack)))
-    assert len(stages) == 3
-    np.testing.assert_array_equal(image, stack)
-
-
-def test_numpy_is_taken_as_it_is(stack):
-    stages, image = drive(arrays.load(stack))
-    assert not stages and image is stack
-
-
-def test_what_is_lazy(stack, tmp_path):
+def test_what_is_lazy_and_how_it_is_loaded(stack, tmp_path, monkeypatch):
     np.save(tmp_path / "a.npy", stack)
     mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
     assert not arrays.is_lazy(stack) and not arrays.is_lazy(stack[1:, ::2])
     assert arrays.is_lazy(mapped) and arrays.is_lazy(np.asarray(mapped)[1:].T)
     assert arrays.is_lazy(da.from_array(stack)) and arrays.is_lazy(Sliced(stack))
+    stages, image = drive(arrays.load(stack))
+    assert not stages and image is stack
+    # Large arrays without chunks are read in slabs.
+    monkeypatch.setattr(arrays, "_SLAB", 2 * stack[0].nbytes)
+    stages, image = drive(arrays.load(Sliced(stack)))
+    assert len(stages) == 3
+    assert_array_equal(image, stack)
 
 
 def read_along(data, axis, stopped=lambda: False):
@@ -62,9 +58,8 @@ def read_along(data, axis, stopped=lambda: False):
 )
 def test_frames_come_one_by_one_and_chunks_are_read_once(stack, chunks, axis):
     data = Sliced(stack, chunks)
-    frames = list(read_along(data, axis))
-    np.testing.assert_array_equal(np.stack(frames, axis), stack)
-    expected = {0: 5, 1: 30, 2: 40}[axis] if chunks is None else len(arrays.cuts(data, axis))
+    assert_array_equal(np.stack(list(read_along(data, axis)), axis), stack)
+    expected = stack.shape[axis] if chunks is None else len(arrays.cuts(data, axis))
     assert len(data.read) == expected
 
 
@@ -76,8 +71,7 @@ def test_a_chunk_of_many_frames_is_not_held_whole(stack, monkeypatch):
 
 
 def test_reading_stops_at_once(stack):
-    stop = []
-    data = Sliced(stack)
+    stop, data = [], Sliced(stack)
     frames = read_along(data, 0, lambda: bool(stop))
     next(frames)
     stop.append(True)
@@ -92,10 +86,10 @@ def test_alpha_is_left_out():
     data = np.random.default_rng(1).integers(0, 9, (3, 4, 5, 4))
     array = arrays.LazyArray(data, part=(slice(None),) * 3 + (slice(3),), time=0)
     assert array.shape == (3, 4, 5, 3) and array.size == 180 and array.ndim == 4
-    np.testing.assert_array_equal(array[1, :, :, 2], data[1, :, :, 2])
-    np.testing.assert_array_equal(array[1, 2, :, :], data[1, 2, :, :3])
-    np.testing.assert_array_equal(array[1], data[1, ..., :3])
-    np.testing.assert_array_equal(np.asarray(array), data[..., :3])
+    assert_array_equal(array[1, :, :, 2], data[1, :, :, 2])
+    assert_array_equal(array[1, 2, :, :], data[1, 2, :, :3])
+    assert_array_equal(array[1], data[1, ..., :3])
+    assert_array_equal(np.asarray(array), data[..., :3])
 
 
 def test_only_what_fits_into_memory_is_read_whole(stack, monkeypatch):
@@ -106,21 +100,29 @@ def test_only_what_fits_into_memory_is_read_whole(stack, monkeypatch):
     assert not data.read
 
 
+# --- results --------------------------------------------------------------------------------------
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
+    """The folder for results of more than 1000 bytes."""
     monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", 1000)
-    monkeypatch.setattr(arrays, "_folder", lambda: str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
     return tmp_path
 
 
-def test_small_results_stay_in_memory(folder):
-    image, place = arrays.allocate((9, 55), np.dtype(np.uint16))
-    assert place is None and image.flags.owndata
+def allocate(*shape):
+    return arrays.allocate(shape, np.dtype(np.uint16))
 
 
 def test_the_file_goes_with_its_last_array(folder):
-    image, place = arrays.allocate((10, 50), np.dtype(np.uint16))
+    image, place = allocate(9, 55)  # small ones stay in memory
+    assert place is None and image.flags.owndata
+    image, place = allocate(10, 50)
     assert place == str(folder)
+    if sys.platform != "win32":  # the file has a name there until it is closed
+        assert not list(folder.iterdir())
     image[...] = 7
     assert (image == 7).all() and image.flags.writeable
     mapping = weakref.ref(image.base)
@@ -134,17 +136,11 @@ def test_the_file_goes_with_its_last_array(folder):
     assert not list(folder.iterdir())
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the file has a name there until it is closed")
-def test_nothing_is_left_however_the_program_ends(folder):
-    image, _ = arrays.allocate((10, 50), np.dtype(np.uint16))
-    assert image.base is not None and not list(folder.iterdir())
-
-
 def test_a_disk_without_room_is_told_before_the_run(folder, monkeypatch):
     usage = shutil.disk_usage(folder)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=999_999))
     with pytest.raises(OutputError, match=r"takes 2 GB, but .* only 1 MB free.*TMPDIR"):
-        arrays.allocate((1000, 1_000_000), np.dtype(np.uint16))
+        allocate(1000, 1_000_000)
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="not reserved there")
@@ -154,11 +150,5 @@ def test_a_disk_that_fills_up_is_told(folder, monkeypatch):
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OutputError, match="free some there"):
-        arrays.allocate((10, 50), np.dtype(np.uint16))
+        allocate(10, 50)
     assert not list(folder.iterdir())
-
-
-def test_the_folder_is_the_one_chosen_by_the_user(monkeypatch, tmp_path):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    assert arrays._folder() == str(tmp_path)

@@ -1,15 +1,22 @@
 """The section "How good is this?" of a filter's panel."""
 
 import json
+import threading
 
 import dask.array as da
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import napari_gpu_denoise as gd
+from _napari.inputs import drive, type_sigma
 from napari_gpu_denoise._napari.denoise import assess
+from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
+from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise.assessment.assess import Options
 from napari_gpu_denoise.filters import NLMeans
+from napari_gpu_denoise.run.request import Run
 
 pytestmark = pytest.mark.gui
 
@@ -28,94 +35,96 @@ def assessed(click, qtbot):
     return run
 
 
-def quick(panel):
-    panel.form.controls["step"].value = 4
-    panel.options.noise.choose("typed")
-    panel.options.noise.edit.setText("10")
+@pytest.fixture
+def quick_panel(open_panel):
+    """Open a panel that needs little work."""
+
+    def open_it():
+        panel = open_panel()
+        panel.form.controls["step"].value = 4
+        type_sigma(panel)
+        return panel
+
+    return open_it
 
 
-def test_half_a_page_for_the_region_in_view(viewer, open_panel, assessed, noisy):
+def test_half_a_page_for_the_region_in_view(viewer, quick_panel, assessed, noisy, tmp_path):
     stack = np.stack([noisy, noisy[::-1]])
     viewer.add_image(stack, name="cells", scale=(1, 0.2, 0.2), units=("s", "um", "um"))
     viewer.dims.set_current_step(0, 1)
-    panel = open_panel()
-    quick(panel)
+    panel = quick_panel()
     found = assessed(panel)
-
     assert found.region == ((1, 2), (0, 64), (0, 80))
     assert found.spacing == pytest.approx((0.2, 0.2))
     section = panel.assess
     text = section.words.text()
-    assert "Expected error" in text
-    assert "µm" in text
-    assert not section.plot.isHidden()
-    assert not section.residuals.isHidden()
-    assert all(not each.pixmap().isNull() for each in section.residuals.pictures)
-    region = [slice(*each) for each in found.region]
+    assert "Expected error" in text and "µm" in text
+    assert not section.plot.isHidden() and not section.residuals.isHidden()
+    assert all(not picture.pixmap().isNull() for picture in section.residuals.pictures)
+    region = [slice(*span) for span in found.region]
     settings, axes = panel.form.settings(), panel.axes.axes()
     expected = gd.assess(stack, settings, 10, axes=axes, region=region)
     assert found.mse == pytest.approx(expected.mse)
     assert len(viewer.layers) == 1, "no layer is added"
+    # A report is saved.
+    section.write(str(tmp_path / "report.json"))
+    assert json.loads((tmp_path / "report.json").read_text())["mse"] == pytest.approx(found.mse)
+    section.write(str(tmp_path / "report.pdf"))
+    assert "end it with" in section.status.text()
 
 
-def test_the_error_map_becomes_a_layer_where_it_lies(viewer, open_panel, assessed, click, noisy):
+@pytest.mark.parametrize("colours", [False, True])
+def test_the_error_map_becomes_a_layer_where_it_lies(
+    viewer, open_panel, assessed, click, noisy, colours
+):
     image = np.tile(noisy, (2, 2))
-    viewer.add_image(image, name="cells", scale=(0.5, 0.5), translate=(3, 4))
+    if colours:
+        image = np.stack([image] * 3 + [np.full_like(image, 255)], axis=-1)
+    viewer.add_image(image, name="cells", scale=(0.5, 0.5), translate=(3, 4), rgb=colours)
     viewer.camera.zoom *= 3
-    panel = open_panel()
-    quick(panel)
+    panel = open_panel("BM3D")
+    panel.form.profile.setCurrentText("fast")
+    type_sigma(panel)
     found = assessed(panel)
+    assert len(found.channels) == (3 if colours else 1)
     click(panel.assess.map_button)
     layer = viewer.layers[-1]
-    assert "expected error" in layer.name
-    np.testing.assert_array_equal(layer.data, found.error_map)
-    (y, _), (x, _) = found.region
-    np.testing.assert_allclose(layer.translate, (3 + 0.5 * y, 4 + 0.5 * x))
+    assert "expected error" in layer.name and layer.data.ndim == 2
+    if not colours:
+        assert_array_equal(layer.data, found.error_map)
+    (y, _), (x, _) = found.region[:2]
+    assert_allclose(layer.translate, (3 + 0.5 * y, 4 + 0.5 * x))
 
 
-def test_the_record_of_a_result_holds_it(viewer, open_panel, assessed, run, noisy):
+def test_the_record_of_a_result_holds_it(viewer, quick_panel, assessed, run, noisy):
     viewer.add_image(noisy, name="cells")
-    panel = open_panel()
-    quick(panel)
+    panel = quick_panel()
+
+    def noted():
+        return viewer.layers[-1].metadata[METADATA_KEY].get("assessment")
+
     run(panel)
     found = assessed(panel)
-    before = viewer.layers[-1].metadata[METADATA_KEY]
-    assert before["assessment"]["mse"] == pytest.approx(found.mse)
+    assert noted()["mse"] == pytest.approx(found.mse)
     run(panel)
-    assert "assessment" in viewer.layers[-1].metadata[METADATA_KEY], "also of a later result"
+    assert noted(), "also of a later result"
     panel.options.noise.edit.setText("14")
     run(panel)
-    assert "assessment" not in viewer.layers[-1].metadata[METADATA_KEY], "not of another run"
+    assert not noted(), "not of another run"
     panel.form.controls["step"].value = 3
     run(panel)
-    assert "assessment" not in viewer.layers[-1].metadata[METADATA_KEY]
+    assert not noted()
 
 
-def test_a_report_is_saved(viewer, open_panel, assessed, noisy, tmp_path):
-    viewer.add_image(noisy, name="cells")
-    panel = open_panel()
-    quick(panel)
-    found = assessed(panel)
-    file = tmp_path / "report.json"
-    panel.assess.write(str(file))
-    assert json.loads(file.read_text())["mse"] == pytest.approx(found.mse)
-    panel.assess.write(str(tmp_path / "report.pdf"))
-    assert "end it with" in panel.assess.status.text()
-
-
-def test_errors_are_shown_in_words_of_the_panel(viewer, open_panel, assessed, noisy):
+def test_errors_are_shown_in_words_of_the_panel(viewer, quick_panel, assessed, noisy):
     viewer.add_image(noisy[:20, :24], name="small")
-    panel = open_panel()
-    quick(panel)
+    panel = quick_panel()
     assert assessed(panel) is None
     assert "zoom out" in panel.status.text()
 
 
-def test_it_can_be_stopped(viewer, open_panel, click, qtbot, monkeypatch, noisy):
-    import threading
-
-    gate = threading.Event()
-    real = assess.assess_steps
+def test_it_can_be_stopped(viewer, quick_panel, click, monkeypatch, noisy):
+    gate, real = threading.Event(), assess.assess_steps
 
     def slow(*args):
         steps = real(*args)
@@ -125,26 +134,17 @@ def test_it_can_be_stopped(viewer, open_panel, click, qtbot, monkeypatch, noisy)
 
     monkeypatch.setattr(assess, "assess_steps", slow)
     viewer.add_image(noisy, name="cells")
-    panel = open_panel()
-    quick(panel)
-    section = panel.assess
+    section = quick_panel().assess
     section.expand()
     click(section.start_button)
-    assert section.running
-    assert section.start_button.text() == "Cancel"
+    assert section.running and section.start_button.text() == "Cancel"
     click(section.start_button)
-    assert not section.running
-    assert section.status.text() == "Cancelled."
+    assert not section.running and section.status.text() == "Cancelled."
     gate.set()
     assert section.assessment is None
 
 
 def test_of_lazy_data_only_what_is_needed_is_read(noisy):
-    from napari_gpu_denoise._napari.denoise.run import Request
-    from napari_gpu_denoise._napari.layers.source import Source
-    from napari_gpu_denoise.assessment.assess import Options
-    from napari_gpu_denoise.run.request import Run
-
     read = []
 
     def frame(block_info=None):
@@ -156,25 +156,6 @@ def test_of_lazy_data_only_what_is_needed_is_read(noisy):
     run = Run(NLMeans(step=4, frames_before=1), sigma=10.0, axes="TYX")
     region = (5, slice(0, 64), slice(0, 80))
     asked = assess.Judging(Request(Source("stack", data), run), Options(region=region))
-    steps = assess.steps(asked)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found = end.value
-            break
+    _, found = drive(assess.steps(asked))
     assert found.region[0] == (5, 6)
     assert set(read) == {4, 5}
-
-
-def test_colours_with_alpha(viewer, open_panel, assessed, click, noisy):
-    colours = np.stack([noisy, noisy, noisy, np.full_like(noisy, 255)], axis=-1)
-    viewer.add_image(colours, name="rgba", rgb=True)
-    panel = open_panel("BM3D")
-    panel.form.profile.setCurrentText("fast")
-    panel.options.noise.choose("typed")
-    panel.options.noise.edit.setText("10")
-    found = assessed(panel)
-    assert len(found.channels) == 3
-    click(panel.assess.map_button)
-    assert viewer.layers[-1].data.shape == noisy.shape

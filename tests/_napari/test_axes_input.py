@@ -68,6 +68,9 @@ def test_a_filter_over_time_asks_for_it_before_the_run(shown, qtbot):
     assert visible(made) == []
     made.edit.setText(".yx")
     assert visible(made) == ["TYX"]
+    # A single image is no mistake.
+    text = shown(VBM3D, "YX", (50, 60)).caption.text()
+    assert "each image is filtered alone" in text and "<b>" not in text
 
 
 @pytest.mark.parametrize("axes", [".YX", "..YX", "C.YX", "QYX"])
@@ -81,11 +84,6 @@ def test_wherever_the_settings_would_refuse_the_axes_the_caption_says_so(shown, 
     text = shown(VBM3D, axes, shape).caption.text()
     assert "VBM3D works along time" in text
     assert ("<b>" in text) == refused
-
-
-def test_a_single_image_is_no_mistake(shown):
-    text = shown(VBM3D, "YX", (50, 60)).caption.text()
-    assert "each image is filtered alone" in text and "<b>" not in text
 
 
 def test_other_filters_hint_without_stress(shown):
@@ -102,8 +100,7 @@ def test_other_filters_hint_without_stress(shown):
 @pytest.mark.parametrize("kind", FILTERS)
 def test_wrong_letters_are_shown_as_they_are(shown, kind):
     made = shown(kind, "<b>", (9, 50, 60))
-    assert "&lt;" in made.caption.text()
-    assert visible(made) == []
+    assert "&lt;" in made.caption.text() and visible(made) == []
     made.offer("", ())
     assert made.caption.text() == "" and made.axes is not None
 
@@ -116,54 +113,41 @@ def two(viewer):
 
 
 def test_axes_typed_are_kept_when_layers_are_switched(two, open_panel):
-    panel = open_panel()
-    first, second = two
-    panel.layer.choose(first)
+    panel, (first, second) = open_panel(), two
+
+    def letters_of(layer):
+        panel.layer.choose(layer)
+        return panel.axes.letters()
+
+    assert letters_of(first) == ".YX"
     panel.axes.edit.setText("tyx")
-    panel.layer.choose(second)
-    assert panel.axes.letters() == ".YX"
+    assert letters_of(second) == ".YX"
     panel.axes.edit.setText("ZYX")
-    panel.layer.choose(first)
-    assert panel.axes.letters() == "TYX"
-    panel.layer.choose(second)
-    assert panel.axes.letters() == "ZYX"
+    assert (letters_of(first), letters_of(second)) == ("TYX", "ZYX")
     assert open_panel("BM3D").axes.letters() in ("TYX", "ZYX")  # other panels know them
     panel.reset()
     assert panel.axes.letters() == ".YX"
-
-
-def test_axes_typed_for_another_shape_are_not_offered(two, open_panel):
-    panel = open_panel()
-    first, second = two
-    panel.layer.choose(first)
-    panel.axes.edit.setText("TYX")
-    panel.layer.choose(second)
+    # Those typed for another shape are not offered.
     first.data = first.data[0]
-    panel.layer.choose(first)
-    assert panel.axes.letters() == "YX"
+    assert letters_of(first) == "YX"
 
 
 def test_labels_are_followed_while_the_panel_is_open(two, viewer, open_panel):
-    panel = open_panel()
-    first, second = two
+    panel, (first, second) = open_panel(), two
     panel.layer.choose(first)
-    first.axis_labels = ("time", "y", "x")
-    assert panel.axes.letters() == "TYX"
-    second.axis_labels = ("z", "y", "x")  # of a layer that is not chosen
-    assert panel.axes.letters() == "TYX"
-    panel.axes.edit.setText("CYX")
-    first.axis_labels = ("z", "y", "x")  # newer than what was typed
-    assert panel.axes.letters() == "ZYX"
-
-
-def test_labels_of_the_viewer_are_followed_unless_axes_were_typed(two, viewer, open_panel):
-    panel = open_panel()
-    panel.layer.choose(two[0])
+    # Those of the viewer unless axes were typed.
     viewer.dims.axis_labels = ("t", "y", "x")
     assert panel.axes.letters() == "TYX"
     panel.axes.edit.setText("CYX")
     viewer.dims.axis_labels = ("z", "y", "x")
     assert panel.axes.letters() == "CYX"
+    first.axis_labels = ("time", "y", "x")  # newer than what was typed
+    assert panel.axes.letters() == "TYX"
+    second.axis_labels = ("z", "y", "x")  # of a layer that is not chosen
+    assert panel.axes.letters() == "TYX"
+    panel.axes.edit.setText("CYX")
+    first.axis_labels = ("z", "y", "x")
+    assert panel.axes.letters() == "ZYX"
 
 
 def test_layers_are_not_kept_alive(shown):

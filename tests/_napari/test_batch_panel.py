@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 import tifffile
 from napari.components import ViewerModel
-from qtpy.QtCore import QMimeData, QPointF, Qt, QUrl
+from numpy.testing import assert_allclose, assert_array_equal
+from qtpy.QtCore import QItemSelectionModel, QMimeData, QPointF, Qt, QUrl
 from qtpy.QtGui import QDropEvent
 
 import napari_gpu_denoise as gd
+from _napari.inputs import choose
 from _napari.noise_records import estimate
+from napari_gpu_denoise import cli
+from napari_gpu_denoise._napari.batch.panel import BatchPanel
 from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.structure.record import parse_correction
@@ -71,8 +75,6 @@ def model(plugin):
 @pytest.fixture
 def panel(model, qtbot):
     """The panel in a window of its own."""
-    from napari_gpu_denoise._napari.batch.panel import BatchPanel
-
     made = BatchPanel(model)
     qtbot.addWidget(made)
     made.show()
@@ -127,7 +129,7 @@ def test_a_folder(batch, folder, done, calls, click):
     assert states(panel) == {"a.tif": "done", "b.tif": "failed", "c.tif": "done"}
     assert cell(panel, 0, 2).startswith("Done in ") and "3 values clipped" in cell(panel, 0, 2)
     assert cell(panel, 1, 2).startswith("b.tif ")
-    np.testing.assert_array_equal(tifffile.imread(folder / "denoised/c.tif"), image(1) + 1)
+    assert_array_equal(tifffile.imread(folder / "denoised/c.tif"), image(1) + 1)
     assert sorted(each.name for each in (folder / "denoised").iterdir()) == ["a.tif", "c.tif"]
     assert panel.run_button.text() == "Try 1 file again"
     tifffile.imwrite(folder / "b.tif", image(7))
@@ -136,8 +138,6 @@ def test_a_folder(batch, folder, done, calls, click):
 
 
 def test_the_report_is_that_of_the_command_line(batch, folder, done, calls, tmp_path, capsys):
-    from napari_gpu_denoise import cli
-
     panel = batch(folder)
     done(panel)
     window = panel.show_report()
@@ -189,15 +189,22 @@ def test_pause_stop_and_go_on(batch, folder, calls, click, qtbot, done):
     assert panel.run_button.text() == "Denoise 2 files"
 
 
-def test_stopped_while_it_is_paused(batch, folder, calls, click, qtbot):
+@pytest.mark.parametrize("how", ["stop", "stop while paused", "close"])
+def test_stopped_half_way(batch, folder, calls, click, qtbot, how):
     panel = batch(folder / "a.tif")
     calls.turns = threading.Semaphore(0)
     click(panel.run_button)
     qtbot.waitUntil(lambda: calls.steps == 6)
-    click(panel.pause_button)
+    worker = panel.runs.worker
+    if how == "stop while paused":
+        click(panel.pause_button)
+        calls.turns.release()
+    if how == "close":
+        panel.stop()
+    else:
+        click(panel.stop_button)
     calls.turns.release()
-    click(panel.stop_button)
-    qtbot.waitUntil(lambda: not panel.runs.running)
+    qtbot.waitUntil(lambda: not (panel.runs.running or worker.is_running))
     assert states(panel) == {"a.tif": "stopped"} and not (folder / "denoised/a.tif").exists()
 
 
@@ -229,7 +236,7 @@ def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monke
 
     monkeypatch.setattr(one_file, "denoise_steps", held)
     panel = batch(path)
-    panel.form.existing.setCurrentIndex(panel.form.existing.findData("replace"))
+    choose(panel.form.existing, "replace")
     click(panel.run_button)
     qtbot.waitUntil(lambda: 3 in noted)
     click(panel.stop_button)
@@ -241,7 +248,7 @@ def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monke
     assert done(panel).startswith("<b>Done.</b> 1 denoised")
     assert noted[0] >= 3
     expected = gd.run_batch(path, gd.NLMeans(window=5), output=tmp_path / "whole/")
-    np.testing.assert_array_equal(
+    assert_array_equal(
         tifffile.imread(tmp_path / "denoised/stack.tif"), tifffile.imread(expected.done[0].output)
     )
 
@@ -293,9 +300,9 @@ def test_opened_results_are_placed_and_coloured_as_their_files(
         scale, unit, channels = told
         assert len(model.layers) == len(channels), name
         for layer, (channel, colour) in zip(model.layers, channels, strict=True):
-            np.testing.assert_allclose(layer.scale, scale, rtol=1e-6)
+            assert_allclose(layer.scale, scale, rtol=1e-6)
             assert str(layer.units[-1]) == unit and layer.name.endswith(channel)
-            np.testing.assert_allclose(layer.colormap.colors[-1][:3], colour, atol=0.01)
+            assert_allclose(layer.colormap.colors[-1][:3], colour, atol=0.01)
             assert layer.metadata["napari-gpu-denoise"]["filter"] == "nl_means"
             assert layer.source.path == str(tmp_path / "raw/denoised" / name)
 
@@ -308,43 +315,45 @@ def test_existing_results(batch, folder, done, calls):
     done(panel)
     assert set(states(panel).values()) == {"failed"}
     assert "choose Replace them at Existing results" in panel.table.rows[0].words
-    panel.form.existing.setCurrentIndex(panel.form.existing.findData("keep"))
+    choose(panel.form.existing, "keep")
     done(panel)
     assert set(states(panel).values()) == {"skipped"}
     assert "exists and was kept" in cell(panel, 0, 2)
-    panel.form.existing.setCurrentIndex(panel.form.existing.findData("replace"))
+    choose(panel.form.existing, "replace")
     assert done(panel) == "<b>Done.</b> 3 denoised, 0 failed, 0 skipped."
-    panel.form.existing.setCurrentIndex(panel.form.existing.findData("same"))
+    choose(panel.form.existing, "same")
     assert done(panel) == "<b>Done.</b> 0 denoised, 0 failed, 3 skipped."
     assert len(calls.runs) == 6
 
 
 def test_files_are_dropped_onto_the_list(batch, folder, qtbot, told):
     panel = batch(folder / "c.tif")
-    urls = [QUrl.fromLocalFile(str(folder / name)) for name in ("a.tif", "c.tif", "notes.txt")]
-    held = QMimeData()
-    held.setUrls(urls)
+    names = ("a.tif", "c.tif", "b.tif", "notes.txt")
+    dragged = QMimeData()
+    dragged.setUrls([QUrl.fromLocalFile(str(folder / name)) for name in names])
     place, act = QPointF(20, 20), Qt.DropAction.CopyAction
     buttons = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-    panel.files.dropEvent(QDropEvent(place, act, held, *buttons))
-    qtbot.waitUntil(lambda: len(panel.table.rows) == 2)
+    panel.files.dropEvent(QDropEvent(place, act, dragged, *buttons))
+    qtbot.waitUntil(lambda: len(panel.table.rows) == 3)
     assert "notes.txt is not a TIFF, NIfTI or OME-Zarr file" in panel.status.text()
+    assert list(states(panel)) == ["c.tif", "a.tif", "b.tif"]
+    # Two rows at once: those behind the first move up.
     panel.files.selectRow(0)
+    rows = QItemSelectionModel.SelectionFlag.Select | QItemSelectionModel.SelectionFlag.Rows
+    panel.files.selectionModel().select(panel.table.index(1, 0), rows)
     qtbot.keyClick(panel.files, Qt.Key.Key_Delete)
-    assert list(states(panel)) == ["a.tif"]
+    assert list(states(panel)) == ["b.tif"]
 
 
 def test_code_that_does_the_same(batch, folder, copied, calls, tmp_path, capsys):
-    from napari_gpu_denoise import cli
-
     panel = batch(folder)
     panel.form.output.setText(str(tmp_path / "out.1"))
     panel.form.options.noise.edit.setText("9")
     panel.form.options.noise.choose("typed")
     panel.form.options.strength.slider.setValue(5)
     panel.form.axes.setText("YX")
-    panel.form.existing.setCurrentIndex(panel.form.existing.findData("replace"))
-    panel.form.options.correct.setCurrentIndex(panel.form.options.correct.findData("stripes"))
+    choose(panel.form.existing, "replace")
+    choose(panel.form.options.correct, "stripes")
     wanted = panel.form.run()
     command = copied(panel.command_button)
     assert command.count(".tif") == 0  # the folder stands for its files
@@ -397,18 +406,6 @@ def test_what_is_missing_is_told(panel, batch, folder, click, told):
     panel.form.options.noise.edit.setText("much")
     click(panel.run_button)
     assert "much&#x27; is not a number" in panel.status.text() and not panel.runs.running
-
-
-def test_closing_the_panel_stops(batch, folder, calls, click, qtbot):
-    panel = batch(folder)
-    calls.turns = threading.Semaphore(0)
-    click(panel.run_button)
-    qtbot.waitUntil(lambda: states(panel)["a.tif"] == "running")
-    worker = panel.runs.worker
-    panel.stop()
-    calls.turns.release()
-    qtbot.waitUntil(lambda: not worker.is_running)
-    assert states(panel)["a.tif"] == "stopped" and not (folder / "denoised/a.tif").exists()
 
 
 def test_fields_of_a_plate_have_names_that_differ(batch, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 import time
@@ -11,11 +12,14 @@ import numpy as np
 import pytest
 import tifffile
 from napari.layers import Image
+from numpy.testing import assert_array_equal
+from qtpy.QtCore import QTimer
 
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
+from _napari.inputs import type_sigma
 from napari_gpu_denoise._napari.compare.pair import first_places
-from napari_gpu_denoise._napari.io import reading
+from napari_gpu_denoise._napari.io import reading, writing
 from napari_gpu_denoise._napari.io.reading import get_reader, read
 from napari_gpu_denoise._napari.io.writing import write_images
 from napari_gpu_denoise._napari.layers.provenance import (
@@ -27,6 +31,7 @@ from napari_gpu_denoise._napari.layers.provenance import (
 )
 from napari_gpu_denoise.errors import LayerError, OutputError
 from napari_gpu_denoise.files import formats
+from zarr_stores import write_store
 
 pytestmark = pytest.mark.gui
 
@@ -39,10 +44,23 @@ OME = {
     "TimeIncrementUnit": "ms",
     "Channel": {"Name": ["DAPI", "GFP"], "Color": [0x0000FFFF, 0x00FF00FF]},
 }
+OME_UNITS = ("millisecond", "nanometer", "micrometer", "micrometer")
+UNITS = {"t": "second", "z": "micrometer", "y": "micrometer", "x": "micrometer"}
+SCALE = {"t": 2.0, "z": 1.5, "y": 0.25, "x": 0.2}
 
 
 def noise(*shape, dtype=np.uint16):
     return np.random.default_rng(5).normal(100, 8, shape).astype(dtype)
+
+
+def layer_data(data, **attributes):
+    return Image(data, **attributes).as_layer_data_tuple()
+
+
+def placed(data, labels, **attributes):
+    """A layer with these labels, units and scale."""
+    known = {"scale": [SCALE[a] for a in labels], "units": [UNITS[a] for a in labels]}
+    return layer_data(data, axis_labels=tuple(labels), **known, **attributes)
 
 
 @pytest.fixture
@@ -53,22 +71,24 @@ def five_d(tmp_path):
     return path
 
 
-def attributes_of(layer_data):
-    return [attributes for _, attributes, _ in layer_data]
+# --- files as layers ------------------------------------------------------------------------------
 
 
 def test_channels_of_ome_are_layers_with_names_colours_scale_and_units(five_d):
     whole = tifffile.imread(five_d)
-    first, second = read(str(five_d))
-    for number, (data, attributes, kind) in enumerate((first, second)):
-        np.testing.assert_array_equal(data, whole[:, :, number])
+    layers = read(str(five_d))
+    for number, (data, attributes, kind) in enumerate(layers):
+        assert_array_equal(data, whole[:, :, number])
         assert kind == "image"
         assert attributes["axis_labels"] == ("t", "z", "y", "x")
         assert attributes["scale"] == (50.0, 1500.0, 0.25, 0.2)
-        assert attributes["units"] == ("millisecond", "nanometer", "micrometer", "micrometer")
+        assert attributes["units"] == OME_UNITS
         assert attributes["blending"] == "additive"
-    assert [each["name"] for each in attributes_of((first, second))] == ["cells DAPI", "cells GFP"]
-    assert [each["colormap"] for each in attributes_of((first, second))] == ["#0000ff", "#00ff00"]
+        # What a layer remembers is plain.
+        remembered = attributes["metadata"][FILE_KEY]
+        assert json.loads(json.dumps(remembered))["axes"] == "TZCYX"
+    assert [layer[1]["name"] for layer in layers] == ["cells DAPI", "cells GFP"]
+    assert [layer[1]["colormap"] for layer in layers] == ["#0000ff", "#00ff00"]
 
 
 def test_stacks_of_imagej(tmp_path):
@@ -81,15 +101,15 @@ def test_stacks_of_imagej(tmp_path):
     told |= {"LUTs": tables, "Ranges": (90.0, 120.0, 80.0, 130.0), "mode": "composite"}
     image = noise(3, 4, 2, 32, 40)
     tifffile.imwrite(path, image, imagej=True, resolution=(5.0, 4.0), metadata=told)
-    first, second = attributes_of(read(str(path)))
+    (_, first, _), (_, second, _) = read(str(path))
     assert first["scale"] == (0.5, 1.5, 0.25, 0.2)
-    assert first["units"] == ("second", "micrometer", "micrometer", "micrometer")
+    assert first["units"] == tuple(UNITS.values())
     assert (first["colormap"], second["colormap"]) == ("#ff0000", "#00ffff")
     assert (first["contrast_limits"], second["contrast_limits"]) == ((90.0, 120.0), (80.0, 130.0))
     assert first["name"] == "stack channel 0"
 
 
-def test_volumes_of_nifti(tmp_path):
+def test_volumes_of_nifti_and_unnamed_axes_of_colours(tmp_path):
     path = tmp_path / "head.nii.gz"
     made = nibabel.Nifti1Image(noise(8, 9, 10, dtype=np.int16), np.diag([1.5, 2.0, 2.5, 1.0]))
     made.header.set_xyzt_units("mm", "sec")
@@ -99,9 +119,6 @@ def test_volumes_of_nifti(tmp_path):
     assert (attributes["name"], attributes["axis_labels"]) == ("head", ("z", "y", "x"))
     assert attributes["scale"] == (2.5, 2.0, 1.5)
     assert attributes["units"] == ("millimeter",) * 3
-
-
-def test_colours_stay_together_and_unnamed_axes_unnamed(tmp_path):
     path = tmp_path / "rgb.tif"
     tifffile.imwrite(path, noise(3, 20, 24, 3, dtype=np.uint8), photometric="rgb")
     ((data, attributes, _),) = read(str(path))
@@ -111,8 +128,6 @@ def test_colours_stay_together_and_unnamed_axes_unnamed(tmp_path):
 
 
 def test_large_files_are_read_when_they_are_looked_at(tmp_path, monkeypatch):
-    import gc
-
     monkeypatch.setattr(reading, "LARGEST_LOADED", 0)
     path, image = tmp_path / "large.tif", noise(4, 2, 20, 24)
     tifffile.imwrite(path, image, metadata={"axes": "TCYX"}, ome=True)
@@ -126,7 +141,7 @@ def test_large_files_are_read_when_they_are_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr(reading._Held, "__init__", counted)
     layers = read(str(path))
     assert layers[1][0].chunks == ((1,) * 4, (20,), (24,))
-    np.testing.assert_array_equal(np.asarray(layers[1][0]), image[:, 1])
+    assert_array_equal(np.asarray(layers[1][0]), image[:, 1])
     assert opened[0]._series is not None
     del layers
     gc.collect()
@@ -141,53 +156,71 @@ def test_what_is_none_of_ours_is_left_to_others(tmp_path, five_d):
     assert get_reader(str(five_d)) is read
 
 
-def test_layers_are_opened_and_saved_by_napari(viewer, five_d, tmp_path):
+def test_layers_are_opened_and_saved_by_napari_moved_ones_with_their_new_scale(
+    viewer, five_d, tmp_path, told, open_panel, copied
+):
     first, second = viewer.open(str(five_d), plugin=PLUGIN)
-    assert [str(unit) for unit in first.units] == [
-        *("millisecond", "nanometer", "micrometer", "micrometer"),
-    ]
+    assert tuple(map(str, first.units)) == OME_UNITS
     assert second.name == "cells GFP" and tuple(second.scale) == (50.0, 1500.0, 0.25, 0.2)
+    # The command line of a channel names the axes of its file.
+    assert "--axes TZCYX" in copied(open_panel().command_button)
     out = tmp_path / "saved.ome.tif"
     (saved,) = viewer.layers.save(str(out), plugin=PLUGIN)
     assert saved == str(out)
-    np.testing.assert_array_equal(tifffile.imread(out), tifffile.imread(five_d))
+    assert_array_equal(tifffile.imread(out), tifffile.imread(five_d))
+    for layer in (first, second):
+        layer.scale = (50.0, 3000.0, 0.25, 0.2)
+    viewer.layers.save(str(tmp_path / "moved.ome.tif"), plugin=PLUGIN)
+    found = gd.read(tmp_path / "moved.ome.tif")
+    assert found.pixel_metadata.steps["Z"] == (3000.0, "nanometer")
+    assert [channel.name for channel in found.pixel_metadata.channels] == ["DAPI", "GFP"]
+    moved = np.moveaxis(tifffile.imread(five_d), 2, found.axes.index("C"))
+    assert_array_equal(found.data, moved)
+    assert any("was moved" in text for text in told())
+
+
+# --- runs of the panel ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def denoise_all(viewer, open_panel, run):
+    """Denoise layers in the panel, with a sigma; returns the results, which are selected."""
+
+    def run_them(layers, sigma="8"):
+        panel, made = open_panel("NL-means"), []
+        for layer in layers:
+            panel.layer.choose(layer)
+            type_sigma(panel, sigma)
+            assert run(panel).startswith("Done"), panel.status.text()
+            made.append(viewer.layers[viewer.layers.index(layer) + 1])
+        viewer.layers.selection = set(made)
+        return made
+
+    return run_them
 
 
 @pytest.mark.parametrize("kind", ["ome", "imagej", "plain", "nifti"])
-def test_a_run_is_saved_as_the_command_line_writes_it(kind, viewer, open_panel, run, tmp_path):
-    suffix = ".nii" if kind == "nifti" else ".ome.tif" if kind == "ome" else ".tif"
+def test_a_run_is_saved_as_the_command_line_writes_it(kind, viewer, denoise_all, tmp_path):
+    suffix = {"nifti": ".nii", "ome": ".ome.tif"}.get(kind, ".tif")
     path, image = tmp_path / f"in{suffix}", noise(3, 2, 32, 40)
-    told = {"axes": "TCYX", "unit": "micron", "finterval": 0.5}
-    channels = 2
+    channels = 2 if kind in ("ome", "imagej") else 1
     if kind == "ome":
-        told = {"axes": "TCYX", **OME}
-        tifffile.imwrite(path, image, metadata=told)
+        tifffile.imwrite(path, image, metadata={"axes": "TCYX", **OME})
     elif kind == "imagej":
+        told = {"axes": "TCYX", "unit": "micron", "finterval": 0.5}
         tifffile.imwrite(path, image, imagej=True, resolution=(5.0, 4.0), metadata=told)
     elif kind == "plain":
         tifffile.imwrite(path, image[:, 0], metadata={"axes": "TYX"}, compression="zlib")
-        channels = 1
     else:
         nibabel.Nifti1Image(image[:, 0].T.astype(np.int16), np.diag([2, 2, 3, 1])).to_filename(path)
-        channels = 1
     layers = viewer.open(str(path), plugin=PLUGIN)
     assert len(layers) == channels
-    panel = open_panel("NL-means")
-    made = []
-    for layer in layers:
-        panel.layer.choose(layer)
-        panel.options.noise.choose("typed")
-        panel.options.noise.edit.setText("8")
-        assert run(panel).startswith("Done"), panel.status.text()
-        made.append(viewer.layers[viewer.layers.index(layer) + 1])
+    denoise_all(layers)
     saved, expected = tmp_path / f"saved{suffix}", tmp_path / f"expected{suffix}"
-    viewer.layers.selection = set(made)
     viewer.layers.save(str(saved), selected=True, plugin=PLUGIN)
-    settings = gd.NLMeans()
-    report = gd.run_batch(path, settings, 8, output=expected, axes=None)
-    assert not report.failed
+    assert not gd.run_batch(path, gd.NLMeans(), 8, output=expected, axes=None).failed
     ours, theirs = gd.read(saved), gd.read(expected)
-    np.testing.assert_array_equal(ours.data, theirs.data)
+    assert_array_equal(ours.data, theirs.data)
     for name in ("axes", "kind", "voxel", "voxel_unit", "pixel_metadata"):
         assert getattr(ours, name) == getattr(theirs, name), name
     assert len(ours.history) == channels
@@ -196,95 +229,96 @@ def test_a_run_is_saved_as_the_command_line_writes_it(kind, viewer, open_panel, 
             assert record[name] == theirs.history[-1][name], name
 
 
-def test_records_go_along_and_are_not_written_twice(viewer, open_panel, run, tmp_path):
-    path = tmp_path / "in.tif"
+def test_records_go_along_and_are_not_written_twice(viewer, denoise_all, tmp_path):
+    path, first, second = (tmp_path / f"{name}.tif" for name in ("in", "first", "second"))
     tifffile.imwrite(path, noise(40, 48), metadata={"axes": "YX"})
-    first = tmp_path / "first.tif"
     gd.run_batch(path, gd.NLMeans(), 8, output=first)
-    (layer,) = viewer.open(str(first), plugin=PLUGIN)
-    assert layer.metadata[METADATA_KEY]["filter"] == "nl_means"
-    panel = open_panel("NL-means")
-    panel.layer.choose(layer)
-    panel.options.noise.choose("typed")
-    panel.options.noise.edit.setText("3")
-    assert run(panel).startswith("Done")
-    second = tmp_path / "second.tif"
-    write_images(str(second), [viewer.layers[viewer.layers.index(layer) + 1].as_layer_data_tuple()])
-    assert [each["sigma"] for each in gd.read(second).history] == [[8.0], [3.0]]
+    layers = viewer.open(str(first), plugin=PLUGIN)
+    assert layers[0].metadata[METADATA_KEY]["filter"] == "nl_means"
+    (made,) = denoise_all(layers, sigma="3")
+    write_images(str(second), [made.as_layer_data_tuple()])
+    assert [record["sigma"] for record in gd.read(second).history] == [[8.0], [3.0]]
 
 
-def layer_data(data, **attributes):
-    from napari.layers import Image
+@pytest.mark.parametrize("lazily", [False, True])
+def test_ome_zarr_is_opened_filtered_and_saved(
+    lazily, viewer, open_panel, denoise_all, copied, tmp_path, monkeypatch
+):
+    pytest.importorskip("zarr", reason="zarr is not installed")
+    if lazily:
+        monkeypatch.setattr(reading, "LARGEST_LOADED", 0)
+    image = noise(3, 2, 32, 40)
+    path = write_store(tmp_path / "in.ome.zarr", image, "TCYX", chunks=(1, 1, 32, 40))
+    layers = viewer.open(str(path), plugin=PLUGIN)
+    assert [layer.name for layer in layers] == ["in dye 0", "in dye 1"]
+    assert layers[1].multiscale == lazily
+    assert tuple(layers[0].scale) == (2.0, 0.25, 0.2)
+    assert tuple(layers[0].contrast_limits) == (10.0, 240.0)
+    command = copied(open_panel("NL-means").command_button)
+    assert f"{tmp_path}/in_nl-means.ome.zarr" in command
+    denoise_all(layers)
+    saved, expected = tmp_path / "saved.ome.zarr", tmp_path / "expected.ome.zarr"
+    viewer.layers.save(str(saved), selected=True, plugin=PLUGIN)
+    assert not gd.run_batch(path, gd.NLMeans(), 8, output=expected).failed
+    ours, theirs = gd.read(saved), gd.read(expected)
+    assert_array_equal(ours.data, theirs.data)
+    assert (ours.axes, ours.pixel_metadata) == (theirs.axes, theirs.pixel_metadata)
+    assert len(ours.history) == 2
+    layers.clear()
 
-    return Image(data, **attributes).as_layer_data_tuple()
+
+# --- layers as files ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("shape", "labels", "axes"),
     [
-        ((3, 4, 20, 24), ("t", "z", "y", "x"), "TZYX"),
-        ((4, 20, 24), ("z", "y", "x"), "ZYX"),
-        ((20, 24), ("y", "x"), "YX"),
-        ((20, 24, 4), ("y", "x", "t"), "TYX"),
+        ((3, 4, 20, 24), "tzyx", "TZYX"),
+        ((4, 20, 24), "zyx", "ZYX"),
+        ((20, 24), "yx", "YX"),
+        ((20, 24, 4), "yxt", "TYX"),
     ],
 )
 def test_layers_of_no_file_become_ome_tiff(tmp_path, shape, labels, axes):
     data, out = noise(*shape), tmp_path / "new.ome.tif"
-    units = {"t": "second", "z": "micrometer", "y": "micrometer", "x": "micrometer"}
-    scale = {"t": 2.0, "z": 1.5, "y": 0.25, "x": 0.2}
-    made = layer_data(
-        data,
-        axis_labels=labels,
-        scale=[scale[each] for each in labels],
-        units=[units[each] for each in labels],
-        colormap="green",
-        name="cells",
-    )
+    made = placed(data, labels, colormap="green", name="cells")
     assert write_images(str(out), [made]) == [str(out)]
     found = gd.read(out)
     assert (found.axes, found.kind) == (axes, "ome")
-    order = [labels.index(each.lower()) for each in axes]
-    np.testing.assert_array_equal(found.data, data.transpose(order))
-    wanted = {a: (scale[a.lower()], units[a.lower()]) for a in axes}
+    assert_array_equal(found.data, data.transpose([labels.index(a.lower()) for a in axes]))
+    wanted = {a: (SCALE[a.lower()], UNITS[a.lower()]) for a in axes}
     assert found.pixel_metadata.steps == wanted
-    assert (found.pixel_metadata.channels[0].name, found.pixel_metadata.channels[0].colour) == (
-        "cells",
-        "#00ff00",
-    )
+    (channel,) = found.pixel_metadata.channels
+    assert (channel.name, channel.colour) == ("cells", "#00ff00")
     ((_, attributes, _),) = read(str(out))
-    assert attributes["scale"] == tuple(scale[a.lower()] for a in axes)
+    assert attributes["scale"] == tuple(SCALE[a.lower()] for a in axes)
 
 
 def test_layers_of_one_shape_become_channels(tmp_path):
     one, two = noise(3, 20, 24), noise(3, 20, 24, dtype=np.float32)
-    labels = {"axis_labels": ("t", "y", "x")}
     given = [
-        layer_data(one, name="red", colormap="red", **labels),
-        layer_data(two, name="blue", colormap="blue", **labels),
+        layer_data(data, name=name, colormap=name, axis_labels=("t", "y", "x"))
+        for data, name in ((one, "red"), (two, "blue"))
     ]
     write_images(str(tmp_path / "both.ome.tif"), given)
     found = gd.read(tmp_path / "both.ome.tif")
     assert (found.axes, found.data.dtype) == ("TCYX", np.float32)
-    np.testing.assert_array_equal(found.data, np.stack([one, two], 1))
-    assert [(each.name, each.colour) for each in found.pixel_metadata.channels] == [
-        ("red", "#ff0000"),
-        ("blue", "#0000ff"),
-    ]
-    other = layer_data(noise(20, 24), name="flat")
+    assert_array_equal(found.data, np.stack([one, two], 1))
+    channels = [(channel.name, channel.colour) for channel in found.pixel_metadata.channels]
+    assert channels == [("red", "#ff0000"), ("blue", "#0000ff")]
     with pytest.raises(LayerError, match="'red' and 'flat' differ in shape"):
-        write_images(str(tmp_path / "no.tif"), [given[0], other])
+        write_images(str(tmp_path / "no.tif"), [given[0], layer_data(noise(20, 24), name="flat")])
     assert not (tmp_path / "no.tif").exists()
 
 
 def test_unnamed_axes_and_other_types_become_plain_tiff(tmp_path, told):
-    out = tmp_path / "plain.tif"
-    data = noise(3, 20, 24, dtype=np.int64)
+    out, data = tmp_path / "plain.tif", noise(3, 20, 24, dtype=np.int64)
     write_images(str(out), [layer_data(data, scale=(1, 0.5, 0.5), units=("pixel", "um", "um"))])
     found = gd.read(out)
     assert (found.kind, found.filter_axes, found.data.dtype) == ("plain", ".YX", np.int64)
-    np.testing.assert_array_equal(found.data, data)
+    assert_array_equal(found.data, data)
     assert found.pixel_metadata.steps == {"Y": (0.5, "micrometer"), "X": (0.5, "micrometer")}
-    assert any("do not fit OME-TIFF" in each for each in told())
+    assert any("do not fit OME-TIFF" in text for text in told())
 
 
 def test_colours_and_booleans(tmp_path):
@@ -294,54 +328,57 @@ def test_colours_and_booleans(tmp_path):
         write_images(str(out), [layer_data(colours, rgb=True, axis_labels=("t", "y", "x"))])
         found = gd.read(out)
         assert found.axes == "TYXS" and (found.alpha is not None) == (samples == 4)
-        np.testing.assert_array_equal(found.data, colours)
+        assert_array_equal(found.data, colours)
     mask = noise(20, 24) > 100
     write_images(str(out), [layer_data(mask)])
-    np.testing.assert_array_equal(gd.read(out).data, mask.astype(np.uint8))
+    assert_array_equal(gd.read(out).data, mask.astype(np.uint8))
 
 
-def test_a_layer_that_was_moved_keeps_its_new_scale(viewer, five_d, tmp_path, told):
-    layers = viewer.open(str(five_d), plugin=PLUGIN)
-    for layer in layers:
-        layer.scale = (50.0, 3000.0, 0.25, 0.2)
-    out = tmp_path / "moved.ome.tif"
-    viewer.layers.save(str(out), plugin=PLUGIN)
+def test_layers_of_no_file_become_ome_zarr(tmp_path):
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    data, out = noise(4, 700, 24), tmp_path / "new.ome.zarr"
+    assert write_images(str(out), [placed(data, "zyx", name="cells")]) == [str(out)]
     found = gd.read(out)
-    assert found.pixel_metadata.steps["Z"] == (3000.0, "nanometer")
-    assert [each.name for each in found.pixel_metadata.channels] == ["DAPI", "GFP"]
-    np.testing.assert_array_equal(
-        found.data, np.moveaxis(tifffile.imread(five_d), 2, found.axes.index("C"))
-    )
-    assert any("was moved" in each for each in told())
+    assert_array_equal(found.data, data)
+    assert (found.axes, found.voxel, found.voxel_unit) == ("ZYX", (1.5, 0.25, 0.2), "µm")
+    assert found.pixel_metadata.channels[0].name == "cells"
+    assert zarr.open_group(str(out), mode="r")["1"].shape == (4, 350, 12)
+    colours = layer_data(noise(20, 24, 3, dtype=np.uint8), rgb=True)
+    with pytest.raises(LayerError, match="is RGB"):
+        write_images(str(tmp_path / "rgb.ome.zarr"), [colours])
 
 
-def test_the_input_is_never_replaced_and_half_files_never_left(five_d, tmp_path):
-    layers = read(str(five_d))
+def test_what_is_not_written(five_d, tmp_path, told):
     before = five_d.read_bytes()
-    given = [layer_data(data, **attributes) for data, attributes, _ in layers]
+    given = [layer_data(data, **attributes) for data, attributes, _ in read(str(five_d))]
     with pytest.raises(OutputError, match="never replaced"):
         write_images(str(five_d), given)
     assert five_d.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == [five_d.name]
+    assert [file.name for file in tmp_path.iterdir()] == [five_d.name]
     existing = tmp_path / "there.ome.tif"
     existing.write_bytes(b"mine")
     with pytest.raises(OutputError, match=r"there\.ome\.tif exists"):
         write_images(str(tmp_path / "there"), given)  # nobody asked about this name
     assert existing.read_bytes() == b"mine"
+    # NIfTI is for what was read from one.
+    with pytest.raises(LayerError, match=r"end the name with \.ome\.tif"):
+        write_images(str(tmp_path / "new.nii"), [layer_data(noise(20, 24))])
+    preview = layer_data(noise(32, 40), metadata={METADATA_KEY: {"temporary": "preview"}})
+    (path,) = write_images(str(tmp_path / "all.tif"), [preview, layer_data(noise(16, 20))])
+    assert gd.read(path).data.shape == (16, 20)
+    assert "Previews and comparisons are not saved." in told()
+    with pytest.raises(LayerError, match="run the filter"):
+        write_images(str(tmp_path / "none.tif"), [preview])
 
 
 def test_napari_draws_while_it_saves(qtbot, tmp_path, monkeypatch):
-    from qtpy.QtCore import QTimer
-
-    from napari_gpu_denoise._napari.io import writing
-
-    ticks, held, whole = [], [], formats.write
+    ticks, writers, whole = [], [], formats.write
     timer = QTimer()
     timer.timeout.connect(lambda: ticks.append(None))
     timer.start(1)
 
     def slow(*args, **options):
-        held.append(threading.current_thread())
+        writers.append(threading.current_thread())
         while len(ticks) < 20:
             time.sleep(0.001)
         return whole(*args, **options)
@@ -349,7 +386,7 @@ def test_napari_draws_while_it_saves(qtbot, tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "_LARGE", 0)
     monkeypatch.setattr(writing.formats, "write", slow)
     (path,) = write_images(str(tmp_path / "new.tif"), [layer_data(noise(16, 20))])
-    assert gd.read(path).data.shape == (16, 20) and held != [threading.main_thread()]
+    assert gd.read(path).data.shape == (16, 20) and writers != [threading.main_thread()]
     monkeypatch.setattr(writing.formats, "write", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_images(str(tmp_path / "other.tif"), [layer_data(noise(16, 20))])
@@ -368,90 +405,3 @@ def test_records_that_strangers_have_changed(tmp_path):
     assert first_origin(layer, [layer]) is layer and first_places(layer) == [0, 0, 0]
     write_images(str(tmp_path / "out.ome.tif"), [layer.as_layer_data_tuple()])
     assert len(gd.read(tmp_path / "out.ome.tif").history) >= 3000
-
-
-def test_previews_are_not_saved(tmp_path, told):
-    preview = layer_data(noise(32, 40), metadata={"napari-gpu-denoise": {"temporary": "preview"}})
-    whole = layer_data(noise(16, 20))
-    (path,) = write_images(str(tmp_path / "all.tif"), [preview, whole])
-    assert gd.read(path).data.shape == (16, 20)
-    assert "Previews and comparisons are not saved." in told()
-    with pytest.raises(LayerError, match="run the filter"):
-        write_images(str(tmp_path / "none.tif"), [preview])
-
-
-def test_what_a_layer_remembers_is_plain(five_d):
-    for attributes in attributes_of(read(str(five_d))):
-        assert json.loads(json.dumps(attributes["metadata"][FILE_KEY]))["axes"] == "TZCYX"
-
-
-def test_names_of_nifti_are_for_what_was_read_from_one(tmp_path):
-    with pytest.raises(LayerError, match=r"end the name with \.ome\.tif"):
-        write_images(str(tmp_path / "new.nii"), [layer_data(noise(20, 24))])
-
-
-def test_the_command_line_of_a_channel_names_the_axes_of_its_file(
-    viewer, open_panel, copied, tmp_path
-):
-    path = tmp_path / "in.ome.tif"
-    tifffile.imwrite(path, noise(3, 2, 32, 40), metadata={"axes": "TCYX", **OME})
-    viewer.open(str(path), plugin=PLUGIN)
-    panel = open_panel()
-    assert "--axes TCYX" in copied(panel.command_button)
-
-
-@pytest.mark.parametrize("lazily", [False, True])
-def test_ome_zarr_is_opened_filtered_and_saved(
-    lazily, viewer, open_panel, run, copied, tmp_path, monkeypatch
-):
-    pytest.importorskip("zarr", reason="zarr is not installed")
-    from zarr_stores import write_store
-
-    if lazily:
-        monkeypatch.setattr(reading, "LARGEST_LOADED", 0)
-    image = noise(3, 2, 32, 40)
-    path = write_store(tmp_path / "in.ome.zarr", image, "TCYX", chunks=(1, 1, 32, 40))
-    layers = viewer.open(str(path), plugin=PLUGIN)
-    assert [each.name for each in layers] == ["in dye 0", "in dye 1"]
-    assert layers[1].multiscale == lazily
-    assert tuple(layers[0].scale) == (2.0, 0.25, 0.2)
-    assert tuple(layers[0].contrast_limits) == (10.0, 240.0)
-    panel = open_panel("NL-means")
-    assert f"{tmp_path}/in_nl-means.ome.zarr" in copied(panel.command_button)
-    made = []
-    for layer in layers:
-        panel.layer.choose(layer)
-        panel.options.noise.choose("typed")
-        panel.options.noise.edit.setText("8")
-        assert run(panel).startswith("Done"), panel.status.text()
-        made.append(viewer.layers[viewer.layers.index(layer) + 1])
-    saved, expected = tmp_path / "saved.ome.zarr", tmp_path / "expected.ome.zarr"
-    viewer.layers.selection = set(made)
-    viewer.layers.save(str(saved), selected=True, plugin=PLUGIN)
-    assert not gd.run_batch(path, gd.NLMeans(), 8, output=expected).failed
-    ours, theirs = gd.read(saved), gd.read(expected)
-    np.testing.assert_array_equal(ours.data, theirs.data)
-    assert (ours.axes, ours.pixel_metadata, len(ours.history)) == (
-        theirs.axes,
-        theirs.pixel_metadata,
-        2,
-    )
-    layers.clear(), viewer.layers.clear()
-
-
-def test_layers_of_no_file_become_ome_zarr(tmp_path):
-    pytest.importorskip("zarr", reason="zarr is not installed")
-    data, out = noise(4, 700, 24), tmp_path / "new.ome.zarr"
-    place = {"scale": (1.5, 0.25, 0.2), "units": ("micrometer",) * 3}
-    made = layer_data(data, axis_labels=("z", "y", "x"), name="cells", **place)
-    assert write_images(str(out), [made]) == [str(out)]
-    found = gd.read(out)
-    np.testing.assert_array_equal(found.data, data)
-    assert (found.axes, found.voxel, found.voxel_unit) == ("ZYX", (1.5, 0.25, 0.2), "µm")
-    assert found.pixel_metadata.channels[0].name == "cells"
-    import zarr
-
-    assert zarr.open_group(str(out), mode="r")["1"].shape == (4, 350, 12)
-    colours = layer_data(noise(20, 24, 3, dtype=np.uint8), rgb=True)
-    with pytest.raises(LayerError, match="is RGB"):
-        write_images(str(tmp_path / "rgb.ome.zarr"), [colours])

@@ -3,7 +3,9 @@
 import dask.array as da
 import numpy as np
 import pytest
+from napari.components import ViewerModel
 from napari.layers import Image, Labels, Points
+from numpy.testing import assert_allclose, assert_array_equal
 
 from napari_gpu_denoise._napari.layers import source as layers
 from napari_gpu_denoise._napari.layers.results import at_places
@@ -42,41 +44,34 @@ def test_rgb_has_its_colours_last(samples):
     labelled = Image(data, rgb=True, axis_labels=("t", "y", "x"))
     assert layers.suggest_axes(labelled) == "TYXS"
     assert layers.capture(labelled).alpha == (samples == 4)
-
-
-def test_four_channels_are_no_alpha():
-    assert not layers.capture(Image(np.zeros((4, 5, 4), np.uint8), rgb=False)).alpha
+    assert not layers.capture(Image(data, rgb=False)).alpha
 
 
 @pytest.mark.parametrize(
-    ("layer", "kind"),
-    [(Labels(np.zeros((4, 4), np.uint8), name="a"), "labels"), (Points(name="a"), "points")],
+    ("layer", "said"),
+    [
+        (Labels(np.zeros((4, 4), np.uint8), name="a"), "'a' is a labels layer: only image layers"),
+        (Points(name="a"), "'a' is a points layer: only image layers"),
+        (None, "open an image first"),
+    ],
 )
-def test_other_layers_are_refused(layer, kind):
-    with pytest.raises(LayerError, match=f"'a' is a {kind} layer: only image layers"):
+def test_other_layers_are_refused(layer, said):
+    with pytest.raises(LayerError, match=said):
         layers.capture(layer)
 
 
-def test_no_layer_is_refused():
-    with pytest.raises(LayerError, match="open an image first"):
-        layers.capture(None)
+def test_capture_is_not_changed_by_what_happens_to_the_layer_and_computes_nothing():
+    def read(block):
+        raise AssertionError("computed")
 
-
-def test_capture_is_not_changed_by_what_happens_to_the_layer():
     layer = Image(np.zeros((4, 5)), scale=(2, 3), metadata={"a": 1})
     source = layers.capture(layer)
     layer.scale = (7, 7)
     layer.metadata["b"] = 2
     layer.data = np.ones((3, 3))
-    np.testing.assert_array_equal(source.attributes["scale"], (2, 3))
+    assert_array_equal(source.attributes["scale"], (2, 3))
     assert source.attributes["metadata"] == {"a": 1}
     assert source.data.shape == (4, 5)
-
-
-def test_capture_does_not_compute_dask():
-    def read(block):
-        raise AssertionError("computed")
-
     lazy = da.zeros((3, 4, 5), chunks=1).map_blocks(read, dtype=float, meta=np.empty((0, 0, 0)))
     layer = Image(np.zeros((3, 4, 5)), contrast_limits=(0, 1))
     layer._data = lazy  # setting it properly reads the plane shown
@@ -85,11 +80,9 @@ def test_capture_does_not_compute_dask():
 
 def shown(layer, axes, *, others=(), step=None, **dims):
     """Which frame is shown when the first slider stands at `step`."""
-    from napari.components import ViewerModel
-
     viewer = ViewerModel()
-    for other in (layer, *others):
-        viewer.add_layer(other)
+    for each in (layer, *others):
+        viewer.add_layer(each)
     for name, value in dims.items():
         setattr(viewer.dims, name, value)
     if step is not None:
@@ -112,23 +105,18 @@ def test_the_frame_shown_follows_the_place_of_the_layer(changes, point, frame):
     assert shown(Image(np.zeros((6, 8, 9)), **changes), "TYX", step=(0, point)) == frame
 
 
-def test_the_frame_shown_in_a_viewer_with_more_axes():
-    layer, other = Image(np.zeros((6, 8, 9))), Image(np.zeros((3, 6, 8, 9)))
-    assert shown(layer, "TYX", others=[other], step=(1, 4)) == 4
-    four = Image(np.zeros((2, 6, 8, 9)))
-    assert shown(four, "CTYX", step=(1, 5)) == 5
-    assert shown(Image(np.zeros((6, 8, 9, 3)), rgb=True), "TYXS", step=(0, 2)) == 2
+def stack(*shape, **attributes):
+    return Image(np.zeros(shape or (6, 8, 9)), **attributes)
 
 
-def test_no_frame_is_shown():
-    layer = Image(np.zeros((6, 8, 9)))
-    assert shown(layer, "ZYX", step=(0, 3)) is None
-    beyond = Image(np.zeros((6, 8, 9)), translate=(20, 0, 0))
-    assert shown(beyond, "TYX", others=[layer], step=(0, 3)) is None
-    layer = Image(np.zeros((6, 8, 9)))
-    assert shown(layer, "TYX", ndisplay=3) is None
-    layer = Image(np.zeros((6, 8, 9)))
-    assert shown(layer, "TYX", order=(1, 0, 2)) is None
+def test_the_frame_shown_in_a_viewer_with_more_axes_and_where_there_is_none():
+    assert shown(stack(), "TYX", others=[stack(3, 6, 8, 9)], step=(1, 4)) == 4
+    assert shown(stack(2, 6, 8, 9), "CTYX", step=(1, 5)) == 5
+    assert shown(stack(6, 8, 9, 3, rgb=True), "TYXS", step=(0, 2)) == 2
+    assert shown(stack(), "ZYX", step=(0, 3)) is None
+    assert shown(stack(translate=(20, 0, 0)), "TYX", others=[stack()], step=(0, 3)) is None
+    assert shown(stack(), "TYX", ndisplay=3) is None
+    assert shown(stack(), "TYX", order=(1, 0, 2)) is None
 
 
 @pytest.mark.parametrize(
@@ -140,10 +128,10 @@ def test_no_frame_is_shown():
     ],
 )
 def test_a_frame_lies_where_it_lies_in_the_stack(changes):
-    stack = Image(np.zeros((6, 8, 9)), **changes)
-    moved = at_places(layers.capture(stack), {0: 4})
-    frame = Image(np.zeros((1, 8, 9)), **moved.attributes)
+    whole = stack(**changes)
+    moved = at_places(layers.capture(whole), {0: 4})
+    frame = stack(1, 8, 9, **moved.attributes)
     for place in [(0, 0, 0), (0, 3, 5), (0.5, 7, 8)]:
         there = (place[0] + 4, *place[1:])
-        np.testing.assert_allclose(frame.data_to_world(place), stack.data_to_world(there))
-    np.testing.assert_allclose(stack.translate, changes.get("translate", (0, 0, 0)))
+        assert_allclose(frame.data_to_world(place), whole.data_to_world(there))
+    assert_allclose(whole.translate, changes.get("translate", (0, 0, 0)))

@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 from napari.components import Dims
-from napari.layers import Image
+from napari.layers import Image, Shapes
+from numpy.testing import assert_array_equal
 
 from _napari.inputs import Sliced
-from napari_gpu_denoise._napari.layers.regions import region_shown
-from napari_gpu_denoise.errors import LayerError
-
-pytest.importorskip("napari", reason="napari is not installed")
-
-from napari.layers import Shapes
-
 from napari_gpu_denoise._napari.layers.arrays import LazyArray
-from napari_gpu_denoise._napari.layers.regions import in_rectangle, in_view, part_of, without_alpha
+from napari_gpu_denoise._napari.layers.regions import (
+    in_rectangle,
+    in_view,
+    part_of,
+    region_shown,
+    without_alpha,
+)
+from napari_gpu_denoise.errors import LayerError
 
 ARRAY = np.arange(5 * 6 * 20 * 30).reshape(5, 6, 20, 30)
 
@@ -35,18 +36,31 @@ def dims_at(*point, ndisplay=2, order=None):
     return dims
 
 
-def test_the_whole_has_no_words():
+ORIGIN = dims_at(0, 0, 0, 0)
+
+
+def drawn_in(layer, axes, shapes, dims=ORIGIN, channel=None, **given):
+    return in_rectangle(layer, axes, dims, channel, shapes, **given)
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def test_a_part_in_words_and_code():
     part = part_of("TCYX", ARRAY.shape)
     assert (part.axes, part.place, part.code) == ("TCYX", "", "")
-    np.testing.assert_array_equal(LazyArray(ARRAY, part=part.index)[...], ARRAY)
-
-
-def test_a_channel_and_a_crop():
+    assert_array_equal(LazyArray(ARRAY, part=part.index)[...], ARRAY)
     part = part_of("TCYX", ARRAY.shape, channel=2, axis_0=3, Y=(4, 10), X=(0, 30))
     assert part.axes == "YX"
     assert part.place == "time point 3, channel 2, rows 4 to 9, columns 0 to 29"
     assert part.code == "[3, 2, 4:10]"
-    np.testing.assert_array_equal(ARRAY[3, 2, 4:10], LazyArray(ARRAY, part=part.index)[:])
+    assert_array_equal(ARRAY[3, 2, 4:10], LazyArray(ARRAY, part=part.index)[:])
+    # Alpha is left out.
+    part = without_alpha(part_of("YXS", (8, 9, 4)), (8, 9, 4))
+    assert part.code == "[:, :, 0:3]"
+    assert LazyArray(np.zeros((8, 9, 4)), part=part.index).shape == (8, 9, 3)
+    one = part_of("YXS", (8, 9, 4), channel=1)
+    assert without_alpha(one, (8, 9, 4)) == one
 
 
 @pytest.mark.parametrize(
@@ -55,18 +69,11 @@ def test_a_channel_and_a_crop():
 def test_a_cut_is_indexed_as_the_part_is(index):
     places = (slice(1, 5), 4, slice(2, 18), slice(3, 9))
     cut, part = LazyArray(ARRAY, part=places), ARRAY[places]
-    assert (cut.shape, cut.ndim, cut.size, cut.dtype) == (
-        part.shape,
-        part.ndim,
-        part.size,
-        part.dtype,
-    )
-    np.testing.assert_array_equal(cut[index], part[index])
-    np.testing.assert_array_equal(np.asarray(cut), part)
-
-
-def test_a_whole_axis_may_be_reversed():
-    np.testing.assert_array_equal(LazyArray(ARRAY)[::-1, 2], ARRAY[::-1, 2])
+    for name in ("shape", "ndim", "size", "dtype"):
+        assert getattr(cut, name) == getattr(part, name)
+    assert_array_equal(cut[index], part[index])
+    assert_array_equal(np.asarray(cut), part)
+    assert_array_equal(LazyArray(ARRAY)[::-1, 2], ARRAY[::-1, 2])  # a whole axis reversed
 
 
 def test_a_cut_reads_what_is_asked_for_alone():
@@ -77,94 +84,84 @@ def test_a_cut_reads_what_is_asked_for_alone():
     assert data.read == [(2, 4, slice(2, 18), slice(3, 9))]
 
 
-def test_alpha_is_left_out():
-    part = without_alpha(part_of("YXS", (8, 9, 4)), (8, 9, 4))
-    assert part.code == "[:, :, 0:3]"
-    assert LazyArray(np.zeros((8, 9, 4)), part=part.index).shape == (8, 9, 3)
-    one = part_of("YXS", (8, 9, 4), channel=1)
-    assert without_alpha(one, (8, 9, 4)) == one
+# --- rectangles and views -------------------------------------------------------------------------
 
 
 def test_a_rectangle_in_world_coordinates():
     layer = Image(ARRAY, scale=(2, 1, 0.5, 0.25), translate=(0, 0, 100, 200))
     # Drawn in a layer with another scale, over rows 4 to 9 and columns 8 to 19.
-    drawn = Shapes([rectangle(20.4, 20.2, 20.9, 20.45)], scale=(5, 10), translate=(0, 0))
-    drawn.data = [rectangle((100 + 4 * 0.5) / 5, 20.2, (100 + 9 * 0.5) / 5, (200 + 19 * 0.25) / 10)]
-    part = in_rectangle(layer, "TCYX", dims_at(4, 1, 0, 0), None, drawn)
-    assert part.axes == "TCYX"
-    assert part.code == "[:, :, 4:10, 8:20]"
-    plane = in_rectangle(layer, "TCYX", dims_at(4, 1, 0, 0), 3, drawn, one_plane=True)
+    shapes = Shapes(
+        [rectangle((100 + 4 * 0.5) / 5, 20.2, (100 + 9 * 0.5) / 5, (200 + 19 * 0.25) / 10)],
+        scale=(5, 10),
+    )
+    here = dims_at(4, 1, 0, 0)
+    part = drawn_in(layer, "TCYX", shapes, here)
+    assert (part.axes, part.code) == ("TCYX", "[:, :, 4:10, 8:20]")
+    plane = drawn_in(layer, "TCYX", shapes, here, 3, one_plane=True)
     assert plane.code == "[2, 3, 4:10, 8:20]"
 
 
 def test_a_rectangle_knows_the_plane_it_was_drawn_on():
     layer = Image(ARRAY)
-    drawn = Shapes([rectangle(2, 3, 8, 9, 1, 0), rectangle(4, 3, 8, 9, 3, 0)], ndim=4)
-    here = dims_at(0, 0, 0, 0)
-    assert (
-        in_rectangle(layer, "T.YX", here, None, drawn, one_plane=True).code == "[3, 0, 4:9, 3:10]"
-    )
-    drawn.selected_data = {0}
-    assert (
-        in_rectangle(layer, "T.YX", here, None, drawn, one_plane=True).code == "[1, 0, 2:9, 3:10]"
-    )
+    shapes = Shapes([rectangle(2, 3, 8, 9, 1, 0), rectangle(4, 3, 8, 9, 3, 0)], ndim=4)
+    assert drawn_in(layer, "T.YX", shapes, one_plane=True).code == "[3, 0, 4:9, 3:10]"
+    shapes.selected_data = {0}
+    assert drawn_in(layer, "T.YX", shapes, one_plane=True).code == "[1, 0, 2:9, 3:10]"
     # In all channels, as they are no planes of their own.
-    assert (
-        in_rectangle(layer, "TCYX", here, None, drawn, one_plane=True).code == "[1, :, 2:9, 3:10]"
-    )
+    assert drawn_in(layer, "TCYX", shapes, one_plane=True).code == "[1, :, 2:9, 3:10]"
 
 
-@pytest.mark.parametrize("drawn", [None, Shapes(ndim=2)])
-def test_nothing_drawn(drawn):
-    with pytest.raises(LayerError, match="click Draw"):
-        in_rectangle(Image(ARRAY), "TCYX", dims_at(0, 0, 0, 0), None, drawn)
+def test_more_than_was_drawn_is_told():
+    layer = Image(ARRAY)
+    upright = Shapes([rectangle(2, 3, 8, 9)])
+    assert drawn_in(layer, "TCYX", upright).place == "rows 2 to 8, columns 3 to 9"
+    turned = Shapes([np.array([[5, 2], [9, 6], [5, 10], [1, 6]])])
+    part = drawn_in(layer, "TCYX", turned)
+    assert part.place == "the rectangle around the shape: rows 1 to 9, columns 2 to 10"
+    assert part.code == "[:, :, 1:10, 2:11]"
+    triangle = Shapes([np.array([[1, 2], [9, 2], [5, 10]])], shape_type="polygon")
+    assert drawn_in(layer, "TCYX", triangle).place == part.place
 
 
-def test_a_rectangle_beside_the_image():
-    drawn = Shapes([rectangle(25, 3, 40, 9)])
-    with pytest.raises(LayerError, match="contains no pixels of 'cells' along Y"):
-        in_rectangle(Image(ARRAY, name="cells"), "TCYX", dims_at(0, 0, 0, 0), None, drawn)
+@pytest.mark.parametrize(
+    ("drawn", "said"),
+    [
+        (None, "click Draw"),
+        (Shapes(ndim=2), "click Draw"),
+        (Shapes([rectangle(25, 3, 40, 9)]), "contains no pixels of 'cells' along Y"),
+    ],
+)
+def test_no_rectangle_on_the_image(drawn, said):
+    with pytest.raises(LayerError, match=said):
+        drawn_in(Image(ARRAY, name="cells"), "TCYX", drawn)
 
 
-def test_the_view_is_of_the_slice_at_the_sliders():
+def test_the_view_is_of_the_slice_at_the_sliders_and_of_the_finest_level():
     layer = Image(ARRAY, scale=(2, 1, 1, 1))
     layer.corner_pixels = np.array([[0, 0, 3, 4], [0, 0, 12, 99]])
     part = in_view(layer, "TCYX", dims_at(6, 2, 0, 0), None)
     assert (part.axes, part.code) == ("CYX", "[3, :, 3:13, 4:30]")
     assert in_view(layer, "T.YX", dims_at(6, 2, 0, 0), None).code == "[3, 2, 3:13, 4:30]"
-
-
-def test_the_view_of_levels_is_that_of_the_finest():
-    levels = [np.zeros((40, 60)), np.zeros((20, 30))]
-    layer = Image(levels, multiscale=True)
+    layer = Image([np.zeros((40, 60)), np.zeros((20, 30))], multiscale=True)
     layer.data_level = 1
     layer.corner_pixels = np.array([[2, 3], [9, 13]])
     assert in_view(layer, "YX", dims_at(0, 0), None).code == "[4:19, 6:27]"
 
 
-@pytest.mark.parametrize("dims", [dims_at(0, 0, 0, 0, ndisplay=3), dims_at(0, 0, 0, 0)])
-def test_a_view_that_is_no_plane(dims):
-    if dims.ndisplay == 2:
-        dims.order = (1, 2, 0, 3)
-    with pytest.raises(LayerError, match="not show a YX plane"):
+@pytest.mark.parametrize(
+    ("dims", "said"),
+    [
+        (dims_at(0, 0, 0, 0, ndisplay=3), "not show a YX plane"),
+        (dims_at(0, 0, 0, 0, order=(1, 2, 0, 3)), "not show a YX plane"),
+        (dims_at(8, 0, 0, 0), "no data at the current slider"),
+    ],
+)
+def test_a_view_that_is_no_plane(dims, said):
+    with pytest.raises(LayerError, match=said):
         in_view(Image(ARRAY), "TCYX", dims, None)
 
 
-def test_sliders_beyond_the_layer():
-    with pytest.raises(LayerError, match="no data at the current slider"):
-        in_view(Image(ARRAY), "TCYX", dims_at(8, 0, 0, 0), None)
-
-
-def test_more_than_was_drawn_is_told():
-    layer, here = Image(ARRAY), dims_at(1, 0, 0, 0)
-    upright = Shapes([rectangle(2, 3, 8, 9)])
-    assert in_rectangle(layer, "TCYX", here, None, upright).place == "rows 2 to 8, columns 3 to 9"
-    turned = Shapes([np.array([[5, 2], [9, 6], [5, 10], [1, 6]])])
-    part = in_rectangle(layer, "TCYX", here, None, turned)
-    assert part.place == "the rectangle around the shape: rows 1 to 9, columns 2 to 10"
-    assert part.code == "[:, :, 1:10, 2:11]"
-    triangle = Shapes([np.array([[1, 2], [9, 2], [5, 10]])], shape_type="polygon")
-    assert in_rectangle(layer, "TCYX", here, None, triangle).place == part.place
+# --- the region of a preview ----------------------------------------------------------------------
 
 
 def looked_at(layer, low, high):
@@ -178,6 +175,21 @@ def test_what_is_seen_at_the_sliders():
     region = region_shown(layer, dims_at(3, 2, 0, 0))
     assert region.spans == ((3, 4), (2, 3), (3, 12), (0, 30))
     assert (region.plane, region.cut, region.words()) == ((2, 3), False, "9 by 30 pixels")
+    # Scaled and moved, in a viewer of more axes.
+    layer = Image(np.zeros((5, 20, 30)), scale=(2, 0.5, 0.5), translate=(10, 0, 0))
+    looked_at(layer, (0, 0, 0), (0, 19, 29))
+    assert region_shown(layer, dims_at(0, 14, 0, 0)).starts == {0: 2, 1: 0, 2: 0}
+    # Any two axes may be shown; colours are no axis.
+    layer = looked_at(Image(np.zeros((5, 20, 30))), (0, 0, 4), (4, 0, 9))
+    region = region_shown(layer, dims_at(0, 7, 0, order=(1, 0, 2)))
+    assert (region.spans, region.plane) == (((0, 5), (7, 8), (4, 10)), (0, 2))
+    layer = looked_at(Image(np.zeros((20, 30, 3), np.uint8), rgb=True), (0, 0), (19, 29))
+    assert region_shown(layer, dims_at(0, 0)).spans == ((0, 20), (0, 30))
+    # The finest level counts.
+    layer = Image([np.zeros((3, 64, 64)), np.zeros((3, 16, 16))], multiscale=True)
+    layer._data_level = 1
+    looked_at(layer, (0, 2, 3), (0, 7, 9))
+    assert region_shown(layer, dims_at(1, 0, 0)).spans == ((1, 2), (8, 32), (12, 40))
 
 
 def test_a_large_view_is_cut_around_its_centre():
@@ -189,46 +201,15 @@ def test_a_large_view_is_cut_around_its_centre():
     assert region_shown(narrow, dims_at(0, 0), most=20 * 100).shape == (20, 100)
 
 
-def test_the_finest_level_counts():
-    levels = [np.zeros((3, 64, 64)), np.zeros((3, 16, 16))]
-    layer = Image(levels, multiscale=True)
-    layer._data_level = 1
-    looked_at(layer, (0, 2, 3), (0, 7, 9))
-    assert region_shown(layer, dims_at(1, 0, 0)).spans == ((1, 2), (8, 32), (12, 40))
-
-
-def test_scaled_and_moved_layers_in_a_viewer_of_more_axes():
-    layer = Image(np.zeros((5, 20, 30)), scale=(2, 0.5, 0.5), translate=(10, 0, 0))
-    looked_at(layer, (0, 0, 0), (0, 19, 29))
-    assert region_shown(layer, dims_at(0, 14, 0, 0)).starts == {0: 2, 1: 0, 2: 0}
-
-
-def test_any_two_axes_may_be_shown():
-    layer = looked_at(Image(np.zeros((5, 20, 30))), (0, 0, 4), (4, 0, 9))
-    region = region_shown(layer, dims_at(0, 7, 0, order=(1, 0, 2)))
-    assert region.spans == ((0, 5), (7, 8), (4, 10))
-    assert region.plane == (0, 2)
-
-
-def test_colours_are_no_axis():
-    layer = looked_at(Image(np.zeros((20, 30, 3), np.uint8), rgb=True), (0, 0), (19, 29))
-    assert region_shown(layer, dims_at(0, 0)).spans == ((0, 20), (0, 30))
-
-
 @pytest.mark.parametrize(
-    ("dims", "message"),
+    ("dims", "low", "message"),
     [
-        (dims_at(0, 0, 0, ndisplay=3), "switch the viewer to 2D"),
-        (dims_at(9, 0, 0), "has no data at the current slider"),
+        (dims_at(0, 0, 0, ndisplay=3), (0, 0, 0), "switch the viewer to 2D"),
+        (dims_at(9, 0, 0), (0, 0, 0), "has no data at the current slider"),
+        (dims_at(0, 0, 0), (0, 0, 40), "No part of"),
     ],
 )
-def test_there_is_no_plane(dims, message):
-    layer = looked_at(Image(np.zeros((5, 20, 30))), (0, 0, 0), (0, 19, 29))
+def test_nothing_is_seen(dims, low, message):
+    layer = looked_at(Image(np.zeros((5, 20, 30))), low, (0, 19, 29 + 2 * low[-1]))
     with pytest.raises(LayerError, match=message):
         region_shown(layer, dims)
-
-
-def test_a_layer_out_of_view():
-    layer = looked_at(Image(np.zeros((20, 30))), (0, 40), (19, 60))
-    with pytest.raises(LayerError, match="No part of"):
-        region_shown(layer, dims_at(0, 0))

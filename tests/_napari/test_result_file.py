@@ -1,13 +1,19 @@
 """Large results of layers that are not in memory are written to a file that the user names."""
 
+from dataclasses import replace
+
 import dask.array as da
 import numpy as np
 import pytest
+from napari.layers import Image
+from numpy.testing import assert_allclose, assert_array_equal
 from qtpy.QtWidgets import QFileDialog
 
 import napari_gpu_denoise as gd
+from _napari.conftest import PLUGIN
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.denoise.run import Request, size_of_file, suggested
+from napari_gpu_denoise._napari.io import reading
 from napari_gpu_denoise._napari.layers.source import capture
 from napari_gpu_denoise.run.request import Run
 from zarr_stores import write_store
@@ -46,12 +52,12 @@ def test_the_result_of_a_dask_layer_is_one_of_its_file(
     result = viewer.layers[-1]
     assert isinstance(result.data, da.Array) and not result.multiscale
     expected = gd.nl_means(movie, axes="TYX")
-    np.testing.assert_array_equal(np.asarray(result.data), expected)
-    np.testing.assert_allclose(result.scale, layer.scale)
+    assert_array_equal(np.asarray(result.data), expected)
+    assert_allclose(result.scale, layer.scale)
     assert (result.units, result.axis_labels) == (layer.units, layer.axis_labels)
     assert result.colormap.name == "magenta" and result.blending == "additive"
     found = gd.read(tmp_path / "mine.ome.zarr")
-    np.testing.assert_array_equal(found.data, expected)
+    assert_array_equal(found.data, expected)
     assert found.axes == "TYX" and found.history[-1]["filter"] == "nl_means"
     assert found.pixel_metadata.steps["X"] == (0.25, "micrometer")
     (channel,) = found.pixel_metadata.channels
@@ -62,24 +68,18 @@ def test_the_result_of_a_dask_layer_is_one_of_its_file(
     assert len(viewer.layers) == 3
     names.append(str(tmp_path / "two.ome.zarr"))
     assert "exists: choose another name" in run(panel)
-
-
-def test_who_names_no_file_is_told(viewer, open_panel, run, asked, movie):
-    viewer.add_image(da.from_array(movie, (1, 20, 24)), **PLACE)
-    status = run(open_panel())
+    status = run(panel)
     assert "no file was named" in status and "preferences" in status
-    assert len(viewer.layers) == 1
+    assert len(viewer.layers) == 3
 
 
 def test_metadata_of_the_file_of_a_layer_are_kept(
     viewer, open_panel, run, asked, monkeypatch, tmp_path
 ):
-    from napari_gpu_denoise._napari.io import reading
-
     image = np.random.default_rng(0).normal(500, 20, (4, 600, 40)).astype(np.uint16)
     path = write_store(tmp_path / "in.ome.zarr", image, "ZYX", chunks=(2, 64, 20))
     monkeypatch.setattr(reading, "LARGEST_LOADED", 0)
-    viewer.open(str(path), plugin="napari-gpu-denoise")
+    viewer.open(str(path), plugin=PLUGIN)
     names, seen = asked
     names.append(str(tmp_path / "out.ome.zarr"))
     assert "The result is in" in run(open_panel())
@@ -88,8 +88,8 @@ def test_metadata_of_the_file_of_a_layer_are_kept(
     assert made.attrs["lab"] == "ours" and made["0"].chunks == (2, 64, 20)
     result = viewer.layers[-1]
     assert result.multiscale and len(result.data) == 2
-    np.testing.assert_array_equal(np.asarray(result.data[0]), gd.nl_means(image, axes="ZYX"))
-    np.testing.assert_allclose(result.scale, viewer.layers[0].scale)
+    assert_array_equal(np.asarray(result.data[0]), gd.nl_means(image, axes="ZYX"))
+    assert_allclose(result.scale, viewer.layers[0].scale)
 
 
 def test_a_run_that_is_stopped_leaves_no_file(
@@ -106,14 +106,23 @@ def test_a_run_that_is_stopped_leaves_no_file(
     qtbot.waitUntil(lambda: not any(tmp_path.iterdir()))
 
 
-@pytest.mark.parametrize("case", ["memory", "rgb", "order", "frame", "small"])
-def test_results_that_need_no_file(viewer, movie, case):
-    data = movie if case == "memory" else da.from_array(movie, (1, 20, 24))
-    rgb = case == "rgb"
-    layer = viewer.add_image(data if not rgb else da.stack([data] * 3, -1), rgb=rgb)
-    axes = {"rgb": "TYXS", "order": "YXT"}.get(case, "TYX")
-    request = Request(capture(layer), Run(gd.NLMeans(), axes=axes), 1 if case == "frame" else None)
-    assert size_of_file(request, movie.nbytes if case == "small" else 0) == 0
+def request(layer, axes="TYX", frame=None, **source):
+    return Request(replace(capture(layer), **source), Run(gd.NLMeans(), axes=axes), frame)
+
+
+def test_results_that_need_no_file(movie):
+    lazy = da.from_array(movie, (1, 20, 24))
+    layer = Image(lazy, name="my/cells", contrast_limits=(0, 900))
+    colours = Image(da.stack([lazy] * 3, -1), rgb=True)
+    assert size_of_file(request(layer), 0) == movie.nbytes
+    assert size_of_file(request(layer), movie.nbytes) == 0
+    for given in (
+        request(Image(movie)),
+        request(colours, "TYXS"),
+        request(layer, "YXT"),
+        request(layer, frame=1),
+    ):
+        assert size_of_file(given, 0) == 0
 
 
 @pytest.mark.parametrize(
@@ -125,13 +134,9 @@ def test_results_that_need_no_file(viewer, movie, case):
         ("s3://lab/a.zarr", "my_cells_nl_means.ome.zarr"),
     ],
 )
-def test_names(viewer, movie, path, name):
-    from dataclasses import replace
-
-    source = replace(capture(viewer.add_image(movie, name="my/cells")), path=path)
-    run = Run(gd.NLMeans(), axes="TYX")
-    assert suggested(Request(source, run)) == name
+def test_names(movie, path, name):
+    layer = Image(movie, name="my/cells")
+    assert suggested(request(layer, path=path)) == name
     if path.startswith("/"):
-        assert (
-            suggested(Request(replace(source, split=1), run)) == "/lab/my_cells_nl_means.ome.zarr"
-        )
+        beside = suggested(request(layer, path=path, split=1))
+        assert beside == "/lab/my_cells_nl_means.ome.zarr"

@@ -8,6 +8,7 @@ import pytest
 from napari.components import ViewerModel
 from napari.layers import Image
 
+from _napari.inputs import layer_names
 from napari_gpu_denoise._napari.denoise.results import ResultOptions, add_layers, differences
 from napari_gpu_denoise._napari.denoise.run import Denoised, Request
 from napari_gpu_denoise._napari.layers import arrays
@@ -35,27 +36,10 @@ def outcome(layer, value=1, *, settings=None, maps=(), **run):
     wanted = Run(filter=settings or NLMeans(), **run)
     source = capture(layer)
     image = np.full(source.data.shape, value, source.data.dtype)
-    record = Record(
-        "0",
-        wanted.filter.name,
-        wanted.filter.as_dict(),
-        (1.0,),
-        "given",
-        "YX",
-        str(image.dtype),
-        str(image.dtype),
-        "none",
-        0,
-        0,
-        (),
-        "now",
-    )
+    about = (wanted.filter.name, wanted.filter.as_dict(), (1.0,), "given", "YX")
+    record = Record("0", *about, *[str(image.dtype)] * 2, "none", 0, 0, (), "now")
     request = Request(source, wanted, **places)
     return Outcome(request, Denoised(Result(image, record), maps=list(maps)))
-
-
-def names(viewer):
-    return [layer.name for layer in viewer.layers]
 
 
 @pytest.fixture
@@ -71,18 +55,18 @@ def channels():
 def test_results_lie_on_their_source(channels):
     for name in ("red", "green"):
         add_layers(channels, outcome(channels.layers[name]), "X")
-    assert names(channels) == ["red", "red (X)", "green", "green (X)", "above"]
+    assert layer_names(channels) == ["red", "red (X)", "green", "green (X)", "above"]
     result = channels.layers["green (X)"]
     assert (result.blending, result.colormap.name, result.visible) == ("additive", "green", True)
     # A second one covers the first, and so do maps.
     looks = {"rgb": False, "visible": False}
     more = outcome(channels.layers["red"], maps=[NewLayer("m", "image", np.ones((8, 9)), looks)])
     add_layers(channels, more, "Y")
-    assert names(channels)[:4] == ["red", "red (X)", "red (Y)", "red (Y m)"]
+    assert layer_names(channels)[:4] == ["red", "red (X)", "red (Y)", "red (Y m)"]
     assert not channels.layers["red (Y m)"].visible
     # So does the result of a result.
     add_layers(channels, outcome(channels.layers["red (X)"]), "Z")
-    assert names(channels)[:5] == ["red", "red (X)", "red (X) (Z)", "red (Y)", "red (Y m)"]
+    assert layer_names(channels)[:5] == ["red", "red (X)", "red (X) (Z)", "red (Y)", "red (Y m)"]
 
 
 def test_a_result_is_hidden_as_its_source_is_unless_that_hides_behind_one(channels):
@@ -95,13 +79,11 @@ def test_a_result_is_hidden_as_its_source_is_unless_that_hides_behind_one(channe
     green.visible = False
     add_layers(channels, outcome(green), "Y")
     assert channels.layers["green (Y)"].visible
-
-
-def test_a_source_that_is_gone_leaves_its_result_on_top(channels):
-    made = outcome(channels.layers["red"])
-    channels.layers.remove("red")
-    add_layers(channels, made, "X")
-    assert names(channels) == ["green", "above", "red (X)"]
+    # One whose source is gone lies on top.
+    made = outcome(red)
+    channels.layers.remove(red)
+    add_layers(channels, made, "Z")
+    assert layer_names(channels)[-2:] == ["above", "red (Z)"]
 
 
 def test_a_rerun_replaces_pixels_and_record_but_not_the_looks(channels):
@@ -112,7 +94,7 @@ def test_a_rerun_replaces_pixels_and_record_but_not_the_looks(channels):
     red.scale = (2, 2)
     again = outcome(red, 2, settings=NLMeans(step=2))
     (replaced,) = add_layers(channels, again, "NL-means", keep=False)
-    assert names(channels) == ["red", "red (NL-means, step 2)", "green", "above"]
+    assert layer_names(channels) == ["red", "red (NL-means, step 2)", "green", "above"]
     assert channels.layers[1] is result and channels.layers.selection.active is result
     assert (result.contrast_limits, result.gamma, result.visible) == ([3, 7], 0.5, True)
     assert result.data[0, 0] == 2 and tuple(result.scale) == (2, 2)
@@ -137,7 +119,7 @@ def test_only_the_same_run_of_the_same_layer_is_replaced(channels):
     # Others were made of this one, which must stay what it was.
     add_layers(channels, outcome(channels.layers["red (A)"]), "C")
     assert add_layers(channels, outcome(red, 5), "A", keep=False) == []
-    assert "red (A) [1]" in names(channels)
+    assert "red (A) [1]" in layer_names(channels)
     # It is the newest that is replaced, and one that the user has renamed keeps its name.
     channels.layers["red (A) [1]"].name = "mine"
     (replaced,) = add_layers(channels, outcome(red, 6), "A", keep=False)
@@ -151,7 +133,7 @@ def test_a_frame_is_no_rerun_of_the_stack():
     one = outcome(stack, axes="TYX", frame=2)
     one.value.result.image.resize((1, 8, 9), refcheck=False)
     assert add_layers(viewer, one, "A", keep=False) == []
-    assert names(viewer) == ["s", "s (A)", "s (A, frame 2)"]
+    assert layer_names(viewer) == ["s", "s (A)", "s (A, frame 2)"]
     assert viewer.layers[-1].translate[0] == 2
     assert len(add_layers(viewer, one, "A", keep=False)) == 1
 
@@ -168,7 +150,7 @@ def test_what_is_replaced_is_freed(channels, monkeypatch):
     # What takes much is not kept for an undo.
     monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", 8)
     assert add_layers(channels, outcome(red), "A", keep=False) == []
-    assert names(channels).count("red (A)") == 1
+    assert layer_names(channels).count("red (A)") == 1
 
 
 @pytest.mark.parametrize(
@@ -187,11 +169,8 @@ def test_what_is_replaced_is_freed(channels, monkeypatch):
     ],
     ids=str,
 )
-def test_names_tell_what_is_off_default(run, words):
+def test_names_tell_what_is_off_default_and_stay_short(run, words):
     assert differences(Run(**{"filter": NLMeans(), **run})) == words
-
-
-def test_names_stay_short():
     many = NLMeans(patch=5, step=2, window=9, frames_before=1, frames_after=1)
     found = differences(Run(filter=many, sigma=3.0))
     assert len(found) == 4 and found[-1] == "…"

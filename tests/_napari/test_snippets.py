@@ -18,6 +18,7 @@ from napari_gpu_denoise._napari.denoise.snippets import (
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
+from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
 from napari_gpu_denoise.run.request import Run
@@ -42,39 +43,29 @@ def parsed(line):
 
 
 @posix
-def test_everything_set_is_read_back():
-    request = requested(
-        NLMeans(patch=6, step=1, frames_before=2, strength=0.75),
-        "TYXC",
-        (3.5, 4.0),
-        path="/data/my cells' movie.ome.tif",
-        dtype="float32",
-        nonfinite="keep",
-        correct="stripes",
-        device="NVIDIA H200",
-    )
-    given = parsed(command_line(request))
-    assert given.inputs == ["/data/my cells' movie.ome.tif"]
-    assert given.output == "/data/my cells' movie_nl-means.ome.tif"
-    assert list(given.sigma) == [3.5, 4.0]
-    assert (given.axes, given.dtype, given.nonfinite) == ("TYXC", "float32", "keep")
-    assert given.correct == "stripes"
-    assert given.device == "NVIDIA H200"
-    assert chosen_settings(given) == request.run.filter
+def test_everything_set_is_read_back_and_defaults_are_left_out():
+    settings = NLMeans(patch=6, step=1, frames_before=2, strength=0.75)
+    path = "/data/my cells' movie.ome.tif"
+    given = {"dtype": "float32", "nonfinite": "keep", "correct": "stripes", "device": "NVIDIA H200"}
+    options = parsed(command_line(requested(settings, "TYXC", (3.5, 4.0), path=path, **given)))
+    assert options.inputs == [path]
+    assert options.output == "/data/my cells' movie_nl-means.ome.tif"
+    assert (list(options.sigma), options.axes) == ([3.5, 4.0], "TYXC")
+    assert {name: getattr(options, name) for name in given} == given
+    assert chosen_settings(options) == settings
+    line = command_line(requested(NLMeans(), ".YX"))
+    assert line == "gpu-denoise nl-means INPUT.tif -o INPUT_nl-means.tif --axes .YX"
+    options = parsed(line)
+    assert options.sigma is None and options.device is None
+    # It has no option for one frame.
+    one = requested(VBM3D(), "TYX", frame=12)
+    assert command_line(one) == command_line(requested(VBM3D(), "TYX"))
 
 
-@pytest.mark.parametrize(
-    ("path", "written"),
-    [
-        ("a.tiff", "a_nl-means.tiff"),
-        ("a.OME.TIF", "a_nl-means.OME.TIF"),
-        ("a.btf", "a_nl-means.btf"),
-        ("a.nii", "a_nl-means.nii"),
-        ("a.nii.gz", "a_nl-means.nii.gz"),
-    ],
-)
-def test_the_result_has_the_format_of_the_file(path, written):
-    assert parsed(command_line(requested(NLMeans(), "ZYX", path=path))).output == written
+@pytest.mark.parametrize("suffix", ["tiff", "OME.TIF", "btf", "nii", "nii.gz"])
+def test_the_result_has_the_format_of_the_file(suffix):
+    line = command_line(requested(NLMeans(), "ZYX", path=f"a.{suffix}"))
+    assert parsed(line).output == f"a_nl-means.{suffix}"
 
 
 @posix
@@ -97,14 +88,6 @@ def test_a_profile_and_what_it_lacks():
     assert chosen_settings(parsed(line)) == request.run.filter
     call = python_call(request)
     assert "gd.nl_means(image, sigma=3.0, profile='fine', window=11)" in call
-
-
-@posix
-def test_defaults_are_left_out():
-    line = command_line(requested(NLMeans(), ".YX"))
-    assert line == "gpu-denoise nl-means INPUT.tif -o INPUT_nl-means.tif --axes .YX"
-    given = parsed(line)
-    assert given.sigma is None and given.device is None
 
 
 def called(code):
@@ -136,7 +119,7 @@ def test_python_call():
 
 def test_python_call_of_one_frame():
     call = python_call(requested(VBM3D(), "TYX", frame=12))
-    assert called(call) == ("denoised = gd.denoise(image, gd.VBM3D(), axes='TYX', frames=12).image")
+    assert called(call) == "denoised = gd.denoise(image, gd.VBM3D(), axes='TYX', frames=12).image"
     settings = VBM3D.of(profile="fast", threshold=2.5)
     output = {"dtype": "float32", "nonfinite": "keep"}
     call = python_call(requested(settings, "ZTYX", 4.0, **output, frame=3))
@@ -144,11 +127,8 @@ def test_python_call_of_one_frame():
         "denoised = gd.denoise(image, gd.VBM3D.of(profile='fast', threshold=2.5), sigma=4.0, "
         "axes='ZTYX', frames=3, dtype='float32', nonfinite='keep').image"
     )
-
-
-def test_the_command_line_has_no_option_for_one_frame():
-    one = requested(VBM3D(), "TYX", frame=12)
-    assert command_line(one) == command_line(requested(VBM3D(), "TYX"))
+    call = python_call(requested(NLMeans(), "TYX", frame=3, noise="auto"))
+    assert "gd.denoise(image, gd.NLMeans(), noise='auto', axes='TYX', frames=3)" in call
 
 
 @posix
@@ -165,38 +145,25 @@ def test_the_command_line_has_no_option_for_one_frame():
 def test_noise_on_the_command_line(choices, said):
     line = command_line(requested(NLMeans(), "YX", path="a.tif", **choices))
     assert line == f"gpu-denoise nl-means a.tif -o a_nl-means.tif {said} --axes YX"
-    given = parsed(line)
-    assert (given.noise is not None) == ("--noise" in said)
+    assert (parsed(line).noise is not None) == ("--noise" in said)
 
 
 @pytest.mark.parametrize(
     ("models", "said"),
     [
         ((Rician(3.5),), "gd.Rician(sigma=3.5)"),
-        (
-            (Gaussian(1.0), Gaussian(2.0)),
-            "(gd.Gaussian(sigma=1.0), gd.Gaussian(sigma=2.0))",
-        ),
+        ((Gaussian(1.0), Gaussian(2.0)), "(gd.Gaussian(sigma=1.0), gd.Gaussian(sigma=2.0))"),
+        ((CORRELATED,), "gd.Correlated(sigma=3.0, "),
     ],
 )
 def test_models_as_code(models, said):
-    call = python_call(requested(NLMeans(), "YX", noise=estimate(models)))
-    assert called(call).endswith(f"gd.nl_means(image, noise={said})")
-    kept = eval(called(call).rpartition("noise=")[2].rpartition(")")[0], {"gd": gd})
-    assert kept == (models if len(models) > 1 else models[0])
-    whole = python_call(requested(NLMeans(), "TYX", frame=3, noise="auto"))
-    assert "gd.denoise(image, gd.NLMeans(), noise='auto', axes='TYX', frames=3)" in whole
-
-
-def test_models_with_tables_as_code():
-    call = python_call(requested(NLMeans(), "YX", noise=estimate((CORRELATED,))))
-    model = called(call).rpartition("noise=")[2].rpartition(")")[0]
-    assert eval(model, {"gd": gd}) == CORRELATED
+    line = called(python_call(requested(NLMeans(), "YX", noise=estimate(models))))
+    assert f"gd.nl_means(image, noise={said}" in line
+    code = line.rpartition("noise=")[2].rpartition(")")[0]
+    assert eval(code, {"gd": gd}) == (models if len(models) > 1 else models[0])
 
 
 def test_the_result_never_has_the_name_of_the_file(tmp_path):
-    from napari_gpu_denoise.files import samples
-
     path = tmp_path / "a.tif"
     path.write_bytes(samples.path("fluorescence").read_bytes())
     request = requested(NLMeans(), "TYX", path=str(path))
@@ -216,10 +183,8 @@ def test_a_layer_that_is_a_part_of_its_file(tmp_path):
     path = tmp_path / "a.ome.tif"
     whole = np.zeros((2, 3, 16, 16), np.uint8)
     tifffile.imwrite(path, whole, photometric="minisblack", metadata={"axes": "CTYX"})
-    for data, axes in ((whole[0], "TYX"), (whole, "CTYX")):
+    remark = "It filters the whole file, whose axes are CTYX."
+    for data, axes, said in ((whole[0], "TYX", [remark]), (whole, "CTYX", [])):
         source = Source("a", data, path=str(path))
         text, remarks = command_with_remarks(Request(source, Run(VBM3D(), axes=axes)))
-        assert (parsed(text).axes is None) == (data is not whole)
-        assert remarks == (
-            [] if data is whole else ["It filters the whole file, whose axes are CTYX."]
-        )
+        assert remarks == said and (parsed(text).axes is None) == bool(said)

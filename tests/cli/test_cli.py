@@ -14,121 +14,74 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tifffile
+from numpy.testing import assert_array_equal
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise import cli, errors
-from napari_gpu_denoise.cli import commands
+from cli.conftest import image, one_sentence
+from napari_gpu_denoise import errors
+from napari_gpu_denoise.cli import bench, commands, warm
 from napari_gpu_denoise.cli.failures import EXIT_CODES, exit_code
-from napari_gpu_denoise.files import batch, one_file
+from napari_gpu_denoise.files import one_file, samples
 from napari_gpu_denoise.opencl import device as opencl
-from napari_gpu_denoise.opencl import device_test
-from napari_gpu_denoise.run.record import Progress, Record, Result
+from napari_gpu_denoise.opencl import device_test, program
 from napari_gpu_denoise.run.request import HostMemory, Run
 from scenes import needs_volume
 
-
-def image(seed: int = 0, shape: tuple[int, ...] = (12, 14), dtype: str = "uint8") -> np.ndarray:
-    return (np.random.default_rng(seed).random(shape) * 200).astype(dtype)
+every_filter = pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda kind: kind.name)
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """An empty folder that is the current one, with one image in it."""
-    monkeypatch.chdir(tmp_path)
-    tifffile.imwrite("in.tif", image())
-    return tmp_path
+def command_of(settings) -> str:
+    return settings.name.replace("_", "-")
 
 
-@pytest.fixture
-def calls(monkeypatch):
-    """Stand in for the device; tells what was asked of it."""
-    asked = []
-
-    def stand_in(data, run):
-        asked.append(run)
-        for done in range(3):
-            yield Progress(done, 2)
-        kind = str(data.dtype)
-        notes = ("something to know",)
-        record = Record(
-            "0", "nl_means", {}, (2.0,), "given", "YX", kind, kind, "a device", 7, 1, notes, "2026"
-        )
-        return Result(data, record)
-
-    monkeypatch.setattr(one_file, "denoise_steps", stand_in)
-    monkeypatch.setattr(batch, "choose_devices", lambda device: device)
-    return asked
-
-
-def run(capsys, *argv: object) -> tuple[int, str, str]:
-    code = cli.main([str(argument) for argument in argv])
-    said = capsys.readouterr()
-    return code, said.out, said.err
-
-
-@pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda settings: settings.name)
-def test_same_as_the_function(here, capsys, device, settings):
+@every_filter
+def test_same_as_the_function(here, run, device, settings):
     """Every filter, with settings that differ from the defaults."""
     stack = image(1, (3, 40, 44), "uint16")
     axes = "ZYX" if needs_volume(settings) else "TYX"
     tifffile.imwrite("stack.tif", stack, imagej=True, metadata={"axes": axes})
-    command = settings.name.replace("_", "-")
     changed = {}
     for spec in dataclasses.fields(settings):
         if type(spec.default) is float and spec.metadata["bounds"]:
             changed[spec.name] = min(spec.default + 0.25, spec.metadata["bounds"][1])
     options = [f"--{name.replace('_', '-')}={value}" for name, value in changed.items()]
-    code, out, err = run(
-        capsys, command, "stack.tif", "-o", "out.tif", "--device", device.index, *options
-    )
+    files = ("stack.tif", "-o", "out.tif")
+    code, out, err = run(command_of(settings), *files, "--device", device.index, *options)
     assert (code, err) == (0, "")
     assert str(device) in out
     expected = gd.denoise(stack, settings(**changed), axes=axes, device=device)
     written = gd.read("out.tif")
-    np.testing.assert_array_equal(written.data, expected.image)
+    assert_array_equal(written.data, expected.image)
     (record,) = written.history
     assert record["settings"] == expected.record.settings
     assert record["sigma"] == list(expected.record.sigma)
 
 
-def test_float_result_keeps_fractions(here, capsys, device):
-    arguments = ("--sigma", "20", "--dtype", "float32", "--device", device.index)
-    code, *_ = run(capsys, "nl-means", "in.tif", "-o", "out.tif", *arguments)
-    assert code == 0
-    expected = gd.nl_means(image(), 20, dtype="float32", device=device)
-    np.testing.assert_array_equal(tifffile.imread("out.tif"), expected)
-    assert (expected % 1).any()
-
-
-def test_every_setting_is_an_option(here, capsys, calls):
+def test_every_setting_is_an_option(here, run, calls):
     """Whatever fields the dataclass has, each can be given and is told in the help."""
     for settings in gd.FILTERS:
-        command = settings.name.replace("_", "-")
-        code, text, _ = run(capsys, command, "--help")
+        command = command_of(settings)
+        code, text, _ = run(command, "--help")
         assert code == 0
+        given = []
         for spec in dataclasses.fields(settings):
             option = "--" + spec.name.replace("_", "-")
-            kind = type(spec.default)
             assert option in text
             assert f"default {spec.default}" in " ".join(text.split())
-            value = spec.default if kind is not bool else None
             flag = option if spec.default else option.replace("--", "--no-", 1)
-            argument = [flag] if value is None else [option, str(value)]
-            code, _, err = run(capsys, command, "in.tif", "-o", "out.tif", "--overwrite", *argument)
-            assert (code, err) == (0, "")
-            assert calls[-1].filter == settings()
+            given += [flag] if type(spec.default) is bool else [option, str(spec.default)]
+        code, _, err = run(command, "in.tif", "-o", "out.tif", "--overwrite", *given)
+        assert (code, err) == (0, "")
+        assert calls[-1].filter == settings()
 
 
-def test_arguments_reach_the_run(here, capsys, calls):
+def test_arguments_reach_the_run(here, run, calls):
     arguments = (
-        "--sigma 1.5,2 --noise rician --axes zyx --nonfinite keep --device 3 --memory-limit 1.5M"
-    )
-    options = (
+        "--sigma 1.5,2 --noise rician --axes zyx --nonfinite keep --device 3 --memory-limit 1.5M "
         "--correct found --sigma-factor 1.25 --dtype float32 --patch 5 --step 1 --strength 0.5 "
         "--memory-limit-host 2G"
     )
-    code, *_ = run(capsys, "nl-means", "in.tif", "-o", "a.tif", *f"{arguments} {options}".split())
-    assert code == 0
+    assert run("nl-means", "in.tif", "-o", "a.tif", *arguments.split())[0] == 0
     assert calls == [
         Run(
             gd.NLMeans(patch=5, step=1, strength=0.5),
@@ -144,196 +97,162 @@ def test_arguments_reach_the_run(here, capsys, calls):
             host_memory=HostMemory(1 << 31),
         )
     ]
-    assert run(capsys, "nl-means", "in.tif", "-o", "b.tif", "--sigma", "AUTO")[0] == 0
+    assert run("nl-means", "in.tif", "-o", "b.tif", "--sigma", "AUTO")[0] == 0
     assert (calls[1].sigma, calls[1].dtype, calls[1].axes) == (None, None, "YX")
     assert calls[1].noise is calls[1].correct is None
     assert not calls[1].host_memory.given
+    sizes = {"7": 7, "2k": 2048, "2GiB": 2**31, "512 MB": 2**29, "1g": 2**30}
+    for text, size in sizes.items():
+        options = ("--overwrite", "--memory-limit", text)
+        assert run("nl-means", "in.tif", "-o", "b.tif", *options)[0] == 0
+        assert calls[-1].memory_limit == size
 
 
-@pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda settings: settings.name)
-def test_profiles(here, capsys, calls, settings):
+@every_filter
+def test_profiles(here, run, calls, settings):
     """Each can be started from; what is given beside it wins, before it or after it."""
-    command = settings.name.replace("_", "-")
-    code, text, _ = run(capsys, command, "--help")
+    code, text, _ = run(command_of(settings), "--help")
     assert ("--profile" in text) == (len(settings.presets) > 1)
     if len(settings.presets) == 1:
         return
-    out = (command, "in.tif", "-o", "out.tif", "--overwrite")
+    out = (command_of(settings), "in.tif", "-o", "out.tif", "--overwrite")
     spec = next(s for s in dataclasses.fields(settings) if type(s.default) is int)
     for profile, changes in settings.presets.items():
         told = [f"--{name.replace('_', '-')}={value}" for name, value in changes.items()]
         assert f"{profile} {' '.join(told) or 'the defaults'}" in " ".join(text.split())
-        code, said, err = run(capsys, *out, "--profile", profile)
+        code, said, err = run(*out, "--profile", profile)
         assert (code, err) == (0, "")
         assert f"  profile     {profile}\n" in said
         assert calls[-1].filter == settings.of(profile=profile)
         # An option wins also where it sets something back to the default.
-        for name in {**changes, spec.name: None}:
+        for number, name in enumerate({**changes, spec.name: None}):
             default = getattr(settings(), name)
             wanted = settings.of(profile=profile, **{name: default})
             options = [f"--profile={profile}", f"--{name.replace('_', '-')}={default}"]
-            for order in (options, options[::-1]):
-                code, said, err = run(capsys, *out, "--json", *order)
-                assert (code, err) == (0, "")
-                assert calls[-1].filter == wanted
-                assert json.loads(said)["profile"] == wanted.profile_name()
-    code, _, err = run(capsys, *out, "--profile", "best")
+            code, said, err = run(*out, "--json", *options[:: (-1) ** number])
+            assert (code, err) == (0, "")
+            assert calls[-1].filter == wanted
+            assert json.loads(said)["profile"] == wanted.profile_name()
+    code, _, err = run(*out, "--profile", "best")
     assert (code, "'best'" in err) == (2, True)
 
 
-def test_what_a_profile_lacks_is_printed(here, capsys, calls):
-    arguments = ("--patch", "5", "--window", "11", "--step", "1")
-    _, out, _ = run(capsys, "nl-means", "in.tif", "-o", "out.tif", *arguments)
-    assert "  profile     fine, window=11\n" in out
-
-
 @pytest.mark.parametrize("dtype", ["float32", "uint8"])
-def test_a_map_of_sigma_reaches_the_run(here, capsys, calls, dtype):
+def test_a_map_of_sigma_reaches_the_run(here, run, calls, dtype):
     noise = image(3, (12, 14), dtype)
     tifffile.imwrite("noise.tif", noise[None], metadata={"axes": "ZYX"}, imagej=True)
-    arguments = ("in.tif", "-o", "out.tif", "--sigma-map", "noise.tif")
-    assert run(capsys, "nl-means", *arguments)[0] == 0
-    np.testing.assert_array_equal(calls[0].sigma, noise)
+    arguments = ("nl-means", "in.tif", "-o", "out.tif", "--sigma-map", "noise.tif")
+    assert run(*arguments)[0] == 0
+    assert_array_equal(calls[0].sigma, noise)
     # Both cannot be meant.
-    assert run(capsys, "nl-means", *arguments, "--overwrite", "--sigma", "3")[0] == 2
+    assert run(*arguments, "--overwrite", "--sigma", "3")[0] == 2
 
 
-def test_a_map_of_sigma_gives_what_the_function_gives(here, capsys, device):
+def test_a_map_of_sigma_and_fractions_of_a_float_result(here, run, device):
     noise = np.linspace(5, 40, 12 * 14, dtype=np.float32).reshape(12, 14)
     tifffile.imwrite("noise.tif", noise)
-    arguments = ("in.tif", "-o", "out.tif", "--device", device.index, "--sigma-map")
-    code, out, err = run(capsys, "nl-means", *arguments, "noise.tif")
+    tifffile.imwrite("wide.tif", noise[:, :-1])
+    options = ("--dtype", "float32", "--device", device.index, "--sigma-map")
+    arguments = ("nl-means", "in.tif", "-o", "out.tif", *options)
+    code, out, err = run(*arguments, "noise.tif")
     assert (code, err) == (0, "")
     assert "given as a map" in out
-    expected = gd.nl_means(image(), noise, device=device)
-    np.testing.assert_array_equal(tifffile.imread("out.tif"), expected)
-    tifffile.imwrite("wide.tif", noise[:, :-1])
-    code, _, err = run(capsys, "nl-means", *arguments, "wide.tif", "--overwrite")
+    expected = gd.nl_means(image(), noise, dtype="float32", device=device)
+    assert_array_equal(tifffile.imread("out.tif"), expected)
+    assert (expected % 1).any()
+    code, _, err = run(*arguments, "wide.tif", "--overwrite")
     assert (code, "(12, 13)" in one_sentence(err)) == (2, True)
 
 
-@pytest.mark.parametrize(
-    "name, code, text",
-    [("stack.tif", 2, "one image"), ("none.tif", 4, "none.tif"), ("in.tif.txt", 4, "not a TIFF")],
-)
-def test_maps_of_sigma_that_are_none(here, capsys, calls, name, code, text):
-    tifffile.imwrite("stack.tif", image(0, (3, 12, 14)), photometric="minisblack")
-    Path("in.tif.txt").write_text("no image")
-    got, out, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif", "--sigma-map", name)
-    assert (got, out) == (code, "")
-    assert text in one_sentence(err)
-    assert not calls and not Path("out.tif").exists()
-
-
-@pytest.mark.parametrize(
-    "text, size",
-    [
-        ("7", 7),
-        ("2k", 2048),
-        ("1.5M", 3 * 2**19),
-        ("2GiB", 2**31),
-        ("512 MB", 2**29),
-        ("1g", 2**30),
-    ],
-)
-def test_sizes(here, capsys, calls, text, size):
-    assert run(capsys, "nl-means", "in.tif", "-o", "out.tif", "--memory-limit", text)[0] == 0
-    assert calls[0].memory_limit == size
-
-
-def test_what_is_printed_at_the_end(here, capsys, calls):
-    code, out, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
+def test_what_is_printed_at_the_end(here, run, calls):
+    code, out, err = run("nl-means", "in.tif", "-o", "out.tif")
     assert (code, err) == (0, "")
     assert out.startswith("out.tif\n")
     for text in ("2 (given)", "7 values", "1 values", "a device", "something to know"):
         assert text in out
-    assert run(capsys, "nl-means", "in.tif", "-o", "quiet.tif", "--quiet") == (0, "", "")
-    code, out, err = run(capsys, "nl-means", "in.tif", "-o", "json.tif", "--json")
-    report = json.loads(out)
-    assert report["files"][0]["output"] == "json.tif"
-    assert report["files"][0]["record"]["saturated"] == 7
+    assert run("nl-means", "in.tif", "-o", "quiet.tif", "--quiet") == (0, "", "")
+    code, out, err = run("nl-means", "in.tif", "-o", "json.tif", "--json")
+    (file,) = json.loads(out)["files"]
+    assert (file["output"], file["record"]["saturated"]) == ("json.tif", 7)
+    changed = ("--patch", "5", "--window", "11", "--step", "1")
+    _, out, _ = run("nl-means", "in.tif", "-o", "profile.tif", *changed)
+    assert "  profile     fine, window=11\n" in out
 
 
-def test_sigma_that_is_not_used_is_not_printed(here, capsys, device):
+def test_sigma_that_is_not_used_is_not_printed(here, run, device):
     tifffile.imwrite("grey.tif", image(1, (40, 44)))
     speckle = ("isoline", "grey.tif", "--criterion", "multiplicative", "--looks", 3, "--overwrite")
+    not_used = "not used: multiplicative noise of 3 looks"
     for sigma in ("auto", "5"):
-        code, out, _ = run(capsys, *speckle, "-o", "out.tif", "--sigma", sigma)
-        assert code == 0
-        assert "\n  sigma       not used: multiplicative noise of 3 looks\n" in out
-    code, out, _ = run(capsys, *speckle, "-o", "out.tif", "--json")
+        code, out, _ = run(*speckle, "-o", "out.tif", "--sigma", sigma)
+        assert code == 0 and f"\n  sigma       {not_used}\n" in out
+    code, out, _ = run(*speckle, "-o", "out.tif", "--json")
     record = json.loads(out)["files"][0]["record"]
-    assert record["sigma"] == []
-    assert record["sigma_source"] == "not used: multiplicative noise of 3 looks"
+    assert (record["sigma"], record["sigma_source"]) == ([], not_used)
     expected = gd.isoline(image(1, (40, 44)), criterion="multiplicative", looks=3)
-    np.testing.assert_array_equal(tifffile.imread("out.tif"), expected)
+    assert_array_equal(tifffile.imread("out.tif"), expected)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
-def test_what_the_isoline_filter_saw(here, capsys, device, dtype):
+def test_what_the_isoline_filter_saw(here, run, device, dtype):
     grey = image(1, (40, 44), dtype)
     tifffile.imwrite("grey.tif", grey)
     tifffile.imwrite("sigma.tif", np.where(np.arange(44) < 9, 0, 20).repeat(40).reshape(44, 40).T)
     maps = gd.isoline_maps(grey, 20)
     for show, expected in (("classes", maps.classes), ("directions", maps.directions / 11.25)):
         command = ("isoline", "grey.tif", "--show", show, "-o", f"{show}.tif")
-        assert run(capsys, *command, "--sigma", 20)[0] == 0
+        assert run(*command, "--sigma", 20)[0] == 0
         found = tifffile.imread(f"{show}.tif")
         assert found.dtype == dtype
-        np.testing.assert_array_equal(found, expected)
+        assert_array_equal(found, expected)
         # Where there is no noise nothing is seen: no pixel comes through.
-        assert run(capsys, *command, "--sigma-map", "sigma.tif", "--overwrite")[0] == 0
+        assert run(*command, "--sigma-map", "sigma.tif", "--overwrite")[0] == 0
         assert not tifffile.imread(f"{show}.tif")[:, :9].any()
 
 
-def test_several_files(here, capsys, calls):
+def test_several_files(here, run, calls):
     tifffile.imwrite("other.tif", image(1))
     Path("bad.tif").write_text("no image")
     Path("notes.txt").write_text("Monday")
-    code, out, err = run(capsys, "nl-means", "*.tif", "notes.txt", "-o", "out")
-    assert code == 4
-    assert "2 denoised, 1 failed, 1 skipped." in out
+    code, out, err = run("nl-means", "*.tif", "notes.txt", "-o", "out")
+    assert code == 4 and "2 denoised, 1 failed, 1 skipped." in out
     assert "bad.tif is not a TIFF, NIfTI or OME-Zarr file" in err
     assert "notes.txt is not a TIFF, NIfTI or OME-Zarr file and was skipped" in err
     assert sorted(os.listdir("out")) == ["in.tif", "other.tif"]
-    assert run(capsys, "nl-means", "*.tif", "-o", "two", "--stop-on-error")[0] == 4
+    assert run("nl-means", "*.tif", "-o", "two", "--stop-on-error")[0] == 4
     assert not Path("two").exists()
 
 
 # --- failures -------------------------------------------------------------------------------------
 
 
-def one_sentence(err: str) -> str:
-    (line,) = err.splitlines()
-    assert line.startswith("gpu-denoise: ")
-    assert line.endswith(".")
-    assert "Traceback" not in err
-    return line
-
-
 @pytest.mark.parametrize(
     "arguments, code, text",
     [
-        (["in.tif", "-o", "out.tif", "--patch", "99"], 2, "patch=99"),
-        (["in.tif", "-o", "out.tif", "--step", "9"], 2, "step=9"),
-        (["none.tif", "-o", "out.tif"], 4, "none.tif"),
-        (["*.png", "-o", "out.tif"], 4, "No file matches"),
-        (["text.tif", "-o", "out.tif"], 4, "not a TIFF, NIfTI or OME-Zarr file"),
-        (["in.tif", "-o", "in.tif"], 5, "never replaced"),
-        (["in.tif", "-o", "./../" + "HERE/in.tif", "--overwrite"], 5, "never replaced"),
-        (["in.tif", "-o", "there.tif"], 5, "exists"),
-        (["in.tif", "-o", "out.png"], 5, "neither"),
+        ("in.tif -o out.tif --patch 99", 2, "patch=99"),
+        ("in.tif -o out.tif --step 9", 2, "step=9"),
+        ("none.tif -o out.tif", 4, "none.tif"),
+        ("*.png -o out.tif", 4, "No file matches"),
+        ("text.tif -o out.tif", 4, "not a TIFF, NIfTI or OME-Zarr file"),
+        ("in.tif -o in.tif", 5, "never replaced"),
+        ("in.tif -o ./../HERE/in.tif --overwrite", 5, "never replaced"),
+        ("in.tif -o there.tif", 5, "exists"),
+        ("in.tif -o out.png", 5, "neither"),
+        ("in.tif -o out.tif --sigma-map stack.tif", 2, "one image"),
+        ("in.tif -o out.tif --sigma-map none.tif", 4, "none.tif"),
+        ("in.tif -o out.tif --sigma-map notes.txt", 4, "not a TIFF"),
     ],
 )
-def test_failures(here, capsys, calls, arguments, code, text):
+def test_failures(here, run, calls, arguments, code, text):
     Path("text.tif").write_text("no image")
+    Path("notes.txt").write_text("no image")
     Path("there.tif").write_text("precious")
+    tifffile.imwrite("stack.tif", image(0, (3, 12, 14)), photometric="minisblack")
     before = {name: Path(name).read_bytes() for name in os.listdir()}
-    arguments = [argument.replace("HERE", here.name) for argument in arguments]
-    got, out, err = run(capsys, "nl-means", *arguments)
+    got, out, err = run("nl-means", *arguments.replace("HERE", here.name).split())
     assert (got, out) == (code, "")
     assert text in one_sentence(err)
-    assert {name: Path(name).read_bytes() for name in os.listdir()} == before
+    assert not calls and {name: Path(name).read_bytes() for name in os.listdir()} == before
 
 
 @pytest.mark.parametrize(
@@ -347,27 +266,27 @@ def test_failures(here, capsys, calls, arguments, code, text):
         (["--dtype", "complex64"], 6, "complex64"),
     ],
 )
-def test_failures_of_a_run(here, capsys, device, arguments, code, text):
+def test_failures_of_a_run(here, run, device, arguments, code, text):
     if "--device" not in arguments:
         arguments = [*arguments, "--device", str(device.index)]
-    got, out, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif", *arguments)
+    got, out, err = run("nl-means", "in.tif", "-o", "out.tif", *arguments)
     assert (got, out) == (code, "")
     assert text in one_sentence(err)
     assert os.listdir() == ["in.tif"]
 
 
-def test_pixels_that_are_no_numbers(here, capsys, device):
+def test_pixels_that_are_no_numbers(here, run, device):
     data = image(0, (12, 14), "float32")
     data[3, 4] = np.nan
     tifffile.imwrite("nan.tif", data)
     with pytest.warns(UserWarning, match="zero-size"):
         tifffile.imwrite("zero.tif", np.empty((0, 5), np.uint8))
     arguments = ("-o", "out.tif", "--sigma", "5", "--device", device.index)
-    code, _, err = run(capsys, "nl-means", "nan.tif", *arguments)
+    code, _, err = run("nl-means", "nan.tif", *arguments)
     assert (code, "1 of 168" in one_sentence(err)) == (6, True)
     assert "nan.tif" in err
-    assert run(capsys, "nl-means", "zero.tif", *arguments)[0] == 6
-    code, out, _ = run(capsys, "nl-means", "nan.tif", *arguments, "--nonfinite", "keep")
+    assert run("nl-means", "zero.tif", *arguments)[0] == 6
+    code, out, _ = run("nl-means", "nan.tif", *arguments, "--nonfinite", "keep")
     assert (code, "non-finite  1" in out) == (0, True)
     assert np.isnan(tifffile.imread("out.tif")[3, 4])
 
@@ -378,53 +297,45 @@ def test_pixels_that_are_no_numbers(here, capsys, device):
         (errors.DeviceMemoryError("The device is too small."), 7),
         (MemoryError(), 7),
         (errors.KernelError("The kernel failed."), 8),
+        (ZeroDivisionError("a mistake"), 1),
     ],
 )
-def test_failures_of_the_device(here, capsys, calls, monkeypatch, error, code):
+def test_failures_of_the_device_and_mistakes_of_ours(here, run, calls, monkeypatch, error, code):
     def fail(*args, **options):
         raise error
 
     monkeypatch.setattr(one_file, "denoise_steps", fail)
-    got, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
-    assert got == code
-    assert "in.tif: " in one_sentence(err)
-    assert os.listdir() == ["in.tif"]
-
-
-def test_a_mistake_of_ours_is_told_whole(here, capsys, calls, monkeypatch):
-    def fail(*args, **options):
-        raise ZeroDivisionError("a mistake")
-
-    monkeypatch.setattr(one_file, "denoise_steps", fail)
-    code, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
-    assert code == 1
+    got, _, err = run("nl-means", "in.tif", "-o", "out.tif")
+    assert got == code and os.listdir() == ["in.tif"]
+    if code != 1:
+        assert "in.tif: " in one_sentence(err)
+        return
     assert "in.tif: ZeroDivisionError: a mistake" in err
-    assert "Traceback" in err
-    assert "please report" in err
-    monkeypatch.setattr(cli.commands, "estimate", fail)
-    assert run(capsys, "estimate", "in.tif")[0] == 1
+    assert "Traceback" in err and "please report" in err
+    monkeypatch.setattr(commands, "estimate", fail)
+    assert run("estimate", "in.tif")[0] == 1
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
-        ["nl-means"],
-        ["nl-means", "in.tif"],
-        ["nl-means", "in.tif", "-o", "a.tif", "--sigma", "much"],
-        ["nl-means", "in.tif", "-o", "a.tif", "--memory-limit", "-1"],
-        ["nl-means", "in.tif", "-o", "a.tif", "--patch", "eight"],
-        ["nl-means", "in.tif", "-o", "a.tif", "--workers", "0"],
-        ["blur", "in.tif"],
+        "",
+        "nl-means",
+        "nl-means in.tif",
+        "nl-means in.tif -o a.tif --sigma much",
+        "nl-means in.tif -o a.tif --memory-limit -1",
+        "nl-means in.tif -o a.tif --patch eight",
+        "nl-means in.tif -o a.tif --workers 0",
+        "blur in.tif",
     ],
 )
-def test_usage(here, capsys, arguments):
-    code, out, err = run(capsys, *arguments)
+def test_usage(here, run, arguments):
+    code, out, err = run(*arguments.split())
     assert (code, out) == (2, "")
     assert "usage: gpu-denoise" in err
 
 
-def test_every_named_error_has_a_code(capsys):
+def test_every_named_error_has_a_code(run):
     """Each class of errors.py has a number of its own kind, and the help tells them all."""
     named = [
         value
@@ -436,7 +347,7 @@ def test_every_named_error_has_a_code(capsys):
         assert (exit_code(error("x")) == 1) == (error in general), error
     numbers = [code for code, _, _ in EXIT_CODES]
     assert len(set(numbers)) == len(numbers)
-    code, out, _ = run(capsys, "--help")
+    code, out, _ = run("--help")
     assert code == 0
     for number, _, text in EXIT_CODES:
         assert re.search(rf"^ +{number}  {re.escape(text)}$", out, re.MULTILINE)
@@ -446,7 +357,7 @@ def test_every_named_error_has_a_code(capsys):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_stops_at_the_next_tile(here, capsys, calls, monkeypatch, number):
+def test_interrupt_stops_at_the_next_tile(here, run, calls, monkeypatch, number):
     before = signal.getsignal(number)
     bar = commands._Bar.__call__
 
@@ -456,27 +367,27 @@ def test_interrupt_stops_at_the_next_tile(here, capsys, calls, monkeypatch, numb
             os.kill(os.getpid(), number)
 
     monkeypatch.setattr(commands._Bar, "__call__", interrupt)
-    code, out, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
+    code, out, err = run("nl-means", "in.tif", "-o", "out.tif")
     assert (code, out) == (130, "")
     assert "Interrupted" in one_sentence(err)
     assert os.listdir() == ["in.tif"]
     assert signal.getsignal(number) == before
 
 
-def test_second_interrupt_stops_at_once(here, capsys, calls, monkeypatch):
+def test_second_interrupt_stops_at_once(here, run, calls, monkeypatch):
     def interrupt(*args, **options):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
         raise AssertionError("still running")
 
     monkeypatch.setattr(one_file, "denoise_steps", interrupt)
-    code, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
+    code, _, err = run("nl-means", "in.tif", "-o", "out.tif")
     assert code == 130
     assert "Interrupted" in one_sentence(err)
     assert os.listdir() == ["in.tif"]
 
 
-def test_interrupted_batch_keeps_what_is_complete(here, capsys, calls, monkeypatch):
+def test_interrupted_batch_keeps_what_is_complete(here, run, calls, monkeypatch):
     tifffile.imwrite("second.tif", image(1))
 
     def interrupt(self, state):
@@ -484,26 +395,27 @@ def test_interrupted_batch_keeps_what_is_complete(here, capsys, calls, monkeypat
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(commands._Bar, "__call__", interrupt)
-    code, out, _ = run(capsys, "nl-means", "in.tif", "second.tif", "-o", "out")
-    assert code == 130
-    assert "out" in out
+    code, out, _ = run("nl-means", "in.tif", "second.tif", "-o", "out")
+    assert code == 130 and "out" in out
     assert os.listdir("out") == ["in.tif"]
 
 
-def test_progress_bar_only_on_a_terminal(here, capsys, calls, monkeypatch):
-    assert run(capsys, "nl-means", "in.tif", "-o", "a.tif")[2] == ""
+def test_progress_bar_only_on_a_terminal(here, run, calls, monkeypatch):
+    assert run("nl-means", "in.tif", "-o", "a.tif")[2] == ""
     monkeypatch.setattr(type(sys.stderr), "isatty", lambda self: True, raising=False)
-    code, out, err = run(capsys, "nl-means", "in.tif", "-o", "b.tif")
-    assert code == 0
-    assert "in.tif" in err
-    assert "2/2" in err
-    assert "2/2" not in out
-    assert run(capsys, "nl-means", "in.tif", "-o", "c.tif", "--quiet")[2] == ""
+    code, out, err = run("nl-means", "in.tif", "-o", "b.tif")
+    assert code == 0 and "2/2" not in out
+    assert "in.tif" in err and "2/2" in err
+    assert run("nl-means", "in.tif", "-o", "c.tif", "--quiet")[2] == ""
+
+
+def in_a_process(script: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
 
 
 def test_version_and_help_load_nothing_heavy():
     """What the shell waits for: no device is touched and no codec loaded to print a help."""
-    script = """
+    done = in_a_process("""
 import sys
 from napari_gpu_denoise.cli import main
 for argv in (["--version"], ["--help"], ["nl-means", "--help"]):
@@ -512,8 +424,7 @@ for argv in (["--version"], ["--help"], ["nl-means", "--help"]):
     if argv == ["--version"]:
         heavy.add("numpy")
     assert not heavy & set(sys.modules), heavy & set(sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+""")
     assert done.returncode == 0, done.stderr
     assert re.match(r"gpu-denoise \S+\n", done.stdout)
 
@@ -521,91 +432,90 @@ for argv in (["--version"], ["--help"], ["nl-means", "--help"]):
 def test_reader_that_has_enough(here):
     """As in ``gpu-denoise --help | head -1``."""
     script = "import sys; from napari_gpu_denoise.cli import main; sys.exit(main())"
-    with subprocess.Popen(
-        [sys.executable, "-c", script, "--help"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", script, "--help"], **pipes) as process:
         process.stdout.close()
         err = process.stderr.read()
     assert (process.returncode, err) == (0, b"")
 
 
+def test_ctrl_c_while_modules_are_imported_ends_in_a_sentence():
+    done = in_a_process("""
+import sys
+class Stop:
+    def find_spec(self, name, *_):
+        if name == 'napari_gpu_denoise.cli.arguments':
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stop())
+from napari_gpu_denoise.cli import main
+sys.exit(main(['devices']))
+""")
+    assert done.returncode == 130
+    assert done.stderr == "gpu-denoise: Interrupted; no partial output was left.\n"
+
+
 # --- the other commands ---------------------------------------------------------------------------
 
 
-def test_devices(capsys, device):
-    code, out, err = run(capsys, "devices")
-    assert (code, err) == (0, "")
-    for found in gd.devices():
-        assert f"{found.index:2}  {found.name}\n" in out
-        assert found.platform in out
-        assert found.kind in out
-    assert f"* {gd.why()}" in out
-    code, out, _ = run(capsys, "devices", "--json")
-    report = json.loads(out)
-    assert [d["name"] for d in report["devices"]] == [d.name for d in gd.devices()]
-    assert report["used"] == gd.choose().index
-    assert report["why"] == gd.why()
-
-
-def test_devices_are_tested_again_on_request(capsys, device, monkeypatch):
+def test_devices(run, device, monkeypatch):
     forgotten = []
     monkeypatch.setattr(device_test, "forget_answers", lambda: forgotten.append(True))
-    assert run(capsys, "devices")[0] == 0 and not forgotten
-    assert run(capsys, "devices", "--again")[0] == 0 and forgotten
+    code, out, err = run("devices")
+    assert (code, err) == (0, "") and not forgotten
+    for found in gd.devices():
+        assert f"{found.index:2}  {found.name}\n" in out
+        assert found.platform in out and found.kind in out
+    assert f"* {gd.why()}" in out
+    code, out, _ = run("devices", "--json")
+    report = json.loads(out)
+    assert [d["name"] for d in report["devices"]] == [d.name for d in gd.devices()]
+    assert (report["used"], report["why"]) == (gd.choose().index, gd.why())
+    # They are tested again on request.
+    assert run("devices", "--again")[0] == 0 and forgotten
 
 
-def test_devices_when_there_is_none(capsys, monkeypatch):
+def test_devices_when_there_is_none(run, monkeypatch):
     # A driver without a device, as where a card was taken out: it is listed all the same.
     bare = opencl.Platform("Some driver", "OpenCL 3.0", ())
     monkeypatch.setattr(opencl, "_devices", lambda: ())
     monkeypatch.setattr(opencl, "platforms", lambda: (bare,))
-    code, out, err = run(capsys, "devices")
+    code, out, err = run("devices")
     assert code == 3
     assert "Some driver" in out and "no usable device" in out
     assert opencl.ADVICE in one_sentence(err)
-    code, out, _ = run(capsys, "devices", "--json")
-    assert code == 3
-    assert json.loads(out)["used"] is None
-    assert json.loads(out)["advice"] == opencl.ADVICE
+    code, out, _ = run("devices", "--json")
+    report = json.loads(out)
+    assert (code, report["used"], report["advice"]) == (3, None, opencl.ADVICE)
 
 
-def test_sample(here, capsys):
-    code, out, _ = run(capsys, "sample")
+def test_sample(here, run):
+    code, out, _ = run("sample")
     assert code == 0
-    from napari_gpu_denoise.files import samples
-
     for name in samples.names():
         assert name in out
-        assert run(capsys, "sample", name, "-o", f"{name}.tif")[0] == 0
+        assert run("sample", name, "-o", f"{name}.tif")[0] == 0
         assert Path(f"{name}.tif").read_bytes() == samples.path(name).read_bytes()
-    code, _, err = run(capsys, "sample", name, "-o", f"{name}.tif")
+    code, _, err = run("sample", name, "-o", f"{name}.tif")
     assert (code, "exists" in one_sentence(err)) == (5, True)
-    assert run(capsys, "sample", name, "-o", f"{name}.tif", "--overwrite")[0] == 0
-    code, _, err = run(capsys, "sample", "lena")
+    assert run("sample", name, "-o", f"{name}.tif", "--overwrite")[0] == 0
+    code, _, err = run("sample", "lena")
     assert (code, "no sample 'lena'" in one_sentence(err)) == (4, True)
     os.mkdir("folder")
-    assert run(capsys, "sample", name, "-o", "folder")[0] == 0
+    assert run("sample", name, "-o", "folder")[0] == 0
     assert os.listdir("folder") == [samples.path(name).name]
 
 
-def test_bench_is_wired(capsys, monkeypatch):
-    from napari_gpu_denoise.cli import bench
-
+def test_bench_is_wired(run, monkeypatch):
     monkeypatch.setattr(bench, "run", lambda args: 42)
-    assert run(capsys, "bench")[0] == 42
-    code, out, _ = run(capsys, "bench", "--help")
+    assert run("bench")[0] == 42
+    code, out, _ = run("bench", "--help")
+    assert code == 0 and "--shape" in out
+
+
+def test_warm_runs_every_profile_of_a_filter(run, monkeypatch):
+    code, out, _ = run("warm", "--filter", "dct3d")
     assert code == 0
-    assert "--shape" in out
-
-
-def test_warm_runs_every_profile_of_a_filter(capsys, monkeypatch):
-    from napari_gpu_denoise.cli import warm
-
-    code, out, _ = run(capsys, "warm", "--filter", "dct3d")
-    assert code == 0
-    kind = next(each for each in gd.FILTERS if each.name == "dct3d")
+    kind = next(kind for kind in gd.FILTERS if kind.name == "dct3d")
     for profile in kind.presets:
         assert f"dct3d, {profile}" in out
     assert "noise rician" in out and "All are ready" in out
@@ -614,14 +524,11 @@ def test_warm_runs_every_profile_of_a_filter(capsys, monkeypatch):
         raise errors.NoDeviceError("It is gone.")
 
     monkeypatch.setattr(warm, "build", fails)
-    code, out, err = run(capsys, "warm", "--quiet")
+    code, out, err = run("warm", "--quiet")
     assert code and "It is gone" in err and not out
 
 
 def test_warm_finds_the_programs_of_a_gpu_without_running_them(device, monkeypatch):
-    from napari_gpu_denoise.cli import warm
-    from napari_gpu_denoise.opencl import program
-
     def build_all(session, keys, builders):
         yield from keys
 
@@ -635,22 +542,3 @@ def test_warm_finds_the_programs_of_a_gpu_without_running_them(device, monkeypat
         assert any(words.startswith(f"{kind.name}, ") for words in said) or kind.name == "dct3d"
     for kernel in ("bm3d/shrink_shared", "dct3d/shrink_columns", "noise/inverse_photons"):
         assert any(kernel in words for words in said)
-
-
-def test_ctrl_c_while_modules_are_imported_ends_in_a_sentence():
-    code = (
-        "import sys\n"
-        "class Stop:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'napari_gpu_denoise.cli.arguments':\n"
-        "            raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Stop())\n"
-        "from napari_gpu_denoise.cli import main\n"
-        "sys.exit(main(['devices']))\n"
-    )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (
-        130,
-        "gpu-denoise: Interrupted; no partial output was left.\n",
-    )

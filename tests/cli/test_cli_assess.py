@@ -11,8 +11,7 @@ import pytest
 import tifffile
 from scipy.ndimage import gaussian_filter
 
-from napari_gpu_denoise import cli, samples
-from napari_gpu_denoise.cli import main
+from napari_gpu_denoise import samples
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
 from napari_gpu_denoise.filters import VBM3D
@@ -30,33 +29,29 @@ def file(tmp_path):
     return path
 
 
-def test_it_prints_half_a_page(file, capsys):
-    assert main(["assess", "nl-means", str(file), "--sigma", "10", *FAST]) == 0
-    text = capsys.readouterr().out
-    assert "Expected error" in text
-    assert "T 1:2" in text
+def test_it_prints_half_a_page(file, run):
+    code, text, _ = run("assess", "nl-means", file, "--sigma", "10", *FAST)
+    assert code == 0 and "Expected error" in text and "T 1:2" in text
     assert len(text.splitlines()) < 30
 
 
 @pytest.mark.parametrize("ending", ["json", "txt", "html"])
-def test_reports(file, tmp_path, capsys, ending):
+def test_reports(file, tmp_path, run, ending):
     report = tmp_path / f"report.{ending}"
-    given = ["--sigma", "10", "--pixel-size", "0.2", "--unit", "um", "--report", str(report)]
-    call = ["assess", "nl-means", str(file), "--json", "--region", "0,8:72,0:64", *given, *FAST]
-    assert main(call) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert printed[0]["region"] == [[0, 1], [8, 72], [0, 64]]
+    given = ["--sigma", "10", "--pixel-size", "0.2", "--unit", "um", "--report", report]
+    call = ["assess", "nl-means", file, "--json", "--region", "0,8:72,0:64", *given, *FAST]
+    code, out, _ = run(*call)
+    (printed,) = json.loads(out)
+    assert code == 0 and printed["region"] == [[0, 1], [8, 72], [0, 64]]
     text = report.read_text(encoding="utf-8")
     if ending == "json":
-        assert json.loads(text)["mse"] == printed[0]["mse"]
+        assert json.loads(text)["mse"] == printed["mse"]
     else:
         assert "um" in text
     if ending == "html":
-        assert text.count("data:image/png") == 3
-        assert "<svg" in text
-    before = report.read_bytes()
-    assert main(call) == 5
-    assert report.read_bytes() == before
+        assert text.count("data:image/png") == 3 and "<svg" in text
+    assert run(*call)[0] == 5
+    assert report.read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize(
@@ -69,28 +64,27 @@ def test_reports(file, tmp_path, capsys, ending):
     ],
     ids=["report", "region", "small", "sigma"],
 )
-def test_errors_say_what_to_do(file, capsys, more, code, word):
+def test_errors_say_what_to_do(file, run, more, code, word):
     given = [] if "--sigma" in more else ["--sigma", "10"]
-    assert main(["assess", "nl-means", str(file), *given, *more]) == code
-    assert word in capsys.readouterr().err
+    got, _, err = run("assess", "nl-means", file, *given, *more)
+    assert got == code and word in err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="shlex reads POSIX quoting only")
-def test_the_command_follows_the_advice(capsys, tmp_path):
+def test_the_command_follows_the_advice(run, tmp_path):
     path = tmp_path / "my cells.tif"
     path.write_bytes(samples.path("fluorescence").read_bytes())
-    assert cli.main(["recommend", str(path), "--axes", "TYX", "--effort", "fast", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
+    code, out, _ = run("recommend", path, "--axes", "TYX", "--effort", "fast", "--json")
+    (found,) = json.loads(out)
     words = shlex.split(found["command"])
     given = build_parser(words[1:]).parse_args(words[1:])
-    assert chosen_settings(given) == VBM3D.of(profile="fast")
+    assert code == 0 and chosen_settings(given) == VBM3D.of(profile="fast")
     assert (given.inputs, given.axes) == ([str(path)], "TYX")
     assert given.output == str(tmp_path / "my cells_vbm3d.tif") and not given.overwrite
 
 
-def test_the_advice_in_words(capsys):
-    assert cli.main(["recommend", str(samples.path("mri")), "missing.tif"]) == 4
-    shown = capsys.readouterr()
-    assert "  use         BM4D, profile normal\n" in shown.out
-    assert "  noise       Rician noise" in shown.out
-    assert "missing.tif" in shown.err
+def test_the_advice_in_words(run):
+    code, out, err = run("recommend", samples.path("mri"), "missing.tif")
+    assert code == 4 and "missing.tif" in err
+    assert "  use         BM4D, profile normal\n" in out
+    assert "  noise       Rician noise" in out

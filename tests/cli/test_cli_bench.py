@@ -7,18 +7,12 @@ import sys
 
 import pytest
 
-from napari_gpu_denoise import cli
 from napari_gpu_denoise.cli import bench
 from napari_gpu_denoise.cli.bench import shape_for, stack_for
 from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.filters import FILTERS
 
 SMALL = ("bench", "--shape", "4x16x20", "--repeats", "2", "--frames", "2", "--filter", "dct3d")
-
-
-def run(capsys, *argv: object) -> tuple[int, str, str]:
-    code = cli.main([str(word) for word in argv])
-    return code, *capsys.readouterr()
 
 
 @pytest.fixture
@@ -42,9 +36,9 @@ def test_inputs_have_the_axes_that_a_filter_needs(kind):
         assert shape[0] == 7
 
 
-def test_a_run_is_printed_stored_and_compared(capsys, tmp_path):
+def test_a_run_is_printed_stored_and_compared(run, tmp_path):
     stored = tmp_path / "run.json"
-    code, out, _ = run(capsys, *SMALL, "--save", stored)
+    code, out, _ = run(*SMALL, "--save", stored)
     assert code == 0
     for part in ("device time", "shrink", "whole call", "host", "default call", "noise", "stack"):
         assert part in out
@@ -57,27 +51,27 @@ def test_a_run_is_printed_stored_and_compared(capsys, tmp_path):
     one["numbers"]["whole call"] = 1e9
     held["driver"] = "an older one"
     stored.write_text(json.dumps(held))
-    code, out, _ = run(capsys, *SMALL, "--compare", stored)
+    code, out, _ = run(*SMALL, "--compare", stored)
     assert code == 0 and "another device or driver" in out
     assert "whole call" in out and "times as fast" in out
 
-    code, _, err = run(capsys, *SMALL, "--save", stored)
+    code, _, err = run(*SMALL, "--save", stored)
     assert code == 5 and "exists" in err and json.loads(stored.read_text()) == held
 
 
 def test_what_cannot_be_compared_or_timed_is_said_before_anything_is_measured(
-    capsys, tmp_path, no_device
+    run, tmp_path, no_device
 ):
     other = tmp_path / "other.json"
     for text in ("", "[]", "{}", '{"gpu-denoise bench": 0}', '{"gpu-denoise bench": 1}'):
         other.write_text(text)
-        code, _, err = run(capsys, "bench", "--compare", other)
+        code, _, err = run("bench", "--compare", other)
         assert code == 4 and "other.json is not a run" in err
-    assert run(capsys, "bench", "--compare", tmp_path / "none.json")[0] == 4
-    assert run(capsys, "bench", "--save", tmp_path / "none" / "run.json")[0] == 5
+    assert run("bench", "--compare", tmp_path / "none.json")[0] == 4
+    assert run("bench", "--save", tmp_path / "none" / "run.json")[0] == 5
     for wrong in (("--shape", "a"), ("--shape", "0x4"), ("--repeats", "0"), ("--frames", "-1")):
-        assert run(capsys, "bench", *wrong)[0] == 2
-    assert run(capsys, "bench", "--filter", "dct3d", "--set", "step=x")[0] == 2
+        assert run("bench", *wrong)[0] == 2
+    assert run("bench", "--filter", "dct3d", "--set", "step=x")[0] == 2
 
 
 def test_a_first_call_is_timed_in_a_process_of_its_own(device):

@@ -11,7 +11,7 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
-from cli.test_cli import here, one_sentence, run  # noqa: F401
+from cli.conftest import one_sentence
 from files.tiffs import handmade
 from napari_gpu_denoise.files import one_file, tiff
 from napari_gpu_denoise.files.image_file import ImageFile
@@ -59,7 +59,7 @@ def scene(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
 
 
 @pytest.fixture(params=FILES)
-def path(request, here):  # noqa: F811
+def path(request, here):
     shape, dtype, options = FILES[request.param]
     tifffile.imwrite("large.tif", scene(shape, dtype), **options)
     return "large.tif"
@@ -90,11 +90,17 @@ def large(monkeypatch):
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
 
 
-def report(capsys, *argv: str) -> dict:
-    code, out, err = run(capsys, "estimate", *argv, "--json")
-    assert (code, err) == (0, "")
-    (found,) = json.loads(out)
-    return found
+@pytest.fixture
+def report(run):
+    """Return the estimate of the noise of a file."""
+
+    def estimated(*argv: str) -> dict:
+        code, out, err = run("estimate", *argv, "--json")
+        assert (code, err) == (0, "")
+        (found,) = json.loads(out)
+        return found
+
+    return estimated
 
 
 def lazily(path: str, axes: str) -> dict:
@@ -110,40 +116,40 @@ def lazily(path: str, axes: str) -> dict:
 # --- what is said ---------------------------------------------------------------------------------
 
 
-def test_estimate(here, capsys):  # noqa: F811
+def test_estimate(here, run):
     clean = np.add.outer(np.arange(60.0), np.arange(70.0))
     noisy = clean + np.random.default_rng(0).normal(0, 5, (3, 60, 70))
     tifffile.imwrite("noisy.tif", noisy.astype(np.float32), imagej=True, metadata={"axes": "TYX"})
-    code, out, err = run(capsys, "estimate", "noisy.tif")
+    code, out, err = run("estimate", "noisy.tif")
     assert (code, err) == (0, "")
     expected = gd.estimate_noise(noisy.astype(np.float32), "TYX")
     lines = (f"  {line}\n" for line in expected.summary().splitlines())
     assert out == "".join(
         ["noisy.tif (TYX, 3 x 60 x 70, float32)\n", "  read        3 of 3 planes\n", *lines]
     )
-    code, out, _ = run(capsys, "estimate", "noisy.tif", "--json")
+    code, out, _ = run("estimate", "noisy.tif", "--json")
     (report,) = json.loads(out)
     assert report["input"] == "noisy.tif"
     assert (report["axes"], report["planes"], report["total_planes"]) == ("TYX", 3, 3)
     assert gd.NoiseEstimate.from_dict(report).as_dict() == expected.as_dict()
-    code, out, _ = run(capsys, "estimate", "noisy.tif", "--axes", "cyx", "--json")
+    code, out, _ = run("estimate", "noisy.tif", "--axes", "cyx", "--json")
     (report,) = json.loads(out)
     assert len(report["sigma"]) == len(report["models"]) == 3
     assert report["sigma"][0] == pytest.approx(5, rel=0.2)
-    code, out, err = run(capsys, "estimate", "none.tif", "noisy.tif")
+    code, out, err = run("estimate", "none.tif", "noisy.tif")
     assert code == 4
     assert "none.tif" in one_sentence(err)
     assert "noisy.tif" in out
-    assert run(capsys, "estimate", "noisy.tif", "--axes", "YX")[0] == 2
+    assert run("estimate", "noisy.tif", "--axes", "YX")[0] == 2
 
 
-def test_estimate_of_a_model(here, capsys):  # noqa: F811
-    code, out, _ = run(capsys, "estimate", "in.tif", "--model", "rician", "--json")
+def test_estimate_of_a_model(here, run):
+    code, out, _ = run("estimate", "in.tif", "--model", "rician", "--json")
     assert code == 0
     (report,) = json.loads(out)
     assert report["model"] == report["models"][0]["model"] == "rician"
     assert report["reason"] == "this model was requested"
-    code, _, err = run(capsys, "estimate", "in.tif", "--model", "poisson")
+    code, _, err = run("estimate", "in.tif", "--model", "poisson")
     assert code == 2
     assert "poisson-gaussian" in err
 
@@ -151,9 +157,9 @@ def test_estimate_of_a_model(here, capsys):  # noqa: F811
 # --- large files ----------------------------------------------------------------------------------
 
 
-def test_large_files_are_sampled(path, capsys, read, large):
+def test_large_files_are_sampled(path, report, read, large):
     """And say what the same file says in Python, where it is not in memory."""
-    found = report(capsys, path)
+    found = report(path)
     assert read and "all" not in read
     shape = tifffile.imread(path).shape
     with tiff.open_stack(path) as picture:
@@ -167,76 +173,76 @@ def test_large_files_are_sampled(path, capsys, read, large):
 
 
 @pytest.mark.parametrize("axes", ["TYX", "ZYX", "IYX"])
-def test_long_stacks_are_read_in_part(here, capsys, read, large, axes):  # noqa: F811
+def test_long_stacks_are_read_in_part(here, run, report, read, large, axes):
     data = scene((150, 16, 24), "u2")
     tifffile.imwrite("long.tif", data, metadata={"axes": axes}, **GREY)
-    found = report(capsys, "long.tif")
+    found = report("long.tif")
     assert len(set(read)) == found["planes"] < found["total_planes"] == 150
     assert len(read) <= 8 + 16 + 64
     assert found["planes"] <= {"T": 60, "Z": 40, "I": 40}[axes[0]]
-    _, out, _ = run(capsys, "estimate", "long.tif")
+    _, out, _ = run("estimate", "long.tif")
     assert f"\n  read        {found['planes']} of 150 planes\n  model " in out
 
 
 @pytest.mark.parametrize("kind", ["slices", "ImageJ, signed", "alpha"])
-def test_small_files_are_read_once(here, capsys, read, kind):  # noqa: F811
+def test_small_files_are_read_once(here, report, read, kind):
     """All frames and slices of an array in memory are looked at, up to 256 of them."""
     shape, dtype, options = FILES[kind]
     tifffile.imwrite("small.tif", scene(shape, dtype), **options)
-    found = report(capsys, "small.tif")
+    found = report("small.tif")
     assert read == ["all"]
     picture = gd.read("small.tif")
     expected = gd.estimate_noise(picture.data[picture.colours], picture.filter_axes).as_dict()
     assert {name: found[name] for name in expected} == json.loads(json.dumps(expected))
 
 
-def test_what_is_large(here, capsys, read, monkeypatch):  # noqa: F811
+def test_what_is_large(here, report, read, monkeypatch):
     data = scene((25, 16, 24), "u2")
     tifffile.imwrite("in.tif", data, metadata={"axes": "TYX"}, **GREY)
     for limit, sampled in ((data.nbytes, True), (data.nbytes + 1, False)):
         monkeypatch.setattr(one_file, "STREAMED_BYTES", limit)
         read.clear()
-        report(capsys, "in.tif")
+        report("in.tif")
         assert ("all" not in read) == sampled
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_few_planes_are_read_once(here, capsys, read, large, channels):  # noqa: F811
+def test_few_planes_are_read_once(here, report, read, large, channels):
     """A sample of few is all of them, some of them several times."""
     for frames, sampled in ((24, False), (25, True)):
         data = scene((frames, channels, 16, 24), "u2")
         tifffile.imwrite("in.tif", data, metadata={"axes": "TCYX"}, **GREY)
         read.clear()
-        assert report(capsys, "in.tif", "--axes", "TCYX")["total_planes"] == frames * channels
+        assert report("in.tif", "--axes", "TCYX")["total_planes"] == frames * channels
         assert (read != ["all"]) == sampled
 
 
-def test_planes_that_are_not_those_of_the_file(here, capsys, read, large):  # noqa: F811
+def test_planes_that_are_not_those_of_the_file(here, report, read, large):
     """Each would take a reading of the whole file."""
     data = scene((16, 24, 40), "u2")
     tifffile.imwrite("in.tif", data, metadata=None, **GREY)
-    found = report(capsys, "in.tif", "--axes", "yxt")
+    found = report("in.tif", "--axes", "yxt")
     assert read == ["all"]
     assert found["total_planes"] == 40
     assert found["sigma"] == list(gd.estimate_noise(data, "YXT").sigma)
 
 
-def test_pyramid(here, capsys, read, large):  # noqa: F811
+def test_pyramid(here, run, report, read, large):
     data = scene((40, 64, 64), "u2")
     with tifffile.TiffWriter("in.ome.tif", ome=True) as tif:
         options = GREY | {"tile": (32, 32)}
         tif.write(data, subifds=1, metadata={"axes": "TYX"}, **options)
         tif.write(data[:, ::2, ::2], subfiletype=1, **options)
-    found = report(capsys, "in.ome.tif")
+    found = report("in.ome.tif")
     assert "all" not in read
     assert found["sigma"] == list(estimate_noise(da.from_array(data, chunks=-1), "TYX").sigma)
-    assert "note        The image is a pyramid" in run(capsys, "estimate", "in.ome.tif")[1]
+    assert "note        The image is a pyramid" in run("estimate", "in.ome.tif")[1]
 
 
-def test_set_of_files(tmp_path, capsys, read, large, monkeypatch):
+def test_set_of_files(tmp_path, report, read, large, monkeypatch):
     monkeypatch.setattr("napari_gpu_denoise.cli.commands.HELD", 1)
     path = handmade(tmp_path)
-    found = report(capsys, str(path))
+    found = report(str(path))
     picture = gd.read(path)
     expected = estimate_noise(da.from_array(picture.data, chunks=-1), picture.filter_axes)
     assert "all" in read[-1:]  # by gd.read alone
@@ -244,7 +250,7 @@ def test_set_of_files(tmp_path, capsys, read, large, monkeypatch):
     assert found["sigma"] == list(expected.sigma)
 
 
-def test_sampled_plane_that_is_damaged(here, capsys, large):  # noqa: F811
+def test_sampled_plane_that_is_damaged(here, run, large):
     data = scene((40, 16, 24), "u2")
     tifffile.imwrite("in.tif", data, compression="zlib", metadata={"axes": "TYX"}, **GREY)
     tifffile.imwrite("good.tif", data, compression="zlib", metadata={"axes": "TYX"}, **GREY)
@@ -254,22 +260,22 @@ def test_sampled_plane_that_is_damaged(here, capsys, large):  # noqa: F811
     with open("in.tif", "r+b") as file:
         file.seek(start)
         file.write(b"no deflate")
-    code, out, err = run(capsys, "estimate", "in.tif", "good.tif")
+    code, out, err = run("estimate", "in.tif", "good.tif")
     assert code == 4
     assert "in.tif is cut short or damaged" in one_sentence(err)
     assert out.startswith("good.tif ")
 
 
 @pytest.mark.parametrize("axes", ["YX", "TTYX", "TZX"])
-def test_axes_that_do_not_fit_a_large_file(here, capsys, read, large, axes):  # noqa: F811
+def test_axes_that_do_not_fit_a_large_file(here, run, read, large, axes):
     tifffile.imwrite("in.tif", scene((40, 16, 24), "u2"), metadata={"axes": "TYX"}, **GREY)
-    code, out, err = run(capsys, "estimate", "in.tif", "--axes", axes)
+    code, out, err = run("estimate", "in.tif", "--axes", axes)
     assert (code, out) == (2, "")
     assert "in.tif" in one_sentence(err)
     assert read == []
 
 
-def test_pixels_of_a_file_that_failed_are_let_go(here, capsys, monkeypatch):  # noqa: F811
+def test_pixels_of_a_file_that_failed_are_let_go(here, run, monkeypatch):
     bad = np.full((3, 16, 24), np.nan, np.float32)
     for name in ("a.tif", "b.tif", "c.tif"):
         tifffile.imwrite(name, bad)
@@ -283,7 +289,7 @@ def test_pixels_of_a_file_that_failed_are_let_go(here, capsys, monkeypatch):  # 
         return picture
 
     monkeypatch.setattr(ImageFile, "loaded", watched)
-    code, out, err = run(capsys, "estimate", "a.tif", "b.tif", "good.tif", "c.tif")
+    code, out, err = run("estimate", "a.tif", "b.tif", "good.tif", "c.tif")
     assert code == 6
     assert len(err.splitlines()) == 3
     assert out.startswith("good.tif ")
