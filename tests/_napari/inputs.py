@@ -1,6 +1,19 @@
 """Data that are read from elsewhere, layers placed in the world, controls and menus by hand."""
 
 import numpy as np
+import pytest
+
+from napari_gpu_denoise.filters import VBM3D, NLMeans
+from scenes import IMAGE_FILTERS
+
+# One filter that looks at frames around, and one over time; tests/test_ways.py has the others.
+over_time = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=() if kind in (NLMeans, VBM3D) else pytest.mark.thorough)
+        for kind in IMAGE_FILTERS
+    ],
+)
 
 # Where a layer of two planes lies, and what is known of it.
 PLACED = {

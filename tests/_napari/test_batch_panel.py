@@ -194,7 +194,7 @@ def test_stopped_half_way(batch, folder, calls, click, qtbot, how):
     panel = batch(folder / "a.tif")
     calls.turns = threading.Semaphore(0)
     click(panel.run_button)
-    qtbot.waitUntil(lambda: calls.steps == 6)
+    qtbot.waitUntil(lambda: calls.steps == 6 and states(panel) == {"a.tif": "running"})
     worker = panel.runs.worker
     if how == "stop while paused":
         click(panel.pause_button)

@@ -1,5 +1,6 @@
 """The manifest, the entries of the plugin in napari's menus, and its page of the preferences."""
 
+import dataclasses
 import inspect
 import subprocess
 import sys
@@ -12,9 +13,11 @@ from npe2 import PluginManifest
 from npe2.manifest.utils import import_python_name
 from numpy.testing import assert_allclose
 
+import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
 from _napari.inputs import find_entry
 from napari_gpu_denoise._napari import commands, preferences
+from napari_gpu_denoise._napari.denoise import run as maps
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.filters import FILTERS
 
@@ -72,9 +75,17 @@ def test_menus_open_the_panels(viewer, qtbot):
         assert panel.filter is kind
         assert panel.layer.layer() is viewer.layers[0]
         assert panel.request().run.filter == kind()
+        # Maps are offered where there is something to show.
+        offer, fields = maps.offer_of(kind), {field.name for field in dataclasses.fields(kind)}
+        assert panel.maps.isHidden() == (offer is None) != hasattr(kind, "show")
+        if offer is not None:
+            assert offer.setting in fields and callable(getattr(gd, offer.function))
+            fields.remove(offer.setting)
+        assert set(panel.form.controls) == fields
         viewer.window.remove_dock_widget(panel)
-        find_entry(viewer.window.plugins_menu, "GPU Denoise", name).trigger()
-        assert docks[name].filter is kind and docks[name] is not panel
+        entry = find_entry(viewer.window.plugins_menu, "GPU Denoise", name)
+    entry.trigger()
+    assert docks[name].filter is kind and docks[name] is not panel
     viewer.layers.clear()
     title = "Estimated noise (GPU Denoise)"
     for menu, path in (("layers_menu", "Measure"), ("plugins_menu", "GPU Denoise")):

@@ -11,11 +11,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from qtpy.QtWidgets import QApplication
 
+from _napari.inputs import over_time
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise.filters import BM3D, VBM3D, NLMeans
 from napari_gpu_denoise.run import denoise as runs
-from scenes import IMAGE_FILTERS
 
 pytestmark = pytest.mark.gui
 LABELS = ("t", "y", "x")
@@ -43,16 +43,6 @@ def test_vbm3d_of_a_layer_that_says_nothing(
     assert copied(panel.command_button).startswith("gpu-denoise vbm3d ")
 
 
-# Panels of one filter of planes and of one over time; test_steps runs all of them without windows.
-in_panels = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=() if kind in (NLMeans, VBM3D) else pytest.mark.thorough)
-        for kind in IMAGE_FILTERS
-    ],
-)
-
-
 def drawn_at(viewer, layer):
     """Return at which steps of the first slider a layer draws anything."""
     steps = []
@@ -63,7 +53,7 @@ def drawn_at(viewer, layer):
     return steps
 
 
-@in_panels
+@over_time
 def test_only_the_frame_shown(viewer, open_panel, run, click, movie, kind, copied, pasted):
     data = da.from_array(movie, chunks=(2, 40, 48)) if kind is VBM3D else movie
     place = {"scale": (2, 0.5, 0.5), "translate": (7, 1, 2), "axis_labels": LABELS}
@@ -156,7 +146,7 @@ def test_one_frame_in_colour_with_alpha(viewer, open_panel, run, movie, pasted):
     assert_array_equal(pasted(panel)["denoised"], result.data)
 
 
-@in_panels
+@over_time
 def test_a_long_stack_is_never_whole_in_memory(viewer, open_panel, run, movie, kind):
     held, most = [], []
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from _napari.inputs import Sliced, drive
+from _napari.inputs import Sliced, drive, over_time
 from napari_gpu_denoise._napari.denoise.run import Request, steps
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.source import Source
@@ -94,9 +94,8 @@ def settings_of(kind):
 
 
 @pytest.mark.parametrize("kind", IMAGE_FILTERS)
-@pytest.mark.parametrize("sigma", [None, 8.0])
-def test_lazy_frames_give_the_pixels_of_the_array(movie, kind, sigma):
-    settings = settings_of(kind)
+def test_lazy_frames_give_the_pixels_of_the_array(movie, kind):
+    settings, sigma = settings_of(kind), None if kind in (NLMeans, VBM3D) else 8.0
     expected = runs.denoise(movie, settings, sigma, axes="TYX")
     data = Sliced(movie)
     given = request(data, settings=settings, sigma=sigma, axes="TYX")
@@ -149,7 +148,7 @@ def test_alpha_of_large_data_passes_as_it_is(movie, in_parts):
     assert_array_equal(outcome.result.image[..., 3], image[..., 3])
 
 
-@pytest.mark.parametrize("kind", IMAGE_FILTERS)
+@over_time
 def test_one_lazy_frame_is_that_of_the_whole(movie, kind):
     settings = settings_of(kind)
     expected = runs.denoise(movie, settings, axes="TYX")
@@ -182,10 +181,6 @@ def test_one_frame_reads_only_what_the_filter_looks_at(movie):
     data.read.clear()
     drive(steps(request(data, axes="TYX", frame=12)))
     assert [index[0] for index in data.read] == [slice(12, 13)]
-
-
-# One that looks at frames around, and one over time; tests/test_ways.py has the others.
-over_time = pytest.mark.parametrize("kind", [NLMeans, VBM3D])
 
 
 @over_time
