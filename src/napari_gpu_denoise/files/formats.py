@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+import glob
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import OutputError
+from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import nifti, tiff, zarr
 from napari_gpu_denoise.files.blocks import Blocks
 from napari_gpu_denoise.files.image_file import Format, ImageFile
 from napari_gpu_denoise.files.output import check_folder, check_output
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.run.record import Record
-import glob
-from collections.abc import Iterable
-from pathlib import Path
-
-from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.run.record import Record
 
 #: In the order in which they are tried; the first reads, or refuses, what none recognises.
 FORMATS = (tiff.FORMAT, nifti.FORMAT, zarr.FORMAT)

@@ -9,15 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.files.blocks import Blocks, PartOfBlocks
 from napari_gpu_denoise.files.input_checks import check_memory
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.run.record import Record
+from napari_gpu_denoise.run.record import Record
 
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
 _ALPHA = (1, 2)  # kinds of extra sample, premultiplied or not

@@ -10,7 +10,7 @@ import string
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import tifffile
@@ -20,9 +20,7 @@ from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, record
 from napari_gpu_denoise.files.output import check_type, new_file, writing
 from napari_gpu_denoise.files.tiff import imagej, ome_xml, reading
 from napari_gpu_denoise.files.tiff.reading import Planes, page_axis
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.run.record import Record
+from napari_gpu_denoise.run.record import Record
 
 CLASSIC_LIMIT = 2**32 - 2**25  # bytes of pixels that a TIFF of 32-bit offsets may hold
 _LOSSLESS = {1, 5, 8, 32773, 32946, 34925, 50000}  # none, LZW, deflate, PackBits, LZMA, Zstandard

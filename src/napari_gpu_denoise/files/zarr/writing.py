@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +32,7 @@ from napari_gpu_denoise.files.zarr.places import (
     zarr_package,
 )
 from napari_gpu_denoise.image.threads import shared_executor
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.run.record import Record
+from napari_gpu_denoise.run.record import Record
 
 _HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 _HELD |= {"float16", "float32", "float64"}
