@@ -7,28 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
+
+# Modules and classes of the panels beside those of the filters.
+_PANELS = {
+    "denoise": ("start", "StartPanel"),
+    "estimated_noise": ("noise.panel", "NoisePanel"),
+    "compare": ("compare.panel", "ComparePanel"),
+    "batch": ("batch.panel", "BatchPanel"),
+}
 
 
 @cache
 def __getattr__(name: str) -> type | Callable[[], None]:
     if name.startswith("open_"):
         return _opening(name.removeprefix("open_"))
-    if name == "denoise":
-        from napari_gpu_denoise._napari.start import StartPanel
-
-        return StartPanel
-    if name == "estimated_noise":
-        from napari_gpu_denoise._napari.noise.panel import NoisePanel
-
-        return NoisePanel
-    if name == "compare":
-        from napari_gpu_denoise._napari.compare.panel import ComparePanel
-
-        return ComparePanel
-    if name == "batch":
-        from napari_gpu_denoise._napari.batch.panel import BatchPanel
-
-        return BatchPanel
+    if name in _PANELS:
+        module, panel = _PANELS[name]
+        return getattr(import_module(f"napari_gpu_denoise._napari.{module}"), panel)
     from napari_gpu_denoise.filters import FILTERS
 
     for kind in FILTERS:

@@ -45,6 +45,11 @@ def on_menu(viewer: Viewer, act: Callable[[QAction], None]) -> None:
         menu.triggered.connect(act)
 
 
+def camera_of(viewer: Viewer) -> Any:
+    """Return the camera, which napari 0.9 moved; older ones have it on the viewer."""
+    return getattr(viewer, "scene", viewer).camera
+
+
 def is_entry_of(action: QAction, title: str) -> bool:
     """Return whether a menu entry opens the panel of this title."""
     return action.text().replace("&", "") == f"{title} ({_DISPLAY_NAME})"

@@ -5,16 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from qtpy import QtWidgets
 from qtpy.QtCore import Qt, QUrl
 from qtpy.QtGui import QDesktopServices, QTextCursor, QTextDocument
-from qtpy.QtWidgets import (
-    QDialog,
-    QHBoxLayout,
-    QTextBrowser,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
 
 import napari_gpu_denoise
 from napari_gpu_denoise._napari.parts import row_of, wrapped
@@ -44,18 +37,18 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
-class Guide(QDialog):
+class Guide(QtWidgets.QDialog):
     """Shows pages; links between them are followed here, others in the browser."""
 
-    def __init__(self, parent: QWidget):
+    def __init__(self, parent: QtWidgets.QWidget):
         super().__init__(parent)
         self.setWindowTitle("GPU Denoise: guide")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(*_SIZE)
-        self.text = QTextBrowser()
+        self.text = QtWidgets.QTextBrowser()
         self.text.setOpenLinks(False)
         self.text.anchorClicked.connect(self._follow)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.text)
         self._page = folder()
@@ -97,7 +90,7 @@ class Guide(QDialog):
             block = block.next()
 
 
-class GuideButton(QToolButton):
+class GuideButton(QtWidgets.QToolButton):
     """Opens a page of the guide."""
 
     def __init__(self, page: str):
@@ -112,7 +105,7 @@ class GuideButton(QToolButton):
         return guide
 
 
-def with_guide(widget: QWidget, page: str) -> QHBoxLayout:
+def with_guide(widget: QtWidgets.QWidget, page: str) -> QtWidgets.QHBoxLayout:
     """Return a row of a widget and the button that opens a page."""
     button = GuideButton(page)
     layout = row_of(widget, button, shares=(1,))

@@ -26,6 +26,9 @@ from qtpy.QtWidgets import (
 )
 from superqt import QCollapsible
 
+from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.files.output import new_file
+
 WIDTH = 380  # pixels in which every row of a panel has room beside its label
 _NO_LIMIT = (1 << 24) - 1  # pixels; what Qt takes for none
 _BORDER = 2  # pixels that napari's theme puts around
@@ -113,6 +116,16 @@ def stack(layout: QVBoxLayout, parts: Iterable[QWidget | QLayout], spacing: int)
             layout.addLayout(each)
         else:
             layout.addWidget(each)
+
+
+def save_text(path: str, text: Callable[[], str], worded: Callable[[DenoiseError], str]) -> str:
+    """Save a text in a file that the user agreed to replace; return what to say of it."""
+    try:
+        with new_file(path, overwrite=True) as file:
+            file.write(text().encode())
+    except DenoiseError as error:
+        return worded(error)
+    return f"Saved as {path}."
 
 
 def choice(items: dict[str, Any], tip: str) -> QComboBox:

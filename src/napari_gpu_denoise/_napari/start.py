@@ -11,21 +11,13 @@ import numpy as np
 from napari.layers import Image
 from qtpy.QtWidgets import QFrame, QVBoxLayout
 
-from napari_gpu_denoise._napari import docks, preferences
+from napari_gpu_denoise._napari import docks, parts, preferences
 from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.layer_input import same_axes
 from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
 from napari_gpu_denoise._napari.noise.measuring import memory_of
-from napari_gpu_denoise._napari.parts import (
-    Caption,
-    button,
-    choice,
-    form_layout,
-    settling_timer,
-    stack,
-)
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task
 from napari_gpu_denoise.assessment.recommend import Advice, recommend, time_in_words
 from napari_gpu_denoise.errors import DenoiseError
@@ -87,20 +79,20 @@ class StartPanel(RunPanel):
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         run_tip = "Denoise as recommended. Results are new layers."
         super().__init__(viewer, _TIP, run_tip, whole_files=True)
-        self.advice = Caption(rich=True)
-        self.effort = choice(
+        self.advice = parts.Caption(rich=True)
+        self.effort = parts.choice(
             {"As recommended": None, "Faster": "fast", "Best quality": "high"},
             "Profile of the filter. Best quality takes much longer and gains little.",
         )
         self.effort.setAccessibleName("Effort")
-        self.more_button = button(
+        self.more_button = parts.button(
             "More settings …", "Open the panel of this filter, with the layer and these settings."
         )
         self._layers: tuple[Image, ...] = ()
         self._looked: Outcome | None = None
         self._run_when_looked = False
         self._looking = Task(self, advice_steps, self.title, alone=True)
-        self._settling = settling_timer(self, _SETTLED, self._on_settled)
+        self._settling = parts.settling_timer(self, _SETTLED, self._on_settled)
         self._lay_out()
         self._connect()
         self._take_layer()
@@ -108,14 +100,14 @@ class StartPanel(RunPanel):
     def _lay_out(self) -> None:
         frame = QFrame()
         frame.setFrameShape(QFrame.Shape.StyledPanel)
-        stack(inside := QVBoxLayout(frame), (self.advice,), spacing=0)
+        parts.stack(inside := QVBoxLayout(frame), (self.advice,), spacing=0)
         inside.setContentsMargins(8, 8, 8, 8)
         effort = with_guide(self.effort, "guide/choosing_settings.md#what-is-recommended")
         self.arrange(
             (
-                form_layout({"Image": self.layer, "Axes": self.axes}),
+                parts.form_layout({"Image": self.layer, "Axes": self.axes}),
                 frame,
-                form_layout({"Effort": effort}),
+                parts.form_layout({"Effort": effort}),
             ),
             (
                 (self.progress,),

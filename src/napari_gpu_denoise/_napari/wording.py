@@ -54,6 +54,14 @@ def counted(count: int, one: str, several: str) -> str:
     return f"{count} {one if count == 1 else several}"
 
 
+def duration(seconds: float) -> str:
+    """Return a time that something took."""
+    if seconds < 9.5:
+        return f"{seconds:.2g} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
 def label_of(name: str, unit: str = "") -> str:
     """Turn a field name into a label, with its unit unless the name says it already."""
     words = _LABELS.get(name, name).split("_")

@@ -58,15 +58,13 @@ def page(assessment: Assessment, name: str, said: Callable[[str], str] = str) ->
         f"<tr><td>{html.escape(title)}</td><td>{html.escape(text)}</td></tr>"
         for title, text in assessment.lines(said)
     )
-    plane = _plane(assessment)
-    top = float(plane(assessment.error_map).max()) or 1.0
+    kinds = assessment.error_map, assessment.residual, assessment.twin_residual
+    error, residual, twin = (middle_plane(values, assessment.axes) for values in kinds)
+    top = float(error.max()) or 1.0
     pictures = (
-        (plane(assessment.error_map) / top, f"Expected error, black 0, white {top:.3g}"),
-        (_shades(plane(assessment.residual)), "Residual, ±3 standard deviations of the noise"),
-        (
-            _shades(plane(assessment.twin_residual)),
-            "Residual of the twin, same scale, for comparison",
-        ),
+        (error / top, f"Expected error, black 0, white {top:.3g}"),
+        (residual_shades(residual), "Residual, ±3 standard deviations of the noise"),
+        (residual_shades(twin), "Residual of the twin, same scale, for comparison"),
     )
     figures = "".join(_figure(values, text) for values, text in pictures)
     title = html.escape(f"How good is this? {assessment.filter} of {name}")
@@ -121,27 +119,30 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
     )
 
 
-def _plane(assessment: Assessment) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that takes one plane, of the first channel, from pixels of the region."""
-    shape = [stop - start for start, stop in assessment.region]
+def middle_plane(values: np.ndarray, axes: str) -> np.ndarray:
+    """Return the middle plane of the first channel, (y, x)."""
     index = tuple(
         slice(None) if axis in "YX" else (0 if axis in "CS" else length // 2)
-        for axis, length in zip(assessment.axes, shape, strict=True)
+        for axis, length in zip(axes, values.shape, strict=True)
     )
-    upright = assessment.axes.index("Y") < assessment.axes.index("X")
-    return lambda values: values[index] if upright else values[index].T
+    return values[index] if axes.index("Y") < axes.index("X") else values[index].T
 
 
-def _shades(residual: np.ndarray) -> np.ndarray:
+def residual_shades(residual: np.ndarray) -> np.ndarray:
+    """Return a residual as shades, of which 0 and 1 are 3 standard deviations of the noise."""
     return (residual / _RESIDUALS + 1) / 2
+
+
+def as_grey(shades: np.ndarray) -> np.ndarray:
+    """Return shades from 0 to 1 as pixels of a picture."""
+    return np.ascontiguousarray(np.clip(255 * shades, 0, 255).astype(np.uint8))
 
 
 def _figure(values: np.ndarray, text: str) -> str:
     """Return a picture of values from 0 to 1."""
     from imagecodecs import png_encode
 
-    shades = np.ascontiguousarray(np.clip(255 * values, 0, 255).astype(np.uint8))
-    encoded = base64.b64encode(png_encode(shades)).decode()
+    encoded = base64.b64encode(png_encode(as_grey(values))).decode()
     return (
         f"<figure><img alt='{html.escape(text)}' src='data:image/png;base64,{encoded}'>"
         f"<figcaption>{html.escape(text)}</figcaption></figure>"

@@ -22,7 +22,7 @@ from napari_gpu_denoise.files.formats import check_target, find_files, identity,
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.one_file import check_result, denoise_file, read_whole
 from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_checkpoint
-from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.models import summary_of
 from napari_gpu_denoise.opencl.device import choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.part import finish
@@ -157,8 +157,7 @@ def lines_on(file: FileReport, settings: Any, said: Callable[[str], str] = str) 
     for words in record.corrected:
         yield f"  corrected   {words}"
     if record.noise:
-        models = dict.fromkeys(NoiseModel.from_dict(each).summary() for each in record.noise)
-        yield f"  noise       {'; '.join(models)} ({record.sigma_source})"
+        yield f"  noise       {summary_of(record.noise)} ({record.sigma_source})"
     else:
         # The source says why, for a filter that takes no sigma.
         source = record.sigma_source

@@ -7,42 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from qtpy import QtWidgets
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import (
-    QFileDialog,
-    QLineEdit,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
 
+from napari_gpu_denoise._napari import parts
 from napari_gpu_denoise._napari.batch.rows import Row
-from napari_gpu_denoise._napari.denoise import presets
+from napari_gpu_denoise._napari.denoise import presets, snippets
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, RunOptions
-from napari_gpu_denoise._napari.denoise.snippets import (
-    common_arguments,
-    constructor,
-    noise_argument,
-    noise_option,
-    shell_line,
-)
 from napari_gpu_denoise._napari.noise import snippets as code
-from napari_gpu_denoise._napari.parts import (
-    choice,
-    form_layout,
-    holding,
-    narrow,
-    row_of,
-    ruler,
-    stack,
-    wrapped,
-)
 from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files.batch import Batch
 from napari_gpu_denoise.files.formats import find_files, pair
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.protocol.settings import as_options
 from napari_gpu_denoise.run.request import Run
 
 _SAME, _REPLACE, _KEEP = "same", "replace", "keep"
@@ -64,7 +41,7 @@ _AXES_TIP = (
 _ALL_AXES = "TZCYXS"
 
 
-class FilterChoice(QWidget):
+class FilterChoice(QtWidgets.QWidget):
     """The list of filters, and below it the settings of the one that is chosen."""
 
     changed = Signal()
@@ -72,12 +49,12 @@ class FilterChoice(QWidget):
     def __init__(self) -> None:
         super().__init__()
         kinds = {kind.title: kind for kind in FILTERS}
-        self.box = narrow(choice(kinds, "The filter for all files."))
+        self.box = parts.narrow(parts.choice(kinds, "The filter for all files."))
         self.box.setAccessibleName("Filter")
         self._forms: dict[type, SettingsForm] = {}
         self._axes = _ALL_AXES
-        self._layout = QVBoxLayout(self)
-        stack(self._layout, (form_layout({"Filter": self.box}),), spacing=8)
+        self._layout = QtWidgets.QVBoxLayout(self)
+        parts.stack(self._layout, (parts.form_layout({"Filter": self.box}),), spacing=8)
         self.box.currentIndexChanged.connect(self._show)
         self._show()
 
@@ -113,7 +90,7 @@ class FilterChoice(QWidget):
         self.changed.emit()
 
 
-class BatchForm(QWidget):
+class BatchForm(QtWidgets.QWidget):
     """Folder of the results, filter and settings: the request that they make."""
 
     changed = Signal()
@@ -121,16 +98,18 @@ class BatchForm(QWidget):
     def __init__(self) -> None:
         super().__init__()
         tip = "Folder for the results, created if necessary. Each has the name of its file."
-        self.output = QLineEdit(
+        self.output = QtWidgets.QLineEdit(
             accessibleName="Results in",
             placeholderText="folder for the results",
-            toolTip=wrapped(tip),
+            toolTip=parts.wrapped(tip),
         )
-        self.existing = choice(_EXISTING, _EXISTING_TIP)
+        self.existing = parts.choice(_EXISTING, _EXISTING_TIP)
         self.existing.setAccessibleName("Existing results")
         self.filter = FilterChoice()
-        self.axes = QLineEdit(
-            accessibleName="Axes", placeholderText="read from each file", toolTip=wrapped(_AXES_TIP)
+        self.axes = QtWidgets.QLineEdit(
+            accessibleName="Axes",
+            placeholderText="read from each file",
+            toolTip=parts.wrapped(_AXES_TIP),
         )
         noise = NoiseInput("The noise of each file is measured before it is filtered.")
         noise.button.hide()  # measures a layer
@@ -142,22 +121,22 @@ class BatchForm(QWidget):
             part.changed.connect(self.changed)
 
     def _lay_out(self) -> None:
-        ask = QToolButton(
+        ask = QtWidgets.QToolButton(
             text="…",
-            toolTip=wrapped("Choose the folder."),
+            toolTip=parts.wrapped("Choose the folder."),
             accessibleName="Choose the folder for the results",
         )
         ask.clicked.connect(lambda: self._choose_output())
-        folder = holding(row_of(self.output, ask, spacing=4, shares=(1,)))
-        parts = (
-            form_layout({"Results in": folder, "Existing results": self.existing}),
-            ruler(),
+        folder = parts.holding(parts.row_of(self.output, ask, spacing=4, shares=(1,)))
+        rows = (
+            parts.form_layout({"Results in": folder, "Existing results": self.existing}),
+            parts.ruler(),
             self.filter,
-            ruler(),
-            form_layout({"Axes": self.axes, **self.options.rows}),
+            parts.ruler(),
+            parts.form_layout({"Axes": self.axes, **self.options.rows}),
             self.options.section,
         )
-        stack(QVBoxLayout(self), parts, spacing=8)
+        parts.stack(QtWidgets.QVBoxLayout(self), rows, spacing=8)
 
     def take_over(self, settings: Any, options: RunOptions) -> None:
         """Take settings of a filter and options, as another panel has them."""
@@ -207,33 +186,30 @@ class BatchForm(QWidget):
 
     def ask_folder(self, title: str) -> str:
         """Ask for a folder."""
-        return QFileDialog.getExistingDirectory(self, title, self.output.text())
+        return QtWidgets.QFileDialog.getExistingDirectory(self, title, self.output.text())
 
 
 def command_with_remarks(batch: Batch, rows: Sequence[Row], folder: str) -> tuple[str, list[str]]:
     """Return the command for a shell, and remarks on its differences from the panel."""
     run = batch.run
-    words = ["gpu-denoise", run.filter.name.replace("_", "-"), *inputs_of(rows), "-o", folder]
-    words += noise_option(run)
-    words += ["--axes", run.axes] if run.axes else []
-    words += as_options(run.filter.as_arguments() | common_arguments(run))
+    words = snippets.filter_words(run, inputs_of(rows), folder, run.axes)
     words += [f"--{name}" for name in _existing(batch)]
     remarks = []
     if "--noise" in words and not isinstance(run.noise, str):
         remarks.append("It measures the noise again, in each file.")
-    return shell_line(words), remarks
+    return snippets.shell_line(words), remarks
 
 
 def python_call(batch: Batch, rows: Sequence[Row], folder: str) -> str:
     """Return equivalent Python code."""
     run = batch.run
-    given: dict[str, Any] = {**noise_argument(run), "output": folder}
+    given: dict[str, Any] = {**snippets.noise_argument(run), "output": folder}
     given |= {"axes": run.axes} if run.axes else {}
-    given |= common_arguments(run) | dict.fromkeys(_existing(batch), True)
+    given |= snippets.common_arguments(run) | dict.fromkeys(_existing(batch), True)
     listed = "".join(f"    {name!r},\n" for name in inputs_of(rows))
     return (
         f"{code.IMPORT}\nfiles = [\n{listed}]\n"
-        f"report = gd.run_batch(files, {constructor(run.filter)}"
+        f"report = gd.run_batch(files, {snippets.constructor(run.filter)}"
         f"{code.arguments(given)})\n"
         "for file in report.failed:\n    print(file.input, file.error)\n"
     )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -26,11 +27,13 @@ from napari_gpu_denoise._napari.batch.rows import (
     FileInfo,
     Row,
     in_batch,
+    info_steps,
     stage_of,
 )
-from napari_gpu_denoise._napari.batch.table import FileList, Listing, RowTable, folder_for
+from napari_gpu_denoise._napari.batch.table import FileList, RowTable, folder_for, found_in
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.guide import with_guide
+from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import Caption, button, holding, progress_bar, row_of
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
@@ -94,9 +97,10 @@ class BatchPanel(Panel):
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
-        self.table, self.form, self.listing = RowTable(), BatchForm(), Listing(self)
+        self.table, self.form = RowTable(), BatchForm()
         self.files, self.progress = FileList(self.table), progress_bar()
         self.runs = Task(self, steps, bar=True, cancel=self.cancel)
+        self._headers = Task(self, info_steps, self.title, alone=True)
         self.add_button = button("Add files …", "Add TIFF, OME-TIFF, NIfTI or OME-Zarr files.")
         self.folder_button = button(
             "Add folder …", "Add all images of a folder, an OME-Zarr, or the fields of a plate."
@@ -153,12 +157,11 @@ class BatchPanel(Panel):
         )
 
     def _connect(self) -> None:
-        self.listing.found.connect(self._on_found)
-        self.listing.described.connect(self._on_described)
+        self._headers.staged.connect(self._on_described)
         self.runs.staged.connect(self._on_step)
         self.runs.ended.connect(self._on_ended)
         self.runs.stopped.connect(self._on_stopped)
-        self.files.dropped.connect(self.listing.add)
+        self.files.dropped.connect(self.add)
         self.files.unwanted.connect(self.remove)
         self.files.selectionModel().selectionChanged.connect(lambda *_: self._offer())
         self.files.doubleClicked.connect(self._open_row)
@@ -166,7 +169,7 @@ class BatchPanel(Panel):
         self.form.changed.connect(self._offer)
         self.form.filter.changed.connect(self._check)
         for each, act in (
-            (self.add_button, lambda: self.listing.add(self.ask_files())),
+            (self.add_button, lambda: self.add(self.ask_files())),
             (self.folder_button, self._add_folder),
             (self.remove_button, self.remove),
             (self.run_button, self.run),
@@ -181,7 +184,8 @@ class BatchPanel(Panel):
 
     def add(self, names: list[str]) -> None:
         """Add files, and the images of folders."""
-        self.listing.add(names)
+        # Off the GUI thread; an error there is no file found.
+        Loading(partial(found_in, names), lambda found: self._on_found(*(found or ([], []))), self)
 
     def remove(self) -> None:
         """Take the selected files out of the list."""
@@ -245,7 +249,7 @@ class BatchPanel(Panel):
 
     def stop(self) -> None:
         """Stop; the panel is being closed. What is done is kept on the disk."""
-        self.listing.drop()
+        self._headers.drop()
         if self.runs.running:
             self.runs.drop()
             self._on_stopped()
@@ -267,7 +271,7 @@ class BatchPanel(Panel):
         if new and self.form.output.text() == self._suggested:
             self._suggested = folder_for(new[0])
             self.form.output.setText(self._suggested)
-        self.listing.describe([row.path for row in self.table.rows if row.info is None])
+        self._headers.start(tuple(row.path for row in self.table.rows if row.info is None))
         if errors:
             self.show_error(errors[0])
         elif not self.runs.running:
@@ -402,7 +406,7 @@ class BatchPanel(Panel):
 
     def _add_folder(self) -> None:
         if name := self.form.ask_folder("Folder of images to denoise"):
-            self.listing.add([name])
+            self.add([name])
 
     def ask_files(self) -> list[str]:
         """Ask for files."""

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
+from qtpy import QtWidgets
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QFontDatabase
-from qtpy.QtWidgets import (
-    QApplication,
-    QDialog,
-    QFileDialog,
-    QPlainTextEdit,
-    QVBoxLayout,
-    QWidget,
-)
 
 from napari_gpu_denoise._napari.batch.rows import error_words, in_batch
-from napari_gpu_denoise._napari.parts import Caption, button, row_of
-from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise._napari.parts import Caption, button, row_of, save_text
 from napari_gpu_denoise.files.batch import BatchReport, lines_on
-from napari_gpu_denoise.files.output import new_file
 
 _SIZE = (820, 560)  # pixels
 
@@ -45,16 +37,16 @@ def as_json(report: BatchReport, settings: Any) -> str:
     return json.dumps({"profile": settings.profile_name(), **report.as_dict()}, indent=2) + "\n"
 
 
-class ReportWindow(QDialog):
+class ReportWindow(QtWidgets.QDialog):
     """Shows the report on a batch."""
 
-    def __init__(self, parent: QWidget, report: BatchReport, settings: Any):
+    def __init__(self, parent: QtWidgets.QWidget, report: BatchReport, settings: Any):
         super().__init__(parent)
         self._report, self._settings = report, settings
         self.setWindowTitle("GPU Denoise: report on the batch")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(*_SIZE)
-        self.text = QPlainTextEdit(as_text(report, settings))
+        self.text = QtWidgets.QPlainTextEdit(as_text(report, settings))
         self.text.setReadOnly(True)
         self.text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self.status = Caption()
@@ -64,7 +56,7 @@ class ReportWindow(QDialog):
         self.copy_button.clicked.connect(lambda: self._copy())
         self.save_button.clicked.connect(lambda: self.ask())
         self.close_button.clicked.connect(lambda: self.close())
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.addWidget(self.text)
         layout.addWidget(self.status)
         buttons = self.copy_button, self.save_button, self.close_button
@@ -73,21 +65,18 @@ class ReportWindow(QDialog):
     def ask(self) -> None:
         """Ask for a name, and save."""
         kinds = "Text (*.txt);;All values (*.json)"
-        name, kind = QFileDialog.getSaveFileName(self, "Save the report", "report.txt", kinds)
+        name, kind = QtWidgets.QFileDialog.getSaveFileName(
+            self, "Save the report", "report.txt", kinds
+        )
         if name:
             self.save(name, as_data="json" in kind)
 
     def save(self, name: str, as_data: bool = False) -> None:
         """Save under a name that the user agreed to replace."""
         told = as_json if as_data or name.lower().endswith(".json") else as_text
-        try:
-            with new_file(name, overwrite=True) as file:
-                file.write(told(self._report, self._settings).encode())
-        except DenoiseError as error:
-            self.status.setText(in_batch(error))
-        else:
-            self.status.setText(f"Saved as {name}.")
+        text = partial(told, self._report, self._settings)
+        self.status.setText(save_text(name, text, in_batch))
 
     def _copy(self) -> None:
-        QApplication.clipboard().setText(self.text.toPlainText())
+        QtWidgets.QApplication.clipboard().setText(self.text.toPlainText())
         self.status.setText("Copied.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from napari_gpu_denoise._napari.tasks import Stage
-from napari_gpu_denoise._napari.wording import REMEDIES, counted, in_panel
+from napari_gpu_denoise._napari.wording import REMEDIES, counted, duration, in_panel
 from napari_gpu_denoise.errors import DenoiseError, Note
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.batch import BatchProgress, FileReport, is_expected
@@ -106,14 +106,7 @@ class Row:
             self.state = DONE
             clipped = report.record.saturated
             told = f"; {counted(clipped, 'value', 'values')} clipped" if clipped else ""
-            self.words = f"Done in {_time(seconds)}{told}"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 9.5:
-        return f"{seconds:.2g} s"
-    minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+            self.words = f"Done in {duration(seconds)}{told}"
 
 
 def stage_of(progress: BatchProgress) -> Stage:

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qtpy.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt, Signal
-from qtpy.QtGui import (
-    QBrush,
-    QColor,
-    QDragEnterEvent,
-    QDragMoveEvent,
-    QDropEvent,
-    QFont,
-    QKeyEvent,
-    QPainter,
-    QPaintEvent,
-)
+from qtpy import QtGui
+from qtpy.QtCore import QAbstractTableModel, QModelIndex, Qt, Signal
 from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QSizePolicy, QTableView
 
-from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row, info_steps
-from napari_gpu_denoise._napari.loading import Loading
+from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row
 from napari_gpu_denoise._napari.parts import wrapped
-from napari_gpu_denoise._napari.tasks import Task
 from napari_gpu_denoise.errors import DenoiseError, FileError
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.formats import find_files
@@ -35,33 +22,7 @@ _TITLES = ("File", "Image", "State")
 _EMPTY = "Drop files or folders here, or add them below."
 _LINES = 5, 14  # least and most in view, in the height of the table
 _WIDTHS = 0.31, 0.35  # of the first columns, as shares
-_FAILED_COLOURS = QColor("#b3261e"), QColor("#ff8a80")  # on light and on dark themes
-
-
-class Listing(QObject):
-    """Finds the files that names stand for, and reads their headers, off the GUI thread."""
-
-    #: A list of `Row`, and a list of errors.
-    found = Signal(list, list)
-    #: A `FileInfo`.
-    described = Signal(object)
-
-    def __init__(self, parent: QObject):
-        super().__init__(parent)
-        self._headers = Task(self, info_steps, "Batch", alone=True)
-        self._headers.staged.connect(self.described)
-
-    def add(self, names: Sequence[str]) -> None:
-        """Find files."""
-        Loading(partial(found_in, names), lambda got: self.found.emit(*(got or ([], []))), self)
-
-    def describe(self, paths: Sequence[Path]) -> None:
-        """Read the headers of files, in place of those that are waited for."""
-        self._headers.start(tuple(paths))
-
-    def drop(self) -> None:
-        """Read no more headers."""
-        self._headers.drop()
+_FAILED_COLOURS = QtGui.QColor("#b3261e"), QtGui.QColor("#ff8a80")  # on light and on dark themes
 
 
 def found_in(names: Sequence[str]) -> tuple[list[Row], list[DenoiseError]]:
@@ -126,9 +87,9 @@ class RowTable(QAbstractTableModel):
         if role == Qt.ItemDataRole.ForegroundRole:
             wrong = (row.state == FAILED, info is not None and bool(info.error))
             if (column == STATE and wrong[0]) or (column == IMAGE and wrong[1]):
-                return QBrush(self.failed_colour)
+                return QtGui.QBrush(self.failed_colour)
         if role == Qt.ItemDataRole.FontRole and row.state == RUNNING and column != IMAGE:
-            font = QFont()
+            font = QtGui.QFont()
             font.setBold(True)
             return font
         return None
@@ -208,39 +169,39 @@ class FileList(QTableView):
         """Scroll to a row."""
         self.scrollTo(self.model().index(number, FILE))
 
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+    def dragEnterEvent(self, event: QtGui.QDragEnterEvent) -> None:
         """Accept local files."""
         self._accept(event)
 
-    def dragMoveEvent(self, event: QDragMoveEvent) -> None:
+    def dragMoveEvent(self, event: QtGui.QDragMoveEvent) -> None:
         """Accept local files anywhere."""
         self._accept(event)
 
-    def dropEvent(self, event: QDropEvent) -> None:
+    def dropEvent(self, event: QtGui.QDropEvent) -> None:
         """Take the files."""
         if names := _local(event):
             event.acceptProposedAction()
             self.dropped.emit(names)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         """Remove rows by the key Delete."""
         if event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace):
             self.unwanted.emit()
         else:
             super().keyPressEvent(event)
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         """Paint in the colours of the theme; say what to do where there are no files."""
         dark = self.palette().text().color().lightness() > 127
         self.model().failed_colour = _FAILED_COLOURS[dark]
         super().paintEvent(event)
         if not self.model().rowCount():
-            painter = QPainter(self.viewport())
+            painter = QtGui.QPainter(self.viewport())
             painter.setPen(self.palette().placeholderText().color())
             flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
             painter.drawText(self.viewport().rect().adjusted(8, 8, -8, -8), flags, _EMPTY)
 
-    def _accept(self, event: QDragMoveEvent) -> None:
+    def _accept(self, event: QtGui.QDragMoveEvent) -> None:
         if _local(event):
             event.acceptProposedAction()
         else:
@@ -272,6 +233,6 @@ class FileList(QTableView):
         self._fit_height()
 
 
-def _local(event: QDropEvent) -> list[str]:
+def _local(event: QtGui.QDropEvent) -> list[str]:
     """Return the names of the local files that are dragged."""
     return [url.toLocalFile() for url in event.mimeData().urls() if url.isLocalFile()]

@@ -14,14 +14,9 @@ from napari.viewer import Viewer
 from qtpy.QtCore import QObject, QTimer, Signal
 
 from napari_gpu_denoise._napari.compare.pair import Curtain, Pair, Residual
-from napari_gpu_denoise._napari.layers.provenance import (
-    METADATA_KEY,
-    SOURCE,
-    SOURCE_ID,
-    TEMPORARY,
-    identity,
-)
-from napari_gpu_denoise._napari.layers.source import PLACE, finest
+from napari_gpu_denoise._napari.docks import camera_of
+from napari_gpu_denoise._napari.layers.provenance import temporary_metadata
+from napari_gpu_denoise._napari.layers.source import finest, place_of
 from napari_gpu_denoise._napari.parts import settling_timer
 
 _WIDTH = 2.0  # pixels of the screen
@@ -54,8 +49,7 @@ class Line:
         moved: Callable[[int], None],
     ):
         self._viewer, self._under, self._moved = viewer, layer, moved
-        # napari 0.9 moved it; older ones have it on the viewer.
-        self.camera = viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera
+        self.camera = camera_of(viewer)
         self.at = 0
         axes = self.axes() or (layer.ndim - 2, layer.ndim - 1)
         shape = [
@@ -197,7 +191,7 @@ class CompareOverlay(QObject):
             _set_looks(known, looks)
             known.visible = True
         if mode == CURTAIN and self.line is None:
-            named = {**_place_of(pair.after), "name": "line of the curtain"}
+            named = place_of(pair.after) | {"name": "line of the curtain"}
             named["metadata"] = self.layer.metadata
             self.line = Line(self._viewer, self.layer, named, self.move)
         if mode == BLINK:
@@ -214,10 +208,8 @@ class CompareOverlay(QObject):
             data, looks = Residual(pair), self._looks_of_residual(pair)
         else:
             data, looks = Curtain(pair, axes[1], self.at), _looks_of(pair.after)
-        about = {SOURCE: pair.before.name, SOURCE_ID: identity(pair.before), TEMPORARY: kind}
-        name = f"{kind}: {pair.before.name} | {pair.after.name}"
-        metadata = {METADATA_KEY: about}
-        place = {**_place_of(pair.after), "metadata": metadata, "name": name}
+        place = place_of(pair.after) | {"metadata": temporary_metadata(kind, pair.before)}
+        place["name"] = f"{kind}: {pair.before.name} | {pair.after.name}"
         # With contrast, which napari would look for in all of the data.
         layer, layers = Image(data, multiscale=False, **place, **looks), self._viewer.layers
         layers.insert(max(layers.index(pair.before), layers.index(pair.after)) + 1, layer)
@@ -367,11 +359,6 @@ def spread(residual: np.ndarray) -> float:
     values = np.abs(values[np.isfinite(values)])
     found = _TO_SIGMA * float(np.median(values)) if values.size else 0.0
     return found or (float(values.std()) if values.size else 0.0) or 1.0
-
-
-def _place_of(layer: Image) -> dict[str, Any]:
-    _, attributes, _ = layer.as_layer_data_tuple()
-    return {key: attributes[key] for key in PLACE if key in attributes}
 
 
 def _set_looks(layer: Image, looks: dict[str, Any]) -> None:

@@ -10,14 +10,8 @@ from typing import Any
 import numpy as np
 from napari.layers import Image, Layer
 
+from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.arrays import is_lazy
-from napari_gpu_denoise._napari.layers.provenance import (
-    HISTORY,
-    is_result,
-    is_temporary,
-    origin_of,
-    record_of,
-)
 from napari_gpu_denoise._napari.layers.source import finest, pixel_sizes
 from napari_gpu_denoise._napari.noise.plots import Series
 from napari_gpu_denoise.image.axes import index_parts
@@ -30,7 +24,7 @@ _MOST = 2000  # points of a curve
 
 def results_in(layers: Iterable[Layer]) -> list[Layer]:
     """Return the results among layers whose image is there, topmost first."""
-    found = [each for each in layers if is_result(each) and isinstance(each, Image)]
+    found = [each for each in layers if provenance.is_result(each) and isinstance(each, Image)]
     return [each for each in reversed(found) if partners(each, layers)]
 
 
@@ -38,13 +32,13 @@ def partners(after: Image, layers: Iterable[Layer]) -> list[Image]:
     """Return the layers that a result can be compared with, its source first."""
     layers = list(layers)
     fitting = [each for each in layers if each is not after and fits(each, after)]
-    origin = origin_of(after, layers)
+    origin = provenance.origin_of(after, layers)
     return sorted(fitting, key=lambda each: (each is not origin, -layers.index(each)))
 
 
 def fits(before: Layer, after: Image) -> bool:
     """Return whether an image has the field of view of a result, and all its frames and slices."""
-    if not isinstance(before, Image) or is_temporary(before):
+    if not isinstance(before, Image) or provenance.is_temporary(before):
         return False
     if before.rgb != after.rgb:
         return False
@@ -58,8 +52,8 @@ def fits(before: Layer, after: Image) -> bool:
 def first_places(layer: Image) -> list[int]:
     """Return where the first pixel of a layer lies in the whole stack: runs of one frame differ."""
     places = [0] * finest(layer).ndim
-    record = record_of(layer)
-    for each in (*record.get(HISTORY, ()), record):
+    record = provenance.record_of(layer)
+    for each in (*record.get(provenance.HISTORY, ()), record):
         for word, letter in (("frame", "T"), ("slice", "Z")):
             axis = str(each.get("axes", "")).upper().find(letter)
             place = each.get(word)

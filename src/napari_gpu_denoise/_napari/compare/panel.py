@@ -9,47 +9,22 @@ from typing import Any
 import napari.viewer
 import numpy as np
 from napari.layers import Layer, Shapes
-from qtpy.QtCore import QSignalBlocker, Qt, QTimer, Signal
-from qtpy.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSlider
+from qtpy.QtCore import QSignalBlocker, Qt, QTimer
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QSlider
 
-from napari_gpu_denoise._napari.compare.overlay import (
-    BLINK,
-    CURTAIN,
-    NOTHING,
-    RESIDUAL,
-    CompareOverlay,
-    shown_axes,
-    slice_shown,
-)
+from napari_gpu_denoise._napari import parts
+from napari_gpu_denoise._napari.compare import overlay
 from napari_gpu_denoise._napari.compare.pair import Pair, partners, profile, results_in
-from napari_gpu_denoise._napari.layers.layer_input import LayerInput
-from napari_gpu_denoise._napari.layers.provenance import (
-    METADATA_KEY,
-    SOURCE,
-    SOURCE_ID,
-    TEMPORARY,
-    identity,
-    made_from,
-)
-from napari_gpu_denoise._napari.layers.source import PLACE, finest
+from napari_gpu_denoise._napari.layers.layer_input import LayerChoice, LayerInput
+from napari_gpu_denoise._napari.layers.provenance import made_from, temporary_metadata
+from napari_gpu_denoise._napari.layers.source import shapes_on
 from napari_gpu_denoise._napari.panel import LayerPanel
-from napari_gpu_denoise._napari.parts import (
-    Caption,
-    button,
-    choice,
-    form_layout,
-    narrow,
-    row_of,
-    ruler,
-    settling_timer,
-    wrapped,
-)
 
 MODES = {
-    "Curtain: before | after": CURTAIN,
-    "Blink": BLINK,
-    "Residual: before - after": RESIDUAL,
-    "The layers as they are": NOTHING,
+    "Curtain: before | after": overlay.CURTAIN,
+    "Blink": overlay.BLINK,
+    "Residual: before - after": overlay.RESIDUAL,
+    "The layers as they are": overlay.NOTHING,
 }
 KEY = "B"
 
@@ -79,36 +54,6 @@ class ResultInput(LayerInput):
         return next(iter(found), None)
 
 
-class PartnerInput(QComboBox):
-    """The layers that a result can be compared with, its source first."""
-
-    chosen = Signal()
-
-    def __init__(self) -> None:
-        tip = "The source of the result, or another result of the same source."
-        super().__init__(toolTip=wrapped(tip))
-        self._layers: list[Layer] = []
-        narrow(self)
-        self.currentIndexChanged.connect(lambda _: self.chosen.emit())
-
-    def layer(self) -> Layer | None:
-        """Return the layer chosen, or None."""
-        index = self.currentIndex()
-        return self._layers[index] if 0 <= index < len(self._layers) else None
-
-    def offer(self, layers: list[Layer], keep: bool) -> None:
-        """List layers; the choice stays if it is to be kept and is among them."""
-        before = self.layer()
-        with QSignalBlocker(self):
-            self.clear()
-            self._layers = layers
-            for each in layers:
-                self.addItem(each.name)
-            self.setCurrentIndex(layers.index(before) if keep and before in layers else 0)
-        if self.layer() is not before:
-            self.chosen.emit()
-
-
 class ComparePanel(LayerPanel):
     """Compares the selected result with its source until the panel is closed."""
 
@@ -120,35 +65,35 @@ class ComparePanel(LayerPanel):
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer, "Result of a filter; at first the selected layer.")
         self.layer.setPlaceholderText("No result of a filter")
-        self.before = PartnerInput()
-        self.mode = choice(
+        self.before = LayerChoice("The source of the result, or another result of the same source.")
+        self.mode = parts.choice(
             MODES,
             "Curtain: drag the line in the picture. Blink: one after the other, each for half a "
             "second. Residual: what was removed, in blue and red around 0, up to three standard "
             "deviations. It is a temporary layer, removed when this panel is closed.",
         )
-        narrow(self.mode)
-        tip = wrapped("Position of the line; you can also drag it in the picture.")
+        parts.narrow(self.mode)
+        tip = parts.wrapped("Position of the line; you can also drag it in the picture.")
         self.slider = QSlider(
             Qt.Orientation.Horizontal, toolTip=tip, accessibleName="Position of the line"
         )
-        self.hold_button = button(
+        self.hold_button = parts.button(
             f"Hold for before ({KEY})", f"Show the source while this, or the key {KEY}, is held."
         )
-        tip = wrapped("Hide the source, even after this panel is closed.")
+        tip = parts.wrapped("Hide the source, even after this panel is closed.")
         self.hide_source = QCheckBox("Hide source", toolTip=tip)
-        self.caption = Caption()
-        self.draw_button = button(
+        self.caption = parts.Caption()
+        self.draw_button = parts.button(
             "Draw a line", "Draw a line on the picture to see grey levels along it."
         )
         self._plot_place = QHBoxLayout()
-        self.overlay = CompareOverlay(viewer, self)
+        self.overlay = overlay.CompareOverlay(viewer, self)
         self._pair: Pair | None = None
         self._drawn: Shapes | None = None
         self._bound = False
         self._plot: Any = None
-        self._settling = settling_timer(self, _SETTLED, self._draw_profile)
-        self._starting = settling_timer(self, _DRAWN, self._start)
+        self._settling = parts.settling_timer(self, _SETTLED, self._draw_profile)
+        self._starting = parts.settling_timer(self, _DRAWN, self._start)
         self._lay_out()
         self._connect()
         # The canvas is left alone until the panel is in the window.
@@ -156,15 +101,15 @@ class ComparePanel(LayerPanel):
 
     def _lay_out(self) -> None:
         chosen = {"Result": self.layer, "Before": self.before, "Show": self.mode}
-        self._form = form_layout({**chosen, "Line at": self.slider})
-        held = row_of(self.hold_button, self.hide_source)
-        rows = (self._form, held, self.caption, ruler(), self.draw_button, self._plot_place)
+        self._form = parts.form_layout({**chosen, "Line at": self.slider})
+        held = parts.row_of(self.hold_button, self.hide_source)
+        rows = (self._form, held, self.caption, parts.ruler(), self.draw_button, self._plot_place)
         self.arrange(rows, ((self.status,),))
 
     def show_mode(self, mode: str) -> None:
         """Show only the controls that a mode has."""
         for each in (self.slider, self._form.labelForField(self.slider), self.hold_button):
-            each.setVisible(mode == CURTAIN)
+            each.setVisible(mode == overlay.CURTAIN)
 
     def offer_partners(self, keep: bool) -> None:
         """List the layers that the result can be compared with."""
@@ -206,7 +151,7 @@ class ComparePanel(LayerPanel):
         elif self.overlay.mode and not self.overlay.is_whole():
             # The user has removed what was shown.
             self.overlay.stop()
-            self.mode.setCurrentIndex(self.mode.findData(NOTHING))
+            self.mode.setCurrentIndex(self.mode.findData(overlay.NOTHING))
         super().reset_choices(event)
         self.offer_partners(keep=True)
         if gone:
@@ -224,16 +169,8 @@ class ComparePanel(LayerPanel):
             return
         self._drop_profile()
         after = self._pair.after
-        place = {name: getattr(after, name) for name in PLACE if hasattr(after, name)}
-        about = {SOURCE: after.name, SOURCE_ID: identity(after), TEMPORARY: "line"}
-        self._drawn = Shapes(
-            ndim=after.ndim,
-            name=f"line on {after.name}",
-            edge_color="yellow",
-            edge_width=max(finest(after).shape[after.ndim - 1] / 250, 1.0),
-            metadata={METADATA_KEY: about},
-            **place,
-        )
+        metadata = temporary_metadata("line", after)
+        self._drawn = shapes_on(after, f"line on {after.name}", 1 / 250, metadata=metadata)
         self._viewer.layers.append(self._drawn)
         self._drawn.mode = "add_line"
         self._drawn.events.data.connect(self._on_drawn)
@@ -284,7 +221,7 @@ class ComparePanel(LayerPanel):
         self.hide_source.setChecked(self.overlay.hides(pair.before))
         if mode and not self.overlay.mode:
             self.say("Switch to 2D to compare.")
-        elif mode == RESIDUAL:
+        elif mode == overlay.RESIDUAL:
             limit = self.overlay.layer.contrast_limits[1]
             of = "luminance" if pair.after.rgb else "grey levels"
             self.caption.setText(f"Colours from {-limit:.3g} to {limit:.3g} in {of}.")
@@ -346,10 +283,15 @@ class ComparePanel(LayerPanel):
         pair, drawn = self._pair, self._drawn
         if pair is None or drawn is None or not len(drawn.data):
             return
-        axes, corners = shown_axes(self._viewer, pair.after), np.asarray(drawn.data[-1], float)
+        axes, corners = (
+            overlay.shown_axes(self._viewer, pair.after),
+            np.asarray(drawn.data[-1], float),
+        )
         if axes is None or len(corners) < 2 or not np.ptp(corners, axis=0).any():
             return
-        curves, distance = profile(pair, corners, slice_shown(self._viewer, pair.after), axes)
+        curves, distance = profile(
+            pair, corners, overlay.slice_shown(self._viewer, pair.after), axes
+        )
         if self._plot is None:
             from napari_gpu_denoise._napari.noise.plots import Plot
 

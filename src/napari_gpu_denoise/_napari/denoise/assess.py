@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,19 +22,25 @@ from napari_gpu_denoise._napari.layers.source import Source, pixel_sizes
 from napari_gpu_denoise._napari.noise.plots import Plot, Series
 from napari_gpu_denoise._napari.noise.rows import Row, as_html
 from napari_gpu_denoise._napari.panel import LayerPanel
-from napari_gpu_denoise._napari.parts import Caption, Section, button, row_of, stack, wrapped
+from napari_gpu_denoise._napari.parts import (
+    Caption,
+    Section,
+    button,
+    row_of,
+    save_text,
+    stack,
+    wrapped,
+)
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.assessment.assess import Options, assess_steps
 from napari_gpu_denoise.assessment.record import Assessment
-from napari_gpu_denoise.assessment.report import report_text
+from napari_gpu_denoise.assessment.report import as_grey, middle_plane, report_text, residual_shades
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.files.output import new_file
-from napari_gpu_denoise.noise.models import Gaussian, NoiseModel
+from napari_gpu_denoise.noise.models import Gaussian, summary_of
 from napari_gpu_denoise.run.record import Progress
 
 _SIDE = 168  # pixels
-_DEVIATIONS = 3.0  # of the noise, that are black and white
 
 TITLE = "How good is this?"
 _MOST_CHANNELS = 6  # drawn in one plot
@@ -93,8 +100,7 @@ def is_of(record: dict[str, Any], assessment: Assessment) -> bool:
     if record.get("sigma_factor", 1.0) != assessment.sigma_factor:
         return False
     if record["noise"]:
-        models = dict.fromkeys(NoiseModel.from_dict(each).summary() for each in record["noise"])
-        return "; ".join(models) == assessment.noise
+        return summary_of(record["noise"]) == assessment.noise
     sigma = float(np.sqrt(np.mean(np.square(record["sigma"])))) if record["sigma"] else 0.0
     return not record["sigma"] or Gaussian(sigma).summary() == assessment.noise
 
@@ -137,24 +143,13 @@ class Residuals(QWidget):
             return
         both = assessment.residual, assessment.twin_residual
         for picture, values in zip(self.pictures, both, strict=True):
-            picture.setPixmap(_pixmap(_plane(values, assessment)))
-
-
-def _plane(values: np.ndarray, assessment: Assessment) -> np.ndarray:
-    """Return the middle plane of the first channel, (y, x)."""
-    places = [
-        slice(None) if axis in "YX" else 0 if axis in "CS" else length // 2
-        for axis, length in zip(assessment.axes, values.shape, strict=True)
-    ]
-    plane = values[tuple(places)]
-    return plane if assessment.axes.index("Y") < assessment.axes.index("X") else plane.T
+            picture.setPixmap(_pixmap(middle_plane(values, assessment.axes)))
 
 
 def _pixmap(plane: np.ndarray) -> QPixmap:
     """Return the middle of a plane, one pixel of it for each of the screen."""
     part = tuple(slice(max(n - _SIDE, 0) // 2, max(n - _SIDE, 0) // 2 + _SIDE) for n in plane.shape)
-    shades = np.clip((plane[part] / _DEVIATIONS + 1) * 127.5, 0, 255).astype(np.uint8)
-    shades = np.ascontiguousarray(shades)
+    shades = as_grey(residual_shades(plane[part]))
     height, width = shades.shape
     image = QImage(shades.data, width, height, width, QImage.Format.Format_Grayscale8)
     scaled = image.copy().scaled(_SIDE, _SIDE, Qt.AspectRatioMode.KeepAspectRatio)
@@ -261,14 +256,8 @@ class AssessSection(Section):
     def write(self, path: str) -> None:
         """Write the report; a file of this name is replaced, as the user was asked."""
         name = self._judging.request.source.name
-        try:
-            text = report_text(path, self.assessment, name, in_panel)
-            with new_file(path, overwrite=True) as file:
-                file.write(text.encode())
-        except DenoiseError as error:
-            self.status.setText(in_panel(error))
-            return
-        self.status.setText(f"Saved {path}.")
+        text = partial(report_text, path, self.assessment, name, in_panel)
+        self.status.setText(save_text(path, text, in_panel))
 
     def note_results(self) -> None:
         """Put the assessment into the records of results of the same run."""

@@ -10,32 +10,13 @@ from typing import Any
 from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, LineEdit, SpinBox
 from magicgui.widgets.bases import ValueWidget
 from napari.utils.notifications import show_error
+from qtpy import QtWidgets
 from qtpy.QtCore import QLocale, QSignalBlocker, Signal
-from qtpy.QtWidgets import (
-    QComboBox,
-    QFormLayout,
-    QInputDialog,
-    QLabel,
-    QMenu,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
 
+from napari_gpu_denoise._napari import parts
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.denoise.presets import OF_IMAGE
 from napari_gpu_denoise._napari.denoise.run import offer_of
-from napari_gpu_denoise._napari.parts import (
-    DecimalComma,
-    Section,
-    WheelGuard,
-    add_item,
-    form_layout,
-    narrow,
-    row_of,
-    stack,
-    wrapped,
-)
 from napari_gpu_denoise._napari.wording import in_panel, label_of
 from napari_gpu_denoise.errors import SettingsError
 
@@ -44,18 +25,18 @@ _CUSTOM = "custom"
 _NO_BOUNDS = {int: (-(2**31), 2**31 - 1), float: (-1e12, 1e12)}
 
 
-class ProfileInput(QComboBox):
+class ProfileInput(QtWidgets.QComboBox):
     """The profiles of a filter, and presets; "custom" is shown for others, not to be chosen."""
 
     #: Settings were chosen.
     wanted = Signal(object)
 
     def __init__(self, kind: type):
-        tip = wrapped("Sets all settings below; change any of them afterwards.")
+        tip = parts.wrapped("Sets all settings below; change any of them afterwards.")
         super().__init__(toolTip=tip, accessibleName="Profile")
         self.kind = kind
         self._own: dict[str, Any] = {}
-        narrow(self)
+        parts.narrow(self)
         self.fill()
         self.currentTextChanged.connect(self._choose)
 
@@ -68,9 +49,9 @@ class ProfileInput(QComboBox):
             self.clear()
             for name, changes in self.kind.presets.items():
                 lines = [f"{label_of(key, units[key])}: {value}" for key, value in changes.items()]
-                add_item(self, name, name, "; ".join(lines) or "The defaults")
+                parts.add_item(self, name, name, "; ".join(lines) or "The defaults")
             for name in self._own:
-                add_item(self, name, name, "A preset of yours")
+                parts.add_item(self, name, name, "A preset of yours")
             self.addItem(_CUSTOM)
             self.model().item(self.count() - 1).setEnabled(False)
             self.setCurrentText(shown)
@@ -98,16 +79,16 @@ class ProfileInput(QComboBox):
             self.wanted.emit(self._own[name])
 
 
-class PresetButton(QToolButton):
+class PresetButton(QtWidgets.QToolButton):
     """A button beside the list: saves the settings shown as a preset, or deletes one."""
 
     def __init__(self, profile: ProfileInput, settings: Callable[[], Any]):
-        tip = wrapped("Save these settings as a preset of your own, or delete one.")
+        tip = parts.wrapped("Save these settings as a preset of your own, or delete one.")
         super().__init__(text="…", toolTip=tip, accessibleName="Presets")
         self._profile, self._settings = profile, settings
-        self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.setPopupMode(QtWidgets.QToolButton.ToolButtonPopupMode.InstantPopup)
         self.setStyleSheet("QToolButton::menu-indicator { image: none; }")
-        menu = QMenu(self)
+        menu = QtWidgets.QMenu(self)
         self.save_action = menu.addAction("Save as a preset …")
         self.delete_action = menu.addAction("")
         menu.aboutToShow.connect(self.offer)
@@ -125,7 +106,7 @@ class PresetButton(QToolButton):
     def save(self) -> None:
         """Ask for a name, and save the settings under it."""
         name = self._profile.own() or "my settings"
-        name, agreed = QInputDialog.getText(self, "Save a preset", "Name:", text=name)
+        name, agreed = QtWidgets.QInputDialog.getText(self, "Save a preset", "Name:", text=name)
         if not agreed:
             return
         try:
@@ -147,7 +128,7 @@ class PresetButton(QToolButton):
         self._profile.show_name(None)
 
 
-class SettingsForm(QWidget):
+class SettingsForm(QtWidgets.QWidget):
     """One control for each setting, with its help as tooltip; advanced ones are collapsed.
 
     `kind` is an entry of FILTERS; settings named in `without` get no control and stay at their
@@ -160,20 +141,20 @@ class SettingsForm(QWidget):
         super().__init__()
         self.kind = kind
         self.controls: dict[str, ValueWidget] = {}
-        self._labels: dict[str, QLabel] = {}
-        self._scrolling = WheelGuard(self)
+        self._labels: dict[str, QtWidgets.QLabel] = {}
+        self._scrolling = parts.WheelGuard(self)
         self._filling = False
-        plain, advanced = form_layout(), form_layout()
+        plain, advanced = parts.form_layout(), parts.form_layout()
         self.profile = ProfileInput(kind)
         self.presets = PresetButton(self.profile, self.settings)
-        plain.addRow("Profile", row_of(self.profile, self.presets, spacing=4, shares=(1,)))
+        plain.addRow("Profile", parts.row_of(self.profile, self.presets, spacing=4, shares=(1,)))
         self._scrolling.watch(self.profile)
         self.profile.wanted.connect(self._apply)
         for field in dataclasses.fields(kind):
             if field.name not in without:
                 self._add(field, advanced if field.metadata["advanced"] else plain)
-        more = (Section("More settings", advanced),) if advanced.rowCount() else ()
-        stack(QVBoxLayout(self), (plain, *more), spacing=6)
+        more = (parts.Section("More settings", advanced),) if advanced.rowCount() else ()
+        parts.stack(QtWidgets.QVBoxLayout(self), (plain, *more), spacing=6)
 
     @classmethod
     def without_maps(cls, kind: type) -> SettingsForm:
@@ -181,9 +162,9 @@ class SettingsForm(QWidget):
         offer = offer_of(kind)
         return cls(kind, without=() if offer is None else (offer.setting,))
 
-    def _add(self, field: dataclasses.Field, layout: QFormLayout) -> None:
+    def _add(self, field: dataclasses.Field, layout: QtWidgets.QFormLayout) -> None:
         control = make_control(field)
-        label = QLabel(label_of(field.name, field.metadata["unit"]))
+        label = QtWidgets.QLabel(label_of(field.name, field.metadata["unit"]))
         label.setBuddy(control.native)
         control.native.setAccessibleName(label.text())
         self._scrolling.watch(control.native)
@@ -211,7 +192,7 @@ class SettingsForm(QWidget):
                 text += f". Name an axis {needed} above to use it."
             for widget in (self._labels[field.name], self.controls[field.name].native):
                 widget.setEnabled(usable)
-                widget.setToolTip(wrapped(text))
+                widget.setToolTip(parts.wrapped(text))
         self._tell()
 
     def show_settings(self, settings: Any) -> None:
@@ -265,7 +246,7 @@ def make_control(field: dataclasses.Field) -> ValueWidget:
         control.value = field.default
         # With a decimal point on every system, as in Python; a comma typed is taken for it.
         control.native.setLocale(QLocale.c())
-        DecimalComma(control.native)
+        parts.DecimalComma(control.native)
         return control
     return LineEdit(value=field.default)
 

@@ -7,34 +7,13 @@ from typing import Any
 
 from napari.layers import Image
 from napari.viewer import Viewer
+from qtpy import QtWidgets
 from qtpy.QtCore import QEvent, QObject, Qt, Signal
-from qtpy.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QLabel,
-    QLineEdit,
-    QSlider,
-    QVBoxLayout,
-    QWidget,
-)
 
-from napari_gpu_denoise._napari import preferences
+from napari_gpu_denoise._napari import parts, preferences
 from napari_gpu_denoise._napari.layers.source import place_shown
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.noise import rows
-from napari_gpu_denoise._napari.parts import (
-    Caption,
-    Section,
-    WheelGuard,
-    add_item,
-    button,
-    choice,
-    form_layout,
-    narrow,
-    row_of,
-    stack,
-    wrapped,
-)
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import LayerError, NoDeviceError, SigmaError
 from napari_gpu_denoise.noise.models import NoiseModel
@@ -92,7 +71,7 @@ def numbers(text: str, channels: int) -> list[str]:
     return [".".join(words)] if channels == 1 and len(words) == 2 else words
 
 
-class NoiseInput(QWidget):
+class NoiseInput(QtWidgets.QWidget):
     """The noise assumed by a filter; disabled if the filter's settings determine it."""
 
     #: The panel that measures noise is to be opened.
@@ -110,17 +89,17 @@ class NoiseInput(QWidget):
         self._last = ""  # typed
         #: Channels of the layer.
         self.channels = 1
-        self.mode = narrow(QComboBox(accessibleName="Noise"), 6)
+        self.mode = parts.narrow(QtWidgets.QComboBox(accessibleName="Noise"), 6)
         for name, (text, tip) in _CHOICES.items():
-            add_item(self.mode, text, name, tip)
-        self.edit = QLineEdit(accessibleName="Noise standard deviation", minimumWidth=50)
-        self.button = button(
+            parts.add_item(self.mode, text, name, tip)
+        self.edit = QtWidgets.QLineEdit(accessibleName="Noise standard deviation", minimumWidth=50)
+        self.button = parts.button(
             "Measure…",
             "Open the panel Estimated noise, which measures this layer and shows the results.",
         )
-        self.caption = Caption()
-        line = row_of(self.mode, self.edit, self.button, spacing=4, shares=(3, 2))
-        stack(QVBoxLayout(self), (line, self.caption), spacing=2)
+        self.caption = parts.Caption()
+        line = parts.row_of(self.mode, self.edit, self.button, spacing=4, shares=(3, 2))
+        parts.stack(QtWidgets.QVBoxLayout(self), (line, self.caption), spacing=2)
         self.edit.textEdited.connect(self._typed)
         self.mode.currentIndexChanged.connect(self._chosen)
         self.button.clicked.connect(self.wanted)
@@ -132,7 +111,7 @@ class NoiseInput(QWidget):
             self._drop_used()
         for widget, tip in ((self.mode, "Source of the noise level."), (self.edit, _SIGMA)):
             widget.setEnabled(not reason)
-            widget.setToolTip(wrapped(f"Sigma is {reason}." if reason else tip))
+            widget.setToolTip(parts.wrapped(f"Sigma is {reason}." if reason else tip))
         self.edit.setPlaceholderText("not used" if reason else "sigma")
         self._explain()
 
@@ -258,25 +237,25 @@ class NoiseInput(QWidget):
         self.changed.emit()
 
 
-class StrengthInput(QWidget):
+class StrengthInput(QtWidgets.QWidget):
     """A slider from 0.5 to 2, in equal ratios, and the value beside it."""
 
     changed = Signal()
 
     def __init__(self):
         super().__init__()
-        self.slider = QSlider(
+        self.slider = QtWidgets.QSlider(
             Qt.Orientation.Horizontal,
             minimum=-_STEPS,
             maximum=_STEPS,
             pageStep=_STEPS // 4,
             accessibleName="Strength",
         )
-        self.label = QLabel()
+        self.label = QtWidgets.QLabel()
         self.label.setMinimumWidth(self.label.fontMetrics().horizontalAdvance("0.00"))
-        self.setToolTip(wrapped(_STRENGTH_TIP))
-        self.setLayout(row_of(self.slider, self.label, shares=(1,)))
-        self._scrolling = WheelGuard(self)
+        self.setToolTip(parts.wrapped(_STRENGTH_TIP))
+        self.setLayout(parts.row_of(self.slider, self.label, shares=(1,)))
+        self._scrolling = parts.WheelGuard(self)
         self._scrolling.watch(self.slider)
         self.slider.installEventFilter(self)
         self.slider.valueChanged.connect(self._tell)
@@ -311,7 +290,7 @@ class PlacesInput(QObject):
     def __init__(self, viewer: Viewer, parent: QObject):
         super().__init__(parent)
         self._viewer = viewer
-        self.boxes = {letter: QCheckBox() for letter in _WORDS}
+        self.boxes = {letter: QtWidgets.QCheckBox() for letter in _WORDS}
         for box in self.boxes.values():
             box.toggled.connect(self.changed)
 
@@ -330,7 +309,7 @@ class PlacesInput(QObject):
             box.setEnabled(there)
             box.setVisible(there)
             box.setText(f"Only the {word} shown" + (number and f":{number}"))
-            box.setToolTip(wrapped(_PLACE_TIP.format(word)))
+            box.setToolTip(parts.wrapped(_PLACE_TIP.format(word)))
             if there and box.isChecked():
                 chosen.append(word + number)
         return ", ".join(chosen)
@@ -357,7 +336,7 @@ class PlacesInput(QObject):
         return place_shown(layer, axes, self._viewer.dims, letter)
 
 
-class DeviceInput(QWidget):
+class DeviceInput(QtWidgets.QWidget):
     """The OpenCL devices; below, the one used and why.
 
     "Automatic" is the device of the preferences, as they are at the time, if there is one.
@@ -368,11 +347,11 @@ class DeviceInput(QWidget):
 
     def __init__(self):
         super().__init__()
-        self.box = narrow(QComboBox(accessibleName="Device"))
+        self.box = parts.narrow(QtWidgets.QComboBox(accessibleName="Device"))
         self.box.addItem("Automatic")
         self._wanted: Any = None
-        self.caption = Caption()
-        stack(QVBoxLayout(self), (self.box, self.caption), spacing=2)
+        self.caption = parts.Caption()
+        parts.stack(QtWidgets.QVBoxLayout(self), (self.box, self.caption), spacing=2)
         self.box.currentIndexChanged.connect(self.explain)
 
     def fill(self) -> None:
@@ -384,14 +363,14 @@ class DeviceInput(QWidget):
         from napari_gpu_denoise.opencl.device import ALL, choose_devices, names_of
 
         for found in devices or ():
-            add_item(self.box, str(found), found.index, found.problem or found.version)
+            parts.add_item(self.box, str(found), found.index, found.problem or found.version)
             if found.problem:
                 self.box.model().item(self.box.count() - 1).setEnabled(False)
         with suppress(NoDeviceError):
             together = choose_devices(ALL)
             if len(together) > 1:
                 names = names_of(together)
-                add_item(self.box, f"All {len(together)}: {names}", ALL, "Divide the work.")
+                parts.add_item(self.box, f"All {len(together)}: {names}", ALL, "Divide the work.")
         if self._wanted is not None:
             self.box.setCurrentIndex(max(0, self.box.findData(self._wanted)))
         self.explain()
@@ -434,7 +413,7 @@ class RunOptions(QObject):
     def __init__(self, parent: QObject, noise: NoiseInput, of: str = "layer"):
         super().__init__(parent)
         self.noise, self.strength, self.device = noise, StrengthInput(), DeviceInput()
-        self.dtype = choice(
+        self.dtype = parts.choice(
             {
                 "Automatic": None,
                 f"Same as the {of}": "same",
@@ -444,11 +423,11 @@ class RunOptions(QObject):
             f"whole grey levels would cost quality. Values outside the range of the {of}'s type "
             "are clipped to it and counted.",
         )
-        self.nonfinite = choice(
+        self.nonfinite = parts.choice(
             {"Stop with an error": "raise", "Leave them in place": "keep"},
             "Treatment of pixels that are NaN or infinite.",
         )
-        self.correct = choice(
+        self.correct = parts.choice(
             {
                 "Nothing": None,
                 "Stripes": "stripes",
@@ -462,7 +441,7 @@ class RunOptions(QObject):
         #: Rows of a form, by label.
         self.rows = {"Correct first": self.correct, "Noise": noise, "Strength": self.strength}
         output = {"Result type": self.dtype, "NaN, infinity": self.nonfinite, "Device": self.device}
-        self.section = Section("Result and device", form_layout(output))
+        self.section = parts.Section("Result and device", parts.form_layout(output))
         for box in (*self._boxes(), self.device.box):
             box.currentIndexChanged.connect(lambda _: self.changed.emit())
         for control in (noise, self.strength):
@@ -498,5 +477,5 @@ class RunOptions(QObject):
         self.strength.slider.setValue(other.strength.slider.value())
         self.noise.take_over(other.noise)
 
-    def _boxes(self) -> tuple[QComboBox, ...]:
+    def _boxes(self) -> tuple[QtWidgets.QComboBox, ...]:
         return self.correct, self.dtype, self.nonfinite

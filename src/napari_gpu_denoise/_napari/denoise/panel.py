@@ -55,11 +55,10 @@ class DenoisePanel(RunPanel):
         super().__init__(viewer, tip, run_tip, kind=self.filter)
         self.options = RunOptions(self, NoiseInput())
         self.form = SettingsForm.without_maps(self.filter)
-        self.maps, offer = QCheckBox(), offer_of(self.filter)
+        offer = offer_of(self.filter)
+        label, tip = ("", "") if offer is None else (offer.label, wrapped(offer.tip))
+        self.maps = QCheckBox(label, toolTip=tip)
         self.maps.setHidden(offer is None)
-        if offer is not None:
-            self.maps.setText(offer.label)
-            self.maps.setToolTip(wrapped(offer.tip))
         self.preview = PreviewBox()
         self.places = PlacesInput(viewer, self)
         self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
@@ -111,7 +110,7 @@ class DenoisePanel(RunPanel):
         self.axes.changed.connect(self._offer_voxel)
         self.axes.changed.connect(self._count_channels)
         self.axes.wanted.connect(self.show_other)
-        self.options.noise.wanted.connect(self.show_noise)
+        self.options.noise.wanted.connect(lambda: self.show_other("Estimated noise"))
         self.options.device.listed.connect(self._warm_up)
         self.places.changed.connect(self._follow_places)
         self.form.changed.connect(self._check)
@@ -219,10 +218,6 @@ class DenoisePanel(RunPanel):
         for panel in self.others() if layer is not None else ():
             if panel.layer.layer() == layer and (estimate := panel.estimate()) is not None:
                 self.options.noise.show_estimate(estimate)
-
-    def show_noise(self) -> None:
-        """Open the panel that measures noise, for this layer."""
-        self.show_other("Estimated noise")
 
     def show_other(self, title: str) -> None:
         """Open another panel of the plugin for this layer."""

@@ -20,13 +20,13 @@ from napari_gpu_denoise._napari.layers.results import NewLayer
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.tasks import Outcome, Stage
-from napari_gpu_denoise._napari.wording import counted, in_panel
+from napari_gpu_denoise._napari.wording import counted, duration, in_panel
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.filters.isoline import map_steps
 from napari_gpu_denoise.filters.pixelwise import count_steps
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.image.levels import convert, output_dtype
-from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.image.levels import convert, output_dtype, put_together
+from napari_gpu_denoise.noise.models import NoiseModel, summary_of
 from napari_gpu_denoise.protocol.settings import setting_fields, size_in_words
 from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.run.noise import NoiseMemory, place
@@ -308,13 +308,10 @@ def _with_alpha(
             where = at(max(t, 0), some)
             convert(np.asarray(data[where])[..., 3:], out[where][..., 3:])
         return out
-    out = np.empty((*colours.shape[:-1], 4), colours.dtype)
-    out[..., :3] = colours
     given = data if image is None else image
     for axis, index in request.places.items():
         given = given[at(axis, slice(index, index + 1))]
-    convert(np.asarray(given[..., 3:]), out[..., 3:])
-    return out
+    return put_together(colours, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])
 
 
 def report(outcome: Outcome) -> str:
@@ -322,7 +319,7 @@ def report(outcome: Outcome) -> str:
     done, seconds = outcome.value, outcome.seconds
     record = done.result.record
     sentences = [
-        f"Done in {seconds:.2g} s." if seconds < 9.5 else f"Done in {seconds:.0f} s.",
+        f"Done in {duration(seconds)}.",
         _noise(record),
         f"Strength {record.sigma_factor:g}." if record.sigma_factor != 1 else "",
         f"Device: {record.device}.",
@@ -351,9 +348,8 @@ def report(outcome: Outcome) -> str:
 
 def _noise(record: Record) -> str:
     how = "given" if record.sigma_source.startswith("given") else "estimated"
-    models = dict.fromkeys(NoiseModel.from_dict(each).summary() for each in record.noise)
+    words = summary_of(record.noise)
     sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
-    if models:
-        words = "; ".join(models)
+    if words:
         return f"{words[:1].upper()}{words[1:]} ({how})."
     return f"Noise {sigma} grey levels ({how})." if sigma else f"Sigma {record.sigma_source}."

@@ -120,20 +120,18 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
         if path is not None
         else ["Replace INPUT.tif by the name of a TIFF, NIfTI or OME-Zarr file."]
     )
-    name = run.filter.name.replace("_", "-")
-    target = beside(named, name)
+    target = beside(named, run.filter.name.replace("_", "-"))
     if path in [str(samples.path(each)) for each in samples.names()]:
         target = os.path.basename(target)
     elif os.path.exists(target):
         known = os.path.basename(target)
         remarks.append(f"{known} already exists and is kept unless you add --overwrite.")
-    words = ["gpu-denoise", name, named, "-o", target, *noise_option(run)]
-    axes = None if path is None else _other_axes(path, request)
-    if axes is None:
-        words += ["--axes", request.source.axes_of_file(run.axes)]
+    axes, other = "", None if path is None else _other_axes(path, request)
+    if other is None:
+        axes = request.source.axes_of_file(run.axes)
     else:
-        remarks.append(f"It filters the whole file, whose axes are {axes}.")
-    words += as_options(run.filter.as_arguments() | common_arguments(run))
+        remarks.append(f"It filters the whole file, whose axes are {other}.")
+    words = filter_words(run, [named], target, axes)
     places = {"frames": request.frame, "slices": request.slice}
     if chosen := [word for word, place in places.items() if place is not None]:
         remarks.append(f"It filters all {' and '.join(chosen)}.")
@@ -142,6 +140,13 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
     if "--noise" in words and not isinstance(run.noise, str):
         remarks.append("It measures the noise again, in the whole file.")
     return shell_line(words), remarks
+
+
+def filter_words(run: Run, inputs: list[str], target: str, axes: str | None) -> list[str]:
+    """Return the words of the command that filters files as a run says."""
+    words = ["gpu-denoise", run.filter.name.replace("_", "-"), *inputs, "-o", target]
+    words += [*noise_option(run), *(["--axes", axes] if axes else [])]
+    return words + as_options(run.filter.as_arguments() | common_arguments(run))
 
 
 def shell_line(words: list[str]) -> str:

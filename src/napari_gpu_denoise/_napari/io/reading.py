@@ -16,16 +16,7 @@ from weakref import finalize
 
 import numpy as np
 
-from napari_gpu_denoise._napari.layers.provenance import (
-    FILE_KEY,
-    HISTORY,
-    METADATA_KEY,
-    TEMPORARY,
-    Origin,
-    is_rgb,
-    split_axis,
-    stamp_of,
-)
+from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import Channel, ImageFile
@@ -112,15 +103,17 @@ def _samples(axes: str) -> list[int]:
 def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
     """Yield the layers of an image."""
     shape, axes = tuple(levels[0].shape), picture.axes
-    split = split_axis(axes, shape)
+    split = provenance.split_axis(axes, shape)
     stem = _stem(picture.path)
     metadata: dict[str, Any] = {}
     if picture.history:
         # What only a layer has is never in a file of ours.
-        own = {HISTORY, TEMPORARY}
+        own = {provenance.HISTORY, provenance.TEMPORARY}
         *earlier, last = ({k: v for k, v in r.items() if k not in own} for r in picture.history)
-        metadata[METADATA_KEY] = {**last, HISTORY: earlier} if earlier else last
-    rgb = is_rgb(axes, shape)
+        metadata[provenance.METADATA_KEY] = (
+            {**last, provenance.HISTORY: earlier} if earlier else last
+        )
+    rgb = provenance.is_rgb(axes, shape)
     count = 1 if split is None else shape[split]
     left = "".join(a for i, a in enumerate(axes) if i != split and not (rgb and a == "S"))
     steps = [picture.pixel_metadata.steps.get(a, (1.0, "")) for a in left]
@@ -135,14 +128,14 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
         data = levels
         if split is not None:
             data = [each[(slice(None),) * split + (number,)] for each in levels]
-        origin = Origin(
+        origin = provenance.Origin(
             path=os.path.abspath(picture.path),
             axes=axes,
             shape=shape,
             place=-1 if split is None else number,
             name=channel.name,
             colour=channel.colour,
-            stamp=stamp_of(picture),
+            stamp=provenance.stamp_of(picture),
             **place,
         )
         own = channel.name or f"channel {number}"
@@ -151,7 +144,7 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
             "axis_labels": labels,
             "rgb": rgb,
             "multiscale": len(levels) > 1,
-            "metadata": {**metadata, FILE_KEY: origin.as_dict()},
+            "metadata": {**metadata, provenance.FILE_KEY: origin.as_dict()},
             **place,
         }
         if not rgb:

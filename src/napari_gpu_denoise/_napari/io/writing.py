@@ -5,24 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Thread
 from typing import Any, TypeVar
 
 import numpy as np
 from qtpy.QtCore import QEventLoop, QObject, Qt, QThread, Signal
 from qtpy.QtWidgets import QApplication, QProgressDialog
 
-from napari_gpu_denoise._napari.layers.provenance import (
-    HISTORY,
-    METADATA_KEY,
-    TEMPORARY,
-    Origin,
-    file_origin,
-    is_rgb,
-    stamp_of,
-)
+from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.source import letters_of
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, LayerError, OutputError
@@ -50,7 +42,7 @@ class Pixels:
     data: Any = field(repr=False)
     axes: str
     attributes: dict[str, Any] = field(repr=False)
-    origin: Origin | None
+    origin: provenance.Origin | None
     record: dict[str, Any] | None
 
 
@@ -114,32 +106,19 @@ def run_with_wait_dialog(work: Callable[[], T], text: str) -> T:
     app = QApplication.instance()
     if not isinstance(app, QApplication) or QThread.currentThread() is not app.thread():
         return work()
-    found: list[T] = []
-    errors: list[BaseException] = []
     loop, ended = QEventLoop(), _Ended()
     ended.now.connect(loop.quit, Qt.ConnectionType.QueuedConnection)
-
-    def run() -> None:
-        try:
-            found.append(work())
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            ended.now.emit()
-
     dialog = _Waiting(text, "", 0, 0, app.activeWindow())
     dialog.setCancelButton(None)
     dialog.setWindowModality(Qt.WindowModality.ApplicationModal)
     dialog.setMinimumDuration(_PATIENCE)
-    thread = Thread(target=run)
-    thread.start()
-    loop.exec()
-    thread.join()
+    with ThreadPoolExecutor(1) as threads:
+        result = threads.submit(work)
+        result.add_done_callback(lambda _: ended.now.emit())
+        loop.exec()
     dialog.hide()
     dialog.deleteLater()
-    if errors:
-        raise errors[0]
-    return found[0]
+    return result.result()
 
 
 def write_images(path: str, layers: list[LayerData]) -> list[str]:
@@ -200,8 +179,8 @@ def described(
 
 
 def _is_temporary(attributes: dict[str, Any]) -> bool:
-    record = attributes.get("metadata", {}).get(METADATA_KEY)
-    return isinstance(record, dict) and TEMPORARY in record
+    record = attributes.get("metadata", {}).get(provenance.METADATA_KEY)
+    return isinstance(record, dict) and provenance.TEMPORARY in record
 
 
 def _pixels(data: Any, attributes: dict[str, Any]) -> Pixels:
@@ -213,8 +192,8 @@ def _pixels(data: Any, attributes: dict[str, Any]) -> Pixels:
     if dtype.kind not in "biuf":
         raise LayerError(f"{name!r} holds {dtype}, which is not saved: save real numbers.")
     metadata = attributes.get("metadata", {})
-    origin = file_origin(metadata)
-    record = metadata.get(METADATA_KEY)
+    origin = provenance.file_origin(metadata)
+    record = metadata.get(provenance.METADATA_KEY)
     rgb, ndim = bool(attributes.get("rgb")), len(data.shape)
     try:  # what a file says may be anything
         axes = check_axes(record["axes"] or "", data.shape)
@@ -250,7 +229,7 @@ def _as_file(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFil
             pass  # only its description is needed
     except (FileError, ImageError):
         return None
-    if stamp_of(like) != origin.stamp or tuple(like.data.shape) != origin.shape:
+    if provenance.stamp_of(like) != origin.stamp or tuple(like.data.shape) != origin.shape:
         return None
     try:
         formats.check_name(path, like)
@@ -267,14 +246,14 @@ def _as_file(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFil
     return like, data
 
 
-def _same_file(one: Origin | None, other: Origin) -> bool:
+def _same_file(one: provenance.Origin | None, other: provenance.Origin) -> bool:
     return one is not None and (one.path, one.stamp, one.axes, one.shape) == (
         *(other.path, other.stamp),
         *(other.axes, other.shape),
     )
 
 
-def _is_placed(one: Pixels, origin: Origin) -> bool:
+def _is_placed(one: Pixels, origin: provenance.Origin) -> bool:
     """Return whether a layer has the scale and the units that its file gave it."""
     units = tuple(map(str, one.attributes.get("units") or ()))
     scale = tuple(one.attributes.get("scale", ()))
@@ -301,7 +280,7 @@ def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFile,
         split = 1 if axes.startswith("T") else 0
         axes = axes[:split] + "C" + axes[split:]
     data = channels_of(whole, split)
-    end = "YXS" if rgb and is_rgb(first.axes, first.data.shape) else "YX"
+    end = "YXS" if rgb and provenance.is_rgb(first.axes, first.data.shape) else "YX"
     order = [i for i, a in enumerate(axes) if a not in end] + [axes.index(a) for a in end]
     data, axes = in_order(data, order), "".join(axes[i] for i in order)
     pixel_metadata = PixelMetadata(_steps(first), tuple(map(_channel, whole)))
@@ -371,8 +350,8 @@ def _records(whole: list[Pixels]) -> list[dict]:
     for number, one in enumerate(whole):
         if not isinstance(one.record, dict):
             continue
-        last = {name: value for name, value in one.record.items() if name != HISTORY}
-        for record in (*one.record.get(HISTORY, ()), last):
+        last = {name: value for name, value in one.record.items() if name != provenance.HISTORY}
+        for record in (*one.record.get(provenance.HISTORY, ()), last):
             place = number if one.origin is None or one.origin.place < 0 else one.origin.place
             told = {**record, "channel": place} if len(whole) > 1 else dict(record)
             found.setdefault(_key(told), told)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from napari.layers import Image, Layer
 from napari.viewer import Viewer
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import QSignalBlocker, Qt, Signal
 from qtpy.QtWidgets import QComboBox
 
 from napari_gpu_denoise._napari.layers.provenance import file_origin, first_origin, is_temporary
@@ -71,6 +71,38 @@ def same_axes(axes: str, shown: Image, layer: Image, viewer: Viewer) -> str:
     return axes if same else suggest_axes(layer, viewer.dims.axis_labels)
 
 
+class LayerChoice(QComboBox):
+    """A list of some of the viewer's layers."""
+
+    chosen = Signal()
+
+    def __init__(self, tip: str):
+        super().__init__(toolTip=wrapped(tip))
+        self._layers: list[Layer] = []
+        narrow(self)
+        self.currentIndexChanged.connect(lambda _: self.chosen.emit())
+
+    def layer(self) -> Layer | None:
+        """Return the layer chosen, or None."""
+        index = self.currentIndex()
+        return self._layers[index] if 0 <= index < len(self._layers) else None
+
+    def offer(self, layers: list[Layer], keep: bool = True) -> None:
+        """List layers; the choice stays if it is to be kept and is among them."""
+        before = self.layer()
+        with QSignalBlocker(self):
+            self.clear()
+            self._layers = layers
+            self.addItems([layer.name for layer in layers])
+            self.setCurrentIndex(layers.index(before) if keep and before in layers else 0)
+        if self.layer() is not before:
+            self.chosen.emit()
+
+    def choose(self, layer: Layer) -> None:
+        """Choose a layer of the list."""
+        self.setCurrentIndex(self._layers.index(layer))
+
+
 class LayerInput(QComboBox):
     """The viewer's layers; those that cannot be filtered are shown but cannot be chosen.
 
@@ -83,7 +115,7 @@ class LayerInput(QComboBox):
     chosen = Signal()
 
     def __init__(self, viewer: Viewer, tip: str, *, whole_files: bool = False):
-        super().__init__()
+        super().__init__(toolTip=wrapped(tip), placeholderText="No image layer")
         self._viewer = viewer
         self._whole_files = whole_files
         self._groups: list[Group] = []
@@ -91,8 +123,6 @@ class LayerInput(QComboBox):
         self._last: Layer | Group | None = None
         self._kept: Group | None = None  # the last one that was chosen
         narrow(self)
-        self.setToolTip(wrapped(tip))
-        self.setPlaceholderText("No image layer")
         self.currentIndexChanged.connect(self._tell)
         self.refresh()
 

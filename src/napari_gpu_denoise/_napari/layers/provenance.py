@@ -91,6 +91,12 @@ def is_temporary(layer: Layer) -> bool:
     return TEMPORARY in record_of(layer)
 
 
+def temporary_metadata(kind: str, source: Layer | None = None) -> dict[str, Any]:
+    """Return the metadata of a layer that a panel shows for a while, of a source or none."""
+    of = {} if source is None else {SOURCE: source.name, SOURCE_ID: identity(source)}
+    return {METADATA_KEY: {**of, TEMPORARY: kind}}
+
+
 def record_of(layer: Layer) -> dict[str, Any]:
     """Return the record of how a layer was made; empty for one that is no result."""
     found = layer.metadata.get(METADATA_KEY)

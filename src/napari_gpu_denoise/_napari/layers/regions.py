@@ -99,18 +99,17 @@ def in_view(layer: Image, axes: str, dims: Dims, channel: int | None) -> Part:
 
 def _indices(layer: Image, axes: str, point: Any) -> dict[str, int]:
     """Return the index of a point along every axis except Y, X and channels."""
-    shape, channel = finest(layer).shape, channel_axis(axes)
-    places = {}
-    for i in range(layer.ndim):
-        if axes[i] in "YX" or i == channel:
-            continue
-        index = int(np.round(point[i]))
-        if not 0 <= index < shape[i]:
-            raise LayerError(
-                f"{layer.name!r} has no data at the current slider positions: move the sliders."
-            )
-        places[f"axis_{i}"] = index
-    return places
+    others = [i for i in range(layer.ndim) if axes[i] not in "YX" and i != channel_axis(axes)]
+    return {f"axis_{i}": _index_at(layer, i, point) for i in others}
+
+
+def _index_at(layer: Image, axis: int, point: Any) -> int:
+    index = int(np.round(point[axis]))  # as napari does
+    if not 0 <= index < finest(layer).shape[axis]:
+        raise LayerError(
+            f"{layer.name!r} has no data at the current slider positions: move the sliders."
+        )
+    return index
 
 
 def _between(
@@ -219,11 +218,7 @@ def region_shown(layer: Image, dims: Dims, most: int = MOST_PREVIEWED) -> Region
     shape, point = finest(layer).shape, layer.world_to_data(dims.point)
     spans = []
     for axis in range(layer.ndim):
-        place = int(np.round(point[axis]))  # as napari does
-        if axis not in plane and not 0 <= place < shape[axis]:
-            raise LayerError(
-                f"{layer.name!r} has no data at the current slider positions: move the sliders."
-            )
+        place = 0 if axis in plane else _index_at(layer, axis, point)
         spans.append((place, place + 1))
     corners = np.asarray(layer.corner_pixels, float)
     if layer.multiscale:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from napari.components import Dims
-from napari.layers import Image, Layer
+from napari.layers import Image, Layer, Shapes
 
 from napari_gpu_denoise._napari.layers.arrays import AsNumbers, LazyArray, is_lazy
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, file_origin, is_temporary
@@ -84,6 +84,18 @@ def reason_unusable(layer: Layer) -> str | None:
 def finest(layer: Image) -> Any:
     """Return the data of an image layer; for a multiscale layer, its finest level."""
     return layer.data[0] if layer.multiscale else layer.data
+
+
+def place_of(layer: Layer) -> dict[str, Any]:
+    """Return where a layer lies, as arguments of another one."""
+    return {name: getattr(layer, name) for name in PLACE if hasattr(layer, name)}
+
+
+def shapes_on(layer: Image, name: str, width: float, **looks: Any) -> Shapes:
+    """Return a layer of shapes on an image, whose lines take a share of its width."""
+    across = finest(layer).shape[layer.ndim - 1]
+    looks |= {"edge_color": "yellow", "edge_width": max(across * width, 1.0)}
+    return Shapes(ndim=layer.ndim, name=name, **looks, **place_of(layer))
 
 
 def has_alpha(layer: Image) -> bool:

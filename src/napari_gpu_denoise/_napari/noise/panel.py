@@ -12,27 +12,16 @@ from napari.layers import Shapes
 from qtpy.QtCore import QSignalBlocker
 from qtpy.QtWidgets import QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari import docks, preferences
+from napari_gpu_denoise._napari import docks, parts, preferences
 from napari_gpu_denoise._napari.layers import regions
+from napari_gpu_denoise._napari.layers.layer_input import LayerChoice
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
-from napari_gpu_denoise._napari.layers.source import PLACE, finest, has_alpha
+from napari_gpu_denoise._napari.layers.source import has_alpha, shapes_on
 from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise._napari.noise.measuring import Measurement, NoiseRequest, measure, memory_of
 from napari_gpu_denoise._napari.noise.plots import Plot
 from napari_gpu_denoise._napari.noise.snippets import noise_call
 from napari_gpu_denoise._napari.panel import LayerPanel
-from napari_gpu_denoise._napari.parts import (
-    Caption,
-    button,
-    choice,
-    form_layout,
-    holding,
-    narrow,
-    row_of,
-    ruler,
-    settling_timer,
-    stack,
-)
 from napari_gpu_denoise._napari.tasks import Outcome, Task
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.filters import BM3D, FILTERS
@@ -60,12 +49,12 @@ class NoiseResult(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.verdict, self.rows = Caption(rich=True), Caption(rich=True)
+        self.verdict, self.rows = parts.Caption(rich=True), parts.Caption(rich=True)
         self.curve = Plot("Variance against mean", "Mean (grey levels)", "Variance (grey levels²)")
         self.frames = Plot("Noise along time", "Time point", "Sigma (grey levels)")
         self.slices = Plot("Noise along slices", "Slice", "Sigma (grey levels)")
         self.correlation = Plot("Autocorrelation of noise", "Distance (pixels)", "Correlation")
-        stack(QVBoxLayout(self), (self.verdict, self.rows, *self.plots()), spacing=8)
+        parts.stack(QVBoxLayout(self), (self.verdict, self.rows, *self.plots()), spacing=8)
 
     def plots(self) -> tuple[Plot, ...]:
         """Return the plots, from top to bottom."""
@@ -102,34 +91,34 @@ class NoisePanel(LayerPanel):
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer, "Image layer whose noise is measured.")
-        self.channel = choice({"All": None}, "Channels to measure; each has its own noise.")
-        self.region = choice(
+        self.channel = parts.choice({"All": None}, "Channels to measure; each has its own noise.")
+        self.region = parts.choice(
             REGIONS,
             "Pixels to measure. Current view: the visible part of the current slice. Rectangle: "
             "its pixels in all slices. Flat region: an area without objects, such as background, "
             "in the slice on which it was drawn; its plain statistics are used.",
         )
-        self.shapes = choice(
-            {},
+        self.shapes = LayerChoice(
             "Shapes layer with the region: its selected shape, else the last one. For a rotated or "
-            "round shape, the upright bounding rectangle is used.",
+            "round shape, the upright bounding rectangle is used."
         )
         self.shapes.setAccessibleName("Shapes layer")
         self.shapes.setPlaceholderText("No Shapes layer")
-        self.draw_button = button("Draw", "Draw a rectangle on the image, in a Shapes layer.")
-        self.model = choice(MODEL_CHOICES, "Automatic chooses the best fit and gives the reason.")
+        self.draw_button = parts.button("Draw", "Draw a rectangle on the image, in a Shapes layer.")
+        self.model = parts.choice(
+            MODEL_CHOICES, "Automatic chooses the best fit and gives the reason."
+        )
         self.result = NoiseResult()
         targets = {kind.title: kind.name for kind in FILTERS}
-        self.target = choice({**targets, "Batch": BM3D.name}, "What to use this noise for.")
-        self.use_button = button(
+        self.target = parts.choice({**targets, "Batch": BM3D.name}, "What to use this noise for.")
+        self.use_button = parts.button(
             "Use in", "Open this panel with this noise; a filter, with this layer."
         )
         self.add_code_buttons("that measures this noise and filters with it")
         self._outcome: Outcome | None = None
-        self._drawn_on: Shapes | None = None
         self._target_chosen = False
         self._measuring = Task(self, measure, self.title, alone=True)
-        self._settling = settling_timer(self, _SETTLED, self._on_settled)
+        self._settling = parts.settling_timer(self, _SETTLED, self._on_settled)
         self._lay_out()
         self._show_row(self._drawn, False)
         self._connect()
@@ -137,13 +126,13 @@ class NoisePanel(LayerPanel):
 
     def _lay_out(self) -> None:
         for box in (self.region, self.model, self.shapes, self.channel):
-            narrow(box, 8)
-        self._drawn = holding(row_of(self.shapes, self.draw_button, shares=(1,)))
+            parts.narrow(box, 8)
+        self._drawn = parts.holding(parts.row_of(self.shapes, self.draw_button, shares=(1,)))
         where = {"Channel": self.channel, "Region": self.region, "Shapes": self._drawn}
         layer = {"Image": self.layer, "Axes": self.axes}
-        self._form = form_layout({**layer, **where, "Model": self.model})
+        self._form = parts.form_layout({**layer, **where, "Model": self.model})
         self.arrange(
-            (self._form, ruler(), self.result),
+            (self._form, parts.ruler(), self.result),
             ((self.status,), (self.use_button, self.target), (self.python_button,)),
         )
 
@@ -179,13 +168,11 @@ class NoisePanel(LayerPanel):
         self.channel.currentIndexChanged.connect(self.measure)
         self.model.currentIndexChanged.connect(self.measure)
         self.region.currentIndexChanged.connect(self._take_region)
-        self.shapes.currentIndexChanged.connect(self._take_shapes)
+        self.shapes.chosen.connect(self._take_shapes)
         self.draw_button.clicked.connect(self.draw)
         self.use_button.clicked.connect(self.use)
         self.target.activated.connect(self._take_target)
-        # napari 0.9 moved it; older ones have it on the viewer.
-        camera = viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera
-        moved, dims = camera.events, viewer.dims.events
+        moved, dims = docks.camera_of(viewer).events, viewer.dims.events
         views = (moved.center, moved.zoom, dims.current_step, dims.ndisplay, dims.order)
         views = [(event, self._on_view) for event in views]
         active = viewer.layers.selection.events.active
@@ -223,18 +210,12 @@ class NoisePanel(LayerPanel):
         if layer is None:
             return
         name = f"noise region of {layer.name}"
-        shapes = next((each for each in self._shapes_layers() if each.name == name), None)
+        named = [shapes for shapes in self._viewer.layers if shapes.name == name]
+        shapes = next((layer for layer in named if isinstance(layer, Shapes)), None)
         if shapes is None:
-            place = {name: getattr(layer, name) for name in PLACE if hasattr(layer, name)}
-            shapes = self._viewer.add_shapes(
-                ndim=layer.ndim,
-                name=name,
-                edge_color="yellow",
-                face_color="transparent",
-                edge_width=max(finest(layer).shape[layer.ndim - 1] / 200, 1.0),
-                **place,
-            )
-        self.shapes.setCurrentIndex(self._shapes_layers().index(shapes))
+            shapes = shapes_on(layer, name, 1 / 200, face_color="transparent")
+            self._viewer.layers.append(shapes)
+        self.shapes.choose(shapes)
         self._viewer.layers.selection.active = shapes
         shapes.mode = "add_rectangle"
 
@@ -262,7 +243,7 @@ class NoisePanel(LayerPanel):
         elif region == VIEW:
             part = regions.in_view(*where)
         else:
-            part = regions.in_rectangle(*where, self._shapes_layer(), one_plane=region == FLAT)
+            part = regions.in_rectangle(*where, self.shapes.layer(), one_plane=region == FLAT)
         return NoiseRequest(
             source=source,
             axes=axes,
@@ -293,34 +274,20 @@ class NoisePanel(LayerPanel):
         self._show_row(self._drawn, self.region.currentData() in (RECTANGLE, FLAT))
         self.measure()
 
-    def _take_shapes(self, _: int = -1) -> None:
+    def _take_shapes(self) -> None:
         self._follow()
         self._on_drawn()
 
     def _take_target(self, _: int) -> None:
         self._target_chosen = True
 
-    def _shapes_layers(self) -> list[Shapes]:
-        return [each for each in list(self._viewer.layers)[::-1] if isinstance(each, Shapes)]
-
-    def _shapes_layer(self) -> Shapes | None:
-        found, index = self._shapes_layers(), self.shapes.currentIndex()
-        return found[index] if 0 <= index < len(found) else None
-
     def _offer_shapes(self) -> None:
-        found, before = self._shapes_layers(), self._drawn_on
-        with QSignalBlocker(self.shapes):
-            self.shapes.clear()
-            self.shapes.addItems([each.name for each in found])
-            index = found.index(before) if before in found else 0
-            self.shapes.setCurrentIndex(index if found else -1)
-        if self._shapes_layer() != before:
-            self._take_shapes()
+        layers = list(self._viewer.layers)[::-1]
+        self.shapes.offer([layer for layer in layers if isinstance(layer, Shapes)])
 
     def _follow(self) -> None:
         """Follow changes of the chosen layer and Shapes layer only."""
-        layer, shapes = self.layer.layer(), self._shapes_layer()
-        self._drawn_on = shapes
+        layer, shapes = self.layer.layer(), self.shapes.layer()
         connections: list[tuple[Any, Any]] = []
         if layer is not None:
             connections += [(getattr(layer.events, name), self._on_moved) for name in _MOVES]

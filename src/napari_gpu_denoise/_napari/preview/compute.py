@@ -15,7 +15,7 @@ from napari_gpu_denoise._napari.layers.regions import Region
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.tasks import Stage
 from napari_gpu_denoise.errors import LayerError, SettingsError
-from napari_gpu_denoise.image.levels import convert
+from napari_gpu_denoise.image.levels import put_together
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting_fields
@@ -140,7 +140,10 @@ def filter_region(
     out = np.empty([span.size for span in part.spans], job.dtypes[1])
     yield from filter_part(job, part, block, out)
     made = out[kept]
-    return _with_alpha(request, made) if request.source.alpha else made
+    if not request.source.alpha:
+        return made
+    given = request.source.data[tuple(slice(*span) for span in request.region.spans)]
+    return put_together(made, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])
 
 
 def measure_noise(
@@ -181,11 +184,3 @@ def _part(job: Job, region: Region) -> tuple[Part, tuple[slice, ...]]:
             yields.append(slice(start, stop))
             kept.append(slice(0, stop - start))
     return Part.of(job, yields), tuple(kept)
-
-
-def _with_alpha(request: PreviewRequest, colours: np.ndarray) -> np.ndarray:
-    where: Any = tuple(slice(*span) for span in request.region.spans)
-    made = np.empty((*colours.shape[:-1], 4), colours.dtype)
-    made[..., :3] = colours
-    convert(np.asarray(request.source.data[where])[..., 3:], made[..., 3:])
-    return made

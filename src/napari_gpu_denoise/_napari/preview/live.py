@@ -12,7 +12,8 @@ from napari.viewer import Viewer
 from qtpy.QtCore import QObject
 from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, TEMPORARY
+from napari_gpu_denoise._napari.docks import camera_of
+from napari_gpu_denoise._napari.layers.provenance import temporary_metadata
 from napari_gpu_denoise._napari.layers.regions import Region, region_shown
 from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
@@ -131,7 +132,7 @@ class PreviewLayer:
             name=f"Preview of {source.name} ({self._title})",
             rgb=layer.rgb,
             multiscale=False,
-            metadata={METADATA_KEY: {TEMPORARY: "preview"}},
+            metadata=temporary_metadata("preview"),
             **place,
         )
         self._source = layer
@@ -214,9 +215,7 @@ class LivePreview(QObject):
 
     def events(self, layer: Image | None) -> list[tuple[Any, Callable]]:
         """Return the events of the viewer and of a layer that the preview follows."""
-        # napari 0.9 moved it; older ones have it on the viewer
-        scene = self._viewer.scene if hasattr(self._viewer, "scene") else self._viewer
-        camera, dims = scene.camera.events, self._viewer.dims.events
+        camera, dims = camera_of(self._viewer).events, self._viewer.dims.events
         followed = [camera.center, camera.zoom, dims.ndisplay, dims.order]
         if layer is not None:
             followed += [getattr(layer.events, name) for name in _PLACED]
@@ -316,10 +315,10 @@ class LivePreview(QObject):
     def _measure(self, request: PreviewRequest) -> None:
         if self._failed is not None and self._failed.memory is request.memory:
             return
-        self._box.say("Measuring the noise …")
         running = self._measuring.request
         if running is not None and running.memory is request.memory:
             return
+        self._box.say("Measuring the noise …")
         if self._measuring.busy:
             self._measuring.drop()
             self._due = "quick"

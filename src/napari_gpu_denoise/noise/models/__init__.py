@@ -1,5 +1,8 @@
 """Noise models, one module each. `MODELS` lists them; nothing else in the program does."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from napari_gpu_denoise.noise.models.base import NoiseModel
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
 from napari_gpu_denoise.noise.models.poisson_gaussian import CorrelatedPhotons, PoissonGaussian
@@ -18,6 +21,11 @@ MODELS: tuple[type[NoiseModel], ...] = (
 )
 
 AUTO = "auto"
+
+
+def summary_of(models: Iterable[dict[str, Any]]) -> str:
+    """Return models, as `NoiseModel.as_dict` describes them, in words; equal ones once."""
+    return "; ".join(dict.fromkeys(NoiseModel.from_dict(model).summary() for model in models))
 
 
 def choices() -> tuple[str, ...]:
