@@ -9,7 +9,6 @@ from qtpy.QtWidgets import QShortcut
 
 from _napari.conftest import PLUGIN
 from _napari.inputs import choose, layer_names
-from napari_gpu_denoise._napari.docks import open_panel as open_in
 from napari_gpu_denoise._napari.start import info_of
 from napari_gpu_denoise.filters import VBM3D
 from napari_gpu_denoise.noise import estimate as estimates
@@ -23,7 +22,7 @@ def start(viewer, qtbot):
     """Open the panel as the menu does, and wait until it has looked at the layers."""
 
     def open_it():
-        panel = open_in(viewer, "Denoise")
+        _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "Denoise")
         failed = panel.failed
         qtbot.waitUntil(lambda: bool(panel.advised()) or failed in panel.status.text())
         return panel
@@ -90,8 +89,9 @@ def test_it_follows_the_selection(viewer, start, qtbot, movie, noisy):
     assert panel.layer.layers() == (other,) and "BM3D" in panel.advice.text()
     viewer.layers.selection = {one, other}
     assert panel.layer.layers() == (one, other)
-    viewer.layers.selection = {one}
-    assert panel.layer.layers() == (one,)
+    for single in (one, other, one):
+        viewer.layers.selection = {single}
+        assert panel.layer.layers() == (single,)
     one.data = movie
     qtbot.waitUntil(lambda: "planes" in panel.advice.text())
     panel.axes.edit.setText("TYX")

@@ -50,7 +50,7 @@ class ResultInput(LayerInput):
     def meant_by(self, active: Layer) -> Layer | None:
         """Return the selected result, or the newest of the selected layer."""
         made = made_from(active, self._viewer.layers)
-        found = [each for each in self._layers if each is active or each in made]
+        found = [each for each in self._layers if each == active or each in made]
         return next(iter(found), None)
 
 

@@ -57,7 +57,7 @@ def _is_usable(layer: Layer) -> bool:
 
 def _is_made(layer: Layer, layers: Sequence[Layer]) -> bool:
     """Return whether a layer was made of another one that is still there."""
-    return first_origin(layer, layers) is not layer
+    return first_origin(layer, layers) != layer
 
 
 def _fits(layer: Image, other: Image, path: str) -> bool:
@@ -156,12 +156,13 @@ class LayerInput(QComboBox):
         """Choose the layers selected in the viewer, unless these are results."""
         active = self._viewer.layers.selection.active
         self.refresh()
-        if active is not None and self._origin() is not active:
+        # Not by identity: napari gives panels a viewer whose layers are other objects each time.
+        if active is not None and self._origin() != active:
             return
         wanted = self._first_choice()
         if isinstance(wanted, Group):
             self.choose_all(wanted.layers)
-        elif wanted is active:
+        elif wanted == active:
             self.choose(active)
 
     def refresh(self, event: object = None) -> None:

@@ -133,7 +133,7 @@ def first_origin(layer: Layer, layers: Iterable[Layer]) -> Layer:
 
 
 def _named_in(record: dict[str, Any], result: Layer, layers: list[Layer]) -> Layer | None:
-    others = [each for each in layers if each is not result]
+    others = [each for each in layers if each != result]
     found = [each for each in others if identity(each) == record.get(SOURCE_ID)]
     found += [each for each in others if each.name == record.get(SOURCE)]
     return next(iter(found), None)
