@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,7 +35,7 @@ from napari_gpu_denoise.run.input import Input, is_lazy
 from napari_gpu_denoise.run.job import Job, prepare
 from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import finish
-from napari_gpu_denoise.run.record import MEASURING, Progress
+from napari_gpu_denoise.run.record import MEASURING, Progress, Steps
 from napari_gpu_denoise.run.request import Run, takes_options
 
 _STREAM = 0x617373657373  # beside the seed
@@ -166,9 +166,7 @@ class Options:
         return float(given[0]), float(given[1])
 
 
-def assess_steps(
-    image: Any, run: Run, options: Options | None = None
-) -> Generator[Progress, None, Assessment]:
+def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[Assessment]:
     """Assess step by step: `assess` as a generator.
 
     Parameters

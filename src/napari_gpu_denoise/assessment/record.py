@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.assessment.formulas import Detail, SigmaCheck, Statistics
-from napari_gpu_denoise.errors import Note
+from napari_gpu_denoise.noise.record import plain
 from napari_gpu_denoise.run.record import Record
 
 
@@ -232,7 +232,8 @@ class Assessment:
         values = {name: value for name, value in kept.items() if name not in pictures}
         own = {"mse": self.mse, "error": self.error, "psnr": self.psnr}
         words = [self.detail_words(k) for k in range(len(self.channels))]
-        return _plain({**values, **own, "detail_words": words})
+        own["warnings"] = list(map(str, self.warnings))
+        return plain({**values, **own, "detail_words": words})
 
     def noted(self, record: Record) -> Record:
         """Return the record of a result with this assessment in it.
@@ -261,13 +262,3 @@ def _beside(each: ChannelQuality) -> str:
         f"correlation of neighbours {residual.along_x:+.2f}, {residual.along_y:+.2f} "
         f"(twin {twin.along_x:+.2f}, {twin.along_y:+.2f})"
     )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return str(value) if isinstance(value, Note) else value

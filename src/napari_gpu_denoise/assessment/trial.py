@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +24,8 @@ from napari_gpu_denoise.run.noise import (
     resolve_noise,
     scaled,
 )
-from napari_gpu_denoise.run.part import Part, filter_part
-from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.part import Part, filter_part, relayed
+from napari_gpu_denoise.run.record import Progress, Steps
 
 MOST = 1 << 20  # pixels of a channel that are filtered at once
 _SLICES = 8  # of a volume that are judged
@@ -342,7 +342,6 @@ def _thinned(
 
 
 # A trial.
-Steps = Generator[Progress, None, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -386,7 +385,7 @@ class Trial:
         """The axes Y and X."""
         return self.job.names.index("Y"), self.job.names.index("X")
 
-    def filtered(self, values: np.ndarray, factor: float = 1.0) -> Steps:
+    def filtered(self, values: np.ndarray, factor: float = 1.0) -> Steps[np.ndarray]:
         """Filter pixels of the crop, told `factor` times sigma; return those that are judged.
 
         Where the mean of the noise is not 0, as of magnitudes, they are as pixels are measured.
@@ -443,13 +442,15 @@ def _pairs(trial: Trial, second: bool) -> int:
 
 def observed(
     trial: Trial, random: np.random.Generator, second: np.ndarray | None, checking: bool
-) -> Generator[Progress, None, Observed]:
+) -> Steps[Observed]:
     """Run the filter on the crop, and on the crop with fresh noise; yield after each part."""
     total, done = number_of_runs(trial, second is not None, checking), 0
 
-    def run(values: np.ndarray, factor: float = 1.0) -> Steps:
+    def run(values: np.ndarray, factor: float = 1.0) -> Steps[np.ndarray]:
         nonlocal done
-        made = yield from _counted(trial.filtered(values, factor), done, total)
+        made = yield from relayed(
+            trial.filtered(values, factor), lambda _: Progress(done, total, "run")
+        )
         done += 1
         return made
 
@@ -504,9 +505,7 @@ def observed(
     )
 
 
-def sigma_check(
-    trial: Trial, done: int, total: int
-) -> Generator[Progress, None, formulas.SigmaCheck]:
+def sigma_check(trial: Trial, done: int, total: int) -> Steps[formulas.SigmaCheck]:
     """Tell the filter other strengths, and let it predict pixels that it has not seen."""
     pixels, inner = trial.pixels, trial.inner
     mask = np.zeros(pixels.shape, bool)
@@ -516,18 +515,6 @@ def sigma_check(
     losses = []
     for factor in formulas.FACTORS:
         steps = trial.filtered(values, factor / trial.job.run.sigma_factor)
-        made = yield from _counted(steps, done, total)
+        made = yield from relayed(steps, lambda _: Progress(done, total, "run"))
         losses.append(formulas.hidden_loss(pixels[inner], spread, made, mask[inner]))
     return formulas.best_factor(formulas.FACTORS, losses)
-
-
-def _counted(steps: Steps, done: int, total: int) -> Steps:
-    """Pass the steps of a run on as those of all runs."""
-    try:
-        while True:
-            next(steps)
-            yield Progress(done, total, "run")
-    except StopIteration as end:
-        return end.value
-    finally:
-        steps.close()

@@ -31,7 +31,7 @@ from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra,
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import still_noise
-from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
+from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack, spread
 
 # The autocovariance of noise of any range, from its power in patches of 8 x 8 pixels.
 #
@@ -205,7 +205,7 @@ MOST_REPEATS = 64  # repetitions read
 
 @contextmanager
 def comparisons(
-    source: PlaneReader, channel: tuple[int, int] | None
+    source: PlaneReader, channel: Channel | None
 ) -> Iterator[tuple[Callable[[], PhotonNoise | None], Callable[[], FramesInARow | None]]]:
     """Compare frames of a channel, in threads of their own where they are large.
 
@@ -220,7 +220,7 @@ def comparisons(
         yield tuple(pool.submit(one).result for one in each)
 
 
-def repeated_planes(source: PlaneReader, channel: tuple[int, int] | None) -> PlaneStack | None:
+def repeated_planes(source: PlaneReader, channel: Channel | None) -> PlaneStack | None:
     """Return the planes of a slice that was measured many times, if an axis may hold repeats."""
     taken = "ZYX" if channel is None else "ZYX" + source.axes[channel[0]]
     found = [k for k, letter in enumerate(source.axes) if letter not in taken]
@@ -230,7 +230,7 @@ def repeated_planes(source: PlaneReader, channel: tuple[int, int] | None) -> Pla
     return source.along(longest, channel, spread(source.shape[longest], MOST_REPEATS))
 
 
-def _still(source: PlaneReader, channel: tuple[int, int] | None) -> PhotonNoise | None:
+def _still(source: PlaneReader, channel: Channel | None) -> PhotonNoise | None:
     """Return the noise of a time-lapse in which hardly anything moves, else None."""
     axis = source.axes.find("T")
     if axis < 0:
@@ -241,7 +241,7 @@ def _still(source: PlaneReader, channel: tuple[int, int] | None) -> PhotonNoise 
         return None
 
 
-def _in_a_row(source: PlaneReader, channel: tuple[int, int] | None) -> FramesInARow | None:
+def _in_a_row(source: PlaneReader, channel: Channel | None) -> FramesInARow | None:
     """Return some frames of a time-lapse with those that follow, else None."""
     axis = source.axes.find("T")
     if axis < 0:
@@ -326,9 +326,7 @@ class ChannelNoise:
         return None if self.temporal.significant else False
 
 
-def read_channel(
-    source: PlaneReader, channel: tuple[int, int] | None, device: Any = None
-) -> ChannelNoise:
+def read_channel(source: PlaneReader, channel: Channel | None, device: Any = None) -> ChannelNoise:
     """Measure one of ``source.channels``, its patches on a device where one is given.
 
     NonFiniteError if none of its pixels is finite.
@@ -339,7 +337,7 @@ def read_channel(
 
 def _read_channel(
     source: PlaneReader,
-    channel: tuple[int, int] | None,
+    channel: Channel | None,
     device: Any,
     still: Callable[[], PhotonNoise | None],
     in_a_row: Callable[[], FramesInARow | None],

@@ -258,7 +258,7 @@ class NoiseEstimate:
         """
         summary = {"model": self.name, "white": self.white, "verdict": self.verdict()}
         models = [model.as_dict() for model in self.models]
-        return _plain({**summary, **asdict(self), "models": models})
+        return plain({**summary, **asdict(self), "models": models})
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> NoiseEstimate:
@@ -338,12 +338,12 @@ def _span(series: SigmaSeries) -> str:
     return f"{'; '.join(_by_channel(texts))} ({read})"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return containers as lists and dicts, and numbers that are not finite as None."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: plain(each) for key, each in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return value

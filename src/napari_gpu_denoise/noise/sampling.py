@@ -13,6 +13,9 @@ import numpy as np
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers
 
+Channel = tuple[int, int]
+"""The axis of channels, and the index of one."""
+
 MAX_PLANES = 8  # planes read of each channel
 # Pixels of a plane up to which it is read whole; of others, windows of this side, so many along
 # each axis, stand for the whole.
@@ -31,12 +34,9 @@ def readable(image: Any) -> Any:
 
 
 def plane_indices(
-    axes: str, shape: tuple[int, ...], channel: tuple[int, int] | None
+    axes: str, shape: tuple[int, ...], channel: Channel | None
 ) -> list[tuple[int | slice, ...]]:
-    """Return the indices of at most MAX_PLANES planes, spread evenly over each axis.
-
-    `channel` is the axis and index of a channel, as in ``PlaneReader.channels``.
-    """
+    """Return the indices of at most MAX_PLANES planes of a channel, spread over each axis."""
     fixed = {axes.index("Y"), axes.index("X")} | ({channel[0]} if channel else set())
     free = [axis for axis in range(len(shape)) if axis not in fixed]
     counts = dict.fromkeys(free, 1)
@@ -65,7 +65,7 @@ def spread(length: int, count: int) -> list[int]:
 
 
 def _plane_at(
-    ndim: int, channel: tuple[int, int] | None, places: dict[int, int]
+    ndim: int, channel: Channel | None, places: dict[int, int]
 ) -> tuple[int | slice, ...]:
     """Return the index of the plane at these places (axis: position) of a channel."""
     index: list[int | slice] = [slice(None)] * ndim
@@ -112,7 +112,7 @@ class PlaneReader:
         self.axes = check_axes(axes, self.shape)
         self.lazy = type(self._image) is not np.ndarray
         axis = channel_axis(self.axes)
-        self.channels: list[tuple[int, int] | None] = [None]
+        self.channels: list[Channel | None] = [None]
         if axis is not None:
             self.channels = [(axis, index) for index in range(self.shape[axis])]
         self._read: set[tuple[int, ...]] = set()
@@ -132,13 +132,11 @@ class PlaneReader:
         """Number of different planes read so far."""
         return len(self._read)
 
-    def sampled(self, channel: tuple[int, int] | None = None) -> PlaneStack:
+    def sampled(self, channel: Channel | None = None) -> PlaneStack:
         """Return at most `MAX_PLANES` planes of a channel, spread evenly over each axis."""
         return self._stack(plane_indices(self.axes, self.shape, channel))
 
-    def along(
-        self, axis: int, channel: tuple[int, int] | None, positions: Sequence[int]
-    ) -> PlaneStack:
+    def along(self, axis: int, channel: Channel | None, positions: Sequence[int]) -> PlaneStack:
         """Return planes at these positions of an axis, from the middle of all others."""
         places = {
             k: self.shape[k] // 2

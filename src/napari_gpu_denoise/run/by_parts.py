@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -14,21 +14,35 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, Note
+from napari_gpu_denoise.errors import (
+    Cancelled,
+    DeviceMemoryError,
+    KernelError,
+    NoDeviceError,
+    Note,
+)
 from napari_gpu_denoise.image.levels import Levels, as_array, is_plain, nonfinite_error, value_range
 from napari_gpu_denoise.opencl.device import Device, names_of
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, check_written, parts_left
 from napari_gpu_denoise.run.noise import Sigma
-from napari_gpu_denoise.run.part import Part, filter_part, regions_of, size_of, unit_of
-from napari_gpu_denoise.run.record import COMPILING, Progress, Record, Result, Tally, change_note
+from napari_gpu_denoise.run.part import Part, filter_part, finish, regions_of, size_of, unit_of
+from napari_gpu_denoise.run.record import (
+    COMPILING,
+    Progress,
+    Record,
+    Result,
+    Steps,
+    Tally,
+    change_note,
+)
 from napari_gpu_denoise.run.stream import FrameStream
 
 
 def denoise_parts(
     image: Any, job: Job, out: Any, devices: Sequence[Device], ledger: Ledger | None = None
-) -> Generator[Progress, None, Result]:
+) -> Steps[Result]:
     """Denoise an array in parts, each of a few chunks; `job` is prepared for it.
 
     The image is read by NumPy indexing: each part with its margin; and once more before, if the
@@ -84,9 +98,7 @@ def change_in_the_middle(image: Any, out: Any, job: Job, parts: Sequence[Part]) 
     return change_note(pixels.finite, np.asarray(out[middle]), job.names)
 
 
-def range_of_levels(
-    blocks: Iterable[np.ndarray], count: int, unit: str, job: Job
-) -> Generator[Progress, None, Levels]:
+def range_of_levels(blocks: Iterable[np.ndarray], count: int, unit: str, job: Job) -> Steps[Levels]:
     """Choose the mapping of grey levels from the range of all pixels, read in `count` blocks."""
     range_of_values = ValueRange()
     for number, pixels in enumerate(blocks):
@@ -130,9 +142,7 @@ class ValueRange:
         return Levels.spanning(self.low, self.high, job.filter.keeps_zero)
 
 
-def denoise_series(
-    image: Any, job: Job, out: Any, ledger: Ledger | None = None
-) -> Generator[Progress, None, Result]:
+def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger | None = None) -> Steps[Result]:
     """Denoise an array along its axis T; `job` is prepared for it. Progress is yielded per frame.
 
     The image is read by NumPy indexing, once, or twice if the range of its values has to be known
@@ -259,7 +269,7 @@ def filter_parts(
     before: int = 0,
     *,
     ahead: bool = False,
-) -> Generator[Progress, None, DeviceReport]:
+) -> Steps[DeviceReport]:
     """Filter parts of an image: each device takes the next part whenever it is free.
 
     `read` returns the pixels of a part, `room` the array for its result, and `write` takes it when
@@ -368,7 +378,11 @@ class _DeviceThreads:
             part, reading = following
             block, out = reading.result(), self._room(part)
             following = taken() if self._ahead else None
-            tally = self._filtered(job, part, block, out)
+            try:
+                steps = filter_part(job, part, block, out)
+                tally = finish(steps, cancel=self._stopped)
+            except Cancelled:
+                tally = None
             del block, reading
             if writing is not None:
                 writing.result()
@@ -381,13 +395,3 @@ class _DeviceThreads:
                 following = taken()
         if writing is not None:
             writing.result()
-
-    def _filtered(self, job: Job, part: Part, block: Block, out: np.ndarray) -> Tally | None:
-        """Filter a part; None if the work was stopped."""
-        with closing(filter_part(job, part, block, out)) as steps:
-            while not self._stopped.is_set():
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    return end.value
-        return None

@@ -6,7 +6,7 @@ import functools
 import operator
 import sys
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -32,6 +32,7 @@ from napari_gpu_denoise.run.record import (
     Progress,
     Record,
     Result,
+    Steps,
     change_note,
 )
 from napari_gpu_denoise.run.request import Run, takes_options, with_settings
@@ -124,7 +125,7 @@ def denoise_steps(
     out: Any = None,
     slices: int | slice | None = None,
     ledger: Ledger | None = None,
-) -> Generator[Progress, None, Result]:
+) -> Steps[Result]:
     """Denoise an array step by step: `denoise` as a generator.
 
     Parameters
@@ -212,7 +213,7 @@ def denoise_steps(
 
 def _piece_by_piece(
     image: Input, run: Run, devices: Sequence[Device], out: Any, ledger: Ledger
-) -> Generator[Progress, None, Result]:
+) -> Steps[Result]:
     """Denoise an array that is not in memory, frame by frame or part by part."""
     if image.correction is not None:
         ledger.keep("correction", image.correction)
@@ -275,7 +276,7 @@ def shown_maps(
     shown: Callable[[Filter], Sequence[str]],
     frames: int | slice | None = None,
     slices: int | slice | None = None,
-) -> Generator[Progress, None, tuple[Job, dict[str, np.ndarray]]]:
+) -> Steps[tuple[Job, dict[str, np.ndarray]]]:
     """Make maps step by step, float32; closing this stops the work.
 
     `shown` returns the values of `show` for the settings as they apply to the image. The result is

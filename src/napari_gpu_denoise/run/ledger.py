@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import importlib
 import zlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import Note, OutputError
 from napari_gpu_denoise.run.part import Part
-from napari_gpu_denoise.run.record import Progress, Tally
+from napari_gpu_denoise.run.record import Progress, Steps, Tally
 
 
 class Written(NamedTuple):
@@ -68,9 +68,7 @@ def mark_of(out: Any, where: Any, values: np.ndarray | None = None) -> int:
     return zlib.crc32(np.ascontiguousarray(out[where] if values is None else values))
 
 
-def check_written(
-    ledger: Ledger, out: Any, regions: Sequence[Any]
-) -> Generator[Progress, None, None]:
+def check_written(ledger: Ledger, out: Any, regions: Sequence[Any]) -> Steps[None]:
     """Forget parts of an earlier run whose pixels are lost; `regions` has the place of each."""
     total = len(ledger.done)
     for count, (number, written) in enumerate(list(ledger.done.items())):
@@ -80,9 +78,7 @@ def check_written(
             del ledger.done[number]
 
 
-def check_whole(
-    ledger: Ledger, out: Any, regions: Sequence[Any]
-) -> Generator[Progress, None, None]:
+def check_whole(ledger: Ledger, out: Any, regions: Sequence[Any]) -> Steps[None]:
     """Refuse a result in chunks if some were removed while others were written."""
     if not hasattr(out, "stored_bytes"):
         return
@@ -99,7 +95,7 @@ def check_whole(
 
 def parts_left(
     parts: Sequence[Part], ledger: Ledger, out: Any
-) -> Generator[Progress, None, tuple[list[Part], Callable[[Part, Tally, int], None]]]:
+) -> Steps[tuple[list[Part], Callable[[Part, Tally, int], None]]]:
     """Return the parts that are not yet written, and a function to say that one is."""
     ledger.planned([[[one.start, one.stop] for one in part.yields] for part in parts])
     yield from check_written(ledger, out, [part.yields for part in parts])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -27,7 +27,7 @@ from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.job import Job, check_kept, prepare, sigma_over
 from napari_gpu_denoise.run.noise import clamp_sigma
-from napari_gpu_denoise.run.record import Progress, Tally
+from napari_gpu_denoise.run.record import Progress, Steps, Tally
 from napari_gpu_denoise.run.request import Run
 
 # Bytes of pixels and result that a part holds. Larger parts read fewer margins.
@@ -216,9 +216,7 @@ def divide(job: Job, part: Part, devices: int) -> list[Part]:
     return [part] if count == 1 else [Part.of(job, region) for region in regions]
 
 
-def filter_part(
-    job: Job, part: Part, block: Block, out: np.ndarray
-) -> Generator[Progress, None, Tally]:
+def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Tally]:
     """Filter one part of an image: `block` holds the pixels it reads, `out` takes those it yields.
 
     Parts are independent: a pixel gets the same result in any part, wherever it is filtered. If the
@@ -272,7 +270,7 @@ def filter_part(
 
 
 def finish(
-    steps: Generator[Progress, None, Any],
+    steps: Steps[Any],
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
     lost: str = "no result was",
@@ -304,9 +302,7 @@ def _flow_of(job: Job) -> type[ArrayFrameFlow] | type[TileFlow]:
     return ArrayFrameFlow if job.filter.over_time else TileFlow
 
 
-def _filter_kinds(
-    job: Job, part: Part, block: Block, out: np.ndarray
-) -> Generator[Progress, None, Tally]:
+def _filter_kinds(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Tally]:
     """Filter the planes of a part whose noise is of one kind after those of another."""
     axis, tally, done = job.sigma.planes.axis, Tally(), 0
     kinds = job.sigma.planes.at(part.yields)
@@ -320,14 +316,12 @@ def _filter_kinds(
         index = (*(slice(None),) * axis, chosen)
         made = np.empty(out[index].shape, out.dtype)
         steps = filter_part(one, Part(tuple(spans)), block[index], made)
-        while True:
-            try:
-                step = next(steps)
-            except StopIteration as end:
-                tally += end.value
-                break
-            share = len(chosen) * step.done // max(step.total, 1)
-            yield Progress(done + share, len(kinds), "plane")
+
+        def among_all(step: Progress, done: int = done, count: int = len(chosen)) -> Progress:
+            share = count * step.done // max(step.total, 1)
+            return Progress(done + share, len(kinds), "plane")
+
+        tally += yield from relayed(steps, among_all)
         out[index] = made
         done += len(chosen)
     return tally
@@ -402,6 +396,17 @@ class _Recorder(Arena):
 
         self.programs[program_key(name, constants, standard)] = None
         return lambda queue, *_: cl.enqueue_marker(queue)
+
+
+def relayed(steps: Steps[Any], change: Callable[[Progress], Progress]) -> Steps[Any]:
+    """Pass on the progress of steps, changed, and their result."""
+    with closing(steps):
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                return end.value
+            yield change(step)
 
 
 def programs_of(job: Job, given: np.dtype, wanted: np.dtype) -> list[ProgramKey]:

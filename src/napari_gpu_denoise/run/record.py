@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,10 @@ class Progress:
     total: int
     unit: str = "tile"
 
+
+T = TypeVar("T")
+Steps = Generator[Progress, None, T]
+"""Work that is done step by step, with a result at its end."""
 
 # What is done before parts can be counted, as units of `Progress`.
 MEASURING = Progress(0, 0, "measuring noise")

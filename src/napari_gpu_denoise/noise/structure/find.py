@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.levels import fill_nonfinite
+from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.record import Finding, StructuredNoise
@@ -204,10 +205,8 @@ def _analyse_plane(plane: np.ndarray) -> tuple[Any, Any, list[hum.Wave], Any]:
 
 def _each(tasks: Sequence[Callable[[], Any]], in_threads: bool) -> list[Any]:
     """Return the results of tasks, in threads of their own if they are worth it."""
-    if not in_threads:
-        return [task() for task in tasks]
-    with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1)) as pool:
-        return [each.result() for each in [pool.submit(task) for task in tasks]]
+    with mapping(min(len(tasks), os.cpu_count() or 1) if in_threads else 1) as each:
+        return list(each(operator.call, tasks))
 
 
 def _finite_crop(crop: np.ndarray) -> tuple[np.ndarray, float]:

@@ -35,7 +35,7 @@ from napari_gpu_denoise.run.flow.transfer import (
     frame_blocks,
 )
 from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
-from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.record import Progress, Steps
 
 _MOST_SLICES = 16  # of a volume, whose brightness is compared
 _MOST_ROWS = 16  # of a plane, by which frames are told apart
@@ -352,7 +352,7 @@ class ArrayFrameFlow:
         self._notes: dict[tuple[int, int], FrameNote] = {}
         self._saturated = 0
 
-    def run(self) -> Generator[Progress, None, int]:
+    def run(self) -> Steps[int]:
         """Filter all frames; yield before the first and after some, return the clipped values."""
         work = self.work
         sequences, nt, *_ = work.source.shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from napari_gpu_denoise.protocol.plan import FramePlan, Sizes, TilePlan, TileSig
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile, split
 from napari_gpu_denoise.run.flow.transfer import Receiver, Sender
 from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
-from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.record import Progress, Steps
 
 # Most pixels that a tile reads, on a GPU of each joined channel: what keeps it busy is the pixels
 # that launches go over. There, a few tiles per image let transfers and kernels overlap; on a CPU,
@@ -307,7 +307,7 @@ class TileFlow:
         whole, channels = work.whole, work.source.joined
         return split(work.source.shape, work.filter.reach, pixels, whole, most, channels)
 
-    def run(self) -> Generator[Progress, None, int]:
+    def run(self) -> Steps[int]:
         """Filter all tiles; yield before the first and after each, return the clipped values."""
         work, queues, total = self.work, self.queues, len(self.tiles)
         yield Progress(0, total)

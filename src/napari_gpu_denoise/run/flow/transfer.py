@@ -16,7 +16,6 @@ import numpy as np
 from napari_gpu_denoise.image.axes import Frames
 from napari_gpu_denoise.image.levels import Levels, is_plain
 from napari_gpu_denoise.image.threads import in_bands
-from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.kernel import value_grid, values_per_item
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import Launches
@@ -37,10 +36,7 @@ class Sender:
         self._arena, self._source, self._levels = arena, work.source, work.levels
         self._stabilisation = stabilisation
         self._dtype = transfer_dtype(work.source, work.levels)
-        self._kernel = None
-        if self._dtype.kind != "f":
-            constants = level_constants(self._dtype, arena.session.device)
-            self._kernel = arena.kernel("levels/levels_to_float", constants)
+        self._kernel = _conversion(arena, "levels_to_float", self._dtype)
 
     def upload(self, queue, name: str, tile: Tile) -> tuple[Any, Any]:
         """Copy a tile to the device; return the buffer and the event.
@@ -102,10 +98,8 @@ class Receiver:
         self._levels = Levels(0, 1.0) if work.filter.yields_map else work.levels
         self._dtype = transfer_dtype(work.out, self._levels)
         self._queue, self._tiles = queue, tiles
-        self._kernel = self._clipped = None
-        if self._dtype.kind != "f":
-            constants = level_constants(self._dtype, arena.session.device)
-            self._kernel = arena.kernel("levels/float_to_levels", constants)
+        self._kernel, self._clipped = _conversion(arena, "float_to_levels", self._dtype), None
+        if self._kernel is not None:
             self._clipped = arena.buffer("clipped", 4 * tiles)
             cl.enqueue_fill_buffer(queue, self._clipped, np.int32(0), 0, 4 * tiles)
 
@@ -209,13 +203,13 @@ def transfer_dtype(frames: Frames, levels: Levels) -> np.dtype:
     return np.dtype(np.float32)
 
 
-def level_constants(dtype: np.dtype, device: Device) -> dict[str, int]:
-    """Return the constants of kernels that convert integers."""
-    return {
-        "BITS": 8 * dtype.itemsize,
-        "SIGNED": int(dtype.kind == "i"),
-        "VALUES": values_per_item(device),
-    }
+def _conversion(arena: Arena, name: str, dtype: np.dtype) -> Any:
+    """Return the kernel that converts integers; None for floats, which stay as they are."""
+    if dtype.kind == "f":
+        return None
+    values = values_per_item(arena.session.device)
+    constants = {"BITS": 8 * dtype.itemsize, "SIGNED": int(dtype.kind == "i"), "VALUES": values}
+    return arena.kernel(f"levels/{name}", constants)
 
 
 def pinned_of(
@@ -275,17 +269,12 @@ class FrameTransfer:
         ny, nx = tile.shape[2:]
         # Values of the host are float32 unless they are kept as they are: no rows are left out.
         self._kept = (ny, nx) if types.kept is None or self._made.kind == "f" else types.kept
-        self._load = self._store = None
+        self._load = _conversion(arena, "levels_to_float", self._given)
+        self._store = _conversion(arena, "float_to_levels", self._made)
         # Bytes of counts, by name what was counted so far, and the parts of buffers.
         self._head = -(-4 * self._most // _ALIGNED) * _ALIGNED
         self._clipped: dict[str, np.ndarray] = {}
         self._parts: dict[str, tuple[Any, Any, Any]] = {}
-        if self._given.kind != "f":
-            constants = level_constants(self._given, self._device)
-            self._load = arena.kernel("levels/levels_to_float", constants)
-        if self._made.kind != "f":
-            constants = level_constants(self._made, self._device)
-            self._store = arena.kernel("levels/float_to_levels", constants)
 
     def room(self, name: str, count: int, queue) -> np.ndarray:
         """Return host memory (channels, count, nz, ny, nx) for frames to upload."""
