@@ -125,21 +125,11 @@ def is_lazy(image: Any) -> bool:
 
 @dataclass(frozen=True)
 class Input:
-    """An image that was checked, with named axes; what a run removes first has been measured.
+    """An image that was checked, with named axes; what a run removes first has been measured."""
 
-    Attributes
-    ----------
-    given : array
-        As the user gave it: in memory, or anything with ``shape``, ``dtype`` and NumPy indexing.
-    names : str
-        Axes.
-    correction : Correction or None
-        Structured noise to remove; None if the run asks for none.
-    """
-
-    given: Any
-    names: str
-    correction: Correction | None = None
+    given: Any  # by the user: in memory, or with ``shape``, ``dtype`` and NumPy indexing
+    names: str  # of the axes
+    correction: Correction | None = None  # structured noise to remove, if the run asks for that
 
     @classmethod
     def of(cls, image: Any, run: Run, known: Correction | None = None) -> Input:

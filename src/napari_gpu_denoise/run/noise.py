@@ -31,34 +31,22 @@ _RANGES_OF_FRAME = 4096.0
 class Sigma:
     """Noise standard deviation of an array, in its grey levels.
 
-    Attributes
-    ----------
-    array : ndarray of float64
-        Has the axes of the image, each with the length there or 1: it broadcasts to the image. It
-        varies along Y and X (a map, the same in all planes but for a factor) or along other axes.
-    values, source, notes
-        What the record says: one value, one per channel or plane, or the root mean square of a map.
-    models : tuple of NoiseModel
-        One per channel or one for all; empty if sigma alone describes the noise.
-    numbers : ndarray of int, or None
-        Index of the model of each pixel, broadcast as `array` is; None if one is for all.
-    planes : PlaneSpectra or None
-        Spectra of planes that differ in theirs; None if `models` are for all.
-    stabilised : bool
-        Whether `array` is in units of stabilised values instead of grey levels.
-    blank_width : int
-        Constant squares of this width are not image and stay as they are; 0 if that was not
-        measured or there are none.
+    `values`, `source` and `notes` are what the record says: one value, one per channel or plane, or
+    the root mean square of a map.
     """
 
+    # With the axes of the image, each with the length there or 1, float64. It varies along Y and X
+    # (a map, the same in all planes but for a factor) or along other axes.
     array: np.ndarray
     values: tuple[float, ...]
     source: str
     notes: tuple[str, ...] = ()
-    models: tuple[NoiseModel, ...] = ()
-    numbers: np.ndarray | None = None
-    planes: PlaneSpectra | None = None
-    stabilised: bool = False
+    models: tuple[NoiseModel, ...] = ()  # of the channels, or one for all; none where sigma is all
+    numbers: np.ndarray | None = None  # of the model of each pixel, as `array`; None if one is all
+    planes: PlaneSpectra | None = None  # spectra of planes that differ in theirs
+    stabilised: bool = False  # whether `array` is in units of stabilised values
+    # Constant squares of this width are not image and stay as they are; 0 if that was not measured
+    # or there are none.
     blank_width: int = 0
 
 

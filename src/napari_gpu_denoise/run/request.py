@@ -37,18 +37,10 @@ _LEAST_BUFFERS = 1 << 30
 
 @dataclass(frozen=True)
 class HostMemory:
-    """A limit to the memory of this machine that a run may take, with the program itself.
+    """A limit to the memory of this machine that a run may take, with the program itself."""
 
-    Attributes
-    ----------
-    limit : int
-        In bytes.
-    given : bool
-        Whether the user gave it. Else it decides how images are cut, and refuses nothing.
-    """
-
-    limit: int
-    given: bool = True
+    limit: int  # in bytes
+    given: bool = True  # by the user; else it decides how images are cut, and refuses nothing
 
     @classmethod
     def of(cls, limit: int | str | None) -> HostMemory | None:

@@ -113,13 +113,9 @@ def hann(count: int) -> np.ndarray:
 
 
 def find_peaks(plane: np.ndarray, most: int) -> np.ndarray:
-    """Return the frequencies of the highest peaks of a plane (y, x), float32.
+    """Return the frequencies of the highest peaks of a plane (y, x), float32, (peak, 2).
 
-    Returns
-    -------
-    ndarray, (peak, 2), float64
-        Frequencies along y and x in cycles per pixel, the highest above its surroundings first; at
-        most `most`.
+    Along y and x in cycles per pixel, the highest above its surroundings first; at most `most`.
     """
     ny, nx = plane.shape
     windowed = plane * hann(ny)[:, None]

@@ -103,20 +103,11 @@ LEAST_WEIGHT = 28.0  # of the outliers of an image; without any at most 24 (BSD6
 
 @dataclass(frozen=True)
 class Outliers:
-    """Outliers of a plane on one side, hot or dead.
+    """Outliers of a plane on one side, hot or dead."""
 
-    Attributes
-    ----------
-    mask : ndarray, (y, x), bool
-    excess : float
-        Median of how far they are from their neighbours, grey levels.
-    weight : float
-        Their number and distance as evidence; from `LEAST_WEIGHT` they count as found.
-    """
-
-    mask: np.ndarray
-    excess: float
-    weight: float
+    mask: np.ndarray  # (y, x), bool
+    excess: float  # median of how far they are from their neighbours, grey levels
+    weight: float  # their number and distance as evidence; from `LEAST_WEIGHT` they count as found
 
     @property
     def found(self) -> bool:

@@ -25,39 +25,22 @@ _TUNING = 4.685  # Tukey's biweight, 95 % efficient on normal values
 
 @dataclass(frozen=True)
 class Segments:
-    """Means of short pieces of rows.
+    """Means of short pieces of rows."""
 
-    Attributes
-    ----------
-    means : ndarray, (row, segment), float64
-    valid : ndarray, (row, segment), bool
-        False in padding, and wherever else a piece is constant and equal to a row beside it.
-    """
-
-    means: np.ndarray
+    means: np.ndarray  # (row, segment), float64
+    # (row, segment); False in padding, and wherever else a piece is constant and equal to a row
+    # beside it.
     valid: np.ndarray
 
 
 @dataclass(frozen=True)
 class RowEvidence:
-    """Evidence for individual offsets of rows.
+    """Evidence for individual offsets of rows."""
 
-    Attributes
-    ----------
-    agreement : float
-        Least correlation of the rows' levels between the left, middle and right third, 1 at most.
-    needed : float
-        Agreement from which offsets count as found.
-    strength : float
-        Standard deviation of the offsets, grey levels.
-    jumps : ndarray, (row - 2,)
-        Second differences of the levels of rows; 0 where no offsets were found.
-    """
-
-    agreement: float
-    needed: float
-    strength: float
-    jumps: np.ndarray
+    agreement: float  # least correlation of the rows' levels between thirds of the plane, at most 1
+    needed: float  # agreement from which offsets count as found
+    strength: float  # standard deviation of the offsets, grey levels
+    jumps: np.ndarray  # (row - 2,), second differences of the levels; 0 where no offsets were found
 
     @property
     def found(self) -> bool:
