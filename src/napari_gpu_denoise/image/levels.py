@@ -183,13 +183,7 @@ def value_range(array: np.ndarray) -> tuple[np.generic, np.generic]:
 
 
 def as_array(image: Any) -> np.ndarray:
-    """Return an image as a NumPy array.
-
-    Raises
-    ------
-    ImageError
-        If its rows are of different lengths, or some of its pixels are masked.
-    """
+    """Return an image as a NumPy array, but for rows of different lengths and masked pixels."""
     # NumPy drops the mask of a dask array.
     computed = image.compute() if hasattr(image, "compute") else image
     try:

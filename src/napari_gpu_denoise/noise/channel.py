@@ -150,7 +150,9 @@ class FramesInARow:
 
         def of_row(row: tuple[np.ndarray, ...], patches: list[PatchSpectra]) -> list[PatchSpectra]:
             first, second, third = patches
-            one, other = (_gain(*pair, sigma) for pair in pairwise(row))
+            # The contrast of a frame over that of the one before it.
+            noise, means = sigma * math.sqrt(2 / block_pixels(row[0].shape)), map(block_means, row)
+            one, other = (brightness_change(*pair, noise).gain for pair in pairwise(means))
             near = _difference(first, second, one), _difference(second, third, other)
             return [*near, _difference(first, third, one * other)]
 
@@ -179,12 +181,6 @@ def _blank(row: tuple[np.ndarray, ...]) -> np.ndarray | None:
     masks += [~np.isfinite(frame) for frame in row if frame.dtype.kind == "f"]
     masks = [mask for mask in masks if mask.any()]
     return np.any(masks, axis=0) if masks else None
-
-
-def _gain(before: np.ndarray, after: np.ndarray, sigma: float) -> float:
-    """Return the contrast of a frame over that of the one before it."""
-    noise = sigma * math.sqrt(2 / block_pixels(before.shape))
-    return brightness_change(block_means(before), block_means(after), noise).gain
 
 
 def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> PatchSpectra:

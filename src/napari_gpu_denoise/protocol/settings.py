@@ -56,13 +56,7 @@ def setting(
 
 
 def number_of_bytes(size: Any) -> int:
-    """Return a size in bytes; text may have a unit, such as ``"512M"`` or ``"2 GB"``.
-
-    Raises
-    ------
-    SettingsError
-        If it is not a positive size.
-    """
+    """Return a positive size in bytes; text may have a unit, such as ``"512M"`` or ``"2 GB"``."""
     number, unit = size, ""
     if isinstance(size, str):
         number = size.strip().lower().removesuffix("b").removesuffix("i")

@@ -84,180 +84,6 @@ class StreamFrame:
         return self.out
 
 
-class FrameFeed:
-    """The frames of a stream that are still in use; the videos of a frame read them in step.
-
-    The first frame, or `like`, decides what all have in common, `source` yields the others.
-    `levels` is given if the range of all frames is known, `series_sigma` if the strength of the
-    noise of each is. The noise of `job` is that of the last frame taken, and differs between frames
-    if `sigma_varies`; `known` frames have been taken so far. `note_thread`, if there is one, makes
-    notes of frames while others are read. It must be shut down before the buffers that frames are
-    read into are freed.
-    """
-
-    def __init__(
-        self,
-        run: Run,
-        first: np.ndarray,
-        source: Iterator,
-        levels: Levels | None,
-        series_sigma: Callable[[int], Sigma] | None = None,
-        like: np.ndarray | None = None,
-    ):
-        names = check_axes(run.axes, first.shape)
-        if "T" in names:
-            raise errors.AxesError(
-                f"axes={run.axes!r} names T within a frame: frames follow each other in time, "
-                "name the axes of one."
-            )
-        self.sigma_varies = callable(run.sigma)
-        if self.sigma_varies:
-            self._sigma_of, self._first_sigma = run.sigma, run.sigma(0)
-            run = replace(run, sigma=self._first_sigma, noise=None)
-        self._given_dtype, self._series_sigma = first.dtype, series_sigma
-        block = Block.of(first if like is None else like, names, run.nonfinite)
-        self.job = prepare(run, block, levels=levels, is_stream_frame=True)
-        videos = arrange(first, names, self.job.filter.joint).shape[1]
-        self._reads_again = self.job.filter.over_time and videos > 1
-        self._source, self._ended = source, False
-        self._held = {0: self._checked(0, first)}
-        self.known = 1
-        self.note_thread: ThreadPoolExecutor | None = None
-        # Of each video the sigma of the last frame, and what `FrameSigma.of_frame` made of it.
-        self._noise: dict[int, tuple[Sigma, tuple[np.ndarray, np.ndarray]]] = {}
-
-    def get(self, number: int) -> StreamFrame | None:
-        """Return a frame; None beyond the last one."""
-        while number >= self.known and not self._ended:
-            try:
-                given = next(self._source)
-            except StopIteration:
-                self._ended = True
-                break
-            self._held[self.known] = self._checked(self.known, given)
-            self.known += 1
-        return self._held.get(number)
-
-    def forget(self, before: int) -> None:
-        """Let go of frames."""
-        for number in [n for n in self._held if n < before]:
-            del self._held[number]
-
-    def check_values(self, number: int, values: np.ndarray, levels: Levels) -> None:
-        """Refuse a frame with values that kernels cannot take once `levels` have mapped them."""
-        if is_plain(self._given_dtype):
-            return
-        if self.job.stabilised:
-            levels = Levels(0, np.finfo(np.float32).max / LARGEST_VALUE)  # any float32 is taken
-        if levels.takes(values):
-            return
-        # Finite grey levels may have become infinite when they were scaled, but not NaN.
-        scaled = not self.job.levels.plain
-        if np.isnan(values).any() or not (scaled or np.isfinite(values).all()):
-            raise nonfinite_error(f"Frame {number} holds NaN or infinity")
-        raise errors.ImageError(
-            f"Frame {number} has grey levels far beyond those of the first frame: give frames of "
-            "one scale, without infinite values."
-        )
-
-    def read(self, video: int, first: int, host: np.ndarray) -> list[FrameNote]:
-        """Read frames of a video, as `FrameFlow.run` does."""
-        pending, corners = [], []
-        for k in range(host.shape[1]):
-            frame = self.get(first + k)
-            if frame is None:
-                break
-            planes = [frame.work.source.frame(0, video, c) for c in range(host.shape[0])]
-            for plane, values in zip(planes, host[:, k], strict=True):
-                in_bands(frame.work.levels.load, plane, values)
-            noise = self._noise_of(frame, video)
-            make = partial(self._note, first + k, host[:, k], *noise)
-            if self.note_thread is not None:
-                make = self.note_thread.submit(make).result
-            pending.append(make)
-            # When the notes are made, the pixels may be those of the next frame.
-            corners.append((noise[0].any(), [plane[0, 0, 0] for plane in planes]))
-        notes = [note() for note in pending]
-        for k, (note, (noisy, levels)) in enumerate(zip(notes, corners, strict=True)):
-            if note.empty and noisy:
-                self._held[first + k].constant[video] = levels
-        return notes
-
-    def write(self, video: int, first: int, values: np.ndarray, counts: np.ndarray | None) -> None:
-        """Write results of a video, as `FrameFlow.run` does."""
-        for k in range(values.shape[1]):
-            frame = self._held[first + k]
-            if frame.noiseless:
-                continue  # `finished` copies it
-            for c in range(values.shape[0]):
-                out = frame.work.out.frame(0, video, c)
-                if video in frame.constant:
-                    # As it was given: the channels on the device may have been mixed.
-                    clipped = convert(np.full(out.shape, frame.constant[video][c]), out)
-                elif counts is not None:
-                    in_bands(np.copyto, out, values[c, k])
-                    clipped = int(counts[c, k])
-                else:
-                    ny, nx = out.shape[-2:]
-                    kept = values[c, k, :, :ny, :nx]
-                    store = partial(frame.work.levels.store, spare=True)
-                    clipped = sum(in_bands(store, kept, out))
-                frame.clipped[video] += clipped
-
-    def _checked(self, number: int, given) -> StreamFrame:
-        """Check a frame and prepare it.
-
-        Its pixels may be overwritten by those of the next one. They are copied if they are needed
-        again: by several videos, or where they are returned as they are.
-        """
-        given, job = as_array(given), self.job
-        if given.shape != job.shape or given.dtype != self._given_dtype:
-            raise errors.ImageError(
-                f"Frame {number} has the shape {given.shape} and type {given.dtype}, the first one "
-                f"{job.shape} and {self._given_dtype}: give frames of one shape and type."
-            )
-        block = Block.of(given, job.names, job.run.nonfinite)
-        check_kept(block, job.dtypes[1])
-        if self.sigma_varies:
-            told = self._sigma_of(number) if number else self._first_sigma
-            sigma = resolve_sigma(told, block.finite, job.names, job.filter)
-            sigma = scaled(sigma, job.filter.with_strength(job.run.sigma_factor)[1])
-            if varies_within(sigma.array, job.names) and job.filter.over_time:
-                raise errors.SigmaError(
-                    "A function that gives the sigma of each frame cannot give a map: give one "
-                    "value or one per channel, or one map for all frames."
-                )
-        elif self._series_sigma is not None:
-            sigma = self._series_sigma(number)
-        if self.sigma_varies or self._series_sigma is not None:
-            array = clamp_sigma(sigma, block.finite, job.filter, is_stream_frame=True)
-            clamped = sigma if array is sigma.array else replace(sigma, array=array)
-            self.job = job = replace(job, sigma=clamped)
-        holes = block.nonfinite_mask is not None
-        kept_as_given = holes or job.blank_width or not job.sigma.array.all()
-        if self._reads_again or kept_as_given:
-            kept = np.array(given)
-            block = Block(kept, block.finite if holes else kept, block.nonfinite_mask)
-        return StreamFrame(job, block, np.empty(job.shape, job.dtypes[1]))
-
-    def _noise_of(self, frame: StreamFrame, video: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return sigma in units of the pixels and the models, kept while sigma does not change."""
-        sigma, work = frame.job.sigma, frame.work
-        if video not in self._noise or self._noise[video][0] is not sigma:
-            self._noise[video] = sigma, work.sigma.of_frame(0, video, work.sigma_unit)
-        return self._noise[video][1]
-
-    def _note(
-        self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
-    ) -> FrameNote:
-        """Make the note of a frame from what is uploaded: its own pixels may be others by now."""
-        self.check_values(number, values, Levels(0, 1.0))
-        compares, whole = self.job.filter.compares_brightness, self.job.filter.whole_volumes
-        levels = Levels(0, 1.0)
-        note = note_frame(list(values), sigma, levels, brightness=compares, whole=whole)
-        return replace(note, models=models)
-
-
 @takes_options()
 def stream(
     filter: Filter,
@@ -341,6 +167,10 @@ class FrameStream:
     strength was measured in the series; `run` then has the models. `like` is the first frame of a
     series whose later frames are given. `count` is the number of frames yielded so far, and `tally`
     what was counted in them.
+
+    Frames still in use are held; the videos of a frame read them in step. The noise of the job is
+    that of the last frame taken. A thread, if there is one, makes notes of frames while others are
+    read: it must be shut down before the buffers that frames are read into are freed.
     """
 
     def __init__(
@@ -376,9 +206,9 @@ class FrameStream:
         run, first = image.adapted(self._run), image.given
         if image.correction:
             first, source = image.corrected_frame(first), map(image.corrected_frame, source)
-        self._feed = feed = FrameFeed(run, first, source, self._levels, self._sigma_of, self._like)
-        filtered = self._over_time if feed.job.filter.over_time else self._one_by_one
-        with closing(filtered(feed)) as steps:
+        self._begin(run, first, source)
+        filtered = self._over_time if self._job.filter.over_time else self._one_by_one
+        with closing(filtered()) as steps:
             for out, tally in steps:
                 self.tally += tally
                 self.count += 1
@@ -386,25 +216,180 @@ class FrameStream:
 
     def record(self) -> Record:
         """Return the record of the frames that were yielded, at least one."""
-        record = self._feed.job.record(self.tally)
-        if self._feed.sigma_varies:
+        record = self._job.record(self.tally)
+        if self._sigma_varies:
             record = replace(record, notes=("sigma was given for each frame",))
         return replace(record, axes="T" + record.axes)
 
-    def _one_by_one(self, feed: FrameFeed) -> Generator[tuple[np.ndarray, Tally], None, None]:
+    def _begin(self, run: Run, first: np.ndarray, source: Iterator) -> None:
+        """Prepare for frames: the first, or `like`, decides what all have in common."""
+        names = check_axes(run.axes, first.shape)
+        if "T" in names:
+            raise errors.AxesError(
+                f"axes={run.axes!r} names T within a frame: frames follow each other in time, "
+                "name the axes of one."
+            )
+        self._sigma_varies = callable(run.sigma)
+        if self._sigma_varies:
+            self._given_sigma, self._first_sigma = run.sigma, run.sigma(0)
+            run = replace(run, sigma=self._first_sigma, noise=None)
+        self._given_dtype = first.dtype
+        block = Block.of(first if self._like is None else self._like, names, run.nonfinite)
+        self._job = prepare(run, block, levels=self._levels, is_stream_frame=True)
+        videos = arrange(first, names, self._job.filter.joint).shape[1]
+        self._reads_again = self._job.filter.over_time and videos > 1
+        self._source, self._ended = source, False
+        self._held = {0: self._checked(0, first)}
+        self._known = 1
+        self._note_thread: ThreadPoolExecutor | None = None
+        # Of each video the sigma of the last frame, and what `FrameSigma.of_frame` made of it.
+        self._noise: dict[int, tuple[Sigma, tuple[np.ndarray, np.ndarray]]] = {}
+
+    def _get(self, number: int) -> StreamFrame | None:
+        """Return a frame; None beyond the last one."""
+        while number >= self._known and not self._ended:
+            try:
+                given = next(self._source)
+            except StopIteration:
+                self._ended = True
+                break
+            self._held[self._known] = self._checked(self._known, given)
+            self._known += 1
+        return self._held.get(number)
+
+    def _forget(self, before: int) -> None:
+        """Let go of frames."""
+        for number in [n for n in self._held if n < before]:
+            del self._held[number]
+
+    def _check_values(self, number: int, values: np.ndarray, levels: Levels) -> None:
+        """Refuse a frame with values that kernels cannot take once `levels` have mapped them."""
+        if is_plain(self._given_dtype):
+            return
+        if self._job.stabilised:
+            levels = Levels(0, np.finfo(np.float32).max / LARGEST_VALUE)  # any float32 is taken
+        if levels.takes(values):
+            return
+        # Finite grey levels may have become infinite when they were scaled, but not NaN.
+        scaled = not self._job.levels.plain
+        if np.isnan(values).any() or not (scaled or np.isfinite(values).all()):
+            raise nonfinite_error(f"Frame {number} holds NaN or infinity")
+        raise errors.ImageError(
+            f"Frame {number} has grey levels far beyond those of the first frame: give frames of "
+            "one scale, without infinite values."
+        )
+
+    def _read(self, video: int, first: int, host: np.ndarray) -> list[FrameNote]:
+        """Read frames of a video, as `FrameFlow.run` does."""
+        pending, corners = [], []
+        for k in range(host.shape[1]):
+            frame = self._get(first + k)
+            if frame is None:
+                break
+            planes = [frame.work.source.frame(0, video, c) for c in range(host.shape[0])]
+            for plane, values in zip(planes, host[:, k], strict=True):
+                in_bands(frame.work.levels.load, plane, values)
+            noise = self._noise_of(frame, video)
+            make = partial(self._note, first + k, host[:, k], *noise)
+            if self._note_thread is not None:
+                make = self._note_thread.submit(make).result
+            pending.append(make)
+            # When the notes are made, the pixels may be those of the next frame.
+            corners.append((noise[0].any(), [plane[0, 0, 0] for plane in planes]))
+        notes = [note() for note in pending]
+        for k, (note, (noisy, levels)) in enumerate(zip(notes, corners, strict=True)):
+            if note.empty and noisy:
+                self._held[first + k].constant[video] = levels
+        return notes
+
+    def _write(self, video: int, first: int, values: np.ndarray, counts: np.ndarray | None) -> None:
+        """Write results of a video, as `FrameFlow.run` does."""
+        for k in range(values.shape[1]):
+            frame = self._held[first + k]
+            if frame.noiseless:
+                continue  # `finished` copies it
+            for c in range(values.shape[0]):
+                out = frame.work.out.frame(0, video, c)
+                if video in frame.constant:
+                    # As it was given: the channels on the device may have been mixed.
+                    clipped = convert(np.full(out.shape, frame.constant[video][c]), out)
+                elif counts is not None:
+                    in_bands(np.copyto, out, values[c, k])
+                    clipped = int(counts[c, k])
+                else:
+                    ny, nx = out.shape[-2:]
+                    kept = values[c, k, :, :ny, :nx]
+                    store = partial(frame.work.levels.store, spare=True)
+                    clipped = sum(in_bands(store, kept, out))
+                frame.clipped[video] += clipped
+
+    def _checked(self, number: int, given) -> StreamFrame:
+        """Check a frame and prepare it.
+
+        Its pixels may be overwritten by those of the next one. They are copied if they are needed
+        again: by several videos, or where they are returned as they are.
+        """
+        given, job = as_array(given), self._job
+        if given.shape != job.shape or given.dtype != self._given_dtype:
+            raise errors.ImageError(
+                f"Frame {number} has the shape {given.shape} and type {given.dtype}, the first one "
+                f"{job.shape} and {self._given_dtype}: give frames of one shape and type."
+            )
+        block = Block.of(given, job.names, job.run.nonfinite)
+        check_kept(block, job.dtypes[1])
+        if self._sigma_varies:
+            told = self._given_sigma(number) if number else self._first_sigma
+            sigma = resolve_sigma(told, block.finite, job.names, job.filter)
+            sigma = scaled(sigma, job.filter.with_strength(job.run.sigma_factor)[1])
+            if varies_within(sigma.array, job.names) and job.filter.over_time:
+                raise errors.SigmaError(
+                    "A function that gives the sigma of each frame cannot give a map: give one "
+                    "value or one per channel, or one map for all frames."
+                )
+        elif self._sigma_of is not None:
+            sigma = self._sigma_of(number)
+        if self._sigma_varies or self._sigma_of is not None:
+            array = clamp_sigma(sigma, block.finite, job.filter, is_stream_frame=True)
+            clamped = sigma if array is sigma.array else replace(sigma, array=array)
+            self._job = job = replace(job, sigma=clamped)
+        holes = block.nonfinite_mask is not None
+        kept_as_given = holes or job.blank_width or not job.sigma.array.all()
+        if self._reads_again or kept_as_given:
+            kept = np.array(given)
+            block = Block(kept, block.finite if holes else kept, block.nonfinite_mask)
+        return StreamFrame(job, block, np.empty(job.shape, job.dtypes[1]))
+
+    def _noise_of(self, frame: StreamFrame, video: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return sigma in units of the pixels and the models, kept while sigma does not change."""
+        sigma, work = frame.job.sigma, frame.work
+        if video not in self._noise or self._noise[video][0] is not sigma:
+            self._noise[video] = sigma, work.sigma.of_frame(0, video, work.sigma_unit)
+        return self._noise[video][1]
+
+    def _note(
+        self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
+    ) -> FrameNote:
+        """Make the note of a frame from what is uploaded: its own pixels may be others by now."""
+        self._check_values(number, values, Levels(0, 1.0))
+        compares, whole = self._job.filter.compares_brightness, self._job.filter.whole_volumes
+        levels = Levels(0, 1.0)
+        note = note_frame(list(values), sigma, levels, brightness=compares, whole=whole)
+        return replace(note, models=models)
+
+    def _one_by_one(self) -> Generator[tuple[np.ndarray, Tally], None, None]:
         """Filter each frame by itself; yield the results and what was counted."""
         for number in count():
-            frame = feed.get(number)
+            frame = self._get(number)
             if frame is None:
                 return
-            feed.forget(number + 1)
-            feed.check_values(number, frame.block.finite, frame.job.levels)
+            self._forget(number + 1)
+            self._check_values(number, frame.block.finite, frame.job.levels)
             steps = filter_part(frame.job, Part.of(frame.job), frame.block, frame.out)
             yield frame.out, finish(steps)
 
-    def _over_time(self, feed: FrameFeed) -> Generator[tuple[np.ndarray, Tally], None, None]:
+    def _over_time(self) -> Generator[tuple[np.ndarray, Tally], None, None]:
         """Filter each frame with those before and after it."""
-        work = feed.get(0).work
+        work = self._get(0).work
         session, is_map = work.session, work.sigma.is_map
         device = session.device
         _, videos, nz, ny, nx = work.source.shape
@@ -432,19 +417,19 @@ class FrameStream:
                     *(session, arena, stages, tile, batch, variation, types), prompt=self._live
                 )
                 stack.enter_context(closing(flow))
-                steps = flow.run(partial(feed.read, video), partial(feed.write, video))
+                steps = flow.run(partial(self._read, video), partial(self._write, video))
                 flows.append(stack.enter_context(closing(steps)))
             if not (device.shares_cores or self._live):
                 # Entered last, so that the thread ends before the memory that it reads is freed.
-                feed.note_thread = stack.enter_context(ThreadPoolExecutor(1, "frames in"))
+                self._note_thread = stack.enter_context(ThreadPoolExecutor(1, "frames in"))
             written, running = 0, True
             while running:
                 # All videos advance in step.
                 counts = [next(steps, None) for steps in flows]
                 running = counts[0] is not None
-                upto = counts[0] if running else feed.known
+                upto = counts[0] if running else self._known
                 for number in range(written, upto):
-                    frame = feed.get(number)
-                    feed.forget(number + 1)
+                    frame = self._get(number)
+                    self._forget(number + 1)
                     yield frame.finished(), frame.tally
                 written = upto

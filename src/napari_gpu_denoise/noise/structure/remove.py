@@ -346,7 +346,12 @@ def _for_channel(
     waves = "hum" in request.kinds and found.has_waves
     made = ChannelCorrection(hum=waves, sides=sides, threshold=request.threshold)
     if sides and len(planes) > 2:
-        made = replace(made, pixels=_persistent(planes, made))
+        # Outliers in at least half of the planes.
+        count = np.zeros(planes[0].shape, np.int32)
+        for plane in planes:
+            both = outliers.find_outliers(plane, made.threshold)
+            count += np.any([both[side].mask for side in sides], axis=0)
+        made = replace(made, pixels=2 * count >= len(planes))
     # Rows and columns are measured without what is removed before them.
     offsets: dict[str, Any] = {}
     for kind, each in (("rows", found.rows), ("columns", found.columns)):
@@ -357,15 +362,6 @@ def _for_channel(
                 turned = [made.applied(p) if kind == "rows" else made.applied(p).T for p in planes]
                 offsets[kind] = plane_offsets(turned)
     return replace(made, **offsets), findings
-
-
-def _persistent(planes: list[np.ndarray], made: ChannelCorrection) -> np.ndarray:
-    """Return the pixels that are outliers in at least half of some planes."""
-    count = np.zeros(planes[0].shape, np.int32)
-    for plane in planes:
-        found = outliers.find_outliers(plane, made.threshold)
-        count += np.any([found[side].mask for side in made.sides], axis=0)
-    return 2 * count >= len(planes)
 
 
 def _without_rows(plane: np.ndarray, offsets: np.ndarray | str | None) -> np.ndarray:

@@ -165,17 +165,10 @@ class FrameFlow:
     ) -> Generator[int, None, None]:
         """Filter frames; yield the number written so far whenever some were read or written.
 
-        Parameters
-        ----------
-        read : callable
-            ``read(t, host)`` fills ``host`` (channels, count, nz, ny, nx) with frames from time t
-            on and returns a note of each; fewer than there is room for only at the end.
-        write : callable
-            ``write(t, values, clipped)`` takes frames (channels, count, nz, ny, nx) from time t on,
-            and of integers how many values were clipped (channels, count).
-        first, start, stop : int
-            Times of the first frame to read, the first to write, and the first not to write;
-            without `stop` all are written.
+        ``read(t, host)`` fills ``host`` (channels, count, nz, ny, nx) with frames from time t on
+        and returns a note of each; fewer than there is room for only at the end. ``write(t, values,
+        clipped)`` takes such frames, and of integers how many values were clipped (channels,
+        count). Frames are read from time `first` on, and written from `start` to before `stop`.
         """
         import pyopencl as cl
 
