@@ -17,7 +17,7 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl import memory
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.flow.transfer import Receiver
+from napari_gpu_denoise.run.flow.transfer import TileTransfer
 from napari_gpu_denoise.run.flow.work import FrameSigma
 from napari_gpu_denoise.run.record import Progress
 from scenes import bytes_per_pixel, joining, noisy, small
@@ -130,7 +130,7 @@ def test_a_map_is_sent_once_for_all_tiles_that_see_the_same_part(posing, monkeyp
 
 @pytest.mark.parametrize("how", ["closed", "failing"])
 def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, how):
-    write, free = Receiver.write, Arena.free
+    write, free = TileTransfer.write, Arena.free
     numbers, writing, freed = itertools.count(), [], []
     begun, go_on = threading.Event(), threading.Event()
 
@@ -150,7 +150,7 @@ def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, 
         freed.append(list(writing))
         free(self)
 
-    monkeypatch.setattr(Receiver, "write", slow)
+    monkeypatch.setattr(TileTransfer, "write", slow)
     monkeypatch.setattr(Arena, "free", watched)
     image, settings = noisy(8, 64, 64), small(KIND)
     out = np.empty_like(image)

@@ -226,7 +226,7 @@ def test_every_odd_float_is_rounded_as_by_the_host_and_nan_becomes_zero(chosen, 
     tile = Tile(0, Span.whole(1), Span.whole(1), *map(Span.whole, values.shape))
     queue = chosen.queue()
     work = work_of(out, out, Line(), chosen)
-    receiver = transfer.Receiver(Arena(chosen), work, queue, 3)
+    receiver = transfer.TileTransfer(Arena(chosen), work, None, queue, 3)
     buffer = receiver.buffer("out", tile)
     cl.enqueue_copy(queue, buffer, values)
     levels, launches = receiver.as_levels(buffer, "out", tile, 2, np.zeros((1, 1), np.int32))

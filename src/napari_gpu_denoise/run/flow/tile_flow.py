@@ -19,7 +19,7 @@ from napari_gpu_denoise.opencl.memory import Arena, kept_bytes
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FramePlan, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile, split
-from napari_gpu_denoise.run.flow.transfer import Receiver, Sender
+from napari_gpu_denoise.run.flow.transfer import TileTransfer
 from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
 from napari_gpu_denoise.run.record import Progress, Steps
 
@@ -312,9 +312,8 @@ class TileFlow:
         work, queues, total = self.work, self.queues, len(self.tiles)
         yield Progress(0, total)
         with self.turn:
-            stabilisation = self.stages.stabilisation
-            sender = Sender(self.arena, work, stabilisation)
-            receiver = Receiver(self.arena, work, queues.compute, total, stabilisation)
+            given = self.arena, work, self.stages.stabilisation, queues.compute, total
+            transfer = TileTransfer(*given)
         for slot in self.slots:
             slot.seen = None
         clipped, done, started = 0, 0, 0
@@ -333,25 +332,25 @@ class TileFlow:
                 slot = self.slots[started % len(self.slots)]
                 if slot.done is not None:
                     slot.done.wait()
-                buffer, upload = sender.upload(queues.up, slot.name + "in", tile)
+                buffer, upload = transfer.upload(queues.up, slot.name + "in", tile)
                 sigma, uploads = self._send_sigma(slot, tile)
                 queues.after_upload([upload, *uploads])
-                values, launches = sender.as_float(queues.compute, buffer, tile, sigma.models)
-                out = receiver.buffer(slot.name + "out", tile)
+                values, launches = transfer.as_float(queues.compute, buffer, tile, sigma.models)
+                out = transfer.buffer(slot.name + "out", tile)
                 launches += self.stages.plan.enqueue(queues.compute, tile, values, out, sigma)
-                result, last = receiver.as_levels(
+                result, last = transfer.as_levels(
                     out, slot.name + "out", tile, number, sigma.models
                 )
                 launches += last
                 queues.compute.flush()
                 host = f"out {started % (1 if self._writer is None else _MOST_DOWNLOADS)}"
                 after = [launches[-1][1]]
-                arrived, slot.done = receiver.download(queues.down, result, host, tile, after)
+                arrived, slot.done = transfer.download(queues.down, result, host, tile, after)
                 queues.down.flush()
                 if self.profiling:
                     self.events += [("upload", upload), *launches, ("download", slot.done)]
                 started += 1
-                write = partial(receiver.write, tile, arrived, slot.done)
+                write = partial(transfer.write, tile, arrived, slot.done)
                 if self._writer is not None:
                     in_flight.append(self._writer.submit(write).result)
                     continue
@@ -363,7 +362,7 @@ class TileFlow:
             done += 1
             yield Progress(done, total)
         with self.turn:
-            return clipped + receiver.clipped()
+            return clipped + transfer.clipped()
 
     def close(self) -> None:
         """Wait until the device is idle, so that buffers can be freed; run nothing after it."""

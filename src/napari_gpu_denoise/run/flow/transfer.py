@@ -29,14 +29,27 @@ _CONVERTED = 1 << 20
 _ALL = np.iinfo(np.int32).max
 
 
-class Sender:
-    """Uploads what tiles read, and converts it to float32; `arena` keeps the buffers."""
+class TileTransfer:
+    """Uploads what tiles read, and downloads what they yield; `arena` keeps the buffers.
 
-    def __init__(self, arena: Arena, work: Work, stabilisation: Stabilisation | None = None):
-        self._arena, self._source, self._levels = arena, work.source, work.levels
+    Integers of 8 and 16 bits are converted on the device. Results are rounded and clipped there, by
+    the compute queue; NaN becomes 0 and does not count as clipped. `tiles` is the number of tiles.
+    """
+
+    def __init__(
+        self, arena: Arena, work: Work, stabilisation: Stabilisation | None, queue, tiles: int
+    ):
+        import pyopencl as cl
+
+        self._arena, self._work, self._queue, self._tiles = arena, work, queue, tiles
         self._stabilisation = stabilisation
-        self._dtype = transfer_dtype(work.source, work.levels)
-        self._kernel = _conversion(arena, "levels_to_float", self._dtype)
+        types = FrameTypes.of(work)
+        self._given, self._made = types.given, types.made
+        self._load = _conversion(arena, "levels_to_float", self._given)
+        self._store = _conversion(arena, "float_to_levels", self._made)
+        if self._store is not None:
+            self._clipped = arena.buffer("clipped", 4 * tiles)
+            cl.enqueue_fill_buffer(queue, self._clipped, np.int32(0), 0, 4 * tiles)
 
     def upload(self, queue, name: str, tile: Tile) -> tuple[Any, Any]:
         """Copy a tile to the device; return the buffer and the event.
@@ -46,13 +59,14 @@ class Sender:
         import pyopencl as cl
 
         shape = (tile.channels, *tile.source_shape)
-        host = pinned_of(self._arena, name, shape, self._dtype, queue)
-        region = self._source.region(*tile.source_region)
+        host = pinned_of(self._arena, name, shape, self._given, queue)
+        source, levels = self._work.source, self._work.levels
+        region = source.region(*tile.source_region)
         times = tile.t.source_start, tile.t.source_stop
-        most = converted_at_once(self._source, self._levels)
-        load = copy_as_is if self._kernel is not None else self._levels.load
+        most = converted_at_once(source, levels)
+        load = levels.load if self._load is None else copy_as_is
         for c in range(tile.channels):
-            for k, block in frame_blocks(self._source, tile.sequence, *times, c, most):
+            for k, block in frame_blocks(source, tile.sequence, *times, c, most):
                 in_bands(load, block[:, *region], host[c, k : k + len(block)])
         buffer = self._arena.buffer(name, host.nbytes)
         return buffer, cl.enqueue_copy(queue, buffer, host, is_blocking=False)
@@ -63,10 +77,10 @@ class Sender:
         The next tile may overwrite it. `models` are the numbers of the noise models of its frames.
         """
         values, launches = buffer, []
-        if self._kernel is not None:
+        if self._load is not None:
             count = tile.channels * math.prod(tile.source_shape)
             values = self._arena.buffer("tile in", 4 * count)
-            event = self._kernel(
+            event = self._load(
                 *(queue, *value_grid(count, self._arena.session.device)),
                 *(buffer, np.uint64(count), values),
             )
@@ -75,37 +89,9 @@ class Sender:
             launches += self._stabilisation.forward_tile(queue, values, models, tile)
         return values, launches
 
-
-class Receiver:
-    """Converts results to grey levels and downloads them; `arena` keeps the buffers.
-
-    Integers of 8 and 16 bits are rounded and clipped on the device, by the compute queue; NaN
-    becomes 0 there and does not count as clipped. `tiles` is the number of tiles.
-    """
-
-    def __init__(
-        self,
-        arena: Arena,
-        work: Work,
-        queue,
-        tiles: int,
-        stabilisation: Stabilisation | None = None,
-    ):
-        import pyopencl as cl
-
-        self._stabilisation = stabilisation
-        self._arena, self._out, self._work = arena, work.out, work
-        self._levels = Levels(0, 1.0) if work.filter.yields_map else work.levels
-        self._dtype = transfer_dtype(work.out, self._levels)
-        self._queue, self._tiles = queue, tiles
-        self._kernel, self._clipped = _conversion(arena, "float_to_levels", self._dtype), None
-        if self._kernel is not None:
-            self._clipped = arena.buffer("clipped", 4 * tiles)
-            cl.enqueue_fill_buffer(queue, self._clipped, np.int32(0), 0, 4 * tiles)
-
     def buffer(self, name: str, tile: Tile):
         """Return the float32 buffer for the filter to write; `name` as in `download`."""
-        name = name if self._kernel is None else "tile out"
+        name = name if self._store is None else "tile out"
         return self._arena.buffer(name, 4 * tile.channels * math.prod(tile.shape))
 
     def as_levels(
@@ -119,16 +105,16 @@ class Receiver:
         if self._stabilisation is not None:
             pixels = math.prod(tile.shape[2:])
             launches += self._stabilisation.inverse(self._queue, values, models.ravel(), pixels)
-        if self._kernel is None:
+        if self._store is None:
             return values, launches
         (ny, nx), kept = tile.shape[2:], self._work.kept(tile)
         frames = tile.channels * math.prod(tile.shape[:2])
         size = frames * math.prod(kept)
-        buffer = self._arena.buffer(name, size * self._dtype.itemsize)
+        buffer = self._arena.buffer(name, size * self._made.itemsize)
         if kept == (ny, nx):
             frames, ny, nx, kept = 1, 1, size, (1, size)  # as one row
         (across,), group = value_grid(kept[1], self._arena.session.device)
-        event = self._kernel(
+        event = self._store(
             *(self._queue, (across, kept[0], frames), (*group, 1, 1), values),
             *map(np.uint64, (ny, nx, *kept)),
             *(buffer, self._clipped, np.int32(number), np.int32(_ALL)),
@@ -143,23 +129,24 @@ class Receiver:
         import pyopencl as cl
 
         shape = (tile.channels, *tile.shape)
-        if self._kernel is not None:
+        if self._store is not None:
             shape = (*shape[:-2], *self._work.kept(tile))
-        host = pinned_of(self._arena, name, shape, self._dtype, queue)
+        host = pinned_of(self._arena, name, shape, self._made, queue)
         return host, cl.enqueue_copy(queue, host, buffer, wait_for=after, is_blocking=False)
 
     def write(self, tile: Tile, host: np.ndarray, done) -> int:
         """Wait for a download and write the tile, in any thread; return the values clipped here."""
         done.wait()
         ny, nx = self._work.kept(tile)
-        region = self._out.region(*tile.kept_region(ny, nx))
+        out, levels = self._work.out, self._work.out_levels
+        region = out.region(*tile.kept_region(ny, nx))
         host = host[..., :ny, :nx]
-        most = converted_at_once(self._out, self._levels)
-        store = copy_as_is if self._kernel is not None else self._levels.store
+        most = converted_at_once(out, levels)
+        store = levels.store if self._store is None else copy_as_is
         clipped = 0
         for c in range(tile.channels):
             times = tile.t.start, tile.t.stop
-            for k, block in frame_blocks(self._out, tile.sequence, *times, c, most):
+            for k, block in frame_blocks(out, tile.sequence, *times, c, most):
                 clipped += sum(in_bands(store, host[c, k : k + len(block)], block[:, *region]))
         return clipped
 
@@ -167,7 +154,7 @@ class Receiver:
         """Wait for all tiles; return how many values were clipped on the device."""
         import pyopencl as cl
 
-        if self._clipped is None:
+        if self._store is None:
             return 0
         counts = np.empty(self._tiles, np.int32)
         cl.enqueue_copy(self._queue, counts, self._clipped)
@@ -251,11 +238,13 @@ class FrameTypes:
     kept: tuple[int, int] | None = None
 
     @classmethod
-    def of(cls, work: Work, tile: Tile) -> FrameTypes:
-        """Return the types for a part of the frames of a work."""
-        levels = Levels(0, 1.0) if work.filter.yields_map else work.levels
-        types = transfer_dtype(work.source, work.levels), transfer_dtype(work.out, levels)
-        return cls(*types, work.kept(tile))
+    def of(cls, work: Work, tile: Tile | None = None) -> FrameTypes:
+        """Return the types for the frames of a work, or for a part of them."""
+        given, made = (
+            transfer_dtype(frames, levels)
+            for frames, levels in ((work.source, work.levels), (work.out, work.out_levels))
+        )
+        return cls(given, made, tile and work.kept(tile))
 
 
 class FrameTransfer:

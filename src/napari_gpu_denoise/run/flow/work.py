@@ -260,6 +260,11 @@ class Work:
         """Unit of sigma in kernels, in grey levels to the power that sigma has."""
         return self.levels.scale**self.filter.sigma_power
 
+    @property
+    def out_levels(self) -> Levels:
+        """How results are mapped to grey levels; a map has none."""
+        return Levels(0, 1.0) if self.filter.yields_map else self.levels
+
     def kept(self, tile: Tile) -> tuple[int, int]:
         """Return how many rows and columns of a tile are results; the rest is mirrored padding."""
         *_, y0, x0 = self.out.origin
