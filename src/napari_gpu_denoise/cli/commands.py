@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.assessment.record import Assessment
     from napari_gpu_denoise.files.batch import BatchReport
     from napari_gpu_denoise.files.image_file import ImageFile
-    from napari_gpu_denoise.noise.record import NoiseEstimate
 
 HELD = 24  # planes of a channel up to which a file is read whole: an estimate may hold as many
 
@@ -51,9 +50,13 @@ def _report_each(args: argparse.Namespace, report: Callable[[Path], dict[str, An
 
 def estimate(args: argparse.Namespace) -> int:
     """Measure the noise of each input."""
+    from napari_gpu_denoise.files import formats
+    from napari_gpu_denoise.noise.estimate import estimate_noise
 
     def report(path: Path) -> dict[str, Any]:
-        picture, measured, planes = _measure(path, args.axes, args.model)
+        with formats.open_stack(path) as picture:
+            loaded, names, planes = to_measure(picture, args.axes)
+            measured = estimate_noise(loaded.pixels, names, args.model)
         axes = picture.filter_axes if args.axes is None else args.axes
         if not args.json:
             shape = " x ".join(map(str, picture.data.shape))
@@ -67,16 +70,6 @@ def estimate(args: argparse.Namespace) -> int:
         return {"axes": axes, **measured.as_dict(), "total_planes": planes}
 
     return _report_each(args, report)
-
-
-def _measure(path: Path, axes: str | None, model: str) -> tuple[ImageFile, NoiseEstimate, int]:
-    """Return the description of a file, its noise, and its number of planes."""
-    from napari_gpu_denoise.files import formats
-    from napari_gpu_denoise.noise.estimate import estimate_noise
-
-    with formats.open_stack(path) as picture:
-        loaded, names, planes = to_measure(picture, axes)
-        return picture, estimate_noise(loaded.pixels, names, model), planes
 
 
 def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, int]:
@@ -432,9 +425,13 @@ def _interruptible() -> Iterator[threading.Event]:
 
 def recommend(args: argparse.Namespace) -> int:
     """Recommend a filter for each input."""
+    from napari_gpu_denoise.assessment.recommend import recommend as advise
+    from napari_gpu_denoise.files import formats
 
     def report(path: Path) -> dict[str, Any]:
-        advice = _advice(path, args)
+        with formats.open_stack(path) as picture:
+            loaded, names, _ = to_measure(picture, args.axes)
+            advice = advise(loaded.pixels, names, effort=args.effort, device=args.device)
         line = command(path, advice, args.axes)
         if not args.json:
             print(path)
@@ -456,12 +453,3 @@ def command(path: Path, advice: Advice, axes: str | None = None) -> str:
     words += [] if axes is None else ["--axes", axes]
     words += as_options(advice.filter.as_arguments())
     return shlex.join(words)
-
-
-def _advice(path: Path, args: argparse.Namespace) -> Advice:
-    from napari_gpu_denoise.assessment.recommend import recommend as advise
-    from napari_gpu_denoise.files import formats
-
-    with formats.open_stack(path) as picture:
-        loaded, names, _ = to_measure(picture, args.axes)
-        return advise(loaded.pixels, names, effort=args.effort, device=args.device)

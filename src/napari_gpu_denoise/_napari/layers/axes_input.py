@@ -47,7 +47,7 @@ class AxesInput(QWidget):
         self._kind = kind
         #: Shape the axes are for; empty where there is no layer.
         self.shape: tuple[int, ...] = ()
-        self._layer: ref | None = None
+        self._layer: Any = lambda: None  # a weak reference
         used = "" if kind is None else " Time and slices are used only by settings that need them."
         self.edit = QLineEdit(toolTip=wrapped(_LETTERS + used), accessibleName="Axes")
         self.caption = Caption(rich=True)
@@ -69,7 +69,7 @@ class AxesInput(QWidget):
         """Set shape and axes of a new layer: letters typed for it, or those suggested."""
         # The letters are read together with their shape, once.
         self.shape = tuple(shape)
-        self._layer = None if layer is None else ref(layer)
+        self._layer = (lambda: None) if layer is None else ref(layer)
         axes = self.typed() or axes
         with QSignalBlocker(self.edit):
             self.edit.setText(axes)
@@ -85,17 +85,17 @@ class AxesInput(QWidget):
 
     def typed(self) -> str | None:
         """Return the letters typed for this layer, or None if they do not fit."""
-        layer = None if self._layer is None else self._layer()
+        layer = self._layer()
         typed = None if layer is None else _TYPED.get(layer)
         return typed if typed is not None and _fits(typed, self.shape) else None
 
     def forget(self) -> None:
         """Forget the letters typed for this layer."""
-        if self._layer is not None and (layer := self._layer()) is not None:
+        if (layer := self._layer()) is not None:
             _TYPED.pop(layer, None)
 
     def _keep(self, text: str) -> None:
-        if self._layer is not None and (layer := self._layer()) is not None:
+        if (layer := self._layer()) is not None:
             _TYPED[layer] = text.upper()
 
     def _read(self, _: str = "") -> None:
