@@ -163,10 +163,9 @@ class Panel(QWidget):
 
     def add_code_buttons(self, of: str) -> None:
         """Make the buttons that copy `python_code` and `command_line`; `of` is what these do."""
-        self.python_button = button("Copy Python call", f"Copy Python code {of}.")
-        self.command_button = button("Copy command line", f"Copy a shell command {of}.")
-        self.python_button.clicked.connect(lambda: self.copy_python())
-        self.command_button.clicked.connect(lambda: self.copy_command())
+        tips = f"Copy Python code {of}.", f"Copy a shell command {of}."
+        self.python_button = button("Copy Python call", tips[0], self.copy_python)
+        self.command_button = button("Copy command line", tips[1], self.copy_command)
 
     def python_code(self) -> str:
         """Return equivalent Python code; raises `DenoiseError` where there is none."""

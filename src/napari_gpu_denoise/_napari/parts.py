@@ -66,9 +66,12 @@ class Caption(QLabel):
         self.setMinimumHeight(self.heightForWidth(self.width()) if self.text() else 0)
 
 
-def button(text: str, tip: str) -> QPushButton:
-    """Return a button with a tooltip."""
-    return QPushButton(text, toolTip=wrapped(tip))
+def button(text: str, tip: str, act: Callable[[], Any] | None = None) -> QPushButton:
+    """Return a button with a tooltip, and what a click does."""
+    made = QPushButton(text, toolTip=wrapped(tip))
+    if act is not None:
+        made.clicked.connect(lambda: act())
+    return made
 
 
 def narrow(box: QComboBox, characters: int = 12) -> QComboBox:

@@ -16,7 +16,13 @@ from qtpy.QtCore import QObject, QTimer, Signal
 from napari_gpu_denoise._napari.compare.pair import Curtain, Pair, Residual
 from napari_gpu_denoise._napari.docks import camera_of
 from napari_gpu_denoise._napari.layers.provenance import temporary_metadata
-from napari_gpu_denoise._napari.layers.source import finest, place_of
+from napari_gpu_denoise._napari.layers.source import (
+    LOOKS,
+    finest,
+    looks_of,
+    place_of,
+    set_changed,
+)
 from napari_gpu_denoise._napari.parts import settling_timer
 
 _WIDTH = 2.0  # pixels of the screen
@@ -26,7 +32,6 @@ CURTAIN, BLINK, RESIDUAL, NOTHING = "curtain", "blink", "residual", ""
 
 _TURN = 500  # milliseconds for each of the two
 _REDRAWN = 15  # milliseconds that changes are collected for
-_FOLLOWED = ("contrast_limits", "colormap", "gamma", "interpolation2d", "blending", "opacity")
 _SAMPLED = 1 << 16  # pixels whose spread gives the contrast of a residual
 _SIGMAS = 3.0
 _TO_SIGMA = 1.4826  # from the median deviation of normal noise
@@ -187,8 +192,8 @@ class CompareOverlay(QObject):
             self._hidden[each] = each.visible
             each.visible = False
         if known is not None:
-            looks = self._looks_of_residual(pair) if mode == RESIDUAL else _looks_of(pair.after)
-            _set_looks(known, looks)
+            looks = self._looks_of_residual(pair) if mode == RESIDUAL else looks_of(pair.after)
+            set_changed(known, looks)
             known.visible = True
         if mode == CURTAIN and self.line is None:
             named = place_of(pair.after) | {"name": "line of the curtain"}
@@ -205,9 +210,10 @@ class CompareOverlay(QObject):
 
     def _add(self, pair: Pair, kind: str, axes: tuple[int, int]) -> Image:
         if kind == RESIDUAL:
-            data, looks = Residual(pair), self._looks_of_residual(pair)
+            data, looks = Residual(pair), self._looks_of_residual(pair) | {"rgb": False}
         else:
-            data, looks = Curtain(pair, axes[1], self.at), _looks_of(pair.after)
+            data = Curtain(pair, axes[1], self.at)
+            looks = looks_of(pair.after) | {"rgb": pair.after.rgb}
         place = place_of(pair.after) | {"metadata": temporary_metadata(kind, pair.before)}
         place["name"] = f"{kind}: {pair.before.name} | {pair.after.name}"
         # With contrast, which napari would look for in all of the data.
@@ -296,7 +302,7 @@ class CompareOverlay(QObject):
         ]
         seen = self._on_visible
         found += [(each.events.visible, seen) for each in (self._pair.before, self._pair.after)]
-        found += [(getattr(after, name), self._on_looks) for name in _FOLLOWED]
+        found += [(getattr(after, name), self._on_looks) for name in LOOKS]
         if self.line is not None:
             zoom = self.line.camera.events.zoom
             found += [(each, self._on_view) for each in (dims.current_step, zoom)]
@@ -322,7 +328,7 @@ class CompareOverlay(QObject):
 
     def _on_looks(self, event: object = None) -> None:
         if self._curtain is not None:
-            _set_looks(self.layer, _looks_of(self._pair.after))
+            set_changed(self.layer, looks_of(self._pair.after))
 
     def _turn(self) -> None:
         self.show_alone("after" if self._alone == "before" else "before")
@@ -339,7 +345,7 @@ class CompareOverlay(QObject):
         step = 1 if pair.is_lazy else max(1, int(np.sqrt(math.prod(sizes) / _SAMPLED)))
         sampled = tuple(slice(None, None, step) if isinstance(i, slice) else i for i in index)
         limit = _SIGMAS * spread(residual[sampled])
-        return {"colormap": DIVERGING, "contrast_limits": (-limit, limit), "rgb": False}
+        return {"colormap": DIVERGING, "contrast_limits": (-limit, limit)}
 
 
 def slice_shown(viewer: Viewer, layer: Image) -> tuple[int | slice, ...]:
@@ -359,17 +365,3 @@ def spread(residual: np.ndarray) -> float:
     values = np.abs(values[np.isfinite(values)])
     found = _TO_SIGMA * float(np.median(values)) if values.size else 0.0
     return found or (float(values.std()) if values.size else 0.0) or 1.0
-
-
-def _set_looks(layer: Image, looks: dict[str, Any]) -> None:
-    for name in _FOLLOWED:
-        if name in looks:
-            setattr(layer, name, looks[name])
-
-
-def _looks_of(layer: Image) -> dict[str, Any]:
-    looks = {name: getattr(layer, name) for name in _FOLLOWED}
-    if layer.rgb:
-        for name in ("contrast_limits", "colormap"):
-            looks.pop(name)
-    return {**looks, "rgb": layer.rgb}

@@ -169,11 +169,15 @@ class AssessSection(Section):
             TITLE,
             "Predict error, PSNR and detail kept in the region in view, from the noisy image "
             "alone. The filter runs about nine times; no layer is added.",
+            self.start,
         )
         self.map_button = button(
-            "Error map as a layer", "Add the expected error around each pixel as a layer."
+            "Error map as a layer",
+            "Add the expected error around each pixel as a layer.",
+            self.add_map,
         )
-        self.save_button = button("Save report …", "Save this as a page, as JSON or as text.")
+        tip = "Save this as a page, as JSON or as text."
+        self.save_button = button("Save report …", tip, self.save)
         self.words, self.status = Caption(rich=True), Caption()
         self.plot = Plot("Detail kept", "Cycles per pixel", "Contrast")
         self.residuals = Residuals()
@@ -185,9 +189,6 @@ class AssessSection(Section):
         self._task.staged.connect(lambda stage: self.status.setText(stage.words))
         self._task.ended.connect(self._on_outcome)
         self._task.stopped.connect(self._on_stopped)
-        self.start_button.clicked.connect(self.start)
-        self.map_button.clicked.connect(self.add_map)
-        self.save_button.clicked.connect(self.save)
         self.show_assessment(None)
 
     def _laid_out(self) -> QWidget:

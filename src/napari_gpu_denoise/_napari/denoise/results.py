@@ -84,10 +84,8 @@ def add_layers(viewer: Viewer, outcome: Outcome, title: str, keep: bool = True) 
     provenance = outcome.value.result.record.as_dict()
     source = at_places(request.source, request.places) if request.places else request.source
     words = differences(request.run)
-    for word, place in (("frame", request.frame), ("slice", request.slice)):
-        if place is not None:
-            words.append(f"{word} {place}")
-            provenance[word] = place
+    words += [f"{word} {place}" for word, place in request.alone.items()]
+    provenance |= request.alone
     result = NewLayer("", "image", outcome.value.result.image, source.attributes)
     replaced = []
     for layer in (result, *outcome.value.maps):
@@ -147,13 +145,12 @@ class ResultOptions(QWidget):
         self.hide_source = QCheckBox("Hide source", toolTip=wrapped(_HIDE))
         self.keep_both = QCheckBox("Keep both results", toolTip=wrapped(_KEEP))
         self.hide_source.clicked.connect(self._take_choice)
-        self.undo_button = button("Undo", "")
+        self.undo_button = button("Undo", "", self.undo)
         self.compare_button = button(
             "Compare",
             "Compare source and result: curtain, blink, residual, grey levels along a line.",
+            lambda: self.wanted.emit(self.result()),
         )
-        self.undo_button.clicked.connect(self.undo)
-        self.compare_button.clicked.connect(lambda: self.wanted.emit(self.result()))
         boxes = row_of(self.hide_source, self.keep_both)
         buttons = row_of(self.undo_button, self.compare_button)
         stack(QVBoxLayout(self), (boxes, buttons), spacing=6)

@@ -65,11 +65,16 @@ class Request:
         return axis if axis >= 0 and self.source.data.shape[axis] > 1 else None
 
     @property
+    def alone(self) -> dict[str, int]:
+        """The frame and the slice that are filtered alone, by the words for them."""
+        chosen = {"frame": self.frame, "slice": self.slice}
+        return {word: place for word, place in chosen.items() if place is not None}
+
+    @property
     def places(self) -> dict[int, int]:
-        """The frame and the slice that are filtered alone, by axis."""
-        chosen = {"T": self.frame, "Z": self.slice}
-        axes = self.run.axes.upper()
-        return {axes.index(a): place for a, place in chosen.items() if place is not None}
+        """The same by axis."""
+        axes, letters = self.run.axes.upper(), {"frame": "T", "slice": "Z"}
+        return {axes.index(letters[word]): place for word, place in self.alone.items()}
 
 
 def remembering(request: Request, layer: Image) -> Request:

@@ -31,11 +31,9 @@ class RunPanel(LayerPanel):
     def __init__(self, viewer: Viewer, tip: str, run_tip: str, **options: Any):
         super().__init__(viewer, tip, **options)
         self.results, self.progress = ResultOptions(viewer), progress_bar()
-        self.run_button = button("Denoise", run_tip)
-        self.cancel_button = button("Cancel", "Stop; add no layer.")
-        self.run_button.clicked.connect(lambda: self.run())
+        self.run_button = button("Denoise", run_tip, lambda: self.run())
+        self.cancel_button = button("Cancel", "Stop; add no layer.", lambda: self.cancel())
         self.run_on_return(lambda: self.run())
-        self.cancel_button.clicked.connect(lambda: self.cancel())
         self.results.wanted.connect(self.show_comparison)
         self.runs = Task(self, steps, bar=True)
         self.runs.staged.connect(self._on_stage)

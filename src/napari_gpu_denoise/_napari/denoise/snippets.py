@@ -27,8 +27,7 @@ def python_call(request: Request) -> str:
     ``denoised`` holds the result, ``maps`` the maps of the filter.
     """
     run, alpha = request.run, request.source.alpha
-    alone = {"frames": request.frame, "slices": request.slice}
-    alone = {name: place for name, place in alone.items() if place is not None}
+    alone = {f"{word}s": place for word, place in request.alone.items()}
     given = {**noise_argument(run), **code.axes_argument(run.axes)}
     chosen = run.filter.as_arguments()
     common = common_arguments(run)
@@ -64,7 +63,8 @@ def constructor(settings: Any) -> str:
 def _adding(request: Request) -> str:
     """Return lines that add the result as a layer, where its source lies and looking like it."""
     source, where = request.source, ", ".join(map(repr, PLACE))
-    words = [request.run.filter.title, *differences(request.run), *_places(request)]
+    places = [f"{word} {place}" for word, place in request.alone.items()]
+    words = [request.run.filter.title, *differences(request.run), *places]
     given = {"name": f"{source.name} ({', '.join(words)})"}
     looks = ("blending",) if source.attributes.get("rgb") else _LOOKS
     given |= {name: code.Code(f"layer.{name}") for name in looks}
@@ -76,11 +76,6 @@ def _adding(request: Request) -> str:
         first = at_places(source, request.places).attributes["translate"]
         lines += f"place['translate'] = {tuple(round(float(each), 9) for each in first)}\n"
     return f"{lines}viewer.add_image(denoised{code.arguments(given)}, **place)\n"
-
-
-def _places(request: Request) -> list[str]:
-    named = {"frame": request.frame, "slice": request.slice}
-    return [f"{word} {place}" for word, place in named.items() if place is not None]
 
 
 def noise_argument(run: Run) -> dict[str, Any]:
@@ -132,9 +127,8 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
     else:
         remarks.append(f"It filters the whole file, whose axes are {other}.")
     words = filter_words(run, [named], target, axes)
-    places = {"frames": request.frame, "slices": request.slice}
-    if chosen := [word for word, place in places.items() if place is not None]:
-        remarks.append(f"It filters all {' and '.join(chosen)}.")
+    if request.alone:
+        remarks.append(f"It filters all {' and '.join(f'{word}s' for word in request.alone)}.")
     if request.maps:
         remarks.append(f"Maps need a separate run with --{offer_of(run.filter).setting}.")
     if "--noise" in words and not isinstance(run.noise, str):

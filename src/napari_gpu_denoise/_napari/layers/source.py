@@ -22,6 +22,10 @@ AXIS_WORDS = {"T": "time point", "Z": "slice", "C": "channel", "S": "colour samp
 # Where a layer lies.
 PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
 
+# How a layer looks, and what moves its pixels: names of events, too.
+LOOKS = ("colormap", "contrast_limits", "gamma", "opacity", "blending", "interpolation2d")
+MOVES = ("data", "scale", "translate", "rotate", "shear", "affine")
+
 # What a result takes over from its source; all of it is still right when only the noise is gone.
 _COLOURS = ("rgb", "colormap", "contrast_limits", "gamma", "blending", "opacity")
 _INTERPOLATION = ("interpolation2d", "interpolation3d", "projection_mode")
@@ -89,6 +93,24 @@ def finest(layer: Image) -> Any:
 def place_of(layer: Layer) -> dict[str, Any]:
     """Return where a layer lies, as arguments of another one."""
     return {name: getattr(layer, name) for name in PLACE if hasattr(layer, name)}
+
+
+def looks_of(layer: Image) -> dict[str, Any]:
+    """Return how a layer looks, as arguments of another one; colours have no colormap."""
+    without = ("colormap", "contrast_limits") if layer.rgb else ()
+    return {name: getattr(layer, name) for name in LOOKS if name not in without}
+
+
+def set_changed(layer: Layer, attributes: dict[str, Any]) -> None:
+    """Set the attributes of a layer that differ from what they are; each change is drawn."""
+    for name, value in attributes.items():
+        now = getattr(layer, name)
+        try:
+            same = bool(np.all(np.asarray(now) == np.asarray(value)))
+        except (TypeError, ValueError):
+            same = False
+        if not same:
+            setattr(layer, name, value)
 
 
 def shapes_on(layer: Image, name: str, width: float, **looks: Any) -> Shapes:

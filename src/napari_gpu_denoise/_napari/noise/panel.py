@@ -16,7 +16,7 @@ from napari_gpu_denoise._napari import docks, parts, preferences
 from napari_gpu_denoise._napari.layers import regions
 from napari_gpu_denoise._napari.layers.layer_input import LayerChoice
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
-from napari_gpu_denoise._napari.layers.source import has_alpha, shapes_on
+from napari_gpu_denoise._napari.layers.source import MOVES, has_alpha, shapes_on
 from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise._napari.noise.measuring import Measurement, NoiseRequest, measure, memory_of
 from napari_gpu_denoise._napari.noise.plots import Plot
@@ -40,8 +40,6 @@ REGIONS = {
 MODEL_CHOICES = {"Automatic": AUTO, **{each.title: each.name for each in MODELS if each.selectable}}
 
 _SETTLED = 250  # milliseconds without a change before measuring begins
-# Events of layers that move a drawn rectangle over the image.
-_MOVES = ("data", "scale", "translate", "rotate", "shear", "affine")
 
 
 class NoiseResult(QWidget):
@@ -290,9 +288,9 @@ class NoisePanel(LayerPanel):
         layer, shapes = self.layer.layer(), self.shapes.layer()
         connections: list[tuple[Any, Any]] = []
         if layer is not None:
-            connections += [(getattr(layer.events, name), self._on_moved) for name in _MOVES]
+            connections += [(getattr(layer.events, name), self._on_moved) for name in MOVES]
         if shapes is not None:
-            connections += [(getattr(shapes.events, name), self._on_drawn) for name in _MOVES]
+            connections += [(getattr(shapes.events, name), self._on_drawn) for name in MOVES]
             connections.append((shapes.selected_data.events.items_changed, self._on_drawn))
         self.follow("layers", connections)
 

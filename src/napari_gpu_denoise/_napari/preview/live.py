@@ -16,7 +16,14 @@ from napari_gpu_denoise._napari.docks import camera_of
 from napari_gpu_denoise._napari.layers.provenance import temporary_metadata
 from napari_gpu_denoise._napari.layers.regions import Region, region_shown
 from napari_gpu_denoise._napari.layers.results import at_places
-from napari_gpu_denoise._napari.layers.source import PLACE, Source
+from napari_gpu_denoise._napari.layers.source import (
+    LOOKS,
+    MOVES,
+    PLACE,
+    Source,
+    looks_of,
+    set_changed,
+)
 from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.parts import Caption, settling_timer, stack, wrapped
 from napari_gpu_denoise._napari.preview.compute import (
@@ -37,13 +44,11 @@ _TIP = (
     "run; while you drag, those of a faster profile."
 )
 
-_LOOKS = ("colormap", "contrast_limits", "gamma", "opacity", "blending", "interpolation2d")
 # Drawn over its source, a preview would be added to it, or hidden by it.
 _MIXED = ("additive", "minimum", "multiplicative")
 
 REST = 250  # ms without a change after which the settings of the panel are used
 _SOON = 15  # ms in which changes are taken together, and the view is drawn
-_PLACED = ("scale", "translate", "rotate", "shear", "affine", "data")
 
 
 class PreviewBox(QWidget):
@@ -94,9 +99,7 @@ class PreviewLayer:
             self._add(layer, source, pixels, place)
             return
         shown.data = pixels
-        for name, value in place.items():
-            if not _equal(getattr(shown, name), value):
-                setattr(shown, name, value)
+        set_changed(shown, place)
         self.come_back()
 
     def go_away(self) -> None:
@@ -150,22 +153,11 @@ class PreviewLayer:
 
     def _follow(self, event: object = None) -> None:
         """Look like the source."""
-        for name in _LOOKS:
-            if not (self._source.rgb and name in ("colormap", "contrast_limits")):
-                value = getattr(self._source, name)
-                if not _equal(getattr(self._layer, name), value):
-                    setattr(self._layer, name, value)
+        set_changed(self._layer, looks_of(self._source))
 
 
 def _events(layer: Image) -> list[Any]:
-    return [getattr(layer.events, name) for name in _LOOKS]
-
-
-def _equal(one: Any, other: Any) -> bool:
-    try:
-        return bool(np.all(np.asarray(one) == np.asarray(other)))
-    except (TypeError, ValueError):
-        return False
+    return [getattr(layer.events, name) for name in LOOKS]
 
 
 class LivePreview(QObject):
@@ -218,7 +210,7 @@ class LivePreview(QObject):
         camera, dims = camera_of(self._viewer).events, self._viewer.dims.events
         followed = [camera.center, camera.zoom, dims.ndisplay, dims.order]
         if layer is not None:
-            followed += [getattr(layer.events, name) for name in _PLACED]
+            followed += [getattr(layer.events, name) for name in MOVES]
         removed = self._viewer.layers.events.removed
         others = [(dims.current_step, self._moved), (removed, self._removed)]
         return [*((event, self.changed) for event in followed), *others]
