@@ -67,15 +67,23 @@ class BatchRequest:
 
 def steps(
     request: BatchRequest, stopped: Callable[[], bool] = lambda: False
-) -> Generator[BatchProgress | FileReport, None, BatchReport]:
-    """Denoise files; yields as `batch_steps`, and pauses between two of its steps."""
-    batch = request.batch
+) -> Generator[BatchProgress | tuple[FileReport, float], None, BatchReport]:
+    """Denoise files; yields as `batch_steps`, reports with the seconds that a file took.
+
+    It pauses between two steps.
+    """
+    batch, begun = request.batch, time.monotonic()
     run = replace(batch.run, device=choose_devices(batch.run.device))
     with closing(batch_steps(replace(batch, run=run), request.only)) as running:
         try:
             step = next(running)
             while True:
-                yield step
+                if isinstance(step, FileReport):
+                    # Timed here: the GUI thread may be behind.
+                    yield step, time.monotonic() - begun
+                    begun = time.monotonic()
+                else:
+                    yield step
                 while request.paused.is_set() and not request.stopping.is_set():
                     if stopped():
                         raise Cancelled("The batch was left.")
@@ -128,7 +136,7 @@ class BatchPanel(Panel):
         # Of the run in progress.
         self._todo: list[Row] = []
         self._file_left, self._all_left = TimeLeft(), TimeLeft()
-        self._begun = self._shown = 0.0
+        self._shown = 0.0
         self._lay_out()
         self._connect()
         self.show_running(False)
@@ -284,9 +292,9 @@ class BatchPanel(Panel):
             self.table.refresh_row(number)
             self._follow_axes()
 
-    def _on_step(self, step: BatchProgress | FileReport) -> None:
-        if isinstance(step, FileReport):
-            self._on_filed(step)
+    def _on_step(self, step: BatchProgress | tuple[FileReport, float]) -> None:
+        if isinstance(step, tuple):
+            self._on_filed(*step)
         else:
             self.runs.show(Stage(step.path.name, step.index + 1, step.count))
             self._on_moved(step)
@@ -298,7 +306,6 @@ class BatchPanel(Panel):
         row = self.table.rows[number]
         begins = row.state != RUNNING
         if begins:
-            self._begun = now
             self._file_left = TimeLeft()
             self.files.show_row(number)
         words = self._file_left.words(stage_of(progress))  # which sees every step
@@ -309,12 +316,12 @@ class BatchPanel(Panel):
         self.table.refresh_row(number)
         self._show_all()
 
-    def _on_filed(self, report: FileReport) -> None:
+    def _on_filed(self, report: FileReport, seconds: float) -> None:
         number = self.table.number_of(report.input)
         if number is None:
             return
         row = self.table.rows[number]
-        row.end(report, time.monotonic() - self._begun)
+        row.end(report, seconds)
         if row.state != DONE:
             self._all_left = TimeLeft()  # its pace is not that of the others
         self.table.refresh_row(number)
