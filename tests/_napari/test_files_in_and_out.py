@@ -179,6 +179,19 @@ def test_layers_are_opened_and_saved_by_napari_moved_ones_with_their_new_scale(
     assert any("was moved" in text for text in told())
 
 
+@pytest.mark.parametrize("changed", [True, False], ids=["changed", "gone"])
+def test_layers_of_a_file_that_is_another_by_now(five_d, tmp_path, changed):
+    given = [layer_data(data, **attributes) for data, attributes, _ in read(str(five_d))]
+    five_d.unlink()
+    if changed:
+        other = {"axes": "TZCYX", **OME, "PhysicalSizeX": 9.0, "Channel": {"Name": ["A", "B"]}}
+        tifffile.imwrite(five_d, noise(3, 4, 2, 32, 40), metadata=other)
+    write_images(str(tmp_path / "out.ome.tif"), given)
+    found = gd.read(tmp_path / "out.ome.tif")
+    assert found.pixel_metadata.steps["X"] == (0.2, "micrometer")
+    assert [channel.name for channel in found.pixel_metadata.channels] == ["DAPI", "GFP"]
+
+
 # --- runs of the panel ----------------------------------------------------------------------------
 
 

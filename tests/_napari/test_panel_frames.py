@@ -128,24 +128,6 @@ def test_the_frame_of_a_layer_with_fewer_axes_than_the_viewer(viewer, open_panel
     assert viewer.layers[-1].data.shape == movie.shape
 
 
-def test_one_frame_in_colour_with_alpha(viewer, open_panel, run, movie, pasted):
-    scaled = (movie // 4).clip(0, 255).astype(np.uint8)
-    alpha = np.arange(movie.size).reshape(movie.shape).astype(np.uint8)
-    data = np.stack([scaled, scaled // 2, 255 - scaled, alpha], axis=-1)
-    viewer.add_image(data, rgb=True, name="rgba", axis_labels=LABELS)
-    viewer.dims.set_current_step(0, 1)
-    panel = open_panel("VBM3D")
-    assert panel.axes.axes() == "TYXS"
-    panel.places.boxes["T"].click()
-    run(panel)
-    result = viewer.layers["rgba (VBM3D, frame 1)"]
-    assert result.rgb
-    expected = runs.denoise(data[..., :3], VBM3D(), axes="TYXS").image
-    assert_array_equal(result.data[..., :3], expected[1:2])
-    assert_array_equal(result.data[..., 3], alpha[1:2])
-    assert_array_equal(pasted(panel)["denoised"], result.data)
-
-
 @over_time
 def test_a_long_stack_is_never_whole_in_memory(viewer, open_panel, run, movie, kind):
     held, most = [], []

@@ -161,9 +161,8 @@ def test_not_of_what_is_too_large_for_memory(viewer, isoline_panel, run, movie, 
     assert len(viewer.layers) == 5
 
 
-@pytest.mark.parametrize("alpha", [False, True])
-def test_of_colours(viewer, isoline_panel, open_panel, run, noisy, alpha, pasted):
-    colour = np.stack([noisy, noisy // 2, 255 - noisy, *[noisy] * alpha], axis=-1)
+def test_of_colours(viewer, isoline_panel, open_panel, run, noisy, pasted):
+    colour = np.stack([noisy, noisy // 2, 255 - noisy, noisy], axis=-1)
     viewer.add_image(colour, rgb=True, name="rgb", scale=(3, 3))
     panel = isoline_panel()
     run(panel)

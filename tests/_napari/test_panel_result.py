@@ -103,7 +103,7 @@ def test_every_option_reaches_the_run_and_its_copied_call(
     assert asked.correct is None and asked.nonfinite == "raise"
 
 
-@pytest.mark.parametrize("kind", ["rgb", "rgba", "lazy rgba"])
+@pytest.mark.parametrize("kind", ["rgb", "lazy rgba"])
 def test_colours_and_alpha(viewer, open_panel, run, noisy, kind, pasted):
     alpha = np.random.default_rng(5).integers(0, 256, noisy.shape).astype(np.uint8)
     colour = np.stack([noisy, noisy // 2, 255 - noisy, *[alpha] * (kind != "rgb")], axis=-1)
@@ -175,11 +175,10 @@ def test_a_copied_command_names_the_file(viewer, open_panel, copied):
     assert command.endswith("--axes ZYX --slices 1")
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-def test_boolean_layers(viewer, open_panel, run, pasted, lazy):
+def test_boolean_layers(viewer, open_panel, run, pasted):
     mask = np.random.default_rng(0).random((3, 40, 48)) < 0.6
-    data = da.from_array(mask) if lazy else mask
-    viewer.add_image(data, name="mask", contrast_limits=(0, 1), axis_labels=("t", "y", "x"))
+    looks = {"contrast_limits": (0, 1), "axis_labels": ("t", "y", "x")}
+    viewer.add_image(da.from_array(mask), name="mask", **looks)
     panel = open_panel()
     type_sigma(panel, "0.4")
     assert run(panel).startswith("Done in ")

@@ -148,7 +148,7 @@ def test_what_is_replaced_is_freed(channels, monkeypatch):
     gc.collect()
     assert first() is None
     # What takes much is not kept for an undo.
-    monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", 8)
+    monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", red.data.nbytes)
     assert add_layers(channels, outcome(red), "A", keep=False) == []
     assert layer_names(channels).count("red (A)") == 1
 
