@@ -51,7 +51,7 @@ def cases():
 @pytest.mark.parametrize(("kind", "axes"), cases())
 def test_every_filter(kind, axes):
     image = noisy(*(LENGTHS[a] for a in axes), dtype="uint16")
-    chosen = joining(kind, axes)
+    chosen = joining(kind, axes, **({"channels": "joint"} if "C" in axes else {}))
     for number, settings in enumerate(dict.fromkeys((chosen, quick_settings(chosen, axes)))):
         run = Run(settings, 12.0, axes=axes, sigma_factor=1 + number / 4)
         whole = gd.denoise(image, settings, 12.0, axes=axes, sigma_factor=run.sigma_factor).image

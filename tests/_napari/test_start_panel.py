@@ -129,6 +129,12 @@ def test_cancel_ends_all(viewer, start, click, qtbot, held, noisy):
     layers = [viewer.add_image(noisy, name=name) for name in "ab"]
     viewer.layers.selection = set(layers)
     panel = start()
+    panel.look()
+    click(panel.run_button)  # it waits for the advice
+    click(panel.cancel_button)
+    assert panel.status.text() == "Cancelled: no layer was added."
+    qtbot.waitUntil(lambda: bool(panel.advised()))
+    assert panel.run_button.isEnabled() and not panel.runs.running
     click(panel.run_button)
     qtbot.waitUntil(lambda: "1 of 2: " in panel.status.text())
     click(panel.cancel_button)
