@@ -8,7 +8,7 @@ import pytest
 from napari_gpu_denoise._napari.layers import axes_input
 from napari_gpu_denoise._napari.layers.axes_input import AxesInput, likely_axes
 from napari_gpu_denoise.errors import AxesError
-from napari_gpu_denoise.filters import BM3D, FILTERS, VBM3D, NLMeans
+from napari_gpu_denoise.filters import BM3D, BM4D, FILTERS, VBM3D, NLMeans
 
 pytestmark = pytest.mark.gui
 
@@ -27,6 +27,11 @@ pytestmark = pytest.mark.gui
         (NLMeans, "Z.YX", (2, 9, 50, 60), ["ZTYX"]),
         (VBM3D, "...YX", (2, 3, 4, 50, 60), []),
         (VBM3D, "Z.YX", (4, 1, 50, 60), ["T.YX"]),
+        (BM4D, ".YX", (9, 50, 60), ["ZYX"]),
+        (BM4D, "..YX", (9, 5, 50, 60), ["TZYX", "CZYX"]),
+        (BM4D, "C.YX", (2, 9, 50, 60), ["CZYX"]),
+        (BM4D, "Z.YX", (2, 9, 50, 60), []),
+        (BM4D, "...YX", (2, 3, 4, 50, 60), []),
         (VBM3D, "ZYX", (9, 50, 60), ["TYX"]),  # files often call frames slices
         (NLMeans, "ZYX", (9, 50, 60), []),
         (VBM3D, "TYX", (9, 50, 60), []),
