@@ -213,8 +213,7 @@ class LineRecorder:
     def __init__(self, folder: Path):
         import coverage
 
-        from napari_gpu_denoise.opencl.kernel import Kernel
-        from napari_gpu_denoise.opencl.program import Session
+        from napari_gpu_denoise.opencl.program import Kernel, Session
 
         name = os.environ.get("PYTEST_XDIST_WORKER", "main")
         self.results = folder / f"{name}.json"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.opencl import kernel
+from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import Arena, release_memory
 from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.part import programs_of
@@ -121,6 +121,6 @@ def test_groups_of_another_shape_give_the_same(device, monkeypatch, settings, ax
     """Groups reach beyond what is wanted: what they find there goes nowhere."""
     image = image_of(axes, 43, 37)
     expected = gd.denoise(image, settings, SIGMA, axes=axes, device=device).image
-    monkeypatch.setattr(kernel, "_TILE", (10, 6))
+    monkeypatch.setattr(program, "_TILE", (10, 6))
     out = gd.denoise(image, settings, SIGMA, axes=axes, device=device).image
     np.testing.assert_array_equal(out, expected)

@@ -12,10 +12,9 @@ import time
 
 import pytest
 
-from napari_gpu_denoise.opencl import ahead, builder, program
-from napari_gpu_denoise.opencl.ahead import BuildQueue, Task
+from napari_gpu_denoise.opencl import builder, program
 from napari_gpu_denoise.opencl.isolation import loader
-from napari_gpu_denoise.opencl.program import program_key
+from napari_gpu_denoise.opencl.program import BuildQueue, Task, program_key
 
 SOURCE = "__kernel void fill(__global float *out) { out[get_global_id(0)] = VALUE; }"
 CUBE = ("CUBE_Z", "CUBE_Y", "CUBE_X")
@@ -25,7 +24,7 @@ WRONG = "__kernel void fill(__global float *out) { out[0] = nowhere; }"
 @pytest.fixture(autouse=True)
 def caches(tmp_path, monkeypatch):
     """Caches of this test alone, so that nothing counts as built."""
-    monkeypatch.setattr(ahead, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(program, "cache_folder", lambda: tmp_path)
 
 
 @pytest.fixture
@@ -51,9 +50,9 @@ def built_in_steps(monkeypatch):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(ahead, "_started", Started)
-    monkeypatch.setattr(ahead.os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(ahead, "_send", lambda pipe, value: begun.append(value["source"]))
+    monkeypatch.setattr(program, "_started", Started)
+    monkeypatch.setattr(program.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(program, "_send", lambda pipe, value: begun.append(value["source"]))
     return begun, go
 
 
@@ -125,7 +124,7 @@ def test_what_was_built_on_this_machine_is_not_built_ahead(device, built_in_step
 
 def test_a_cache_that_cannot_be_used_is_done_without(device, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(ahead, "cache_folder", lambda: tmp_path / "file")
+    monkeypatch.setattr(program, "cache_folder", lambda: tmp_path / "file")
     held, (task,) = BuildQueue(device), tasks("a")
     held.built.add(task)
     assert task not in held.built

@@ -11,9 +11,15 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.opencl import program
-from napari_gpu_denoise.opencl.kernel import Kernel, pixel_grid, value_grid, values_per_item
 from napari_gpu_denoise.opencl.memory import constant_buffer
-from napari_gpu_denoise.opencl.program import Session, session
+from napari_gpu_denoise.opencl.program import (
+    Kernel,
+    Session,
+    pixel_grid,
+    session,
+    value_grid,
+    values_per_item,
+)
 
 
 @pytest.mark.parametrize("lanes", [1, 16])

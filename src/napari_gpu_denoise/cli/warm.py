@@ -2,8 +2,8 @@
 
 Compiling is what takes the time of a first call; drivers, or pyopencl where they do not, keep the
 binaries on disk. For a GPU the programs of all filters and profiles are found by rehearsals and
-built, on NVIDIA's in several processes (`opencl/ahead.py`). The drivers of CPUs compile again what
-they are to run, so that each filter runs on a tiny input.
+built, on NVIDIA's in several processes (`opencl/program.py`). The drivers of CPUs compile again
+what they are to run, so that each filter runs on a tiny input.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class DCT3DPlan(TilePlan):
         read, spans = tile.source_shape[1:], (tile.z, tile.y, tile.x)
         corner = [span.source_start for span in spans]
         first, whole = [span.start for span in spans], [span.length for span in spans]
-        constants = {**self._constants, "SIGMA_MAP": int(sigma.variation is not None)}
+        constants = {**self._constants, "SIGMA_MAP": sigma.variation is not None}
         if self._group is not None:
             across, down = self._group.across, self._group.down
             groups_x = -(-nx // (across - self.cube[2] + 1))
@@ -285,12 +285,12 @@ class PRINLMPlan(TilePlan):
         wider, run = self._guided(tile), Launcher(self.arena, queue)
         run.launches += self.guide.enqueue(queue, wider, source, held["guide"], sigma, held)
         nt, nz, ny, nx = tile.shape
-        lanes, constants = self._lanes, {**self._radii, "EVEN": int(sigma.even)}
+        lanes, constants = self._lanes, {**self._radii, "EVEN": sigma.even}
         depth, blocks, skip = self._blocks(tile)
         spans, guided = (tile.z, tile.y, tile.x), (wider.z, wider.y, wider.x)
         pnz, pny, pitch = self._padded(tile)
         padded = held["spread"], nt, pnz, pny, pitch
-        packed = {**constants, "PACKED": int(lanes == 1)}
+        packed = {**constants, "PACKED": lanes == 1}
         run.over_pixels(
             *("spread", self.arena.kernel("pri_nlm/spread_guide", packed), pitch, pny, pnz * nt),
             *(source, *tile.source_shape[1:], *(span.source_start for span in spans)),
@@ -302,9 +302,9 @@ class PRINLMPlan(TilePlan):
         constants |= {
             "DEPTH": depth,
             "LANES": lanes,
-            "NVIDIA": int(lanes == 1 and run.device.is_nvidia),
+            "NVIDIA": lanes == 1 and run.device.is_nvidia,
         }
-        constants["SIGMA_MAP"] = int(sigma.variation is not None)
+        constants["SIGMA_MAP"] = sigma.variation is not None
         fits = math.prod(_GROUP) <= run.device.max_group
         across, down = _GROUP if lanes == 1 and fits else (1, 1)
         columns = -(-nx // (lanes * across)) * across

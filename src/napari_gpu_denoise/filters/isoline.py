@@ -113,7 +113,7 @@ class PaddedImages:
     @property
     def noise_constants(self) -> dict[str, int]:
         """Build constants for the kind of noise."""
-        return {"SPECKLE": int(self.speckle), "SIGMA_MAP": int(self.noise[1] is not None)}
+        return {"SPECKLE": self.speckle, "SIGMA_MAP": self.noise[1] is not None}
 
     @property
     def looks(self) -> np.float32:
@@ -169,7 +169,7 @@ class TileLauncher(Launcher):
             *(tile.y.source_size, tile.x.source_size, tile.y.source_start, tile.x.source_start),
             *(tile.y.length, tile.x.length, *self.padded.origin, ny, nx, self.padded.pitch),
         )
-        constants, sizes = {"THICKEN": int(share > 0)}, (self.padded.pitch, ny, count)
+        constants, sizes = {"THICKEN": share > 0}, (self.padded.pitch, ny, count)
         self._launch("mirror", "mirror_tile", constants, sizes, (source, *lengths, padded, *more))
         return padded, along
 
@@ -337,7 +337,7 @@ class Plan(TilePlan):
     def _regress(
         self, run: TileLauncher, pixels, guide, pilot, margin: int, out, place: tuple
     ) -> None:
-        constants = {"RADIUS": self.settings.staircase // 2, "OPPONENT": int(self.mixed_back)}
+        constants = {"RADIUS": self.settings.staircase // 2, "OPPONENT": self.mixed_back}
         constants |= guide.noise_constants
         run.launch(
             *("regress_levels", constants, run.padded.region(margin), pixels.count),
@@ -347,7 +347,7 @@ class Plan(TilePlan):
 
     def _hard(self, run: TileLauncher, pixels: PaddedImages, guide: PaddedImages, out) -> None:
         settings, margins = self.settings, self.margins
-        grey = {"LENGTH": settings.segment_length, "SPECKLE": int(guide.speckle)}
+        grey = {"LENGTH": settings.segment_length, "SPECKLE": guide.speckle}
         constants = {**grey, "SEGMENTS": settings.segments, "SHOW": _SHOW[settings.show]}
         final = (*run.padded.region(0)[2:], 0, 0)
         staircase = settings.staircase and settings.show == "image"
@@ -372,8 +372,8 @@ class Plan(TilePlan):
                 (guide.buffer, *run.layout),
                 (directions, sums),
             )
-            constants |= {"HYBRID": int(settings.method == "hybrid")}
-            constants |= {"THICKNESS": settings.thickness, "ASIDE": int(averaged is not guide)}
+            constants |= {"HYBRID": settings.method == "hybrid"}
+            constants |= {"THICKNESS": settings.thickness, "ASIDE": averaged is not guide}
             run.launch(
                 *("follow_isolines", constants, region, averaged.count, given),
                 (directions, sums, guide.looks, settings.t_max, settings.t2_max, made, *place),

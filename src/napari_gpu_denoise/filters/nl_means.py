@@ -133,7 +133,7 @@ class Plan(TilePlan):
         group_x, group_y = self._group["GROUP_X"], self._group["GROUP_Y"]
         across, down = -(-matches.columns.count // group_x), -(-matches.rows.count // group_y)
         is_map = sigma.variation is not None
-        constants = {**self._constants, "SIGMA_MAP": int(is_map)}
+        constants = {**self._constants, "SIGMA_MAP": is_map}
         run.run(
             *("average", self.arena.kernel("nl_means/average_patches", constants)),
             (settings.patch, across * down * group_x * group_y, frames),

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.program import pixel_grid
 from napari_gpu_denoise.protocol.plan import Buffers, Launches
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 

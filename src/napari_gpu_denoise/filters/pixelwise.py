@@ -191,11 +191,11 @@ class Plan(TilePlan):
             "WINDOW_Z": settings.slices,
             "BEFORE": settings.frames_before,
             "AFTER": settings.frames_after,
-            "GAUSSIAN": int(settings.patch_shape == "gaussian"),
+            "GAUSSIAN": settings.patch_shape == "gaussian",
             "WEIGHTS": _WEIGHTS.index(settings.weights),
-            "OWN_MAX": int(settings.own_weight == "max"),
-            "COUNTS": int(settings.yields_map),
-            "NVIDIA": int(device.float_lanes == 1 and device.is_nvidia),
+            "OWN_MAX": settings.own_weight == "max",
+            "COUNTS": settings.yields_map,
+            "NVIDIA": device.float_lanes == 1 and device.is_nvidia,
         }
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
@@ -233,7 +233,7 @@ class Plan(TilePlan):
         pny, pitch = blocks.shape(tile)
         skip_y, skip_x = blocks.skipped(tile)
         radius = settings.patch // 2
-        constants = {"RADIUS": radius, "SPLIT": blocks.split, "ALIKE": int(alike is not None)}
+        constants = {"RADIUS": radius, "SPLIT": blocks.split, "ALIKE": alike is not None}
         run = Launcher(self.arena, queue)
         run.over_pixels(
             *("spread", self.arena.kernel("pixelwise/spread_pixels", constants)),
@@ -256,7 +256,7 @@ class Plan(TilePlan):
             **self._constants,
             "CHANNELS": tile.channels,
             "COMPARED": 1 if guided else tile.channels,
-            "SIGMA_MAP": int(sigma.variation is not None),
+            "SIGMA_MAP": sigma.variation is not None,
         }
         margins = tile.t.margin, tile.z.margin, tile.z.source_start, tile.z.length, skip_y
         constants["ROWS"] = blocks.rows
@@ -264,9 +264,9 @@ class Plan(TilePlan):
             name, margins, group = "columns", (*margins, skip_x), blocks.group
             constants |= {"GROUP_Y": group.group_y, "CHUNK": group.chunk, "PAIR": group.pair}
             even = constants["COMPARED"] == 1 or self._mixing is not None or sigma.even
-            constants["EVEN"] = int(even and not constants["GAUSSIAN"])
-            constants |= {"HELD": int(group.held), "COLUMNS": group.columns}
-            constants["APART"] = int(compared is not held["spread"] or guided)
+            constants["EVEN"] = even and not constants["GAUSSIAN"]
+            constants |= {"HELD": group.held, "COLUMNS": group.columns}
+            constants["APART"] = compared is not held["spread"] or guided
         else:
             name = "rows"
             constants |= {"WIDTH": blocks.width, "LANES": blocks.lanes}

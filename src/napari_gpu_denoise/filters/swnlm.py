@@ -114,7 +114,7 @@ class Plan(TilePlan):
         constants = {
             "PATCH": settings.patch,
             "WINDOW": settings.window,
-            "SHOW": int(settings.yields_map),
+            "SHOW": settings.yields_map,
         }
         group = Group.of(settings.patch, settings.window, device)
         if group is not None:
@@ -179,7 +179,7 @@ class Plan(TilePlan):
             *("sums", self.arena.kernel("swnlm/sum_patches", {"PATCH": settings.patch})),
             *(pitch, pny, frames, padded, pny, pitch, held["swnlm sums"]),
         )
-        constants = {**self._constants, "SIGMA_MAP": int(variation is not None)}
+        constants = {**self._constants, "SIGMA_MAP": variation is not None}
         blocks = (-(-nx // self._block[0]), -(-ny // self._block[1]), frames)
         run.run(
             *("similar", self.arena.kernel(self._kernel, constants)),

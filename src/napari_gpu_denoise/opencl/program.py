@@ -1,23 +1,254 @@
-"""Contexts, queues and programs, made once per process."""
+"""Contexts, queues, programs and kernels, made once per process.
+
+Programs are built in other processes, too, so that this one finds them in the cache of the driver:
+NVIDIA's compiler takes one program at a time in a process, whatever the threads, and keeps on disk
+what it has built. The first call of a filter needs four to eight programs, of 0.1 to 2 s each.
+Whatever goes wrong there costs time only: this process then builds a program itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, DeviceMemoryError, KernelError, NoDeviceError
-from napari_gpu_denoise.opencl.ahead import BuildQueue, Task, worth_it
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.isolation import cache_folder, check_process
-from napari_gpu_denoise.opencl.kernel import Kernel
+from napari_gpu_denoise.opencl.isolation import cache_folder, check_process, loader
 from napari_gpu_denoise.opencl.source import expand, name_lines
+
+
+class Kernel:
+    """A kernel of a program; like all kernels, for one thread at a time.
+
+    Whole numbers are passed as ``int`` and others as ``float`` of OpenCL, but NumPy scalars of
+    another size as that. Unless pyopencl is told these types, it handles every number by itself,
+    which takes about 10 µs each: far longer than the launch. The first launch tells it, as other
+    arguments may depend on constants.
+    """
+
+    def __init__(self, program: Any, name: str):
+        import pyopencl as cl
+
+        self._kernel = cl.Kernel(program, name)
+        self._numbers: list[type | None] = []
+        # Types of all arguments of former launches; buffers may be missing in some of them.
+        self._seen: set[tuple[type, ...]] = set()
+
+    def __call__(self, queue, size: tuple, group: tuple | None, *arguments, **options) -> Any:
+        """Enqueue the kernel over `size` work-items in groups of `group`; return the event."""
+        types = tuple(map(type, arguments))
+        if types not in self._seen:
+            numbers = [_number(kind) for kind in types]
+            if numbers != self._numbers:
+                self._kernel.set_arg_types(numbers)
+                self._numbers = numbers
+                self._seen.clear()
+            self._seen.add(types)
+        return self._kernel(queue, size, group, *arguments, **options)
+
+    @property
+    def program(self) -> Any:
+        """The program of the kernel."""
+        return self._kernel.program
+
+
+def _number(kind: type) -> type | None:
+    """Return as which number a kernel takes arguments of a type; None for buffers."""
+    if issubclass(kind, (int, np.int64)):
+        return np.int32
+    if issubclass(kind, float):  # np.float64 is one
+        return np.float32
+    return kind if issubclass(kind, np.generic) else None
+
+
+# Work-groups have one shape for all image sizes: PoCL compiles a kernel again for every shape, and
+# a driver left to choose takes another shape for every image size, a poor one for odd sizes.
+# Values per work-item on a CPU, in a vector loop, and work-items per group on a GPU.
+_RUN = 4096
+_GROUP = 128
+# Pixels of a group along x and y.
+_TILE = (32, 8)
+
+
+def values_per_item(device: Device) -> int:
+    """Return how many values one work-item processes, for kernels that act on single values."""
+    return _RUN if device.float_lanes > 1 else 1
+
+
+def value_grid(count: int, device: Device) -> tuple[tuple[int], tuple[int]]:
+    """Return the global and local size for `count` values."""
+    if device.float_lanes > 1:
+        return (-(-count // _RUN),), (1,)
+    group = min(_GROUP, device.max_group)
+    return (-(-count // group) * group,), (group,)
+
+
+def pixel_grid(
+    device: Device, nx: int, ny: int, count: int
+) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Return the global and local size for one work-item per pixel of `count` images.
+
+    Rows and columns are rounded up to whole groups: kernels ignore what lies beyond.
+    """
+    across = min(_TILE[0], device.max_group)
+    down = min(_TILE[1], device.max_group // across)
+    return (-(-nx // across) * across, -(-ny // down) * down, count), (across, down, 1)
+
+
+# Processes in a first call, each of which has a context: some 0.3 GB of device memory.
+BUILDERS = 3
+# Seconds for which a builder is waited for.
+_PATIENCE = 60.0
+
+
+class Task(NamedTuple):
+    """A program to build, with its options as the driver gets them."""
+
+    key: Hashable
+    source: str
+    options: str
+
+
+def worth_it(device: Device) -> bool:
+    """Whether other processes can build for a device, and this one finds the results."""
+    cached = os.environ.get("CUDA_CACHE_DISABLE", "0") in ("", "0")
+    mine = "nvidia" in device.platform.lower() and not getattr(sys, "frozen", False)
+    if not (cached and mine):
+        return False
+    import pyopencl as cl
+
+    return hasattr(cl.Program, "_process_build_options")  # it tells the options of a driver
+
+
+class Built:
+    """Programs that were built on this machine, which its drivers have in their cache by now.
+
+    A folder for each driver has an empty file for each. If it is lost, or wrong as the cache was
+    emptied, builders are started in vain, or are not.
+    """
+
+    def __init__(self, device: Device):
+        of = _digest(device.platform, device.name, device.version, device.driver)
+        self._folder = cache_folder() / f"built-{of}"
+
+    def __contains__(self, task: Task) -> bool:
+        return (self._folder / _digest(task.source, task.options)).exists()
+
+    def add(self, task: Task) -> None:
+        """Remember a program."""
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / _digest(task.source, task.options)).touch()
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8")).hexdigest()[:32]
+
+
+class BuildQueue:
+    """The programs of one device that are to be built, by builders and by this process.
+
+    Thread-safe. Whoever is free builds the longest that is left: source and time go together.
+    """
+
+    def __init__(self, device: Device):
+        self._device = device
+        self.built = Built(device)
+        self._lock = threading.Lock()
+        self._waiting: dict[Hashable, Task] = {}
+        self._begun: dict[Hashable, threading.Event] = {}
+        self._builders = 0
+
+    def add(self, tasks: Iterable[Task], builders: int = BUILDERS) -> None:
+        """Have programs built that were not built on this machine, by up to so many builders."""
+        with self._lock:
+            for task in tasks:
+                if task.key not in self._begun and task not in self.built:
+                    self._waiting.setdefault(task.key, task)
+            wanted = min(builders, len(self._waiting) - 1, (os.cpu_count() or 2) - 1)
+            new = max(wanted - self._builders, 0)
+            self._builders += new
+        for _ in range(new):
+            threading.Thread(target=self._feed, name="builder", daemon=True).start()
+
+    @contextlib.contextmanager
+    def next(self) -> Iterator[Task | None]:
+        """Take a program to build within the block, the longest; None if there are no more."""
+        task, done = None, threading.Event()
+        with self._lock:
+            if self._waiting:
+                # Of equal ones, such as two passes, the last takes longer.
+                *_, task = sorted(self._waiting.values(), key=lambda task: len(task.source))
+                del self._waiting[task.key]
+                self._begun[task.key] = done
+        try:
+            yield task
+        finally:
+            done.set()
+
+    def wait(self, key: Hashable) -> None:
+        """Wait until a program is built, if anybody has begun it."""
+        with self._lock:
+            begun = self._begun.get(key)
+        if begun is not None:
+            begun.wait(_PATIENCE)
+
+    def _feed(self) -> None:
+        """Start a builder and give it programs as long as there are any."""
+        with contextlib.suppress(OSError, ValueError), _started(self._device) as process:
+            # Nothing is taken before it is ready: all may be built by then.
+            ready = process.stdout.readline()
+            while ready:
+                with self.next() as task:
+                    if task is None:
+                        break
+                    _send(process.stdin, {"source": task.source, "options": task.options})
+                    ready = process.stdout.readline()
+            with self._lock:
+                self._builders -= 1
+
+
+@contextlib.contextmanager
+def _started(device: Device):
+    """Start a builder; it ends at the end of its input."""
+    siblings = device.handle.platform.get_devices()
+    quiet = {"creationflags": subprocess.CREATE_NO_WINDOW} if os.name == "nt" else {}
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", str(Path(__file__).with_name("builder.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        encoding="utf-8",
+        **quiet,
+    ) as process:
+        try:
+            number = siblings.index(device.handle)
+            _send(process.stdin, [loader(), device.platform, number])
+            yield process
+        finally:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+
+
+def _send(pipe: Any, value: Any) -> None:
+    pipe.write(json.dumps(value) + "\n")
+    pipe.flush()
+
 
 _MEMORY = (
     "MEM_OBJECT_ALLOCATION_FAILURE",
@@ -296,7 +527,7 @@ def program_key(name: str, constants: Mapping[str, int], standard: str) -> Progr
 def build_options(key: ProgramKey) -> list[str]:
     """Return the options with which a program is built, always in the same order."""
     _, constants, standard = key
-    return [f"-cl-std={standard}", *_OPTIONS, *(f"-D{k}={v}" for k, v in constants)]
+    return [f"-cl-std={standard}", *_OPTIONS, *(f"-D{k}={int(v)}" for k, v in constants)]
 
 
 def session(device: Device) -> Session:

@@ -120,10 +120,10 @@ def team_variant(
         "DEPTH": depth,
         "TEAMS": teams,
         "LOCAL_TILE": copies,
-        "WARP_SYNC": int(device.is_nvidia),
+        "WARP_SYNC": device.is_nvidia,
         # Row length of a transposition in local memory, padded for 32 banks.
         "LINE": 9,
-        "WIDE": int(wide),
+        "WIDE": wide,
     }
     return Variant("shrink_shared", constants)
 

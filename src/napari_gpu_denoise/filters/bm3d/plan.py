@@ -77,17 +77,17 @@ class GroupKernels:
             "STEP": search.step,
             "WINDOW": search.window,
             "FLOAT_SUMS": constants["FLOAT_SUMS"],
-            "VIDEO": int(video),
+            "VIDEO": video,
         }
         self._constants = {
             **shared,
             "NEIGHBOURS": search.neighbours,
             "TRANSFORM": TRANSFORMS.index(settings.transform),
             "STACK": STACK_TRANSFORMS.index(settings.stack),
-            "WIENER": int(settings.wiener),
-            "KALMAN": int(settings.kalman),
-            "SHARED_NOISE": int(settings.shared_noise),
-            "SPECTRUM": int(bool(settings.spectra)),
+            "WIENER": settings.wiener,
+            "KALMAN": settings.kalman,
+            "SHARED_NOISE": settings.shared_noise,
+            "SPECTRUM": bool(settings.spectra),
             **constants,
             **group,
         }
@@ -109,7 +109,7 @@ class GroupKernels:
         """Return the kernel that filters groups."""
         return self.arena.kernel(
             f"bm3d/{self.variant.kernel}",
-            {**self._constants, "SIGMA_MAP": int(is_map)},
+            {**self._constants, "SIGMA_MAP": is_map},
             # Atomic floats are an extension to the atomics of OpenCL C 3.0.
             standard="CL3.0" if self._constants["ATOMIC_FLOAT"] == 2 else "CL1.2",
         )
@@ -175,7 +175,7 @@ class GroupFilter(GroupKernels):
             variant,
             video=False,
             INDEX_BITS=self.search.constants["INDEX_BITS"],
-            FLOAT_SUMS=int(self._floats),
+            FLOAT_SUMS=self._floats,
             ATOMIC_FLOAT=float_atomics(device) if self._floats else 0,
         )
         self._pad = arena.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})

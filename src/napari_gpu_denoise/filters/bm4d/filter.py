@@ -73,9 +73,9 @@ class CubeFilter:
             **self.search.offsets.index_bits,
             "TRANSFORM": groups.TRANSFORMS.index(one.transform),
             "STACK": groups.STACK_TRANSFORMS.index(one.stack),
-            "WIENER": int(one.wiener),
-            "SHARED_NOISE": int(one.shared_noise),
-            "SPECTRUM": int(bool(one.spectra)),
+            "WIENER": one.wiener,
+            "SHARED_NOISE": one.shared_noise,
+            "SPECTRUM": bool(one.spectra),
             **dict(zip(_SHARE, share_sides(one.cube, one.spectra), strict=True)),
             "BEFORE": one.frames[0],
             "AFTER": one.frames[1],
@@ -169,7 +169,7 @@ class CubeFilter:
                 *(times[0], times[-1], f32(one.similar_next * CUBE)),
             )
         shrink = self.arena.kernel(
-            f"bm4d/{self.variant.kernel}", {**self._constants, "SIGMA_MAP": int(bool(sigma_map))}
+            f"bm4d/{self.variant.kernel}", {**self._constants, "SIGMA_MAP": bool(sigma_map)}
         )
         arguments = (
             *(

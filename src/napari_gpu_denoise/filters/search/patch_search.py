@@ -232,7 +232,7 @@ def sliding_variant(
     pending = columns * rows * (period + 8 + (0 if warp else 2))
     shared = line * tile_y + pending * across * group_y
     constants = {"BAND": band, "COLUMNS": columns, "ROWS": rows, "PERIOD": period}
-    constants["WARP_ROWS"] = int(warp)
+    constants["WARP_ROWS"] = warp
     return _sharing("search_sliding", settings, (across, group_y), shared, constants)
 
 
@@ -253,7 +253,7 @@ def _squares(settings: SearchSettings, device: Device):
         tile_x = group_x * step + -(-window // chunk) * chunk
         tile_y = group_y * step + window - 1
         shared = tile_x * tile_y + (2 * chunk + 8) * group_x * group_y
-        more = {"CHUNK": chunk, "WARP_ROWS": int(device.is_nvidia and patch // step in (2, 4))}
+        more = {"CHUNK": chunk, "WARP_ROWS": device.is_nvidia and patch // step in (2, 4)}
         yield _sharing("search_square", settings, (group_x, group_y), shared, more)
 
 
@@ -384,7 +384,7 @@ class PatchSearch:
         if self._copied:
             padded["split"] = self.variant.split, settings.roots
         for name, (split, roots) in padded.items():
-            constants = {"SPLIT": split, "ALIKE": int(alike is not None)}
+            constants = {"SPLIT": split, "ALIKE": alike is not None}
             pad = self.arena.kernel("search/pad_far", constants | ({"ROOTS": 1} if roots else {}))
             run.over_pixels(
                 *("pad", pad, pitch, pny, pnt * pnz),

@@ -316,7 +316,7 @@ def choose_video_variant(search: VideoSearch, device: Device) -> Variant:
     # A warp must hold whole teams.
     warp = device.is_nvidia and 32 % items == 0
     constants |= {"GROUP_X": group_x, "GROUP_Y": group_y}
-    constants["WARP_SYNC"] = int(warp and items * group_x * group_y % 32 == 0)
+    constants["WARP_SYNC"] = warp and items * group_x * group_y % 32 == 0
     return Variant(kernel, constants)
 
 

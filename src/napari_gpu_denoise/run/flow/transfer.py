@@ -16,8 +16,8 @@ import numpy as np
 from napari_gpu_denoise.image.axes import Frames
 from napari_gpu_denoise.image.levels import Levels, is_plain
 from napari_gpu_denoise.image.threads import in_bands
-from napari_gpu_denoise.opencl.kernel import value_grid, values_per_item
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.program import value_grid, values_per_item
 from napari_gpu_denoise.protocol.plan import Launches
 from napari_gpu_denoise.protocol.tiles import Tile
 from napari_gpu_denoise.run.flow.work import Stabilisation, Work

@@ -14,9 +14,8 @@ from napari_gpu_denoise.image.axes import Frames, arrange
 from napari_gpu_denoise.image.levels import LARGEST_VALUE, Levels
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.models.base import Table
-from napari_gpu_denoise.opencl.kernel import value_grid, values_per_item
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.program import Session
+from napari_gpu_denoise.opencl.program import Session, value_grid, values_per_item
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan, Launches, TilePlan
 from napari_gpu_denoise.protocol.tiles import Span, Tile
