@@ -20,7 +20,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli, errors
 from napari_gpu_denoise.files import formats
-from napari_gpu_denoise.files.blocks import PlaneStore
+from napari_gpu_denoise.files.image_file import PlaneStore
 from napari_gpu_denoise.files.tiff import reading
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import part as parts_of_images

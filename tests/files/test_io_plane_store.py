@@ -14,7 +14,7 @@ import pytest
 from files.test_io_planes import INDICES, run_together
 from files.tiffs import noise
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files.blocks import PlaneStore
+from napari_gpu_denoise.files.image_file import PlaneStore
 
 
 @pytest.fixture(params=["without a name", "with a name"])

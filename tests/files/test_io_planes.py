@@ -29,8 +29,7 @@ from files.tiffs import (
 )
 from napari_gpu_denoise.errors import Cancelled, FileError, OutputError
 from napari_gpu_denoise.files import formats, tiff
-from napari_gpu_denoise.files.blocks import PlaneStore
-from napari_gpu_denoise.files.image_file import ImageFile
+from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.tiff import imagej, writing
 from napari_gpu_denoise.files.tiff import reading as planes_module
 from napari_gpu_denoise.noise.patches.white import estimate_sigma

@@ -9,8 +9,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, HostMemoryError
 from napari_gpu_denoise.files import formats, one_file
-from napari_gpu_denoise.files.blocks import PlaneStore
-from napari_gpu_denoise.files.image_file import ImageFile
+from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.tiff import LargePlanes, reading
 from napari_gpu_denoise.noise import sampling
 from napari_gpu_denoise.noise.sampling import PlaneReader

@@ -14,8 +14,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import nifti, tiff, zarr
-from napari_gpu_denoise.files.blocks import Blocks
-from napari_gpu_denoise.files.image_file import Format, ImageFile
+from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
 from napari_gpu_denoise.files.output import check_folder, check_output
 from napari_gpu_denoise.run.record import Record
 

@@ -25,8 +25,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.blocks import Blocks
 from napari_gpu_denoise.files.image_file import (
+    Blocks,
     Format,
     ImageFile,
     PixelMetadata,

@@ -14,8 +14,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
-from napari_gpu_denoise.files.blocks import PlaneStore
-from napari_gpu_denoise.files.image_file import ImageFile
+from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.input_checks import free_memory
 from napari_gpu_denoise.files.output import already_there
 from napari_gpu_denoise.files.resuming import ResumeLedger, resume_fingerprint, unchanged

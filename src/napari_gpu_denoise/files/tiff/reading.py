@@ -21,11 +21,12 @@ import numpy as np
 import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.blocks import Blocks, PartOfBlocks
 from napari_gpu_denoise.files.image_file import (
     NO_VOXEL,
+    Blocks,
     Channel,
     ImageFile,
+    PartOfBlocks,
     PixelMetadata,
     kept_steps,
     records_in,

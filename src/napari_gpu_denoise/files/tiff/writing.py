@@ -15,8 +15,13 @@ from typing import Any, BinaryIO
 import numpy as np
 import tifffile
 
-from napari_gpu_denoise.files.blocks import PlaneStore
-from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, record_line, records_of
+from napari_gpu_denoise.files.image_file import (
+    ImageFile,
+    PixelMetadata,
+    PlaneStore,
+    record_line,
+    records_of,
+)
 from napari_gpu_denoise.files.output import check_type, new_file, writing
 from napari_gpu_denoise.files.tiff import imagej, ome_xml, reading
 from napari_gpu_denoise.files.tiff.reading import Planes, page_axis

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.blocks import Blocks
-from napari_gpu_denoise.files.image_file import NO_VOXEL, ImageFile, voxel_of
+from napari_gpu_denoise.files.image_file import NO_VOXEL, Blocks, ImageFile, voxel_of
 from napari_gpu_denoise.files.input_checks import (
     check_declared,
     check_memory,
