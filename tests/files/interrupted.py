@@ -131,6 +131,13 @@ class Place:
         with parts_written(stop_at, cancel) as wrote:
             return gd.run_batch(self.input, settings, sigma, **options), wrote
 
+    def done(self, *given, name="out", **options):
+        """Return the pixels and the record of a result, or raise the error of the run."""
+        report, _ = self.run(*given, name=name, **options)
+        for file in report.failed:
+            raise file.error
+        return gd.read(self.named(name)).data, report.files[0].record
+
     def failure(self, *given, **options):
         """Return the report on the file of a run that fails."""
         (file,) = self.run(*given, **options)[0].failed

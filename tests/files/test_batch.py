@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import json
 import shutil
 import threading
 import weakref
@@ -13,6 +15,7 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
+from files.tiffs import handmade
 from napari_gpu_denoise.errors import (
     DeviceMemoryError,
     FileError,
@@ -58,18 +61,9 @@ def calls(monkeypatch):
             yield Progress(done, 2)
         if not np.isfinite(data).all():
             raise NonFiniteError("1 of 168 pixels are NaN or infinite: pass nonfinite='keep'.")
-        kind = str(data.dtype)
-        settings = run.filter.as_dict()
-        record = Record(
-            *("0", "nl_means", settings, (1.0,), "estimated", "YX"),
-            kind,
-            kind,
-            "none",
-            0,
-            0,
-            (),
-            "2026",
-        )
+        told = ("0", "nl_means", run.filter.as_dict(), (1.0,), "estimated", "YX")
+        kinds = (str(data.dtype), str(data.dtype), "none")
+        record = Record(*told, *kinds, 0, 0, (), "2026")
         return Result(data + np.ones((), data.dtype), record)
 
     monkeypatch.setattr(one_file, "denoise_steps", stand_in)
@@ -79,16 +73,6 @@ def calls(monkeypatch):
 
 def names(path: Path) -> list[str]:
     return sorted(p.name for p in path.iterdir())
-
-
-def test_same_as_the_function(folder, device):
-    report = run_batch("raw/*", SETTINGS, 20, output="out", device=device)
-    assert [file.input.name for file in report.done] == ["a.tif", "b.tif", "c.tif"]
-    for seed, file in enumerate(report.done):
-        expected = gd.nl_means(image(seed), 20, settings=SETTINGS, device=device)
-        np.testing.assert_array_equal(tifffile.imread(file.output), expected)
-        assert file.record.settings["window"] == 5
-        assert gd.read(file.output).history == (file.record.as_dict(),)
 
 
 def test_what_is_handed_on(folder, calls):
@@ -106,17 +90,18 @@ def test_text_among_images_is_skipped(folder, calls):
     report = run_batch("raw/*", SETTINGS, output="out")
     (skipped,) = report.skipped
     assert skipped.input == Path("raw/notes.txt")
-    assert (
-        skipped.skipped == f"{skipped.input} is not a TIFF, NIfTI or OME-Zarr file and was skipped."
-    )
+    said = f"{skipped.input} is not a TIFF, NIfTI or OME-Zarr file and was skipped."
+    assert skipped.skipped == said
     assert (len(report.done), report.failed, report.cancelled) == (3, (), False)
     assert names(folder / "out") == ["a.tif", "b.tif", "c.tif"]
-
-
-def test_text_alone_is_an_error(folder, calls):
-    report = run_batch("raw/notes.txt", SETTINGS, output="out")
+    plain = json.loads(json.dumps(report.as_dict()))
+    assert [bool(file["output"]) for file in plain["files"]] == [True, True, True, False]
+    assert plain["files"][0]["record"]["filter"] == "nl_means"
+    assert plain["cancelled"] is False
+    # Alone it is an error.
+    report = run_batch("raw/notes.txt", SETTINGS, output="other")
     assert isinstance(report.failed[0].error, FileError)
-    assert not (folder / "out").exists()
+    assert not (folder / "other").exists()
 
 
 def test_failures_do_not_stop_the_others(folder, calls):
@@ -124,17 +109,10 @@ def test_failures_do_not_stop_the_others(folder, calls):
     tifffile.imwrite("raw/d.tif", np.full((12, 14), np.nan, np.float32))
     report = run_batch(["raw", "raw/none.tif"], SETTINGS, output="out")
     assert [file.input.name for file in report.done] == ["a.tif", "c.tif"]
-    failed = {file.input.name: file.error for file in report.failed}
-    assert list(failed) == ["b.tif", "d.tif", "none.tif"]
-    assert isinstance(failed["b.tif"], FileError)
-    assert isinstance(failed["d.tif"], NonFiniteError)
-    assert isinstance(failed["none.tif"], FileError)
+    failed = {file.input.name: type(file.error) for file in report.failed}
+    assert failed == {"b.tif": FileError, "d.tif": NonFiniteError, "none.tif": FileError}
     assert names(folder / "out") == ["a.tif", "c.tif"]
-
-
-def test_stop_on_error(folder, calls):
-    Path("raw/b.tif").write_text("not what its name says")
-    report = run_batch("raw", SETTINGS, output="out", stop_on_error=True)
+    report = run_batch("raw", SETTINGS, output="other", stop_on_error=True)
     assert [file.input.name for file in report.files] == ["a.tif", "b.tif"]
 
 
@@ -159,23 +137,21 @@ def test_a_report_does_not_hold_the_pixels_of_files_that_failed(folder, monkeypa
     "error", [DeviceMemoryError("too little"), MemoryError(), ZeroDivisionError()]
 )
 def test_any_error_is_told(folder, calls, monkeypatch, error):
-    def fail(*args, **options):
-        raise error
-
-    monkeypatch.setattr(one_file, "denoise_steps", fail)
+    monkeypatch.setattr(one_file, "denoise_steps", lambda *_, **__: raising(error))
     report = run_batch("raw", SETTINGS, output="out")
     assert [file.error for file in report.files] == [error] * 3
     assert report.as_dict()["files"][0]["error"]["kind"] == type(error).__name__
 
 
 def test_no_device_is_told_at_once(folder, monkeypatch):
-    def none(device):
-        raise NoDeviceError("No OpenCL device was found.")
-
-    monkeypatch.setattr(batch, "choose_devices", none)
+    monkeypatch.setattr(batch, "choose_devices", lambda device: raising(NoDeviceError("none")))
     with pytest.raises(NoDeviceError):
         run_batch("raw", SETTINGS, output="out")
     assert not (folder / "out").exists()
+
+
+def raising(error):
+    raise error
 
 
 def test_input_is_never_replaced(folder, calls):
@@ -222,10 +198,10 @@ def test_only_results_of_the_same_settings_are_resumed(folder, calls):
     Path("out/b.tif").write_text("precious")
     report = run_batch("raw/*.tif", SETTINGS, output="out", resume=True)
     assert [file.output.name for file in report.done] == ["c.tif"]
+    assert len(report.failed) == 2
     for file in report.failed:
         assert "is not a result of this filter and these settings" in str(file.error)
     assert Path("out/b.tif").read_text() == "precious"
-    assert len(report.failed) == 2
 
 
 def test_a_folder_that_is_removed_is_not_made_anew(folder, calls):
@@ -297,13 +273,9 @@ def test_one_file_or_a_folder(folder, calls):
         run_batch("raw", SETTINGS, output="all.tif")
     with pytest.raises(OutputError, match="neither"):
         run_batch("raw/a.tif", SETTINGS, output="a.png")
-
-
-def test_folder_that_cannot_be_made(folder, calls):
     Path("file").write_text("in the way")
-    report = run_batch("raw/a.tif", SETTINGS, output="file/deep")
-    assert isinstance(report.failed[0].error, OutputError)
-    assert "cannot be created" in str(report.failed[0].error)
+    (failed,) = run_batch("raw/a.tif", SETTINGS, output="file/deep").failed
+    assert isinstance(failed.error, OutputError) and "cannot be created" in str(failed.error)
 
 
 def test_find_files(folder):
@@ -326,24 +298,19 @@ def test_find_files(folder):
             find_files(nothing)
 
 
-def test_type_is_refused_before_the_work(folder, calls):
+def test_types_are_refused_before_the_work(folder, calls):
     tifffile.imwrite("ij.tif", image(), imagej=True)
-    report = run_batch("ij.tif", SETTINGS, output="out", dtype="int64")
-    assert isinstance(report.failed[0].error, OutputError)
-    assert calls == []
-
-
-def test_pixels_that_are_no_numbers(folder, calls):
     tifffile.imwrite("mask.ome.tif", image() > 100, photometric="miniswhite")
-    report = run_batch("mask.ome.tif", SETTINGS, output="out")
-    assert isinstance(report.failed[0].error, ImageError)
-    assert calls == []
+    for name, options, kind in (
+        ("ij.tif", {"dtype": "int64"}, OutputError),
+        ("mask.ome.tif", {}, ImageError),
+    ):
+        (failed,) = run_batch(name, SETTINGS, output="out", **options).failed
+        assert isinstance(failed.error, kind) and calls == []
 
 
 def test_set_of_files_is_one_image(folder, calls):
     """Each file of an OME-TIFF set names them all; the image is denoised once."""
-    from files.tiffs import handmade
-
     Path("set").mkdir()
     handmade(folder / "set")
     report = run_batch("set/*.tif", SETTINGS, output="out")
@@ -382,6 +349,9 @@ def test_cancel_within_a_file(folder, calls):
     assert report.cancelled
     assert [file.input.name for file in report.files] == ["a.tif"]
     assert names(folder / "out") == ["a.tif"]
+    # And before the first.
+    count, report = len(calls), run_batch("raw", SETTINGS, output="other", cancel=cancel)
+    assert (report.files, report.cancelled, len(calls)) == ((), True, count)
 
 
 def test_an_error_that_a_cancel_causes_is_not_reported(folder, calls, monkeypatch):
@@ -398,19 +368,8 @@ def test_an_error_that_a_cancel_causes_is_not_reported(folder, calls, monkeypatc
     assert (report.files, report.cancelled) == ((), True)
 
 
-def test_cancel_before_the_first(folder, calls):
-    cancel = threading.Event()
-    cancel.set()
-    report = run_batch("raw", SETTINGS, output="out", cancel=cancel)
-    assert (report.files, report.cancelled) == ((), True)
-    assert calls == []
-
-
 def test_one_image_in_memory_at_a_time(folder, calls, monkeypatch):
     """When a file is read, nothing of the one before is held any more."""
-    import gc
-    import weakref
-
     alive: list[weakref.ref] = []
     read = ImageFile.loaded
 
@@ -426,42 +385,25 @@ def test_one_image_in_memory_at_a_time(folder, calls, monkeypatch):
     assert len(alive) == 3
 
 
-def test_report_is_plain(folder, calls):
-    import json
-
-    plain = json.loads(json.dumps(run_batch("raw/*", SETTINGS, output="out").as_dict()))
-    assert [bool(file["output"]) for file in plain["files"]] == [True, True, True, False]
-    assert plain["files"][0]["record"]["filter"] == "nl_means"
-    assert plain["cancelled"] is False
-
-
-@pytest.mark.parametrize("kind", ["assocalpha", "unassalpha"])
+@pytest.mark.parametrize("kind", ["assocalpha", "unassalpha", "unspecified"])
 @pytest.mark.parametrize("dtype", ["same", "float32"])
 @pytest.mark.parametrize("colours", [3, 1])
 def test_alpha_passes_as_it_is(tmp_path, kind, dtype, colours):
+    """A further sample that is no alpha is filtered."""
     pixels = image(1, (20, 30, colours + 1))
     photometric = "rgb" if colours == 3 else "minisblack"
     source, target = tmp_path / "in.tif", tmp_path / "out.tif"
-    tifffile.imwrite(
-        source, pixels, photometric=photometric, extrasamples=[kind], planarconfig="contig"
-    )
+    options = {"extrasamples": [kind], "planarconfig": "contig"}
+    tifffile.imwrite(source, pixels, photometric=photometric, **options)
     report = run_batch([source], SETTINGS, 20.0, output=target, dtype=dtype)
     assert not report.files[0].error
     written = gd.read(target)
     assert written.axes == "YXS"
     assert written.metadata["extrasamples"] == gd.read(source).metadata["extrasamples"]
-    expected = gd.denoise(pixels[..., :colours], SETTINGS, 20.0, axes="YXS", dtype=dtype).image
-    np.testing.assert_array_equal(written.data[..., :colours], expected)
-    np.testing.assert_array_equal(written.data[..., colours:], pixels[..., colours:])
-
-
-def test_a_further_sample_that_is_no_alpha_is_filtered(tmp_path):
-    source, target = tmp_path / "in.tif", tmp_path / "out.tif"
-    pixels = image(1, (20, 30, 4))
-    tifffile.imwrite(source, pixels, photometric="rgb", extrasamples=["unspecified"])
-    run_batch([source], SETTINGS, 20.0, output=target)
-    expected = gd.denoise(pixels, SETTINGS, 20.0, axes="YXS").image
-    np.testing.assert_array_equal(gd.read(target).data, expected)
+    count = colours + (kind == "unspecified")
+    expected = gd.denoise(pixels[..., :count], SETTINGS, 20.0, axes="YXS", dtype=dtype).image
+    np.testing.assert_array_equal(written.data[..., :count], expected)
+    np.testing.assert_array_equal(written.data[..., count:], pixels[..., count:])
 
 
 @pytest.mark.parametrize("dtype", [None, "auto", "float32", "uint16"])

@@ -12,15 +12,15 @@ import threading
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from importlib.util import find_spec
 
-import fsspec
 import numpy as np
 import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
+from files.interrupted import PLAIN, Place
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import ClusterError, FileError, KernelError, NonFiniteError
-from napari_gpu_denoise.files import batch, one_file, resuming
+from napari_gpu_denoise.files import batch, one_file
 from napari_gpu_denoise.files import cluster as dask_workers
 from napari_gpu_denoise.files.cluster import (
     ClusterReport,
@@ -32,14 +32,17 @@ from napari_gpu_denoise.files.cluster import (
 )
 from napari_gpu_denoise.protocol.tiles import Span
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.part import Part
 from napari_gpu_denoise.version import package_version
 from scenes import noisy, small
 from zarr_stores import write_store
 
 zarr = pytest.importorskip("zarr", reason="zarr is not installed")
-NLM, VIDEO = small(gd.NLMeans), small(gd.VBM3D, frames_before=1, frames_after=1)
+VIDEO = small(gd.VBM3D, frames_before=1, frames_after=1)
+needs_dask = pytest.mark.skipif(
+    find_spec("distributed") is None, reason="dask.distributed is not installed"
+)
+pytestmark = pytest.mark.usefixtures("in_parts")
 
 
 class Client:
@@ -89,79 +92,66 @@ def client(monkeypatch):
     made._pool.shutdown()
 
 
-@pytest.fixture(autouse=True)
-def in_parts(monkeypatch):
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
-    monkeypatch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
-    monkeypatch.setattr(resuming, "_SECONDS", 0)
-    monkeypatch.setattr(resuming, "_SHARE", float("inf"))
+@pytest.fixture
+def place(tmp_path):
+    """A place that holds an image of 36 parts."""
+    return written(tmp_path)
 
 
-def written(folder, image, axes, kind="zarr", chunks=None):
-    if kind == "tif":
-        path = folder / "in.tif"
-        tifffile.imwrite(path, image, metadata={"axes": axes})
-        return path
-    chunks = chunks or (*(1,) * (image.ndim - 2), 30, 20)
-    return write_store(folder / "in.ome.zarr", image, axes, chunks=chunks)
-
-
-def denoised(path, filter, client=None, name="out", **options):
-    target = path.with_name(name + "".join(path.suffixes))
-    report = gd.run_batch(path, filter, output=target, client=client, **options)
-    for file in report.failed:
-        raise file.error
-    return gd.read(target).data, report.files[0].record
+def written(folder, dtype="uint16", kind="zarr", planes=6):
+    image = noisy(planes, 50, 44, dtype=dtype)
+    return Place(folder, kind).write(image, "TYX", chunks=(1, 30, 20))
 
 
 CASES = {
-    "zarr": ("zarr", NLM, "TYX", {"sigma": 20.0}, "uint16"),
-    "noise and range are measured": ("zarr", NLM, "TYX", {}, "float32"),
-    "TIFF": ("tif", VIDEO, "TYX", {"sigma": 20.0}, "uint16"),
+    "zarr": ("zarr", PLAIN, 20.0, "uint16"),
+    "noise and range are measured": ("zarr", PLAIN, None, "float32"),
+    "TIFF": ("tif", VIDEO, 20.0, "uint16"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_results_are_those_of_one_device(tmp_path, client, case):
-    kind, filter, axes, options, dtype = CASES[case]
-    path = written(tmp_path, noisy(6, 50, 44, dtype=dtype), axes, kind)
-    expected, record = denoised(path, filter, name="plain", **options)
-    made, told = denoised(path, filter, client, **options)
+    kind, settings, sigma, dtype = CASES[case]
+    place = written(tmp_path, dtype, kind)
+    expected, record = place.done(settings, sigma, name="plain")
+    made, told = place.done(settings, sigma, client=client)
     np.testing.assert_array_equal(made, expected)
     assert made.dtype == expected.dtype
-    assert told.sigma == record.sigma
-    assert told.notes == record.notes
-    assert (told.saturated, told.corrected) == (record.saturated, record.corrected)
+    for name in ("sigma", "notes", "saturated", "corrected"):
+        assert getattr(told, name) == getattr(record, name)
     assert told.device in (record.device, f"2 x {record.device}")
 
 
-def test_a_worker_whose_device_fails_is_avoided(tmp_path, client, monkeypatch):
-    plain, failed = dask_workers.filter_part, []
+def fail_on_one(monkeypatch, client, module, name):
+    """Let a function fail on one of the workers; return a list of its calls there."""
+    plain, failed = getattr(module, name), []
 
-    def filter_part(*given):
+    def failing(*given, **options):
         if client.address() == "one":
             failed.append(given)
             raise KernelError("the device is broken.")
-        return plain(*given)
+        return plain(*given, **options)
 
-    path = written(tmp_path, noisy(6, 50, 44), "TYX")
-    expected, _ = denoised(path, NLM, name="plain", sigma=20.0)
-    monkeypatch.setattr(dask_workers, "filter_part", filter_part)
-    made, record = denoised(path, NLM, client, sigma=20.0)
+    monkeypatch.setattr(module, name, failing)
+    return failed
+
+
+def test_a_worker_whose_device_fails_is_avoided(place, client, monkeypatch):
+    expected, _ = place.done(name="plain")
+    failed = fail_on_one(monkeypatch, client, dask_workers, "filter_part")
+    made, record = place.done(client=client)
     np.testing.assert_array_equal(made, expected)
-    assert failed
-    assert ["two"] in client.asked
+    assert failed and ["two"] in client.asked
     assert "the device is broken" in " ".join(record.notes)
     # Where all fail, that is said.
     monkeypatch.setattr(client, "address", lambda: "one")
-    with pytest.raises(KernelError, match="the device is broken"):
-        denoised(path, NLM, client, name="again", sigma=20.0)
+    assert "the device is broken" in str(place.failure(name="again", client=client).error)
 
 
 def test_a_worker_that_is_late_writes_nothing(tmp_path, client, monkeypatch):
-    path = written(tmp_path, noisy(3, 50, 44, dtype="uint16"), "TYX")
-    late, sent, cancel, plain = [], threading.Event(), threading.Event(), dask_workers.filter_part
+    place, plain = written(tmp_path, planes=3), dask_workers.filter_part
+    late, sent, cancel = [], threading.Event(), threading.Event()
 
     def filter_part(*given):
         if client.address() == "one" and not late:
@@ -173,16 +163,17 @@ def test_a_worker_that_is_late_writes_nothing(tmp_path, client, monkeypatch):
         if state.done == 4:
             cancel.set()
 
+    def files():
+        inside = (each for each in place.notes.rglob("*") if each.is_file())
+        return {each: each.stat().st_mtime_ns for each in inside}
+
     monkeypatch.setattr(dask_workers, "filter_part", filter_part)
-    options = {"output": tmp_path / "out.ome.zarr", "client": client}
-    assert gd.run_batch(path, NLM, 20.0, progress=stop, cancel=cancel, **options).cancelled
-    folder = next(tmp_path.glob(".gpu-denoise-*"))
-    before = {each: each.stat().st_mtime_ns for each in folder.rglob("*") if each.is_file()}
+    assert place.run(client=client, progress=stop, cancel=cancel)[0].cancelled
+    before = files()
     sent.set()
     client._pool.shutdown()
-    after = {each: each.stat().st_mtime_ns for each in folder.rglob("*") if each.is_file()}
-    assert late and after == before
-    assert not any(".run-" in each.name for each in after)
+    assert late and files() == before
+    assert not any(".run-" in each.name for each in before)
 
 
 @pytest.fixture
@@ -191,17 +182,16 @@ def several(tmp_path, monkeypatch):
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 20_000)
     folder, expected = tmp_path / "raw", {}
     folder.mkdir()
-    for number in range(4):
-        image = noisy(33 + number, 37, dtype="uint16")
-        tifffile.imwrite(folder / f"{number}.tif", image)
-        expected[f"{number}.tif"] = gd.denoise(image, NLM, 20.0).image
-    image = noisy(2, 50, 44, dtype="uint16")
-    write_store(folder / "4.ome.zarr", image, "TYX")
-    expected["4.ome.zarr"] = gd.denoise(image, NLM, 20.0, axes="TYX").image
-    # As large as to be filtered part by part.
-    image = noisy(6, 50, 44, dtype="uint16")
-    tifffile.imwrite(folder / "5.tif", image, metadata={"axes": "TYX"})
-    expected["5.tif"] = gd.denoise(image, NLM, 20.0, axes="TYX").image
+    # The last is as large as to be filtered part by part.
+    shapes = [(33, 37), (34, 37), (35, 37), (36, 37), (2, 50, 44), (6, 50, 44)]
+    for number, shape in enumerate(shapes):
+        image, axes = noisy(*shape, dtype="uint16"), "TYX"[-len(shape) :]
+        name = f"{number}.{'ome.zarr' if number == 4 else 'tif'}"
+        if number == 4:
+            write_store(folder / name, image, axes)
+        else:
+            tifffile.imwrite(folder / name, image, metadata={"axes": axes})
+        expected[name] = gd.denoise(image, PLAIN, 20.0, axes=axes).image
     (folder / "damaged.tif").write_bytes(b"II*")
     return folder, expected
 
@@ -221,7 +211,7 @@ def test_small_files_are_spread_over_the_workers(several, client, monkeypatch):
     monkeypatch.setattr(batch, "filtered_file", filtered_file)
     out, seen = folder.parent / "out", []
     options = {"output": out, "client": client, "progress": seen.append}
-    report = gd.run_batch(folder, NLM, 20.0, **options)
+    report = gd.run_batch(folder, PLAIN, 20.0, **options)
     assert sorted(whole) == ["0.tif", "1.tif", "2.tif", "3.tif", "4.ome.zarr"]
     assert {file.output.name for file in report.done} == set(expected)
     for name, pixels in expected.items():
@@ -230,68 +220,56 @@ def test_small_files_are_spread_over_the_workers(several, client, monkeypatch):
     assert failed.input.name == "damaged.tif" and isinstance(failed.error, FileError)
     assert {file.record.filter for file in report.done} == {"nl_means"}
     assert next((each.done, each.total) for each in seen if each.unit == "file") == (0, 7)
-    again = gd.run_batch(folder, NLM, 20.0, resume=True, **options)
+    again = gd.run_batch(folder, PLAIN, 20.0, resume=True, **options)
     assert len(again.skipped) == 6 and len(again.failed) == 1
 
 
 def test_a_small_file_is_tried_on_another_worker(several, client, monkeypatch):
     folder, _ = several
-    plain, failed = batch.denoise_file, []
-
-    def denoise_file(*given, **options):
-        if client.address() == "one":
-            failed.append(given)
-            raise KernelError("the device is broken.")
-        return plain(*given, **options)
-
-    monkeypatch.setattr(batch, "denoise_file", denoise_file)
+    failed = fail_on_one(monkeypatch, client, batch, "denoise_file")
     options = {"output": folder.parent / "out", "client": client}
     inputs = [folder / f"{number}.tif" for number in range(4)]
-    report = gd.run_batch(inputs, NLM, 20.0, **options)
+    report = gd.run_batch(inputs, PLAIN, 20.0, **options)
     assert failed and len(report.done) == 4
     monkeypatch.setattr(client, "address", lambda: "one")
-    report = gd.run_batch(inputs, NLM, 20.0, **options, overwrite=True, stop_on_error=True)
+    report = gd.run_batch(inputs, PLAIN, 20.0, **options, overwrite=True, stop_on_error=True)
     assert len(report.files) == 1 and "the device is broken" in str(report.failed[0].error)
     cancel = threading.Event()
     cancel.set()
-    assert gd.run_batch(inputs, NLM, 20.0, **options, cancel=cancel, overwrite=True).cancelled
+    assert gd.run_batch(inputs, PLAIN, 20.0, **options, cancel=cancel, overwrite=True).cancelled
 
 
-def test_an_error_of_the_input_is_raised_at_once(tmp_path, client):
+def test_an_error_of_the_input_is_raised_at_once(tmp_path, client, monkeypatch):
     image = noisy(6, 50, 44)
     image[3, 20, 20] = np.nan
-    path = written(tmp_path, image, "TYX")
-    with pytest.raises(NonFiniteError, match="nonfinite"):
-        denoised(path, NLM, client, sigma=20.0)
+    place = Place(tmp_path, "zarr").write(image, "TYX")
+    error = place.failure(client=client).error
+    assert isinstance(error, NonFiniteError) and "nonfinite" in str(error)
     assert [each.name for each in tmp_path.iterdir()] == ["in.ome.zarr"]
-    monkeypatch = pytest.MonkeyPatch()
-    with monkeypatch.context() as patched, pytest.raises(ClusterError, match="install version"):
-        patched.setattr(dask_workers, "package_version", lambda: "0.0.1")
-        denoised(path, NLM, client, sigma=20.0, nonfinite="keep")
+    monkeypatch.setattr(dask_workers, "package_version", lambda: "0.0.1")
+    with pytest.raises(ClusterError, match="install version"):
+        place.done(client=client, nonfinite="keep")
 
 
-@pytest.mark.parametrize("place", ["folder", "address"])
-def test_one_device_goes_on_with_what_workers_began(tmp_path, client, monkeypatch, place):
-    path = written(tmp_path, noisy(6, 50, 44, dtype="uint16"), "TYX")
-    expected, _ = denoised(path, NLM, name="plain", sigma=20.0)
-    cancel = threading.Event()
-    target = "memory://lab/out.ome.zarr" if place == "address" else path.with_name("out.ome.zarr")
+@pytest.mark.parametrize("kind", ["zarr", "address"])
+def test_one_device_goes_on_with_what_workers_began(tmp_path, client, monkeypatch, memory, kind):
+    place, cancel = (
+        written("memory://lab" if kind == "address" else tmp_path, kind=kind),
+        threading.Event(),
+    )
 
     def stop(state):
         if state.done == 5:
             cancel.set()
 
-    options = {"output": target, "client": client, "progress": stop, "cancel": cancel}
-    assert gd.run_batch(path, NLM, 20.0, **options).cancelled
+    assert place.run(client=client, progress=stop, cancel=cancel)[0].cancelled
     monkeypatch.setattr(by_parts, "filter_parts", counted := Counted(by_parts.filter_parts))
-    (file,) = gd.run_batch(path, NLM, 20.0, output=target, resume=True).done
-    np.testing.assert_array_equal(gd.read(file.output).data, expected)
+    place.resumed()
     assert 0 < counted.parts < 36
-    if place == "address":
-        system = fsspec.filesystem("memory")
-        names = sorted(each.rpartition("/")[2] for each in system.ls("/lab/out.ome.zarr", False))
+    place.check_as_uninterrupted()
+    if kind == "address":
+        names = sorted(each.rpartition("/")[2] for each in memory.ls("/lab/out.ome.zarr", False))
         assert names == ["0", "1", "zarr.json"]
-        system.rm("/lab", recursive=True)
 
 
 class Counted:
@@ -308,23 +286,18 @@ class Counted:
 def test_parts_of_different_groups_share_no_chunk():
     lengths, size, unit = (10, 9), (2, 3), (3, 2)
     starts = itertools.product(*(range(0, n, s) for n, s in zip(lengths, size, strict=True)))
-    parts = [
-        Part(
-            tuple(
-                Span.whole(n).part(a, min(a + s, n), (0, 0))
-                for a, n, s in zip(start, lengths, size, strict=True)
-            )
-        )
-        for start in starts
-    ]
+    parts = []
+    for start in starts:
+        each = zip(start, lengths, size, strict=True)
+        spans = (Span.whole(n).part(a, min(a + s, n), (0, 0)) for a, n, s in each)
+        parts.append(Part(tuple(spans)))
     chunks = []
     for group in groups_of(parts, unit):
         held = set()
         for part in group:
             ends = zip(part.yields, unit, strict=True)
-            held |= set(
-                itertools.product(*(range(a.start // u, (a.stop - 1) // u + 1) for a, u in ends))
-            )
+            ranges = (range(a.start // u, (a.stop - 1) // u + 1) for a, u in ends)
+            held |= set(itertools.product(*ranges))
         chunks.append(held)
     assert sum(map(len, groups_of(parts, unit))) == len(parts)
     assert len(chunks) == 4
@@ -337,34 +310,38 @@ def test_parts_of_different_groups_share_no_chunk():
     ("found", "words"),
     [("0.0.1", "version 0.0.1 of napari-gpu-denoise"), (ImportError(), "no napari-gpu-denoise")],
 )
-def test_a_worker_with_another_version_or_none_is_named(
-    tmp_path, client, monkeypatch, found, words
-):
+def test_a_worker_with_another_version_or_none_is_named(place, client, monkeypatch, found, words):
     """Without the package it was ended by its first task, and the run waited for others."""
     monkeypatch.setattr(client, "run", lambda *_, **__: {"one": package_version(), "two": found})
-    path = written(tmp_path, noisy(3, 50, 44), "TYX")
     with pytest.raises(ClusterError, match=f"worker two has {words}: install version .* there"):
-        denoised(path, NLM, client, sigma=20.0)
+        place.done(client=client)
+
+
+class KilledWorker(Exception):
+    """What dask raises of a worker that died several times, by this name."""
 
 
 def test_what_dask_raises_is_told_in_words():
-    class KilledWorker(Exception):
-        pass
-
-    told = {CancelledError(): "scheduler", ImportError("no x"): "no x", KilledWorker(): "memory"}
-    told[AttributeError("Can't get attribute 'seen' on")] = (
-        "cannot load a module .*: install version .* there, as here"
-    )
-    told[RuntimeError("\nError during deserialization of the task graph.")] = "scheduler cannot"
-    for error, words in told.items():
+    for error, kind, words in (
+        (CancelledError(), ClusterError, "scheduler"),
+        (ImportError("no x"), ClusterError, "no x"),
+        (KilledWorker(), ClusterError, "memory"),
+        (
+            AttributeError("Can't get attribute 'seen' on"),
+            ClusterError,
+            "cannot load a module .*: install version .* there, as here",
+        ),
+        (
+            RuntimeError("\nError during deserialization of the task graph."),
+            ClusterError,
+            "scheduler cannot",
+        ),
+        (FileError("it is gone."), FileError, "gone"),
+    ):
         future = Future()
         future.set_exception(error)
-        with pytest.raises(ClusterError, match=words):
+        with pytest.raises(kind, match=words):
             result_of(future)
-    other = Future()
-    other.set_exception(FileError("it is gone."))
-    with pytest.raises(FileError, match="gone"):
-        result_of(other)
 
 
 def test_without_the_package_the_command_line_says_what_to_install(monkeypatch, tmp_path, capsys):
@@ -376,33 +353,31 @@ def test_without_the_package_the_command_line_says_what_to_install(monkeypatch, 
     assert "'0' is not a number of at least 1" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(find_spec("distributed") is None, reason="dask.distributed is not installed")
+@needs_dask
 def test_a_worker_that_is_killed_costs_its_parts_only(tmp_path):
     import dask.array as da
 
-    image = noisy(12, 50, 44, dtype="uint16")
-    path = written(tmp_path, image, "TYX")
-    expected, _ = denoised(path, NLM, name="plain", sigma=20.0)
+    place, killed = written(tmp_path, planes=12), []
+    expected, _ = place.done(name="plain")
     with connected(workers=2) as client:
         before = client.run(os.getpid)
         for process in before.values():
             os.kill(process, signal.SIGINT)  # the terminal sends Ctrl-C to them, too
-        killed = []
 
         def kill(state):
             if state.done > 5 and not killed:
                 killed.append(next(iter(before.values())))
                 os.kill(killed[0], signal.SIGKILL)
 
-        made, record = denoised(path, NLM, client, sigma=20.0, progress=kill)
+        made, record = place.done(client=client, progress=kill)
         np.testing.assert_array_equal(made, expected)
         assert killed
         assert "CPU" in record.device
         client.wait_for_workers(2)
         assert killed[0] not in client.run(os.getpid).values()
         # The same of a dask array.
-        lazy = gd.nl_means(da.from_array(image, chunks=(1, 50, 22)), 20.0, settings=NLM, axes="TYX")
-        future = client.compute(lazy)
+        chunks = da.from_array(gd.read(place.input).data, chunks=(1, 50, 22))
+        future = client.compute(gd.nl_means(chunks, 20.0, settings=PLAIN, axes="TYX"))
         os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
         np.testing.assert_array_equal(future.result(), expected)
 
@@ -431,26 +406,24 @@ def deserted(client, monkeypatch):
 
 
 @pytest.mark.parametrize("left", [0, 1, 3])
-def test_a_run_without_workers_is_stopped_at_once(tmp_path, deserted, monkeypatch, left):
+def test_a_run_without_workers_is_stopped_at_once(place, deserted, monkeypatch, left):
     """Ctrl-C was not seen, as the progress stayed the same."""
     monkeypatch.setattr(dask_workers, "Patience", lambda: Patience(look=0.01))
     monkeypatch.setattr(deserted, "left", left, raising=False)
-    path, cancel, steps = written(tmp_path, noisy(6, 50, 44), "TYX"), threading.Event(), []
+    cancel, steps = threading.Event(), []
 
     def stop(state):
         steps.append(state)
         if len(steps) > 20 and steps[-1] == steps[-2]:
             cancel.set()
 
-    options = {"output": tmp_path / "out.ome.zarr", "client": deserted}
-    assert gd.run_batch(path, NLM, 20.0, progress=stop, cancel=cancel, **options).cancelled
+    assert place.run(client=deserted, progress=stop, cancel=cancel)[0].cancelled
 
 
-def test_a_run_without_workers_says_so_and_ends(tmp_path, deserted, monkeypatch, caplog):
+def test_a_run_without_workers_says_so_and_ends(place, deserted, monkeypatch, caplog):
     monkeypatch.setattr(dask_workers, "Patience", lambda: Patience(0.01, 0.02, 0.1))
-    path = written(tmp_path, noisy(6, 50, 44), "TYX")
     with pytest.raises(ClusterError, match=r"no dask worker for 0\.1 s: start some"):
-        denoised(path, NLM, deserted, sigma=20.0)
+        place.done(client=deserted)
     assert [each.getMessage()[:25] for each in caplog.records] == ["There is no dask worker: "]
 
 
@@ -473,7 +446,7 @@ def test_a_result_that_is_lost_with_its_worker_blocks_nothing(client):
     end.set()
 
 
-@pytest.mark.skipif(find_spec("distributed") is None, reason="dask.distributed is not installed")
+@needs_dask
 @pytest.mark.parametrize(
     "address, why",
     [
@@ -491,8 +464,9 @@ def test_what_is_no_address_is_refused_before_it_is_tried(monkeypatch, address, 
         pass
 
 
-@pytest.mark.skipif(find_spec("distributed") is None, reason="dask.distributed is not installed")
-def test_the_dashboard_is_for_this_machine_only(monkeypatch):
+@needs_dask
+def test_what_connecting_to_dask_raises(monkeypatch):
+    """The dashboard is for this machine only."""
     import distributed
 
     def cluster(**options):
@@ -500,6 +474,12 @@ def test_the_dashboard_is_for_this_machine_only(monkeypatch):
 
     monkeypatch.setattr(distributed, "LocalCluster", cluster)
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:8787"), connected(workers=1):
+        pass
+    monkeypatch.setattr(dask_workers, "_SECONDS", 0.2)
+    with (
+        pytest.raises(ClusterError, match="No dask scheduler answers"),
+        connected("tcp://127.0.0.1:9"),
+    ):
         pass
 
 
@@ -528,13 +508,3 @@ def test_workers_are_silent_about_what_a_failed_write_leaves():
     """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_scheduler_that_does_not_answer(monkeypatch):
-    pytest.importorskip("distributed", reason="dask.distributed is not installed")
-    monkeypatch.setattr(dask_workers, "_SECONDS", 0.2)
-    with (
-        pytest.raises(ClusterError, match="No dask scheduler answers"),
-        connected("tcp://127.0.0.1:9"),
-    ):
-        pass

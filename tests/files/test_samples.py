@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from napari_gpu_denoise import estimate_noise
+from napari_gpu_denoise import NLMeans, denoise, estimate_noise
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import formats, samples
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
@@ -52,22 +52,23 @@ def test_folder_is_small():
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 4_000_000
 
 
-def test_unknown_name_is_told_what_there_is():
+def test_unknown_names_and_missing_files_are_told(monkeypatch, tmp_path):
     with pytest.raises(FileError, match="did you mean 'mri'"):
         samples.path("mr")
     with pytest.raises(FileError, match="fluorescence, mri, ultrasound"):
         samples.info("zebra")
-
-
-def test_missing_file_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr(samples, "_FOLDERS", (tmp_path,))
     with pytest.raises(FileError, match=r"mri\.ome\.tif"):
         samples.path("mri")
 
 
+def stored(name):
+    return tifffile.imread(samples.path(name)).astype(np.float64)
+
+
 def test_fluorescence_has_the_noise_of_its_camera(made):
     clean, _ = made.fluorescence()
-    noisy = tifffile.imread(samples.path("fluorescence")).astype(np.float64)
+    noisy = stored("fluorescence")
     electrons = (clean - made.OFFSET) / made.GAIN
     for low, high in ((15, 17), (25, 35), (45, 60)):
         chosen = (electrons > low) & (electrons < high)
@@ -98,7 +99,7 @@ def test_the_noise_of_each_sample_is_found(made):
 
 def test_mri_has_rician_noise(made):
     clean, _ = made.mri()
-    noisy = tifffile.imread(samples.path("mri")).astype(np.float64)
+    noisy = stored("mri")
     sigma = made.RICIAN_SIGMA
     air = clean == 0
     # Rayleigh: mean sqrt(pi / 2) sigma, mean square 2 sigma squared
@@ -110,7 +111,7 @@ def test_mri_has_rician_noise(made):
 
 def test_ultrasound_has_fully_developed_speckle(made):
     clean, _ = made.ultrasound()
-    noisy = tifffile.imread(samples.path("ultrasound")).astype(np.float64)
+    noisy = stored("ultrasound")
     tissue = (clean[0] > 150) & (clean[0] < 200)
     power = 10 ** (noisy[0][tissue] / 255 * 5.5)
     mean = 10 ** (clean[0][tissue] / 255 * 5.5)
@@ -121,22 +122,18 @@ def test_ultrasound_has_fully_developed_speckle(made):
 
 
 def test_sigma_said_is_worth_giving(made):
-    from napari_gpu_denoise import NLMeans, denoise
-
     for name in samples.names():
-        known = samples.info(name)
         clean, noisy = getattr(made, name)()
-        plane = len(clean) // 2
-
-        def error(image, truth=clean[plane]):
-            return np.mean((image.astype(float) - truth) ** 2)
-
-        out = denoise(noisy[plane], NLMeans(), known.sigma, dtype="float32").image
-        assert error(out) < 0.75 * error(noisy[plane]), name
+        plane, sigma = len(clean) // 2, samples.info(name).sigma
+        out = denoise(noisy[plane], NLMeans(), sigma, dtype="float32").image
+        before, after = (
+            np.mean((image.astype(float) - clean[plane]) ** 2) for image in (noisy[plane], out)
+        )
+        assert after < 0.75 * before, name
 
 
 def test_things_move():
     for name in ("fluorescence", "ultrasound"):
-        stack = tifffile.imread(samples.path(name)).astype(np.float64)
+        stack = stored(name)
         noise = (stack[1] - stack[0]).std()
         assert (stack[len(stack) // 2] - stack[0]).std() > 1.02 * noise

@@ -1,7 +1,4 @@
-"""Arrays and arguments, right and wrong, for the functions that take arrays.
-
-Every choice is made by a `random.Random`: one with a seed, or the one of hypothesis, which shrinks.
-"""
+"""Arrays and arguments, right and wrong, for the functions that take arrays."""
 
 from __future__ import annotations
 
@@ -418,12 +415,3 @@ def check(image: Any, before: Any, out: Any, given: dict[str, Any], biased: bool
     equal = frames is not None or np.array_equal(image, out, equal_nan=image.dtype.kind == "f")
     if kept and same and not equal:
         raise Loss("sigma is 0, and pixels were changed")
-
-
-ARRAY_CASES = {
-    "function": function_case,
-    "denoise": denoise_case,
-    "denoise_lazy": lazy_case,
-    "stream": stream_case,
-    "estimate_noise": estimate_case,
-}

@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
-from fuzz.array_cases import ARRAY_CASES
-from fuzz.checkpoint_cases import CHECKPOINT_CASES
-from fuzz.file_cases import FILE_CASES
-from fuzz.json_cases import JSON_CASES
-from fuzz.nifti_cases import NIFTI_CASES
-from fuzz.record_cases import IN_NAPARI, RECORD_CASES, viewer_model
-from fuzz.settings_cases import SETTINGS_CASES
-from fuzz.tree_cases import TREE_CASES, plant
+from fuzz import array_cases as arrays
+from fuzz.checkpoint_cases import checkpoint_case
+from fuzz.file_cases import bytes_case, ome_case, tags_case
+from fuzz.json_cases import json_case
+from fuzz.nifti_cases import nifti_case
+from fuzz.record_cases import IN_NAPARI, napari_case, record_case, viewer_model
+from fuzz.settings_cases import settings_case
 from fuzz.watching import OWN, Case, Outcome, outcome
-from fuzz.zarr_cases import ZARR_CASES
+from fuzz.zarr_cases import plant, tree_case, zarr_case
 
-_OF_FILES = {**NIFTI_CASES, **FILE_CASES, **ZARR_CASES, **JSON_CASES, **TREE_CASES}
-_OF_FILES |= {**SETTINGS_CASES, **RECORD_CASES, **CHECKPOINT_CASES}
-KINDS = (*ARRAY_CASES, *_OF_FILES)  # one number in sixteen is of each
+OF_ARRAYS = {
+    "function": arrays.function_case,
+    "denoise": arrays.denoise_case,
+    "denoise_lazy": arrays.lazy_case,
+    "stream": arrays.stream_case,
+    "estimate_noise": arrays.estimate_case,
+}
+OF_FILES = {
+    "NIfTI": nifti_case,
+    "TIFF bytes": bytes_case,
+    "TIFF tags": tags_case,
+    "OME-XML": ome_case,
+    "OME-Zarr": zarr_case,
+    "JSON": json_case,
+    "OME-Zarr tree": tree_case,
+    "settings": settings_case,
+    "records": record_case,
+    IN_NAPARI: napari_case,
+    "checkpoints": checkpoint_case,
+}
+KINDS = (*OF_ARRAYS, *OF_FILES)  # one number in sixteen is of each
 
 
 def kind_of(number: int) -> str:
@@ -53,21 +69,18 @@ def made(kind: str, rng: Random, folder: Path) -> Case:
     """Return a case with its files; what is raised when arguments are made is raised again."""
     for name in (*OWN, "secret"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    if kind not in ARRAY_CASES:
-        plant(folder / "secret")
     try:
-        if kind in ARRAY_CASES:
-            return ARRAY_CASES[kind](rng)
-        return _OF_FILES[kind](rng, folder)
+        if kind in OF_ARRAYS:
+            return OF_ARRAYS[kind](rng)
+        plant(folder / "secret")
+        return OF_FILES[kind](rng, folder)
     except Exception as error:
-        return Case("the arguments themselves", _raising(error))
+        raised = error
 
+        def run() -> None:
+            raise raised
 
-def _raising(error: Exception) -> Callable[[], None]:
-    def run() -> None:
-        raise error
-
-    return run
+        return Case("the arguments themselves", run)
 
 
 def run_case(number: int) -> tuple[Case, Outcome]:

@@ -19,9 +19,9 @@ import tifffile
 import napari_gpu_denoise as gd
 from fuzz import payload
 from fuzz.file_cases import SMALL, as_large, damage_bytes
-from fuzz.json_cases import damage_text, damage_values, places
-from fuzz.tree_cases import files_of
+from fuzz.json_cases import damage_text, damage_values, nodes
 from fuzz.watching import Case, Loss
+from fuzz.zarr_cases import files_of, put_files
 from napari_gpu_denoise.files import resuming
 from napari_gpu_denoise.run import part as parts
 from scenes import noisy
@@ -86,9 +86,8 @@ def checkpoint_case(rng: Random, folder: Path) -> Case:
     files, exact, told = dict(started.files), True, []
     for _ in range(rng.choice((1, 1, 2, 3))):
         ours = [name for name in files if name.startswith(".gpu-denoise-")]
-        notes = [
-            name for name in ours if name.endswith((".json", "written")) and "image" not in name
-        ]
+        notes = [each for each in ours if each.endswith((".json", "written"))]
+        notes = [each for each in notes if "image" not in each]
         name = rng.choice(rng.choice((ours, notes, notes)) or [*files])
         try:
             done, same = _damage(rng, files, name)
@@ -96,11 +95,9 @@ def checkpoint_case(rng: Random, folder: Path) -> Case:
             done, same = "as it was", False
         told.append(f"{name.partition('/')[2] or name}: {done}")
         exact = exact and same and not name.startswith("in.")
-    for name, data in files.items():
-        # Of the input, which is read only, the rest may be written to.
-        place = folder / ("data" if name.startswith("in.") else "out") / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
+    # The input is read only, the rest may be written to.
+    put_files(folder / "data", {n: data for n, data in files.items() if n.startswith("in.")})
+    put_files(folder / "out", {n: data for n, data in files.items() if not n.startswith("in.")})
     _set_times(folder / "data")
 
     def run() -> None:
@@ -150,48 +147,22 @@ def _damage(rng: Random, files: dict[str, bytes], name: str) -> tuple[str, bool]
 
 def _resealed(rng: Random, files: dict, name: str, value: Any) -> tuple[str, bool]:
     """Change what a note says, with a digest that fits."""
-    found = places(value)
-    models = [
-        way for way in found if way[-1] in ("models", "fields", "kind", "array", "done", "plan")
-    ]
+    wanted = ("models", "fields", "kind", "array", "done", "plan")
+    models = [(holder, key) for holder, key in nodes(value) if key in wanted]
     if models and rng.randrange(2):
-        *way, last = rng.choice(models)
-        holder = value
-        for key in way:
-            holder = holder[key]
+        holder, last = rng.choice(models)
         deep = [[]]
         for _ in range(500):
             deep = [deep]
         module = "napari_gpu_denoise.run.record"
-        odd = (
-            [5],
-            5,
-            None,
-            {},
-            [],
-            "x",
-            {"tuple": [5]},
-            {"kind": ["os", "system"], "fields": {}},
-            deep,
-        )
-        odd += (
-            {"kind": [module, "Tally"], "fields": {"saturated": payload.EXPRESSION}},
-            [[5, 5, 5, 5]],
-        )
-        odd += ({"array": ["|O", [1], [1], "AAAAAAAAAAA="], "scalar": False}, {"dtype": "|O"})
-        odd += (
-            {"kind": ["fuzz.payload", "Payload"], "fields": {}},
-            {"kind": [module, "finish"], "fields": {}},
-        )
-        odd += (
-            {"array": ["<f8", [1], [2**40], "AAAAAAAAAAA="], "scalar": False},
-            [["9" * 5000] * 4],
-        )
+        kinds = (["os", "system"], ["fuzz.payload", "Payload"], [module, "finish"])
+        arrays = (["|O", [1], [1], "AAAAAAAAAAA="], ["<f8", [1], [2**40], "AAAAAAAAAAA="])
+        odd = ([5], 5, None, {}, [], "x", {"tuple": [5]}, deep, [[5, 5, 5, 5]], {"dtype": "|O"})
+        odd += ([["9" * 5000] * 4], *({"kind": kind, "fields": {}} for kind in kinds))
+        odd += ({"kind": [module, "Tally"], "fields": {"saturated": payload.EXPRESSION}},)
+        odd += tuple({"array": array, "scalar": False} for array in arrays)
         holder[last] = rng.choice(odd)
     else:
         value = damage_values(rng, value)
     files[name] = resuming._sealed(value).encode()
     return f"says {str(value)[:300]}", name.endswith("ledger.json")
-
-
-CHECKPOINT_CASES = {"checkpoints": checkpoint_case}

@@ -96,6 +96,3 @@ def nifti_case(rng: Random, folder: Path) -> Case:
     (folder / "data" / name).write_bytes(data)
     known = done in ("cut", "packed cut")
     return reading(rng, folder, f"NIfTI {number}, {done}", pixels if known else None, name)
-
-
-NIFTI_CASES = {"NIfTI": nifti_case}

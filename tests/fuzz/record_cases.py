@@ -26,25 +26,12 @@ from scenes import noisy
 from zarr_stores import write_store
 
 IN_NAPARI = "records in napari"
-_ENDINGS = {
-    "plain": ".tif",
-    "ImageJ": ".tif",
-    "OME": ".ome.tif",
-    "NIfTI": ".nii",
-    "zarr": ".ome.zarr",
-}
-_KEYS = ("history", "temporary", "map", "source", "source_id", "channel", "frame", "slice", "axes")
-_KEYS += (
-    "noise",
-    "sigma",
-    "sigma_source",
-    "sigma_factor",
-    "settings",
-    "filter",
-    "corrected",
-    "notes",
-)
-_KEYS += ("assessment", "version", "date", "device", "saturated", "", "__class__")
+_ENDINGS = {"plain": ".tif", "ImageJ": ".tif", "OME": ".ome.tif", "NIfTI": ".nii"}
+_ENDINGS["zarr"] = ".ome.zarr"
+_KEYS = ("history", "temporary", "map", "source", "source_id", "channel", "frame", "slice")
+_KEYS += ("axes", "noise", "sigma", "sigma_source", "sigma_factor", "settings", "filter")
+_KEYS += ("corrected", "notes", "assessment", "version", "date", "device", "saturated", "")
+_KEYS += ("__class__",)
 _RUNS = ({"sigma": 10}, {"noise": "rician"}, {"noise": gd.Gaussian(4.0)}, {})
 
 
@@ -68,9 +55,8 @@ def damaged(rng: Random) -> str:
         record = damage_values(rng, record)
     elif way < 6:
         for _ in range(rng.choice((1, 2, 4))):
-            record[rng.choice(_KEYS)] = rng.choice(
-                (*odd, [dict(record)], [[]], {"x": [record["sigma"]]})
-            )
+            key, more = rng.choice(_KEYS), ([dict(record)], [[]], {"x": [record["sigma"]]})
+            record[key] = rng.choice((*odd, *more))
     text = json.dumps(record)
     if way == 6:
         deep = rng.choice((100, 900, 3000, 100_000))
@@ -244,11 +230,8 @@ def in_layers(path: Path, out: Path, number: int) -> None:
         viewer.layers.append(Image(data, **attributes))
     named = None
     for layer in list(viewer.layers):
-        (
-            provenance.record_of(layer),
-            provenance.is_result(layer),
-            provenance.file_origin(layer.metadata),
-        )
+        provenance.record_of(layer), provenance.is_result(layer)
+        provenance.file_origin(layer.metadata)
         provenance.origin_of(layer, viewer.layers), provenance.first_origin(layer, viewer.layers)
         provenance.made_from(layer, viewer.layers), pair.first_places(layer)
         pair.partners(layer, viewer.layers), pair.results_in(viewer.layers)
@@ -270,6 +253,3 @@ def in_layers(path: Path, out: Path, number: int) -> None:
     viewer.layers.clear()
     if named is not None:
         raise named
-
-
-RECORD_CASES = {"records": record_case, IN_NAPARI: napari_case}

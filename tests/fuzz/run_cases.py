@@ -21,6 +21,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -121,28 +122,19 @@ class Worker:
 def run_all(
     numbers: Iterable[int], workers: int, limit: float | None = LIMIT_S
 ) -> Iterator[tuple[int, str, str, str, float]]:
-    """Run cases in several processes; yield number, outcome and seconds of each as it ends."""
-    waiting, done = iter(numbers), collections.deque()
-    lock = threading.Lock()
+    """Run cases in several processes; yield number, outcome and seconds of each."""
+    idle = [Worker(limit) for _ in range(workers)]
 
-    def go() -> None:
-        worker = Worker(limit)
-        while True:
-            with lock:
-                number = next(waiting, None)
-            if number is None:
-                break
-            done.append((number, *worker.run(number), worker.took))
+    def run(number: int) -> tuple[int, str, str, str, float]:
+        worker = idle.pop()
+        found = (number, *worker.run(number), worker.took)
+        idle.append(worker)
+        return found
+
+    with ThreadPoolExecutor(workers) as threads:
+        yield from threads.map(run, numbers)
+    for worker in idle:
         worker.end()
-
-    threads = [threading.Thread(target=go) for _ in range(workers)]
-    for thread in threads:
-        thread.start()
-    while done or any(thread.is_alive() for thread in threads):
-        if done:
-            yield done.popleft()
-        else:
-            time.sleep(0.01)
 
 
 def report(numbers: Iterable[int], workers: int, limit: float, wanted: list[str]) -> int:

@@ -56,16 +56,14 @@ def damaged(rng: Random) -> bytes:
     elif way == 5:
         text = damage_text(rng, text)
     elif way == 6:
-        text = text.replace("true", "NaN", 1).replace(
-            "0", rng.choice(("9" * 5000, "1e999", "-0")), 1
-        )
+        number = rng.choice(("9" * 5000, "1e999", "-0"))
+        text = text.replace("true", "NaN", 1).replace("0", number, 1)
     data = text.encode("utf-8", "surrogatepass")
     if way == 7:
         at = rng.randrange(len(data))
         middle = rng.randbytes(rng.randrange(1, 40))
-        data = rng.choice(
-            (data[:at], data[:at] + middle + data[at:], middle, b"", b"\xff\xfe" + data)
-        )
+        spoilt = (data[:at], data[:at] + middle + data[at:], middle, b"", b"\xff\xfe" + data)
+        data = rng.choice(spoilt)
     return data
 
 
@@ -128,9 +126,7 @@ def _checked(place: Path, call: str, given: tuple, named: list) -> None:
         found = None
     after = _presets()
     kind = type(given[0]) if call in ("save", "remember") else given[0]
-    touched = (
-        {(kind.name, str(given[1]).strip()), (kind.name, given[1])} if len(given) == 2 else set()
-    )
+    touched = {(kind.name, name) for each in given[1:] for name in (each, str(each).strip())}
     for key, settings in before.items():
         if key not in touched and after.get(key) != settings:
             raise Loss(f"{call} lost the preset {key}")
@@ -173,6 +169,3 @@ def _all_bytes(place: Path) -> set[bytes]:
     if not place.is_dir():
         return set()
     return {each.read_bytes() for each in place.iterdir() if each.is_file()}
-
-
-SETTINGS_CASES = {"settings": settings_case}
