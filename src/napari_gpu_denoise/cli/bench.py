@@ -11,9 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -31,13 +31,11 @@ from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.plan import FrameNote
 from napari_gpu_denoise.protocol.settings import size_in_words
-from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.denoise import denoise
-from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
-from napari_gpu_denoise.run.flow.tile_flow import TileFlow, frames_at_once
-from napari_gpu_denoise.run.flow.work import FrameSigma, Stages, Work
+from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
+from napari_gpu_denoise.run.flow.tile_flow import TileFlow
+from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.version import package_version
 
 SIGMA = 20.0
@@ -125,11 +123,8 @@ class Speed:
     def times(self) -> list[tuple[str, float, dict[str, float]]]:
         """Return the name of each time, its seconds, and those of its parts."""
         timing, default = self.timing, self.default_call
-        call, device, copies = (
-            timing.whole_call,
-            timing.device_time,
-            timing.upload + timing.download,
-        )
+        call, device = timing.whole_call, timing.device_time
+        copies = timing.upload + timing.download
         host, noise = max(call - device - copies, 0.0), max(default - call, 0.0)
         return [
             ("device", device, timing.kernels),
@@ -204,27 +199,12 @@ def _profile(
     source, out = (arrange(a, axes, applied.joint) for a in (image, np.empty_like(image)))
     sigma = FrameSigma.of(SIGMA, image.shape, axes, applied.joint)
     work = Work(applied, source, out, Levels.of(image), sigma, chosen)
-
-    def read(t: int, host: np.ndarray) -> list[FrameNote]:
-        count = min(host.shape[1], len(image) - t)
-        host[0, :count] = image[t : t + count].reshape(count, *host.shape[2:])
-        return [FrameNote(np.full(host.shape[2], SIGMA))] * count
-
-    runs = []
+    kind, runs = ArrayFrameFlow if settings.over_time else TileFlow, []
     with device_errors(chosen), borrow(chosen) as arena:
         for _ in range(repeats + 1):
-            if settings.over_time:
-                tiles = [Tile(0, *map(Span.whole, source.shape[1:]))]
-                stages = Stages(applied.plan(arena))
-                batch = frames_at_once(stages.plan, device, tiles[0], device.memory // 2)
-                flow = FrameFlow(chosen, arena, stages, tiles[0], batch, profiling=True)
-                steps = flow.run(read, lambda t, frames, clipped: None, stop=len(image))
-            else:
-                flow = TileFlow(work, arena, profiling=True)
-                tiles, steps = flow.tiles, flow.run()
-            for _ in steps:
-                pass
-            flow.close()
+            flow = kind(work, arena, profiling=True)
+            with closing(flow):
+                deque(flow.run(), maxlen=0)
             sums: dict[str, float] = defaultdict(float)
             for name, event in flow.events:
                 sums[name] += (event.profile.end - event.profile.start) * 1e-9
@@ -232,7 +212,7 @@ def _profile(
         arena.trim()
         memory = arena.nbytes
     medians = {name: statistics.median(run[name] for run in runs[1:]) for name in runs[0]}
-    return medians, len(tiles), memory
+    return medians, len(flow.tiles), memory
 
 
 def _stack(settings: Filter, shape: tuple[int, ...], device: Device, frames: int) -> Stack:

@@ -319,11 +319,13 @@ class ArrayFrameFlow:
     """Runs a filter over time over frames in memory: one video, and one part of it, after another.
 
     Each `shrink` halves the frames taken at once, or then the parts of frames, for a device that
-    lacked memory; `size` says what was tried.
+    lacked memory; `size` says what was tried. With `profiling`, the events of every launch are
+    kept in `events`.
     """
 
-    def __init__(self, work: Work, arena: Arena, shrink: int = 0):
-        self.work, self.arena = work, arena
+    def __init__(self, work: Work, arena: Arena, shrink: int = 0, profiling: bool = False):
+        self.work, self.arena, self.profiling = work, arena, profiling
+        self.events: list[tuple[str, Any]] = []
         self.stages = Stages.of(work, arena)
         filter, device, source = work.filter, work.session.device, work.source
         plan, is_map = self.stages.plan, work.sigma.is_map
@@ -366,7 +368,7 @@ class ArrayFrameFlow:
             types = FrameTypes.of(work, part)
             stages = self.stages
             given = work.session, self.arena, stages, part, self.batch, variation, types
-            flow = FrameFlow(*given, ahead=True)
+            flow = FrameFlow(*given, ahead=True, profiling=self.profiling)
             with closing(flow):
                 for sequence, span in videos:
                     tile = replace(part, sequence=sequence)
@@ -375,6 +377,7 @@ class ArrayFrameFlow:
                     for count in flow.run(read, write, span.source_start, span.start, span.stop):
                         yield Progress(done + count, total, unit)
                     done += span.size
+            self.events += flow.events
         return self._saturated
 
     def close(self) -> None:
