@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -298,9 +299,7 @@ def resolve_noise(
     own = estimate is not None and (estimate.axes, estimate.shape) == (names, tuple(image.shape))
     planes, source, notes, width = None, "given as a model", (), 0
     if own:
-        from napari_gpu_denoise.noise.series import plane_spectra  # here, as it takes long to load
-
-        planes = plane_spectra(estimate, estimate.shape)
+        planes = _series().plane_spectra(estimate, estimate.shape)
     if estimate is not None:
         source, notes = f"estimated: {estimate.reason}", estimate.notes
         width = estimate.blank_width
@@ -316,11 +315,16 @@ def resolve_noise(
     return applied, resolved if applied is filter else replace(resolved, planes=planes)
 
 
+def _series() -> ModuleType:
+    """Import the module on series of planes, which takes long to load and few runs need."""
+    from napari_gpu_denoise.noise import series
+
+    return series
+
+
 def _per_plane_or_position(resolved: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
     """Return the sigma of an image whose planes or places differ in their noise."""
-    from napari_gpu_denoise.noise.series import plane_factors  # here, as it takes long to load
-
-    factors = plane_factors(estimate, estimate.shape)
+    factors = _series().plane_factors(estimate, estimate.shape)
     if factors is not None:
         low, high = factors[factors > 0].min(), factors.max()
         note = (
