@@ -93,7 +93,8 @@ class Launcher:
 
     def over_pixels(self, name: str, kernel, nx: int, ny: int, count: int, *arguments) -> None:
         """Enqueue a kernel with a work-item for each pixel of `count` images."""
-        self.run(name, kernel, *pixel_grid(self.device, nx, ny, count), *arguments)
+        grid = pixel_grid(self.device, nx, ny, count)
+        self.add(name, kernel(self.queue, *grid, *arguments))
 
     def clear(self, buffer, nbytes: int, offset: int = 0) -> None:
         """Fill a part of a buffer with 0."""
