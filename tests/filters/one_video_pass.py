@@ -6,7 +6,6 @@ python one_video_pass.py CASE [KERNELS]     one case on Oclgrind, with the kerne
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -439,13 +438,3 @@ def run_simulated(simulate: Callable[[Session, str], None]) -> None:
     suit_oclgrind()
     device = simulator()
     simulate(Session(device, cl.Context([device.handle])), case)
-
-
-def broken_kernels(folder: Path, file: str, before: str, after: str) -> Path:
-    """Return a copy of the kernels with one place of a file changed."""
-    shutil.copytree(source.kernel_folder(), folder / "kernels")
-    (path,) = (folder / "kernels").glob(f"*/{file}.*")
-    text = path.read_text()
-    assert before in text
-    path.write_text(text.replace(before, after, 1))
-    return folder / "kernels"

@@ -6,7 +6,6 @@ import numpy as np
 
 from napari_gpu_denoise.filters.isoline import Isoline
 from reference import isoline as literal
-from reference import isoline_aside as aside
 from reference import isoline_soft as soft
 from reference.bm3d_channels import OPPONENT, mix, mix_sigmas
 
@@ -27,7 +26,7 @@ def slow(image: np.ndarray, settings: Isoline, sigma=1.0) -> np.ndarray:
     margins = [(0, 0)] * (image.ndim - 2) + [(around, around)] * 2
     image, sigma = (np.pad(a, margins, mode="reflect") for a in (image, sigma))
     if image.ndim == 2:
-        made = _fitted(image[None], _one(image, settings), sigma, settings)[0]
+        made = _joint(image[None], sigma[None], settings)[0]
     elif settings.channels == "opponent":
         made = _opponent(image, sigma, settings)
     else:
@@ -36,54 +35,39 @@ def slow(image: np.ndarray, settings: Isoline, sigma=1.0) -> np.ndarray:
     return made[..., inner, inner]
 
 
-def _looks(settings: Isoline) -> float | None:
-    return settings.looks if settings.criterion == "multiplicative" else None
-
-
-def _one(image: np.ndarray, settings: Isoline) -> np.ndarray:
-    """Return what the literal filters make of one image."""
-    looks = _looks(settings)
+def _along(guide: np.ndarray, channel: np.ndarray, settings: Isoline, looks=None) -> np.ndarray:
+    """Return a channel averaged along the isolines of a guide."""
     lines = {
         "length": settings.segment_length,
         "pixels": settings.max_length,
         "t_max": settings.t_max,
+        "looks": looks,
+        "channel": channel,
     }
-    lines["looks"] = looks
     if settings.method == "pi-ld":
-        return literal.pi_ld(image, **lines, deviation=settings.deviation)
-    along = literal.pi_pd(image, **lines, thickness=settings.thickness)
+        return literal.pi_ld(guide, **lines, deviation=settings.deviation)
+    lines["thickness"] = settings.thickness
     if settings.method == "pi-pd":
-        return along
-    # The slow hybrid filter knows thin isolines alone.
-    thin = literal.pi_pd_hybrid(image, **lines, t2_max=settings.t2_max)
-    edges, *_ = literal.edge_tests(image, settings.segment_length, settings.t2_max, looks)
-    return np.where(literal.classes(edges) == literal.ISOLINE, along, thin)
+        return literal.pi_pd(guide, **lines)
+    return literal.pi_pd_hybrid(guide, **lines, t2_max=settings.t2_max)
 
 
 def _joint(planes: np.ndarray, sigmas: np.ndarray, settings: Isoline) -> np.ndarray:
-    """Return channels averaged along the isolines of their guide."""
+    """Return channels averaged along the isolines of their guide, or planes fitted to it."""
     guide, noise, looks = soft.guide_of(planes, sigmas, settings)
-    lines = {
-        "length": settings.segment_length,
-        "pixels": settings.max_length,
-        "t_max": settings.t_max,
-    }
-    lines["looks"] = looks
-    lines |= (
-        {"deviation": settings.deviation}
-        if settings.method == "pi-ld"
-        else {"thickness": settings.thickness}
-    )
-    method = {"hybrid": aside.hybrid, "pi-pd": aside.pi_pd, "pi-ld": aside.pi_ld}[settings.method]
+    if len(planes) == 1:
+        noise = sigmas[0]
     if not settings.staircase:
-        return np.array([method(guide, plane, **lines) for plane in planes])
-    return _fitted(planes, method(guide, guide, **lines), noise, settings)
+        return np.array([_along(guide, plane, settings, looks) for plane in planes])
+    pilot = _along(guide, guide, settings, looks)
+    fitted = [soft.regress(one, pilot, noise, settings.staircase, looks=looks) for one in planes]
+    return np.array(fitted)
 
 
 def _opponent(planes: np.ndarray, sigmas: np.ndarray, settings: Isoline) -> np.ndarray:
     """Return colours by the isolines of luminance and chrominance, each by its own."""
     planes, sigmas = mix(OPPONENT, planes), mix_sigmas(OPPONENT, sigmas)
-    made = [_one(plane, settings) for plane in planes]
+    made = [_along(plane, plane, settings) for plane in planes]
     if settings.staircase:
         # Planes of chrominance look at the luminance too.
         first = (made[0], sigmas[0])
@@ -92,13 +76,3 @@ def _opponent(planes: np.ndarray, sigmas: np.ndarray, settings: Isoline) -> np.n
             for k, given in enumerate(zip(planes, made, sigmas, strict=True))
         ]
     return mix(OPPONENT.T, np.array(made))
-
-
-def _fitted(planes, pilot, noise, settings: Isoline) -> np.ndarray:
-    """Return channels with planes fitted that look at one pilot."""
-    if not settings.staircase:
-        return pilot[None]
-    looks, width = _looks(settings), settings.staircase
-    if looks is not None and len(planes) > 1 and settings.guide < 0:
-        looks *= len(planes)
-    return np.array([soft.regress(one, pilot, noise, width, looks=looks) for one in planes])

@@ -133,9 +133,8 @@ def run(settings, device, sigma, models=()):
 @pytest.mark.parametrize("is_map", [False, True], ids=["even", "map"])
 @pytest.mark.parametrize("settings", CASES)
 def test_plans_use_what_they_declare(device, watched, monkeypatch, settings, is_map):
-    if not is_map:
-        # Who uses what is decided on the host. Other tests run these kernels; maps, hardly any.
-        monkeypatch.setattr(Arena, "kernel", lambda *_, **__: enqueue_nothing)
+    # Who uses what is decided on the host. Other tests run these kernels.
+    monkeypatch.setattr(Arena, "kernel", lambda *_, **__: enqueue_nothing)
     run(settings, device, np.full(SHAPE, 20.0) + np.eye(*SHAPE) if is_map else 20.0)
     assert watched
     used = set().union(*(held.used for held in watched))

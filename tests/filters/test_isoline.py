@@ -45,17 +45,13 @@ def run(image, sigma=SIGMA, **changes) -> np.ndarray:
         {"method": "pi-pd"},
         {"method": "pi-pd", "staircase": 0, "thickness": 1},
         {"staircase": 0},
-        {"staircase": 0, "max_length": 5},
         {"staircase": 5, "max_length": 5},
-        {"staircase": 9},
         {"staircase": 15},
         {"thickness": 1},
-        {"thickness": 3},
         {"thickness": 3, "staircase": 0, "method": "pi-pd"},
         {"segment_length": 2, "max_length": 2},
         {"segment_length": 2, "max_length": 37},
         {"segment_length": 3, "max_length": 9, "staircase": 3},
-        {"segment_length": 7, "max_length": 50},
         {"segment_length": 10, "max_length": 100, "staircase": 21},
         {"softness": 0.001},
         {"softness": 3.0, "staircase": 5},
@@ -126,13 +122,10 @@ def test_what_it_saw_is_what_the_reference_saw(device, changes):
     "changes",
     [
         {},
-        {"segment_length": 2, "max_length": 2},
         {"segment_length": 2, "max_length": 21},
         {"segment_length": 3, "max_length": 11, "t_max": 5.0},
         {"segment_length": 7, "max_length": 35, "t_max": 0.2},
-        {"segment_length": 10, "max_length": 20},
-        {"staircase": 5},
-        {"staircase": 9, "max_length": 15},
+        {"segment_length": 10, "max_length": 20, "staircase": 5},
         {"staircase": 15, "max_length": 5},
     ],
     ids=str,
@@ -143,15 +136,14 @@ def test_methods_to_the_letter(device, method, changes):
 
 
 @pytest.mark.parametrize("method", ["hybrid", "pi-pd"])
-@pytest.mark.parametrize("thickness", [2, 3])
-@pytest.mark.parametrize("staircase", [0, 9])
+@pytest.mark.parametrize(("thickness", "staircase"), [(2, 9), (3, 0)])
 def test_thick_isolines_to_the_letter(device, method, thickness, staircase):
     changes = {"method": method, "thickness": thickness, "staircase": staircase}
     image, settings = noisy(40, 45, sigma=SIGMA), Isoline(choice="hard", **changes)
     agree(gd.denoise(image, settings, SIGMA, device=device).image, slow(image, settings, SIGMA))
 
 
-@pytest.mark.parametrize("t2_max", [0.5, 6.0, 20.0])
+@pytest.mark.parametrize("t2_max", [0.5, 20.0])
 def test_thresholds_of_edges_to_the_letter(device, t2_max):
     image = noisy(40, 45, sigma=SIGMA)
     image[:, 25:] += 90
@@ -163,7 +155,7 @@ def test_thresholds_of_edges_to_the_letter(device, t2_max):
     assert len(np.unique(classes.image)) == 3
 
 
-@pytest.mark.parametrize("deviation", [0, 1, 5, 16])
+@pytest.mark.parametrize("deviation", [0, 5, 16])
 def test_deviations_to_the_letter(device, deviation):
     image = noisy(30, 34, sigma=SIGMA)
     settings = Isoline(**PAPER, method="pi-ld", deviation=deviation, t_max=3.0)
@@ -208,9 +200,7 @@ def test_the_profile_of_the_paper_is_the_paper(device):
 # Shapes, planes
 
 
-@pytest.mark.parametrize(
-    "shape", [(1, 1), (1, 2), (2, 1), (1, 50), (50, 1), (2, 3), (3, 3), (5, 8), (7, 31), (12, 9)]
-)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 50), (3, 2), (7, 31), (12, 9)])
 @pytest.mark.parametrize(
     "changes", [{}, {**PAPER}, {**PAPER, "method": "pi-ld"}, {"staircase": 0}], ids=str
 )
@@ -243,8 +233,6 @@ def test_sigma_of_each_plane_is_that_of_the_reference(device):
         ({"max_length": 4}, "max_length=4 is less than one segment of 5"),
         ({"method": "pi-ld", "show": "classes"}, "no classes"),
         ({"method": "pi-pf"}, "pi-pf"),
-        ({"choice": "firm"}, "firm"),
-        ({"looks": 0.0}, "looks=0.0"),
     ],
 )
 def test_settings_that_make_no_sense_say_so(changes, sentence):
@@ -252,82 +240,27 @@ def test_settings_that_make_no_sense_say_so(changes, sentence):
         Isoline(**changes)
 
 
-def test_profiles():
-    assert Isoline.of(profile="normal") == Isoline()
-    assert Isoline.of(profile="fine") == Isoline(staircase=15)
-    assert Isoline.of(profile="paper") == Isoline(**PAPER)
-    assert not Isoline(method="pi-ld").soft
+# What it gives
 
 
-# What it sees, and what it gives
-
-
-def test_a_flat_field_has_a_low_slope(device):
-    flat = 100 + np.random.default_rng(0).normal(0, 10, (80, 80))
-    assert np.mean(run(flat, 10.0, device=device, show="classes") == 0) > 0.9
-
-
-def test_classes_of_what_everybody_would_class_so(device):
-    """A step and a line far above the noise are edges to the window, mild ones are isolines."""
-    flat = 100 + np.random.default_rng(0).normal(0, 10, (80, 80))
-    step = flat + 100 * (np.indices(flat.shape)[1] >= 40)
-    seen = run(step, 10.0, device=device, show="classes")
-    assert np.mean(seen[:, 38:42] == 1) > 0.99
-    assert not np.any(seen[:, :30] == 1)
-    line = flat + 60 * (np.indices(flat.shape)[0] == 40)
-    seen = run(line, 10.0, device=device, show="classes")
-    assert np.mean(seen[40:42] == 1) > 0.99
-    assert not np.any(seen[:30] == 1)
-    mild = flat + 35 * (np.indices(flat.shape)[0] >= 40)
-    assert np.mean(run(mild, 10.0, device=device, show="classes")[38:42] == 2) > 0.5
-
-
-@pytest.mark.parametrize("angle", [0, 30, 45, 77, 90, 120, 135, 160])
-def test_isolines_point_along_stripes(device, angle):
-    """Counter-clockwise from +x, y pointing down, in steps of 11.25 degrees."""
-    y, x = np.mgrid[:64, :64].astype(float)
-    radians = np.deg2rad(angle)
-    across = x * np.sin(radians) + y * np.cos(radians)
-    image = 100 + 40 * np.sin(across * 0.7) + np.random.default_rng(0).normal(0, 10, x.shape)
-    found = run(image, 10.0, device=device, show="directions")[12:-12, 12:-12] * 11.25
-    apart = np.abs((found - angle + 90) % 180 - 90)
-    assert np.mean(apart <= 12) > 0.93
-
-
-def test_it_gains_more_than_the_paper_and_a_plain_mean(device):
+def test_it_gains_by_every_step(device):
     clean = scene(128, 160)
     image = clean + np.random.default_rng(1).normal(0, 25, clean.shape)
+
+    def gain(**changes) -> float:
+        return psnr(gd.isoline(image, 25, device=device, **changes), clean)
+
     wide = np.pad(image, 2, mode="reflect")
     mean = np.lib.stride_tricks.sliding_window_view(wide, (5, 5)).mean((2, 3))
-    default = psnr(gd.isoline(image, 25, device=device), clean)
-    paper = psnr(gd.isoline(image, 25, profile="paper", device=device), clean)
-    fine = psnr(gd.isoline(image, 25, profile="fine", device=device), clean)
-    assert default > paper + 2
+    default = gain()
+    assert default > gain(profile="paper") + 2
     assert default > psnr(mean, clean) + 1
-    assert fine > default - 0.3
-
-
-@pytest.mark.parametrize(
-    ("worse", "least"),
-    [
-        ({"choice": "hard"}, 0.5),
-        ({"staircase": 0}, 0.1),
-        ({"staircase": 0, "max_length": 5}, 0.3),
-        ({"softness": 10.0}, 0.3),
-    ],
-    ids=str,
-)
-def test_every_step_helps(device, worse, least):
-    clean = scene(128, 160)
-    image = clean + np.random.default_rng(1).normal(0, 25, clean.shape)
-    default, without = (
-        psnr(gd.isoline(image, 25, device=device, **changes), clean) for changes in ({}, worse)
-    )
-    assert default > without + least
-
-
-def test_edges_stay_sharp(device):
-    """A step of five sigma: a pixel beside it keeps its side."""
+    assert gain(profile="fine") > default - 0.3
+    assert default > gain(choice="hard") + 0.5
+    assert default > gain(staircase=0) + 0.1
+    assert default > gain(staircase=0, max_length=5) + 0.3
+    assert default > gain(softness=10.0) + 0.3
+    # A step of five sigma: a pixel beside it keeps its side.
     clean = np.where(np.indices((90, 90))[1] < 45, 100.0, 200.0)
     image = clean + np.random.default_rng(0).normal(0, 20, clean.shape)
     out = gd.isoline(image, 20, device=device)

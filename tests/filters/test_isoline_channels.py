@@ -195,18 +195,6 @@ def test_all_channels_show_the_isolines_of_the_guide(device):
                 assert np.mean(one != expected) < 0.01
 
 
-def test_frames_share_nothing_channels_share_isolines(device):
-    image = np.stack([colours(seed=k) for k in range(3)], axis=1)
-    sigma = 10.0 + 5.137 * np.arange(9).reshape(3, 3)
-    opponent = {"channels": "opponent"}
-    for changes in ({}, {"staircase": 0}, {"choice": "hard"}, opponent):
-        settings = dataclasses.replace(JOINT, **changes)
-        out = gd.denoise(image, settings, sigma, axes="CTYX", device=device).image
-        for t in range(3):
-            alone = gd.denoise(image[:, t], settings, sigma[:, t], axes="CYX", device=device).image
-            np.testing.assert_array_equal(out[:, t], alone)
-
-
 @pytest.mark.parametrize("channels", ["joint", "opponent"])
 def test_channels_that_share_may_be_cut(device, channels):
     image = colours(97, 66)

@@ -39,7 +39,6 @@ def denoised(image, given=None, **options) -> np.ndarray:
     "changes",
     [
         {},
-        {"staircase": 0},
         {"staircase": 0, "max_length": 5, "thickness": 1},
         {"method": "pi-pd", "thickness": 3},
         {"staircase": 5, "segment_length": 3},
@@ -61,8 +60,7 @@ def test_speckle_is_filtered_as_in_the_reference(device, changes):
 
 
 @pytest.mark.parametrize("guide", [-1, 1])
-@pytest.mark.parametrize("staircase", [0, 9])
-@pytest.mark.parametrize("choice", ["soft", "hard"])
+@pytest.mark.parametrize(("staircase", "choice"), [(0, "soft"), (9, "soft"), (9, "hard")])
 def test_channels_of_speckle_share_isolines(device, guide, staircase, choice):
     image = np.stack([speckled(34, 39, seed=k) * (3.0, 1.0, 0.2)[k] for k in range(3)])
     common = {"channels": "joint", "guide": guide}
@@ -74,32 +72,20 @@ def test_channels_of_speckle_share_isolines(device, guide, staircase, choice):
 
 CHANGES = [
     {},
-    {"staircase": 0},
-    {"channels": "joint"},
     {"channels": "joint", "guide": 2, "staircase": 0},
-    {"choice": "hard"},
-    {"choice": "hard", "staircase": 0},
+    {"choice": "hard", "channels": "joint"},
     {"method": "pi-ld", "max_length": 10},
 ]
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
-@pytest.mark.parametrize(("dtype", "powers"), [("float32", (-30, 40)), ("float64", (-600, 1, 664))])
-def test_a_constant_factor_multiplies_the_result(device, changes, dtype, powers):
-    image = speckled(3, 34, 39).astype(dtype)
+def test_a_constant_factor_multiplies_the_result(device, changes):
+    image = speckled(3, 34, 39).astype("float64")
     options = {"axes": "CYX", "device": device, **changes}
     expected = denoised(image, **options)
-    for power in powers:
+    for power in (-600, 40, 664):
         out = denoised(image * 2.0**power, **options)
         np.testing.assert_allclose(out / 2.0**power, expected, rtol=0, atol=2e-3)
-
-
-def test_any_factor_will_do(device):
-    image = speckled(40, 45)
-    expected = denoised(image, device=device)
-    for factor in (0.001, 1 / 3, 7.7, 1e5):
-        out = denoised(image * np.float32(factor), device=device) / factor
-        assert np.mean(np.abs(out - expected) > 5e-3) <= 0.002
 
 
 def test_a_level_of_its_own_is_no_offset(device):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from itertools import product
 
-import dask.array as da
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
 from flows import run_work, work_of
 from napari_gpu_denoise.filters.isoline import SMOOTHED, Isoline, Margins, Padded
-from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.tiles import Span, Tile, split_span
-from scenes import bytes_per_pixel, noisy
+from scenes import noisy
 
 SETTINGS = {
     "weighted": Isoline(),
@@ -33,19 +31,15 @@ def test_margins_of_some_settings_by_hand():
     # Five segments of 5, a pixel, and planes of 9 x 9.
     assert Margins.of(SETTINGS["chosen"]) == Margins(0, 4, 30, 30)
     assert Margins.of(SETTINGS["searched"]) == Margins(0, 0, 13, 13)
+    for settings in SETTINGS.values():
+        margins = Margins.of(settings)
+        # Room for blocks, which begin at even pixels.
+        assert settings.reach == margins.reach
+        assert margins.reach.y == margins.reach.x == (margins.read + 1, margins.read + 1)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_reach_leaves_room_for_blocks_that_begin_at_even_pixels(name):
-    settings = SETTINGS[name]
-    margins = Margins.of(settings)
-    assert settings.reach == margins.reach
-    assert margins.followed <= margins.fitted <= margins.looked_at <= margins.read
-    assert margins.reach.y == margins.reach.x == (margins.read + 1, margins.read + 1)
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("start", [(0, 0), (7, 12), (40, 33), (1, 90)])
+@pytest.mark.parametrize("start", [(0, 0), (7, 12), (1, 90)])
 def test_what_steps_work_on_lies_within_the_padded_image(name, start):
     margins, size = Margins.of(SETTINGS[name]), (23, 18)
     spans = (Span(a, a + n, 0, 200, 200) for a, n in zip(start, size, strict=True))
@@ -76,24 +70,6 @@ def test_what_steps_work_on_lies_within_the_padded_image(name, start):
 
 
 SIGMA = 20.37
-
-
-@pytest.mark.parametrize("changes", [{}, {"choice": "hard"}, {"method": "pi-ld"}], ids=str)
-@pytest.mark.parametrize("staircase", [0, 5])
-@pytest.mark.parametrize("show", ["image", "directions"])
-def test_no_more_images_are_held_than_are_made(device, monkeypatch, changes, staircase, show):
-    asked, buffer = set(), Arena.buffer
-
-    def ask(arena, name, nbytes):
-        asked.add(name)
-        return buffer(arena, name, nbytes)
-
-    monkeypatch.setattr(Arena, "buffer", ask)
-    settings = Isoline(staircase=staircase, show=show, **changes)
-    gd.denoise(noisy(40, 45, sigma=SIGMA), settings, SIGMA, device=device)
-    # Weighted lines always begin with a pilot, chosen ones where planes are fitted to it.
-    assert ("isoline pilot" in asked) == (settings.soft or (staircase > 0 and show == "image"))
-    assert ("isoline fitted" in asked) == (settings.soft and staircase > 0 and show == "image")
 
 
 PAPER = {"choice": "hard", "thickness": 1, "staircase": 0}
@@ -128,41 +104,13 @@ TILED = [
 ]
 
 
-@pytest.mark.parametrize("is_map", [False, True])
 @pytest.mark.parametrize("changes", TILED, ids=str)
-def test_tiles_that_begin_anywhere_are_parts_of_the_whole(device, changes, is_map):
+def test_tiles_that_begin_anywhere_are_parts_of_the_whole(device, changes):
     settings, image = Isoline(**changes), noisy(83, 91, sigma=SIGMA)
     if settings.criterion == "multiplicative":
         # Dark pixels count as more than they are, which those around tell.
         image *= np.random.default_rng(1).gamma(0.5, 2, image.shape).astype(np.float32)
-    sigma = SIGMA
-    if is_map:
-        sigma = 5 + 30 * np.random.default_rng(0).random(image.shape)
+    sigma = 5 + 30 * np.random.default_rng(0).random(image.shape)
     whole = gd.denoise(image, settings, sigma, device=device).image
     for size in (29, 24):
         np.testing.assert_array_equal(cut(image, settings, sigma, device, size), whole)
-
-
-def test_the_smallest_memory_and_chunks_give_the_whole(device):
-    settings, image = Isoline(max_length=5, staircase=3), noisy(151, 153, sigma=SIGMA)
-    whole = gd.denoise(image, settings, SIGMA, device=device).image
-    totals = []
-    limit = int(4100 * bytes_per_pixel(settings, False))
-    options = {"device": device, "progress": lambda done, total: totals.append(total)}
-    tiled = gd.denoise(image, settings, SIGMA, memory_limit=limit, **options).image
-    np.testing.assert_array_equal(tiled, whole)
-    assert totals[-1] > 10
-    chunks = ((70, 1, 80), (51, 51, 51))
-    lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, SIGMA, device=device)
-    np.testing.assert_array_equal(lazy.compute(), whole)
-
-
-@pytest.mark.parametrize("changes", [{}, {**PAPER}, {"method": "pi-ld"}], ids=str)
-def test_repeated_runs_are_bitwise_equal(device, changes):
-    image = noisy(3, 31, 37, sigma=SIGMA)
-    options = {"device": device, **changes}
-    first = gd.isoline(image, SIGMA, **options)
-    for _ in range(3):
-        assert gd.isoline(image, SIGMA, **options).tobytes() == first.tobytes()
-    for plane, one in zip(image, first, strict=True):
-        np.testing.assert_array_equal(gd.isoline(plane, SIGMA, **options), one)

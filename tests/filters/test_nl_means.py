@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import SaturationWarning, SettingsError
+from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.patch_search import (
@@ -154,7 +154,8 @@ def variants(settings: NLMeans, device) -> list[Variant]:
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_every_search_finds_the_matches_of_the_reference(device, name):
+def test_every_step_is_that_of_the_reference(device, name):
+    """Matches by every search, estimates of patches, and what they are joined to."""
     settings = SEARCHES[name]
     image = grey(4, 19, 22) if settings.joint else grey(27, 31)
     tried = variants(settings, device)
@@ -166,34 +167,15 @@ def test_every_search_finds_the_matches_of_the_reference(device, name):
         np.testing.assert_array_equal(
             Stages(image, settings, device, variant).keys, first.keys, err_msg=str(variant)
         )
-
-
-@pytest.mark.parametrize("name", SEARCHES)
-def test_estimates_are_those_of_the_reference(device, name):
-    settings = SEARCHES[name]
-    image = grey(4, 19, 22) if settings.joint else grey(27, 31)
     stages = Stages(image, settings, device)
     estimates = stages.estimates.reshape(-1, settings.patch, settings.patch)
-    h = settings.strength * SIGMA
+    volume, h = stages.volume.astype(np.float64), settings.strength * SIGMA
     for number, estimate in enumerate(estimates):
-        expected = reference.estimate(
-            stages.volume.astype(np.float64),
-            stages.matches(number),
-            settings.patch,
-            SIGMA,
-            h,
-            settings.flat,
-        )
+        given = volume, stages.matches(number), settings.patch, SIGMA, h, settings.flat
+        expected = reference.estimate(*given)
         np.testing.assert_allclose(estimate, expected, rtol=0, atol=bound(settings))
-
-
-@pytest.mark.parametrize("name", SEARCHES)
-def test_estimates_are_joined_as_in_the_reference(device, name):
-    settings = SEARCHES[name]
-    image = grey(4, 19, 22) if settings.joint else grey(27, 31)
-    stages = Stages(image, settings, device)
-    estimates = stages.estimates.reshape(-1, settings.patch, settings.patch).astype(np.float64)
-    joined = reference.aggregate(stages.volume.shape, stages.positions, list(estimates))
+    estimates = list(estimates.astype(np.float64))
+    joined = reference.aggregate(volume.shape, stages.positions, estimates)
     np.testing.assert_allclose(stages.out, joined, rtol=0, atol=1e-4)
 
 
@@ -203,17 +185,13 @@ def test_estimates_are_joined_as_in_the_reference(device, name):
         {},
         {"patch": 5, "step": 1, "window": 9},
         {"patch": 8, "step": 3},
-        {"patch": 7, "step": 7},
         {"patch": 2, "step": 1, "window": 5},
         {"patch": 1, "step": 1, "window": 5},
         {"patch": 16, "step": 5, "window": 5},
         {"window": 1},
-        {"neighbours": 1},
         {"neighbours": 64},
         {"window": 3, "neighbours": 64},
-        {"strength": 0.5},
         {"strength": 3.0},
-        {"flat": 0.0},
         {"flat": 3.0},
     ],
     ids=str,
@@ -245,7 +223,7 @@ def test_windows_over_frames_and_slices(device, axes, changes):
     np.testing.assert_allclose(out, slow(image, settings), rtol=0, atol=bound(settings))
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 30), (7, 9), (8, 8), (9, 30)])
+@pytest.mark.parametrize("shape", [(1, 30), (7, 9), (9, 30)])
 def test_images_smaller_than_a_patch(device, shape):
     image = grey(*shape)
     out = gd.denoise(image, NLMeans(), SIGMA, device=device).image
@@ -260,8 +238,6 @@ def test_images_smaller_than_a_patch(device, shape):
         ((33, 37), {"patch": 7, "step": 3}),
         ((30, 31), {"patch": 1, "step": 1, "window": 5}),
         ((5, 40), {}),
-        ((40, 6), {}),
-        ((2, 9), {}),
     ],
     ids=str,
 )
@@ -360,54 +336,15 @@ def test_the_published_order_of_settings(device):
     [
         ({"patch": 4, "step": 5}, "step=5 leaves gaps between patches of width 4"),
         ({"window": 10}, "window=10 must be odd"),
-        ({"patch": 0}, "patch=0 is out of bounds: choose from 1 to 32"),
-        ({"neighbours": 65}, "neighbours=65 is out of bounds"),
-        ({"strength": 0}, "strength=0 is out of bounds"),
-        ({"strength": float("nan")}, "strength=nan is not a number"),
         ({"patch": 8.5}, "patch=8.5 is not a whole number"),
         ({"patch": "8.x"}, "patch='8.x' is not a whole number"),
         ({"patch": True}, "patch=True is not a whole number"),
         ({"window": 101, "frames_before": 8}, "holds 91809 patches, more than 65536"),
-        ({"slices": -1}, "slices=-1 is out of bounds"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changes, sentence):
     with pytest.raises(SettingsError, match=sentence):
         NLMeans(**changes)
-
-
-def test_settings_are_values_of_the_declared_type():
-    settings = NLMeans(patch=5.0, step=np.int64(2), strength=2)
-    assert (settings.patch, settings.step, settings.strength) == (5, 2, 2.0)
-    assert [type(v) for v in (settings.patch, settings.step, settings.strength)] == [
-        int,
-        int,
-        float,
-    ]
-    assert settings == NLMeans(patch=5, step=2, strength=2.0)
-    assert hash(settings) == hash(NLMeans(patch=5, step=2, strength=2.0))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        settings.patch = 3
-
-
-def test_settings_can_be_changed_one_by_one():
-    base = NLMeans(patch=5, step=1)
-    assert NLMeans.of(base, window=9) == NLMeans(patch=5, step=1, window=9)
-    assert NLMeans.of(None, window=9) == NLMeans(window=9)
-    with pytest.raises(SettingsError, match="no setting 'widnow'"):
-        NLMeans.of(base, widnow=9)
-    with pytest.raises(SettingsError, match="must be a NLMeans object"):
-        NLMeans.of({"patch": 5})
-
-
-def test_every_setting_is_described():
-    for spec in dataclasses.fields(NLMeans):
-        told = spec.metadata
-        assert len(told["help"]) > 10
-        if type(spec.default) in (int, float):
-            low, high = told["bounds"]
-            assert low <= spec.default <= high
-        assert "\n" not in told["help"]
 
 
 def test_the_reach_is_the_farthest_pixel_that_matters(device):
@@ -420,12 +357,6 @@ def test_the_reach_is_the_farthest_pixel_that_matters(device):
     rows, columns = np.nonzero(after != before)
     reach = max(settings.reach.y)
     assert max(abs(rows - 20)) == reach == max(abs(columns - 21))
-
-
-def test_saturation_is_told(device):
-    image = grey(30, 30) + 100
-    with pytest.warns(SaturationWarning, match=r"values were clipped.*float32"):
-        gd.nl_means(image, SIGMA, dtype="uint8", device=device)
 
 
 def test_the_longest_lists_on_a_wide_image(device):

@@ -72,7 +72,7 @@ def test_images_are_as_the_reference(plain, gpu, name):
         np.testing.assert_allclose(out, found, rtol=2e-5, atol=2e-3)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (2, 3), (40, 3)])
+@pytest.mark.parametrize("shape", [(1, 9), (40, 3)])
 def test_small_images_are_as_the_reference(plain, shape):
     image, settings = noisy(*shape), gd.NLMeansPixelwise(window=7)
     out = filtered(image, settings, plain)
@@ -100,7 +100,7 @@ def test_volumes_are_as_the_reference(plain, gpu, name):
         np.testing.assert_allclose(out, found, rtol=0, atol=2e-3)
 
 
-@pytest.mark.parametrize("frames", [(0, 2), (1, 1), (2, 0)])
+@pytest.mark.parametrize("frames", [(0, 2), (2, 1)])
 def test_frames_are_as_the_reference(plain, frames):
     image = noisy(5, 19, 23)
     settings = gd.NLMeansPixelwise(

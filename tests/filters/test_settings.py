@@ -1,8 +1,9 @@
 """Settings and profiles: where they start from, what wins, what they are called."""
 
-from dataclasses import dataclass, fields
+from dataclasses import FrozenInstanceError, dataclass, fields
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import SettingsError
@@ -45,6 +46,16 @@ def test_settings_given_one_by_one_win_over_the_profile():
     )
     # Also where they set it back to the default.
     assert Blur.of(profile="fast", width=7) == Blur(step=4, rounds=1)
+
+
+def test_settings_are_values_of_the_declared_type():
+    settings = Blur(width=5.0, step=np.int64(2), strength=2)
+    assert settings == Blur(width=5, step=2, strength=2.0)
+    values = settings.width, settings.step, settings.strength
+    assert [type(value) for value in values] == [int, int, float]
+    assert hash(settings) == hash(Blur(width=5, step=2, strength=2.0))
+    with pytest.raises(FrozenInstanceError):
+        settings.width = 3
 
 
 def test_settings_given_as_an_object_are_the_start():

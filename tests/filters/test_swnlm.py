@@ -156,7 +156,7 @@ def test_large_patches(device):
     assert_is(filtered(image, settings, session(device)), swnlm(image, 20.0, 7, 7), image)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (2, 9), (30, 1), (5, 4)])
+@pytest.mark.parametrize("shape", [(2, 9), (30, 1)])
 def test_small_images(flowing, shape):
     image = image_of(*shape)
     settings = gd.SWNLM(patch=3, window=9, widen=2.0, fewest=1, fallback="keep")
@@ -180,20 +180,9 @@ def test_it_follows_a_map_of_sigma(flowing):
     )
 
 
-def test_planes_are_independent(flowing):
-    image = image_of(2, 3, 12, 20)
-    sigma = np.linspace(10, 30, 6).reshape(2, 3, 1, 1)
-    settings = gd.SWNLM(patch=3, window=7)
-    out = filtered(image, settings, flowing, sigma, "TZYX")
-    for t, z in np.ndindex(2, 3):
-        alone = filtered(image[t, z], settings, flowing, float(sigma[t, z, 0, 0]))
-        np.testing.assert_array_equal(out[t, z], alone)
-
-
-@pytest.mark.parametrize("is_map", [False, True], ids=["even", "map"])
-def test_tiles_change_nothing(flowing, is_map):
+def test_tiles_change_nothing(flowing):
     image = image_of(30, 47)
-    sigma = 15 + 10 * np.mgrid[:30, :47][1] / 47 if is_map else 20.0
+    sigma = 15 + 10 * np.mgrid[:30, :47][1] / 47
     settings = gd.SWNLM(patch=3, window=7)
     whole = filtered(image, settings, flowing, sigma)
     np.testing.assert_array_equal(filtered(image, settings, flowing, sigma, pixels=900), whole)

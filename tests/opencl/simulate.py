@@ -2,9 +2,8 @@
 
     python simulate.py filter NAME WHICH FOLDER   cases of a filter; results go to FOLDER
     python simulate.py case NAME CASE KERNELS     one case of it, with the kernels of another folder
-    python simulate.py nan NAME WHICH            the first cases, of images with NaN and infinity
     python simulate.py noise FOLDER              the transforms of every model of noise
-    python simulate.py kernel FILE                one kernel: (global const float *, global float *)
+    python simulate.py kernels FOLDER             kernels of (global const float *, global float *)
 
 WHICH is "thorough" for all cases, or "brief" for some that use every kernel, and all settings once.
 Oclgrind writes what it finds to the standard error, where a line ``== case`` goes before each case.
@@ -53,6 +52,8 @@ PROFILES = {
 }
 LOCAL_MEMORY = {("bm3d", number): 5 << 10 for number in range(6)}
 LOCAL_MEMORY |= {("vbm3d", number): 8 << 10 for number in (1, 2)}
+# Rows of cubes are exchanged a few at a time.
+LOCAL_MEMORY["dct3d", 2] = 3 << 10
 # Work-items of a group that compare for nothing take long, too: here half as many do.
 MAX_GROUP = dict.fromkeys(
     [("nl_means_pixelwise", "ZYX"), ("vbm3d", "TYX"), ("vbm3d", "TCYX")]
@@ -208,7 +209,7 @@ BRIEF = {
         *("plain 0 ZYX", "CPU 0 YX map", "GPU 1 CYX", "CPU 2 YX", "GPU 3 CYX", "GPU 4 TYX"),
     ),
     "bm4d": ("CPU 0 ZYX", "GPU 1 CZYX", "CPU 2 TZYX", "CPU 3 CZYX"),
-    "dct3d": ("GPU 0 ZYX", "CPU 1 TZYX", "GPU 2 ZYX map"),
+    "dct3d": ("CPU 0 ZYX", "CPU 1 TZYX", "GPU 2 ZYX map", "CPU 2 ZYX map"),
     "pri_nlm": ("CPU 0 ZYX", "GPU 1 TZYX", "CPU 2 ZYX map"),
     "swnlm": ("CPU 0 YX map", "GPU 1 TYX", "CPU 2 ZYX map"),
 }
@@ -240,7 +241,11 @@ SHAPES = {
         **{"CYX": ((2, 5, 7), 1000)},
     },
     "bm4d": {"ZYX": ((5, 8, 8), 2000)} | dict.fromkeys(("CZYX", "TZYX"), ((2, 1, 8, 9), 2000)),
-    "dct3d": {"ZYX": ((4, 5, 7), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
+    # The map is cut along x, where vectors reach beyond it.
+    "dct3d": {
+        **{"ZYX": ((4, 5, 7), 1000), (2, "ZYX"): ((4, 6, 22), 340)},
+        **{"TZYX": ((2, 2, 3, 4), 1000)},
+    },
     "pri_nlm": {"ZYX": ((5, 5, 5), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
     "swnlm": {
         **{"YX": ((5, 18), 1000), "TYX": ((2, 3, 4), 1000), "ZYX": ((1, 4, 6), 1000)},
@@ -287,6 +292,23 @@ def every_case(filter_class) -> Iterator[Case]:
                 yield f"{profile} {number} {axes} map", profile, settings, image, axes, sigma
             else:
                 yield f"{profile} {number} {axes}", profile, settings, image, axes, 20.0
+
+
+def spoilt(filter_class, which: str) -> Iterator[Case]:
+    """Yield the first cases with NaN and infinity in their images, as never gets there."""
+    name = filter_class.name
+    for case, profile, settings, image, axes, _ in every_case(filter_class):
+        if which == "brief" and profile != "GPU":
+            continue
+        if case.split()[1:3] == ["0", CASES[name][0][1]]:
+            image = image[: SPOILT.get(name)].copy()
+            image[..., 3:5, :] = np.nan
+            image[..., 4] = np.inf
+            yield case, profile, settings, image, axes, np.inf
+
+
+def begin(name: str) -> None:
+    print(f"== {name}", file=sys.stderr, flush=True)
 
 
 def simulator():
@@ -337,7 +359,6 @@ def run_case(
     """Run one case; return its result and the kernels it used."""
     import pyopencl as cl
 
-    print(f"== {case}", file=sys.stderr, flush=True)
     device = dataclasses.replace(simulator(), **PROFILES[profile])
     number = int(case.split()[1])
     if profile == "GPU":
@@ -367,8 +388,12 @@ def run_filter(name: str, which: str, folder: Path) -> None:
     suit_oclgrind()
     results, kernels = {}, set()
     for case in cases(chosen(name), which):
+        begin(case[0])
         results[case[0]], used = run_case(*case)
         kernels |= used
+    for case in spoilt(chosen(name), which):
+        begin(f"NaN {case[0]}")
+        run_case(*case, Levels(0, 1.0))
     np.savez(folder / "results.npz", **results)
     (folder / "kernels.json").write_text(json.dumps(sorted(kernels)))
 
@@ -377,19 +402,6 @@ def run_one(name: str, which: str, kernels: Path) -> None:
     suit_oclgrind()
     source.kernel_folder = lambda: kernels
     run_case(*next(case for case in cases(chosen(name)) if case[0] == which))
-
-
-def run_nan(name: str, which: str) -> None:
-    """Filter what never gets there: kernels must not go astray even then."""
-    suit_oclgrind()
-    for case, profile, settings, image, axes, _ in cases(chosen(name)):
-        if which == "brief" and profile != "GPU":
-            continue
-        if case.split()[1] == "0" and case.split()[2] == CASES[name][0][1]:
-            spoilt = image[: SPOILT.get(name)].copy()
-            spoilt[..., 3:5, :] = np.nan
-            spoilt[..., 4] = np.inf
-            run_case(case, profile, settings, spoilt, axes, np.inf, Levels(0, 1.0))
 
 
 def run_noise(folder: Path) -> None:
@@ -404,7 +416,7 @@ def run_noise(folder: Path) -> None:
         session = Session(device, cl.Context([device.handle]))
         SESSIONS.append(session)
         for other, model in zip(OTHERS, MODELS, strict=True):
-            print(f"== {profile} {model.name}", file=sys.stderr, flush=True)
+            begin(f"{profile} {model.name}")
             queue, out = session.queue(), np.empty_like(LEVELS)
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
             buffer = cl.Buffer(session.context, flags, hostbuf=LEVELS)
@@ -418,31 +430,29 @@ def run_noise(folder: Path) -> None:
     (folder / "kernels.json").write_text(json.dumps(sorted(kernels)))
 
 
-def run_kernel(file: str) -> None:
+def run_kernels(folder: Path) -> None:
     import pyopencl as cl
 
-    device = simulator()
-    context = cl.Context([device.handle])
-    queue = cl.CommandQueue(context)
-    program = cl.Program(context, Path(file).read_text()).build()
-    flags = cl.mem_flags
-    source = cl.Buffer(
-        context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=np.ones(16, np.float32)
-    )
-    out = cl.Buffer(context, flags.READ_WRITE, 4 * 16)
-    (kernel,) = program.all_kernels()
-    kernel(queue, (16,), (8,), source, out)
-    queue.finish()
+    flags, held = cl.mem_flags, []
+    for file in sorted(folder.glob("*.cl")):
+        begin(file.stem)
+        context = cl.Context([simulator().handle])
+        queue = cl.CommandQueue(context)
+        (kernel,) = cl.Program(context, file.read_text()).build().all_kernels()
+        ones = np.ones(16, np.float32)
+        source = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=ones)
+        out = cl.Buffer(context, flags.READ_WRITE, 4 * 16)
+        kernel(queue, (16,), (8,), source, out)
+        queue.finish()
+        held += [kernel, queue, context, source, out]
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "filter":
         run_filter(sys.argv[2], sys.argv[3], Path(sys.argv[4]))
-    elif sys.argv[1] == "nan":
-        run_nan(*sys.argv[2:])
     elif sys.argv[1] == "noise":
         run_noise(Path(sys.argv[2]))
     elif sys.argv[1] == "case":
         run_one(sys.argv[2], sys.argv[3], Path(sys.argv[4]))
     else:
-        run_kernel(sys.argv[2])
+        run_kernels(Path(sys.argv[2]))

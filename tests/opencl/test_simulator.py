@@ -20,7 +20,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.source import kernel_folder
-from opencl.simulate import BRIEF, CHECKS, FIRST, LEVELS, MODELS, OTHERS, cases
+from opencl.simulate import BRIEF, CHECKS, FIRST, LEVELS, MODELS, OTHERS, cases, spoilt
 
 HERE = Path(__file__).parent
 FAULTS = {
@@ -48,25 +48,51 @@ SHARED |= {
     "dct3d": "dct3d",
     "pri_nlm": "dct3d",
 }
-# A function that has barriers, and what is found when its last one is left out.
-BARRIERS = {
-    ("team.h", "transpose"): "data race",
-    ("team_stacks.h", "swap_halves"): "data race",
-    ("shrink_shared.cl", "shrink_shared"): "data race",
-    ("join_slabs.cl", "join_slabs"): "data race|uninitialized",
-}
+BM3D = "simulate.py", "case", "bm3d", "GPU 0 YX map"
+SEARCH, GROUPS = ("../filters/test_vbm3d_search.py",), ("../filters/test_vbm3d_groups.py",)
+RACE, UNREAD = "data race", "data race|uninitialized"
+BARRIER, LOOP = "barrier(CLK_LOCAL_MEM_FENCE);", "#pragma unroll for (int i = 0; i < 8; ++i)"
+# What is run, a file of kernels, words of it and others in their place, and what is reported then.
+# White space does not matter. The first are tried in every run.
+BROKEN = [
+    (BM3D, "team.h", f"TEAM_SYNC(); {LOOP} v[i * DEPTH", f"{LOOP} v[i * DEPTH", RACE),
+    (BM3D, "join_slabs.cl", f"{BARRIER} if (x >= nx)", "if (x >= nx)", UNREAD),
+    (BM3D, "team_stacks.h", f"TEAM_SYNC(); {LOOP} moved[i]", f"{LOOP} moved[i]", RACE),
+    (BM3D, "shrink_shared.cl", f"{BARRIER} __global int *slab", "__global int *slab", RACE),
+    (
+        (*GROUPS, "teams"),
+        "shrink_shared.cl",
+        "TEAM_SYNC(); const int size",
+        "const int size",
+        UNREAD,
+    ),
+    ((*GROUPS, "vectors"), "join_slabs.cl", f"{BARRIER} if (x >= nx)", "if (x >= nx)", UNREAD),
+    (
+        (*GROUPS, "vectors"),
+        "shrink_lanes.cl",
+        "(2 * get_global_id(0) +",
+        "(get_global_id(0) +",
+        RACE,
+    ),
+    ((*SEARCH, "windows"), "search_windows.cl", "own[k]; TEAM_SYNC();", "own[k];", UNREAD),
+    ((*SEARCH, "tracks"), "search_tracks.cl", f"{BARRIER} if (backward)", "if (backward)", UNREAD),
+    (
+        *((*SEARCH, "strips"), "search_windows.cl"),
+        *("NEIGHBOURS * columns +", "NEIGHBOURS * columns + columns +", "Invalid write"),
+    ),
+]
 
 
-def simulate(*arguments: str) -> str:
-    """Run the script beside this file; return what Oclgrind found."""
+def simulate(script: str, *arguments: str, may_fail: bool = False) -> str:
+    """Run a script of these tests on Oclgrind; return what that found."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("OCLGRIND_")} | CHECKS
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(HERE / "simulate.py"), *arguments],
+        [sys.executable, "-W", "ignore", str(HERE / script), *arguments],
         env=environment,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert may_fail or done.returncode == 0, done.stderr
     return done.stderr
 
 
@@ -76,36 +102,43 @@ def which(pytestconfig) -> str:
     return "thorough" if pytestconfig.getoption("thorough") else "brief"
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_the_simulator_reports_each_kind_of_fault(simulator, fault):
-    found = simulate("kernel", str(HERE / "broken" / f"{fault}.cl"))
-    assert re.search(FAULTS[fault], found, re.IGNORECASE), found or "nothing was reported"
+def test_the_simulator_reports_each_kind_of_fault(simulator):
+    found = simulate("simulate.py", "kernels", str(HERE / "broken"))
+    told = dict(part.split("\n", 1) for part in found.split("== ")[1:])
+    assert set(told) == {"none", *FAULTS}
+    assert told.pop("none") == "", "a sound kernel is complained of"
+    for fault, report in told.items():
+        assert re.search(FAULTS[fault], report, re.IGNORECASE), (fault, report)
 
 
-def test_a_sound_kernel_is_not_complained_of(simulator):
-    assert simulate("kernel", str(HERE / "broken" / "none.cl")) == ""
-
-
-@pytest.mark.parametrize(("file", "function"), BARRIERS)
-def test_a_barrier_that_is_missing_is_reported(simulator, tmp_path, file, function):
+@pytest.mark.parametrize(
+    ("run", "file", "words", "others", "told"),
+    [
+        pytest.param(*given, marks=pytest.mark.thorough if number > 1 else (), id=given[1])
+        for number, given in enumerate(BROKEN)
+    ],
+)
+def test_a_fault_of_a_kernel_is_reported(simulator, tmp_path, run, file, words, others, told):
     broken = tmp_path / "kernels"
     shutil.copytree(kernel_folder(), broken)
-    path = broken / "bm3d" / file
-    text = path.read_text()
-    start = text.index(f"void {function}(")
-    body = text[start : text.index("\n}\n", start)]
-    *_, last = re.finditer(r"(TEAM_SYNC\(\)|barrier\(\w+\));", body)
-    path.write_text(text[: start + last.start()] + text[start + last.end() :])
-    found = simulate("case", "bm3d", "GPU 0 YX map", str(broken))
-    assert re.search(BARRIERS[file, function], found), found
+    (path,) = broken.glob(f"*/{file}")
+    pattern = r"\s*".join(map(re.escape, words.split()))
+    text, count = re.subn(pattern, others, path.read_text(), count=1)
+    assert count == 1
+    path.write_text(text)
+    assert re.search(told, simulate(*run, str(broken), may_fail=True))
 
 
 @pytest.mark.parametrize("kind", FILTERS, ids=lambda one: one.name)
 def test_a_filter(simulator, device, kind, which, tmp_path):
-    """One test for all that is asked of a filter, since the simulation takes long."""
-    found = simulate("filter", kind.name, which, str(tmp_path))
+    """One test for all that is asked of a filter, since the simulation takes long.
+
+    Runs refuse images with values that are no numbers, but an index must not depend on that.
+    """
+    found = simulate("simulate.py", "filter", kind.name, which, str(tmp_path))
     chosen = list(cases(kind, which))
-    assert found.splitlines() == [f"== {case}" for case, *_ in chosen], found[:5000]
+    names = [case for case, *_ in chosen] + [f"NaN {case}" for case, *_ in spoilt(kind, which)]
+    assert found.splitlines() == [f"== {name}" for name in names], found[:5000]
     check_kernels(kind, json.loads((tmp_path / "kernels.json").read_text()))
     check_results(chosen, np.load(tmp_path / "results.npz"), device, ROUNDING[kind.name])
 
@@ -141,15 +174,8 @@ def check_kernels(kind, used: list[str]) -> None:
     assert {name.split("/")[0] for name in used} == {own, SHARED[kind.name]}
 
 
-@pytest.mark.parametrize("name", [one.name for one in FILTERS])
-def test_values_that_are_no_numbers_lead_no_kernel_astray(simulator, which, name):
-    """Runs refuse them, but an index must not depend on that."""
-    found = simulate("nan", name, which).splitlines()
-    assert found and all(line.startswith("== ") for line in found), "\n".join(found)[:5000]
-
-
 def test_transforms_of_noise_are_free_of_faults(simulator, tmp_path):
-    found = simulate("noise", str(tmp_path))
+    found = simulate("simulate.py", "noise", str(tmp_path))
     profiles = ("CPU", "GPU")
     assert found.splitlines() == [f"== {p} {m.name}" for p in profiles for m in MODELS], found
     results = np.load(tmp_path / "results.npz")

@@ -11,6 +11,8 @@ the image goes on in its mirror image.
 With `looks` grey levels are those of speckle, of a gamma distribution of so many looks: the paper
 announces other noise than additive. A map of squares then holds the logarithms, and what was a
 variance is the mean of log(mean / grey level), half of the deviance of one look.
+
+With `channel` the image is a guide: isolines are found in it, and the channel is averaged.
 """
 
 from __future__ import annotations
@@ -58,13 +60,14 @@ def pi_pd(
     t_max: float = 1.0,
     thickness: int = 1,
     looks: float | None = None,
+    channel: np.ndarray | None = None,
 ) -> np.ndarray:
     """Denoise an image by isolines with precomputed directions (section 4.2, algorithm 3).
 
     `length` and `pixels` are those of a segment and of the longest isoline, `t_max` is the largest
     log-ratio at which an isoline goes on, `thickness` is 1 to 3 lines, `looks` that of speckle.
     """
-    return precomputed_isolines(image, length, pixels, t_max, thickness, looks).mean
+    return precomputed_isolines(image, length, pixels, t_max, thickness, looks, channel).mean
 
 
 def pi_pd_hybrid(
@@ -73,25 +76,22 @@ def pi_pd_hybrid(
     pixels: int = 25,
     t_max: float = 1.0,
     t2_max: float = 2.0,
-    window: str = "star",
+    thickness: int = 1,
     looks: float | None = None,
+    channel: np.ndarray | None = None,
 ) -> np.ndarray:
     """Denoise an image by means where nothing is seen, by isolines elsewhere (section 4.3).
 
-    The text takes the mean of the square window where the slope is low, algorithm 4 that of the
-    8 * length + 1 pixels it has looked at: `window` is "square" or "star".
+    Convention: where the slope is low that is the mean of the 8 * length + 1 pixels that algorithm
+    4 has looked at; the text takes the square window.
     """
-    image = np.asarray(image, dtype=np.float64)
     edges, sums, other_sums = edge_tests(image, length, t2_max, looks)
-    if window == "star":
-        flat = (sums[0] + other_sums[0]) / (8 * length + 1)
-    else:
-        width = 2 * length + 1
-        padded = np.pad(image, length, mode="reflect")
-        flat = np.lib.stride_tricks.sliding_window_view(padded, (width, width)).mean((2, 3))
+    if channel is not None:
+        _, sums, other_sums = edge_tests(channel, length, t2_max)
+    flat = (sums[0] + other_sums[0]) / (8 * length + 1)
     # Where there is one edge, the sum over all edges is that of this one.
     beside = np.sum(edges * sums, axis=0) / (5 * length + 1)
-    isoline = pi_pd(image, length, pixels, t_max, looks=looks)
+    isoline = pi_pd(image, length, pixels, t_max, thickness, looks, channel)
     return np.choose(classes(edges), [flat, beside, isoline])
 
 
@@ -102,32 +102,26 @@ def pi_ld(
     t_max: float = 1.0,
     deviation: int = 2,
     looks: float | None = None,
+    channel: np.ndarray | None = None,
 ) -> np.ndarray:
     """Denoise an image by isolines that turn by at most `deviation` directions (section 4.1)."""
-    return searched_isolines(image, length, pixels, t_max, deviation, looks).mean
+    return searched_isolines(image, length, pixels, t_max, deviation, looks, channel).mean
 
 
 def first_segments(
-    image: np.ndarray, length: int, centre: bool = False, looks: float | None = None
+    image: np.ndarray, length: int, looks: float | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the segment of least variance that leaves each pixel (algorithm 2).
 
-    The lowest direction wins a tie. With `centre` the pixel it leaves counts in the variance, but
-    not in the sums.
+    The lowest direction wins a tie.
 
     Returns
     -------
     directions : ndarray of uint8, (y, x)
     sums : ndarray of float64, (2, y, x)
     """
-    image = np.asarray(image, dtype=np.float64)
     sums = segment_sums(image, length, looks=looks)
-    if centre:
-        own = np.stack([image, image**2])[:, None]
-        spread = variance(length + 1, sums + own)
-    else:
-        spread = variance(length, sums, looks)
-    directions = spread.argmin(axis=0)
+    directions = variance(length, sums, looks).argmin(axis=0)
     best = np.take_along_axis(sums, directions[None, None], axis=1)[:, 0]
     return directions.astype(np.uint8), best
 
@@ -208,6 +202,7 @@ def precomputed_isolines(
     t_max: float,
     thickness: int = 1,
     looks: float | None = None,
+    channel: np.ndarray | None = None,
 ) -> Isolines:
     """Follow isolines that turn wherever the best first segment of their last pixel points.
 
@@ -220,13 +215,13 @@ def precomputed_isolines(
     left, then on the right, and the pixel it starts from once. A pixel that is passed twice counts
     twice.
     """
-    reach = pixels + 1
-    padded = np.pad(np.asarray(image, dtype=np.float64), reach, mode="reflect")
+    reach, channel = pixels + 1, image if channel is None else channel
+    padded, averaged = (np.pad(np.float64(a), reach, mode="reflect") for a in (image, channel))
     ends = segment_patterns(length)[:, -1]
     # Maps are made of the mirrored image, not mirrored, so that directions fit there too.
     directions, sums = first_segments(padded, length, looks=looks)
     levels = sum(
-        np.take_along_axis(segment_sums(padded, length, aside)[0], directions[None], axis=0)[0]
+        np.take_along_axis(segment_sums(averaged, length, aside)[0], directions[None], axis=0)[0]
         for aside in (0, 1, -1)[:thickness]
     )
     y, x = np.indices(np.shape(image)) + reach
@@ -241,7 +236,7 @@ def precomputed_isolines(
         walked = np.where(growing, walked + segment, walked)
         total = np.where(growing, total + levels[y, x], total)
         number = np.where(growing, number + length, number)
-    mean = (total + np.asarray(image)) / (number * thickness + 1)
+    mean = (total + np.asarray(channel)) / (number * thickness + 1)
     return Isolines(mean, number, first)
 
 
@@ -252,47 +247,51 @@ def searched_isolines(
     t_max: float,
     deviation: int,
     looks: float | None = None,
+    channel: np.ndarray | None = None,
 ) -> Isolines:
     """Follow an isoline in every first direction; take the most likely one of the longest.
 
     Convention: the lowest first direction wins a tie; the first pixel counts in the mean alone.
     """
-    reach = pixels
-    padded = np.pad(np.asarray(image, dtype=np.float64), reach, mode="reflect")
+    reach, channel = pixels, image if channel is None else channel
+    padded, averaged = (np.pad(np.float64(a), reach, mode="reflect") for a in (image, channel))
     sums = segment_sums(padded, length, looks=looks)
+    levels = segment_sums(averaged, length)[0]
     y, x = np.indices(np.shape(image)) + reach
     number = np.zeros(y.shape, dtype=int)
     spread, mean = np.full(y.shape, np.inf), np.zeros(y.shape)
     directions = np.zeros(y.shape, dtype=np.uint8)
     for first in range(DIRECTIONS):
-        found, total = _extend(sums, first, (y, x), length, pixels, t_max, deviation, looks)
+        start = first, (y, x)
+        found, total, added = _extend(sums, levels, start, length, pixels, t_max, deviation, looks)
         likely = variance(found, total, looks)
         better = (found > number) | ((found == number) & (likely < spread))
         number, spread = np.where(better, found, number), np.where(better, likely, spread)
-        mean = np.where(better, (total[0] + image) / (found + 1), mean)
+        mean = np.where(better, (added + channel) / (found + 1), mean)
         directions[better] = first
     return Isolines(mean, number, directions)
 
 
 def _extend(
     sums: np.ndarray,
-    first: int,
-    start: tuple[np.ndarray, np.ndarray],
+    levels: np.ndarray,
+    start: tuple[int, tuple[np.ndarray, np.ndarray]],
     length: int,
     pixels: int,
     t_max: float,
     deviation: int,
     looks: float | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return lengths and sums of the isolines that leave pixels in one direction.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return lengths, sums and summed levels of the isolines that leave pixels in one direction.
 
     Of the segments that may follow, the one that makes the whole isoline most likely does: (5) with
     as many pixels is largest where the variance is least. Convention: of equal ones the rightmost.
     """
     ends = segment_patterns(length)[:, -1]
-    y, x = start
+    first, (y, x) = start
     direction = np.full(y.shape, first)
     total, number = sums[:, first, y, x], np.full(y.shape, length)
+    added = levels[first, y, x]
     growing = np.ones(y.shape, dtype=bool)
     for _ in range(pixels // length - 1):
         dy, dx = np.moveaxis(ends[direction], -1, 0)
@@ -310,8 +309,9 @@ def _extend(
         growing = growing & np.isfinite(best)
         total = np.where(growing, best_total, total)
         direction = np.where(growing, best_direction, direction)
+        added = np.where(growing, added + levels[direction, y, x], added)
         number = np.where(growing, number + length, number)
-    return number, total
+    return number, total, added
 
 
 def edge_tests(

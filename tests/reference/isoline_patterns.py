@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 
-from napari_gpu_denoise.errors import SettingsError
-
 DIRECTIONS = 32
 _QUARTER = DIRECTIONS // 4
 _DIAGONAL = DIRECTIONS // 8
@@ -31,18 +29,11 @@ def segment_patterns(length: int) -> np.ndarray:
         Offsets (dy, dx) of the pixels, the nearest first; the larger of abs(dy) and abs(dx) counts
         them from 1 on.
 
-    Raises
-    ------
-    SettingsError
-        If `length` is less than 1.
-
     References
     ----------
     G. Perrot, S. Domas, R. Couturier, N. Bertaux, "Fast GPU-based denoising filter using isoline
     levels", 2014, section 5.1 and figure 2.
     """
-    if length < 1:
-        raise SettingsError(f"A segment of {length} pixels is too short; use at least 1.")
     quarter = np.array([_first_quarter(d, length) for d in range(_QUARTER)])
     turns = [quarter]
     for _ in range(3):
