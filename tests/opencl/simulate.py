@@ -38,7 +38,7 @@ from scenes import joining, noisy
 CHECKS = {
     "OCLGRIND_DATA_RACES": "1",
     "OCLGRIND_UNINITIALIZED": "1",
-    "OCLGRIND_MAX_ERRORS": "20",
+    "OCLGRIND_MAX_ERRORS": "1000",
     "PYOPENCL_BUILD_OPTIONS": "-cl-opt-disable",
     "PYOPENCL_NO_CACHE": "1",
 }
@@ -155,7 +155,7 @@ SETTINGS["bm4d"] = (
     },
 )
 # Cubes of every shape; windows in which some voxels have neighbours outside on both sides.
-SETTINGS["dct3d"] = ({"step": 2}, {"cube": "2x4x8", "step": 4}, {"step": 3})
+SETTINGS["dct3d"] = ({"step": 2}, {"cube": "2x4x8", "step": 4}, {"cube": "4x4x4", "step": 3})
 SETTINGS["pri_nlm"] = tuple(
     {"window": 3, "window_z": 5, "step": 4, **changes} for changes in ({}, {"cube": "2x4x8"}, {})
 )

@@ -85,6 +85,7 @@ def test_this_device_passes_and_nobody_asks_again(device, monkeypatch):
     assert devices.find(device.name, device.platform, device.index) == device
 
 
+@pytest.mark.thorough
 def test_stored_results_are_those_of_the_reference():
     frames, stored = self_test.video().astype(np.float32), np.load(self_test._STORED)
     plain = gd.NLMeans().as_dict() | {"sigma": self_test._SIGMA}

@@ -1,6 +1,8 @@
 """BM4D in NumPy, written to be read: Maggioni et al. 2013, with the noise that cubes share.
 
-Grouping, shrinkage and aggregation are those of `reference.bm3d`, with cubes in place of patches.
+Over time groups take cubes of the volumes before and after: of each cube of a group A is the mean
+over time, weighted by 1 / sigma^2, and E what the cube itself differs from it. Both are filtered,
+and added. Of one volume there is A alone.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from reference.block_matching import as_kernels_know
-from reference.bm3d import LEAST_VARIANCE, SMALLEST_SIGMA, shrink_hard, shrink_wiener
+from reference.bm3d import LEAST_VARIANCE, SMALLEST_SIGMA
 from reference.bm4d_correlated import correlated_variances, mean_variance
 from reference.transforms import line_matrix, stack_matrix
 
-CUBES = {"4x4x4": (4, 4, 4), "2x4x8": (2, 4, 8), "1x8x8": (1, 8, 8)}
+LEAST_COMPARED = 0.25  # of the voxels of a block
 
 
 @dataclass(frozen=True)
@@ -28,74 +30,167 @@ class Cube:
     d2: float
 
 
-def bm4d(volume, sigma, settings, *, exact: bool = True) -> np.ndarray:
-    """Denoise a volume (z, y, x), no side of which is shorter than that of a cube.
+def bm4d(volumes, sigma, settings, *, exact: bool = True) -> np.ndarray:
+    """Denoise a volume (z, y, x), or volumes (t, z, y, x) of constant brightness.
 
-    `sigma` broadcasts to the volume. `settings` has the attributes of ``filters.bm4d.BM4D``, with
-    the cube chosen; `exact` is as in `reference.block_matching.find_matches`.
+    No side is shorter than that of a cube. `sigma` broadcasts to the image. `settings` has the
+    attributes of ``filters.bm4d.BM4D``, with the cube chosen; `exact` is as in
+    `reference.block_matching.find_matches`.
     """
-    volume = np.asarray(volume, np.float64)
-    sigma = np.broadcast_to(np.asarray(sigma, np.float64), volume.shape)
-    estimate = None
+    volumes = np.asarray(volumes, np.float64)
+    sigma = np.broadcast_to(np.asarray(sigma, np.float64), volumes.shape)
+    if volumes.ndim == 3:
+        return bm4d(volumes[None], sigma[None], settings, exact=exact)[0]
+    basic = None
     for one in settings.passes.values():
-        estimate = one_pass(volume, sigma, one, estimate, exact)
-    return estimate
+        made = [one_volume(volumes, sigma, one, basic, t, exact) for t in range(len(volumes))]
+        basic = np.array(made)
+    return basic
 
 
-def one_pass(noisy, sigma, one, estimate=None, exact: bool = True) -> np.ndarray:
-    """Filter a volume once; an estimate is searched in its place, and guides a Wiener filter."""
-    searched = noisy if estimate is None else estimate
-    total, weights = np.zeros(noisy.shape), np.zeros(noisy.shape)
-    windows = [np.kaiser(side, one.kaiser) for side in one.cube]
-    kaiser = np.einsum("z,y,x->zyx", *windows)
+def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
+    """Filter the volume of time t once: by a Wiener filter if there are basic estimates."""
+    compared = noisy if basic is None else basic
+    shape = noisy.shape[1:]
+    total, weights = np.zeros(shape), np.zeros(shape)
+    kaiser = np.einsum("z,y,x->zyx", *(np.kaiser(side, one.kaiser) for side in one.cube))
     matrices = [line_matrix(one.transform, side) for side in one.cube]
     inverses = [np.linalg.inv(matrix) for matrix in matrices]
-    for place in reference_cubes(noisy.shape, one):
-        limit = one.similar * middle(sigma, place, one.cube) ** 2
-        group = find_cubes(searched, place, one, limit, exact)
+    motions = follow(compared, sigma, t, one)
+    for place in reference_cubes(shape, one):
+        own = middle(sigma[t], place, one.cube)
+        group = find_cubes(compared[t], place, one, one.similar * own**2, exact)
         group = group[: 2 ** (len(group).bit_length() - 1)]
-        level = noisy[place]
-        own = np.sqrt(np.mean([middle(sigma, cube.place, one.cube) ** 2 for cube in group]))
+        level = noisy[t][place]
+        block = tuple(at // (2 * side) for at, side in zip(place, one.cube, strict=True))
+        # Of times in which the block is found again.
+        moved = {other: way[block] for other, (way, alike) in motions.items() if alike[block]}
+        moved[t] = (0, 0, 0)
+        shares = shares_of(compared, sigma, place, moved, t, one)
         along = stack_matrix(one.stack, len(group))
-
-        def spectrum(image, group=group, level=level, own=own, along=along):
-            cubes = np.array([image[region(c.place, one.cube)] for c in group])
-            cubes = (cubes - level) / max(own, SMALLEST_SIGMA)
-            return np.einsum("kj,jzyx,az,by,cx->kabc", along, cubes, *matrices, optimize=True)
-
         variance = variances(group, one, matrices, along)
-        if not one.wiener:
-            removed, weight = hard(spectrum(noisy), one.threshold, variance)
-        else:
-            removed, weight = wiener(
-                spectrum(noisy), spectrum(estimate), one.threshold**2, variance
-            )
-        weight = weight * mean_variance(one)
+        rms = np.sqrt(np.mean([middle(sigma[t], cube.place, one.cube) ** 2 for cube in group]))
+
+        removed, left = 0.0, 0.0
+        for difference in (False, True)[: len(shares)]:
+            parts = {other: share - (difference and other == t) for other, share in shares.items()}
+            if difference:
+                parts = {other: -part for other, part in parts.items()}
+            noise = np.sqrt(combined_variance(sigma, group, moved, parts, one))
+
+            def spectrum(images, how=(group, moved, parts, noise, level, along, matrices)):
+                return spectrum_over_time(images, *how)
+
+            guide = None if basic is None else spectrum(basic)
+            taken, kept = shrink(spectrum(noisy), guide, one.threshold, variance, not difference)
+            removed = removed + noise * taken
+            left += noise**2 * kept
+        weight = 1 / max(left / rms**2 / mean_variance(one), 1.0)
         cubes = np.einsum("kj,kabc,za,yb,xc->jzyx", along, removed, *inverses, optimize=True)
         for cube, taken in zip(group, cubes, strict=True):
             at = region(cube.place, one.cube)
-            total[at] += own * weight * kaiser * taken
+            total[at] += weight * kaiser * taken
             weights[at] += weight * kaiser
-    return noisy - total / weights
+    return noisy[t] - total / weights
 
 
-def hard(spectrum, threshold: float, variance):
-    """Threshold as in BM3D, on spectra with one axis more."""
-    flat = spectrum.reshape(len(spectrum), -1, 1)
-    removed, weight = shrink_hard(flat, threshold, flattened(variance, flat))
-    return removed.reshape(spectrum.shape), weight
+def spectrum_over_time(images, group, moved, parts, noise, level, along, matrices):
+    """Return the spectrum of a group whose cubes are added up over time, in their noise."""
+    shape, sides = images[0].shape, tuple(len(matrix) for matrix in matrices)
+    cubes = np.zeros((len(group), *sides))
+    for other, part in parts.items():
+        for k, cube in enumerate(group):
+            at = displaced(cube.place, moved[other], shape, sides)
+            cubes[k] += part * (images[other][region(at, sides)] - level)
+    cubes /= max(noise, SMALLEST_SIGMA)
+    return np.einsum("kj,jzyx,az,by,cx->kabc", along, cubes, *matrices, optimize=True)
 
 
-def wiener(spectrum, guide, strength: float, variance):
-    """Filter as in BM3D, on spectra with one axis more."""
-    flat = spectrum.reshape(len(spectrum), -1, 1)
-    guide = guide.reshape(flat.shape)
-    removed, weight = shrink_wiener(flat, guide, strength, flattened(variance, flat))
-    return removed.reshape(spectrum.shape), weight
+def shrink(spectrum, guide, threshold: float, variance, keep_mean: bool):
+    """Return what is removed, and the variance of the noise that is left."""
+    if guide is None:
+        gain = (np.abs(spectrum) >= threshold * np.sqrt(variance)).astype(float)
+    else:
+        gain = guide**2 / (guide**2 + threshold**2 * variance)
+    if keep_mean:
+        gain[0, 0, 0, 0] = 1.0
+    return (1 - gain) * spectrum, float(np.sum(gain**2 * variance))
 
 
-def flattened(variance, flat):
-    return variance if np.ndim(variance) == 0 else np.reshape(variance, flat.shape)
+def follow(volumes, sigma, t: int, one) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Return the motion (dz, dy, dx) of every block of the volume of time t, to each other time.
+
+    Also returned is whether it is similar there.
+    """
+    before, after = one.frames
+    sides = [2 * side for side in one.cube]
+    blocks = tuple(-(-n // side) for n, side in zip(volumes.shape[1:], sides, strict=True))
+    found, still = {}, one.still * np.mean(sigma[t] ** 2)
+    for sign, count in ((-1, before), (1, after)):
+        nearer = np.zeros((*blocks, 3), int)
+        for other in range(t + sign, t + sign * (count + 1), sign):
+            if 0 <= other < len(volumes):
+                nearer, alike = nearer.copy(), np.zeros(blocks, bool)
+                pair = volumes[t], volumes[other]
+                levels = (sigma[t] ** 2 + sigma[other] ** 2).max(axis=(1, 2)) / 2
+                for block in np.ndindex(blocks):
+                    way, d2, slices = follow_block(*pair, block, nearer[block], one, still)
+                    nearer[block] = way
+                    alike[block] = d2 <= one.similar_block * np.mean(levels[slices])
+                found[other] = nearer, alike
+    return found
+
+
+def follow_block(here, there, block, centre, one, still: float):
+    """Return the displacement with the smallest mean squared difference around a block.
+
+    Also returned are that difference, and the slices that were compared.
+    """
+    voxels = []
+    for k, side, n in zip(block, one.cube, here.shape, strict=True):
+        along = np.arange(2 * side * k - side, 2 * side * k + 3 * side, 2)
+        voxels.append(along[(along >= 0) & (along < n)])
+    best, chosen, least = np.inf, centre, np.inf
+    windows = [range(-(width // 2), width // 2 + 1) for width in one.next_windows]
+    for way in itertools.product(*windows):
+        displacement = centre + np.array(way)
+        inside = [
+            along[(along + d >= 0) & (along + d < n)]
+            for along, d, n in zip(voxels, displacement, here.shape, strict=True)
+        ]
+        if np.prod([len(along) for along in inside]) < LEAST_COMPARED * 512:
+            continue
+        moved = [along + d for along, d in zip(inside, displacement, strict=True)]
+        d2 = np.mean((here[np.ix_(*inside)] - there[np.ix_(*moved)]) ** 2)
+        preferred = d2 - still * (not any(way))
+        if preferred < best:
+            best, chosen, least = preferred, displacement, d2
+    return chosen, least, voxels[0]
+
+
+def shares_of(compared, sigma, place, moved, t: int, one) -> dict[int, float]:
+    """Return the weights of the times in A: of those alone whose cubes are similar."""
+    own = middle(sigma[t], place, one.cube)
+    reference = compared[t][region(place, one.cube)]
+    found = {t: 1 / own**2}
+    for other, way in moved.items():
+        at = displaced(place, way, compared.shape[1:], one.cube)
+        s = middle(sigma[other], at, one.cube)
+        d2 = np.mean((compared[other][region(at, one.cube)] - reference) ** 2)
+        if other != t and d2 <= one.similar_next * (own**2 + s**2) / 2:
+            found[other] = 1 / s**2
+    total = sum(found.values())
+    return {other: precision / total for other, precision in found.items()}
+
+
+def combined_variance(sigma, group, moved, parts, one) -> float:
+    """Return the mean variance over a group of cubes added up over time."""
+    squares = 0.0
+    for cube in group:
+        for other, part in parts.items():
+            at = displaced(cube.place, moved[other], sigma.shape[1:], one.cube)
+            squares += (part * middle(sigma[other], at, one.cube)) ** 2
+    return squares / len(group)
 
 
 def reference_cubes(shape, one) -> Iterator[tuple[int, int, int]]:
@@ -160,3 +255,9 @@ def middle(sigma, place, sides) -> float:
 
 def region(place, sides) -> tuple[slice, ...]:
     return tuple(slice(at, at + side) for at, side in zip(place, sides, strict=True))
+
+
+def displaced(place, way, shape, sides) -> tuple[int, int, int]:
+    """Return where a cube is that moved; it stays inside the volume."""
+    each = zip(place, way, shape, sides, strict=True)
+    return tuple(int(np.clip(at + d, 0, n - side)) for at, d, n, side in each)
