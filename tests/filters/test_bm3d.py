@@ -9,12 +9,13 @@ import pytest
 
 import napari_gpu_denoise as gd
 from filters.one_pass import Plain
+from filters.test_channels import colours as noisy_colours
 from flows import run_work, work_of
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.opencl.memory import Arena
 from reference.bm3d import bm3d as slow
 from reference.bm3d_channels import bm3d_channels
-from scenes import noisy, scene
+from scenes import noisy
 
 SIGMA = 20.37
 
@@ -97,12 +98,8 @@ KINDS = [
 
 
 def colours(seed: int = 0) -> np.ndarray:
-    """Return whole numbers, three channels first: shades of one scene, and hues."""
-    y, x = np.indices((34, 39))
-    shades = np.multiply.outer((1.0, 0.8, 0.6), scene(34, 39))
-    hues = np.multiply.outer((20, 0, -20), (x // 13 + y // 11) % 2)
-    noise = np.random.default_rng(seed).normal(0, 1, shades.shape)
-    return np.rint(shades + hues + np.reshape(SIGMAS, (3, 1, 1)) * noise).astype(np.float32)
+    """Return whole numbers, three channels first."""
+    return np.rint(noisy_colours(seed=seed, contrast=20))
 
 
 @pytest.mark.parametrize("changes", KINDS, ids=str)
@@ -112,20 +109,6 @@ def test_channels_are_those_of_the_reference(device, changes):
     expected = bm3d_channels(image, SIGMAS, settings, exact=False)
     for one, told, sigma in zip(out, expected, SIGMAS, strict=True):
         agree(one, told, sigma)
-
-
-def test_what_channels_are_by_themselves(device):
-    """Colour is what the axis says, not what has three planes."""
-    image, options = colours(), {"window_basic": 7, "window_final": 7, "device": device}
-
-    def run(channels, axes, planes=image):
-        return gd.bm3d(planes, SIGMA, channels=channels, axes=axes, **options)
-
-    np.testing.assert_array_equal(run("auto", "SYX"), run("opponent", "CYX"))
-    np.testing.assert_array_equal(run("auto", "CYX"), run("separate", "SYX"))
-    np.testing.assert_array_equal(run("auto", "SYX", image[:2]), run("separate", "SYX", image[:2]))
-    np.testing.assert_array_equal(run("joint", "CYX", image[:1]), run("separate", "CYX", image[:1]))
-    assert not np.array_equal(run("joint", "SYX"), run("opponent", "SYX"))
 
 
 @pytest.mark.parametrize("channels", ["joint", "opponent"])

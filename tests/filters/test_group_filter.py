@@ -201,9 +201,3 @@ def test_other_ways_to_add_up_agree_but_for_rounding(plain, wiener):
     vectors = Run(plain, given, lanes(4, 2), images)
     for other in (floats, finer, vectors):
         assert np.all(np.abs(other.out - first.out) <= 2 * rounding + 1e-4 * SIGMA)
-
-
-def test_a_pass_repeats_itself(plain):
-    given, images = settings(8, "dct", "haar", step=3), Images.of(2)
-    for variant in (lanes(8, 4), shared(4, 1, 4, 2, 4)):
-        assert same([Run(plain, given, variant, images) for _ in range(3)])

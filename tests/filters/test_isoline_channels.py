@@ -10,25 +10,11 @@ import pytest
 
 import napari_gpu_denoise as gd
 from filters.slow_isoline import slow
-from napari_gpu_denoise.errors import SettingsError
+from filters.test_channels import colours
 from napari_gpu_denoise.filters.isoline import Isoline
-from scenes import psnr, scene
 
 SIGMAS = (12.4, 20.37, 31.1)
 JOINT = Isoline(channels="joint")
-
-
-def clean_colours(ny: int = 34, nx: int = 39) -> np.ndarray:
-    """Return three channels: shades of one scene, and hues."""
-    y, x = np.indices((ny, nx))
-    hues = np.multiply.outer((40, 0, -40), (x // 13 + y // 11) % 2)
-    return np.multiply.outer((1.0, 0.8, 0.6), scene(ny, nx)) + hues
-
-
-def colours(*shape: int, sigmas=SIGMAS, seed: int = 0) -> np.ndarray:
-    clean = clean_colours(*shape)
-    noise = np.random.default_rng(seed).normal(0, 1, clean.shape)
-    return (clean + np.reshape(sigmas, (3, 1, 1)) * noise).astype(np.float32)
 
 
 def agree(out, expected) -> None:
@@ -135,31 +121,6 @@ def test_tiny_joint_channels(device, shape):
             agree(out, slow(image, settings, SIGMAS))
 
 
-def test_what_channels_are_by_themselves(device):
-    """Colour is what the axis says, not what has three planes."""
-    image = colours()
-
-    def run(channels, axes, planes=image, **changes):
-        settings = Isoline(channels=channels, **changes)
-        return gd.denoise(planes, settings, 20.0, axes=axes, device=device).image
-
-    np.testing.assert_array_equal(run("auto", "SYX"), run("opponent", "CYX"))
-    np.testing.assert_array_equal(run("auto", "CYX"), run("separate", "SYX"))
-    np.testing.assert_array_equal(run("auto", "SYX", image[:2]), run("separate", "SYX", image[:2]))
-    np.testing.assert_array_equal(run("joint", "CYX", image[:1]), run("separate", "CYX", image[:1]))
-    assert not np.array_equal(run("joint", "CYX"), run("separate", "CYX"))
-    assert not np.array_equal(run("opponent", "CYX"), run("joint", "CYX"))
-    # Differences of channels are no grey levels that speckle multiplies.
-    speckle = {"criterion": "multiplicative"}
-    np.testing.assert_array_equal(run("auto", "SYX", **speckle), run("separate", "CYX", **speckle))
-    with pytest.raises(SettingsError, match=r"opponent.*does not work with multiplicative"):
-        run("opponent", "SYX", **speckle)
-    for one, plane in zip(run("separate", "CYX"), image, strict=True):
-        np.testing.assert_array_equal(one, gd.isoline(plane, 20.0, device=device))
-    with pytest.raises(SettingsError, match="guide=3 is not one of the 3 channels"):
-        run("joint", "CYX", guide=3)
-
-
 @pytest.mark.parametrize("changes", [{}, {"staircase": 0}, {"choice": "hard", "staircase": 0}])
 def test_a_chosen_guide_is_what_is_looked_at(device, changes):
     """It alone: what lies in the others changes what becomes of them, not of their isolines."""
@@ -211,30 +172,7 @@ def test_channels_that_share_may_be_cut(device, channels):
 def test_runs_of_many_sizes_share_one_arena(device, channels):
     """Buffers grow from run to run: none may serve two ends, nor go while it is read."""
     settings = Isoline(channels=channels)
-    for ny, nx in ((17, 21), (34, 30), (9, 12), (45, 50), (17, 21)):
+    for ny, nx in ((17, 21), (34, 30), (9, 12), (17, 21)):
         image = colours(ny, nx)
         out = gd.denoise(image, settings, SIGMAS, axes="CYX", device=device).image
         agree(out, slow(image, settings, SIGMAS))
-
-
-def test_joint_channels_are_better_than_each_alone(device):
-    """Where their edges lie in one place: what differs in hue alone the luminance does not see."""
-    clean = np.multiply.outer((1.0, 0.8, 0.6), scene(96, 120))
-    image = clean + np.random.default_rng(1).normal(0, 25, clean.shape)
-    joint, separate = (
-        psnr(gd.isoline(image, 25, axes="CYX", channels=channels, device=device), clean)
-        for channels in ("joint", "separate")
-    )
-    assert joint > separate + 0.5
-
-
-def test_colours_are_better_than_each_channel_alone(device):
-    """Edges of hue too, which the luminance does not see."""
-    clean = clean_colours(96, 120)
-    image = clean + np.random.default_rng(1).normal(0, 25, clean.shape)
-    opponent, joint, separate = (
-        psnr(gd.isoline(image, 25, axes="CYX", channels=channels, device=device), clean)
-        for channels in ("opponent", "joint", "separate")
-    )
-    assert opponent > separate + 0.2
-    assert opponent > joint + 0.5

@@ -9,7 +9,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from flows import run_work, work_of
-from napari_gpu_denoise.filters.isoline import SMOOTHED, Isoline, Margins, Padded
+from napari_gpu_denoise.filters.isoline import Isoline, Margins
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.tiles import Span, Tile, split_span
 from scenes import noisy
@@ -36,37 +36,6 @@ def test_margins_of_some_settings_by_hand():
         # Room for blocks, which begin at even pixels.
         assert settings.reach == margins.reach
         assert margins.reach.y == margins.reach.x == (margins.read + 1, margins.read + 1)
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("start", [(0, 0), (7, 12), (1, 90)])
-def test_what_steps_work_on_lies_within_the_padded_image(name, start):
-    margins, size = Margins.of(SETTINGS[name]), (23, 18)
-    spans = (Span(a, a + n, 0, 200, 200) for a, n in zip(start, size, strict=True))
-    padded = Padded(Tile(0, Span.whole(1), Span.whole(1), *spans), margins)
-    assert all(n % 2 == 0 for n in (*padded.origin, *padded.shape))
-    assert padded.pitch >= padded.shape[1] and padded.pitch % 32 == 0
-    assert padded.plane == padded.shape[0] * padded.pitch
-    for axis in (0, 1):
-        # The same pixel, told in the image and in the padded one.
-        assert padded.origin[axis] + padded.first[axis] == start[axis]
-        for margin in (0, margins.followed, margins.fitted, margins.looked_at):
-            region = padded.region(margin)
-            assert region[axis] == padded.first[axis] - margin >= 0
-            assert region[2 + axis] == size[axis] + 2 * margin
-            assert region[axis] + region[2 + axis] <= padded.shape[axis]
-        # Blocks of 2 x 2 hold all of a region, and no more than a pixel besides.
-        y0, n = padded.region(margins.fitted)[axis::2]
-        first, count = padded.blocks(margins.fitted)[axis::2]
-        assert 0 <= y0 - 2 * first <= 1
-        assert 0 <= 2 * (first + count) - (y0 + n) <= 1
-        wider = padded.blocks(margins.fitted, SMOOTHED)[axis::2]
-        assert wider == (first - SMOOTHED, count + 2 * SMOOTHED)
-        if SETTINGS[name].soft:
-            # A line reaches half its length beyond a block, and is thickened by one each side.
-            around = SETTINGS[name].segment_length // 2 + 1
-            assert 2 * wider[0] >= around
-            assert 2 * sum(wider) + around <= padded.shape[axis]
 
 
 SIGMA = 20.37

@@ -17,7 +17,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from filters.one_pass import Plain
 from filters.one_video_pass import (
     PATCHES,
-    Device,
     Linked,
     found_by,
     matches_of,
@@ -30,7 +29,7 @@ from filters.one_video_pass import (
     windows,
 )
 from napari_gpu_denoise.filters.search.patch_search import Variant
-from napari_gpu_denoise.filters.search.video_search import RingShape, choose_video_variant
+from napari_gpu_denoise.filters.search.video_search import choose_video_variant
 from reference.block_motion import block_motions
 from reference.video_matching import find_matches
 from scenes import scene
@@ -217,21 +216,6 @@ def test_the_kernel_of_the_device_as_the_compiler_optimises_it(optimised, device
     for motion in (True, False):
         search = search_settings(motion=motion)
         check(optimised, search, choose_video_variant(search, device))
-
-
-@pytest.mark.parametrize(("channels", "count", "first"), [(1, 1, 0), (1, 3, 3), (2, 4, 7)])
-def test_frames_are_stored_in_the_ring(plain, channels, count, first):
-    device, shape = Device(plain), RingShape(5, 1, 3, 6, 7)
-    frames = np.random.default_rng(0).normal(0, 1, (channels, count, 6, 7)).astype(np.float32)
-    before = np.full((channels, 5, shape.pny, shape.pitch), 7, np.float32)
-    ring = device.sent(before)
-    device.store(frames, ring, shape, first)
-    got = device.got(ring, *before.shape, dtype=np.float32)
-    expected = before.copy()
-    for k in range(count):
-        expected[:, (first + k) % 5] = 1e17
-        expected[:, (first + k) % 5, 3:9, 3:10] = frames[:, k]
-    np.testing.assert_array_equal(got, expected)
 
 
 # On Oclgrind

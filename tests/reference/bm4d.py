@@ -49,7 +49,7 @@ def bm4d(volumes, sigma, settings, *, exact: bool = True) -> np.ndarray:
 
 
 def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
-    """Filter the volume of time t once: by a Wiener filter if there are basic estimates."""
+    """Filter the volume of time t once; estimates are searched in its place, if there are any."""
     compared = noisy if basic is None else basic
     shape = noisy.shape[1:]
     total, weights = np.zeros(shape), np.zeros(shape)
@@ -81,7 +81,7 @@ def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
             def spectrum(images, how=(group, moved, parts, noise, level, along, matrices)):
                 return spectrum_over_time(images, *how)
 
-            guide = None if basic is None else spectrum(basic)
+            guide = spectrum(basic) if one.wiener else None
             taken, kept = shrink(spectrum(noisy), guide, one.threshold, variance, not difference)
             removed = removed + noise * taken
             left += noise**2 * kept
