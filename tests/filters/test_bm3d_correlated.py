@@ -304,4 +304,5 @@ def test_only_noise_of_long_range_is_filtered_on_several_scales():
     assert scales(weak) == scales(OPPOSED) == 1
     assert scales(CUT) == 3
     assert scales(CUT, (512, 127)) == 2
+    assert scales(CUT, (64, 512)) == 2
     assert scales(CUT, (63, 512)) == 1

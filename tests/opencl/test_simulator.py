@@ -157,7 +157,7 @@ def check_results(chosen, results, device, rounding: float) -> None:
 
 def check_kernels(kind, used: list[str]) -> None:
     """Check that every kernel file was simulated."""
-    own = kind.__module__.removesuffix(".filter").split(".")[-1]
+    own = "pixelwise" if kind.name == "nl_means_pixelwise" else kind.name
     # Of the searches that filters share, NL-means runs all.
     folders = {own, "search"} if own == "nl_means" else {own}
     files = {
