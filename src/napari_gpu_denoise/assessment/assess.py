@@ -16,6 +16,7 @@ from napari_gpu_denoise.assessment.record import Assessment, ChannelQuality
 from napari_gpu_denoise.assessment.trial import (
     CropNoise,
     Observed,
+    Region,
     Trial,
     bounded,
     choose_crop,
@@ -190,7 +191,7 @@ def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[
         As the value of ``StopIteration``.
     """
     options = options or Options()
-    sizes = options.sizes()
+    options.sizes()  # refuses what is no size
     if run.filter.yields_map:
         raise SettingsError(
             "The result with these settings is a map, not an image: choose settings that denoise."
@@ -227,14 +228,8 @@ def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[
         noise = CropNoise.of(*told, array, job, small)
         check = yield from sigma_check(Trial.of(job, small, array, noise), runs - 1, runs)
     yield Progress(runs, runs, "run")
-    shown = {
-        "region": tuple((one.start, one.stop) for one in crop.yields),
-        "spacing": sizes,
-        "unit": options.unit,
-        "peak": options.peak,
-        "seed": options.seed,
-    }
-    return judged(trial, observations, check, looking.result(), image.given.dtype, shown)
+    dtype = image.given.dtype
+    return judged(trial, crop.yields, observations, check, looking.result(), options, dtype)
 
 
 class Channels:
@@ -369,19 +364,19 @@ _TAILS = 0.1, 99.9  # percentiles of the result that its range is between
 
 def judged(
     trial: Trial,
+    region: Region,
     runs: Observed,
     check: formulas.SigmaCheck | None,
     structure: Sequence[Finding],
+    options: Options,
     given: np.dtype,
-    shown: dict[str, Any],
 ) -> Assessment:
-    """Return the assessment.
+    """Return the assessment of a region of an image, which is of the type `given`.
 
-    `structure` is what was found of structured noise, `given` the type of the image; `shown` are
-    fields as they are.
+    `structure` is what was found of structured noise.
     """
     job, noise, known = trial.job, trial.noise, trial.image[trial.inner]
-    peak = shown.pop("peak")
+    peak, sizes = options.peak, options.sizes()
     if peak is None:
         low, high = np.percentile(runs.mean[known], _TAILS)
         peak = 255.0 if given == np.uint8 else float(high - low) or 1.0
@@ -389,7 +384,7 @@ def judged(
     residual = np.where(known, (runs.noisy - runs.mean) / spread, 0).astype(np.float32)
     twin = np.where(known, (runs.twin - runs.twin_mean) / spread, 0).astype(np.float32)
     view = Channels(job.names, known.shape)
-    rings = formulas.Rings(*view.plane, shown["spacing"] or (1.0, 1.0))
+    rings = formulas.Rings(*view.plane, sizes or (1.0, 1.0))
     channels, maps, numbers = [], [], range(view.count)
     for k in numbers:
         image = view.of(known, k)
@@ -430,7 +425,10 @@ def judged(
         error_map=np.where(known, np.sqrt(np.maximum(view.together(maps), 0)), 0),
         residual=residual,
         twin_residual=twin,
-        **shown,
+        region=tuple((one.start, one.stop) for one in region),
+        spacing=sizes,
+        unit=options.unit,
+        seed=options.seed,
     )
 
 

@@ -107,12 +107,7 @@ def denoise(
 
     Raises
     ------
-    AxesError, ImageError, NonFiniteError, SigmaError, SettingsError
-        If the input does not fit.
-    NoDeviceError, DeviceMemoryError, KernelError
-        If the device fails or cannot be used.
-    Cancelled
-        If `cancel` was set.
+    {errors}
     """
     run = Run(filter, sigma, **options)
     return finish(denoise_steps(image, run, frames, out, slices), progress, cancel)

@@ -51,10 +51,7 @@ def denoise_lazy(
         Pixels of any real type, two or more axes, of known shape.
     filter : Filter
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
-    sigma : float, array_like or None, optional
-        Noise standard deviation in grey levels: one value, one for each channel, one for each
-        plane, or a map of shape (ny, nx); see `denoise`. None measures the noise at once (see
-        `noise`). Where it is 0, pixels are returned unchanged.
+    {sigma}
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
         Noise model, as in `denoise`; ``"auto"`` is the default without `sigma`. Noise is measured
         at once, because the type of the result and the margins of the chunks depend on it. This

@@ -20,13 +20,12 @@ import numpy as np
 ROWS = 64
 
 
-def matmul_in_blocks(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+def matmul_in_blocks(rows: np.ndarray, matrix: np.ndarray, block: int = ROWS) -> np.ndarray:
     """Return ``rows @ matrix`` of one type of floats, some rows at a time, in this thread alone."""
     out = np.empty((len(rows), matrix.shape[1]), rows.dtype)
-    blocks, inner, columns = len(rows) // ROWS, rows.shape[1], matrix.shape[1]
-    whole = blocks * ROWS
-    many = rows[:whole].reshape(blocks, ROWS, inner)
-    np.matmul(many, matrix, out=out[:whole].reshape(blocks, ROWS, columns))
+    whole = len(rows) // block * block
+    many = rows[:whole].reshape(-1, block, rows.shape[1])
+    np.matmul(many, matrix, out=out[:whole].reshape(-1, block, matrix.shape[1]))
     np.matmul(rows[whole:], matrix, out=out[whole:])
     return out
 

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.fft import rfft2
 
 from napari_gpu_denoise.image.threads import number_of_workers
+from napari_gpu_denoise.noise.patches.coefficients import matmul_in_blocks
 
 # Amplitudes of waves in blocks of a plane, of several frequencies at once.
 BLOCKS = 4  # along each axis
@@ -19,11 +20,6 @@ BLOCKS = 4  # along each axis
 _ALONE = 64**3
 _TOGETHER = 16  # frequencies of one product
 _LONGEST = 256  # pixels that one product adds up
-
-
-def block_size(shape: tuple[int, int]) -> np.ndarray:
-    """Return the size of a block along y and x, float64."""
-    return np.array(shape) / BLOCKS
 
 
 def along_x(plane: np.ndarray, fx: np.ndarray) -> np.ndarray:
@@ -43,7 +39,8 @@ def along_x(plane: np.ndarray, fx: np.ndarray) -> np.ndarray:
             inside = cuts[k] + (cuts[k + 1] - cuts[k]) * np.arange(count + 1) // count
             for start, stop in pairwise(inside):
                 of_pixels = table[:, :, start:stop].reshape(2 * len(some), -1)
-                parts += _product(of_pixels, plane[:, start:stop])
+                rows = max(8, _ALONE // of_pixels.size)
+                parts += matmul_in_blocks(plane[:, start:stop], of_pixels.T, rows).T
             found[first : first + len(some), k].real = parts[: len(some)]
             found[first : first + len(some), k].imag = parts[len(some) :]
     return found
@@ -59,17 +56,6 @@ def along_y(rows: np.ndarray, fy: np.ndarray) -> np.ndarray:
     table = _table(fy, ny)
     turned = rows * (table[0] + 1j * table[1])[:, None]
     return np.add.reduceat(turned, _cuts(ny)[:-1], axis=-1).swapaxes(1, 2)
-
-
-def _product(table: np.ndarray, plane: np.ndarray) -> np.ndarray:
-    """Return ``table @ plane.T``, some rows of the plane at a time, in this thread alone."""
-    rows = max(8, _ALONE // table.size)
-    whole = len(plane) // rows * rows
-    out = np.empty((len(plane), len(table)), np.float32)
-    bands = plane[:whole].reshape(-1, rows, plane.shape[1])
-    np.matmul(bands, table.T, out=out[:whole].reshape(-1, rows, len(table)))
-    np.matmul(plane[whole:], table.T, out=out[whole:])
-    return out.T
 
 
 def _table(frequencies: np.ndarray, count: int) -> np.ndarray:
@@ -309,7 +295,7 @@ def _settled(
     With the amplitudes in the rows (see `along_x`) and in the blocks there.
     """
     frequencies = frequencies.copy()
-    size = block_size(plane.shape)
+    size = np.array(plane.shape) / BLOCKS
     rows = along_x(plane, frequencies[:, 1])
     found = along_y(rows, frequencies[:, 0])
     moving = np.arange(len(frequencies))
@@ -340,7 +326,7 @@ def _noise_beside(plane: np.ndarray, frequencies: np.ndarray, rows: np.ndarray) 
 
     From frequencies beside those of the waves.
     """
-    step = _BESIDE / block_size(plane.shape)
+    step = _BESIDE / (np.array(plane.shape) / BLOCKS)
     fy, fx = frequencies.T
     beside = [along_y(rows, fy - step[0]), along_y(rows, fy + step[0])]
     shifted = along_x(plane, np.concatenate([fx - step[1], fx + step[1]]))
