@@ -17,13 +17,7 @@ from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussia
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Block, keep_blank
 from napari_gpu_denoise.run.job import Job, sigma_over
-from napari_gpu_denoise.run.noise import (
-    NoiseMemory,
-    Sigma,
-    measured_noise,
-    resolve_noise,
-    scaled,
-)
+from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, measured_noise, resolve_noise, scaled
 from napari_gpu_denoise.run.part import Part, filter_part, relayed
 from napari_gpu_denoise.run.record import Progress, Steps
 

@@ -26,11 +26,7 @@ from napari_gpu_denoise.noise.patches.spectra import (
     frequency_sets,
     read_spectra,
 )
-from napari_gpu_denoise.noise.patches.variance import (
-    brightness_levels,
-    pooled_variance,
-    unclipped,
-)
+from napari_gpu_denoise.noise.patches.variance import brightness_levels, pooled_variance, unclipped
 from napari_gpu_denoise.noise.patches.white import (
     MAX_PATCHES,
     PATCH,

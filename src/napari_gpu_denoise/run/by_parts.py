@@ -14,13 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import (
-    Cancelled,
-    DeviceMemoryError,
-    KernelError,
-    NoDeviceError,
-    Note,
-)
+from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, KernelError, NoDeviceError, Note
 from napari_gpu_denoise.image.levels import Levels, as_array, is_plain, nonfinite_error, value_range
 from napari_gpu_denoise.opencl.device import Device, names_of
 from napari_gpu_denoise.run.input import Block

@@ -14,11 +14,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.patches import selection, variance
-from napari_gpu_denoise.noise.patches.coefficients import (
-    Squares,
-    matmul_in_blocks,
-    transformed,
-)
+from napari_gpu_denoise.noise.patches.coefficients import Squares, matmul_in_blocks, transformed
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies, frequency_order
 
 
