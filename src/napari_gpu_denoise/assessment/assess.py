@@ -238,6 +238,8 @@ class Channels:
     def __init__(self, names: str, shape: tuple[int, ...]):
         self._axis = channel_axis(names)
         self._planes = names.index("Y"), names.index("X")
+        if self._axis is not None:  # once Y and X come last
+            self._place = self._axis - sum(axis < self._axis for axis in self._planes)
         self.count = 1 if self._axis is None else shape[self._axis]
         self.plane = tuple(shape[k] for k in self._planes)
 
@@ -246,15 +248,11 @@ class Channels:
         planes = np.moveaxis(values, self._planes, (-2, -1))
         if self._axis is None:
             return planes
-        before = sum(axis < self._axis for axis in self._planes)
-        return planes.take(k, axis=self._axis - before)
+        return planes.take(k, axis=self._place)
 
     def together(self, channels: list[np.ndarray]) -> np.ndarray:
         """Return an array of which these are the channels."""
-        whole = channels[0]
-        if self._axis is not None:
-            before = sum(axis < self._axis for axis in self._planes)
-            whole = np.stack(channels, self._axis - before)
+        whole = channels[0] if self._axis is None else np.stack(channels, self._place)
         return np.moveaxis(whole, (-2, -1), self._planes)
 
 

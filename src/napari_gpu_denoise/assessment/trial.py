@@ -18,7 +18,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Block, keep_blank
 from napari_gpu_denoise.run.job import Job, sigma_over
 from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, measured_noise, resolve_noise, scaled
-from napari_gpu_denoise.run.part import Part, filter_part, relayed
+from napari_gpu_denoise.run.part import Part, filter_part, relayed, within
 from napari_gpu_denoise.run.record import Progress, Steps
 
 MOST = 1 << 20  # pixels of a channel that are filtered at once
@@ -43,8 +43,7 @@ class Crop:
     @property
     def inner(self) -> Region:
         """The part that is judged, as an index into the crop."""
-        pairs = zip(self.yields, self.reads, strict=True)
-        return tuple(slice(y.start - r.start, y.stop - r.start) for y, r in pairs)
+        return within(self.yields, self.reads)
 
     def sigma(self, sigma: Sigma) -> Sigma:
         """Return sigma of the whole image over this crop."""

@@ -25,7 +25,7 @@ from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import NO_NOISE, Job, prepare, type_with
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.noise import is_measured
-from napari_gpu_denoise.run.part import Part, divide, filter_part, finish, is_chunked, within
+from napari_gpu_denoise.run.part import Part, divide, filter_part, finish, unit_of, within
 from napari_gpu_denoise.run.record import (
     COMPILING,
     MEASURING,
@@ -218,7 +218,7 @@ def _piece_by_piece(
     else:
         job = Job(run, image.names, tuple(image.array.shape), *known)
     made = out(job.shape, job.dtypes[1]) if callable(out) else out
-    if "T" in job.names and not is_chunked(image.array) and len(devices) == 1:
+    if "T" in job.names and unit_of(image.array) is None and len(devices) == 1:
         return (yield from by_parts.denoise_series(image.array, job, made, ledger))
     return (yield from by_parts.denoise_parts(image.array, job, made, devices, ledger))
 

@@ -107,11 +107,6 @@ def unit_of(array: Any) -> tuple[int, ...] | None:
     return tuple(map(int, chunks))
 
 
-def is_chunked(array: Any) -> bool:
-    """Return whether an array, such as one of zarr, is stored in chunks of one shape."""
-    return unit_of(array) is not None
-
-
 def regions_of(job: Job, size: Sequence[int]) -> list[tuple[slice, ...]]:
     """Cut an image into regions of these lengths."""
     shape = job.shape
@@ -298,6 +293,17 @@ def finish(
             return end.value
 
 
+def relayed(steps: Steps[Any], change: Callable[[Progress], Progress]) -> Steps[Any]:
+    """Pass on the progress of steps, changed, and their result."""
+    with closing(steps):
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                return end.value
+            yield change(step)
+
+
 def _flow_of(job: Job) -> type[ArrayFrameFlow] | type[TileFlow]:
     return ArrayFrameFlow if job.filter.over_time else TileFlow
 
@@ -396,17 +402,6 @@ class _Recorder(Arena):
 
         self.programs[program_key(name, constants, standard)] = None
         return lambda queue, *_: cl.enqueue_marker(queue)
-
-
-def relayed(steps: Steps[Any], change: Callable[[Progress], Progress]) -> Steps[Any]:
-    """Pass on the progress of steps, changed, and their result."""
-    with closing(steps):
-        while True:
-            try:
-                step = next(steps)
-            except StopIteration as end:
-                return end.value
-            yield change(step)
 
 
 def programs_of(job: Job, given: np.dtype, wanted: np.dtype) -> list[ProgramKey]:
