@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import pairwise
@@ -199,23 +199,6 @@ REPEATS = 8  # positions along an axis from which they count as repetitions of o
 MOST_REPEATS = 64  # repetitions read
 
 
-@contextmanager
-def comparisons(
-    source: PlaneReader, channel: Channel | None
-) -> Iterator[tuple[Callable[[], PhotonNoise | None], Callable[[], FramesInARow | None]]]:
-    """Compare frames of a channel, in threads of their own where they are large.
-
-    Both functions wait until it is known: the noise if hardly anything moves, and some frames with
-    those that follow; None for none.
-    """
-    each = [partial(one, source, channel) for one in (_still, _in_a_row)]
-    if source.threads == 1 or "T" not in source.axes:
-        yield tuple(each)
-        return
-    with ThreadPoolExecutor(len(each)) as pool:
-        yield tuple(pool.submit(one).result for one in each)
-
-
 def repeated_planes(source: PlaneReader, channel: Channel | None) -> PlaneStack | None:
     """Return the planes of a slice that was measured many times, if an axis may hold repeats."""
     taken = "ZYX" if channel is None else "ZYX" + source.axes[channel[0]]
@@ -226,24 +209,18 @@ def repeated_planes(source: PlaneReader, channel: Channel | None) -> PlaneStack 
     return source.along(longest, channel, spread(source.shape[longest], MOST_REPEATS))
 
 
-def _still(source: PlaneReader, channel: Channel | None) -> PhotonNoise | None:
+def _still(frames: PlaneStack | None) -> PhotonNoise | None:
     """Return the noise of a time-lapse in which hardly anything moves, else None."""
-    axis = source.axes.find("T")
-    if axis < 0:
-        return None
     try:
-        return still_noise(source.along(axis, channel, range(source.shape[axis])))
+        return None if frames is None else still_noise(frames)
     except NonFiniteError:
         return None
 
 
-def _in_a_row(source: PlaneReader, channel: Channel | None) -> FramesInARow | None:
+def _in_a_row(frames: PlaneStack | None, threads: int) -> FramesInARow | None:
     """Return some frames of a time-lapse with those that follow, else None."""
-    axis = source.axes.find("T")
-    if axis < 0:
-        return None
-    found = FramesInARow.of(source.along(axis, channel, range(source.shape[axis])), source.threads)
-    if found is not None and source.threads > 1:
+    found = None if frames is None else FramesInARow.of(frames, threads)
+    if found is not None and threads > 1:
         found.read()  # in this thread
     return found
 
@@ -327,8 +304,15 @@ def read_channel(source: PlaneReader, channel: Channel | None, device: Any = Non
 
     NonFiniteError if none of its pixels is finite.
     """
-    with comparisons(source, channel) as (still, in_a_row):
-        return _read_channel(source, channel, device, still, in_a_row)
+    axis = source.axes.find("T")
+    frames = None if axis < 0 else source.along(axis, channel, range(source.shape[axis]))
+    compared = partial(_still, frames), partial(_in_a_row, frames, source.threads)
+    if frames is None or source.threads == 1:
+        return _read_channel(source, channel, device, *compared)
+    # Large frames are compared in threads of their own.
+    with ThreadPoolExecutor(len(compared)) as pool:
+        results = [pool.submit(compare).result for compare in compared]
+        return _read_channel(source, channel, device, *results)
 
 
 def _read_channel(
