@@ -23,9 +23,10 @@ ROWS = 64
 def matmul_in_blocks(rows: np.ndarray, matrix: np.ndarray, block: int = ROWS) -> np.ndarray:
     """Return ``rows @ matrix`` of one type of floats, some rows at a time, in this thread alone."""
     out = np.empty((len(rows), matrix.shape[1]), rows.dtype)
-    whole = len(rows) // block * block
-    many = rows[:whole].reshape(-1, block, rows.shape[1])
-    np.matmul(many, matrix, out=out[:whole].reshape(-1, block, matrix.shape[1]))
+    blocks = len(rows) // block
+    whole = blocks * block
+    many = rows[:whole].reshape(blocks, block, rows.shape[1])
+    np.matmul(many, matrix, out=out[:whole].reshape(blocks, block, matrix.shape[1]))
     np.matmul(rows[whole:], matrix, out=out[whole:])
     return out
 
