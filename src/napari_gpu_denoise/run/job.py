@@ -254,7 +254,8 @@ def prepare(
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, is_stream_frame))
     if sigma.stabilised:
-        levels = Levels(0, 1.0)
+        # Of pixels that are not read yet, each part refuses NaN by itself.
+        levels = None if block is None else Levels(0, 1.0)
     elif levels is None and block is not None:
         same = applied.keeps_zero == filter.keeps_zero
         levels = chosen if same else Levels.of(pixels, applied.keeps_zero)
