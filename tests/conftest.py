@@ -150,3 +150,11 @@ def arenas(monkeypatch):
     release_memory()
     monkeypatch.setattr(Arena, "__init__", begin)
     return made
+
+
+@pytest.fixture(scope="session")
+def import_graph():
+    """Return which module of the package imports which."""
+    import grimp
+
+    return grimp.build_graph("napari_gpu_denoise", cache_dir=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import dataclasses
 import io
@@ -230,12 +231,9 @@ def test_settings_of_the_methods_page(kind):
     assert said == {field.name: str(field.default) for field in dataclasses.fields(kind)}
 
 
-def test_exit_codes_of_the_guide():
-    found = rows(ROOT / "docs" / "guide" / "troubleshooting.md", "Exit codes")
-    assert [(int(code), text) for code, text in found] == list(EXIT_TEXTS)
-
-
-def test_errors_of_the_guide():
+def test_exit_codes_and_errors_of_the_guide():
+    codes = rows(ROOT / "docs" / "guide" / "troubleshooting.md", "Exit codes")
+    assert [(int(code), text) for code, text in codes] == list(EXIT_TEXTS)
     found = rows(ROOT / "docs" / "guide" / "troubleshooting.md", "Error names")
     kinds = {
         name: kind
@@ -298,3 +296,30 @@ def test_the_example_of_add_a_filter_is_a_filter(tmp_path, monkeypatch):
     np.testing.assert_array_equal(half[..., :35], image[..., :35])
     np.testing.assert_array_equal(half[..., 35:], result.image[..., 35:])
     assert result.record.filter == "yaroslavsky"
+
+
+def strings_of_the_source() -> list[str]:
+    """Return all strings of the source, with an ellipsis where a value is inserted."""
+    found = []
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = (getattr(part, "value", "…") for part in node.values)
+                found.append("".join(p if isinstance(p, str) else "…" for p in parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return found
+
+
+def test_messages_are_quoted_as_the_program_words_them():
+    page = (ROOT / "docs" / "guide" / "troubleshooting.md").read_text("utf-8")
+    cells = (line.split("|")[1] for line in page.splitlines() if "|" in line)
+    quotations = [quoted for cell in cells for quoted in re.findall(r'"([^"]+)"', cell)]
+    texts = "\n".join(strings_of_the_source())
+    assert len(quotations) > 10
+    for quoted in quotations:
+        if not quoted.startswith("CommandLine Error"):  # of LLVM
+            # Values stand as an ellipsis, a word with a digit, or the letter of an axis.
+            parts = re.split(r"…|\S*\d\S*|\b[A-Z]\b", quoted)
+            longest = max((part.strip(" ,:") for part in parts), key=len)
+            assert longest in texts, f"nothing says {longest!r}"

@@ -11,15 +11,8 @@ from __future__ import annotations
 import copy
 
 import grimp
-import pytest
 
 PACKAGE = "napari_gpu_denoise"
-
-
-@pytest.fixture(scope="module")
-def graph():
-    """The graph of imports."""
-    return grimp.build_graph(PACKAGE, cache_dir=None)
 
 
 def circles(graph: grimp.ImportGraph) -> list[str]:
@@ -48,14 +41,9 @@ def circles_between_folders(graph: grimp.ImportGraph) -> list[str]:
     return sorted(set(found))
 
 
-def test_no_module_imports_itself_through_others(graph):
-    found = circles(graph)
-    assert not found, "circles of imports:\n" + "\n".join(found)
-
-
-def test_no_folder_imports_itself_through_its_neighbours(graph):
-    found = circles_between_folders(graph)
-    assert not found, "circles between the parts of a folder:\n" + "\n".join(found)
+def test_no_module_and_no_folder_imports_itself_through_others(import_graph):
+    for found in (circles(import_graph), circles_between_folders(import_graph)):
+        assert not found, "circles of imports:\n" + "\n".join(found)
 
 
 def made_of(*imports: tuple[str, str]) -> grimp.ImportGraph:
@@ -71,12 +59,9 @@ def made_of(*imports: tuple[str, str]) -> grimp.ImportGraph:
     return graph
 
 
-def test_circles_of_modules_are_found_and_named():
+def test_circles_of_modules_and_of_folders_are_found_and_named():
     graph = made_of(("x.a", "x.b"), ("x.b", "x.c"), ("x.c", "x.a"), ("x.c", "x.d"), ("x.d", "x.c"))
     assert circles(graph) == ["x.a -> x.b -> x.c -> x.a", "x.c -> x.d -> x.c"]
-
-
-def test_circles_of_folders_are_found_where_modules_have_none():
     graph = made_of(("x.a.p", "x.b.q"), ("x.b.r", "x.a.s"), ("x.a.s", "x.a.t"), ("y", "x.a.p"))
     assert circles(graph) == []
     assert circles_between_folders(graph) == ["x.a -> x.b -> x.a"]

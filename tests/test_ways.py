@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 
 import dask.array as da
@@ -25,38 +25,39 @@ from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.part import Part, filter_part
 from napari_gpu_denoise.run.request import Run
-from scenes import cut, frame, joining, needs_volume, noisy
+from scenes import Stored, cut, frame, joining, needs_volume, noisy
 
 
 @dataclass
 class Case:
-    """A filter, an image, and the noise of its planes, or a map of it."""
+    """A filter, an image, its noise by plane, by place or by brightness, and the device."""
 
     filter: object
     image: np.ndarray
     axes: str
-    sigma: np.ndarray
+    noise: dict
     device: object
+    nonfinite: str = "raise"
 
     @cached_property
     def whole(self) -> np.ndarray:
         """The result in memory, as one part."""
-        return gd.denoise(self.image, self.filter, self.sigma, **self.named()).image
+        return self.denoised()
 
-    def named(self) -> dict:
-        return {"axes": self.axes, "device": self.device}
+    def denoised(self, **options) -> np.ndarray:
+        return gd.denoise(self.image, self.filter, **self.options(**options)).image
+
+    def options(self, **changes) -> dict:
+        own = {"axes": self.axes, "device": self.device, "nonfinite": self.nonfinite}
+        return own | self.noise | changes
 
     def chunked(self) -> da.Array:
         chunks = (2, 1, 90, 40) if self.axes == "TCYX" else (2, 4, 90, 40)
         return da.from_array(self.image, chunks=chunks)
 
     @property
-    def streamed_sigma(self):
-        return self.sigma if self.is_map else lambda frame: self.sigma[frame]
-
-    @property
     def is_map(self) -> bool:
-        return self.sigma.shape == self.image.shape[-2:]
+        return np.shape(self.noise.get("sigma")) == self.image.shape[-2:]
 
 
 def having(name: str, test: Callable) -> list[type]:
@@ -68,41 +69,52 @@ SLICED = having("slices", lambda spec: spec.default == 0)
 CASES = [(kind, {}) for kind in FILTERS] + [(kind, {"channels": "joint"}) for kind in JOINT]
 CASES = [(kind, "TZYX" if needs_volume(kind) else "TCYX", changes) for kind, changes in CASES]
 CASES += [(kind, "TZYX", {}) for kind in SLICED]
-
-
-def named(one: tuple) -> str:
-    kind, axes, changes = one
-    return "-".join([kind.name, axes, *changes.values()])
+CASES += [(gd.VBM3D, "TCYX", {"frames_after": 0})]
 
 
 def settings_of(kind, axes: str, changes: dict):
-    return joining(kind, axes.replace("Z", "") if needs_volume(kind) else axes, **changes)
+    """Return settings that look at more frames before each than after it."""
+    uneven = {spec.name: 2 for spec in fields(kind) if spec.name == "frames_before"}
+    return joining(kind, axes.replace("Z", "") if needs_volume(kind) else axes, **uneven | changes)
 
 
-@pytest.fixture(params=CASES, ids=named, scope="module")
-def case(request, device) -> Case:
-    kind, axes, changes = request.param
-    planes, settings = (4, 6) if "Z" in axes else (5, 2), settings_of(kind, axes, changes)
-    image = noisy(*planes, *frame(settings), dtype="uint16")
+def by_plane(settings, axes: str, device) -> Case:
+    """Return frames that fade and of which one is dropped, with noise that differs by plane."""
+    planes = (3, 4) if "Z" in axes else (5, 2)
+    image = noisy(*planes, *frame(settings)) * np.linspace(1, 0.6, planes[0])[:, None, None, None]
+    image[-2, 1] = 7
     sigma = 12.0 + 2 * np.arange(np.prod(planes, dtype=int)).reshape(planes)
-    if needs_volume(kind):
+    if needs_volume(type(settings)):
         # Slices that are filtered together share their noise.
         sigma[:] = sigma[:, :1]
     else:
         sigma[1, 0] = 0
-    return Case(settings, image, axes, sigma, device)
+    image = np.clip(np.rint(image + 60), 0, 255).astype(np.uint16)
+    return Case(settings, image, axes, {"sigma": sigma}, device)
 
 
-@pytest.fixture(params=CASES, ids=named, scope="module")
-def mapped(request, device) -> Case:
-    """A case whose noise is a map: slopes, jumps and a hole."""
-    kind, axes, changes = request.param
-    settings = settings_of(kind, axes, changes)
-    image = noisy(*((3, 5) if "Z" in axes else (3, 2)), *frame(settings))
+def by_place(settings, axes: str, device) -> Case:
+    """Return an image with NaN, whose noise is a map: slopes, jumps and a hole."""
+    image = noisy(*((2, 4) if "Z" in axes else (3, 2)), *frame(settings))
+    image[1, 1, 50:52, 9:12] = np.nan
+    image[-1, 0, 88, 40] = -np.inf
     y, x = np.indices(image.shape[-2:])
     sigma = 5 + 10 * x / 57 + 15 * (y > 80)
     sigma[90:105, 14:21] = sigma[-1, 0] = 0
-    return Case(settings, image, axes, sigma, device)
+    return Case(settings, image, axes, {"sigma": sigma}, device, "keep")
+
+
+def by_brightness(settings, axes: str, device) -> Case:
+    """Return an image with photon noise, for each channel another."""
+    image = noisy(*((2, 4) if "Z" in axes else (3, 2)), *frame(settings), dtype="uint16")
+    models = gd.PoissonGaussian(2.0, 8.0, 3.0), gd.PoissonGaussian(1.0, 20.0)
+    return Case(settings, image, axes, {"noise": models[: 1 + ("C" in axes)]}, device)
+
+
+@pytest.fixture(scope="module")
+def case(request, device) -> Case:
+    made, kind, axes, changes = request.param
+    return made(settings_of(kind, axes, changes), axes, device)
 
 
 @pytest.fixture(autouse=True)
@@ -117,8 +129,13 @@ def small_parts(monkeypatch):
 
 
 def by_function(case: Case, folder) -> np.ndarray:
-    function = getattr(gd, case.filter.name)
-    return function(case.image, case.sigma, settings=case.filter, **case.named())
+    """By settings and by their names."""
+    function, spelled = getattr(gd, case.filter.name), asdict(case.filter)
+    made = function(case.image, **case.options(), **spelled)
+    np.testing.assert_array_equal(
+        function(case.image, settings=case.filter, **case.options()), made
+    )
+    return made
 
 
 def limit_of(case: Case) -> int:
@@ -129,107 +146,96 @@ def limit_of(case: Case) -> int:
 
 def in_tiles(case: Case, folder) -> np.ndarray:
     totals, cut_into = [], []
-    given = case.image, case.filter, case.sigma
-    gd.denoise(*given, **case.named(), progress=lambda done, total: totals.append(total))
-    made = gd.denoise(
-        *given,
-        **case.named(),
-        memory_limit=limit_of(case),
-        progress=lambda done, total: cut_into.append(total),
+    case.denoised(progress=lambda done, total: totals.append(total))
+    made = case.denoised(
+        memory_limit=limit_of(case), progress=lambda done, total: cut_into.append(total)
     )
     assert cut_into[-1] > totals[-1], "nothing was cut"
-    return made.image
+    return made
 
 
 def in_place(case: Case, folder) -> np.ndarray:
-    image = case.image.copy()
-    named = case.named() | {"memory_limit": limit_of(case)}
-    return gd.denoise(image, case.filter, case.sigma, out=image, **named).image
+    copy = replace(case, image=case.image.copy())
+    return copy.denoised(out=copy.image, memory_limit=limit_of(case))
 
 
 def from_chunks_to_an_array(case: Case, folder) -> np.ndarray:
     out = np.zeros_like(case.image)
-    gd.denoise(case.chunked(), case.filter, case.sigma, out=out, **case.named())
+    gd.denoise(case.chunked(), case.filter, out=out, **case.options())
+    return out
+
+
+def from_storage_to_an_array(case: Case, folder) -> np.ndarray:
+    out = np.zeros_like(case.image)
+    gd.denoise(Stored(case.image), case.filter, out=Stored(out), **case.options())
     return out
 
 
 def lazily(case: Case, folder) -> np.ndarray:
-    lazy = gd.denoise_lazy(case.chunked(), case.filter, case.sigma, **case.named())
+    lazy = gd.denoise_lazy(case.chunked(), case.filter, **case.options())
     assert isinstance(lazy, da.Array)
     # Filters over time see frames as a whole, and these are few.
     assert lazy.npartitions > 1 or "T" in case.filter.joint
-    assert (lazy.shape, lazy.dtype) == (case.image.shape, case.image.dtype)
+    assert (lazy.shape, lazy.dtype) == (case.image.shape, case.whole.dtype)
     return lazy.compute()
 
 
-def as_a_stream(case: Case, folder) -> np.ndarray:
-    named = case.named() | {"axes": case.axes[1:]}
-    frames = gd.stream(case.filter, iter(case.image), case.streamed_sigma, **named)
+def as_a_stream(case: Case, folder, **options) -> np.ndarray:
+    options |= {"axes": case.axes[1:]}
+    if "sigma" in case.noise and not case.is_map:
+        options["sigma"] = case.noise["sigma"].__getitem__
+    frames = gd.stream(case.filter, iter(case.image), **case.options(**options))
     return np.array(list(frames))
 
 
 def as_a_live_stream(case: Case, folder) -> np.ndarray:
-    named = case.named() | {"axes": case.axes[1:], "live": True}
-    frames = gd.stream(case.filter, iter(case.image), case.streamed_sigma, **named)
-    return np.array(list(frames))
+    return as_a_stream(case, folder, live=True)
 
 
 def frame_by_frame(case: Case, folder) -> np.ndarray:
-    made = [
-        gd.denoise(case.image, case.filter, case.sigma, frames=k, **case.named()).image
-        for k in range(len(case.image))
-    ]
-    return np.concatenate(made)
+    return np.concatenate([case.denoised(frames=k) for k in range(len(case.image))])
 
 
 def on_two_devices(case: Case, folder) -> np.ndarray:
-    twin = replace(case.device, index=case.device.index + 100)
-    named = case.named() | {"device": (case.device, twin)}
-    return gd.denoise(case.image, case.filter, case.sigma, **named).image
+    return case.denoised(device=(case.device, replace(case.device, index=case.device.index + 100)))
 
 
 def in_parts(case: Case, folder) -> np.ndarray:
     """Parts in the reverse order, as other processes might filter them."""
-    block = Block.of(case.image, case.axes, "raise")
-    job = prepare(Run(case.filter, case.sigma, **case.named()), block)
-    out = np.zeros_like(case.image)
+    block = Block.of(case.image, case.axes, case.nonfinite)
+    job = prepare(Run(case.filter, **case.options()), block)
+    out = np.zeros(case.image.shape, job.dtypes[1])
     for start in reversed(range(0, len(case.image), 2)):
         part = Part.of(job, [slice(start, start + 2), *(slice(0, n) for n in job.shape[1:])])
         finish(filter_part(job, part, block[part.reads], out[part.yields]))
     return out
 
 
-def written(case: Case, folder):
-    path = folder / "in.tif"
+def in_a_batch(case: Case, folder, resumed: bool = False) -> np.ndarray:
+    path, options = folder / "in.tif", case.options(output=folder / "out.tif")
     tifffile.imwrite(path, case.image, metadata={"axes": case.axes})
-    return path
-
-
-def in_a_batch(case: Case, folder) -> np.ndarray:
-    target = folder / "out.tif"
-    named = case.named() | {"output": target}
-    report = gd.run_batch(written(case, folder), case.filter, case.sigma, **named)
+    if resumed:
+        stop_after_the_first_part(path, case.filter, options)
+    report = gd.run_batch(path, case.filter, resume=resumed, **options)
     assert not report.failed, report.failed
-    return gd.read(target).data
+    return gd.read(options["output"]).data
 
 
-def resumed(case: Case, folder) -> np.ndarray:
-    """Stop after the first part, and go on."""
-    path, target, cancel = written(case, folder), folder / "out.tif", threading.Event()
-    named = case.named() | {"output": target}
-    plain = resuming.ResumeLedger.wrote
+def stop_after_the_first_part(path, settings, options: dict) -> None:
+    cancel, wrote = threading.Event(), resuming.ResumeLedger.wrote
 
     def stop(self, *given):
-        plain(self, *given)
+        wrote(self, *given)
         cancel.set()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resuming.ResumeLedger, "wrote", stop)
-        report = gd.run_batch(path, case.filter, case.sigma, cancel=cancel, **named)
-        assert report.cancelled and not target.exists()
-    report = gd.run_batch(path, case.filter, case.sigma, resume=True, **named)
-    assert not report.failed, report.failed
-    return gd.read(target).data
+        report = gd.run_batch(path, settings, cancel=cancel, **options)
+    assert report.cancelled and not options["output"].exists()
+
+
+def resumed(case: Case, folder) -> np.ndarray:
+    return in_a_batch(case, folder, resumed=True)
 
 
 WAYS: tuple[Callable[[Case, object], np.ndarray], ...] = (
@@ -237,6 +243,7 @@ WAYS: tuple[Callable[[Case, object], np.ndarray], ...] = (
     in_tiles,
     in_place,
     from_chunks_to_an_array,
+    from_storage_to_an_array,
     lazily,
     as_a_stream,
     as_a_live_stream,
@@ -246,37 +253,57 @@ WAYS: tuple[Callable[[Case, object], np.ndarray], ...] = (
     in_a_batch,
     resumed,
 )
+#: The ways that treat noise in their own manner, by how it varies.
+WAYS_BY_NOISE = {
+    by_plane: WAYS,
+    by_place: (in_tiles, from_storage_to_an_array, lazily, as_a_stream, on_two_devices, in_parts),
+    by_brightness: (in_tiles, lazily, as_a_stream, frame_by_frame, in_parts, in_a_batch),
+}
 
 
-# Those that cut a map as they cut the image.
-WAYS_OF_MAPS = (in_tiles, lazily, as_a_stream, in_parts)
+def named(noise: Callable, kind, axes: str, changes: dict, *way: Callable) -> str:
+    words = [kind.name, axes, *map(str, changes.values())]
+    return "-".join([noise.__name__, *words, *(each.__name__ for each in way)])
 
 
-def same(case: Case, way, folder) -> None:
+def cases(*noises: Callable, ways: bool = False):
+    """Parametrise a test: every filter with noise of these kinds, and every way if asked for."""
+    rows = [
+        (noise, *one, *way)
+        for noise in noises
+        for one in CASES
+        for way in (((way,) for way in WAYS_BY_NOISE[noise]) if ways else [()])
+    ]
+    names, values = ["case", "way"], [(row[:4], row[4]) if ways else row for row in rows]
+    ids = [named(*row) for row in rows]
+    return pytest.mark.parametrize(names if ways else "case", values, ids=ids, indirect=["case"])
+
+
+@cases(*WAYS_BY_NOISE, ways=True)
+def test_every_way_gives_the_same_pixels(case, way, tmp_path):
     expected, given = case.whole, case.image.copy()
-    made = way(case, folder)
+    made = way(case, tmp_path)
     assert made.dtype == expected.dtype
     np.testing.assert_array_equal(made, expected)
     np.testing.assert_array_equal(case.image, given)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_every_way_gives_the_same_pixels(case, way, tmp_path):
-    same(case, way, tmp_path)
-
-
-@pytest.mark.parametrize("way", WAYS_OF_MAPS, ids=lambda way: way.__name__)
-def test_maps_are_cut_as_the_image_is(mapped, way, tmp_path):
-    same(mapped, way, tmp_path)
-
-
-def test_planes_without_noise_stay(case):
-    still = case.sigma == 0
+@cases(by_plane)
+def test_planes_without_noise_stay_and_brightness_is_followed(case):
+    still = case.noise["sigma"] == 0
+    dropped = np.ptp(case.image, axis=(-2, -1)) == 0
+    if case.filter.over_time and "Z" not in case.axes:
+        # A frame of joint channels is dropped if all of them are.
+        still |= dropped & ("C" not in case.filter.joint)
+        plain = replace(case, filter=replace(case.filter, flicker=False))
+        assert not np.array_equal(plain.denoised(), case.whole)
     np.testing.assert_array_equal(case.whole[still], case.image[still])
-    assert not np.any(np.all(case.whole == case.image, axis=(-2, -1)) & ~still)
+    assert not np.any(np.all(case.whole == case.image, axis=(-2, -1)) & ~still & ~dropped)
 
 
-def test_places_without_noise_stay(mapped):
-    still = mapped.sigma == 0
-    np.testing.assert_array_equal(mapped.whole[..., still], mapped.image[..., still])
-    assert np.all(np.isfinite(mapped.whole)) and not np.array_equal(mapped.whole, mapped.image)
+@cases(by_place)
+def test_places_without_noise_stay_and_nan_is_kept(case):
+    kept = (case.noise["sigma"] == 0) | ~np.isfinite(case.image)
+    np.testing.assert_array_equal(case.whole[kept], case.image[kept])
+    assert np.all(np.isfinite(case.whole[~kept]))
+    assert np.mean(case.whole[~kept] == case.image[~kept]) < 0.1

@@ -73,74 +73,60 @@ def test_of_a_masked_array(way):
     WAYS[way](np.ma.asarray(IMAGE))
 
 
-@pytest.mark.parametrize("size", ["512M", "0.5 GB", "600000k", 2**29, np.int64(2**29), 5e8])
-def test_sizes_of_memory(device, size):
-    event = threading.Event()
-    out = gd.nl_means(IMAGE, 10, memory_limit=size, device=device, cancel=event)
-    np.testing.assert_array_equal(out, gd.nl_means(IMAGE, 10, device=device))
-
-
-def test_a_device_by_a_number_of_numpy(device):
-    out = gd.nl_means(IMAGE, 10, device=np.int64(device.index))
-    np.testing.assert_array_equal(out, gd.nl_means(IMAGE, 10, device=device))
+def test_sizes_of_memory_and_a_device_by_a_number_of_numpy(device):
+    expected, event = gd.nl_means(IMAGE, 10, device=device), threading.Event()
+    number = np.int64(device.index)
+    for size in ("512M", "0.5 GB", "600000k", 2**29, np.int64(2**29), 5e8):
+        out = gd.nl_means(IMAGE, 10, memory_limit=size, device=number, cancel=event)
+        np.testing.assert_array_equal(out, expected)
 
 
 FRAMES = [0.5, "x", b"x", [], [0], 1j, np.ones(2), slice("a"), slice(0.5), slice(0, 2, 0), {}]
 NO_OUT = [5, "x", [[0]], np.zeros(3), np.zeros_like(IMAGE).astype(complex)]
+LOCKED = np.zeros_like(IMAGE)
+LOCKED.flags.writeable = False
+OBJECTS = np.full((9, 9), None)
+SETTINGS = gd.NLMeans()
 
 
-@pytest.mark.parametrize("number", range(len(FRAMES)))
-def test_of_frames(number):
-    with pytest.raises(errors.AxesError, match="give a number"):
-        gd.denoise(IMAGE[None], gd.NLMeans(), 10, axes="TYX", frames=FRAMES[number])
+def streamed(*given, **options):
+    return list(gd.stream(*given, **options))
 
 
-@pytest.mark.parametrize("number", range(len(NO_OUT)))
-def test_of_an_array_for_the_result(number):
-    with pytest.raises(errors.ImageError, match="out="):
-        gd.denoise(IMAGE, gd.NLMeans(), 10, out=NO_OUT[number])
+# A call for each wrong argument, its error, and what this says.
+CALLS = [
+    *((gd.denoise, (IMAGE[None], SETTINGS, 10), {"axes": "TYX", "frames": wrong}, "give a number")
+      for wrong in FRAMES),
+    *((gd.denoise, (IMAGE, SETTINGS, 10), {"out": wrong}, "out=") for wrong in NO_OUT),
+    (gd.denoise, (IMAGE, SETTINGS, 10), {"out": LOCKED}, "read-only"),
+    *((call, given, {}, "is not a filter")
+      for wrong in (None, 5, "nl_means", gd.NLMeans, True)
+      for call, given in (
+          (gd.denoise, (IMAGE, wrong, 10)),
+          (gd.denoise_lazy, (da.from_array(IMAGE), wrong, 10)),
+          (streamed, (wrong, [IMAGE], 10)),
+      )),
+    *((streamed, (SETTINGS, wrong, 10), {}, "iterated") for wrong in (None, 5, True, 1.5)),
+    *((streamed, (SETTINGS, [IMAGE], 10), {"live": wrong}, "neither True nor False")
+      for wrong in (None, 5, "x", np.ones(2))),
+    *((gd.estimate_noise, (IMAGE,), {"model": wrong}, "is not a noise model")
+      for wrong in (None, 5, [], "x", np.ones((2, 2)))),
+    (gd.denoise_lazy, (OBJECTS, SETTINGS, 10), {}, "type object"),
+]  # fmt: skip
+KINDS = {
+    "give a number": errors.AxesError,
+    "out=": errors.ImageError,
+    "read-only": errors.ImageError,
+    "iterated": errors.ImageError,
+    "type object": errors.ImageError,
+}
 
 
-def test_of_an_array_for_the_result_that_is_read_only():
-    locked = np.zeros_like(IMAGE)
-    locked.flags.writeable = False
-    with pytest.raises(errors.ImageError, match="read-only"):
-        gd.denoise(IMAGE, gd.NLMeans(), 10, out=locked)
-
-
-@pytest.mark.parametrize("wrong", [None, 5, "nl_means", gd.NLMeans, True])
-def test_of_a_filter(wrong):
-    ways = (
-        lambda: gd.denoise(IMAGE, wrong, 10),
-        lambda: gd.denoise_lazy(da.from_array(IMAGE), wrong, 10),
-        lambda: list(gd.stream(wrong, [IMAGE], 10)),
-    )
-    for way in ways:
-        with pytest.raises(errors.SettingsError, match="is not a filter"):
-            way()
-
-
-@pytest.mark.parametrize("wrong", [None, 5, True, 1.5])
-def test_of_frames_of_a_stream(wrong):
-    with pytest.raises(errors.ImageError, match="iterated"):
-        list(gd.stream(gd.NLMeans(), wrong, 10))
-
-
-@pytest.mark.parametrize("wrong", [None, 5, "x", np.ones(2)])
-def test_of_a_live_stream(wrong):
-    with pytest.raises(errors.SettingsError, match="neither True nor False"):
-        list(gd.stream(gd.NLMeans(), [IMAGE], 10, live=wrong))
-
-
-@pytest.mark.parametrize("wrong", [None, 5, [], "x", np.ones((2, 2))])
-def test_of_a_model(wrong):
-    with pytest.raises(errors.SettingsError, match="is not a noise model"):
-        gd.estimate_noise(IMAGE, model=wrong)
-
-
-def test_of_objects_for_dask():
-    with pytest.raises(errors.ImageError, match="type object"):
-        gd.denoise_lazy(np.full((9, 9), None), gd.NLMeans(), 10)
+@pytest.mark.parametrize("number", range(len(CALLS)))
+def test_of_a_call(number):
+    call, given, options, said = CALLS[number]
+    with pytest.raises(KINDS.get(said, errors.SettingsError), match=said):
+        call(*given, **options)
 
 
 ESTIMATE = json.dumps(gd.estimate_noise(noisy(64, 64)).as_dict())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -45,7 +46,7 @@ def texture(seed: int) -> np.ndarray:
     return levels
 
 
-SCENES = {make.__name__: [make(seed) for seed in range(6)] for make in (cells, texture)}
+SCENES = {make.__name__: [make(seed) for seed in range(3)] for make in (cells, texture)}
 
 
 def view(scene: np.ndarray, dy: int = 0, dx: int = 0) -> np.ndarray:
@@ -84,17 +85,18 @@ def test_a_block_mean_is_that_of_its_pixels(shape):
         assert len(line) == 1 or np.diff(line)[0] * len(line) > 0.8 * n
 
 
-@pytest.mark.parametrize("shape", [(64, 64), (32, 48), (540, 960), (16, 5000), (3000, 2500)])
-def test_the_noise_of_a_block_mean_is_what_its_pixels_say(shape):
+@pytest.mark.parametrize(
+    ("shape", "step"),
+    [((64, 64), (1, 1)), ((540, 960), (3, 3)), ((16, 9000), (1, None)), ((1400, 1200), None)],
+)
+def test_the_noise_of_a_block_mean_is_what_its_pixels_say(shape, step):
     means = [block_means(np.random.default_rng(seed).normal(0, 10, shape)) for seed in range(6)]
     assert block_pixels(shape) >= 16 and block_pixels(shape) * len(means[0]) <= 65536
     assert np.std(means) * math.sqrt(block_pixels(shape)) == pytest.approx(10, rel=0.1)
-
-
-def test_pixels_are_read_with_the_same_spacing_along_both_axes_where_there_is_room():
-    assert flicker._grid((540, 960)).step == (3, 3)
-    assert flicker._grid((64, 64)).step == (1, 1)
-    assert flicker._grid((16, 100_000)).step[0] == 1 < flicker._grid((16, 100_000)).step[1]
+    # Pixels are read with the same spacing along both axes where there is room.
+    if step is not None:
+        found = flicker._grid(shape).step
+        assert found == step if step[1] else found[0] == step[0] < found[1]
 
 
 @pytest.mark.parametrize("dtype", ["uint8", ">u2", "int32", "float32", ">f4", "float64"])
@@ -243,10 +245,8 @@ def test_no_change_of_scenes_that_are_still_or_pan(kind, sigma, dy, dx):
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_no_change_where_the_scene_is_cut(sigma):
     scenes = [view(scene) for kind in SCENES.values() for scene in kind]
-    for first in scenes:
-        for second in scenes:
-            if first is not second:
-                assert measured(first, second, sigma) == IDENTITY
+    for first, second in itertools.permutations(scenes, 2):
+        assert measured(first, second, sigma) == IDENTITY
 
 
 def test_no_change_where_a_few_cells_change_each_for_itself():
@@ -293,21 +293,13 @@ def test_moving_noise_free_random_blocks_are_no_change():
 # Whatever comes in.
 
 
-def test_too_few_or_constant_blocks_are_no_change():
-    levels = np.linspace(10, 50, 15)
-    assert brightness_change(levels, 0.8 * levels, 0.0) == IDENTITY
-    assert brightness_change(np.zeros(0), np.zeros(0), 1.0) == IDENTITY
-    levels = np.linspace(10, 50, 16)
-    assert brightness_change(levels, 0.8 * levels, 0.0).gain == pytest.approx(0.8)
-    flat = np.full(256, 7.0)
-    assert brightness_change(flat, flat, 0.0) == IDENTITY
-    assert brightness_change(flat, flat + 3, 0.0) == IDENTITY
-
-
-def test_a_gain_beyond_all_bounds_is_no_change():
-    levels = np.random.default_rng(0).normal(100, 20, 256)
-    for gain in (0.1, -1.0, 8.0):
-        assert brightness_change(levels, gain * levels, 0.0) == IDENTITY
+def test_too_few_or_constant_blocks_or_a_gain_beyond_all_bounds_are_no_change():
+    few, enough = np.linspace(10, 50, 15), np.linspace(10, 50, 16)
+    levels, flat = np.random.default_rng(0).normal(100, 20, 256), np.full(256, 7.0)
+    assert brightness_change(enough, 0.8 * enough, 0.0).gain == pytest.approx(0.8)
+    pairs = [(few, 0.8 * few), (few[:0], few[:0]), (flat, flat), (flat, flat + 3)]
+    for before, after in pairs + [(levels, gain * levels) for gain in (0.1, -1.0, 8.0)]:
+        assert brightness_change(before, after, 0.0) == IDENTITY
 
 
 def test_blocks_that_are_not_finite_are_left_out():
@@ -357,14 +349,3 @@ def test_pairs_measured_together_have_the_changes_of_each_alone():
     assert 4 < sum(one.is_identity for one in alone) < 20
     np.testing.assert_array_equal((before, after), kept)
     assert brightness_changes(before[:0], after[:0], noise[:0]).shape == (0, 2)
-
-
-def test_the_same_blocks_give_the_same_change_and_stay_as_they_are():
-    rng = np.random.default_rng(0)
-    before = rng.normal(100, 20, 256)
-    after = 0.9 * before + rng.normal(0, 1, 256)
-    kept = before.copy(), after.copy()
-    first = brightness_change(before, after, 1.0)
-    assert not first.is_identity
-    assert all(brightness_change(before, after, 1.0) == first for _ in range(3))
-    np.testing.assert_array_equal((before, after), kept)

@@ -51,16 +51,21 @@ CASES = {
     "video": (VIDEO, "TCYX", (12, 2, 40, 40), (1, 1, 40, 40)),
     "uneven": (small(gd.NLMeans), "ZYX", (3, 45, 47), (2, 20, 30)),
 }
+# The range of all parts counts, where it is needed.
+TYPES = {"planes": "float32", "slices": "float64", "uneven": "int32"}
 
 
+@pytest.mark.parametrize("sigma", [20.0, None])
 @pytest.mark.parametrize("name", CASES)
-def test_parts_are_as_the_whole(name):
+def test_parts_are_as_the_whole(name, sigma):
     settings, axes, shape, chunks = CASES[name]
-    image = noisy(*shape, dtype="uint16")
-    out = Chunked(np.zeros(shape, np.uint16), chunks)
-    given = Chunked(image, chunks)
-    result = gd.denoise(given, settings, 20.0, axes=axes, out=out)
-    expected = gd.denoise(image, settings, 20.0, axes=axes, dtype="uint16")
+    image = noisy(*shape, dtype=TYPES.get(name, "uint16"))
+    if name in TYPES:
+        gains = np.geomspace(1, 900, shape[0]).reshape(-1, *(1,) * (len(shape) - 1))
+        image = (image * gains + 1e6).astype(image.dtype)
+    out, given = Chunked(np.zeros_like(image), chunks), Chunked(image, chunks)
+    result = gd.denoise(given, settings, sigma, axes=axes, out=out)
+    expected = gd.denoise(image, settings, sigma, axes=axes, dtype=image.dtype)
     np.testing.assert_array_equal(out[...], expected.image)
     assert (out.written == 1).all()
     assert result.image is out
@@ -68,35 +73,15 @@ def test_parts_are_as_the_whole(name):
         assert getattr(result.record, field) == getattr(expected.record, field), field
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
-def test_the_range_of_all_parts_counts(dtype):
-    image = (noisy(3, 40, 50) * np.array([1, 30, 900])[:, None, None] + 1e6).astype(dtype)
-    out = Chunked(np.zeros_like(image), (1, 40, 50))
-    gd.denoise(Chunked(image, (1, 40, 50)), small(gd.NLMeans), 20.0, axes="ZYX", out=out)
-    expected = gd.denoise(image, small(gd.NLMeans), 20.0, axes="ZYX", dtype=dtype)
-    np.testing.assert_array_equal(out[...], expected.image)
-
-
-def test_noise_is_measured_once_and_the_same():
-    image = noisy(3, 64, 64, dtype="uint16")
-    out = Chunked(np.zeros_like(image), (1, 64, 64))
-    given = Chunked(image, (1, 64, 64))
-    found = gd.denoise(given, small(gd.NLMeans), axes="ZYX", out=out, dtype="same")
-    expected = gd.denoise(image, small(gd.NLMeans), axes="ZYX", dtype="same")
-    assert found.record.sigma == expected.record.sigma
-    np.testing.assert_array_equal(out[...], expected.image)
-
-
 def test_nan_is_refused_or_kept():
     image = noisy(3, 40, 50)
     image[1, 3:5, 7] = np.nan
-    out = Chunked(np.zeros_like(image), (1, 20, 50))
+    options = {"axes": "ZYX", "out": Chunked(np.zeros_like(image), (1, 20, 50))}
     given = Chunked(image, (1, 20, 50))
     with pytest.raises(NonFiniteError):
-        gd.denoise(given, small(gd.NLMeans), 20.0, axes="ZYX", out=out)
-    found = gd.denoise(given, small(gd.NLMeans), 20.0, axes="ZYX", out=out, nonfinite="keep")
-    expected = gd.denoise(image, small(gd.NLMeans), 20.0, axes="ZYX", nonfinite="keep")
-    np.testing.assert_array_equal(out[...], expected.image)
+        gd.denoise(given, small(gd.NLMeans), 20.0, **options)
+    found = gd.denoise(given, small(gd.NLMeans), 20.0, nonfinite="keep", **options)
+    np.testing.assert_array_equal(np.isnan(found.image[...]), np.isnan(image))
     assert found.record.nonfinite == 2
 
 
@@ -129,32 +114,28 @@ def in_memory(limit, given=True):
     return HostMemory(BASE + limit, given)
 
 
+def limited(job, limit, given=True):
+    return replace(job, run=replace(job.run, host_memory=in_memory(limit, given)))
+
+
 def test_parts_stay_within_the_memory_of_the_machine(monkeypatch):
     monkeypatch.setattr(parts_of_images, "PART_BYTES", 1 << 40)
     job = job_of(small(gd.NLMeans), (4, 3, 256, 256), "TCYX")
-    limited = replace(job, run=replace(job.run, host_memory=in_memory(1 << 22)))
-    found = regions(limited, (1, 1, 64, 64))
+    found = regions(limited(job, 1 << 22), (1, 1, 64, 64))
     assert len(found) > len(regions(job, (1, 1, 64, 64))) == 1
     held = max(4 * np.prod([s.stop - s.start for s in one]) for one in found)
     assert 8 * held <= 1 << 22
 
 
-def test_frames_of_a_video_are_as_many_as_fit():
-    job = job_of(VIDEO, (400, 2, 40, 40), "TCYX")
-    limited = replace(job, run=replace(job.run, host_memory=in_memory(1 << 19)))
-    (frames, *_), *_ = regions(limited, (1, 2, 40, 40))
-    assert sum(job.margin_along("T")) <= frames.stop - frames.start < 40
-
-
 def test_a_limit_to_memory_that_is_too_small_is_refused():
     job = job_of(VIDEO, (400, 2, 40, 40), "TCYX")
-    limited = replace(job, run=replace(job.run, host_memory=in_memory(1 << 10)))
     with pytest.raises(HostMemoryError, match="allow at least memory_limit_host="):
-        regions(limited, (1, 2, 40, 40))
+        regions(limited(job, 1 << 10), (1, 2, 40, 40))
     # What was chosen for the user refuses nothing.
-    given = in_memory(1 << 10, given=False)
-    assert regions(replace(job, run=replace(job.run, host_memory=given)), (1, 2, 40, 40))
-    assert gd.errors.HostMemoryError is HostMemoryError
+    assert regions(limited(job, 1 << 10, given=False), (1, 2, 40, 40))
+    # Frames are as many as fit.
+    (frames, *_), *_ = regions(limited(job, 1 << 19), (1, 2, 40, 40))
+    assert sum(job.margin_along("T")) <= frames.stop - frames.start < 40
 
 
 def test_buffers_of_a_cpu_are_memory_of_the_machine(device):

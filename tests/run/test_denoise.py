@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import json
 import re
-import threading
 
 import dask.array as da
 import numpy as np
@@ -55,24 +54,17 @@ def test_a_record_is_plain_json(device):
         record.sigma = (1.0,)
 
 
-def test_anything_with_is_set_cancels(device):
+def test_whoever_follows_a_run_may_stop_it(device):
     class Always:
         def is_set(self):
             return True
 
-    for cancel in (Always(), threading.Event()):
-        if isinstance(cancel, threading.Event):
-            cancel.set()
-        with pytest.raises(Cancelled):
-            gd.denoise(noisy(20, 20), small(KIND), 20, device=device, cancel=cancel)
-
-
-def test_an_error_in_progress_stops_the_run_and_comes_through(device):
     def progress(done, total):
         raise KeyError("mine")
 
-    with pytest.raises(KeyError, match="mine"):
-        gd.denoise(noisy(20, 20), small(KIND), 20, device=device, progress=progress)
+    for options, error in (({"cancel": Always()}, Cancelled), ({"progress": progress}, KeyError)):
+        with pytest.raises(error):
+            gd.denoise(noisy(20, 20), small(KIND), 20, device=device, **options)
     gd.denoise(noisy(20, 20), small(KIND), 20, device=device)
 
 
@@ -83,21 +75,19 @@ def test_the_estimate_of_a_noiseless_image_is_zero_and_returns_it(device):
     np.testing.assert_array_equal(result.image, image)
 
 
-KINDS = [kind for kind in FILTERS if "T" not in kind().joint]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sigma", [None, 12.0])
-def test_slices_are_those_of_the_whole(kind, sigma, device):
-    image, settings = noisy(11, 24, 30).astype(np.float32), joining(kind, "Z")
-    options = {"axes": "ZYX", "device": device}
-    whole = gd.denoise(image, settings, sigma, **options)
-    one = gd.denoise(image, settings, sigma, slices=5, **options)
-    np.testing.assert_array_equal(one.image, whole.image[5:6])
-    assert one.record.sigma == whole.record.sigma
-    if sigma:
-        few = gd.denoise(image, settings, sigma, slices=slice(8, None), **options)
-        np.testing.assert_array_equal(few.image, whole.image[8:])
+@pytest.mark.parametrize("kind", [k for k in FILTERS if "T" not in k().joint])
+def test_slices_are_those_of_the_whole(kind, device):
+    axes = "TZYX" if kind is gd.BM4D else "ZYX"
+    image = noisy(*(3, 11, 24, 30)[-len(axes) :]) * np.linspace(1, 1.5, 11)[:, None, None]
+    settings, options = joining(kind, axes), {"axes": axes, "device": device}
+    whole = gd.denoise(image, settings, 12.0, **options).image
+    for wanted in (slice(8, None), slice(0, 2)):
+        few = gd.denoise(image, settings, 12.0, slices=wanted, **options).image
+        np.testing.assert_array_equal(few, whole[..., wanted, :, :])
+    measured = gd.denoise(image, settings, **options)
+    one = gd.denoise(image, settings, slices=5, **options)
+    np.testing.assert_array_equal(one.image, measured.image[..., 5:6, :, :])
+    assert one.record.sigma == measured.record.sigma
 
 
 def test_one_slice_of_one_frame_reads_only_its_margins(device):
@@ -155,46 +145,34 @@ def function(request):
     return getattr(gd, request.param)
 
 
-def test_the_signature_holds_every_setting(function):
-    signature = inspect.signature(function)
+def test_every_setting_is_in_the_signature_and_documented(function):
+    signature, told = inspect.signature(function), parameters(function.__doc__)
     assert [*signature.parameters][:2] == ["image", "sigma"]
+    assert {*told} == {*signature.parameters}
     for spec in setting_fields(FUNCTIONS[function.__name__]):
         parameter = signature.parameters[spec.name]
         assert parameter.kind is parameter.KEYWORD_ONLY
         assert parameter.default == spec.default
-
-
-def test_every_parameter_is_documented(function):
-    told = parameters(function.__doc__)
-    assert {*told} == {*inspect.signature(function).parameters}
-    for spec in setting_fields(FUNCTIONS[function.__name__]):
         text = " ".join(told[spec.name].split())
         assert f"default {spec.default}" in text.replace('"', "")
         assert spec.metadata["help"] in text
         assert spec.metadata["unit"] in text
         for value in (*(spec.metadata["bounds"] or ()), *(spec.metadata["choices"] or ())):
             assert (f"{value:g}" if isinstance(value, float | int) else value) in text
-
-
-def test_the_docstring_is_complete(function):
     doc = function.__doc__
     assert {*sections(doc)} >= SECTIONS
     assert doc.splitlines()[0].endswith(".")
     assert not re.search(r"^ *\{\w+\} *$", doc, re.MULTILINE)
     assert max(map(len, doc.splitlines())) <= 100
-    assert next(iter(parameters(doc))) == "image"
+    assert next(iter(told)) == "image"
 
 
 def test_what_is_no_setting_is_refused(function):
-    import numpy as np
-
     with pytest.raises(gd.errors.SettingsError, match="has no setting 'treshold': it has "):
         function(np.zeros((20, 20)), 1.0, treshold=3)
 
 
 def test_the_settings_that_were_given_are_used(device):
-    import numpy as np
-
     image = np.random.default_rng(0).normal(100, 10, (30, 30)).astype(np.float32)
     small = {"window": 5, "neighbours": 4, "device": device}
     given = gd.nl_means(image, 10, settings=gd.NLMeans(step=2), **small)
@@ -210,3 +188,12 @@ def test_shared_paragraphs_are_filled_in(name):
     assert {*told} == {*inspect.signature(function).parameters}
     assert not re.search(r"^ *\{\w+\} *$", function.__doc__, re.MULTILINE)
     assert told["dtype"].startswith('data type, "auto" or "same", optional')
+
+
+def test_settings_along_an_axis_of_length_one_do_not_apply():
+    joined = joining(KIND, "TZ")
+    assert joined.for_array("TZYX", (3, 2, 5, 6)) == joined
+    assert joined.for_array("TZYX", (3, 1, 5, 6)) == joining(KIND, "T")
+    assert joined.for_array("TZYX", (1, 1, 5, 6)) == small(KIND)
+    with pytest.raises(AxesError, match="needs an axis Z"):
+        joined.for_array("TYX", (3, 5, 6))

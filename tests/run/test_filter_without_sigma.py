@@ -12,11 +12,9 @@ import tifffile
 from scipy.ndimage import maximum_filter
 
 import napari_gpu_denoise as gd
-from flows import run_work, work_of
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.noise import estimate
-from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import TilePlan
 from napari_gpu_denoise.protocol.settings import setting
@@ -93,8 +91,9 @@ def expected_of(image: np.ndarray, radius: int = 1) -> np.ndarray:
     return maximum_filter(image, size, mode="nearest")
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
-@pytest.mark.parametrize("axes", ["YX", "TYX", "CZYX"])
+@pytest.mark.parametrize(
+    ("axes", "dtype"), [("YX", "uint8"), ("TYX", "float32"), ("CZYX", "uint16")]
+)
 def test_arrays(device, axes, dtype):
     image = noisy(*(3, 2, 61, 57)[-len(axes) :], dtype=dtype)
     result = gd.denoise(image, Brightest(), axes=axes, device=device)
@@ -103,22 +102,13 @@ def test_arrays(device, axes, dtype):
     assert (record.sigma, record.sigma_source, record.noise, record.notes) == ((), TOLD, (), ())
 
 
-def test_tiles_chunks_and_streams(device):
+def test_chunks_and_streams(device):
     image, options = noisy(5, 61, 57, dtype="uint16"), {"device": device}
-    expected = expected_of(image, 2)
-    out = np.empty_like(image)
-    _, tiles = run_work(work_of(image, out, Brightest(2), session(device), axes=".YX"), 1000)
-    assert tiles > 5
-    np.testing.assert_array_equal(out, expected)
-    lazy = da.from_array(image, chunks=(1, 20, 30))
+    expected, lazy = expected_of(image, 2), da.from_array(image, chunks=(1, 20, 30))
     found = gd.denoise_lazy(lazy, Brightest(2), axes="TYX", **options)
     np.testing.assert_array_equal(found.compute(scheduler="synchronous"), expected)
-    for live in (False, True):
-        np.testing.assert_array_equal(
-            list(gd.stream(Brightest(2), image, live=live, **options)), expected
-        )
     flow = FrameStream(Run(Brightest(2), **options), image)
-    assert len(list(flow)) == 5
+    np.testing.assert_array_equal(list(flow), expected)
     assert (flow.record().sigma, flow.record().sigma_source) == ((), TOLD)
     result = gd.denoise(lazy, Brightest(2), axes="TYX", out=np.empty_like(image), **options)
     np.testing.assert_array_equal(result.image, expected)

@@ -49,15 +49,12 @@ def test_nonfinite_pixels_see_the_nearest_of_their_plane():
     np.testing.assert_array_equal(np.moveaxis(across, -1, 0), filled)
 
 
-@pytest.mark.parametrize("policy", ["raise", "keep"])
-def test_finite_and_integer_arrays_are_not_copied(policy):
+def test_finite_and_integer_arrays_are_not_copied_and_other_policies_refused():
     for image in (np.ones((3, 3)), np.ones((3, 3), int)):
-        filled, mask = fill_nonfinite(image, "YX", policy)
-        assert filled is image
-        assert mask is None
-
-
-def test_unknown_policies_are_refused():
+        for policy in ("raise", "keep"):
+            filled, mask = fill_nonfinite(image, "YX", policy)
+            assert filled is image
+            assert mask is None
     with pytest.raises(ImageError, match="ignore"):
         fill_nonfinite(np.ones((3, 3)), "YX", "ignore")
 
@@ -133,35 +130,22 @@ def test_padding_comes_back_and_the_rest_is_filtered(name, dtype, fill, device):
     np.testing.assert_array_equal(result.image[~area], told[~area])
 
 
-def test_the_same_whichever_way_an_image_takes(device):
-    image = padded()
-    filter = FILTERS["nl_means"]
-    noise = gd.estimate_noise(image[0])
-    whole = gd.denoise(image, filter, noise=noise, device=device, axes="TYX").image
+@pytest.mark.parametrize(
+    ("filter", "limit"), [(gd.NLMeans(window=11), "1 MiB"), (gd.VBM3D.of(profile="fast"), "5 MiB")]
+)
+def test_the_same_whichever_way_an_image_takes(device, filter, limit):
+    image = padded(frames=3)
+    options = {"noise": gd.estimate_noise(image[0]), "device": device}
+    whole = gd.denoise(image, filter, axes="TYX", **options).image
     np.testing.assert_array_equal(whole[image == 0], 0)
-    for chunks in ((1, 65, 64), (2, 130, 40)):
-        lazy = gd.denoise_lazy(
-            da.from_array(image, chunks=chunks), filter, noise=noise, device=device, axes="TYX"
-        )
-        np.testing.assert_array_equal(lazy.compute(scheduler="synchronous"), whole)
-    frames = gd.stream(filter, image, noise=noise, device=device)
-    np.testing.assert_array_equal(np.stack(list(frames)), whole)
-    out = np.empty_like(whole)
-    video = {"axes": "TYX", "device": device, "noise": noise}
-    series = gd.denoise(da.from_array(image), filter, out=out, **video).image
-    np.testing.assert_array_equal(series, whole)
-    tiles = gd.denoise(image, filter, memory_limit="1 MiB", **video).image
-    np.testing.assert_array_equal(tiles, whole)
-
-
-def test_video_by_frames(device):
-    image = padded("float32", 5, frames=4)
-    filter = gd.VBM3D.of(profile="fast")
-    result = gd.denoise(image, filter, axes="TYX", device=device).image
-    np.testing.assert_array_equal(result[image == 5], 5)
-    out = np.empty_like(image)
-    gd.denoise(da.from_array(image), filter, axes="TYX", device=device, out=out)
-    np.testing.assert_array_equal(out[image == 5], 5)
+    array = da.from_array(image, chunks=(2, 65, 40))
+    lazy = gd.denoise_lazy(array, filter, axes="TYX", **options).compute(scheduler="synchronous")
+    frames = np.stack(list(gd.stream(filter, image, **options)))
+    options |= {"axes": "TYX"}
+    series = gd.denoise(array, filter, out=np.empty_like(whole), **options).image
+    tiles = gd.denoise(image, filter, memory_limit=limit, **options).image
+    for made in (lazy, frames, series, tiles):
+        np.testing.assert_array_equal(made, whole)
 
 
 def test_squares_do_not_depend_on_the_part():

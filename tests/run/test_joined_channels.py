@@ -153,17 +153,18 @@ SIGMA = np.array([4.0, 10.0, 30.0])
 LAYOUTS = {"CTYX": (0, 1, 2, 3), "TYXS": (1, 2, 3, 0), "XTCY": (3, 1, 0, 2)}
 
 
-@pytest.mark.parametrize("time", [0, 1])
+@pytest.mark.parametrize(("time", "dtype"), [(0, "uint8"), (1, "float32")])
 @pytest.mark.parametrize("axes", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["float32", "uint8"])
 def test_a_tile_holds_all_channels_wherever_their_axis_lies(device, axes, time, dtype):
     settings, image = Mix(time=time), noisy(3, 4, 19, 23, dtype=dtype)
-    given = np.transpose(image, LAYOUTS[axes])
-    result = gd.denoise(given, settings, SIGMA, axes=axes, dtype="float32", device=device)
-    expected = np.transpose(slow(image, SIGMA[:, None, None, None], settings), LAYOUTS[axes])
-    np.testing.assert_allclose(result.image, expected, atol=1e-3)
+    given, options = np.transpose(image, LAYOUTS[axes]), {"axes": axes, "device": device}
+    # A channel without noise is seen by others, and stays.
+    for sigma in (SIGMA, np.array([0.0, 10, 20])):
+        result = gd.denoise(given, settings, sigma, dtype="float32", **options)
+        expected = np.transpose(slow(image, sigma[:, None, None, None], settings), LAYOUTS[axes])
+        np.testing.assert_allclose(result.image, expected, atol=1e-3)
+        assert result.record.sigma == tuple(sigma)
     assert {tile.channels for tile in Plan.tiles} == {3}
-    assert result.record.sigma == tuple(SIGMA)
     assert result.record.settings["channels"] == "auto"
 
 
@@ -181,58 +182,39 @@ def test_channels_are_joined_only_where_the_filter_says_so(device):
     )
 
 
-@pytest.mark.parametrize("kind", ["number", "channels", "planes", "map"])
 @pytest.mark.parametrize("time", [0, 1])
-def test_sigma_of_every_kind_reaches_joined_channels(device, kind, time):
+def test_sigma_of_every_kind_reaches_joined_channels(device, time):
     image = noisy(3, 4, 19, 23)
     y, x = np.mgrid[:19, :23]
-    given, spread = {
-        "number": (7.0, 7.0),
-        "channels": (SIGMA, SIGMA[:, None, None, None]),
-        "planes": ((np.arange(12.0) + 1).reshape(3, 4),) * 2,
-        "map": ((y + x) * 0.7 * (y != 5),) * 2,
-    }[kind]
-    if kind == "planes":
-        spread = spread[..., None, None]
-    out = gd.denoise(image, Mix(time=time), given, axes="CTYX", device=device).image
-    np.testing.assert_allclose(out, slow(image, spread, Mix(time=time)), atol=1e-3)
-    np.testing.assert_array_equal(out[..., 5, :] == image[..., 5, :], kind == "map")
+    planes, places = (np.arange(12.0) + 1).reshape(3, 4), (y + x) * 0.7 * (y != 5)
+    for given, spread in ((7.0, 7.0), (planes, planes[..., None, None]), (places, places)):
+        out = gd.denoise(image, Mix(time=time), given, axes="CTYX", device=device).image
+        np.testing.assert_allclose(out, slow(image, spread, Mix(time=time)), atol=1e-3)
+        np.testing.assert_array_equal(out[..., 5, :] == image[..., 5, :], given is places)
 
 
-@pytest.mark.parametrize("given", [SIGMA, (0, 5, 20), "map"], ids=str)
-@pytest.mark.parametrize(("axes", "time"), [("CTYX", 0), ("CTYX", 1), ("TYXC", 1), ("TQYXC", 0)])
+@pytest.mark.parametrize("given", [(0, 5, 20), "map"], ids=str)
+@pytest.mark.parametrize(("axes", "time"), [("CTYX", 1), ("TYXC", 1), ("TQYXC", 0)])
 def test_the_result_does_not_depend_on_how_the_image_is_cut(device, axes, time, given):
     lengths = {"C": 3, "T": 4, "Q": 2, "Y": 61, "X": 57}
-    image = noisy(*sorted(lengths[a] for a in axes))
-    image = np.resize(image, [lengths[a] for a in axes])
+    image = np.resize(noisy(24, 61, 57), [lengths[a] for a in axes])
     if isinstance(given, str):
         given = 20 * np.random.default_rng(0).random((61, 57))
     settings, options = Mix(time=time), {"axes": axes, "device": device}
     whole = gd.denoise(image, settings, given, **options).image
     Plan.tiles.clear()
-    limit = int(
-        4096
-        * bytes_per_pixel(dataclasses.replace(settings, channels="joined"), np.ndim(given) == 2)
-    )
+    joined = dataclasses.replace(settings, channels="joined")
+    limit = int(4096 * bytes_per_pixel(joined, np.ndim(given) == 2))
     tiled = gd.denoise(image, settings, given, memory_limit=limit, **options).image
     assert len(Plan.tiles) > 4
     assert max(3 * np.prod(tile.source_shape) for tile in Plan.tiles) <= 4096
     np.testing.assert_array_equal(tiled, whole)
     chunks = tuple({"C": 1, "T": 2, "Q": 1, "Y": 20, "X": 33}[a] for a in axes)
-    lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, given, **options)
+    array = da.from_array(image, chunks=chunks)
+    lazy = gd.denoise_lazy(array, settings, given, **options)
     assert lazy.npartitions > 4
     assert lazy.chunks[axes.index("C")] == (3,)
     np.testing.assert_array_equal(lazy.compute(), whole)
     # Channels that are not joined stay in their chunks.
-    alone = gd.denoise_lazy(
-        da.from_array(image, chunks=chunks), Mix(channels="alone"), given, **options
-    )
+    alone = gd.denoise_lazy(array, Mix(channels="alone"), given, **options)
     assert alone.chunks[axes.index("C")] == (1, 1, 1)
-
-
-def test_a_channel_without_noise_is_seen_by_others_and_stays(device):
-    image = noisy(3, 30, 34)
-    result = gd.denoise(image, Mix(), (0, 10, 20), axes="CYX", device=device)
-    np.testing.assert_array_equal(result.image[0], image[0])
-    sigma = np.array([0.0, 10, 20])[:, None, None, None]
-    np.testing.assert_allclose(result.image, slow(image[:, None], sigma, Mix())[:, 0], atol=1e-3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 import threading
 
@@ -20,8 +19,7 @@ from napari_gpu_denoise.errors import (
     SettingsError,
     SigmaError,
 )
-from napari_gpu_denoise.filters import FILTERS, VBM3D
-from napari_gpu_denoise.run import lazy
+from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import lazy as module
 from scenes import joining, noisy, small
 
@@ -37,16 +35,29 @@ def both(image, chunks, settings, sigma=20.0, **options):
     return out, gd.denoise(image, settings, sigma, **options).image
 
 
-@pytest.mark.parametrize(
-    "chunks",
-    [(1, 1), (7, 61), (61, 5), (13, 17), (50, 1), ((1, 30, 30), (3, 50, 4)), (61, 57)],
-    ids=str,
-)
-def test_chunks_of_any_size(device, chunks):
-    image = noisy(*((61, 57) if chunks != (1, 1) else (23, 21)), dtype="uint8")
-    for settings in (small(KIND), small(KIND, patch=5, step=3)):
-        out, expected = both(image, chunks, settings, device=device)
-        np.testing.assert_array_equal(out, expected)
+CUTS = {
+    "pixels": ((23, 21), (1, 1), {}),
+    "small": ((61, 57), (7, 61), {}),
+    "columns": ((61, 57), (61, 5), {"settings": small(KIND, patch=5, step=3)}),
+    "odd": ((61, 57), (13, 17), {"sigma": 0.0}),
+    "uneven": ((61, 57), ((1, 30, 30), (3, 50, 4)), {"settings": small(KIND, patch=5, step=3)}),
+    "slices before frames": ((5, 3, 61, 57), (2, 2, 61, 19), {"axes": "ZTYX"}),
+    "volumes": ((5, 3, 61, 57), (3, 1, 30, 30), {"axes": "TZYX"}),
+    "other axes": ((5, 3, 61, 57), (1, 1, 20, 57), {"axes": "QRYX", "dtype": "float32"}),
+    "frames": ((6, 30, 30), (1, 30, 30), {"axes": "TYX", "settings": small(KIND, frames_after=2)}),
+    "channels": ((3, 61, 57), (1, 30, 30), {"axes": "CYX", "sigma": (0, 20, 0)}),
+    "one pixel": ((1, 1), (1, 2), {}),
+    "rows": ((3, 40), (1, 2), {}),
+    "smaller than a patch": ((5, 5), (1, 2), {}),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_chunks_of_any_size(device, name):
+    shape, chunks, options = CUTS[name]
+    options = {"settings": joining(KIND, options.get("axes", "")), "device": device} | options
+    out, expected = both(noisy(*shape, dtype="uint8"), chunks, **options)
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_chunks_stay_as_they_are_where_they_can(device):
@@ -60,67 +71,14 @@ def test_chunks_stay_as_they_are_where_they_can(device):
     assert min(chunks[1]) >= max(settings.reach.y)
 
 
-@pytest.mark.parametrize("axes", ["TZYX", "TCYX", "ZTYX", "QRYX"])
-@pytest.mark.parametrize("chunks", [(1, 1, 20, 57), (2, 2, 61, 19), (3, 1, 30, 30)])
-def test_joined_and_independent_axes(device, axes, chunks):
-    image = noisy(5, 3, 61, 57, dtype="uint16")
-    out, expected = both(image, chunks, joining(KIND, axes), axes=axes, device=device)
-    np.testing.assert_array_equal(out, expected)
-
-
-def test_one_sided_windows_in_time(device):
-    image = noisy(6, 30, 30, dtype="uint8")
-    for before, after in ((2, 0), (0, 2), (2, 1)):
-        settings = small(KIND, frames_before=before, frames_after=after)
-        out, expected = both(image, (1, 30, 30), settings, axes="TYX", device=device)
-        np.testing.assert_array_equal(out, expected)
-
-
-# Filters over time, whose frames may change in brightness or be dropped.
-OVER_TIME = {
-    "nl_means": joining(KIND, "T"),
-    "vbm3d": joining(VBM3D, "T"),
-    "vbm3d causal": small(VBM3D, frames_before=1, frames_after=0),
-}
-
-
-@pytest.mark.parametrize("chunks", [(4, 120, 130), (12, 60, 130), (3, 60, 65)], ids=str)
-@pytest.mark.parametrize("name", OVER_TIME)
-def test_brightness_that_changes_is_that_of_whole_frames(device, name, chunks):
-    gain = np.linspace(1, 0.6, 12)[:, None, None]
-    image = np.rint(noisy(12, 120, 130, sigma=10) * gain).astype(np.uint8)
-    settings, options = OVER_TIME[name], {"axes": "TYX", "device": device}
-    out, expected = both(image, chunks, settings, 10, **options)
-    plain = gd.denoise(image, dataclasses.replace(settings, flicker=False), 10, **options).image
-    assert not np.array_equal(plain, expected)
-    np.testing.assert_array_equal(out, expected)
-
-
-@pytest.mark.parametrize("chunks", [(4, 120, 130), (12, 60, 130), (3, 60, 65)], ids=str)
-@pytest.mark.parametrize("part", ["a frame", "a part of a frame"])
-@pytest.mark.parametrize("name", OVER_TIME)
-def test_frames_of_one_level_are_told_by_the_whole(device, name, part, chunks):
+@pytest.mark.parametrize("chunks", [(4, 120, 130), (3, 60, 65)], ids=str)
+@pytest.mark.parametrize("kind", [KIND, gd.VBM3D], ids=lambda kind: kind.name)
+def test_frames_of_one_level_are_told_by_the_whole(device, kind, chunks):
     image = noisy(12, 120, 130, dtype="uint8")
-    image[5, :, : None if part == "a frame" else 110] = 7
-    out, expected = both(image, chunks, OVER_TIME[name], axes="TYX", device=device)
+    image[5, :, :110] = image[8] = 7
+    out, expected = both(image, chunks, joining(kind, "T"), axes="TYX", device=device)
     np.testing.assert_array_equal(out, expected)
-    if part == "a frame":
-        np.testing.assert_array_equal(out[5], image[5])
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (3, 40), (40, 2), (4, 4), (5, 5)])
-def test_images_smaller_than_a_patch(device, shape):
-    image = noisy(*shape)
-    out, expected = both(image, (1, 2), small(KIND), device=device)
-    np.testing.assert_array_equal(out, expected)
-
-
-@pytest.mark.parametrize("chunks", [(1, 30, 30), (2, 61, 57)])
-def test_each_channel_has_its_sigma(device, chunks):
-    image = noisy(3, 61, 57)
-    for sigma in ((5, 20, 40), (0, 20, 0)):
-        out, expected = both(image, chunks, small(KIND), sigma, axes="CYX", device=device)
-        np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(out[8], image[8])
 
 
 def test_sigma_is_estimated_once_from_few_planes(device):
@@ -145,18 +103,9 @@ def test_sigma_is_estimated_once_from_few_planes(device):
     np.testing.assert_array_equal(out, expected)
 
 
-def test_nothing_is_computed_before_it_is_asked_for(device):
-    def fail():
-        raise AssertionError("computed too early")
-
-    array = da.from_delayed(dask.delayed(fail)(), (2, 50, 50), "float32")
-    lazy = gd.denoise_lazy(array, small(KIND), 20, device=device)
-    with pytest.raises(AssertionError, match="too early"):
-        lazy.compute()
-
-
 @pytest.mark.parametrize("kind", [gd.NLMeans, gd.BM3D, gd.VBM3D], ids=lambda k: k.name)
 def test_the_function_of_a_filter_makes_a_dask_array_of_one(device, kind):
+    """Nothing is computed before it is asked for."""
     image, call = noisy(6, 30, 34, dtype="uint8"), getattr(gd, kind.name)
     options = {"settings": small(kind), "axes": "TYX", "device": device, "memory_limit": "100M"}
     read = []
@@ -169,30 +118,20 @@ def test_the_function_of_a_filter_makes_a_dask_array_of_one(device, kind):
     lazy = call(array, 20.0, **options)
     assert (type(lazy), lazy.shape, lazy.dtype, read) == (da.Array, image.shape, image.dtype, [])
     np.testing.assert_array_equal(lazy.compute(), call(image, 20.0, **options))
-
-
-def test_what_dask_does_itself_is_refused(device):
-    array = da.from_array(noisy(30, 34), chunks=17)
-    for name, value in (("progress", print), ("cancel", threading.Event())):
-        with pytest.raises(SettingsError, match="leave out progress= and cancel="):
-            gd.nl_means(array, 20, device=device, **{name: value})
+    of_numpy = gd.denoise_lazy(image, small(kind), 20.0, axes="TYX", device=device)
+    assert isinstance(of_numpy, da.Array)
 
 
 @pytest.mark.parametrize("scheduler", ["threads", "processes", "synchronous"])
 def test_schedulers(device, scheduler):
     image = noisy(2, 50, 44, dtype="uint8")
-    lazy = gd.denoise_lazy(da.from_array(image, chunks=(1, 25, 44)), small(KIND), 20, device=device)
-    out = lazy.compute(scheduler=scheduler, num_workers=2)
-    np.testing.assert_array_equal(out, gd.denoise(image, small(KIND), 20, device=device).image)
-
-
-def test_no_handle_of_a_device_is_sent(device):
-    array = da.from_array(noisy(50, 44), chunks=(25, 44))
+    array = da.from_array(image, chunks=(1, 25, 44))
     lazy = gd.denoise_lazy(array, small(KIND), 20, device=device)
     sent = pickle.dumps(lazy.__dask_graph__())
-    assert device.name.encode() in sent
-    assert b"pyopencl" not in sent
+    assert device.name.encode() in sent and b"pyopencl" not in sent
     assert lazy.name == gd.denoise_lazy(array, small(KIND), 20, device=device).name
+    out = lazy.compute(scheduler=scheduler, num_workers=2)
+    np.testing.assert_array_equal(out, gd.denoise(image, small(KIND), 20, device=device).image)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int32", "uint64"])
@@ -213,13 +152,14 @@ def test_nonfinite_pixels_stay_and_do_not_spread(device):
     image[0, 19:22, 28:32] = np.nan
     image[1, 20, 30] = np.inf
     image[2, :6, :6] = -np.inf
-    out, expected = both(image, (1, 20, 30), small(KIND), nonfinite="keep", device=device)
+    options = {"axes": ".YX", "device": device}
+    out, expected = both(image, (1, 20, 30), small(KIND), nonfinite="keep", **options)
     np.testing.assert_array_equal(out, expected)
     with pytest.raises(NonFiniteError, match="float32"):
-        both(image, (1, 20, 30), small(KIND), nonfinite="keep", dtype="uint8", device=device)
-    for sigma in (20, 0):
+        both(image, (1, 20, 30), small(KIND), nonfinite="keep", dtype="uint8", **options)
+    for noise in ({"sigma": 20}, {"sigma": 0}, {"sigma": None, "noise": gd.PoissonGaussian(2, 3)}):
         with pytest.raises(NonFiniteError, match="nonfinite='keep'"):
-            both(image, (1, 20, 30), small(KIND), sigma, device=device)
+            both(image, (1, 20, 30), small(KIND), **noise, **options)
 
 
 def test_a_large_hole_is_filled_from_what_a_chunk_sees(device):
@@ -232,22 +172,6 @@ def test_a_large_hole_is_filled_from_what_a_chunk_sees(device):
     away = np.maximum(np.abs(y - 74.5), np.abs(x - 74.5)) > 35 + max(KIND().reach.y)
     assert np.nanmax(error[away]) == 0
     assert np.nanmax(error) < 60
-
-
-def test_results_in_another_type(device):
-    image = noisy(3, 30, 30, dtype="uint8")
-    out, expected = both(image, (1, 30, 30), small(KIND), dtype="float32", device=device)
-    assert out.dtype == np.float32
-    np.testing.assert_array_equal(out, expected)
-
-
-def test_arrays_of_numpy_are_taken_too(device):
-    image = noisy(30, 30)
-    lazy = gd.denoise_lazy(image, small(KIND), 20, device=device)
-    assert isinstance(lazy, da.Array)
-    np.testing.assert_array_equal(
-        lazy.compute(), gd.denoise(image, small(KIND), 20, device=device).image
-    )
 
 
 @pytest.mark.parametrize("sigma", [20.0, None])
@@ -267,49 +191,33 @@ def test_chunks_are_of_the_shape_declared(device, made, sigma):
         computed()
 
 
-def test_a_shape_that_is_not_known_is_refused():
-    array = da.ones((40, 30), chunks=(20, 30))
-    array = array[array[:, 0] > 0]
-    with pytest.raises(ImageError, match="compute_chunk_sizes"):
-        gd.denoise_lazy(array, small(KIND), 20)
-    with pytest.raises(ImageError, match="compute_chunk_sizes"):
-        gd.propose_chunks(array, small(KIND))
+STACK = da.ones((3, 30, 30), chunks=(1, 30, 30))
+UNKNOWN = STACK[STACK[:, 0, 0] > 0]
+PLANE = np.zeros((9, 9))
+REFUSED = [
+    (gd.denoise_lazy, (STACK, small(KIND), -1), {}, SigmaError, ""),
+    (gd.denoise_lazy, (STACK, small(KIND), 1), {"axes": "TY"}, AxesError, ""),
+    (gd.denoise_lazy, (STACK, joining(KIND, "T"), 1), {}, AxesError, "needs an axis T"),
+    (gd.denoise_lazy, (STACK, small(KIND), 1), {"device": []}, NoDeviceError, "No device given"),
+    (gd.denoise_lazy, (STACK.astype(bool), small(KIND), 1), {}, ImageError, "convert"),
+    (gd.denoise_lazy, (STACK, small(KIND), 1), {"nonfinite": "drop"}, ImageError, "nonfinite"),
+    (gd.denoise_lazy, (STACK[:0], small(KIND), 1), {}, ImageError, "no pixels"),
+    (gd.denoise_lazy, (UNKNOWN, small(KIND), 1), {}, ImageError, "compute_chunk_sizes"),
+    (gd.propose_chunks, (UNKNOWN, small(KIND)), {}, ImageError, "compute_chunk_sizes"),
+    (gd.propose_chunks, (PLANE, gd.BM3D), {}, SettingsError, "is not a filter"),
+    (gd.propose_chunks, (PLANE, gd.BM3D()), {"axes": "TY"}, AxesError, ""),
+    (gd.propose_chunks, (PLANE, gd.BM3D()), {"nbytes": "many"}, SettingsError, ""),
+    # What dask does itself.
+    (gd.nl_means, (STACK, 20), {"progress": print}, SettingsError, "leave out progress="),
+    (gd.nl_means, (STACK, 20), {"cancel": threading.Event()}, SettingsError, "and cancel="),
+]
 
 
-def test_bad_input_is_refused_at_once(device):
-    array = da.ones((3, 30, 30), chunks=(1, 30, 30))
-    with pytest.raises(SigmaError):
-        gd.denoise_lazy(array, small(KIND), -1)
-    with pytest.raises(AxesError):
-        gd.denoise_lazy(array, small(KIND), 1, axes="TY")
-    with pytest.raises(AxesError, match="needs an axis T"):
-        gd.denoise_lazy(array, joining(KIND, "T"), 1)
-    with pytest.raises(NoDeviceError, match="No device given"):
-        gd.denoise_lazy(array, small(KIND), 1, device=[])
-    with pytest.raises(ImageError, match="convert"):
-        gd.denoise_lazy(array.astype(bool), small(KIND), 1)
-    with pytest.raises(ImageError, match="nonfinite"):
-        gd.denoise_lazy(array, small(KIND), 1, nonfinite="drop")
-    with pytest.raises(ImageError, match="no pixels"):
-        gd.denoise_lazy(array[:0], small(KIND), 1)
-    with pytest.raises(ImageError, match="compute_chunk_sizes"):
-        gd.denoise_lazy(array[array[:, 0, 0] > 0], small(KIND), 1)
-
-
-def test_memory_is_bounded_by_chunks(device, monkeypatch):
-    largest = []
-    plain = module.filter_part
-
-    def watch(job, part, block, out):
-        largest.append(block.given.size)
-        return plain(job, part, block, out)
-
-    monkeypatch.setattr(module, "filter_part", watch)
-    settings = small(KIND)
-    array = da.from_array(noisy(8, 64, 64), chunks=(1, 32, 32))
-    gd.denoise_lazy(array, settings, 20, device=device).compute()
-    assert len(largest) == 32
-    assert max(largest) <= (32 + sum(settings.reach.y)) * (32 + sum(settings.reach.x))
+@pytest.mark.parametrize("number", range(len(REFUSED)))
+def test_bad_input_is_refused_at_once(number):
+    function, given, options, error, said = REFUSED[number]
+    with pytest.raises(error, match=said):
+        function(*given, **options)
 
 
 def test_sigma_far_above_the_range_is_bounded_as_in_an_array(device):
@@ -322,19 +230,21 @@ def test_sigma_far_above_the_range_is_bounded_as_in_an_array(device):
     assert np.abs(lazy - expected).max() < 0.1 * np.ptp(image)
 
 
-def test_the_overhead_is_what_is_read_more_than_yielded(device, monkeypatch):
-    read, plain = [], lazy.filter_part
+def test_chunks_bound_the_memory_and_the_overhead_is_what_they_read_more(device, monkeypatch):
+    read, plain = [], module.filter_part
 
     def filter_part(job, part, block, out):
         read.append(block.given.size)
         return plain(job, part, block, out)
 
-    monkeypatch.setattr(lazy, "filter_part", filter_part)
+    monkeypatch.setattr(module, "filter_part", filter_part)
     image = noisy(2, 90, 70)
     array, filter = da.from_array(image, chunks=(1, (40, 40, 10), 35)), small(gd.NLMeans)
     # Chunks smaller than the margin are joined; here none is.
     assert max(filter.reach.y) <= 10
     gd.nl_means(array, 20, settings=filter, device=device).compute()
+    assert len(read) == 12
+    assert max(read) <= (40 + sum(filter.reach.y)) * (35 + sum(filter.reach.x))
     told = gd.propose_chunks(array, filter)
     assert told.present == pytest.approx(sum(read) / image.size - 1)
     assert told.overhead == 0
@@ -365,12 +275,3 @@ def test_axes_that_are_not_cut_stay_whole():
     assert told.margins[0] == (0, 0)
     joint = gd.propose_chunks(array, gd.BM3D(channels="joint"), axes="CTYX", nbytes="1M")
     assert joint.chunks[0] == 3
-
-
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(SettingsError, match="is not a filter"):
-        gd.propose_chunks(np.zeros((9, 9)), gd.BM3D)
-    with pytest.raises(AxesError):
-        gd.propose_chunks(np.zeros((9, 9)), gd.BM3D(), axes="TY")
-    with pytest.raises(SettingsError):
-        gd.propose_chunks(np.zeros((9, 9)), gd.BM3D(), nbytes="many")

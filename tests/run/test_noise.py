@@ -11,14 +11,14 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli
-from napari_gpu_denoise.cli.commands import named_noise
-from napari_gpu_denoise.errors import FileError, NonFiniteError, SettingsError, SigmaError
+from napari_gpu_denoise.errors import NonFiniteError, SettingsError, SigmaError
 from napari_gpu_denoise.noise.models import choices
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.run.noise import resolve_noise
 from scenes import noisy, scene, small
 
 MODEL = gd.PoissonGaussian(2.0, 4.0, 10.0)
+ONE_NOISE = gd.Isoline(criterion="multiplicative")
 
 
 def photons(*shape: int, seed: int = 0) -> np.ndarray:
@@ -157,11 +157,18 @@ def test_what_is_no_noise_is_refused(noise, said):
         run(noise)
 
 
-def test_one_kind_of_noise_for_all_channels():
-    with pytest.raises(SettingsError, match=r"several kinds .*Rician.*; .*Gaussian"):
-        run((gd.Rician(3), gd.Gaussian(3)), image=noisy(2, 40, 48), axes="CYX")
-    with pytest.raises(SettingsError, match="3 noise models were given for 2 channels"):
-        run((MODEL,) * 3, image=noisy(2, 40, 48), axes="CYX")
+@pytest.mark.parametrize(
+    ("settings", "noise", "said"),
+    [
+        (gd.BM3D(), (gd.Rician(3), gd.Gaussian(3)), r"several kinds .*Rician.*; .*Gaussian"),
+        (gd.BM3D(), (MODEL,) * 3, "3 noise models were given for 2 channels"),
+        (ONE_NOISE, "auto", "noise='auto' was given to a filter that does not use it"),
+        (ONE_NOISE, MODEL, "noise=PoissonGaussian was given"),
+    ],
+)
+def test_noise_that_does_not_suit_the_filter_or_the_channels(settings, noise, said):
+    with pytest.raises(SettingsError, match=said):
+        gd.denoise(noisy(2, 40, 48), settings, noise=noise, axes="CYX")
 
 
 def test_sigma_below_0_is_refused_whatever_the_noise():
@@ -173,15 +180,6 @@ def test_sigma_below_0_is_refused_whatever_the_noise():
     with pytest.raises(NonFiniteError):
         run("auto", image=nothing)
     assert np.isnan(run("auto", image=nothing, nonfinite="keep").image).all()
-
-
-def test_two_noises_at_once_are_refused():
-    with pytest.raises(
-        SettingsError, match="noise='auto' was given to a filter that does not use it"
-    ):
-        gd.isoline(IMAGE, criterion="multiplicative", noise="auto")
-    with pytest.raises(SettingsError, match="noise=PoissonGaussian was given"):
-        gd.isoline(IMAGE, criterion="multiplicative", noise=MODEL)
 
 
 def test_isoline_knows_speckle_itself():
@@ -212,15 +210,10 @@ def test_zeros_of_speckle_are_those_of_the_whole_image():
     rgb[9, 9, 2] = 1e-3
     _, found = resolve_noise(None, gd.Speckle(4), da.from_array(rgb), "YXS", gd.BM3D())
     assert found.models == (gd.Speckle(4, least=float(np.float32(1e-3))),)
-    dark = np.zeros((40, 48), np.uint8)
-    result = run(gd.Speckle(4), image=dark)
-    assert not result.image.any()
-
-
-def test_equal_models_are_one():
-    _, found = resolve_noise(None, (MODEL, MODEL), noisy(2, 40, 48), "CYX", gd.BM3D())
-    assert found.models == (MODEL,)
-    assert found.numbers is None
+    assert not run(gd.Speckle(4), image=np.zeros((40, 48), np.uint8)).image.any()
+    # Equal models are one.
+    _, found = resolve_noise(None, (MODEL, MODEL), rgb[..., :2], "YXC", gd.BM3D())
+    assert (found.models, found.numbers) == ((MODEL,), None)
 
 
 def test_other_filters_take_correlated_noise_as_white():
@@ -302,8 +295,3 @@ def test_a_file_that_is_no_estimate(folder, capsys, text, said):
     assert command("bm3d", "in.tif", "-o", "out.tif", "--noise", "noise.json") > 0
     assert said in capsys.readouterr().err
     assert not (folder / "out.tif").exists()
-
-
-def test_a_file_error_is_named():
-    with pytest.raises(FileError, match="no-such"):
-        named_noise("no-such")

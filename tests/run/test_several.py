@@ -117,16 +117,10 @@ def test_a_part_that_comes_back_when_the_others_have_ended_is_done(pair, monkeyp
     np.testing.assert_array_equal(made.image, expected.image)
 
 
-def test_when_all_fail_the_error_is_raised(pair, failing):
-    failing(*(device.index for device in pair))
-    with pytest.raises(KernelError, match="is broken"):
-        gd.denoise(noisy(61, 157), small(gd.NLMeans), SIGMA, device=pair)
-
-
-def test_other_errors_end_the_run(pair, failing):
-    failing(pair[0].index, error=ZeroDivisionError)
-    failing(pair[1].index, error=ZeroDivisionError)
-    with pytest.raises(ZeroDivisionError):
+@pytest.mark.parametrize("error", [KernelError, ZeroDivisionError])
+def test_the_error_is_raised_when_all_fail_or_it_is_not_of_a_device(pair, failing, error):
+    failing(*(device.index for device in pair), error=error)
+    with pytest.raises(error, match="is broken"):
         gd.denoise(noisy(61, 157), small(gd.NLMeans), SIGMA, device=pair)
 
 
@@ -141,31 +135,25 @@ def test_a_run_that_is_closed_leaves_no_thread(pair):
     assert threading.active_count() <= before
 
 
-@pytest.mark.parametrize("dtype", ["uint16", "float32"])
 @pytest.mark.parametrize(
-    "noise", [None, gd.PoissonGaussian(2.0, 0.0, 5.0)], ids=["sigma", "photons"]
+    ("axes", "dtype", "noise"),
+    [("TYX", "uint16", {"sigma": SIGMA}), ("CTYX", "float32", {"noise": gd.PoissonGaussian(2, 0)})],
 )
-@pytest.mark.parametrize("axes", ["TYX", "CTYX"])
-def test_series_that_are_not_in_memory(pair, dtype, noise, axes):
+def test_series_that_are_not_in_memory(pair, axes, dtype, noise):
     image = noisy(*((2,) if "C" in axes else ()), 17, 40, 37, dtype=dtype)
     settings = small(gd.VBM3D, frames_before=2, frames_after=1)
-    sigma = SIGMA if noise is None else None
-    options = {"noise": noise, "axes": axes, "dtype": "float32"}
     made = [Stored(np.zeros(image.shape, np.float32)) for _ in range(2)]
-    one = gd.denoise(Stored(image), settings, sigma, out=made[0], device=pair[0], **options)
-    both = gd.denoise(Stored(image), settings, sigma, out=made[1], device=pair, **options)
+    options = {"axes": axes, "dtype": "float32", **noise}
+    one = gd.denoise(Stored(image), settings, out=made[0], device=pair[0], **options)
+    both = gd.denoise(Stored(image), settings, out=made[1], device=pair, **options)
     np.testing.assert_array_equal(made[0].array, made[1].array)
     assert both.record.saturated == one.record.saturated
     # One may have been too busy to take any part.
     assert both.record.device in (f"2 x {pair[0]}", str(pair[0]))
-
-
-def test_nonfinite_pixels_are_refused(pair):
-    image = noisy(9, 40, 37)
-    image[7, 3, 4] = np.nan
-    out = Stored(np.zeros_like(image))
-    with pytest.raises(NonFiniteError):
-        gd.denoise(Stored(image), small(gd.BM3D), SIGMA, axes="TYX", out=out, device=pair)
+    if dtype == "float32":
+        image[..., 7, 3, 4] = np.nan
+        with pytest.raises(NonFiniteError):
+            gd.denoise(Stored(image), settings, out=made[1], device=pair, **options)
 
 
 def test_dask_chunks_take_the_device_that_does_least(pair):
@@ -178,7 +166,7 @@ def test_dask_chunks_take_the_device_that_does_least(pair):
     )
 
 
-def test_parts_cover_the_whole(pair):
+def test_parts_cover_the_whole_and_small_images_stay_so(pair, monkeypatch):
     settings = joining(gd.VBM3D, "TYX")
     job = prepare(Run(settings, SIGMA, axes="TYX", device=pair[0]), noisy(40, 61, 57))
     parts = parts_of_images.divide(job, Part.of(job), 3)
@@ -187,11 +175,9 @@ def test_parts_cover_the_whole(pair):
     assert [a for a, _ in ends] == [0, *(b for _, b in ends)][:-1] and ends[-1][1] == 40
     # Frames are compared as wholes.
     assert all(part.yields[1:] == (slice(0, 61), slice(0, 57)) for part in parts)
-
-
-def test_small_images_stay_whole(device):
-    job = prepare(Run(small(gd.NLMeans), SIGMA, device=device), noisy(64, 64))
-    assert len(parts_of_images.divide(job, Part.of(job), 2)) == 1
+    monkeypatch.undo()
+    tiny = prepare(Run(small(gd.NLMeans), SIGMA, device=pair[0]), noisy(64, 64))
+    assert len(parts_of_images.divide(tiny, Part.of(tiny), 2)) == 1
 
 
 def test_all_are_those_of_the_best_kind(device, monkeypatch):

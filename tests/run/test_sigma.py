@@ -35,48 +35,36 @@ def test_one_number_is_for_all(axes, sigma):
     assert np.all(spread(sigma, axes) == value)
 
 
-@pytest.mark.parametrize("axes", ["CYX", "YXC", "TCYX", "YCTX", "YXS", "QCYX"])
-def test_one_number_a_channel(axes):
-    channels = "S" if "S" in axes else "C"
-    values = (5.0, 6.0, 7.0)[: LENGTHS[channels]]
-    found = resolve_sigma(list(values), image_of(axes), axes)
-    assert found.values == values
-    assert found.source == "given"
-    expected = np.moveaxis(spread(values, axes), axes.index(channels), -1)
-    assert np.all(expected == values)
-
-
-@pytest.mark.parametrize("axes", ["TYX", "YTX", ".YX", "QTYX", "YXTQ"])
-def test_one_number_a_plane_along_the_only_other_axis(axes):
-    where = axes.index("." if "." in axes else "T")
-    values = tuple(range(1, 1 + LENGTHS[axes[where]]))
-    found = resolve_sigma(values, image_of(axes), axes)
-    assert found.values == values
-    assert found.source == "given"
-    assert np.all(np.moveaxis(spread(values, axes), where, -1) == values)
-
-
-@pytest.mark.parametrize("axes", ["TZYX", "ZYTX", "TCYX", "XYTC", "TZCYX"])
-def test_one_number_a_plane_has_the_shape_of_the_other_axes(axes):
-    others = [i for i, a in enumerate(axes) if a not in "YX"]
-    shape = [LENGTHS[axes[i]] for i in others]
+@pytest.mark.parametrize(
+    ("axes", "along"),
+    [
+        # One number a channel, a plane along the only other axis, or a plane along all of them.
+        *(("CYX", "C"), ("YXC", "C"), ("TCYX", "C"), ("YCTX", "C"), ("YXS", "S"), ("QCYX", "C")),
+        *(("TYX", "T"), ("YTX", "T"), (".YX", "."), ("QTYX", "T"), ("YXTQ", "T")),
+        *(("TZYX", "TZ"), ("ZYTX", "ZT"), ("TCYX", "TC"), ("XYTC", "TC"), ("TZCYX", "TZC")),
+        # A map, whatever the order of axes.
+        *((axes, "YX") for axes in ("YX", "XY", "TYX", "YXC", "XTY", "ZTCXY")),
+    ],
+)
+def test_numbers_lie_along_the_axes_that_their_shape_tells(axes, along):
+    shape = [LENGTHS[a] for a in along]
     values = np.arange(float(np.prod(shape))).reshape(shape)
     found = resolve_sigma(values, image_of(axes), axes)
-    assert found.values == tuple(values.ravel())
-    planes = np.moveaxis(spread(values, axes), [axes.index("Y"), axes.index("X")], [-2, -1])
-    for index in np.ndindex(*shape):
-        assert np.all(planes[index] == values[index])
-
-
-@pytest.mark.parametrize("axes", ["YX", "XY", "TYX", "YXC", "XTY", "ZTCXY"])
-def test_a_map_is_of_y_and_x_whatever_the_order_of_axes(axes):
-    values = np.arange(35.0).reshape(5, 7)
-    found = resolve_sigma(values, image_of(axes), axes)
-    planes = np.moveaxis(spread(values, axes), [axes.index("Y"), axes.index("X")], [-2, -1])
-    assert np.all(planes == values)
-    assert found.values == pytest.approx((np.sqrt(np.mean(values**2)),))
-    assert found.source == "given as a map from 0 to 34"
-    assert max(spread(values, axes).strides) <= values.itemsize * 7  # planes are not copied
+    turned = np.transpose(values, [along.index(a) for a in axes if a in along])
+    expected = turned.reshape([LENGTHS[a] if a in along else 1 for a in axes])
+    np.testing.assert_array_equal(
+        spread(values, axes), np.broadcast_to(expected, image_of(axes).shape)
+    )
+    if along == "YX":
+        assert found.values == pytest.approx((np.sqrt(np.mean(values**2)),))
+        assert found.source == "given as a map from 0 to 34"
+        assert max(spread(values, axes).strides) <= values.itemsize * 7  # planes are not copied
+        # What was given may change afterwards.
+        values[:] = 99
+        assert found.array.max() == 34
+    else:
+        assert found.values == tuple(values.ravel())
+        assert found.source == "given"
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
@@ -159,13 +147,6 @@ def test_every_value_is_checked(wrong):
         values[(-1,) * len(shape)] = wrong
         with pytest.raises(SigmaError, match=f"sigma={wrong:g} is not a standard deviation"):
             resolve_sigma(values, image_of(axes), axes)
-
-
-def test_what_was_given_may_change_afterwards():
-    values = np.ones((5, 7))
-    found = resolve_sigma(values, image_of("YX"), "YX")
-    values[:] = 9
-    assert found.array.max() == 1
 
 
 def test_an_estimate_names_its_method():

@@ -27,25 +27,20 @@ def test_a_sigma_is_multiplied(kind, device):
 
 
 def test_frames_from_anywhere_are_filtered_alike(device):
-    kind = next(each for each in FILTERS if each.name == "vbm3d")
-    image, settings = noisy(5, 20, 24, dtype="uint16"), joining(kind, "T")
-    shared = {"sigma_factor": 0.75, "device": device, "dtype": "same"}
-    whole = gd.denoise(image, settings, 20, axes="TYX", **shared).image
-    np.testing.assert_array_equal(
-        whole, gd.denoise(image, settings, 15, axes="TYX", device=device, dtype="same").image
-    )
-    lazy = gd.denoise_lazy(da.from_array(image, chunks=2), settings, 20, axes="TYX", **shared)
-    np.testing.assert_array_equal(lazy.compute(), whole)
+    image, settings = noisy(5, 20, 24, dtype="uint16"), joining(gd.VBM3D, "T")
+    shared, series = {"sigma_factor": 0.75, "device": device, "dtype": "same"}, da.from_array(image)
+    whole = gd.denoise(image, settings, 15, axes="TYX", device=device, dtype="same").image
     np.testing.assert_array_equal(list(gd.stream(settings, image, 20, **shared)), whole)
     each = gd.stream(settings, image, lambda t: 20, **shared)
     np.testing.assert_array_equal(list(each), whole)
-    out = np.empty_like(image)
-    series = da.from_array(image)
-    gd.denoise(series, settings, 20, axes="TYX", out=out, **shared)
-    np.testing.assert_array_equal(out, whole)
-    model = gd.denoise(series, settings, noise=gd.Gaussian(20), axes="TYX", out=out, **shared)
-    np.testing.assert_array_equal(out, whole)
-    assert model.record.sigma_factor == 0.75
+    shared["axes"] = "TYX"
+    np.testing.assert_array_equal(gd.denoise(image, settings, 20, **shared).image, whole)
+    lazy = gd.denoise_lazy(series, settings, 20, **shared)
+    np.testing.assert_array_equal(lazy.compute(), whole)
+    for noise in ({"sigma": 20}, {"noise": gd.Gaussian(20)}):
+        made = gd.denoise(series, settings, out=np.empty_like(image), **noise, **shared)
+        np.testing.assert_array_equal(made.image, whole)
+        assert made.record.sigma_factor == 0.75
 
 
 def test_correlated_noise_keeps_its_spectrum(device):

@@ -40,40 +40,58 @@ def camera(frames):
     buffer[...] = 0
 
 
-# How frames are converted does not depend on their axes.
-DTYPES = {"YX": ("uint8", "int16"), "ZYX": ("uint16",), "CYX": ("float32",), "YXS": ("uint8",)}
-
-
-@pytest.mark.parametrize("axes", SHAPES)
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_stream_gives_what_the_stack_gives(streaming_device, name, axes):
-    settings = SETTINGS[name]
-    for dtype in DTYPES[axes]:
-        frames = noisy(7, *SHAPES[axes], dtype=dtype)
-        if dtype == "int16":
-            frames -= 120
-        expected = whole(settings, frames, axes=axes, device=streaming_device)
-        for live in (False, True):
-            out = streamed(settings, frames, axes=axes, live=live, device=streaming_device)
-            assert out.dtype == frames.dtype
-            np.testing.assert_array_equal(out, expected)
-
-
-def test_frames_without_axes_are_planes(device):
-    frames = noisy(5, 2, 40, 44)
-    for name in ("vbm3d 2+1", "bm3d", "nl_means 2+1"):
-        out = streamed(SETTINGS[name], frames, device=device)
-        expected = whole(SETTINGS[name], frames, axes="ZYX", device=device)
+def assert_as_the_stack(settings, frames, sigma=20.0, known=None, source=iter, **options):
+    """Stream frames, live and not, and compare with the whole stack, of a sigma that is known."""
+    expected = whole(settings, frames, sigma if known is None else known, **options)
+    before = np.array(frames)
+    for live in (False, True):
+        out = streamed(settings, source(frames), sigma, live=live, **options)
+        assert out.dtype == expected.dtype and out.dtype.isnative
         np.testing.assert_array_equal(out, expected)
+        np.testing.assert_array_equal(frames, before)
+    return expected
 
 
-@pytest.mark.parametrize("axes", ["YX", "CYX", "YXS"])
-def test_frames_that_are_cut_small_by_others_come_out_whole(device, axes):
-    shape = {"YX": (5, 44), "CYX": (2, 40, 3), "YXS": (1, 1, 3)}[axes]
-    frames = noisy(4, *shape, dtype="uint8")
-    for name in ("vbm3d 2+1", "bm3d", "nl_means 2+1"):
-        out = streamed(SETTINGS[name], frames, axes=axes, device=device)
-        expected = whole(SETTINGS[name], frames, axes=axes, device=device)
+THREE = ("vbm3d 2+1", "bm3d", "nl_means 2+1")
+STACKS = {
+    "YX": (7, 40, 44),
+    "ZYX": (7, 2, 40, 44),
+    "CYX": (7, 2, 40, 44),
+    "YXS": (7, 40, 44, 3),
+    "one frame": (1, 40, 44),
+    "two frames": (2, 40, 44),
+    "three frames": (3, 40, 44),
+    "few rows": (4, 5, 44),
+    "two channels of few columns": (4, 2, 40, 3),
+    "one pixel in colour": (4, 1, 1, 3),
+}
+AXES = {"two channels of few columns": "CYX", "one pixel in colour": "YXS"}
+DTYPES = {"YX": "int16", "ZYX": "uint16", "CYX": "float32"}
+
+
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_stream_gives_what_the_stack_gives(streaming_device, name, stack):
+    frames = noisy(*STACKS[stack], dtype=DTYPES.get(stack, "uint8"))
+    if frames.dtype == "int16":
+        frames -= 120
+    axes = AXES.get(stack, stack if stack in SHAPES else "YX")
+    assert_as_the_stack(SETTINGS[name], frames, axes=axes, device=streaming_device)
+
+
+def test_a_causal_stream_of_one_frame_is_as_the_stack_of_it(device):
+    # Spacings of references that are left to the filter depend on whether it looks ahead.
+    frames = noisy(1, 40, 44, dtype="uint8")
+    assert_as_the_stack(VBM3D(frames_after=0), frames, device=device)
+
+
+@pytest.mark.parametrize("name", THREE)
+def test_frames_without_axes_are_planes_and_may_become_another_type(device, name):
+    frames = noisy(5, 2, 40, 44, dtype="uint16") + np.uint16(90)
+    for dtype in ("uint8", "float64", "int32"):
+        out = streamed(SETTINGS[name], frames, dtype=dtype, device=device)
+        assert out.dtype == dtype
+        expected = whole(SETTINGS[name], frames, axes="ZYX", dtype=dtype, device=device)
         np.testing.assert_array_equal(out, expected)
 
 
@@ -82,53 +100,35 @@ def test_brightness_that_changes_is_followed_as_in_the_stack(streaming_device):
     frames = np.rint(noisy(8, 64, 64, sigma=8) * 100 * gain).astype(np.uint16)
     for name in ("vbm3d 4+4", "nl_means 2+1"):
         settings = SETTINGS[name]
-        expected = whole(settings, frames, 700, device=streaming_device)
+        expected = assert_as_the_stack(settings, frames, 700, device=streaming_device)
         plain = dataclasses.replace(settings, flicker=False)
         assert not np.array_equal(expected, whole(plain, frames, 700, device=streaming_device))
-        for live in (False, True):
-            out = streamed(settings, frames, 700, live=live, device=streaming_device)
-            np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "float32"])
 def test_frames_of_any_layout_are_taken_and_left_alone(device, dtype):
-    frames = noisy(6, 40, 44, dtype=dtype)
-    expected = whole(SETTINGS["vbm3d 2+1"], frames, device=device)
+    frames, settings = noisy(6, 40, 44, dtype=dtype), SETTINGS["vbm3d 2+1"]
     wide = np.zeros((6, 80, 132), dtype)
     wide[:, ::2, ::3] = frames
-    layouts = {
-        "big-endian": frames.astype(frames.dtype.newbyteorder(">")),
-        "read-only": frames.copy(),
-        "strided": wide[:, ::2, ::3],
-        "Fortran order": [np.asfortranarray(one) for one in frames],
-    }
-    layouts["read-only"].setflags(write=False)
-    for name, given in layouts.items():
-        before = np.array(given)
-        out = streamed(SETTINGS["vbm3d 2+1"], given, device=device)
-        np.testing.assert_array_equal(out, expected, err_msg=name)
-        assert out.dtype.isnative
-        np.testing.assert_array_equal(np.array(given), before)
+    frozen = frames.copy()
+    frozen.setflags(write=False)
+    fortran = [np.asfortranarray(one) for one in frames]
+    big_endian = frames.astype(frames.dtype.newbyteorder(">"))
+    expected = whole(settings, frames, device=device)
+    for given in (big_endian, frozen, wide[:, ::2, ::3], fortran):
+        np.testing.assert_array_equal(assert_as_the_stack(settings, given, device=device), expected)
 
 
-@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("name", THREE)
 @pytest.mark.parametrize("case", ["plain", "slices", "a channel without noise", "NaN"])
-def test_a_source_may_overwrite_its_buffer(streaming_device, case, live):
+def test_a_source_may_overwrite_its_buffer(streaming_device, case, name):
     axes = {"slices": "ZYX", "a channel without noise": "CYX"}.get(case, "YX")
     frames = noisy(6, *SHAPES[axes])
-    sigma = (20, 0) if axes == "CYX" else 20.0
-    options = {
-        "axes": axes,
-        "nonfinite": "keep" if case == "NaN" else "raise",
-        "device": streaming_device,
-    }
+    options = {"axes": axes, "device": streaming_device, "source": camera}
     if case == "NaN":
         frames[0, 3:5, 4:9] = frames[3, 30:33, 2:5] = np.nan
-    for name in ("vbm3d 2+1", "bm3d", "nl_means 2+1"):
-        settings = SETTINGS[name]
-        expected = whole(settings, frames, sigma, **options)
-        out = streamed(settings, camera(frames), sigma, live=live, **options)
-        np.testing.assert_array_equal(out, expected, err_msg=name)
+        options["nonfinite"] = "keep"
+    assert_as_the_stack(SETTINGS[name], frames, (20, 0) if axes == "CYX" else 20.0, **options)
 
 
 def test_each_result_is_an_array_of_its_own(device):
@@ -141,61 +141,39 @@ def test_each_result_is_an_array_of_its_own(device):
     np.testing.assert_array_equal(out[:5], frames)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.parametrize("name", SETTINGS)
-def test_streams_shorter_than_the_window(streaming_device, name, count):
-    frames = noisy(count, 40, 44, dtype="uint8")
-    expected = whole(SETTINGS[name], frames, device=streaming_device)
-    for live in (False, True):
-        out = streamed(SETTINGS[name], frames, live=live, device=streaming_device)
-        np.testing.assert_array_equal(out, expected)
-
-
-def test_a_causal_stream_of_one_frame_is_as_the_stack_of_it(device):
-    # Spacings of references that are left to the filter depend on whether it looks ahead.
-    frames, settings = noisy(1, 40, 44, dtype="uint8"), VBM3D(frames_after=0)
-    expected = whole(settings, frames, device=device)
-    np.testing.assert_array_equal(streamed(settings, frames, device=device), expected)
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "float64", "int32"])
-def test_results_in_another_type(device, dtype):
-    frames = noisy(5, 40, 44, dtype="uint16") + np.uint16(90)
-    for name in ("vbm3d 2+1", "bm3d"):
-        out = streamed(SETTINGS[name], frames, dtype=dtype, device=device)
-        assert out.dtype == dtype
-        np.testing.assert_array_equal(
-            out, whole(SETTINGS[name], frames, dtype=dtype, device=device)
-        )
-
-
 # The record
 
 
-def test_what_is_clipped_and_left_out_is_counted(streaming_device):
+def assert_counted(settings, frames, sigma=20.0, known=None, axes="ZYX", **options):
+    """Compare what a stream counts, and what it yields, with the record of the whole stack."""
+    flow = FrameStream(Run(settings, sigma, axes=axes, **options), frames)
+    out = np.array(list(flow))
+    known = sigma if known is None else known
+    expected = gd.denoise(frames, settings, known, axes="T" + axes, **options)
+    np.testing.assert_array_equal(out, expected.image)
+    record, told = flow.record(), expected.record
+    for field in ("nonfinite", "saturated", "axes", "settings"):
+        assert getattr(record, field) == getattr(told, field), field
+    return out, record
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_is_clipped_and_left_out_is_counted_once(streaming_device, name):
     frames = noisy(6, 3, 40, 44) + 90
+    options = {"dtype": "uint8", "device": streaming_device}
+    sigma = np.array([20.0, 0.0, 20.0])
+    for given, known in ((20.0, 20.0), (sigma, np.broadcast_to(sigma, (6, 3)))):
+        _, record = assert_counted(SETTINGS[name], frames, given, known, **options)
+        assert record.saturated > 1000
+    for each in (np.zeros(6), 20.0 * (np.arange(6) != 2)):
+        planes, still = np.repeat(each[:, None], 3, 1), each == 0
+        out, _ = assert_counted(SETTINGS[name], frames, each.item, planes, **options)
+        np.testing.assert_array_equal(out[still], np.minimum(np.rint(frames[still]), 255))
+        assert np.count_nonzero(np.rint(frames[still]) > 255) > 100
     frames[2, 0, 3, 4:7] = np.nan
-    options = {"dtype": "float32", "nonfinite": "keep", "axes": "ZYX", "device": streaming_device}
-    settings = SETTINGS["vbm3d 2+1"]
-    flow = FrameStream(Run(settings, 20.0, **options), frames)
-    list(flow)
-    expected = gd.denoise(frames, settings, 20.0, **{**options, "axes": "TZYX"}).record
-    record = flow.record()
-    assert record.nonfinite == expected.nonfinite == 3
-    assert (record.axes, record.settings, record.sigma) == (
-        expected.axes,
-        expected.settings,
-        expected.sigma,
-    )
-    whole_frames = np.nan_to_num(frames, nan=200.0)
-    for sigma in (20.0, np.array([20.0, 0.0, 20.0])):
-        options = {"dtype": "uint8", "device": streaming_device}
-        flow = FrameStream(Run(settings, sigma, axes="ZYX", **options), whole_frames)
-        list(flow)
-        spread = np.broadcast_to(sigma, (6, 3)) if np.ndim(sigma) else sigma
-        expected = gd.denoise(whole_frames, settings, spread, axes="TZYX", **options).record
-        assert expected.saturated > 1000
-        assert flow.record().saturated == expected.saturated
+    options |= {"dtype": "float32", "nonfinite": "keep"}
+    _, record = assert_counted(SETTINGS[name], frames, **options)
+    assert (record.nonfinite, record.sigma) == (3, (20.0,))
 
 
 def test_slices_that_are_written_side_by_side_are_all_counted(streaming_device, monkeypatch):
@@ -206,96 +184,54 @@ def test_slices_that_are_written_side_by_side_are_all_counted(streaming_device, 
         time.sleep(0.001)
         return clipped
 
-    frames = noisy(80, 3, 24, 24) + 90
-    settings = SETTINGS["vbm3d 2+1"]
-    options = {"dtype": "uint8", "device": streaming_device}
-    expected = gd.denoise(frames, settings, 20.0, axes="TZYX", **options).record
     monkeypatch.setattr(Levels, "store", slow)
-    flow = FrameStream(Run(settings, 20.0, axes="ZYX", **options), frames)
-    list(flow)
-    assert flow.record().saturated == expected.saturated
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_what_is_clipped_without_noise_is_counted_once(streaming_device, name):
-    frames = noisy(5, 2, 40, 44) + 90
-    options = {"dtype": "uint8", "axes": "ZYX", "device": streaming_device}
-    for of in (lambda k: 0, lambda k: 20.0 * (k != 2)):
-        flow = FrameStream(Run(SETTINGS[name], of, **options), frames)
-        out = np.array(list(flow))
-        clipped = np.count_nonzero(np.rint(frames) > 255, axis=(1, 2, 3))
-        known = [k for k in range(5) if not of(k)]
-        np.testing.assert_array_equal(out[known], np.minimum(np.rint(frames[known]), 255))
-        assert clipped[known].min() > 100
-        spread = np.array([of(k) for k in range(5)], float)[:, None]
-        axes = {**options, "axes": "TZYX"}
-        expected = gd.denoise(frames, SETTINGS[name], np.repeat(spread, 2, 1), **axes).record
-        assert flow.record().saturated == expected.saturated
+    frames, options = noisy(40, 3, 24, 24) + 90, {"dtype": "uint8", "device": streaming_device}
+    assert_counted(SETTINGS["vbm3d 2+1"], frames, **options)
 
 
 @pytest.mark.parametrize("name", ["vbm3d 2+1", "bm3d"])
 def test_the_record_is_of_the_frames_that_were_yielded(streaming_device, name):
-    frames = noisy(12, 40, 44) + 90
-    frames[:, 3, 4] = np.nan
-    options = {"dtype": "float32", "nonfinite": "keep", "device": streaming_device}
-    flow = FrameStream(Run(SETTINGS[name], 20.0, **options), frames)
-    steps = iter(flow)
-    for _ in range(4):
-        next(steps)
-    steps.close()
-    assert flow.count == flow.record().nonfinite == 4
-    whole_frames = np.nan_to_num(frames, nan=200.0)
-    options = {"dtype": "uint8", "device": streaming_device}
-    flow = FrameStream(Run(SETTINGS[name], 20.0, **options), whole_frames)
-    steps = iter(flow)
-    out = [next(steps) for _ in range(4)]
-    steps.close()
-    kept = gd.denoise(
-        whole_frames, SETTINGS[name], 20.0, axes="TYX", device=streaming_device, dtype="float32"
-    ).image[:4]
-    assert flow.record().saturated == np.count_nonzero(np.rint(kept) > 255) > 100
+    frames, settings, device = noisy(12, 40, 44) + 90, SETTINGS[name], streaming_device
+    kept = whole(settings, frames, dtype="float32", device=device)[:4]
+    holes = frames.copy()
+    holes[:, 3, 4] = np.nan
+    records = []
+    for given, dtype in ((holes, "float32"), (frames, "uint8")):
+        flow = FrameStream(Run(settings, 20.0, dtype=dtype, nonfinite="keep", device=device), given)
+        steps = iter(flow)
+        out = [next(steps) for _ in range(4)]
+        steps.close()
+        assert flow.count == 4
+        records.append(flow.record())
+    assert [record.nonfinite for record in records] == [4, 0]
+    assert records[1].saturated == np.count_nonzero(np.rint(kept) > 255) > 100
     np.testing.assert_array_equal(out, np.clip(np.rint(kept), 0, 255))
 
 
 # Noise
 
 
-@pytest.mark.parametrize("name", ["vbm3d 4+4", "vbm3d causal", "bm3d", "nl_means 2+1"])
+@pytest.mark.parametrize("name", ["vbm3d causal", "bm3d", "nl_means 2+1"])
 def test_sigma_of_every_kind(streaming_device, name):
-    settings, frames = SETTINGS[name], noisy(6, 2, 40, 44, dtype="uint8")
-    plain, options = frames[:, 0], {"device": streaming_device}
-    found = gd.estimate_noise(plain[0]).sigma
+    frames = noisy(6, 2, 40, 44, dtype="uint8")
+    found = gd.estimate_noise(frames[0, 0]).sigma
     y, x = np.mgrid[:40, :44]
-    map_of = (5 + 0.4 * x) * (y != 7)
+    places, asked = (5 + 0.4 * x) * (y != 7), []
+    each = np.array([(10 + k, (20.0 - k) * (k != 2)) for k in range(6)])
     # What `stream` is given, and what `denoise` is.
     cases = [
-        (None, found, plain, "YX"),
-        (12.5, 12.5, plain, "YX"),
-        (0, 0, plain, "YX"),
-        ((10, 25), (10, 25), frames, "CYX"),
-        ((0, 25), (0, 25), frames, "CYX"),
-        (np.array([10, 25.0]), np.full((6, 2), (10, 25.0)), frames, "ZYX"),
-        (map_of, map_of, plain, "YX"),
-        (lambda k: 10 + 2 * k, 10.0 + 2 * np.arange(6), plain, "YX"),
-        (lambda k: 20 * (k != 2), 20.0 * (np.arange(6) != 2), plain, "YX"),
-        (
-            lambda k: (10 + k, 20 - k),
-            np.array([(10 + k, 20.0 - k) for k in range(6)]),
-            frames,
-            "CYX",
-        ),
+        (None, found, "YX"),
+        (0, 0, "YX"),
+        ((0, 25), (0, 25), "CYX"),
+        (np.array([10, 25.0]), np.full((6, 2), (10, 25.0)), "ZYX"),
+        (places, places, "YX"),
+        (lambda k: asked.append(k) or each[k, 1], each[:, 1], "YX"),
+        (lambda k: tuple(each[k]), each, "CYX"),
     ]
-    for given, known, stack, axes in cases:
-        expected = whole(settings, stack, known, axes=axes, **options)
-        for live in (False, True):
-            out = streamed(settings, stack, given, axes=axes, live=live, **options)
-            np.testing.assert_array_equal(out, expected)
-
-
-def test_sigma_is_asked_for_once_a_frame_in_order(device):
-    asked = []
-    streamed(SETTINGS["vbm3d 2+1"], noisy(5, 40, 44), lambda k: asked.append(k) or 20.0)
-    assert asked == list(range(5))
+    for given, known, axes in cases:
+        stack = frames if len(axes) > 2 else frames[:, 0]
+        assert_as_the_stack(SETTINGS[name], stack, given, known, axes=axes, device=streaming_device)
+    assert asked == [*range(6), *range(6)]
 
 
 def test_a_function_may_give_each_frame_a_map_of_its_own(device):
@@ -303,17 +239,14 @@ def test_a_function_may_give_each_frame_a_map_of_its_own(device):
     frames = noisy(4, 40, 44)
     left = np.where(np.arange(44) < 22, 8.0, 24.0) * np.ones((40, 1))
     for maps in ([left, left[:, ::-1]] * 2, [np.full((40, 44), 24.0), left] * 2):
-        out = streamed(settings, frames, lambda k, maps=maps: maps[k], device=device)
+        out = streamed(settings, frames, maps.__getitem__, device=device)
         for k in range(4):
             expected = streamed(settings, frames, maps[k], device=device)[k]
             np.testing.assert_array_equal(out[k], expected)
-
-
-def test_frames_that_are_filtered_together_share_a_map(device):
-    settings = small(VBM3D, frames_before=1, frames_after=1)
-    maps = np.full((4, 40, 44), 8.0) * np.linspace(1, 2, 44)
+    # Frames that are filtered together share one.
+    together = small(VBM3D, frames_before=1, frames_after=1)
     with pytest.raises(SigmaError, match="one map for all frames"):
-        streamed(settings, noisy(4, 40, 44), lambda k: maps[k], device=device)
+        streamed(together, frames, lambda k: left * (1 + k), device=device)
 
 
 @pytest.mark.parametrize("wrong", [-1, "much", (1, 2, 3), lambda k: -1, lambda k: (1, 2)[k:]])
@@ -339,34 +272,22 @@ def test_frames_unlike_the_first_one_are_refused_by_number(device, arenas, name,
     assert next(steps, None) is None
 
 
-def test_nonfinite_pixels_are_refused_by_number_or_kept(streaming_device):
-    clean = noisy(6, 90, 100)
-    frames = clean.copy()
+@pytest.mark.parametrize("name", THREE)
+def test_nonfinite_pixels_are_refused_by_number_or_kept(streaming_device, name):
+    frames = noisy(6, 90, 100)
     frames[3, 40:43, 50:54] = (np.nan, np.inf, -np.inf, np.nan)
+    frames[4] = np.nan
     odd = ~np.isfinite(frames)
-    for name in ("vbm3d 2+1", "bm3d", "nl_means 2+1"):
-        settings = SETTINGS[name]
-        with pytest.raises(NonFiniteError, match=r"Frame 3 .*keep"):
-            streamed(settings, frames, device=streaming_device)
-        with pytest.raises(NonFiniteError, match="keep"):
-            streamed(settings, frames[3:], device=streaming_device)
-        expected = whole(settings, frames, nonfinite="keep", device=streaming_device)
-        for live in (False, True):
-            out = streamed(settings, frames, nonfinite="keep", live=live, device=streaming_device)
-            np.testing.assert_array_equal(out, expected)
-            np.testing.assert_array_equal(out[odd], frames[odd])
-            assert np.all(np.isfinite(out[~odd]))
-        with pytest.raises(NonFiniteError, match="float32"):
-            streamed(settings, frames, nonfinite="keep", dtype="uint8", device=streaming_device)
-
-
-def test_a_frame_of_nothing_but_nan_changes_no_other(streaming_device):
-    frames = noisy(5, 40, 44)
-    frames[2] = np.nan
-    out = streamed(SETTINGS["vbm3d 2+1"], frames, nonfinite="keep", device=streaming_device)
-    assert np.all(np.isnan(out[2]))
-    expected = whole(SETTINGS["vbm3d 2+1"], frames, nonfinite="keep", device=streaming_device)
-    np.testing.assert_array_equal(out, expected)
+    settings, options = SETTINGS[name], {"device": streaming_device}
+    with pytest.raises(NonFiniteError, match=r"Frame 3 .*keep"):
+        streamed(settings, frames, **options)
+    with pytest.raises(NonFiniteError, match="keep"):
+        streamed(settings, frames[3:], **options)
+    out = assert_as_the_stack(settings, frames, nonfinite="keep", **options)
+    np.testing.assert_array_equal(out[odd], frames[odd])
+    assert np.all(np.isfinite(out[~odd]))
+    with pytest.raises(NonFiniteError, match="float32"):
+        streamed(settings, frames, nonfinite="keep", dtype="uint8", **options)
 
 
 BAD = {
@@ -416,20 +337,13 @@ class Source:
             yield one
 
 
-@pytest.mark.parametrize("name", CAUSAL)
-def test_live_gives_a_frame_before_the_next_one_is_asked_for(streaming_device, name):
-    source = Source(noisy(6, 40, 44))
-    for k, _ in enumerate(
-        gd.stream(CAUSAL[name], source, 20.0, live=True, device=streaming_device)
-    ):
-        assert source.asked == k + 1
-
-
-@pytest.mark.parametrize("name", ["vbm3d 4+4", "vbm3d 2+1", "nl_means 2+1"])
+@pytest.mark.parametrize("name", [*CAUSAL, "vbm3d 4+4", "vbm3d 2+1", "nl_means 2+1"])
 def test_live_waits_for_no_more_frames_than_it_looks_at(streaming_device, name):
-    source, settings = Source(noisy(20, 40, 44)), SETTINGS[name]
-    ahead = settings.reach.t[1]
-    for k, _ in enumerate(gd.stream(settings, source, 20.0, live=True, device=streaming_device)):
+    source, settings = Source(noisy(20, 40, 44)), (CAUSAL | SETTINGS)[name]
+    ahead = settings.reach.t[1] if over(settings) else 0
+    steps = gd.stream(settings, source, 20.0, live=True, device=streaming_device)
+    assert source.asked == 0
+    for k, _ in enumerate(steps):
         assert source.asked == min(k + 1 + ahead, 20)
 
 
@@ -500,15 +414,19 @@ def over(settings) -> bool:
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("name", ["vbm3d causal", "bm3d", "nl_means 2+1"])
 def test_an_error_of_the_source_passes_on(streaming_device, arenas, name, live):
-    settings, frames = SETTINGS[name], noisy(6, 40, 44)
+    settings, frames, taken = SETTINGS[name], noisy(6, 40, 44), []
 
-    def source():
-        yield from frames[:4]
-        raise KeyError("camera gone")
+    def source(count):
+        for one in frames[:count]:
+            # A camera may wait for long, and a source may use the device itself.
+            taken.append(session(streaming_device).turn.locked())
+            yield one
+        if count < 6:
+            raise KeyError("camera gone")
 
     threads, out = set(threading.enumerate()), []
     with pytest.raises(KeyError, match="camera gone"):
-        for one in gd.stream(settings, source(), 20.0, live=live, device=streaming_device):
+        for one in gd.stream(settings, source(4), 20.0, live=live, device=streaming_device):
             out.append(one)
     if live:
         assert len(out) == 4 - (settings.reach.t[1] if over(settings) else 0)
@@ -516,20 +434,7 @@ def test_an_error_of_the_source_passes_on(streaming_device, arenas, name, live):
     if over(settings):
         assert held(arenas) == 0
     expected = whole(settings, frames, device=streaming_device)
-    np.testing.assert_array_equal(streamed(settings, frames, device=streaming_device), expected)
-
-
-def test_the_device_is_free_while_the_source_is_asked(device):
-    # A camera may wait for long, and a source may use the device itself, as another stream does.
-    taken = []
-
-    def source():
-        for one in noisy(6, 40, 44):
-            taken.append(session(device).turn.locked())
-            yield one
-
-    for name in ("vbm3d 2+1", "bm3d", "nl_means 2+1"):
-        streamed(SETTINGS[name], source(), device=device)
+    np.testing.assert_array_equal(streamed(settings, source(6), device=streaming_device), expected)
     assert not any(taken)
 
 
@@ -545,15 +450,6 @@ def test_no_frames_give_no_frames(device, arenas):
     for frames in ([], iter(()), np.empty((0, 5, 5))):
         assert list(gd.stream(SETTINGS["vbm3d 4+4"], frames, device=device)) == []
     assert not arenas
-
-
-def test_nothing_is_asked_for_before_the_first_frame_is(device):
-    source = Source(noisy(4, 40, 44))
-    steps = gd.stream(SETTINGS["bm3d"], source, 20.0, live=True, device=device)
-    assert source.asked == 0
-    next(steps)
-    assert source.asked == 1
-    steps.close()
 
 
 @pytest.mark.parametrize("cause", ["the source", "a frame"])

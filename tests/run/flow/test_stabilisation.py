@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 
-import dask.array as da
 import numpy as np
 import pytest
 
@@ -12,14 +11,13 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.opencl.source import kernel_folder
 from napari_gpu_denoise.protocol.plan import FrameNote
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.work import Stabilisation
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.request import Run
-from scenes import IMAGE_FILTERS, cut, follows_time, frame, joining, scene, small
+from scenes import IMAGE_FILTERS, follows_time, joining, scene, small
 
 PHOTONS = [
     gd.PoissonGaussian(*numbers)
@@ -35,9 +33,7 @@ PHOTONS = [
 MAGNITUDES = [gd.Rician(6.5), gd.Rician(2e-3)]
 SPECKLES = [gd.Speckle(4.0, least=0.18), gd.Speckle(1.0, least=1e-6)]
 ALL = [*PHOTONS, *MAGNITUDES, *SPECKLES]
-each_model = pytest.mark.parametrize("model", ALL, ids=lambda model: model.summary())
 ONE_OF_EACH = [PHOTONS[0], MAGNITUDES[0], SPECKLES[0]]
-one_of_each = pytest.mark.parametrize("model", ONE_OF_EACH, ids=lambda model: model.name)
 
 
 def levels_of(model) -> np.ndarray:
@@ -70,8 +66,8 @@ def changed(device, models, values: np.ndarray, what: str, signed=True, maps=Fal
     return out
 
 
-@each_model
-def test_the_device_stabilises_as_the_model_does(device, model):
+@pytest.mark.parametrize("model", ALL, ids=lambda model: model.summary())
+def test_the_device_transforms_as_the_model_does(device, model):
     values = levels_of(model).astype(np.float32)
     expected = model.stabilise(values).astype(np.float64)
     error = np.abs(changed(device, [model], values, "forward") - expected)
@@ -79,10 +75,7 @@ def test_the_device_stabilises_as_the_model_does(device, model):
     # 2 / 1000 of the noise, beside what float32 rounds
     assert np.all(error <= 2e-3 + 3e-7 * np.abs(expected)), error.max()
 
-
-@each_model
-def test_the_inverse_is_the_exact_unbiased_one(device, model):
-    values = levels_of(model).astype(np.float32)
+    # The inverse is the exact unbiased one.
     stabilised = np.unique(model.stabilise(values))
     stabilised = np.concatenate([stabilised - 0.7, stabilised, stabilised + 0.01])
     expected = model.inverse(stabilised).astype(np.float64)
@@ -93,6 +86,9 @@ def test_the_inverse_is_the_exact_unbiased_one(device, model):
     error = np.abs(found - expected)
     # Single precision of the stabilised value is worth so much of a grey level.
     assert np.all(error <= 2e-3 * noise + 1e-6 * np.abs(expected)), (error / noise).max()
+    np.testing.assert_array_equal(
+        changed(device, [model], values, "inverse", maps=True), values, "maps are no grey levels"
+    )
 
 
 def test_magnitudes_below_noise_are_negative_or_nothing(device):
@@ -119,7 +115,7 @@ def test_each_frame_is_changed_by_its_own_model(device):
 
 
 def test_what_a_tile_reads_around_it_has_the_models_of_what_it_yields():
-    """Along axes joined by the filter there is one model, so that margins have the next one's."""
+    """Margins have the models of the frames and slices next to them."""
     seen = []
 
     class Watched(Stabilisation):
@@ -127,22 +123,15 @@ def test_what_a_tile_reads_around_it_has_the_models_of_what_it_yields():
             pass
 
         def forward(self, queue, values, numbers, pixels):
-            seen.append((numbers.tolist(), pixels))
+            seen.append((numbers.reshape(2, 5, 4).tolist(), pixels))
             return []
 
-    z, plane = Span.whole(1), Span.whole(5)
-    tile = Tile(0, Span(2, 4, 1, 6, 9), z, plane, plane, channels=2)
-    Watched().forward_tile(None, None, np.array([[3, 3], [7, 7]]), tile)
-    tile = Tile(0, Span(0, 3, 0, 3, 3), z, plane, Span(1, 3, 0, 5, 5))
-    Watched().forward_tile(None, None, np.array([[4, 5, 6]]), tile)
-    assert seen == [([3] * 5 + [7] * 5, 25), ([4, 5, 6], 25)]
-
-
-def test_maps_are_left_as_they_are_on_their_way_back(device):
-    values = np.arange(100, dtype=np.float32)
-    np.testing.assert_array_equal(
-        changed(device, [PHOTONS[0]], values, "inverse", maps=True), values
-    )
+    t, z, plane = Span(2, 4, 1, 6, 9), Span(1, 3, 0, 4, 5), Span(1, 3, 0, 5, 5)
+    tile = Tile(0, t, z, plane, plane, channels=2)
+    Watched().forward_tile(None, None, np.arange(8).reshape(2, 4), tile)
+    first, second = [0, 0, 1, 1], [2, 2, 3, 3]
+    one = np.array([first, first, second, second, second])
+    assert seen == [([one.tolist(), (one + 4).tolist()], 25)]
 
 
 def test_brightness_is_that_of_stabilised_values(device):
@@ -219,58 +208,34 @@ def test_every_filter_runs_between_the_transforms(kind, device, model, axes):
 
 def test_every_channel_has_a_model_of_its_own(kind, device):
     models = PHOTONS[0], gd.PoissonGaussian(3.0, 5.0, 40.0)
-    axes = "TCYX"
-    clean = scene(3, 2, 33, 37)
+    clean, settings = scene(3, 2, 33, 37), joining(kind, "TCYX")
     image = np.stack([drawn(m, clean[:, k], k) for k, m in enumerate(models)], 1)
-    settings = joining(kind, axes)
-    options = {"axes": axes, "device": device}
+    options = {"axes": "TCYX", "device": device}
     out = gd.denoise(image, settings, noise=models, **options).image
-    expected = in_steps(image, settings, models, axes, device)
+    expected = in_steps(image, settings, models, "TCYX", device)
     np.testing.assert_allclose(out, expected, rtol=1e-3, atol=0.02)
     swapped = gd.denoise(image, settings, noise=models[::-1], **options).image
     assert np.abs(swapped - expected).max() > 1
 
-    # The same in tiles, in chunks, frame by frame, and of one frame.
-    lazy = da.from_array(image, chunks=(1, 2, 17, 37))
-    parts = gd.denoise_lazy(lazy, settings, noise=models, **options).compute()
-    np.testing.assert_array_equal(parts, out)
-    frames = gd.stream(settings, image, noise=models, axes="CYX", device=device)
-    np.testing.assert_array_equal(np.stack(list(frames)), out)
-    one = gd.denoise(image, settings, noise=models, frames=1, **options).image
-    np.testing.assert_array_equal(one, out[1:2])
 
-
-@one_of_each
-def test_tiles_agree_with_the_whole(kind, device, model):
+def test_grey_levels_of_any_type(kind, device):
     axes = axes_for(kind, "YX")
-    settings = small(kind)
-    shape = (2, *frame(settings)) if axes == "TYX" else frame(settings)
-    image = drawn(model, scene(*shape))
-    totals = []
-    options = {"noise": model, "axes": axes, "device": device}
-    whole = gd.denoise(image, settings, **options).image
-    tiled = gd.denoise(
-        *(image, settings),
-        **options,
-        memory_limit=cut(settings),
-        progress=lambda done, total: totals.append(total),
-    ).image
-    assert totals[-1] >= 3
-    np.testing.assert_array_equal(tiled, whole)
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "float64", ">u2"])
-def test_grey_levels_of_any_type(kind, device, dtype):
-    model = PHOTONS[0]
-    axes = axes_for(kind, "YX")
-    image = np.rint(drawn(model, scene(*(2, 33, 37)[-len(axes) :])))
-    options = {"noise": model, "axes": axes, "dtype": "same", "device": device}
-    expected = gd.denoise(image.astype("f4"), small(kind), **options)
-    result = gd.denoise(image.astype(dtype), small(kind), **options)
-    assert result.image.dtype == np.dtype(dtype).newbyteorder("=")
-    given = expected.image if dtype == "float64" else np.rint(expected.image)
-    np.testing.assert_array_equal(result.image, given)
-    assert image.tobytes() == np.rint(drawn(model, scene(*image.shape))).tobytes()
+    image = np.rint(drawn(PHOTONS[0], scene(*(2, 33, 37)[-len(axes) :])))
+    kept = image.copy()
+    options = {"noise": PHOTONS[0], "axes": axes, "device": device}
+    expected = gd.denoise(image, small(kind), dtype="same", **options).image
+    for dtype in ("uint8", "float64", ">u2"):
+        out = gd.denoise(image.astype(dtype), small(kind), dtype="same", **options).image
+        assert out.dtype == np.dtype(dtype).newbyteorder("=")
+        np.testing.assert_array_equal(out, expected if dtype == "float64" else np.rint(expected))
+    image[..., 5, 7], image[..., 20, 30] = np.nan, np.inf
+    with pytest.raises(gd.errors.NonFiniteError):
+        gd.denoise(image, small(kind), **options)
+    out = gd.denoise(image, small(kind), nonfinite="keep", **options).image
+    odd = ~np.isfinite(image)
+    np.testing.assert_array_equal(out[odd], image[odd])
+    assert np.isfinite(out[~odd]).all()
+    np.testing.assert_array_equal(image[~odd], kept[~odd])
 
 
 def test_no_light_gives_no_negative_number(device):
@@ -329,20 +294,6 @@ def test_flicker_is_measured_in_what_the_kernels_see(device):
     assert off(out) < 0.95 * off(still)
 
 
-def test_nan_is_kept_where_it_is(kind, device):
-    axes = axes_for(kind, "YX")
-    image = drawn(PHOTONS[0], scene(*(2, 33, 37)[-len(axes) :]))
-    image[..., 5, 7] = np.nan
-    image[..., 20, 30] = np.inf
-    options = {"noise": PHOTONS[0], "axes": axes, "device": device}
-    with pytest.raises(gd.errors.NonFiniteError):
-        gd.denoise(image, small(kind), **options)
-    result = gd.denoise(image, small(kind), nonfinite="keep", **options)
-    odd = ~np.isfinite(image)
-    np.testing.assert_array_equal(result.image[odd], image[odd])
-    assert np.isfinite(result.image[~odd]).all()
-
-
 def test_maps_are_shown_as_they_are(device):
     model = PHOTONS[1]
     image = drawn(model, scene(48, 56))
@@ -370,11 +321,3 @@ def test_filters_know_nothing_of_stabilisation():
     plain = prepare(Run(gd.BM3D(), 1.0), block)
     assert plain.stabilised == ()
     assert not plain.levels.plain
-
-
-def test_there_is_a_kernel_for_both_ways():
-    folder = kernel_folder() / "noise"
-    files = {file.stem for way in ("stabilise", "inverse") for file in folder.glob(f"{way}_*.cl")}
-    laws = {transform.law for model in ALL if (transform := model.transform())}
-    assert files == {f"{way}_{law}" for way in ("stabilise", "inverse") for law in laws}
-    assert laws == {"photons", "magnitudes", "speckle"}

@@ -5,6 +5,7 @@ python test_transfer.py      the kernels on Oclgrind, with its checks; called by
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 import subprocess
@@ -124,23 +125,23 @@ def assert_as_by_host(found, image, settings, dtype):
     return clipped
 
 
-@pytest.mark.parametrize("to", [*INTEGERS, "float32"])
-@pytest.mark.parametrize("given", INTEGERS)
-def test_integers_come_out_as_by_the_host(chosen, given, to):
-    image, settings = filled(61, 53, dtype=given), Line()
-    found = run_tiles(image, to, settings, chosen)
-    assert found[2] > 3
-    clipped = assert_as_by_host(found, image, settings, to)
-    fits = to == "float32" or (given.endswith("int8") and to == "int16")
-    assert (clipped == 0) == fits
-
-
-@pytest.mark.parametrize("to", INTEGERS)
-def test_floats_come_out_as_integers(chosen, to):
-    image = np.random.default_rng(0).normal(0, 400, (47, 51)).astype(np.float32)
-    settings = Line(gain=1.0, shift=0.0)
-    clipped = assert_as_by_host(run_tiles(image, to, settings, chosen), image, settings, to)
-    assert (clipped > 0) == (to != "int16")
+@pytest.mark.parametrize("given", [*INTEGERS, "float32"])
+def test_integers_come_out_as_by_the_host(chosen, given):
+    if given == "float32":
+        image, settings = np.random.default_rng(0).normal(0, 400, (61, 53)), Line(1.0, 0.0)
+        image = image.astype(np.float32)
+    else:
+        image, settings = filled(61, 53, dtype=given), Line()
+    for to in (*INTEGERS, "float32"):
+        found = run_tiles(image, to, settings, chosen)
+        assert found[2] > 3
+        clipped = assert_as_by_host(found, image, settings, to)
+        fits = to == "float32" or (given in ("uint8", "int8", "float32") and to == "int16")
+        assert (clipped == 0) == fits
+    if given.endswith("16"):
+        foreign = image.astype(image.dtype.newbyteorder())
+        found = run_tiles(foreign, foreign.dtype, settings, chosen)
+        assert_as_by_host(found, image, settings, foreign.dtype)
 
 
 def test_halves_go_to_the_even_neighbour_and_all_beyond_is_clipped_both_ways(chosen):
@@ -156,10 +157,8 @@ def test_halves_go_to_the_even_neighbour_and_all_beyond_is_clipped_both_ways(cho
 @pytest.mark.parametrize(
     ("axes", "shape", "joint"),
     [
-        ("TCYX", (4, 3, 23, 19), "C"),
         ("CTYX", (3, 4, 23, 19), "CT"),
         ("TYXC", (4, 23, 19, 3), "C"),
-        ("TZYX", (3, 4, 23, 19), "Z"),
         ("QTCZYX", (2, 3, 2, 2, 17, 13), ""),
         ("XQYT", (19, 3, 23, 4), "T"),
     ],
@@ -170,14 +169,6 @@ def test_any_axes_joined_or_not(chosen, axes, shape, joint, pixels):
     found = run_tiles(image, "uint16", settings, chosen, axes, pixels)
     assert found[2] > 1
     assert assert_as_by_host(found, image, settings, "uint16") > 0
-
-
-@pytest.mark.parametrize("given", ["uint16", "int16"])
-def test_foreign_byte_order_is_understood_both_ways(chosen, given):
-    image, settings = filled(31, 33, dtype=given), Line()
-    foreign = image.astype(image.dtype.newbyteorder())
-    found = run_tiles(foreign, foreign.dtype, settings, chosen)
-    assert_as_by_host(found, image, settings, foreign.dtype)
 
 
 @pytest.mark.parametrize("shape", [(5, 29), (29, 3), (2, 2)])
@@ -287,43 +278,38 @@ def test_integers_take_no_more_memory_than_floats(chosen, given, to):
         assert 0 < arena.nbytes <= bytes_per_pixel(settings) * 2 * 64 * 64 + 200
 
 
-def layouts():
-    for axes, shape, joint in [
-        ("YX", (5, 4), ""),
-        ("TYX", (6, 5, 4), ""),
-        ("TYX", (6, 5, 4), "T"),
-        ("QTCZYX", (2, 3, 4, 2, 5, 3), "C"),
-        ("QTCZYX", (2, 3, 4, 2, 5, 3), "TC"),
-        ("XQYTC", (5, 2, 4, 3, 2), "T"),
-        ("RQYX", (3, 4, 5, 2), ""),
-    ]:
-        array = np.arange(math.prod(shape)).reshape(shape)
-        for origin in ((0, 0, 0, 0), (2, 0, 0, 0)):
-            yield arrange(array, axes, joint, origin)
+LAYOUTS = [
+    ("YX", (5, 4), ""),
+    ("TYX", (6, 5, 4), ""),
+    ("TYX", (6, 5, 4), "T"),
+    ("QTCZYX", (2, 3, 4, 2, 5, 3), "C"),
+    ("QTCZYX", (2, 3, 4, 2, 5, 3), "TC"),
+    ("XQYTC", (5, 2, 4, 3, 2), "T"),
+    ("RQYX", (3, 4, 5, 2), ""),
+]
 
 
-@pytest.mark.parametrize(
-    "frames", list(layouts()), ids=lambda f: f"{f.view.shape} {f.joint} {f.origin}"
-)
-@pytest.mark.parametrize("most", [None, 1, 2])
-def test_blocks_hold_every_frame_once_and_in_order(frames, most):
+@pytest.mark.parametrize(("axes", "shape", "joint"), LAYOUTS)
+@pytest.mark.parametrize("t0", [0, 2])
+def test_blocks_hold_every_frame_once_and_in_order(axes, shape, joint, t0):
+    array = np.arange(math.prod(shape)).reshape(shape)
+    frames = arrange(array, axes, joint, (t0, 0, 0, 0))
     sequences, nt = frames.shape[:2]
-    t0 = frames.origin[0]
-    for sequence in range(sequences):
-        for channel in range(frames.joined):
-            for start, stop in ((0, nt), (nt // 3, nt), (0, (nt + 1) // 2)):
-                times = range(start + t0, stop + t0)
-                expected = [frames.frame(sequence, t, channel) for t in times]
-                given = sequence, times.start, times.stop, channel
-                blocks = list(frame_blocks(frames, *given, most))
-                np.testing.assert_array_equal(np.concatenate([b for _, b in blocks]), expected)
-                assert [k for k, _ in blocks] == np.cumsum(
-                    [0, *(len(b) for _, b in blocks[:-1])]
-                ).tolist()
-                assert all(np.shares_memory(block, frames.view) for _, block in blocks)
-                assert most is None or max(len(block) for _, block in blocks) <= most
-                if most is None and len(frames.independent) < 2:
-                    assert len(blocks) == 1
+    spans = ((0, nt), (nt // 3, nt), (0, (nt + 1) // 2))
+    for sequence, channel, (start, stop), most in itertools.product(
+        range(sequences), range(frames.joined), spans, (None, 1, 2)
+    ):
+        times = range(start + t0, stop + t0)
+        expected = [frames.frame(sequence, t, channel) for t in times]
+        given = sequence, times.start, times.stop, channel
+        places, blocks = zip(*frame_blocks(frames, *given, most), strict=True)
+        np.testing.assert_array_equal(np.concatenate(blocks), expected)
+        lengths = list(map(len, blocks))
+        assert list(places) == np.cumsum([0, *lengths[:-1]]).tolist()
+        assert all(np.shares_memory(block, frames.view) for block in blocks)
+        assert most is None or max(lengths) <= most
+        if most is None and len(frames.independent) < 2:
+            assert len(blocks) == 1
 
 
 def simulate() -> None:
@@ -359,23 +345,15 @@ def test_kernels_are_free_of_faults(simulator):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-if __name__ == "__main__":
-    simulate()
-
-
-NAME = "vbm3d 1+1"
-
-
 @pytest.mark.parametrize("kept", [(32, 36), (30, 35), (30, 36)], ids=str)
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16"])
+@pytest.mark.parametrize(("dtype", "batch"), [("uint8", 1), ("int16", 3), ("uint16", 3)])
 def test_integers_are_rounded_clipped_and_counted(flowing, dtype, batch, kept):
     limits = np.iinfo(dtype)
     # Half of it is at the upper end, where filtered values lie on either side of it.
     stack = eventful(7, 32, 36) - 120.0
     stack[:, :, 18:] += limits.max
     stack = np.clip(np.rint(stack), limits.min, limits.max).astype(dtype)
-    settings = SETTINGS[NAME]
+    settings = SETTINGS["vbm3d 1+1"]
 
     def flow_of(arena, types):
         tile = Tile(0, *map(Span.whole, (1, 1, 32, 36)))
@@ -412,7 +390,11 @@ def test_integers_are_rounded_clipped_and_counted(flowing, dtype, batch, kept):
 
 
 def test_integers_in_give_what_floats_in_give(flowing):
-    stack, settings = np.rint(eventful(6, 32, 36)), SETTINGS[NAME]
+    stack, settings = np.rint(eventful(6, 32, 36)), SETTINGS["vbm3d 1+1"]
     expected = executed(stack.astype(np.float32), settings, flowing)
     made = executed(stack.astype(np.uint8), settings, flowing)
     np.testing.assert_array_equal(made, np.clip(np.rint(expected), 0, 255))
+
+
+if __name__ == "__main__":
+    simulate()
