@@ -101,7 +101,7 @@ def window(plugins, qapp):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StatusChecker, "start", lambda _: None)
         patch.setattr(QtViewer, "_get_console", lambda _: QWidget())
-        shared = napari.Viewer(show=False, show_welcome_screen=False)
+        shared = napari.Viewer(show=False)
         QtViewer._instances.clear()  # where `make_napari_viewer` looks for windows left open
         patch.setattr(shared.window._qt_window, "_save_current_window_settings", lambda: None)
         yield shared

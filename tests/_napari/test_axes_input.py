@@ -30,6 +30,7 @@ pytestmark = pytest.mark.gui
         (BM4D, ".YX", (9, 50, 60), ["ZYX"]),
         (BM4D, "..YX", (9, 5, 50, 60), ["TZYX", "CZYX"]),
         (BM4D, "C.YX", (2, 9, 50, 60), ["CZYX"]),
+        (BM4D, "T.YX", (2, 9, 50, 60), ["TZYX"]),
         (BM4D, "Z.YX", (2, 9, 50, 60), []),
         (BM4D, "...YX", (2, 3, 4, 50, 60), []),
         (VBM3D, "ZYX", (9, 50, 60), ["TYX"]),  # files often call frames slices

@@ -115,6 +115,7 @@ def test_the_frame_shown_in_a_viewer_with_more_axes_and_where_there_is_none():
     assert shown(stack(6, 8, 9, 3, rgb=True), "TYXS", step=(0, 2)) == 2
     assert shown(stack(), "ZYX", step=(0, 3)) is None
     assert shown(stack(translate=(20, 0, 0)), "TYX", others=[stack()], step=(0, 3)) is None
+    assert shown(stack(), "TYX", others=[stack(7, 8, 9)], step=(0, 6)) is None
     assert shown(stack(), "TYX", ndisplay=3) is None
     assert shown(stack(), "TYX", order=(1, 0, 2)) is None
 

@@ -98,5 +98,6 @@ def test_the_time_left():
     assert words(10.0, 5) == "Denoising: tile 5 of 10, about 10 seconds left"
     assert words(10.0, 10) == "Denoising: tile 10 of 10"
     assert left.words(Stage(MEASURING.unit.capitalize())) == "Measuring noise …"
-    # Another layer begins anew.
-    assert words(20.0, 1) == "Denoising: tile 1 of 10"
+    # Another layer begins anew, and stands still.
+    for time in (20.0, 40.0):
+        assert words(time, 1) == "Denoising: tile 1 of 10"
