@@ -159,7 +159,7 @@ def test_a_map_of_sigma_and_fractions_of_a_float_result(here, run, device):
 def test_what_is_printed_at_the_end(here, run, calls):
     code, out, err = run("nl-means", "in.tif", "-o", "out.tif")
     assert (code, err) == (0, "")
-    assert out.startswith("out.tif\n")
+    assert out.startswith("out.tif\n") and "denoised" not in out  # a summary is of several
     for text in ("2 (given)", "7 values", "1 values", "a device", "something to know"):
         assert text in out
     assert run("nl-means", "in.tif", "-o", "quiet.tif", "--quiet") == (0, "", "")
@@ -211,6 +211,8 @@ def test_several_files(here, run, calls):
     assert "bad.tif is not a TIFF, NIfTI or OME-Zarr file" in err
     assert "notes.txt is not a TIFF, NIfTI or OME-Zarr file and was skipped" in err
     assert sorted(os.listdir("out")) == ["in.tif", "other.tif"]
+    code, out, _ = run("nl-means", "in.tif", "other.tif", "-o", "pair")
+    assert code == 0 and "2 denoised" in out
     assert run("nl-means", "*.tif", "-o", "two", "--stop-on-error")[0] == 4
     assert not Path("two").exists()
 
