@@ -193,6 +193,11 @@ def test_a_label_names_kind_and_platform():
     assert made(2, "CPU") == dataclasses.replace(made(2, "CPU"), handle=object())
 
 
+@pytest.mark.parametrize(("floats", "lanes"), [(1, 1), (2, 1), (4, 4), (8, 8), (12, 8), (32, 16)])
+def test_vectors_are_as_wide_as_a_device_has_them(floats, lanes):
+    assert made(0, "CPU", float_lanes=floats).lanes == lanes
+
+
 def test_a_machine_without_a_driver_has_no_devices(monkeypatch):
     """No ICD: the list is empty, and nothing is raised."""
     monkeypatch.delenv("GPU_DENOISE_DEVICE", raising=False)
