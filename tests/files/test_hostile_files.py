@@ -14,7 +14,7 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
-from files.tiffs import ONE, TIFFDATA, TWO, handmade, noise
+from files.tiffs import GREY, ONE, PLAIN, TIFFDATA, TWO, handmade, noise, retagged
 from napari_gpu_denoise.cli.bench import read_run
 from napari_gpu_denoise.cli.commands import named_noise
 from napari_gpu_denoise.errors import FileError, OutputError
@@ -47,8 +47,7 @@ def pointing_to(folder, name: str):
     told = TIFFDATA.format(t=2, name="1.ome.tif", uuid=f"urn:uuid:{TWO}")
     assert told in xml and ONE in xml
     xml = xml.replace(told, told.replace("1.ome.tif", name))
-    options = {"description": xml.encode(), "metadata": None, "photometric": "minisblack"}
-    tifffile.imwrite(path, noise(2, 20, 30, seed=0), **options)
+    tifffile.imwrite(path, noise(2, 20, 30, seed=0), description=xml.encode(), **PLAIN)
     return path
 
 
@@ -177,13 +176,8 @@ def test_blocks_that_are_not_stored_are_counted(tmp_path, compression, layout, s
 def test_a_single_sample_that_is_called_alpha_is_filtered(tmp_path):
     """Nothing was left then, and an estimate of the noise divided by 0."""
     path = tmp_path / "in.tif"
-    tifffile.imwrite(
-        path,
-        noise(12, 14, 2),
-        planarconfig="contig",
-        photometric="minisblack",
-        extrasamples=["unassalpha"],
-    )
+    options = {"planarconfig": "contig", "extrasamples": ["unassalpha"]}
+    tifffile.imwrite(path, noise(12, 14, 2), **options, **GREY)
     picture = formats.read(path)
     assert picture.axes == "YXS" and picture.alpha is not None
     single = dataclasses.replace(picture, data=picture.data[..., :1])
@@ -198,8 +192,7 @@ def test_colours_of_a_single_sample_are_grey(tmp_path, monkeypatch, options, lar
     path, target, image = tmp_path / "in.tif", tmp_path / "out.tif", noise(12, 14)
     monkeypatch.setattr(reading, "LARGE_PLANE", 1 if large else 1 << 27)
     tifffile.imwrite(path, image, **options)
-    with tifffile.TiffFile(path, mode="r+") as tif:
-        tif.pages.first.tags["PhotometricInterpretation"].overwrite(2)
+    retagged(path, "PhotometricInterpretation", 2)
     picture = formats.read(path)
     np.testing.assert_array_equal(picture.data, image)
     assert picture.axes == "YX"
@@ -207,21 +200,18 @@ def test_colours_of_a_single_sample_are_grey(tmp_path, monkeypatch, options, lar
     np.testing.assert_array_equal(formats.read(target).data, image)
 
 
-def test_counts_that_do_not_fit_the_page_are_damage(tmp_path):
+@pytest.mark.parametrize(
+    ("options", "length", "kind"),
+    [
+        # Of a negative size the series of tifffile did not end.
+        ({"shaped": True}, -1, {"dtype": 9}),
+        ({"rowsperstrip": 8, "compression": "zlib"}, 128, {}),
+    ],
+)
+def test_a_page_of_another_size_than_its_counts_is_damage(tmp_path, options, length, kind):
     path = tmp_path / "in.tif"
-    tifffile.imwrite(path, noise(64, 32), rowsperstrip=8, compression="zlib")
-    with tifffile.TiffFile(path, mode="r+") as tif:
-        tif.pages.first.tags["ImageLength"].overwrite(128)
-    with pytest.raises(FileError, match="damaged"):
-        formats.read(path)
-
-
-def test_a_page_of_a_negative_size_is_damage(tmp_path):
-    """The series of tifffile did not end."""
-    path = tmp_path / "in.tif"
-    tifffile.imwrite(path, noise(12, 14), shaped=True)
-    with tifffile.TiffFile(path, mode="r+") as tif:
-        tif.pages.first.tags["ImageLength"].overwrite(-1, dtype=9)
+    tifffile.imwrite(path, noise(64, 32), **options)
+    retagged(path, "ImageLength", length, **kind)
     with pytest.raises(FileError, match="damaged"):
         formats.read(path)
 
@@ -270,10 +260,8 @@ def test_unfinished_files_of_processes_that_are_gone_are_removed(tmp_path):
 def test_far_more_pixels_than_a_file_holds_are_refused_before_they_are_read(tmp_path):
     path = tmp_path / "in.tif"
     tifffile.imwrite(path, np.zeros((512, 512), np.uint8), compression="zlib", tile=(512, 512))
-    with tifffile.TiffFile(path, mode="r+") as tif:
-        tags = tif.pages.first.tags
-        for name in ("ImageWidth", "ImageLength", "TileWidth", "TileLength"):
-            tags[name].overwrite(1 << 15)
+    for name in ("ImageWidth", "ImageLength", "TileWidth", "TileLength"):
+        retagged(path, name, 1 << 15)
     with pytest.raises(FileError, match=r"declares 1\.07 GB of pixels but holds \d+ bytes"):
         formats.read(path)
 
@@ -288,7 +276,7 @@ def test_far_more_pixels_than_a_file_holds_are_refused_before_they_are_read(tmp_
 )
 def test_more_planes_than_could_be_listed_are_refused(tmp_path, before, after, planes):
     path = tmp_path / "in.ome.tif"
-    tifffile.imwrite(path, noise(2, 20, 30), metadata={"axes": "TYX"}, photometric="minisblack")
+    tifffile.imwrite(path, noise(2, 20, 30), metadata={"axes": "TYX"}, **GREY)
     xml = tifffile.tiffcomment(path)
     tifffile.tiffcomment(path, xml.replace(before, after).encode())
     with pytest.raises(FileError, match=f"declares {planes} planes, but the file holds 2"):
@@ -324,8 +312,7 @@ def test_free_memory_is_that_of_the_control_group(tmp_path, monkeypatch):
 def test_a_unit_of_resolution_that_does_not_exist_is_left_out(tmp_path, unit):
     path, target = tmp_path / "in.tif", tmp_path / "out.tif"
     tifffile.imwrite(path, noise(20, 30), resolution=(10, 10), resolutionunit=2)
-    with tifffile.TiffFile(path, mode="r+") as tif:
-        tif.pages.first.tags["ResolutionUnit"].overwrite(unit)
+    retagged(path, "ResolutionUnit", unit)
     picture = formats.read(path)
     formats.check_writable(picture, picture.data.dtype)
     (note,) = tiff.write(target, picture.data, picture)

@@ -13,7 +13,6 @@ from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.tiff import LargePlanes, reading
 from napari_gpu_denoise.noise import sampling
 from napari_gpu_denoise.noise.sampling import PlaneReader
-from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run import part as parts_of_images
 from scenes import noisy, small
 
@@ -96,17 +95,12 @@ def test_regions(tmp_path, kind):
             np.testing.assert_array_equal(data[tuple(index)], image[tuple(index)])
 
 
-def test_a_video_is_filtered_frame_by_frame(tmp_path, monkeypatch):
-    frames = []
-    plain = by_parts.FrameStream
-    monkeypatch.setattr(
-        by_parts, "FrameStream", lambda *given, **more: frames.append(1) or plain(*given, **more)
-    )
+def test_a_video_is_filtered_frame_by_frame(tmp_path, streamed):
     path, image = written(tmp_path, "frames")
     settings = small(gd.VBM3D, frames_before=1, frames_after=1)
     (file,) = gd.run_batch(path, settings, 20.0, output=tmp_path / "out.tif").files
     expected = gd.denoise(image, settings, 20.0, axes="TYX").image
-    assert frames
+    assert streamed
     np.testing.assert_array_equal(tifffile.imread(file.output), expected)
 
 

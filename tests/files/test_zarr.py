@@ -335,6 +335,7 @@ def test_a_plate_gives_a_plate(tmp_path, version):
 def test_the_image_of_a_plate_with_one_is_a_result_like_others(tmp_path):
     plate = write_plate(tmp_path / "plate.zarr", {"A/1/0": IMAGES["YX"]})
     (done,) = gd.run_batch(plate, SETTINGS, 8, output=tmp_path / "out.ome.zarr").done
+    assert done.output == tmp_path / "out.ome.zarr"
     np.testing.assert_array_equal(gd.read(done.output).data, denoised("YX"))
     for wells in ([{"path": "../other"}], "no", [], [{"path": "A/9"}]):
         describe(plate, plate={"wells": wells})
