@@ -354,6 +354,22 @@ def test_cancel_within_a_file(folder, calls):
     assert (report.files, report.cancelled, len(calls)) == ((), True, count)
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_cancel_when_a_file_is_done(folder, calls, monkeypatch, number):
+    """After the last one nothing was left out."""
+    cancel, plain = threading.Event(), one_file.denoise_steps
+
+    def stand_in(data, run):
+        result = yield from plain(data, run)
+        if len(calls) == number + 1:
+            cancel.set()
+        return result
+
+    monkeypatch.setattr(one_file, "denoise_steps", stand_in)
+    report = run_batch("raw", SETTINGS, output="out", cancel=cancel)
+    assert (len(report.done), report.cancelled) == (number + 1, number < 2)
+
+
 def test_an_error_that_a_cancel_causes_is_not_reported(folder, calls, monkeypatch):
     """Ctrl-C is also sent to the compiler of the device, which then fails."""
     cancel = threading.Event()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import struct
-import threading
 from pathlib import Path
 
 import nibabel
@@ -263,19 +262,6 @@ def test_a_compressed_series_is_read_whole_unless_it_can_be_entered(
     second, _ = run(path, SMALL, 20, "second.nii")
     assert len(streamed) == 1
     np.testing.assert_array_equal(stored(second), stored(first))
-
-
-def test_a_cancelled_run_leaves_nothing(tmp_path, streamed):
-    path = saved(tmp_path / "in.nii", voxels(9, 2, 20, 24))
-    cancel = threading.Event()
-
-    def progress(state):
-        if state.done == 3:
-            cancel.set()
-
-    options = {"output": tmp_path / "out.nii.gz", "progress": progress, "cancel": cancel}
-    assert gd.run_batch(path, SMALL, 20, **options).cancelled
-    assert [p.name for p in tmp_path.iterdir()] == ["in.nii"]
 
 
 # --- damaged and foreign files --------------------------------------------------------------------

@@ -213,12 +213,16 @@ def function_case(rng: Random) -> Case:
     return Case(f"{kind.name}({shown(image)}, **{given}, **{settings})", run)
 
 
+def some_call(rng: Random) -> tuple[Any, Any, dict[str, Any]]:
+    """Return a filter, an image and options, as `denoise` takes them."""
+    filter = some_filter(rng)
+    image = image_for(rng, joint_of(filter))
+    return filter, image, options(rng, RUN, image, joint_of(filter))
+
+
 def denoise_case(rng: Random) -> Case:
     """Call `gd.denoise`, with frames and an array for the result."""
-    filter = some_filter(rng)
-    joint = joint_of(filter)
-    image = image_for(rng, joint)
-    given = options(rng, RUN, image, joint)
+    filter, image, given = some_call(rng)
     if rng.randrange(4) == 0:
         given["axes"] = {2: "YX", 3: "TYX", 4: "TCYX"}.get(np.ndim(image))
         some = (0, 1, -1, 5, slice(None), slice(1), slice(0, 0), slice(None, None, -1), [0])
@@ -274,10 +278,7 @@ def result_array(rng: Random, image: Any) -> Any:
 
 def lazy_case(rng: Random) -> Case:
     """Call `gd.denoise_lazy` and compute its result."""
-    filter = some_filter(rng)
-    joint = joint_of(filter)
-    image = image_for(rng, joint)
-    given = options(rng, RUN, image, joint)
+    filter, image, given = some_call(rng)
     if isinstance(image, np.ndarray) and image.dtype.kind not in "OV" and rng.randrange(2):
         image = da.from_array(image, chunks=rng.choice((-1, 5, 1)))
 
