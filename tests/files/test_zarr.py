@@ -15,7 +15,7 @@ from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, resuming
 from napari_gpu_denoise.files.zarr import Address, places, writing
-from napari_gpu_denoise.files.zarr.writing import block_means
+from napari_gpu_denoise.files.zarr.writing import block_means, coarser_shape
 from napari_gpu_denoise.run import part as parts_of_images
 from scenes import small
 from zarr_stores import FORMATS, describe, write_plate, write_store
@@ -214,6 +214,12 @@ def test_folders_of_others_are_never_replaced(tmp_path):
         (
             lambda a: a["ome"]["multiscales"][0]["axes"][2].update(name="w", type="other"),
             "without y and x",
+        ),
+        (
+            lambda a: a["ome"]["multiscales"][0]["datasets"][0].update(
+                coordinateTransformations=[{"type": "scale", "scale": [1.0, float("inf"), 1.0]}]
+            ),
+            "damaged",
         ),
     ],
 )
@@ -467,6 +473,13 @@ def test_means_of_blocks():
     ]
     np.testing.assert_array_equal(block_means(image, (2, 3)), np.array(expected, np.uint8))
     assert block_means(image.astype(np.float32), (5, 1)).shape == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shape"), [(None, (3, 4)), ((2, 3), (2, 3)), ((3, 5), (3, 4)), ((1, 3), (3, 4))]
+)
+def test_coarser_levels_may_leave_out_what_fills_no_block(wanted, shape):
+    assert coarser_shape((5, 7), (2, 2), wanted) == shape
 
 
 @pytest.fixture
