@@ -215,22 +215,23 @@ def in_a_batch(case: Case, folder, resumed: bool = False) -> np.ndarray:
     path, options = folder / "in.tif", case.options(output=folder / "out.tif")
     tifffile.imwrite(path, case.image, metadata={"axes": case.axes})
     if resumed:
-        stop_after_the_first_part(path, case.filter, options)
+        stop_before_the_last_frame(path, case, options)
     report = gd.run_batch(path, case.filter, resume=resumed, **options)
     assert not report.failed, report.failed
     return gd.read(options["output"]).data
 
 
-def stop_after_the_first_part(path, settings, options: dict) -> None:
+def stop_before_the_last_frame(path, case: Case, options: dict) -> None:
     cancel, wrote = threading.Event(), resuming.ResumeLedger.wrote
 
     def stop(self, *given):
         wrote(self, *given)
-        cancel.set()
+        if len(self.done) == len(case.image) - 1:
+            cancel.set()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resuming.ResumeLedger, "wrote", stop)
-        report = gd.run_batch(path, settings, cancel=cancel, **options)
+        report = gd.run_batch(path, case.filter, cancel=cancel, **options)
     assert report.cancelled and not options["output"].exists()
 
 

@@ -204,6 +204,15 @@ def test_a_tile_gets_its_part_of_a_map():
         np.testing.assert_array_equal(variation, (plane[y, x] / plane.max()).astype(np.float32))
 
 
+def test_of_joined_channels_with_a_map_the_first_may_be_without_noise():
+    plane = 1 + np.arange(20.0 * 22).reshape(20, 22)
+    array = plane * np.array([0, 2, 1])[:, None, None]
+    sigma = FrameSigma.of(array, (3, 20, 22), "CYX", "C")
+    (tile,) = split(sigma.frames.shape, Reach(), 10_000, channels=3)
+    np.testing.assert_allclose(sigma.variation(tile), plane / plane.max(), rtol=1e-6)
+    np.testing.assert_array_equal(sigma.levels(tile, 1.0)[:, 0], [0, 880, 440])
+
+
 def test_a_part_of_a_map_keeps_the_level_of_the_whole():
     plane = np.arange(20.0 * 22).reshape(20, 22)
     whole, top = FrameSigma.of(plane, (20, 22), "YX"), plane.max(keepdims=True)
