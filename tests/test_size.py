@@ -14,10 +14,10 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have.
 LIMITS = {
-    "modules": 215,
-    "lines": 49_000,
-    "lines of imports": 3_450,
-    "modules with a single importer": 50,
+    "modules": 190,
+    "lines": 47_600,
+    "lines of imports": 2_950,
+    "modules with a single importer": 35,
 }
 
 # Files that may be longer, by their path from the root of the repository, and why.

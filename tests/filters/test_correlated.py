@@ -73,8 +73,8 @@ def test_auto_smooths_what_is_searched_where_neighbours_are_alike():
 # A filter, its axes, planes that are filtered together, widths and sigma of the noise, and other
 # levels of white noise.
 GAINS = [
-    (gd.BM3D(), "YX", (), (1.2, 1.2), 8.0, (8, 11, 14, 18)),
-    (gd.VBM3D(), "TYX", (4,), (0.9, 1.3), 8.0, (8, 11, 14, 18)),
+    (gd.BM3D(), "YX", (), (1.2, 1.2), 8.0, (4, 6, 8, 11, 14, 18, 24)),
+    (gd.VBM3D(), "TYX", (4,), (0.9, 1.3), 8.0, (4, 6, 8, 11, 14, 18, 24)),
     (gd.BM4D(cube="4x4x4"), "ZYX", (8,), (0.0, 1.0, 1.0), 10.0, (10, 15, 22)),
     (gd.BM4D(cube="4x4x4"), "ZYX", (8,), (0.7, 1.0, 1.0), 10.0, (10, 15, 22)),
 ]
@@ -118,5 +118,5 @@ def test_noise_that_colours_share_is_stronger_in_luminance(device, settings, pla
         told = tuple(Correlated(20.0, BLURRED, shared) for _ in range(3))
         return gd.denoise(image, settings, noise=told, axes=axes, device=device).image
 
-    assert psnr(left(0.9), clean) > psnr(left(0.0), clean) + 0.9
+    assert psnr(left(0.9), clean) > psnr(left(0.0), clean) + 0.97
     np.testing.assert_array_equal(left(0.0), left(0.2))

@@ -268,6 +268,7 @@ WHOLE = {
     "causal": {"frames_after": 0, "frames_before": 3, "step_basic": 5, "step_final": 5},
     "no motion": {"motion": False, "frames_before": 1, "frames_after": 3, "window": 7},
     "shared noise": {"shared_noise": True, "coarse": 1, "frames_before": 2, "stages": "basic"},
+    "patches' own motion": {"blocks": False, "frames_before": 1, "frames_after": 1},
     "two passes": {"frames_after": 0, "frames_before": 1, "kalman": False, "step_basic": 5},
 }
 

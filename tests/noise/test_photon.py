@@ -95,6 +95,14 @@ def test_the_curve_lies_on_the_line():
     assert json.loads(json.dumps(asdict(found)))["curve"]["count"] == list(curve.count)
 
 
+def test_what_rounding_leaves_is_no_read_noise():
+    y, x = np.mgrid[:128, :128]
+    light = 12 + 10 * np.sin(x / 15) * np.sin(y / 12)
+    image = (np.random.default_rng(4).poisson(light) * 2.5).astype(np.uint16)
+    found = estimate_noise(image, model="poisson-gaussian").models[0]
+    assert found.read_noise == 0 or found.read_noise > 1e-5 * found.gain
+
+
 def test_several_exposures_make_one_curve():
     levels = np.array([50.0, 400, 1500, 3000])[:, None, None]
     found = single_image_noise(photons(levels * np.ones((4, 128, 128)), 0.3, 3))
