@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from napari_gpu_denoise._napari.commands import PANELS
 from napari_gpu_denoise.files import formats, samples
 from napari_gpu_denoise.filters import FILTERS
 
@@ -21,7 +22,10 @@ PLUGIN = "napari-gpu-denoise"
 MANIFEST = Path(__file__).parents[1] / "src" / "napari_gpu_denoise" / "_napari" / "napari.yaml"
 IO = "napari_gpu_denoise._napari.io"
 HEAD = "# Filters, samples and files: by scripts/write_manifest.py; the rest is edited here.\n"
-BESIDE = ("estimated_noise", "compare", "batch")  # panels that are edited in the manifest
+# Commands and widgets that are edited in the manifest.
+BESIDE = {
+    f"{PLUGIN}.{open_}{name}" for name in PANELS.keys() - {"denoise"} for open_ in ("", "open_")
+}
 
 
 def manifest(plain: dict[str, Any]) -> dict[str, Any]:
@@ -45,7 +49,7 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         }
         for key, kind in ours.items()
     ]
-    commands += [each for each in there["commands"] if each["id"].endswith(BESIDE)]
+    commands += [each for each in there["commands"] if each["id"] in BESIDE]
     commands += [
         {
             "id": f"{PLUGIN}.open_{kind.name}",
@@ -86,7 +90,7 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         "filename_extensions": [".ome.tif", ".ome.tiff", ".ome.zarr", *formats.SUFFIXES],
         "display_name": "image with record",
     }
-    beside = [each for each in there["widgets"] if each["command"].endswith(BESIDE)]
+    beside = [each for each in there["widgets"] if each["command"] in BESIDE]
     widgets = [{"command": first[0], "display_name": "Denoise"}]
     widgets += [{"command": key, "display_name": kind.title} for key, kind in ours.items()]
     offered = [

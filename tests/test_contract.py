@@ -164,7 +164,8 @@ def test_another_dtype_can_be_asked_for(kind, device, dtype):
     fine = run(image, small(kind), device=device, dtype="float32")
     out = run(image, small(kind), device=device, dtype=dtype)
     assert out.dtype == np.dtype(dtype)
-    assert np.any(fine != np.rint(fine))
+    if takes_sigma(kind):  # others may choose pixels instead of averaging them
+        assert np.any(fine != np.rint(fine))
     np.testing.assert_array_equal(out, fine if out.dtype.kind == "f" else np.rint(fine))
 
 

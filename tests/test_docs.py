@@ -210,7 +210,9 @@ def test_every_page_is_in_the_index():
 
 def rows(page: Path, heading: str) -> list[list[str]]:
     """Return the cells of the first table after a heading, without its head."""
-    text = page.read_text(encoding="utf-8").split(f"\n## {heading}\n", 1)[1]
+    text = page.read_text(encoding="utf-8")
+    assert f"\n## {heading}\n" in text, f"{page} has no section {heading!r}: write it"
+    text = text.split(f"\n## {heading}\n", 1)[1]
     table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)[0]
     return [
         [cell.strip() for cell in re.split(r" \|(?= )", line.strip("|"))]

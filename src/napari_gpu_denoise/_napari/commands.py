@@ -9,8 +9,9 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
-# Modules and classes of the panels beside those of the filters.
-_PANELS = {
+# Modules and classes of the panels beside those of the filters; their titles and menus are in
+# napari.yaml.
+PANELS = {
     "denoise": ("start", "StartPanel"),
     "estimated_noise": ("noise.panel", "NoisePanel"),
     "compare": ("compare.panel", "ComparePanel"),
@@ -22,8 +23,8 @@ _PANELS = {
 def __getattr__(name: str) -> type | Callable[[], None]:
     if name.startswith("open_"):
         return _opening(name.removeprefix("open_"))
-    if name in _PANELS:
-        module, panel = _PANELS[name]
+    if name in PANELS:
+        module, panel = PANELS[name]
         return getattr(import_module(f"napari_gpu_denoise._napari.{module}"), panel)
     from napari_gpu_denoise.filters import FILTERS
 

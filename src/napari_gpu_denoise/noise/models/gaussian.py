@@ -22,6 +22,7 @@ class Additive:
     """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
 
     additive: ClassVar[bool] = True
+    handled: ClassVar[str] = ""
     sigma: float
 
     @property
@@ -57,7 +58,6 @@ class Gaussian(Additive, base.NoiseModel):
     name: ClassVar[str] = "gaussian"
     title: ClassVar[str] = "Gaussian"
     description: ClassVar[str] = "One standard deviation for all grey levels."
-    handled: ClassVar[str] = ""
 
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str:
