@@ -60,6 +60,13 @@ def test_it_is_the_same_each_time(scene, found):
     assert other.mse != found.mse
 
 
+def test_another_unit_of_grey_levels_changes_nothing_else(scene, found):
+    scaled = gd.assess(scene[1] / 256, FAST, SIGMA / 256, spacing=0.1, unit="µm", peak=255 / 256)
+    assert 256**2 * scaled.mse == pytest.approx(found.mse, rel=1e-3)
+    assert scaled.psnr == pytest.approx(found.psnr, abs=0.01)
+    np.testing.assert_allclose(256 * scaled.error_map, found.error_map, rtol=0.02, atol=0.02)
+
+
 def test_noise_drawn_with_the_same_seed_does_no_harm(scene):
     clean, _ = scene
     fresh = np.random.default_rng(0).standard_normal(clean.shape, np.float32)
