@@ -93,6 +93,7 @@ _ROWS, _VECTORS = 4, 8
 # Most pixels of the reference patches that a work-item holds; of a strip where `search_sliding`
 # exchanges sums within warps, and most keys of its lists.
 _REGISTERS, _STRIP, _LISTED = 64, 42, 96
+_ACROSS = 32  # items of a row of `search_sliding`: those of a warp
 
 
 @dataclass(frozen=True)
@@ -168,18 +169,10 @@ def choose_variant(settings: SearchSettings, device: Device) -> Variant:
 
 def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
     """Return the kernels that keep what they share in local memory and fit a device, best first."""
-    patch, step, few = settings.patch, settings.step, settings.neighbours <= 16
-    # Small patches share more along x, large ones leave more items without a reference.
-    small, large = step == 1 and patch <= 6 and few, step == 1 and patch > 12
-    best = ((1, 3, 2),) if small else ((2, 1, 2),) if large else ((1, 2, 2),) if step == 1 else ()
-    sliding = _sliding(settings, (*best, (1, 1, 4), (1, 1, 2), (1, 1, 1)), warp=False)
-    found = (*_squares(settings, device), *_wholes(settings), *sliding)
+    patch, step = settings.patch, settings.step
+    found = (*_squares(settings, device), *_wholes(settings), *_sliding(settings, warp=False))
     if device.is_nvidia and patch <= 12 and (step == 1 or patch % step):
-        if step > 1:
-            best = ((1, 2, 4),) if few else ((1, 3, 2), (1, 2, 4))
-        else:
-            best = (*(((2, 2, 3),) if small else ()), (1, 2, 4), (1, 1, 4))
-        found = (*_sliding(settings, best, warp=True), *found)
+        found = (*_sliding(settings, warp=True), *found)
     limit = min(device.local_memory, _LOCAL_MEMORY)
     return [
         variant
@@ -189,51 +182,48 @@ def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
     ]
 
 
-def _sliding(settings: SearchSettings, kinds: tuple[tuple[int, int, int], ...], warp: bool):
-    """Yield searches by items with so many columns and rows of references, in so many rows."""
-    patch, step = settings.patch, settings.step
-    for columns, rows, group_y in kinds:
-        height = (rows - 1) * step + patch
+def _sliding(settings: SearchSettings, warp: bool):
+    """Yield searches that slide down the window, see kernels/search/search_sliding.cl.
+
+    With `warp`, rows of items are warps, which exchange sums among themselves; otherwise, they
+    exchange sums in local memory.
+    """
+    patch, step, window = settings.patch, settings.step, settings.window
+    for columns, rows, group_y in _served_by_items(settings, warp):
+        height, width = (rows - 1) * step + patch, columns * step
         lists, strip = columns * rows * settings.neighbours, step * height * (step > 1)
         if rows > patch or lists > _LISTED or strip > (_STRIP if warp else _REGISTERS):
             continue
-        if patch // step >= 32 * columns:
+        if patch // step >= _ACROSS * columns:
             continue  # no item of a row has all that it needs to its right
         # More code than that of half a turn of the registers takes long to fetch.
         period = height // 2 if rows == 3 and not height % 2 else height
         while period > 16 or height % period:
             period -= 1
-        for band in (settings.window, 8) if warp and step == 1 else (8,):
-            yield sliding_variant(settings, columns, rows, group_y, period, band, warp)
+        tile_y = (group_y * rows - 1) * step + patch + window - 1
+        pending = columns * rows * (period + 8 + (0 if warp else 2))
+        more = {"COLUMNS": columns, "ROWS": rows, "PERIOD": period, "WARP_ROWS": warp}
+        for most in (window, 8) if warp and step == 1 else (8,):
+            band = min(most, window)
+            line = -(-(_ACROSS * width + band - 1) // width) * width
+            shared = line * tile_y + pending * _ACROSS * group_y
+            group = _ACROSS, group_y
+            yield _sharing("search_sliding", settings, group, shared, {"BAND": band, **more})
 
 
-def sliding_variant(
-    settings: SearchSettings,
-    columns: int,
-    rows: int,
-    group_y: int,
-    period: int | None = None,
-    band: int | None = None,
-    warp: bool = True,
-    across: int = 32,
-) -> tuple[Variant, int]:
-    """Return a search by items that serve `columns` times `rows` references; its local memory.
-
-    Build constants as in kernels/search/search_sliding.cl. With `warp`, rows of 32 items are warps,
-    which exchange sums among themselves; otherwise, rows hold `across` items, and exchange sums in
-    local memory.
-    """
-    patch, step, window = settings.patch, settings.step, settings.window
-    height = (rows - 1) * step + patch
-    period, band = period or height, min(band or window, window)
-    width = columns * step
-    line = -(-(across * width + band - 1) // width) * width
-    tile_y = (group_y * rows - 1) * step + patch + window - 1
-    pending = columns * rows * (period + 8 + (0 if warp else 2))
-    shared = line * tile_y + pending * across * group_y
-    constants = {"BAND": band, "COLUMNS": columns, "ROWS": rows, "PERIOD": period}
-    constants["WARP_ROWS"] = warp
-    return _sharing("search_sliding", settings, (across, group_y), shared, constants)
+def _served_by_items(settings: SearchSettings, warp: bool) -> tuple[tuple[int, int, int], ...]:
+    """Return columns and rows of references that an item serves, and rows of items, best first."""
+    step, few = settings.step, settings.neighbours <= 16
+    small = step == 1 and settings.patch <= 6 and few  # these share more along x
+    if warp and step > 1:
+        return ((1, 2, 4),) if few else ((1, 3, 2), (1, 2, 4))
+    if warp:
+        return (*(((2, 2, 3),) if small else ()), (1, 2, 4), (1, 1, 4))
+    fewest = (1, 1, 4), (1, 1, 2), (1, 1, 1)
+    if step > 1:
+        return fewest
+    # With one column, most items of a row would serve none of the largest patches.
+    return ((1, 3, 2) if small else (2, 1, 2) if settings.patch > 12 else (1, 2, 2), *fewest)
 
 
 def _sharing(
