@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -16,6 +16,13 @@ class Reach:
     z: tuple[int, int] = (0, 0)
     y: tuple[int, int] = (0, 0)
     x: tuple[int, int] = (0, 0)
+
+
+def regions(shape: Sequence[int], size: Sequence[int]) -> Iterator[tuple[slice, ...]]:
+    """Cut an array into regions of these lengths, smaller at the ends of axes."""
+    starts = (range(0, n, s) for n, s in zip(shape, size, strict=True))
+    for start in itertools.product(*starts):
+        yield tuple(slice(a, min(a + s, n)) for a, s, n in zip(start, size, shape, strict=True))
 
 
 @dataclass(frozen=True)

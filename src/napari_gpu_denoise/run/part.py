@@ -20,7 +20,7 @@ from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
 from napari_gpu_denoise.opencl.program import ProgramKey, program_key, session
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.tiles import Span
+from napari_gpu_denoise.protocol.tiles import Span, regions
 from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import FrameSigma, Work
@@ -108,18 +108,13 @@ def unit_of(array: Any) -> tuple[int, ...] | None:
 
 
 def regions_of(job: Job, size: Sequence[int]) -> list[tuple[slice, ...]]:
-    """Cut an image into regions of these lengths."""
-    shape = job.shape
-    starts = [range(0, n, s) for n, s in zip(shape, size, strict=True)]
-    if (count := math.prod(map(len, starts))) > _MOST_PARTS:
+    """Cut an image into regions of these lengths; ImageError if these are too many."""
+    if (count := math.prod(-(-n // s) for n, s in zip(job.shape, size, strict=True))) > _MOST_PARTS:
         raise ImageError(
-            f"An image of shape {shape} would be filtered in {count} parts: split it into "
+            f"An image of shape {job.shape} would be filtered in {count} parts: split it into "
             "several images."
         )
-    return [
-        tuple(slice(a, min(a + s, n)) for a, s, n in zip(start, size, shape, strict=True))
-        for start in itertools.product(*starts)
-    ]
+    return list(regions(job.shape, size))
 
 
 def size_of(job: Job, unit: Sequence[int] | None, devices: Sequence[Device]) -> tuple[int, ...]:

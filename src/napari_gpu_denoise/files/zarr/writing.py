@@ -32,6 +32,7 @@ from napari_gpu_denoise.files.zarr.places import (
     zarr_package,
 )
 from napari_gpu_denoise.image.threads import shared_executor
+from napari_gpu_denoise.protocol.tiles import regions
 from napari_gpu_denoise.run.record import Record
 
 _HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
@@ -282,18 +283,10 @@ def write(
     with new_image(path, like, overwrite=overwrite) as made:
         finest = made.finest(tuple(data.shape), np.dtype(data.dtype))
         unit = finest.chunks[: max(0, finest.ndim - 2)]
-        for where in _parts(finest.shape[: len(unit)], unit):
+        for where in regions(finest.shape[: len(unit)], unit):
             finest[where] = np.asarray(data[where])
         made.finish(record)
     return ()
-
-
-def _parts(shape: tuple[int, ...], size: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Cut an array into parts of a size, smaller at the ends of axes."""
-    axes = list(zip(size, shape, strict=True))
-    for place in np.ndindex(*(-(-n // s) for s, n in axes)):
-        pairs = zip(place, axes, strict=True)
-        yield tuple(slice(p * s, min((p + 1) * s, n)) for p, (s, n) in pairs)
 
 
 def stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
@@ -365,7 +358,7 @@ def fill(finer: Any, coarser: Any, factor: tuple[int, ...]) -> None:
     """Write a level part by part."""
     unit = tuple(coarser.shards or coarser.chunks)
     size = _grown(unit, coarser.shape, math.prod(factor))
-    for where in _parts(coarser.shape, size):
+    for where in regions(coarser.shape, size):
         read = tuple(
             slice(w.start * f, min(w.stop * f, n))
             for w, f, n in zip(where, factor, finer.shape, strict=True)
