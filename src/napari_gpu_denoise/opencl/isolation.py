@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import functools
 import importlib.util
 import os
 import shutil
@@ -17,8 +16,6 @@ import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-from platformdirs import user_cache_path
 
 from napari_gpu_denoise.errors import ForkedProcessError
 
@@ -34,6 +31,8 @@ _OF_DRIVERS = {
 
 def cache_folder() -> Path:
     """Return the folder; it need not exist."""
+    from platformdirs import user_cache_path  # takes a while, and short processes need no folder
+
     return user_cache_path("napari-gpu-denoise", appauthor=False)
 
 
@@ -80,7 +79,7 @@ def refuse_shared_caches() -> None:
             )
 
 
-@functools.cache
+@cache
 def _temporary() -> str:
     """Return a folder that is removed when the process ends."""
     folder = tempfile.mkdtemp(prefix="gpu-denoise-")
