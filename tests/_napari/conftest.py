@@ -276,6 +276,18 @@ def run(click, finish):
 
 
 @pytest.fixture
+def done(click, qtbot):
+    """Click Denoise and wait for the end of all runs; returns the status line."""
+
+    def run_it(panel):
+        click(panel.run_button)
+        qtbot.waitUntil(lambda: not panel.runs.running)
+        return panel.status.text()
+
+    return run_it
+
+
+@pytest.fixture
 def watched():
     """Return what the status line of a panel says while its progress moves."""
 

@@ -99,18 +99,6 @@ def batch(panel, qtbot):
     return add
 
 
-@pytest.fixture
-def done(click, qtbot):
-    """Click Denoise and wait for the end; returns the status line."""
-
-    def run_it(panel):
-        click(panel.run_button)
-        qtbot.waitUntil(lambda: not panel.runs.running)
-        return panel.status.text()
-
-    return run_it
-
-
 def states(panel):
     return {row.path.name: row.state for row in panel.table.rows}
 

@@ -30,19 +30,7 @@ def start(viewer, qtbot):
     return open_it
 
 
-@pytest.fixture
-def run(click, qtbot):
-    """Click Denoise and wait for the end of all runs; returns the status line."""
-
-    def run_it(panel):
-        click(panel.run_button)
-        qtbot.waitUntil(lambda: not panel.runs.running)
-        return panel.status.text()
-
-    return run_it
-
-
-def test_both_channels_of_a_file_with_one_click(viewer, start, run, tmp_path):
+def test_both_channels_of_a_file_with_one_click(viewer, start, done, tmp_path):
     rng = np.random.default_rng(5)
     y, x = np.mgrid[:48, :56]
     clean = 400 + 150 * np.sin(y / 7) * np.cos(x / 8)
@@ -56,7 +44,7 @@ def test_both_channels_of_a_file_with_one_click(viewer, start, run, tmp_path):
     assert panel.layer.currentText() == "All 2 layers of a.tif"
     assert "VBM3D" in panel.advice.text() and "4 frames" in panel.advice.text()
     assert panel.run_button.text() == "Denoise 2 layers"
-    assert run(panel) == "2 layers done." and len(viewer.layers) == 4
+    assert done(panel) == "2 layers done." and len(viewer.layers) == 4
     for source in pair:
         (made,) = [layer for layer in viewer.layers if layer.name == f"{source.name} (VBM3D)"]
         assert_allclose(made.scale, source.scale)
@@ -66,7 +54,7 @@ def test_both_channels_of_a_file_with_one_click(viewer, start, run, tmp_path):
     assert panel.layer.layers() == pair
 
 
-def test_the_noise_is_measured_once(viewer, start, run, movie, monkeypatch):
+def test_the_noise_is_measured_once(viewer, start, done, movie, monkeypatch):
     real, asked = estimates.measure_noise, []
 
     def measure(*args, **kwargs):
@@ -76,10 +64,10 @@ def test_the_noise_is_measured_once(viewer, start, run, movie, monkeypatch):
     monkeypatch.setattr(estimates, "measure_noise", measure)
     layer = viewer.add_image(movie, **TIME)
     panel = start()
-    run(panel)
+    done(panel)
     panel.effort.setCurrentIndex(1)
     assert [advice.profile for advice in panel.advised()] == ["fast"]
-    run(panel)
+    done(panel)
     assert len(asked) == 1 and info_of(layer, "TYX").memory.estimate is not None
 
 
@@ -98,7 +86,7 @@ def test_it_follows_the_selection(viewer, start, qtbot, movie, noisy):
     qtbot.waitUntil(lambda: "Time-lapse" in panel.advice.text())
 
 
-def test_more_settings(viewer, start, run, click, qtbot, movie):
+def test_more_settings(viewer, start, done, click, qtbot, movie):
     layers = [viewer.add_image(movie, name=name, **TIME) for name in "ab"]
     viewer.layers.selection = set(layers)
     panel = start()
@@ -108,7 +96,7 @@ def test_more_settings(viewer, start, run, click, qtbot, movie):
     assert more.layer.layers() == tuple(layers) and more.axes.letters() == "TYX"
     assert more.form.settings() == VBM3D.of(profile="fast")
     qtbot.waitUntil(lambda: more.options.device.caption.text() != "")
-    assert run(more) == "2 layers done."
+    assert done(more) == "2 layers done."
     assert {f"{name} (VBM3D, profile fast)" for name in "ab"} < set(layer_names(viewer))
 
 
