@@ -456,18 +456,13 @@ def observed(
     squared, varied = np.zeros((2, *mean.shape), np.float32)
     pairs = _pairs(trial, second is not None)
     filtered, others = [], []
+    noisier, split = map(formulas.told_factor, (formulas.EPSILON, formulas.ALPHA**0.5))
     for _ in range(pairs):
         unit = trial.unit(random)
         fresh = spread * unit
         results = []
         for sign in (formulas.EPSILON, -formulas.EPSILON):
-            results.append(
-                (
-                    yield from run(
-                        pixels + np.float32(sign) * fresh, formulas.told_factor(formulas.EPSILON)
-                    )
-                )
-            )
+            results.append((yield from run(pixels + np.float32(sign) * fresh, noisier)))
             filtered.append(results[-1])
             others.append((pixels - fresh / np.float32(sign))[inner])
         one = formulas.squared_errors(noisy, spread[inner], unit[inner], *results)
@@ -481,13 +476,7 @@ def observed(
         for _ in range(2):
             image, other = trial.noise.split(pixels, formulas.ALPHA, random)
             image, other = (np.where(trial.image, each, pixels) for each in (image, other))
-            filtered.append(
-                (
-                    yield from run(
-                        image.astype(pixels.dtype), formulas.told_factor(formulas.ALPHA**0.5)
-                    )
-                )
-            )
+            filtered.append((yield from run(image.astype(pixels.dtype), split)))
             others.append(other[inner])
     fresh = spread[inner] * trial.unit(random)[inner]
     twin = np.where(known, mean + fresh, noisy).astype(pixels.dtype)

@@ -130,9 +130,10 @@ class TileLauncher(Launcher):
         # Kernel arguments: height and pitch of padded images.
         self.layout = (padded.shape[0], padded.pitch)
 
-    def launch(self, name: str, constants: dict, region: tuple, count: int, *arguments: tuple):
+    def launch(
+        self, name: str, constants: dict, region: tuple, count: int, before: tuple, after: tuple
+    ):
         """Launch a kernel over a region of some images, which stands between its arguments."""
-        before, after = arguments
         _, _, ny, nx = region
         self._launch(name, name, constants, (nx, ny, count), (*before, *region, *after))
 

@@ -283,15 +283,12 @@ class ComparePanel(LayerPanel):
         pair, drawn = self._pair, self._drawn
         if pair is None or drawn is None or not len(drawn.data):
             return
-        axes, corners = (
-            overlay.shown_axes(self._viewer, pair.after),
-            np.asarray(drawn.data[-1], float),
-        )
+        axes = overlay.shown_axes(self._viewer, pair.after)
+        corners = np.asarray(drawn.data[-1], float)
         if axes is None or len(corners) < 2 or not np.ptp(corners, axis=0).any():
             return
-        curves, distance = profile(
-            pair, corners, overlay.slice_shown(self._viewer, pair.after), axes
-        )
+        shown = overlay.slice_shown(self._viewer, pair.after)
+        curves, distance = profile(pair, corners, shown, axes)
         if self._plot is None:
             from napari_gpu_denoise._napari.noise.plots import Plot
 

@@ -236,10 +236,8 @@ class Plan(TilePlan):
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue the passes for one tile."""
-        run, made = (
-            Launcher(self.arena, queue, self.hold(tile)),
-            yields_of_passes(self.passes, tile),
-        )
+        run = Launcher(self.arena, queue, self.hold(tile))
+        made = yields_of_passes(self.passes, tile)
         noisy, estimate = Volumes(source, including_margins(tile)), None
         for name, one in self.passes.items():
             last = name == list(self.passes)[-1]
