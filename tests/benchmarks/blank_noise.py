@@ -17,11 +17,13 @@ SIGMA = 10.0
 BORDER = 60
 FRAMES, STEP = 5, 4  # of a registered stack, and its motion a frame, pixels
 
-View = Callable[[np.ndarray, float], np.ndarray]
+View = Callable[[np.ndarray, float | str], np.ndarray]
 
 
-def bordered(image: np.ndarray, fill: float) -> np.ndarray:
-    """An image with a border."""
+def bordered(image: np.ndarray, fill: float | str) -> np.ndarray:
+    """An image with a border; of the pixels of its edge if `fill` is "edge"."""
+    if fill == "edge":
+        return np.pad(image, BORDER, mode="edge")
     return np.pad(image, BORDER, constant_values=fill)
 
 
@@ -73,6 +75,9 @@ def blank_rows(options: argparse.Namespace) -> tuple[list[str], list[list[str]]]
             for fill in fills:
                 found = [_measured(case, view, dtype, fill, options.device) for case in shots]
                 body.append([name, dtype, f"{fill:g}", *_cells(found)])
+    for dtype in FILLS:
+        found = [_measured(case, bordered, dtype, "edge", options.device) for case in shots]
+        body.append(["border", dtype, "edge", *_cells(found)])
     found = [_registered(case, options.device) for case in shots]
     body.append(["registered stack, VBM3D", "float32", "nan", *_cells(found)])
     return head, body
@@ -85,8 +90,11 @@ def _cells(found: list[tuple]) -> list[str]:
     return [f"{min(sigma):.2f} to {max(sigma):.2f}", counts, *numbers, f"{np.mean(kept):.2%}"]
 
 
-def _measured(case: Case, view: View, dtype: str, fill: float, device: str | None) -> tuple:
-    """Return sigma, model, PSNR noisy, filtered and with the true sigma, and the share kept."""
+def _measured(case: Case, view: View, dtype: str, fill: float | str, device: str | None) -> tuple:
+    """Return sigma, model, PSNR noisy, filtered and with the true sigma, and the share kept.
+
+    Repeated edges need not be kept.
+    """
     noisy = case.noisy
     if dtype != "float32":
         noisy = np.rint(noisy).clip(0, np.iinfo(dtype).max)
@@ -96,7 +104,7 @@ def _measured(case: Case, view: View, dtype: str, fill: float, device: str | Non
     told = {"axes": "YX", "nonfinite": "keep", "dtype": "float32", "device": device}
     result = gd.denoise(image, gd.BM3D(), **told)
     best = gd.bm3d(image, SIGMA, **told)
-    kept = np.mean((result.image == image)[~read]) if np.isfinite(fill) else 1.0
+    kept = np.mean((result.image == image)[~read]) if fill != "edge" and np.isfinite(fill) else 1.0
     scores = [_score(each, truth, read) for each in (image, result.image, best)]
     return result.record.sigma[0], result.record.noise[0]["model"], *scores, kept
 

@@ -6,7 +6,7 @@ Prints one table for each of: sigma (BSD68, measured and true), photons (fluores
 noise), magnitudes (a head with Rician noise), edges (what is left of it beside an object, and why),
 flat (Rician noise on a flat image), inverse (the exact unbiased one), correlated (a video), planes
 (stacks whose planes differ), places (corners with more noise), samples (the built-in ones) and
-areas (constant ones around an image). Noise is drawn with
+areas (constant ones around an image, and edges that are repeated). Noise is drawn with
 ``numpy.random.default_rng(seed)``, one seed a picture and draw. The data folder holds the pictures.
 """
 

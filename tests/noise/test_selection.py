@@ -75,6 +75,25 @@ def test_noise_is_that_without_the_padding(dtype, fill, name):
     assert found.white
 
 
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+@pytest.mark.parametrize("widths", [12, ((0, 30), (9, 0))])
+def test_noise_is_that_without_repeated_edges(dtype, widths):
+    image = noisy(dtype)
+    padded = np.pad(image, widths, mode="edge")
+    assert blank_area(image) is None
+    outside = np.ones(padded.shape, bool)
+    (top, _), (left, _) = np.broadcast_to(widths, (2, 2))
+    outside[top + 1 :, left + 1 :][: SIDE - 2, : SIDE - 2] = False
+    repeated = blank_area(padded).pixels
+    assert not repeated[~outside].any()
+    assert repeated[outside].mean() > 0.85  # all but where edges end that nothing repeats
+    found, expected = map(estimate_noise, (padded, image))
+    assert found.name == "gaussian"
+    assert found.white
+    assert found.sigma[0] == pytest.approx(expected.sigma[0], rel=0.03)
+    assert any("repeated edges" in note for note in found.notes)
+
+
 def test_what_was_left_out_is_said():
     assert estimate_noise(noisy("float32")).notes == ()
     found = estimate_noise(bordered(noisy("float32"), 0))

@@ -163,7 +163,8 @@ def estimate_noise(
 
     Constant areas, such as padding with any value, masks, borders of a field of view, and
     saturation, are left out, unless squares of a single value are likely to occur by chance: if the
-    noise is weak compared to the grey level steps, or photons are rare.
+    noise is weak compared to the grey level steps, or photons are rare. So is padding that repeats
+    the pixels of the edge.
 
     Structured noise (`find_structure`) is not part of any model; it is reported in notes.
 
@@ -315,8 +316,8 @@ def _notes(
         )
     if (share := max(each.blank for each in channels)) >= NOTED:
         found.append(
-            f"{share:.0%} of the pixels are in or beside constant areas, such as padding or "
-            "saturation, and were left out"
+            f"{share:.0%} of the pixels are in or beside constant areas or repeated edges, such as "
+            "padding or saturation, and were left out"
         )
     return tuple(found)
 

@@ -1,4 +1,4 @@
-"""Which pixels and patches of a plane noise is read from: no constant areas, no clipped values."""
+"""Which pixels and patches of a plane noise is read from: no padding, no clipped values."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-# Constant areas of a plane: padding, masks, borders of a field of view, saturation.
+# Constant areas of a plane: padding, masks, borders of a field of view, saturation. And padding
+# that repeats the pixels of its edge: rows or columns along the border that are all the same.
 #
-# They are not image and say nothing about its noise. But where noise is weak next to the steps of
-# grey levels, or photons are rare, parts of a true image are constant by chance. So squares of one
-# value count only where chance would hardly make one. That follows from how often neighbours are
-# equal in the rest of the plane: two equal neighbours of a share q are pixels that take their most
-# frequent value with a probability of at most sqrt(q). Squares of 8 x 8 pixels are looked for
+# Constant areas say nothing about the noise of an image. But where noise is weak next to the steps
+# of grey levels, or photons are rare, parts of a true image are constant by chance. So squares of
+# one value count only where chance would hardly make one. That follows from how often neighbours
+# are equal in the rest of the plane: two equal neighbours of a share q are pixels that take their
+# most frequent value with a probability of at most sqrt(q). Squares of 8 x 8 pixels are looked for
 # first, then larger ones, as long as smaller ones are to be expected.
 #
 # - An area of its own has a border: where most pixels beside it have its value too, as around the
@@ -34,6 +35,8 @@ BESIDE = 6  # pixels beside an area, this far away, show whether its value goes 
 ALIKE = 0.75  # share of them that have its value, above which it is no area of its own
 TYPICAL = 0.75  # quantile of that share: in most, but not all, of the rest
 CHANCE = 1e-3  # constant squares that chance may make in a plane, at most
+REPEATS = 3  # equal rows along a border, from which they are padding,
+CHANGES = 8  # if so many neighbours in them differ: those of an image do so elsewhere in each
 LEAST_SHARE = 0.01  # of the patches, that has to remain
 LEAST = 64  # patches that have to remain
 
@@ -42,17 +45,41 @@ class Blank(NamedTuple):
     """What is not image in a plane, and the width of the constant squares that told so."""
 
     pixels: np.ndarray  # bool, (y, x)
-    width: int
+    width: int  # 0 where only edges are repeated
 
 
 def blank_area(plane: np.ndarray) -> Blank | None:
-    """Return the constant areas of a plane that are not image; None where there are none.
+    """Return what of a plane is not image; None where there is nothing.
 
-    Areas hold a constant square, half of which may lie beyond the border of the plane, and what of
-    the same value is joined to it. Of a plane of one value all is blank.
+    Constant areas hold a constant square, half of which may lie beyond the border of the plane, and
+    what of the same value is joined to it. Of a plane of one value all is blank. Repeated edges are
+    rows or columns along a border that are the same.
     """
-    if min(plane.shape) < PATCH or not _has_runs(plane):
+    if min(plane.shape) < PATCH:
         return None
+    edges = _repeated_edges(plane)
+    area = _constant_area(plane, edges) if _has_runs(plane) else None
+    if edges is None:
+        return area
+    return Blank(edges, 0) if area is None else area._replace(pixels=area.pixels | edges)
+
+
+def _repeated_edges(plane: np.ndarray) -> np.ndarray | None:
+    """Return a mask of the rows and columns that repeat the one beside them up to a border."""
+    found = np.zeros(plane.shape, bool)
+    for lines, out in ((plane, found), (plane.T, found.T)):
+        for rows, marked in ((lines, out), (lines[::-1], out[::-1])):
+            edge = rows[0]
+            if np.count_nonzero(edge[1:] != edge[:-1]) >= CHANGES:
+                different = (k for k, row in enumerate(rows) if not np.array_equal(row, edge))
+                count = next(different, len(rows))
+                if count >= REPEATS:
+                    marked[:count] = True
+    return found if found.any() else None
+
+
+def _constant_area(plane: np.ndarray, edges: np.ndarray | None) -> Blank | None:
+    """Return the constant areas; `edges` is a mask of what is known not to be image."""
     nothing_else = None
     for width in WIDTHS:
         seeds = constant_squares(plane, width)
@@ -61,7 +88,7 @@ def blank_area(plane: np.ndarray) -> Blank | None:
         area = Blank(_distinct(plane, seeds, constant_squares(plane, width // 2)), width)
         if not area.pixels.any():
             break
-        share = _equal_neighbours(plane, area)
+        share = _equal_neighbours(plane, area, edges)
         if share is None:
             nothing_else = nothing_else or area
             continue
@@ -174,9 +201,10 @@ def _has_runs(plane: np.ndarray) -> bool:
     return bool(_all_of(wide[:, 1:] == wide[:, :-1], WIDTHS[0] - 1, 1).any())
 
 
-def _equal_neighbours(plane: np.ndarray, area: Blank) -> float | None:
+def _equal_neighbours(plane: np.ndarray, area: Blank, edges: np.ndarray | None) -> float | None:
     """Return the share of neighbours that are equal beside an area; None if nothing is there."""
-    blank, size = _with_rim(area.pixels), area.width
+    pixels, size = area.pixels, area.width
+    blank = _with_rim(pixels if edges is None else pixels | edges)
     while True:  # squares of the same size tell best, if there is room for them beside the areas
         rows, columns = (length - size + 1 for length in plane.shape)
         step = math.ceil(math.sqrt(rows * columns / SAMPLE) * size / PATCH)
