@@ -25,7 +25,7 @@ def pair(viewer):
 
 def add_result(viewer, source, name, **looks):
     about = {"filter": name, "source": source.name, "source_id": str(source.unique_id)}
-    data, name = source.data * 0.5, f"{source.name} ({name})"
+    data, name = (source.data * 0.5).astype(source.data.dtype), f"{source.name} ({name})"
     return viewer.add_image(data, name=name, metadata={METADATA_KEY: about}, **looks)
 
 
@@ -168,6 +168,14 @@ def test_the_residual_is_symmetric(viewer, pair, open_compare):
     # The layer follows a rerun.
     after.data = before.data - 1
     assert_allclose(shown.data[1], 1, atol=1e-4)
+
+
+def test_the_residual_of_colours_is_that_of_their_luminance(viewer, open_compare):
+    picture = np.random.default_rng(1).integers(100, 140, (40, 60, 3), np.uint8)
+    add_result(viewer, viewer.add_image(picture, rgb=True, name="a"), "X", rgb=True)
+    panel = open_compare(RESIDUAL)
+    high = temporary(viewer)[0].contrast_limits[1]
+    assert panel.caption.text() == f"Colours from {-high:.3g} to {high:.3g} in luminance."
 
 
 def test_what_is_not_hidden_by_the_panel_is_remembered(viewer, pair, open_compare):

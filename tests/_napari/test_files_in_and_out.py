@@ -336,11 +336,12 @@ def test_unnamed_axes_and_other_types_become_plain_tiff(tmp_path, told):
 
 def test_colours_and_booleans(tmp_path):
     out = tmp_path / "rgb.ome.tif"
-    for samples in (3, 4):
-        colours = noise(2, 20, 24, samples, dtype=np.uint8)
-        write_images(str(out), [layer_data(colours, rgb=True, axis_labels=("t", "y", "x"))])
+    for labels, samples in (("tyx", 3), ("tyx", 4), ("tzcyx", 3)):
+        colours = noise(*range(2, len(labels)), 20, 24, samples, dtype=np.uint8)
+        write_images(str(out), [layer_data(colours, rgb=True, axis_labels=tuple(labels))])
         found = gd.read(out)
-        assert found.axes == "TYXS" and (found.alpha is not None) == (samples == 4)
+        assert (found.axes, found.kind) == (labels.upper() + "S", "ome")
+        assert (found.alpha is not None) == (samples == 4)
         assert_array_equal(found.data, colours)
     mask = noise(20, 24) > 100
     write_images(str(out), [layer_data(mask)])

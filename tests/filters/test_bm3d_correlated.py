@@ -204,6 +204,9 @@ KINDS = [
 def test_channels_with_a_spectrum_each(device, changes):
     image = colours()
     filter = BM3D(**SMALL, **changes).for_noise(models())
+    together = filter.channels != "separate"
+    for name, each in filter.passes.items():  # joined channels are searched in one image
+        assert len(each.spectra) == (1 if together and name == "prefilter" else 3)
     out = gd.denoise(image, filter, SIGMAS, axes="CYX", device=device).image
     expected = reference.bm3d_correlated(image, SIGMAS, TABLES, white(filter))
     for one, told, sigma in zip(out, expected, SIGMAS, strict=True):

@@ -64,6 +64,14 @@ def blurred(width=1.0, shape=(192, 192), sigma=10.0, seed=0):
     return sigma * found / found.std()
 
 
+def texture(fall, seed=0, size=192):
+    """Texture of standard deviation 1 whose amplitudes fall by a power of the frequency."""
+    frequency = np.hypot(*np.meshgrid(np.fft.fftfreq(size), np.fft.fftfreq(size)))
+    frequency[0, 0] = 1
+    found = np.fft.ifft2(np.fft.fft2(noise((size, size), seed=seed)) / frequency**fall).real
+    return found / found.std()
+
+
 IMAGES = {
     "gaussian": lambda: scene() + noise(),
     "correlated": lambda: scene() + blurred(),
@@ -82,6 +90,20 @@ def test_the_model_is_found(name):
     assert result.white == (name != "correlated")
     assert result.reason
     assert result.frames is result.slices is result.covariance is None
+
+
+@pytest.mark.parametrize("side", [32, 40])
+def test_few_levels_of_photons_are_no_speckle(side):
+    light = 10 + 90 * np.indices((side, side))[1] / side
+    assert estimate_noise(np.random.default_rng(0).poisson(light)).name == "poisson-gaussian"
+
+
+def test_levels_with_texture_do_not_count():
+    x = np.indices((192, 192))[1] / 192
+    rough = 40 * texture(1.0, seed=9) * np.clip(1.6 * (x - 0.4), 0, 1)
+    result = estimate_noise(20 + 200 * x + rough + noise(sigma=5))
+    assert result.name == "gaussian"
+    assert result.sigma[0] == pytest.approx(5, rel=0.05)
 
 
 def test_parameters():
@@ -143,6 +165,10 @@ def test_gaussian_noise_of_photons_tells_what_it_hides():
 def test_correlated_noise_is_told_beside_other_models():
     result = estimate_noise(scene() + blurred(), model="rician")
     assert "is correlated" in result.notes[0]
+    # Or texture, which looks alike.
+    result = estimate_noise(120 + 20 * texture(1.5, seed=7) + noise(sigma=5))
+    assert (result.name, result.white) == ("gaussian", True)
+    assert "may be slightly correlated, or there is fine texture" in result.notes[0]
 
 
 def test_unknown_model():

@@ -25,6 +25,7 @@ from napari_gpu_denoise.noise.photon import (
     read_levels,
     robust_line,
     single_image_noise,
+    surroundings,
     texture_spectrum,
     weighted_line,
 )
@@ -410,6 +411,21 @@ def test_one_level_of_brightness_does_not_flatten_the_line():
     image = 100 + rng.poisson(0.6 + 2 * lines()) + rng.normal(0, 2, (256, 256))
     found = single_image_noise(image)
     assert abs(found.gain - 1) < 2.5 * found.gain_error
+
+
+def test_surroundings_are_without_the_patch_itself():
+    rng = np.random.default_rng(0)
+    plane = rng.normal(50, 5, (60, 60))
+    plane[0, :3] = np.nan
+    found = surroundings([plane], 60**2, [None])
+    y, x = np.indices((53, 53)).reshape(2, -1)
+    clear = ~((y == 0) & (x < 3))
+    assert len(found) == clear.sum()
+    for k in (0, 300, 1414, len(found) - 1):
+        top, left = y[clear][k], x[clear][k]
+        around = plane[max(top - 4, 0) : top + 12, max(left - 4, 0) : left + 12].copy()
+        around[top - max(top - 4, 0) :, left - max(left - 4, 0) :][:8, :8] = np.nan
+        assert found[k] == pytest.approx(np.nanmean(around))
 
 
 def test_an_image_that_cannot_tell_says_so():

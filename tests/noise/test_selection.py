@@ -11,7 +11,7 @@ from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.noise.correlation import channel_covariance, noise_spectrum
 from napari_gpu_denoise.noise.magnitude import rician_noise, speckle_noise
 from napari_gpu_denoise.noise.patches.device import read_statistics
-from napari_gpu_denoise.noise.patches.selection import blank_area, not_image
+from napari_gpu_denoise.noise.patches.selection import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.noise.photon import single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import temporal_noise
@@ -192,7 +192,13 @@ def test_constant_squares_by_chance_are_image(name):
     image = CHANCE[name]
     assert not_image([image]) == [None]
     # Unless they are far larger than chance would make them, and differ from what is beside them.
-    assert not_image([np.pad(image, 80, constant_values=7)])[0] is not None
+    wide = np.pad(image, 80, constant_values=7)
+    assert not_image([wide])[0] is not None
+    # Of several planes the one that shows the widest by chance says how wide they must be.
+    light = np.pad(np.random.default_rng(0).normal(50, 5, image.shape), 80, constant_values=0)
+    areas = [blank_area(plane) for plane in (light, wide)]
+    assert areas[0].width == 8 < areas[1].width
+    assert blank_width(areas, not_image((light, wide), areas)) == areas[1].width
 
 
 def test_dark_parts_of_an_image_of_few_photons_are_image():

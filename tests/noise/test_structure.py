@@ -208,6 +208,15 @@ def test_waves_are_found_beside_each_other_and_near_the_axes():
     assert rest.std() < 0.1 * waves.std()
 
 
+def test_waves_are_compared_with_the_noise_beside_them():
+    plane = np.random.default_rng(0).normal(0, 10, (256, 256)).astype(np.float32)
+    frequencies = np.random.default_rng(1).uniform(0.1, 0.4, (40, 2))
+    rows = hum.along_x(plane, frequencies[:, 1])
+    here = np.sqrt(np.mean(np.abs(hum.along_y(rows, frequencies[:, 0])) ** 2))
+    beside = np.sqrt(np.mean(hum._noise_beside(plane, frequencies, rows) ** 2))
+    assert 0.95 < beside / here < 1.2  # the median of four is high rather than low
+
+
 def test_few_possible_outliers_are_told_from_many():
     for seed, image in enumerate((cells(), membranes(1), 300 * cells() / cells().max())):
         rng = np.random.default_rng(seed)
