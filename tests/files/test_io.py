@@ -29,7 +29,7 @@ from files.tiffs import (
     written,
 )
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats, tiff
+from napari_gpu_denoise.files import FORMAT_NAMES, formats, tiff
 from napari_gpu_denoise.files.output import new_file
 from napari_gpu_denoise.run.record import Record
 
@@ -650,3 +650,23 @@ def test_file_that_appears_while_we_write(tmp_path):
         target.write_text("theirs")
     assert target.read_text() == "theirs"
     assert [p.name for p in tmp_path.iterdir()] == ["out.tif"]
+
+
+def test_messages_name_every_format():
+    *names, last = (each.name for each in formats.FORMATS)
+    assert f"{', '.join(names)} or {last}" == FORMAT_NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("a.ome.tif", ("a", ".ome.tif")),
+        ("A.OME.TIFF", ("A", ".OME.TIFF")),
+        ("a.b.nii.gz", ("a.b", ".nii.gz")),
+        ("a.ome.zarr", ("a", ".ome.zarr")),
+        ("a.lsm", ("a", ".lsm")),
+        ("a", ("a", "")),
+    ],
+)
+def test_names_are_split_before_their_suffix(name, parts):
+    assert formats.split_name(name) == parts

@@ -7,6 +7,7 @@ from typing import Any
 
 from napari_gpu_denoise.cli import commands, options
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS
+from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.version import package_version
 
 
@@ -21,8 +22,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     codes = "\n".join(f"  {code:3}  {text}" for code, text in EXIT_TEXTS)
     parser = argparse.ArgumentParser(
         prog="gpu-denoise",
-        description="Denoise TIFF, NIfTI and OME-Zarr images, volumes and time-lapses on any "
-        "OpenCL device.",
+        description=f"Denoise {FORMAT_NAMES} images, volumes and time-lapses on any OpenCL device.",
         epilog=f"exit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
+from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.protocol.settings import size_in_words
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ def _report_on_batch(report: BatchReport, settings: Any, args: argparse.Namespac
         return exit_code(errors.OutputError())
     if not report.done and not args.resume:
         raise errors.FileError(
-            "None of the inputs is a TIFF, NIfTI or OME-Zarr file: nothing was denoised."
+            f"None of the inputs is a {FORMAT_NAMES} file: nothing was denoised."
         )
     return 0
 

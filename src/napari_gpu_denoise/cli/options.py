@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.protocol.settings import checked_factor, number_of_bytes
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="IN",
-        help="TIFF, NIfTI or OME-Zarr files, patterns such as 'raw/*.tif', folders",
+        help=f"{FORMAT_NAMES} files, patterns such as 'raw/*.tif', folders",
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.files import formats, zarr
+from napari_gpu_denoise.files import FORMAT_NAMES, formats, zarr
 from napari_gpu_denoise.files.formats import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.one_file import check_result, denoise_file, read_whole
@@ -439,7 +439,7 @@ class _Work:
         """Return the report on a file that is no image of its own, or has a result."""
         batch = self._batch
         if path not in batch.targets:
-            reason = f"{path} is not a TIFF, NIfTI or OME-Zarr file and was skipped."
+            reason = f"{path} is not a {FORMAT_NAMES} file and was skipped."
             return FileReport(path, skipped=reason)
         if _real(path) in self._sources:
             reason = f"{path} is part of an image that was read with an earlier file."

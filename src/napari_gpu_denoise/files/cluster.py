@@ -154,8 +154,7 @@ def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
         for part in parts:
             block = Block.of(as_array(source[part.reads]), job.names, job.run.nonfinite)
             out = np.empty([one.size for one in part.spans], job.dtypes[1])
-            with closing(filter_part(job, part, block, out)) as steps:
-                tallies.append(finish(steps))
+            tallies.append(finish(filter_part(job, part, block, out)))
             if target is None:
                 made.append(out)
             elif not place.mark.exists():

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import nifti, tiff, zarr
+from napari_gpu_denoise.files import FORMAT_NAMES, nifti, tiff, zarr
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
 from napari_gpu_denoise.files.output import check_folder, check_output
 from napari_gpu_denoise.run.record import Record
@@ -135,12 +135,12 @@ def write(
             f"{tuple(like.data.shape)}: write them like an image of the same shape."
         )
     check_name(path, like)
-    return _writer(like).write(path, data, like, record, overwrite=overwrite)
+    return format_like(like).write(path, data, like, record, overwrite=overwrite)
 
 
 def check_name(path: str | os.PathLike, like: ImageFile) -> None:
     """Refuse a name for a result that is not one of the format of its input."""
-    wanted = _writer(like)
+    wanted = format_like(like)
     if next((each for each in FORMATS if each.is_path(path)), FORMATS[0]) is not wanted:
         raise OutputError(
             f"{path} cannot be the result of {like.path}, which is written as {wanted.name}: end "
@@ -150,10 +150,10 @@ def check_name(path: str | os.PathLike, like: ImageFile) -> None:
 
 def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     """Refuse pixels of a type, before they are computed, that cannot be written like an image."""
-    _writer(like).check_writable(like, dtype)
+    format_like(like).check_writable(like, dtype)
 
 
-def _writer(like: ImageFile) -> Format:
+def format_like(like: ImageFile) -> Format:
     """Return the format in which an image is written."""
     return next(each for each in FORMATS if like.kind in each.kinds)
 
@@ -178,9 +178,7 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         for path in members:
             found.setdefault(os.path.realpath(path), path)
     if not found:
-        raise FileError(
-            "No input is given: give TIFF, NIfTI or OME-Zarr files, patterns or folders."
-        )
+        raise FileError(f"No input is given: give {FORMAT_NAMES} files, patterns or folders.")
     return list(found.values())
 
 
@@ -193,9 +191,7 @@ def _members(name: str) -> list[Path]:
     if name and os.path.isdir(place):
         members = [p for p in sorted(place.iterdir()) if has_suffix(p)]
         if not members:
-            raise FileError(
-                f"The folder {name} contains no TIFF, NIfTI or OME-Zarr: choose another."
-            )
+            raise FileError(f"The folder {name} contains no {FORMAT_NAMES}: choose another.")
         return members
     if os.path.exists(place) or not glob.has_magic(str(place)):
         return [place]
@@ -238,8 +234,9 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
     if folder.suffix and not is_folder and not name.endswith(("/", os.sep)):
         if not has_suffix(folder):
             raise OutputError(
-                f"{name} is neither the name of a TIFF, NIfTI or OME-Zarr file nor an existing "
-                "folder: end it with .tif, .nii, .nii.gz or .ome.zarr, or with / for a new folder."
+                f"{name} is neither the name of a {FORMAT_NAMES} file nor an existing folder: end "
+                f"it with {', '.join(each.new_suffix for each in FORMATS)}, or with / for a new "
+                "folder."
             )
         if zarr.has_suffix(folder) and (plate := zarr.plate_of(images)) is not None:
             targets = [folder / zarr.within(plate, path) for path in images]
@@ -282,14 +279,16 @@ def beside(path: str | os.PathLike, name: str) -> str:
     """Return where the result of a file lies beside it: `name` is added to the file's own name."""
     # As text: the path may be an address.
     folder, own = os.path.split(os.fspath(path).rstrip("/\\"))
-    double = (".ome.tiff", ".ome.tif", ".ome.zarr")
-    known = (*double, *sorted(SUFFIXES, key=len, reverse=True))
-    ending = next((each for each in known if own.lower().endswith(each)), "")
-    if not ending:
-        # A TIFF in the format of a vendor is written as a plain one.
-        return os.path.join(folder, f"{os.path.splitext(own)[0]}_{name}.tif")
-    cut = len(own) - len(ending)
-    return os.path.join(folder, f"{own[:cut]}_{name}{own[cut:]}")
+    stem, suffix = split_name(own)
+    # A TIFF in the format of a vendor is written as a plain one.
+    return os.path.join(folder, f"{stem}_{name}{suffix if has_suffix(own) else '.tif'}")
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Split the name of a file before its suffix, which may be double, as ``.ome.tif``."""
+    known = (".ome.tiff", ".ome.tif", ".ome.zarr", *sorted(SUFFIXES, key=len, reverse=True))
+    suffix = next((each for each in known if name.lower().endswith(each)), "")
+    return (name[: -len(suffix)], name[-len(suffix) :]) if suffix else os.path.splitext(name)
 
 
 def _renamed(path: Path) -> str:

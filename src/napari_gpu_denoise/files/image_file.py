@@ -351,8 +351,9 @@ class Format:
 
     `suffixes` end the names of its files, `kinds` are those of an `ImageFile` that it writes.
     `name` and `new_suffix` are for messages. `is_format` judges a file by how it starts, False if
-    it cannot be opened, `is_named` a path by its name, by default its suffix. The others do what
-    functions of these names in `formats` do.
+    it cannot be opened, `is_named` a path by its name, by default its suffix. With `in_place` large
+    results are written part by part where they will be. The others do what functions of these names
+    in `formats` do.
     """
 
     name: str
@@ -364,6 +365,7 @@ class Format:
     check_writable: Callable[[ImageFile, np.dtype], None]
     write: Callable[..., tuple[str, ...]]
     is_named: Callable[[Any], bool] | None = None
+    in_place: bool = False
 
     def is_path(self, path: str | os.PathLike) -> bool:
         """Return whether a path has the name of such a file."""

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import psutil
 
 from napari_gpu_denoise.errors import DenoiseError, FileError
+from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.protocol.settings import size_in_words
 
 # Images of at least so many bytes are refused if they are compressed more than so many times: even
@@ -48,8 +49,8 @@ def open_image(path: Path) -> BinaryIO:
     """Open a file that should hold an image; `FileError` if it is a folder, or empty."""
     if path.is_dir():
         raise FileError(
-            f"{path} is a folder, not an image: choose a file, or a folder with TIFF, NIfTI or "
-            "OME-Zarr in it."
+            f"{path} is a folder, not an image: choose a file, or a folder with {FORMAT_NAMES} in "
+            "it."
         )
     file = open_regular(path)
     if os.fstat(file.fileno()).st_size == 0:

@@ -469,7 +469,7 @@ def pack_extensions(extensions: Iterable[tuple[int, bytes]], byteorder: str) -> 
 
 
 FORMAT = Format(
-    name="a NIfTI file",
+    name="NIfTI",
     suffixes=(".nii", ".nii.gz"),
     kinds=("nifti",),
     new_suffix=".nii or .nii.gz",

@@ -64,7 +64,7 @@ def denoise_file(
         run = replace(run, filter=filter, axes=run.axes or picture.filter_axes, dtype=dtype)
         if run.host_memory is None:
             run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
-        if picture.kind == "zarr" or _is_long(picture, run):
+        if formats.format_like(picture).in_place or _is_long(picture, run):
             _make_folder(target, new_folder)
             options = overwrite, companions_anywhere, resume, client
             return (yield from _Streamed(picture, target, run, same, *options).steps())
@@ -96,7 +96,7 @@ class _Streamed:
 
     def steps(self) -> Generator[Progress, None, tuple[ImageFile, Record, tuple[str, ...]]]:
         """Do what `denoise_file` does."""
-        in_place = self.picture.kind == "zarr"
+        in_place = formats.format_like(self.picture).in_place
         if in_place:
             zarr.check_place(self.target, self.picture, overwrite=self.overwrite)
         devices = None
@@ -175,11 +175,7 @@ def read_whole(path: Path, run: Run, companions_anywhere: bool) -> tuple[Path, .
     with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         host = run.host_memory or HostMemory.quarter_of(free_memory())
         run = replace(run, axes=run.axes or picture.filter_axes, host_memory=host)
-        if picture.kind == "zarr":
-            large = picture.data.nbytes >= min(STREAMED_BYTES, host.limit // 16)
-        else:
-            large = _is_long(picture, run)
-        return () if large else tuple(picture.files or (path,))
+        return () if _is_long(picture, run) else tuple(picture.files or (path,))
 
 
 def _is_long(picture: ImageFile, run: Run) -> bool:

@@ -25,7 +25,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
 from napari_gpu_denoise.run.input import Block, Input, is_lazy
 from napari_gpu_denoise.run.job import Job, prepare
-from napari_gpu_denoise.run.part import Part, filter_part, finish
+from napari_gpu_denoise.run.part import Part, filter_part, finish, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
 # NaN and infinity are replaced by the nearest finite pixel in a chunk and this margin around it:
@@ -195,15 +195,11 @@ def _denoise_block(
     """Denoise one chunk, given with its margin."""
     where = [slice(*ends) for ends in block_info[None]["array-location"]]
     part = Part.of(job, where)
-    first = [max(one.start - margins[axis][0], 0) for axis, one in enumerate(where)]
-    needed = tuple(
-        slice(one.start - start, one.stop - start)
-        for one, start in zip(part.reads, first, strict=True)
-    )
+    given = [slice(max(one.start - margins[axis][0], 0), None) for axis, one in enumerate(where)]
     out = np.empty(part.shape, job.dtypes[1])
     pixels = Block.of(as_array(block), job.names, job.run.nonfinite)
     with _least_busy(_here(devices)) as device:
-        finish(filter_part(job.on(device), part, pixels[needed], out))
+        finish(filter_part(job.on(device), part, pixels[within(part.reads, given)], out))
     return out
 
 

@@ -39,6 +39,7 @@ from napari_gpu_denoise._napari.parts import Caption, button, holding, progress_
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
 from napari_gpu_denoise._napari.wording import counted
 from napari_gpu_denoise.errors import Cancelled, DenoiseError
+from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.files.batch import (
     Batch,
     BatchProgress,
@@ -109,7 +110,7 @@ class BatchPanel(Panel):
         self.files, self.progress = FileList(self.table), progress_bar()
         self.runs = Task(self, steps, bar=True, cancel=self.cancel)
         self._headers = Task(self, info_steps, self.title, alone=True)
-        self.add_button = button("Add files …", "Add TIFF, OME-TIFF, NIfTI or OME-Zarr files.")
+        self.add_button = button("Add files …", f"Add {FORMAT_NAMES} files.")
         self.folder_button = button(
             "Add folder …", "Add all images of a folder, an OME-Zarr, or the fields of a plate."
         )

@@ -14,7 +14,7 @@ from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QSizePolicy, QTableVi
 from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row
 from napari_gpu_denoise._napari.parts import wrapped
 from napari_gpu_denoise.errors import DenoiseError, FileError
-from napari_gpu_denoise.files import formats, zarr
+from napari_gpu_denoise.files import FORMAT_NAMES, formats, zarr
 from napari_gpu_denoise.files.formats import find_files
 
 FILE, IMAGE, STATE = range(3)
@@ -33,9 +33,7 @@ def found_in(names: Sequence[str]) -> tuple[list[Row], list[DenoiseError]]:
         try:
             for path in find_files(name):
                 if not (formats.has_suffix(path) or formats.is_image(path)):
-                    raise FileError(
-                        f"{path} is not a TIFF, NIfTI or OME-Zarr file: choose another."
-                    )
+                    raise FileError(f"{path} is not a {FORMAT_NAMES} file: choose another.")
                 rows.append(Row(path, name))
         except DenoiseError as error:
             errors.append(error)

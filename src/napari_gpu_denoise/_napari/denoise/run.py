@@ -35,9 +35,6 @@ from napari_gpu_denoise.run.request import Run
 
 ONE_SIGMA = "gaussian"  # the noise that is one sigma for each channel
 
-# The double ones first.
-_SUFFIXES = (".ome.tif", ".ome.tiff", ".ome.zarr", ".nii.gz", *formats.SUFFIXES)
-
 _CLASSES = ("low slope", "edge", "isoline")
 
 
@@ -107,11 +104,10 @@ def suggested(request: Request) -> str:
     own = "".join(c if c.isalnum() or c in " -_." else "_" for c in source.name)
     if source.path is None or "://" in source.path:
         return f"{own}_{name}.ome.zarr"
-    folder, stem = os.path.split(source.path)
-    for suffix in _SUFFIXES:
-        stem = stem.removesuffix(suffix)
+    folder, file = os.path.split(source.path)
     # Of the channels of a file each layer is one.
-    return os.path.join(folder, f"{stem if source.split is None else own}_{name}.ome.zarr")
+    stem = formats.split_name(file)[0] if source.split is None else own
+    return os.path.join(folder, f"{stem}_{name}.ome.zarr")
 
 
 def _written(request: Request, image: Any, run: Run) -> Generator[Stage | Progress, None, Result]:

@@ -13,7 +13,7 @@ from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
 from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.files import formats, samples
+from napari_gpu_denoise.files import FORMAT_NAMES, formats, samples
 from napari_gpu_denoise.files.formats import beside
 from napari_gpu_denoise.protocol.settings import as_options
 from napari_gpu_denoise.run.request import Run
@@ -110,11 +110,7 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
     """
     run, path = request.run, _file(request.source)
     named = path or "INPUT.tif"
-    remarks = (
-        []
-        if path is not None
-        else ["Replace INPUT.tif by the name of a TIFF, NIfTI or OME-Zarr file."]
-    )
+    remarks = [] if path else [f"Replace INPUT.tif by the name of a {FORMAT_NAMES} file."]
     target = beside(named, run.filter.name.replace("_", "-"))
     if path in [str(samples.path(each)) for each in samples.names()]:
         target = os.path.basename(target)

@@ -24,7 +24,6 @@ from napari_gpu_denoise.files.image_file import Channel, ImageFile
 LayerData = tuple[Any, dict[str, Any], str]
 
 LARGEST_LOADED = 1 << 27  # bytes; more stays in the file until it is looked at
-_SUFFIXES = (".ome.tiff", ".ome.tif", ".nii.gz", ".ome.zarr")
 # Where a file names no colours: those that napari gives channels.
 _TWO, _MORE = ("magenta", "green"), ("cyan", "yellow", "magenta", "red", "green", "blue")
 
@@ -104,7 +103,7 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
     """Yield the layers of an image."""
     shape, axes = tuple(levels[0].shape), picture.axes
     split = provenance.split_axis(axes, shape)
-    stem = _stem(picture.path)
+    stem, _ = formats.split_name(Path(picture.path).name)
     metadata: dict[str, Any] = {}
     if picture.history:
         # What only a layer has is never in a file of ours.
@@ -155,14 +154,6 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
 def _labels(axes: str) -> tuple[str, ...]:
     """Return labels of axes; those without a name are numbered."""
     return tuple(a.lower() if a in "TZCSYX" else f"axis {number}" for number, a in enumerate(axes))
-
-
-def _stem(path: Path) -> str:
-    name = Path(path).name
-    for suffix in _SUFFIXES:
-        if name.lower().endswith(suffix):
-            return name[: -len(suffix)]
-    return Path(name).stem
 
 
 def _colours(channel: Channel, number: int, count: int) -> dict[str, Any]:

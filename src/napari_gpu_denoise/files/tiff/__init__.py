@@ -14,7 +14,7 @@ from napari_gpu_denoise.files.tiff.reading import LargePlanes, Planes, is_tiff, 
 from napari_gpu_denoise.files.tiff.writing import check_writable, default_metadata, write
 
 FORMAT = Format(
-    name="a TIFF file",
+    name="TIFF",
     suffixes=(".tif", ".tiff", ".btf", ".tf8"),
     kinds=("ome", "imagej", "plain"),
     new_suffix=".tif",

@@ -21,6 +21,7 @@ import numpy as np
 import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
+from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.files.image_file import (
     NO_VOXEL,
     Blocks,
@@ -390,9 +391,7 @@ def open_stack(
         with listening(path) as log:
             file = held.enter_context(open_image(path))
             if not is_tiff(path):
-                raise FileError(
-                    f"{path} is not a TIFF, NIfTI or OME-Zarr file: only these can be read."
-                )
+                raise FileError(f"{path} is not a {FORMAT_NAMES} file: only these can be read.")
             # Micro-Manager files also hold OME-XML, which says more than their own index.
             options: dict[str, Any] = {"offset": 0, "is_mmstack": False}
             tif = held.enter_context(tifffile.TiffFile(file, **options))

@@ -34,7 +34,7 @@ from napari_gpu_denoise.files.zarr.writing import (
 )
 
 FORMAT = Format(
-    name="an OME-Zarr",
+    name="OME-Zarr",
     suffixes=SUFFIXES,
     kinds=("zarr",),
     new_suffix=".ome.zarr",
@@ -43,6 +43,7 @@ FORMAT = Format(
     check_writable=check_writable,
     write=write,
     is_named=is_zarr_path,
+    in_place=True,
 )
 
 __all__ = [
