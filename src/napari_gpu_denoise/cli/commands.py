@@ -169,16 +169,9 @@ def denoise(args: argparse.Namespace) -> int:
         _workers(args) as client,
         contextlib.closing(_Bar(args.quiet)) as bar,
     ):
-        batch = Batch.of(
-            args.inputs,
-            args.output,
-            run,
-            overwrite=args.overwrite,
-            resume=args.resume,
-            companions_anywhere=args.companions_anywhere,
-            stop_on_error=args.stop_on_error,
-            client=client,
-        )
+        names = ("overwrite", "resume", "companions_anywhere", "stop_on_error")
+        options = {name: getattr(args, name) for name in names}
+        batch = Batch.of(args.inputs, args.output, run, **options, client=client)
         report = None
         with contextlib.closing(batch_steps(batch)) as steps:
             while report is None:

@@ -11,6 +11,7 @@ import os
 import traceback
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -313,13 +314,10 @@ def batch_steps(
         if batch.stop_on_error and any(file.error is not None for file in files):
             todo = []
     for index, path in enumerate(todo):
-
-        def at(done: int = 0, total: int = 0, unit: str = "", path=path, index=index):
-            return BatchProgress(path, index, len(todo), done, total, unit)
-
+        at = partial(BatchProgress, path, index, len(todo))
         target = batch.targets.get(path)
         try:
-            yield at()
+            yield at(0, 0)
             report = work.left_out(path)
             if report is None:
                 running = denoise_file(

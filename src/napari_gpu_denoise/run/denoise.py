@@ -154,8 +154,8 @@ def denoise_steps(
         limit = run.host_memory.for_buffers(devices, run.memory_limit)
         run = replace(run, memory_limit=limit)
     shape = tuple(one.stop - one.start for one in region)
+    dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
     if out is not None and not callable(out):
-        dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
         run = replace(run, dtype=type_with(out, shape, dtype))
     if ledger.known("job") is None and is_measured(run.sigma, run.noise, run.filter):
         yield MEASURING
@@ -171,7 +171,6 @@ def denoise_steps(
         block = image.block(run.nonfinite, part.reads)
     else:
         whole = image.block(run.nonfinite)
-        dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
         if out is None and dtype is not None:
             made = new(shape, dtype)  # gets its memory while the noise is measured
         job = prepare(run, image, whole)
