@@ -20,6 +20,7 @@ from napari_gpu_denoise.noise.magnitude import (
     rician_noise,
     speckle_noise,
 )
+from napari_gpu_denoise.noise.patches.variance import LevelNoise
 from reference.data import REASON, data_folder, pictures
 
 
@@ -64,6 +65,15 @@ def test_object_without_background():
     assert found.sigma == found.object == pytest.approx(10, rel=0.04)
 
 
+def test_the_levels_known_best_count_most(monkeypatch):
+    every = np.full(3, True)
+    variance, error = np.array([100.0, 400.0, 400.0]), np.array([0.02, 0.5, 0.5])
+    told = LevelNoise(np.full(3, 500.0), variance, error, np.full(3, 1000), every, every)
+    monkeypatch.setattr("napari_gpu_denoise.noise.magnitude.level_noise", lambda *_: told)
+    y, x = np.indices((96, 96))
+    assert rician_noise(magnitude(80.0 + x + y)).object == pytest.approx(10, rel=0.01)
+
+
 @pytest.mark.parametrize("signal", [12, 30, 300])
 def test_a_flat_object_is_no_background(signal):
     """Its sums of squares are as regular as those of pure noise of another sigma."""
@@ -97,8 +107,12 @@ def test_the_share_is_of_what_is_not_filled():
     assert found.background_share == pytest.approx(whole.background_share, abs=0.05)
 
 
-def test_standard_error_predicts_the_spread():
-    found = [rician_noise(magnitude(head(96, 96), seed=seed)) for seed in range(30)]
+@pytest.mark.parametrize("background", [True, False])
+def test_standard_error_predicts_the_spread(background):
+    y, x = np.indices((96, 96))
+    picture = head(96, 96) if background else 80 + 0.5 * x + 40 * np.cos(y / 20)
+    found = [rician_noise(magnitude(picture, seed=seed)) for seed in range(30)]
+    assert all((each.background is None) != background for each in found)
     spread = np.std([each.sigma for each in found], ddof=1)
     predicted = np.sqrt(np.mean([each.error**2 for each in found]))
     assert 0.5 < predicted / spread < 2

@@ -58,6 +58,13 @@ def test_rows_and_columns_are_found_with_their_strength(strength):
     assert kinds(image + across) == ["columns"]
 
 
+def test_what_two_series_share_is_their_covariance():
+    common, one, other = np.random.default_rng(0).normal(size=(3, 20_000))
+    correlation, covariance = rows._shared(2 * common + one, 2 * common + 3 * other)
+    assert covariance == pytest.approx(4, rel=0.05)
+    assert correlation == pytest.approx(2 * 4 / (5 + 13), rel=0.05)
+
+
 def test_a_clean_image_has_none():
     assert not gd.find_structure(cells())
     assert not gd.find_structure(noisy())
