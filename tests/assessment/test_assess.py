@@ -159,6 +159,20 @@ def test_photons_are_split_into_independent_images():
     assert abs(np.corrcoef(*map(np.ravel, both))[0, 1]) < 0.01
 
 
+def test_fresh_noise_is_shared_by_channels_as_the_noise_is():
+    shared = (-0.1, 0.2, 0.3)
+    for kind in (gd.Gaussian, lambda *told: gd.PoissonGaussian(1.0, told[0], shared=told[1])):
+        models = tuple(kind(sigma, each) for sigma, each in zip((9, 5, 7), shared, strict=True))
+        noise = CropNoise(SimpleNamespace(models=models), "YXS", (90, 80, 3), "told")
+        made = noise.unit(np.random.default_rng(0)).reshape(-1, 3)
+        assert made.dtype == np.float32
+        wanted = [[1, -0.2, 0], [-0.2, 1, 0.6], [0, 0.6, 1]]
+        np.testing.assert_allclose(np.cov(made.T), wanted, atol=0.04)
+        # Pixels of other channels tell of the noise.
+        assert not noise.photons
+        assert not noise.checkable
+
+
 def test_where_there_is_no_light_there_may_be_no_noise():
     light = np.maximum(clean_of() - 90, 0)
     noisy = (2 * np.random.default_rng(2).poisson(light / 2)).astype(np.float32)

@@ -4,9 +4,10 @@
 
 Prints one table for each of: sigma (BSD68, measured and true), photons (fluorescence with its own
 noise), magnitudes (a head with Rician noise), edges (what is left of it beside an object, and why),
-flat (Rician noise on a flat image), inverse (the exact unbiased one), correlated (a video), planes
-(stacks whose planes differ), places (corners with more noise), samples (the built-in ones) and
-areas (constant ones around an image, and edges that are repeated). Noise is drawn with
+flat (Rician noise on a flat image), inverse (the exact unbiased one), correlated (a video),
+colours (white noise that they share), planes (stacks whose planes differ), places (corners with
+more noise), samples (the built-in ones) and areas (constant ones around an image, and edges that
+are repeated). Noise is drawn with
 ``numpy.random.default_rng(seed)``, one seed a picture and draw. The data folder holds the pictures.
 """
 
@@ -34,7 +35,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.noise.photon import single_image_noise
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from reference.data import data_folder
+from reference.data import data_folder, pictures
 
 Rows = dict[str, list[float]]
 
@@ -43,6 +44,24 @@ STRENGTHS = (1.0, 1.5, 2.0, 2.5, 3.0)  # of scikit-image, units of its own sigma
 TIMES = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # of one sigma, to find the best
 CLIP_FRAMES = (0, 1, 3, 5, 6, 7, 8, 9)  # 2 and 4 are to be left out
 CLIP_SIGMAS = (4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 15.0, 20.0)
+
+
+def _alike(correlation: float) -> np.ndarray:
+    """Return what mixes white noise so that any two of three channels have this correlation."""
+    values, vectors = np.linalg.eigh(correlation + (1 - correlation) * np.eye(3))
+    return vectors * np.sqrt(np.maximum(values, 0))
+
+
+# What mixes the noise of three channels, and their sigma.
+COLOURS = {
+    **{f"correlation {each:g}": (_alike(each), 15.0) for each in (-0.4, 0, 0.2, 0.4, 0.6, 0.9, 1)},
+    "correlation 0.5, sigma 20, 10, 15": (_alike(0.5), (20.0, 10.0, 15.0)),
+    "correlation 0.5, sigma 5, 15, 30": (_alike(0.5), (5.0, 15.0, 30.0)),
+    "colour matrix, sigma 16, 15, 14": (
+        ((1.7, -0.5, -0.2), (-0.3, 1.6, -0.3), (0.0, -0.5, 1.5)),
+        (16.0, 15.0, 14.0),
+    ),
+}
 
 
 def sigma(options: argparse.Namespace) -> None:
@@ -196,6 +215,48 @@ def correlated(options: argparse.Namespace) -> None:
     show(["told", "PSNR"], [[name, f"{np.mean(values):.2f}"] for name, values in rows.items()])
 
 
+def colours(options: argparse.Namespace) -> None:
+    """White noise that colours share, BM3D on photographs and means of shots: mean PSNR in dB.
+
+    Sigma of each channel and the correlation between channels are told but for the column
+    automatic; in brackets the largest loss to the truth.
+    """
+    clean = list(pictures("colour").values())
+    shots = sorted((data_folder() / "real" / "camera").glob("*_mean.png"))
+    clean += [imageio.imread(path)[..., :3] for path in shots]
+    body = []
+    for name, (matrix, sigmas) in COLOURS.items():
+        rows: Rows = {}
+        found = 0
+        covariance = np.array(matrix) @ np.transpose(matrix)
+        deviation = np.sqrt(np.diag(covariance))
+        told = np.array(sigmas) * np.ones(3)
+        shared = ((covariance / np.outer(deviation, deviation)).sum(axis=1) - 1) / 2
+        truth = [gd.Gaussian(*each) for each in zip(told, shared, strict=True)]
+        alone = [gd.Gaussian(each) for each in told]
+        for seed in range(options.seeds):
+            for picture in clean[:: options.stride]:
+                white = np.random.default_rng(seed).normal(0, 1, picture.shape)
+                noise = told * (white @ np.transpose(matrix)) / deviation
+                noisy = (picture + noise).astype(np.float32)
+                estimate = gd.estimate_noise(noisy, "YXS", device=options.device)
+                found += any(getattr(model, "shared", 0) for model in estimate.models)
+                for column, axes, model in (
+                    ("independent", "YXS", alone),
+                    ("apart", "YXC", alone),
+                    ("automatic", "YXS", estimate),
+                    ("true", "YXS", truth),
+                ):
+                    result = gd.bm3d(noisy, axes=axes, noise=model, device=options.device)
+                    rows.setdefault(column, []).append(decibels(result, picture))
+        loss = np.max(np.subtract(rows["true"], rows["automatic"]))
+        cells = [f"{np.mean(values):.2f}" for values in rows.values()]
+        cells[2] += f" ({loss:.2f})"
+        body.append([name, *cells, f"{found} of {len(rows['true'])}"])
+    head = ["noise", "channels independent", "channels apart", "automatic", "true", "found"]
+    show(head, body)
+
+
 def samples(options: argparse.Namespace) -> None:
     """Built-in samples: root mean square error in grey levels, in brackets without the mean error.
 
@@ -233,6 +294,7 @@ TABLES = (
     flat,
     inverse,
     correlated,
+    colours,
     planes,
     places,
     samples,

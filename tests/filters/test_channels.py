@@ -7,7 +7,10 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
-from scenes import psnr, scene
+from napari_gpu_denoise.filters.channels import OPPONENT, mixtures_for
+from napari_gpu_denoise.noise.correlation import ChannelCovariance
+from napari_gpu_denoise.noise.models import channel_correlations
+from scenes import psnr, scene, small
 
 SMALL = {
     gd.BM3D: {"window_basic": 7, "window_final": 7},
@@ -86,3 +89,87 @@ def test_channels_are_better_together(device, kind):
     sigmas = (10, 20, 40) if kind is gd.BM3D else 3 * (25,)
     separate, joint = gains(shades, sigmas, "separate", "joint")
     assert joint > separate + 0.5
+
+
+def covariance_of(correlation, sigmas=(15, 15, 15)):
+    """Return a covariance of three channels with the same correlation of any two."""
+    return np.outer(sigmas, sigmas) * (correlation + (1 - correlation) * np.eye(3))
+
+
+COVARIANCES = {
+    "alike": covariance_of(0.6),
+    "equal": covariance_of(1.0),
+    "opposed": covariance_of(-0.4),
+    "of unequal strength": covariance_of(0.5, (20, 10, 15)),
+    "of a colour matrix": 60 * np.array([[3.2, -1.2, 0], [-1.2, 2.7, -0.9], [0, -0.9, 2.5]]),
+}
+SHARED = pytest.mark.parametrize("covariance", COVARIANCES.values(), ids=COVARIANCES)
+
+
+@SHARED
+def test_mixtures_of_channels_that_share_noise(covariance):
+    matrix, inverse, strengths = mixtures_for(covariance)
+    np.testing.assert_allclose(inverse @ matrix, np.eye(3), atol=1e-12)
+    made = matrix @ covariance @ matrix.T
+    sigmas = strengths * np.sqrt(matrix**2 @ np.diag(covariance))
+    np.testing.assert_allclose(np.diag(made), sigmas**2, atol=1e-3 * np.trace(covariance))
+    np.testing.assert_allclose(made[0, 1:] / sigmas[0], 0, atol=0.01 * sigmas[0])
+    # What all channels have in common is in the luminance, not in the others.
+    seen = np.abs(matrix @ np.ones(3)) / sigmas
+    assert seen[0] > 5 * seen[1:].max() or covariance[0, 1] > 0.9 * covariance[0, 0]
+    if np.ptp(np.diag(covariance)) == 0:
+        np.testing.assert_allclose(matrix, OPPONENT, atol=1e-9)
+    # Three channels cannot all be opposed; what was told may be nonsense, results are not.
+    assert all(np.isfinite(part).all() for part in mixtures_for(covariance_of(-1.0)))
+
+
+@SHARED
+def test_three_numbers_tell_how_channels_correlate(covariance):
+    sigmas = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(sigmas, sigmas)
+    tables = [tuple(map(tuple, each)) for each in (covariance, 0 * covariance, correlation)]
+    shared = ChannelCovariance(*tables, 100).shared
+    models = [gd.Gaussian(s, each) for s, each in zip(sigmas, shared, strict=True)]
+    np.testing.assert_allclose(channel_correlations(models, 3), correlation, atol=1e-12)
+
+
+def test_what_channels_do_not_share_changes_nothing():
+    alone, shared = (gd.Gaussian(15.0), gd.PoissonGaussian(2.0, 3.0)), gd.Gaussian(15.0, 0.5)
+    for settings in (gd.BM3D(channels="opponent"), gd.VBM3D(channels="opponent")):
+        for model in alone:
+            assert settings.for_channels((model,) * 3) is settings
+        assert settings.for_channels((shared, gd.Gaussian(0.0), shared)) is settings
+        told = settings.for_channels((shared,))
+        assert told.mixtures.strengths[0] == pytest.approx(2**0.5, rel=2e-3)
+        assert told.passes == settings.passes
+    assert gd.BM3D(channels="joint").for_channels((shared,)) == gd.BM3D(channels="joint")
+    assert gd.BM4D().for_channels((shared,)) == gd.BM4D()
+
+
+@pytest.mark.parametrize("name", ["alike", "of unequal strength", "of a colour matrix"])
+@pytest.mark.parametrize(
+    ("settings", "planes"),
+    [
+        (small(gd.BM3D, window_basic=15, window_final=15), ()),
+        (small(gd.VBM3D, neighbours_basic=8, neighbours_final=8), (3,)),
+    ],
+    ids=["bm3d", "vbm3d"],
+)
+def test_noise_that_colours_share_is_removed(device, settings, planes, name):
+    """Told how channels correlate, filters are better than without, and than channel by channel."""
+    covariance = COVARIANCES[name]
+    values, vectors = np.linalg.eigh(covariance)
+    random = np.random.default_rng(2).normal(0, np.sqrt(values), (*planes, 64, 72, 3))
+    clean = np.moveaxis(clean_colours(64, 72, 10.0), 0, -1)
+    image = (clean + random @ vectors.T).astype(np.float32)
+    sigmas = np.sqrt(np.diag(covariance))
+    shared = ((covariance / np.outer(sigmas, sigmas)).sum(axis=1) - 1) / 2
+
+    def quality(axes, **told):
+        models = [gd.Gaussian(*each) for each in zip(*told.values(), strict=True)]
+        options = {"axes": "T" * len(planes) + axes, "device": device}
+        return psnr(gd.denoise(image, settings, noise=models, **options).image, clean)
+
+    together = quality("YXS", sigma=sigmas, shared=shared)
+    assert together > quality("YXS", sigma=sigmas) + 0.5
+    assert together > quality("YXC", sigma=sigmas) + 0.5

@@ -374,6 +374,20 @@ def test_known_covariance(clean):
     assert np.array_equal(correlation, correlation.T)
 
 
+def test_texture_is_no_noise_that_channels_share():
+    """It falls with frequency, and noise does not."""
+    texture = gaussian_filter(np.random.default_rng(5).normal(0, 1, (128, 128)), 0.7)
+    texture *= 6 / texture.std()
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        own, common = (random.normal(0, 5, (count, 128, 128)) for count in (3, 1))
+        assert channel_covariance(texture + own).correlation[0][1] > 0.1
+        assert not channel_covariance(texture + own).is_clear
+        assert not channel_covariance(own).is_clear
+        assert channel_covariance(0.5 * common + own).is_clear
+        assert channel_covariance(0.5 * common * [[[1]], [[-1]], [[0]]] + own).is_clear
+
+
 def test_standard_error_predicts_the_spread():
     found = [channel_covariance(channel_noise((96, 96), seed)) for seed in range(30)]
     spread = np.std([each.covariance for each in found], axis=0, ddof=1)

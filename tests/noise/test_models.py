@@ -522,7 +522,7 @@ def test_correlated_photons_are_plain_numbers_and_come_back():
     np.testing.assert_array_equal(model.variance([1.0, 101.0]), [9.0, 209.0])
     with pytest.raises(SettingsError, match="not valid: give 5 x 5"):
         CorrelatedPhotons(2.0, 3.0, autocorrelation=[[1.0]])
-    with pytest.raises(SettingsError, match="give a number from 0 to 1"):
+    with pytest.raises(SettingsError, match="give a number from -1 to 1"):
         Correlated(2.0, PHOTON_TABLE, 1.5)
 
 
@@ -589,6 +589,30 @@ def test_colours_that_share_noise():
         noise = 8 * (np.sqrt(share) * common + np.sqrt(1 - share) * own)
         found = gd.estimate_noise((clean + noise).astype(np.float32), "YXS")
         assert [model.shared for model in found.models] == pytest.approx([share] * 3, abs=0.06)
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.5])
+def test_colours_that_share_white_noise(gain):
+    """Nothing is said of noise that may be independent; few photons are stabilised first."""
+    clean = np.stack([smooth(), 0.8 * smooth(), 0.6 * smooth()], axis=-1)
+    random = np.random.default_rng(3)
+    own, common = (random.normal(size=(384, 384, count)) for count in (3, 1))
+    for mixed, wanted in (
+        (own, (0, 0, 0)),
+        (np.sqrt(0.6) * common + np.sqrt(0.4) * own, (0.6, 0.6, 0.6)),
+        # The second is half of the noise of the others, with another sign.
+        (own - 0.5 * own.sum(axis=-1, keepdims=True) * [0, 1, 0], None),
+    ):
+        unit = mixed / mixed.std(axis=(0, 1))
+        noisy = clean + np.sqrt(gain * clean + 64) * unit
+        found = gd.estimate_noise(noisy.astype(np.float32), "YXS")
+        assert found.name == ("poisson-gaussian" if gain else "gaussian")
+        shared = [model.shared for model in found.models]
+        if wanted is None:
+            wanted = (np.corrcoef(unit.reshape(-1, 3).T).sum(axis=1) - 1) / 2
+        assert shared == pytest.approx(list(wanted), abs=0.03 if any(wanted) else 0)
+        assert gd.NoiseEstimate.from_dict(found.as_dict()) == found
+        assert ("shared between colours" in found.summary()) == any(shared)
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "develop" / "add_a_noise_model.md"

@@ -40,7 +40,7 @@ def test_a_number_is_sigma(noise):
     result = run(noise)
     np.testing.assert_array_equal(result.image, expected.image)
     assert result.record.sigma == (20.0,)
-    models = () if np.isscalar(noise) else ({"model": "gaussian", "sigma": 20.0},)
+    models = () if np.isscalar(noise) else ({"model": "gaussian", "sigma": 20.0, "shared": 0.0},)
     assert result.record.noise == models
 
 

@@ -13,7 +13,13 @@ from napari_gpu_denoise.assessment import formulas
 from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_array
-from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussian, Rician
+from napari_gpu_denoise.noise.models import (
+    Gaussian,
+    NoiseModel,
+    PoissonGaussian,
+    Rician,
+    channel_correlations,
+)
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Block, keep_blank
 from napari_gpu_denoise.run.job import Job, sigma_over
@@ -210,14 +216,20 @@ class CropNoise:
         return all(model.additive for model in self.models)
 
     @property
+    def shared(self) -> bool:
+        """Whether channels share noise."""
+        return any(getattr(model, "shared", 0.0) for model in self.models)
+
+    @property
     def checkable(self) -> bool:
         """Whether pixels that a filter has not seen show if sigma fits: white noise of mean 0."""
-        return self.white and (self.constant or self.photons)
+        return self.white and not self.shared and (self.constant or self.photons)
 
     @property
     def photons(self) -> bool:
         """Whether pixels can be split into independent ones as counts of photons can."""
-        return bool(self.models) and all(type(m) is PoissonGaussian for m in self.models)
+        known = bool(self.models) and not self.shared
+        return known and all(type(model) is PoissonGaussian for model in self.models)
 
     def expected(self, result: np.ndarray) -> np.ndarray:
         """Return the mean of pixels, as they are measured, where this is the result."""
@@ -239,13 +251,14 @@ class CropNoise:
 
     def unit(self, random: np.random.Generator) -> np.ndarray:
         """Return fresh noise of standard deviation 1 and the same correlation, float32."""
-        made = random.standard_normal(self.shape, np.float32)
+        made, channel = random.standard_normal(self.shape, np.float32), channel_axis(self.names)
+        if channel is not None and self.shared:
+            table = channel_correlations(self.models, self.shape[channel])
+            values, vectors = np.linalg.eigh(table)
+            root = (vectors * np.sqrt(np.maximum(values, 0))).astype(np.float32)
+            made = np.moveaxis(np.tensordot(root, made, (1, channel)), 0, channel)
         if self.white:
             return made
-        channel, shared = channel_axis(self.names), getattr(self.models[0], "shared", 0.0)
-        if channel is not None and shared > 0:
-            common = random.standard_normal((*self.shape[:channel], 1, *self.shape[channel + 1 :]))
-            made = np.float32(shared**0.5) * common + np.float32((1 - shared) ** 0.5) * made
         return self._by_model(lambda model, values: _coloured(model, values, self.names), made)
 
     def correlated(self, k: int) -> float:

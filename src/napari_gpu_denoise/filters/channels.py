@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -69,13 +69,51 @@ def decide_channels(settings: AnyFilter, names: str, shape: tuple[int, ...]) -> 
 OPPONENT = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
 
 
+class Mixtures(NamedTuple):
+    """Mixtures of three channels, the luminance first: (mixture, channel), and the way back.
+
+    `strengths` are what multiplies sigma of each, which is that of independent channels.
+    """
+
+    matrix: np.ndarray
+    inverse: np.ndarray
+    strengths: np.ndarray
+
+
+INDEPENDENT = Mixtures(OPPONENT, OPPONENT.T, np.ones(3))
+_ALIKE = 0.8  # correlation of the signal of colours
+_LEAST = 1e-3  # of the variance of the noise of any mixture, relative to the mean
+
+
+def mixtures_for(covariance: np.ndarray) -> Mixtures:
+    """Return mixtures that suit channels whose noise has this covariance.
+
+    The luminance is a mixture whose noise is independent of that of some two others, and its signal
+    too, if that of channels is equally strong and alike. The others are opponent colours less the
+    noise they share with it. Of equal variances and correlations all are opponent colours.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    values = np.maximum(values, _LEAST * np.trace(covariance) / len(values))
+    noise, white = ((vectors * values**power) @ vectors.T for power in (1, -0.5))
+    signal = np.full(noise.shape, _ALIKE) + (1 - _ALIKE) * np.eye(len(noise))
+    rows = np.linalg.eigh(white @ signal @ white)[1].T @ white
+    # Of the three that are independent, that which tells most of the mean.
+    told = np.square(rows @ signal.sum(axis=1)) / np.einsum("ki,ij,kj->k", rows, signal, rows)
+    first = rows[np.argmax(told)]
+    matrix = OPPONENT - np.outer(OPPONENT @ noise @ first / (first @ noise @ first), first)
+    matrix[0] = first * np.sign(first.sum())
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    true = np.einsum("ki,ij,kj->k", matrix, noise, matrix)
+    independent = np.square(matrix) @ np.diag(covariance)
+    return Mixtures(matrix, np.linalg.inv(matrix), np.sqrt(true / independent))
+
+
 class ChannelMix:
     """Mixes channels on one device; belongs to one thread.
 
-    With `opponent` three channels are filtered as luminance and chrominance, and matched in the
-    luminance. Otherwise they stay as they are and are matched in the channel `guide`, or for -1 in
-    the mean of all, each divided by its noise if `weighted`. `strengths` multiply sigma of the
-    opponent colours, which otherwise is that of independent channels.
+    With `opponent` three channels are filtered as `mixtures`, and matched in the first one.
+    Otherwise they stay as they are and are matched in the channel `guide`, or for -1 in the mean of
+    all, each divided by its noise if `weighted`.
     """
 
     def __init__(
@@ -84,13 +122,13 @@ class ChannelMix:
         guide: int,
         arena: Arena,
         weighted: bool = True,
-        strengths: tuple[float, ...] = (1.0, 1.0, 1.0),
+        mixtures: Mixtures = INDEPENDENT,
     ):
         self.opponent = opponent
         self.weighted = weighted
         self.guide_channel = guide
         self.arena = arena
-        self._strengths = np.array(strengths)
+        self._mixtures = mixtures
         self._mix = arena.kernel("bm3d/mix_channels", {})
         self._mix_levels = arena.kernel("bm3d/mix_levels", {})
         self._matrices: dict[bytes, Any] = {}
@@ -107,12 +145,13 @@ class ChannelMix:
         """Return the channels to filter: opponent colours, or those given."""
         if not self.opponent:
             return noisy
-        return self._mixed(run, noisy, OPPONENT, False, "opponent")
+        strong = self._mixtures.matrix * self._mixtures.strengths[:, None]
+        return self._mixed(run, noisy, self._mixtures.matrix, False, "opponent", strong)
 
     def guide_row(self, channels: int) -> tuple[np.ndarray, bool]:
         """Return the weights of channels in the guide, and whether these are divided by noise."""
         if self.opponent:
-            return OPPONENT[0], False
+            return self._mixtures.matrix[0], False
         if self.guide_channel >= 0:
             return np.eye(channels)[self.guide_channel], False
         return np.full(channels, 1 / channels), self.weighted
@@ -128,13 +167,15 @@ class ChannelMix:
 
     def end(self, run: Launcher, image: Noisy, out) -> None:
         """Convert opponent colours back to the channels given, into `out`."""
-        self._enqueue(run, image, OPPONENT.T, False, out)
+        self._enqueue(run, image, self._mixtures.inverse, False, out)
 
-    def _mixed(self, run: Launcher, image: Noisy, matrix, weighted: bool, name: str) -> Noisy:
+    def _mixed(
+        self, run: Launcher, image: Noisy, matrix, weighted: bool, name: str, strong: Any = None
+    ) -> Noisy:
         tile = replace(image.pixels.tile, channels=len(matrix))
         frames = tile.t.size * tile.z.size
         made, levels = run.held[name], run.held[f"{name} levels"]
-        strong = matrix * self._strengths[:, None] if matrix is OPPONENT else matrix
+        strong = matrix if strong is None else strong
         self._enqueue(run, image, matrix, weighted, made)
         run.run(
             *("mix levels", self._mix_levels, (frames, len(matrix)), (1, 1)),

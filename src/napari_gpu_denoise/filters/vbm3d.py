@@ -17,7 +17,6 @@ from napari_gpu_denoise.filters.bm3d.plan import (
 )
 from napari_gpu_denoise.filters.channels import (
     JOINED,
-    OPPONENT,
     ChannelMix,
     channels_setting,
     guide_setting,
@@ -43,7 +42,7 @@ from napari_gpu_denoise.filters.search.video_search import (
     ring_buffers,
 )
 from napari_gpu_denoise.image.axes import UNNAMED
-from napari_gpu_denoise.noise.models import Correlated
+from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan, Launches, Sizes, together
@@ -206,10 +205,10 @@ class Plan(FramePlan):
         self.ahead = len(passes) * (self._late + self._after)
         self._margin = margin_of(search)
         self._opponent = settings.channels == "opponent"
-        self._strengths = settings.strengths if self._opponent else None
-        self._mix = None
+        self._mixtures, self._mix = settings.mixtures, None
         if settings.channels in JOINED:
-            self._mix = ChannelMix(self._opponent, settings.guide, arena)
+            guide, mixtures = settings.guide, self._mixtures
+            self._mix = ChannelMix(self._opponent, guide, arena, mixtures=mixtures)
         self._separate = self._mix is None and len(passes[self._last].spectra) > 1
         # Whether a guide is searched, and not the first of the channels that are filtered.
         self._guided = self._mix is not None and not self._opponent
@@ -271,13 +270,13 @@ class Plan(FramePlan):
             )
             time -= after + before
         self._spectrum = 0
-        matrix = OPPONENT if self._opponent else np.eye(tile.channels)
+        matrix, strengths = np.eye(tile.channels), None
+        if self._opponent:
+            matrix, strengths = self._mixtures.matrix, self._mixtures.strengths
         guide, weighted = matrix[0], False
         if self._mix is not None:
             guide, weighted = self._mix.guide_row(tile.channels)
-        self._links = FrameLinks(
-            (before, after), matrix, guide, weighted, strengths=self._strengths
-        )
+        self._links = FrameLinks((before, after), matrix, guide, weighted, strengths=strengths)
 
     def _shape(self, tile: Tile, batch: int) -> RingShape:
         """Return rings for all frames that the references of a batch add to and are matched in."""
@@ -597,6 +596,14 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
     def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedVBM3D:
         # Patches of a frame share far more of correlated noise than of white.
         return CorrelatedVBM3D(**{**vars(self), "shared_noise": True}, models=models)
+
+    def _for_shared(self, models: tuple[NoiseModel, ...]) -> SharedNoiseVBM3D:
+        return SharedNoiseVBM3D(**vars(self), models=models)
+
+
+@dataclass(frozen=True)
+class SharedNoiseVBM3D(groups.SharedNoiseFilter, VBM3D):
+    """VBM3D for white noise that channels share, made by `VBM3D.for_channels`."""
 
 
 @dataclass(frozen=True)

@@ -495,21 +495,35 @@ def _is_white(
     return not far
 
 
+LEAST_SHARED = 0.08  # correlation between channels that costs 0.1 dB if it is ignored
+
+
 @dataclass(frozen=True)
 class ChannelCovariance:
     """Covariance of the noise between channels; tables are (channel, channel)."""
 
     covariance: tuple[tuple[float, ...], ...]  # grey levels squared
-    error: tuple[tuple[float, ...], ...]  # standard error of the covariance
+    # Standard error of the covariance, with that by texture, which differs between frequencies.
+    error: tuple[tuple[float, ...], ...]
     # 1 on the diagonal; elsewhere 0 where a channel has no noise.
     correlation: tuple[tuple[float, ...], ...]
     patches: int  # how many patches were read
 
     @property
-    def shared(self) -> float:
-        """Mean correlation of two channels, at least 0."""
+    def shared(self) -> tuple[float, ...]:
+        """Mean correlation of each channel with the others."""
+        table = np.array(self.correlation)
+        mean = (table.sum(axis=1) - 1) / (len(table) - 1)
+        return tuple(np.clip(mean, -1, 1).tolist())
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether channels share noise beyond what texture or chance could cause."""
         others = np.tril_indices(len(self.correlation), -1)
-        return float(np.clip(np.mean(np.array(self.correlation)[others]), 0, 1))
+        each = (self.correlation, self.covariance, self.error)
+        correlation, covariance, error = (np.abs(table)[others] for table in map(np.array, each))
+        clear = (correlation > LEAST_SHARED) & (covariance > SIGNIFICANT * error)
+        return bool(clear.any())
 
     def summary(self) -> str:
         """Return the strongest correlation as one line."""
@@ -558,18 +572,38 @@ def channel_covariance(image: Any) -> ChannelCovariance:
         needed = 0.5 / relative**2 / energy.shape[1] * overlap if relative**2 > 0 else math.inf
         number = max(round(min(needed, len(members))), 1)
         order = members[np.argsort(rank[members], kind="stable")[:number]]
-    high = np.array([values[order].ravel() for values in high])
-    covariance = high @ high.T / high.shape[1]
+    high = np.array([values[order] for values in high])
+    covariance = _products(high)
     deviation = np.sqrt(np.diag(covariance))
     product = np.outer(deviation, deviation)
     correlation = np.divide(covariance, product, out=np.zeros_like(covariance), where=product > 0)
     np.fill_diagonal(correlation, 1.0)
     independent = max(number / overlap, 1) * len(spectra[0].upper)
     # Of normal values: var(s_ab) = (s_aa s_bb + s_ab^2) / n.
-    error = np.sqrt((np.square(product) + np.square(covariance)) / independent)
+    chance = (np.square(product) + np.square(covariance)) / independent
+    error = np.sqrt(chance + _texture(high, spectra[0].upper, chance))
     return ChannelCovariance(
         *(tuple(map(tuple, each.tolist())) for each in (covariance, error, correlation)), number
     )
+
+
+def _products(high: np.ndarray) -> np.ndarray:
+    """Return mean products of channels, of coefficients (channel, patch, frequency)."""
+    rows = high.reshape(len(high), -1)
+    return rows @ rows.T / rows.shape[1]
+
+
+def _texture(high: np.ndarray, upper: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """Return the variance of covariances by texture, which falls with frequency, unlike noise.
+
+    It is the squared difference between two halves of the frequencies, less twice that by chance.
+    """
+    share = float(upper.mean())
+    if share in (0, 1):
+        return np.zeros_like(chance)
+    difference = _products(high[..., upper]) - _products(high[..., ~upper])
+    expected = chance / (share * (1 - share))
+    return np.maximum(np.square(difference) - 4 * expected, 0)
 
 
 def _common_blank(image: np.ndarray) -> np.ndarray | None:

@@ -228,9 +228,11 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
     kind, reason = chosen_model(channels, model)
     fits = list(map(kind.fit_with_other_channels if model == AUTO else kind.fit, channels))
     covariance = _covariance([each.planes for each in channels])
-    if kind.models_correlation and "S" in source.axes and covariance is not None:
-        shared = covariance.shared
-        fits = [fit._replace(model=replace(fit.model, shared=shared)) for fit in fits]
+    if covariance is not None and _is_shared(kind, covariance, source.axes):
+        fits = [
+            fit._replace(model=replace(fit.model, shared=shared))
+            for fit, shared in zip(fits, covariance.shared, strict=True)
+        ]
     series = {
         name: sigma_series(
             *(source, number, channels, fits, device), first[name].result if first else None
@@ -292,6 +294,13 @@ def _covariance(stacks: list[PlaneStack]) -> ChannelCovariance | None:
         return channel_covariance(np.stack([stack[middle] for stack in stacks]))
     except (ImageError, NonFiniteError):
         return None
+
+
+def _is_shared(kind: type[NoiseModel], covariance: ChannelCovariance, axes: str) -> bool:
+    """Return whether models say how much noise channels share: white noise, if that is clear."""
+    if kind.models_correlation:
+        return "S" in axes
+    return hasattr(kind, "shared") and len(covariance.shared) == 3 and covariance.is_clear
 
 
 def _notes(

@@ -156,6 +156,14 @@ class Filter(Settings):
         """
         return None
 
+    def for_channels(self, models: Sequence[NoiseModel]) -> Filter:
+        """Return the filter for channels that share white noise; default: the same.
+
+        There is one model per channel, or one for all. Noise that depends on brightness has been
+        stabilised.
+        """
+        return self
+
     def for_planes(self, models: Sequence[NoiseModel]) -> Filter:
         """Return the filter for planes with another spectrum of the noise; default: the same.
 

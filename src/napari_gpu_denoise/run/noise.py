@@ -427,9 +427,10 @@ def _applied(
         )
     spread = place(np.array(values, np.float64), image.shape, names)
     numbers = place(np.arange(len(models)), image.shape, names) if len(models) > 1 else None
+    own = own or filter.for_channels(models)
     if in_levels:
-        return own or filter, Sigma(spread, tuple(map(float, values)), "", notes, numbers=numbers)
-    return own or filter, Sigma(spread, (), "", notes, numbers=numbers, stabilised=True)
+        return own, Sigma(spread, tuple(map(float, values)), "", notes, numbers=numbers)
+    return own, Sigma(spread, (), "", notes, numbers=numbers, stabilised=True)
 
 
 def _summary(models: tuple[NoiseModel, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from napari_gpu_denoise._napari.layers.source import Source
@@ -59,7 +60,11 @@ def axes_argument(axes: str) -> dict[str, str]:
 
 def model_code(models: tuple[NoiseModel, ...]) -> Code:
     """Return noise models as code: one, or a tuple of one per channel."""
-    codes = [f"gd.{model!r}" for model in models]
+    codes = []
+    for model in models:
+        values = {each.name: (getattr(model, each.name), each.default) for each in fields(model)}
+        given = {name: value for name, (value, default) in values.items() if value != default}
+        codes.append(f"gd.{type(model).__name__}({arguments(given).removeprefix(', ')})")
     return Code(codes[0] if len(codes) == 1 else f"({', '.join(codes)})")
 
 

@@ -11,7 +11,7 @@ from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.plan import Plan, ScalesPlan, scales_reach
 from napari_gpu_denoise.filters.channels import channels_setting, guide_setting
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings
-from napari_gpu_denoise.noise.models import Correlated
+from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
@@ -105,6 +105,9 @@ class BM3D(groups.CollaborativeFilter):
             chosen = replace(chosen, **groups.prefilter_settings(models))
         return CorrelatedBM3D(**vars(chosen), models=models)
 
+    def _for_shared(self, models: tuple[NoiseModel, ...]) -> SharedNoiseBM3D:
+        return SharedNoiseBM3D(**vars(self), models=models)
+
     # Of the image on the coarsest scale.
     _least_side: ClassVar[int] = groups.LEAST_SIDE
 
@@ -145,6 +148,11 @@ class BM3D(groups.CollaborativeFilter):
     def plan(self, arena: Arena) -> Plan:
         """Return the plan for one device."""
         return Plan(self, arena)
+
+
+@dataclass(frozen=True)
+class SharedNoiseBM3D(groups.SharedNoiseFilter, BM3D):
+    """BM3D for white noise that channels share, made by `BM3D.for_channels`."""
 
 
 @dataclass(frozen=True)

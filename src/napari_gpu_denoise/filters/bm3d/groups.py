@@ -11,11 +11,18 @@ from typing import Any, Self
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.channels import JOINED, OPPONENT, decide_channels
+from napari_gpu_denoise.filters.channels import (
+    INDEPENDENT,
+    JOINED,
+    OPPONENT,
+    Mixtures,
+    decide_channels,
+    mixtures_for,
+)
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.correlation import LAGS
-from napari_gpu_denoise.noise.models import Correlated, NoiseModel
+from napari_gpu_denoise.noise.models import Correlated, NoiseModel, channel_correlations
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting
@@ -267,9 +274,9 @@ class CollaborativeFilter(TwoPasses):
     guide: int
 
     @property
-    def strengths(self) -> tuple[float, float, float]:
-        """What multiplies sigma of opponent colours, as in `ChannelMix`."""
-        return 1.0, 1.0, 1.0
+    def mixtures(self) -> Mixtures:
+        """What three channels are filtered as with ``channels="opponent"``."""
+        return INDEPENDENT
 
     @property
     def smallest(self) -> int:
@@ -284,6 +291,16 @@ class CollaborativeFilter(TwoPasses):
     def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
         """Return the settings for an array, with ``channels="auto"`` decided by its axes."""
         return decide_channels(super().for_array(names, shape), names, shape)
+
+    def for_channels(self, models: Sequence[NoiseModel]) -> Filter:
+        """Return the filter with mixtures that suit noise that channels share."""
+        known = all(model.sigma_after and not model.models_correlation for model in models)
+        shared = known and np.any(channel_correlations(models, 3) != np.eye(3))
+        return self._for_shared(models) if shared and self.channels == "opponent" else self
+
+    def _for_shared(self, models: tuple[NoiseModel, ...]) -> Filter:
+        """Return the filter for white noise that channels share, one model for all or for each."""
+        raise NotImplementedError(f"{type(self).__name__} takes independent channels only")
 
     def _pass(self, name: str, search: Any, **more: Any) -> GroupSettings:
         """Return the pass of that name; `more` are other fields of `GroupSettings`."""
@@ -515,10 +532,10 @@ def spectral_models(
 
 @dataclass(frozen=True)
 class ModelledFilter(Filter):
-    """Base of filters for correlated noise, which others make: sigma is that of a coefficient."""
+    """Base of filters for noise that pixels or channels share, which others make."""
 
     # Not a setting: one noise model for all channels, or one for each.
-    models: tuple[Correlated, ...] = field(kw_only=True)
+    models: tuple[NoiseModel, ...] = field(kw_only=True)
 
     def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
         """Return the settings for an array whose channels fit the models."""
@@ -537,13 +554,23 @@ class ModelledFilter(Filter):
         return replace(self, models=tuple(found[:1] if len(set(found)) == 1 else found))
 
 
-class SpectralFilter(ModelledFilter, CollaborativeFilter):
-    """The same of filters of patches."""
+class SharedNoiseFilter(ModelledFilter, CollaborativeFilter):
+    """The same of filters of patches for white noise that channels share."""
 
     @property
-    def strengths(self) -> tuple[float, float, float]:
-        """Sigma of opponent colours over what it would be if channels were independent."""
-        return opponent_strengths(self.models)
+    def mixtures(self) -> Mixtures:
+        """Mixtures that suit the noise."""
+        sigma = np.resize([model.sigma_after for model in self.models], 3)
+        return mixtures_for(channel_correlations(self.models, 3) * np.outer(sigma, sigma))
+
+
+class SpectralFilter(ModelledFilter, CollaborativeFilter):
+    """The same of filters of patches for correlated noise."""
+
+    @property
+    def mixtures(self) -> Mixtures:
+        """Opponent colours, and their sigma over what it would be if channels were independent."""
+        return INDEPENDENT._replace(strengths=np.array(opponent_strengths(self.models)))
 
     @property
     def passes(self) -> dict[str, GroupSettings]:

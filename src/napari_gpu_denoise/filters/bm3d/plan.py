@@ -296,8 +296,8 @@ class Plan(TilePlan):
         self.passes = {name: GroupFilter(one, arena) for name, one in settings.passes.items()}
         self._mix = None
         if settings.channels in JOINED:
-            opponent, strengths = settings.channels == "opponent", settings.strengths
-            self._mix = ChannelMix(opponent, settings.guide, arena, strengths=strengths)
+            opponent, mixtures = settings.channels == "opponent", settings.mixtures
+            self._mix = ChannelMix(opponent, settings.guide, arena, mixtures=mixtures)
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; passes reuse those of earlier ones."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from napari_gpu_denoise.noise.models.base import NoiseModel
+from napari_gpu_denoise.noise.models.base import NoiseModel, channel_correlations
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
 from napari_gpu_denoise.noise.models.poisson_gaussian import CorrelatedPhotons, PoissonGaussian
 from napari_gpu_denoise.noise.models.rician import Rician
@@ -43,5 +43,6 @@ __all__ = [
     "PoissonGaussian",
     "Rician",
     "Speckle",
+    "channel_correlations",
     "choices",
 ]

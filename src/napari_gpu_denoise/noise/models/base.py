@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -29,7 +29,7 @@ _WANTED: dict[str, tuple[str, Callable[[float], bool]]] = {
     ANY: ("a finite number", math.isfinite),
     POSITIVE: ("a finite number above 0", lambda value: value > 0),
     NOT_NEGATIVE: ("a finite number of at least 0", lambda value: value >= 0),
-    SHARE: ("a number from 0 to 1", lambda value: 0 <= value <= 1),
+    SHARE: ("a number from -1 to 1", lambda value: -1 <= value <= 1),
     LOOKS: (f"a finite number of at least {LEAST_LOOKS}", lambda value: value >= LEAST_LOOKS),
 }
 
@@ -422,6 +422,21 @@ class NoiseModel(ABC):
                 f"{name} noise was given {', '.join(map(str, fields)) or 'no parameters'}: "
                 f"give {wanted}."
             ) from error
+
+
+def channel_correlations(models: Sequence[NoiseModel], count: int) -> np.ndarray:
+    """Return the correlation of the noise of channels with that of others, (count, count).
+
+    That of two channels is the sum of a number for each, found from their means, `shared`: of three
+    channels the means tell all.
+    """
+    shared = np.resize([getattr(model, "shared", 0.0) for model in models], count)
+    each = shared / 2
+    if count > 2:
+        each = ((count - 1) * shared - shared.sum() / 2) / (count - 2)
+    table = np.clip(np.add.outer(each, each), -1, 1)
+    np.fill_diagonal(table, 1.0)
+    return table
 
 
 def numbers(image: Any) -> np.ndarray:

@@ -52,9 +52,13 @@ class Gaussian(Additive, base.NoiseModel):
     ----------
     sigma : float
         Standard deviation, grey levels; 0 for no noise.
+    shared : float, optional
+        Mean correlation with the noise of the other colours of an RGB image, -1 to 1, as after a
+        colour correction. `BM3D` and `VBM3D` in opponent colours take it into account.
     """
 
     sigma: float = base.parameter(base.NOT_NEGATIVE, "sigma", "grey levels")
+    shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
     name: ClassVar[str] = "gaussian"
     title: ClassVar[str] = "Gaussian"
     description: ClassVar[str] = "One standard deviation for all grey levels."
@@ -114,8 +118,7 @@ class Correlated(Additive, base.NoiseModel):
         For displacements of 0 to 4 pixels along y and x: 1 at no displacement, between -1 and 1 at
         others. It is symmetric in both directions, and 0 at larger displacements.
     shared : float, optional
-        Correlation with the noise of the other colours of an RGB image, 0 to 1, as in image files
-        from a camera. `BM3D` and `VBM3D` in opponent colours take it into account.
+        As of `Gaussian`; typical of image files from a camera.
     along_z : sequence of up to 5, optional
         Correlation of slices 0, 1, ... apart, 0 further apart, such as ``(1, 0.4)``. By default
         slices are independent; it is not measured by any estimate. The autocorrelation of a volume

@@ -38,6 +38,8 @@ class PoissonGaussian(base.NoiseModel):
         Standard deviation of the noise without light, grey levels; at most 100 000 gains.
     offset : float
         Mean grey level without light.
+    shared : float, optional
+        As of `Gaussian`.
 
     Notes
     -----
@@ -56,6 +58,7 @@ class PoissonGaussian(base.NoiseModel):
     gain: float = base.parameter(base.POSITIVE, "gain", "grey levels per electron", squared=True)
     read_noise: float = base.parameter(base.NOT_NEGATIVE, "read noise", "grey levels")
     offset: float = base.parameter(base.ANY, "offset", "grey levels", default=0.0, optional=True)
+    shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
     includes_additive: ClassVar[bool] = True
     name: ClassVar[str] = "poisson-gaussian"
     title: ClassVar[str] = "Poisson-Gaussian"
@@ -262,7 +265,6 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
 
     _: KW_ONLY
     autocorrelation: tuple[tuple[float, ...], ...] = base.parameter(base.TABLE)
-    shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
     along_z: tuple[float, ...] = base.parameter(base.LINE, default=(1.0,))
     name: ClassVar[str] = "correlated-photons"
     title: ClassVar[str] = "Correlated Poisson-Gaussian"
