@@ -28,6 +28,8 @@ def print_tables(description: str, tables: Sequence[Callable[[argparse.Namespace
     add("--stride", type=int, default=1, help="take every so-manieth picture")
     add("--quick", action="store_true", help="every eighth picture, one draw")
     add("--device", help="number of the OpenCL device, or part of its name")
+    add("--profile", default="normal", help="of BM3D, where a table says nothing of it")
+    add("--auto", action="store_true", help="leave out what is told, where that takes long")
     options = parser.parse_args()
     if options.quick:
         options.seeds, options.stride = 1, 8

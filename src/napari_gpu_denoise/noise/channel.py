@@ -23,6 +23,7 @@ from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import (
     LAGS,
     NoiseSpectrum,
+    VarianceLine,
     mean_spectrum,
     spectrum_of_patches,
 )
@@ -278,6 +279,26 @@ class ChannelNoise:
     def spectrum_of(self) -> str:
         """How the spectrum was read, in words."""
         return f"spectrum of the smoothest patches{' of differences' if self.frames else ''}"
+
+    @property
+    def shows_line(self) -> bool:
+        """Whether the variance of correlated noise over brightness is read from single planes."""
+        alone = self.frames is None and self.temporal is None
+        return alone and self.spectrum is not None and not self.spectrum.white
+
+    @cached_property
+    def rising_line(self) -> VarianceLine | None:
+        """How the variance of correlated noise grows with brightness; None where it does not.
+
+        Texture makes it grow more, so the smaller growth counts, that at all frequencies or that at
+        the high ones.
+        """
+        line = self.spectrum.line if self.shows_line else None
+        if line is None or not line.rises:
+            return None
+        if self.laws is not None and self.laws.is_linear and self.laws.growth < line.growth:
+            line = line.with_growth(self.laws.growth, self.spectra.mean)
+        return line
 
     @cached_property
     def photons(self) -> float | None:

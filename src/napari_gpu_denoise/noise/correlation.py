@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -244,6 +244,10 @@ TEXTURED = 0.35  # relative growth of the power from those read to the next, tha
 HALVES = "rest", "half"  # of the frequencies: those that rank where the others are read
 EQUAL = 1e-6  # share of all frequencies that ranks patches that are equal, such as edges by rows
 PROVEN = 0.2  # weight of all levels, of 1, from which they show noise and not only texture
+LEAST_WEIGHT, FEWEST_LEVELS = 0.01, 3  # of levels that show how noise depends on brightness
+LINE_ROUNDS = 10  # iterations: weights depend on the line
+RISES, FALLS = 1.5, 3.0  # growth, or its inverse, of a variance that depends on brightness
+SEVERAL = 3.5  # sigma of the levels over that of the smoothest patches, above which it is texture
 
 
 def smooth_powers(spectra: PatchSpectra, members: np.ndarray, number: int) -> PatchPower:
@@ -258,33 +262,113 @@ def are_exceptions(spectra: PatchSpectra, members: np.ndarray, power: np.ndarray
     return float(np.mean(energy[members] < AS_SMOOTH * (power.sum() - power[0, 0]))) < EXCEPTIONS
 
 
-def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> PatchPower | None:
-    """Return the powers where noise differs between levels of brightness.
+class LevelPowers(NamedTuple):
+    """Power of the smoothest patches of each level of brightness; arrays (level, ...)."""
 
-    None if there is no noise, or only texture that may be noise.
+    mean: np.ndarray  # grey level
+    total: np.ndarray  # power of all coefficients together, squared grey levels
+    powers: np.ndarray  # (level, 3, 8, 8), relative to it: of these, of rougher and of calm patches
+    weight: np.ndarray  # share of the patches, less where rougher ones have more power
+    independent: float  # number of patches that share no pixels, over all levels
 
-    They have the mean shape of those of the levels, and the median power. A level counts by the
-    number of its patches, and by how little rougher ones differ from the smoothest: texture does,
-    noise does not.
+    @property
+    def proof(self) -> float:
+        """Share of the image, 0 to 1, that shows noise and not only texture."""
+        return float(self.weight.sum())
+
+    def together(self) -> PatchPower:
+        """Return their mean shape, with the power of the median level."""
+        order = np.argsort(self.total)
+        share = np.cumsum(self.weight[order])
+        middle = order[np.searchsorted(share, share[-1] / 2)]
+        shape = np.average(self.powers, axis=0, weights=self.weight)
+        smoothest, rough, calm = self.total[middle] * shape
+        return PatchPower(smoothest, rough, _growth(smoothest, calm), self.independent)
+
+
+    def line(self) -> VarianceLine | None:
+        """Fit a line to the variance of a pixel over brightness; None where texture hides it.
+
+        Levels far above the line count less: texture raises a variance, and never lowers it.
+        """
+        if self.proof < PROVEN or np.count_nonzero(self.weight > LEAST_WEIGHT) < FEWEST_LEVELS:
+            return None
+        variance = self.total / (PATCH**2 - 1)
+        terms = np.stack([self.mean - self.mean[0], np.ones(len(self.mean))], axis=1)
+        weight, line = self.weight, variance
+        for _ in range(LINE_ROUNDS):
+            scaled = terms / variance[:, None]
+            normal = np.linalg.pinv((weight[:, None] * scaled).T @ scaled)
+            slope, first = normal @ ((weight[:, None] * scaled).T @ np.ones(len(variance)))
+            line = np.maximum(terms @ (slope, first), LOWEST * variance.min())
+            above = np.maximum(variance / line - 1, 0) / TEXTURED
+            weight = self.weight / (1 + above**2)
+        share = weight.sum()
+        spread = math.sqrt(float(weight @ np.square(line / variance - 1)) / share)
+        slope_error = spread * math.sqrt(normal[0, 0] * share / len(variance))
+        dark, bright = self.mean[[0, -1]].tolist()
+        error = slope_error * (bright - dark) / line[0]
+        return VarianceLine(dark, bright, float(line[0]), float(line[-1] / line[0]), float(error))
+
+
+class VarianceLine(NamedTuple):
+    """Variance of a pixel, at all frequencies, as a line over brightness."""
+
+    dark: float  # grey level of the darkest level
+    bright: float
+    variance: float  # at the darkest level
+    growth: float  # variance at the brightest level over that
+    error: float  # relative standard error of the growth
+
+    @property
+    def slope(self) -> float:
+        """Growth of the variance for each grey level."""
+        return (self.growth - 1) * self.variance / max(self.bright - self.dark, 1e-300)
+
+    @property
+    def rises(self) -> bool:
+        """Whether the variance clearly grows with brightness."""
+        return self.growth >= RISES and self.growth - 1 > RATIO_SIGNIFICANT * self.error
+
+    @property
+    def falls(self) -> bool:
+        """Whether it is several times weaker where the image is bright."""
+        return self.growth * FALLS < 1
+
+    def mean(self, brightness: np.ndarray) -> float:
+        """Return the mean variance of patches of this brightness, (patch,)."""
+        least = self.variance * min(self.growth, 1.0)
+        line = self.variance + self.slope * (brightness - self.dark)
+        return float(np.maximum(line, least).mean())
+
+    def with_growth(self, growth: float, brightness: np.ndarray) -> VarianceLine:
+        """Return the line of another growth, and the same mean variance of such patches."""
+        other = self._replace(growth=growth)
+        factor = self.mean(brightness) / other.mean(brightness)
+        return other._replace(variance=factor * self.variance)
+
+
+def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> LevelPowers:
+    """Return the power at each level of brightness that has any.
+
+    A level counts by the number of its patches, and by how little rougher ones differ from the
+    smoothest: texture does, noise does not.
     """
-    rows, totals, weights, number = [], [], [], 0
+    means, totals, powers, weights, number = [], [], [], [], 0
     for part in brightness_levels(spectra.mean[members], most=LEVELS).each():
         read = math.ceil(READ * len(part))
         found = _parts(spectra, members[part], read, (ROUGHER, CALM, NEXT))
         total = found.sum(axis=(1, 2))
         if total[0] > 0:
             growth = max(total[3] / total[0] - 1, 0.0)
-            weights.append(len(part) / len(members) / (1 + (growth / TEXTURED) ** 4))
-            rows.append(found[:3] / total[0])
+            means.append(spectra.mean[members[part]].mean())
             totals.append(total[0])
+            powers.append(found[:3] / total[0])
+            weights.append(len(part) / len(members) / (1 + (growth / TEXTURED) ** 4))
             number += read
-    if sum(weights) < PROVEN:
-        return None
-    order = np.argsort(totals)
-    share = np.cumsum(np.array(weights)[order])
-    middle = order[np.searchsorted(share, share[-1] / 2)]
-    smoothest, rough, calm = totals[middle] * np.average(rows, axis=0, weights=weights)
-    return PatchPower(smoothest, rough, _growth(smoothest, calm), number / spectra.overlap)
+    shape = (-1, 3, PATCH, PATCH)
+    arrays = np.array(means), np.array(totals), np.reshape(powers, shape), np.array(weights)
+    return LevelPowers(*arrays, number / spectra.overlap)
 
 
 def _parts(
@@ -365,12 +449,23 @@ class NoiseSpectrum:
     sigma: float  # standard deviation of the noise at all frequencies, in grey levels
     patches: int  # how many patches were read
     any_range: bool = False  # whether sigma and autocorrelation are those of noise of any range
+    # Weight of the levels of brightness that show noise; None where the spectrum is flat.
+    proof: float | None = None
+    smooth: float = 0.0  # standard deviation of the smoothest patches, with their texture
+    raised: float = 1.0  # sigma over that where it is that of levels; infinite for their texture
+    line: VarianceLine | None = None  # how the noise depends on brightness, where that is known
 
     def summary(self) -> str:
         """Return as one line whether noise is white, and how neighbours correlate."""
         verdict = "white" if self.white else "correlated"
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
         return f"noise is {verdict} (correlation of neighbours {x:.2f} along x, {y:.2f} along y)"
+
+    @property
+    def proven(self) -> bool:
+        """Whether levels of brightness show that noise, and not texture, is correlated."""
+        shown = self.proof is not None and self.proof >= PROVEN
+        return shown and math.isfinite(self.raised) and self.sigma > 0
 
     @property
     def doubtful(self) -> bool:
@@ -416,17 +511,61 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     few = min(INDEPENDENT * spectra.overlap, MOST * len(members))
     number = math.ceil(max(SHARE * len(members), few))
     powers = smooth_powers(spectra, members, number)
-    power = powers.smoothest
-    ratios, error = _ratios(power, powers.independent)
+    smoothest = _with_mean(powers.smoothest)
+    ratios, error = _ratios(smoothest, powers.independent)
     least, _ = _ratios(without_steep_texture(powers), powers.independent)
     shared = fit_correlation(powers)
-    white = _is_white(ratios, least, error, shared)
     power = _without_texture(powers, shared)
-    if not white and are_exceptions(spectra, members, power):
-        even = powers_by_brightness(spectra, members)
-        if even is not None:
-            power = _without_texture(even, fit_correlation(even))
-    return _spectrum(white, ratios, error, power, number)
+    proof, raised, line = None, 1.0, None
+    white = _is_white(ratios, least, error, shared)
+    if not white:
+        levels = powers_by_brightness(spectra, members)
+        proof, line = levels.proof, levels.line()
+        falls = line is not None and line.falls
+        if proof >= PROVEN and (falls or are_exceptions(spectra, members, power)):
+            even = levels.together()
+            even = _without_texture(even, fit_correlation(even))
+            along = 1.0 if line is None else line.mean(spectra.mean[members]) / even.mean()
+            if falls:
+                even *= along
+            elif line is not None:
+                line = line._replace(variance=line.variance * max(1 / along, 1.0))
+            ratio = math.sqrt(float(even.mean() / smoothest.mean()))
+            if ratio > SEVERAL:
+                raised, line = math.inf, None
+            elif ratio > 1 or not falls:
+                power, raised = even, ratio
+        # Otherwise texture that is alike everywhere passes for noise.
+        proven = proof >= PROVEN and math.isfinite(raised)
+        white = not proven and not (shared is not None and shared.trusted)
+    found = _spectrum(white, ratios, error, power, number)
+    smooth = math.sqrt(float(smoothest.mean()))
+    return replace(found, proof=proof, raised=raised, smooth=smooth, line=line)
+
+
+def alike_in_colours(spectra: Sequence[NoiseSpectrum]) -> list[NoiseSpectrum]:
+    """Return the spectra of the colours of one image, of which all are correlated or none is.
+
+    Where most look so, and are proven to be on average, those that are not get the shape of those
+    that are, and the power of their smoothest patches, raised by as much as that of the others.
+    """
+    looks = [each for each in spectra if each.proof is not None]
+    if 2 * len(looks) <= len(spectra):
+        return [replace(each, white=True) for each in spectra]
+    proven = [each for each in looks if each.proven]
+    if not proven or np.mean([each.proof for each in looks]) < PROVEN:
+        return list(spectra)
+    raised = float(np.median([each.raised for each in proven]))
+    shape = np.mean([np.array(each.power) / each.sigma**2 for each in proven], axis=0)
+    ratios, error = _ratios(shape, math.inf)
+
+    def correlated(one: NoiseSpectrum) -> NoiseSpectrum:
+        if any(one is each for each in proven) or not one.smooth:
+            return one
+        found = _spectrum(False, ratios, error, (raised * one.smooth) ** 2 * shape, one.patches)
+        return replace(found, proof=one.proof, smooth=one.smooth, raised=raised)
+
+    return [correlated(each) for each in spectra]
 
 
 def mean_spectrum(spectra: Sequence[NoiseSpectrum]) -> NoiseSpectrum:
@@ -462,7 +601,14 @@ def _spectrum(
 
 def _without_texture(powers: PatchPower, shared: CorrelationFit | None) -> np.ndarray:
     """Return the power of the noise, where it can be told from texture, else of both."""
-    power = (shared.power if shared is not None and shared.trusted else powers.smoothest).copy()
+    return _with_mean(
+        shared.power if shared is not None and shared.trusted else powers.smoothest
+    )
+
+
+def _with_mean(power: np.ndarray) -> np.ndarray:
+    """Return a power with that of the first coefficient, which is not known."""
+    power = power.copy()
     power[0, 0] = max(power[0, 1], power[1, 0])
     return power
 

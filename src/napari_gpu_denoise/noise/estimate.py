@@ -21,7 +21,11 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
-from napari_gpu_denoise.noise.correlation import ChannelCovariance, channel_covariance
+from napari_gpu_denoise.noise.correlation import (
+    ChannelCovariance,
+    alike_in_colours,
+    channel_covariance,
+)
 from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.patches.device import patches_on
@@ -225,6 +229,8 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
             for name, number in numbers.items():
                 first[name] = pool.submit(read_first, source, number, device)
         channels = [read_channel(source, channel, place) for channel in source.channels]
+    if "S" in source.axes:
+        channels = _colours(channels)
     kind, reason = chosen_model(channels, model)
     fits = list(map(kind.fit_with_other_channels if model == AUTO else kind.fit, channels))
     covariance = _covariance([each.planes for each in channels])
@@ -269,6 +275,15 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
         blank_width=max(each.blank_width for each in channels),
         places=places,
     )
+
+
+def _colours(channels: list[ChannelNoise]) -> list[ChannelNoise]:
+    """Return channels whose spectra agree on whether noise is correlated."""
+    known = [each.spectrum for each in channels if each.spectrum is not None]
+    if len(known) < len(channels) or any(each.frames is not None for each in channels):
+        return channels
+    alike = alike_in_colours(known)
+    return [replace(each, spectrum=one) for each, one in zip(channels, alike, strict=True)]
 
 
 def _scaled(fit: Fit, scale: float) -> Fit:

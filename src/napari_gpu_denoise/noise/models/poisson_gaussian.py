@@ -24,6 +24,8 @@ _LEAST_READ_NOISE = 1e-5  # electrons; less changes no result
 _SMALLEST_GAIN = 1e-6  # of a channel without photon noise, relative to its sigma
 _LARGE_VARIANCE = 400.0  # electrons²; above it the expansion is as exact as a table
 _STEP = 0.01  # of the square root of the electrons
+_DARK = 1.0  # percentile of the pixels that offsets stay below
+_NO_GAIN = "the noise does not clearly grow with brightness: the gain is not known"
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,10 @@ class PoissonGaussian(base.NoiseModel):
         if channel.grows_over_time:
             return "the variance of differences between still frames grows with brightness"
         laws = channel.laws
+        if channel.shows_line:
+            # The high frequencies hold more texture than correlated noise.
+            line = channel.rising_line
+            return line and f"the variance grows {line.growth:.2g} times with brightness"
         if laws is not None and laws.is_linear and channel.grows_over_time is None:
             return f"the variance grows linearly with brightness, {laws.range()}"
         if channel.photons is not None and channel.grows_over_time is None:
@@ -144,11 +150,17 @@ class PoissonGaussian(base.NoiseModel):
         found = channel.temporal or channel.single
         if cls.evidence(channel) or (found.significant and found.grows):
             return cls.fit(channel)
+        return cls._additive(channel)
+
+    @classmethod
+    def _additive(cls, channel: ChannelNoise) -> base.Fit:
+        """Return sigma as read noise, and a gain that hardly matters."""
         read, gain = cls._hardly(channel)
         model = cls(max(gain, 1e-4 * read), read)
         errors = {"gain": math.nan, "read_noise": channel.error, "offset": math.nan}
-        notes = ("the noise does not clearly grow with brightness: the gain is not known",)
-        return base.Fit(model, errors, channel.sigma, channel.error, METHOD, channel.curve, notes)
+        return base.Fit(
+            model, errors, channel.sigma, channel.error, METHOD, channel.curve, (_NO_GAIN,)
+        )
 
     @staticmethod
     def _hardly(channel: ChannelNoise) -> tuple[float, float]:
@@ -289,18 +301,21 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
 
     @classmethod
     def fit(cls, channel: ChannelNoise) -> base.Fit:
-        """Read how noise grows with brightness at the high frequencies, its strength at all."""
+        """Read how noise grows with brightness; see ``docs/methods/noise.md``."""
         from napari_gpu_denoise.noise.correlation import noise_spectrum
 
-        photons = PoissonGaussian.fit(channel)
+        line = channel.rising_line
+        if line is None and channel.shows_line:
+            return cls._additive(channel)
+        photons = PoissonGaussian.fit(channel) if line is None else cls._of_line(channel)
         model, planes = photons.model, channel.planes
         stable = np.stack([model.stabilise(plane) for plane in planes])
         spectrum = noise_spectrum(stable)
         if channel.frames is not None:
             spectrum = channel.frames.changed(model.stabilise).spectrum(spectrum) or spectrum
         found = Correlated.of_spectrum(spectrum)
-        # Noise has this standard deviation after stabilisation, where it should have 1.
-        factor = found.sigma
+        # Noise read at the high frequencies has this standard deviation at all of them, not 1.
+        factor = found.sigma if line is None else 1.0
         fitted = cls(
             model.gain * factor**2,
             model.read_noise * factor,
@@ -320,6 +335,30 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
             error=relative * sigma,
             method=f"{photons.method}, and {channel.spectrum_of}",
         )
+
+    @staticmethod
+    def _of_line(channel: ChannelNoise) -> base.Fit:
+        """Return gain, read noise and offset of the line through levels of brightness."""
+        line = channel.rising_line
+        darkest = min(float(np.percentile(plane, _DARK)) for plane in channel.planes)
+        offset = line.dark - line.variance / line.slope
+        # No pixel is darker than one without light, but for read noise.
+        offset = min(offset, darkest) if offset > 0 else 0.0
+        dark = max(line.variance - line.slope * (line.dark - offset), 0.0)
+        model = PoissonGaussian(line.slope, math.sqrt(dark), offset)
+        error = line.error / (line.growth - 1)
+        errors = {"gain": error * line.slope, "read_noise": math.nan, "offset": math.nan}
+        sigma, _ = model.mean_sigma(channel)
+        method = "line through the variance of smooth patches over brightness"
+        return base.Fit(model, errors, sigma, error / 2 * sigma, method, channel.curve)
+
+    @classmethod
+    def _additive(cls, channel: ChannelNoise) -> base.Fit:
+        found = Correlated.fit(channel)
+        read, gain = found.sigma, _SMALLEST_GAIN * found.sigma or _SMALLEST_GAIN**2
+        model = cls(max(gain, 1e-4 * read), read, autocorrelation=found.model.autocorrelation)
+        errors = {"gain": math.nan, "read_noise": found.error, "offset": math.nan}
+        return found._replace(model=model, errors=errors, notes=(_NO_GAIN,))
 
     def summary(self) -> str:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
