@@ -23,9 +23,11 @@ from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import (
     LAGS,
     NoiseSpectrum,
+    SpectrumEvidence,
     VarianceLine,
     mean_spectrum,
     spectrum_of_patches,
+    spectrum_with_evidence,
 )
 from napari_gpu_denoise.noise.patches import selection, white
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, together
@@ -245,6 +247,7 @@ class ChannelNoise:
     clipped: tuple[float, float]  # share of clipped pixels at the dark and the bright end
     spectra: PatchSpectra | None  # patches of 8 x 8 pixels
     spectrum: NoiseSpectrum | None = None
+    shown: SpectrumEvidence | None = None  # what levels of brightness tell of it
     laws: VarianceLaws | None = None  # how the variance depends on brightness, where known
     temporal: PhotonNoise | None = None  # from differences of still frames, where there are any
     frames: FramesInARow | None = None  # of a time-lapse, if the spectrum was read from them
@@ -293,7 +296,7 @@ class ChannelNoise:
         Texture makes it grow more, so the smaller growth counts, that at all frequencies or that at
         the high ones.
         """
-        line = self.spectrum.line if self.shows_line else None
+        line = self.shown.line if self.shows_line and self.shown is not None else None
         if line is None or not line.rises:
             return None
         if self.laws is not None and self.laws.is_linear and self.laws.growth < line.growth:
@@ -397,7 +400,7 @@ def _read_channel(
     clipped = temporal is not None and not math.isfinite(temporal.gain_error)
     if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
-    spectrum = spectrum_of_patches(levelled or spectra)
+    spectrum, shown = spectrum_with_evidence(levelled or spectra)
     if levelled is not None:
         each = list(map(spectrum_of_patches, alone))
         # After registration by parts of a pixel each plane has a spectrum of its own.
@@ -410,6 +413,7 @@ def _read_channel(
     return replace(
         found,
         spectrum=spectrum,
+        shown=shown,
         frames=frames,
         laws=laws,
         temporal=temporal,

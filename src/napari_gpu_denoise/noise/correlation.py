@@ -449,23 +449,12 @@ class NoiseSpectrum:
     sigma: float  # standard deviation of the noise at all frequencies, in grey levels
     patches: int  # how many patches were read
     any_range: bool = False  # whether sigma and autocorrelation are those of noise of any range
-    # Weight of the levels of brightness that show noise; None where the spectrum is flat.
-    proof: float | None = None
-    smooth: float = 0.0  # standard deviation of the smoothest patches, with their texture
-    raised: float = 1.0  # sigma over that where it is that of levels; infinite for their texture
-    line: VarianceLine | None = None  # how the noise depends on brightness, where that is known
 
     def summary(self) -> str:
         """Return as one line whether noise is white, and how neighbours correlate."""
         verdict = "white" if self.white else "correlated"
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
         return f"noise is {verdict} (correlation of neighbours {x:.2f} along x, {y:.2f} along y)"
-
-    @property
-    def proven(self) -> bool:
-        """Whether levels of brightness show that noise, and not texture, is correlated."""
-        shown = self.proof is not None and self.proof >= PROVEN
-        return shown and math.isfinite(self.raised) and self.sigma > 0
 
     @property
     def doubtful(self) -> bool:
@@ -503,8 +492,28 @@ def noise_spectrum(image: Any) -> NoiseSpectrum:
     return spectrum_of_patches(read_spectra(planes))
 
 
+class SpectrumEvidence(NamedTuple):
+    """What levels of brightness tell of a spectrum."""
+
+    correlated: bool  # whether the spectrum looks like that of correlated noise
+    smooth: float  # standard deviation of the smoothest patches, with their texture
+    proof: float = 0.0  # share of the image that shows that this is noise, and not texture
+    raised: float = 1.0  # sigma over `smooth` where it is that of levels; infinite for texture
+    line: VarianceLine | None = None  # how the noise depends on brightness, where that is known
+
+    @property
+    def proven(self) -> bool:
+        """Whether noise, and not texture, is correlated."""
+        return self.proof >= PROVEN and math.isfinite(self.raised)
+
+
 def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     """Return the noise spectrum of patches; ImageError if they are not 8 x 8 pixels."""
+    return spectrum_with_evidence(spectra)[0]
+
+
+def spectrum_with_evidence(spectra: PatchSpectra) -> tuple[NoiseSpectrum, SpectrumEvidence]:
+    """Return the same, and what it is taken from."""
     if not spectra.whole:
         raise ImageError("No patch of 8 x 8 finite pixels is left; replace NaN and infinity first.")
     members = unclipped(spectra.clipped)
@@ -516,56 +525,63 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     least, _ = _ratios(without_steep_texture(powers), powers.independent)
     shared = fit_correlation(powers)
     power = _without_texture(powers, shared)
-    proof, raised, line = None, 1.0, None
     white = _is_white(ratios, least, error, shared)
+    shown = SpectrumEvidence(not white, math.sqrt(float(smoothest.mean())))
     if not white:
         levels = powers_by_brightness(spectra, members)
-        proof, line = levels.proof, levels.line()
-        falls = line is not None and line.falls
-        if proof >= PROVEN and (falls or are_exceptions(spectra, members, power)):
-            even = levels.together()
-            even = _without_texture(even, fit_correlation(even))
-            along = 1.0 if line is None else line.mean(spectra.mean[members]) / even.mean()
-            if falls:
-                even *= along
-            elif line is not None:
-                line = line._replace(variance=line.variance * max(1 / along, 1.0))
-            ratio = math.sqrt(float(even.mean() / smoothest.mean()))
-            if ratio > SEVERAL:
-                raised, line = math.inf, None
-            elif ratio > 1 or not falls:
-                power, raised = even, ratio
+        shown = shown._replace(proof=levels.proof, line=levels.line())
+        falls = shown.line is not None and shown.line.falls
+        if levels.proof >= PROVEN and (falls or are_exceptions(spectra, members, power)):
+            power, shown = _of_levels(levels, power, spectra.mean[members], shown)
         # Otherwise texture that is alike everywhere passes for noise.
-        proven = proof >= PROVEN and math.isfinite(raised)
-        white = not proven and not (shared is not None and shared.trusted)
-    found = _spectrum(white, ratios, error, power, number)
-    smooth = math.sqrt(float(smoothest.mean()))
-    return replace(found, proof=proof, raised=raised, smooth=smooth, line=line)
+        white = not shown.proven and not (shared is not None and shared.trusted)
+    return _spectrum(white, ratios, error, power, number), shown
 
 
-def alike_in_colours(spectra: Sequence[NoiseSpectrum]) -> list[NoiseSpectrum]:
+def _of_levels(
+    levels: LevelPowers, power: np.ndarray, brightness: np.ndarray, shown: SpectrumEvidence
+) -> tuple[np.ndarray, SpectrumEvidence]:
+    """Return the power of levels of brightness in place of `power`, unless texture raises it."""
+    even, line = levels.together(), shown.line
+    even = _without_texture(even, fit_correlation(even))
+    mean = None if line is None else line.mean(brightness)
+    if line is not None and line.falls:
+        even *= mean / even.mean()
+    elif line is not None:
+        line = line._replace(variance=line.variance * max(even.mean() / mean, 1.0))
+    raised = math.sqrt(float(even.mean())) / shown.smooth
+    if raised > SEVERAL:
+        return power, shown._replace(raised=math.inf, line=None)
+    if raised < 1 and line is not None and line.falls:
+        return power, shown
+    return even, shown._replace(raised=raised, line=line)
+
+
+def alike_in_colours(
+    found: Sequence[tuple[NoiseSpectrum, SpectrumEvidence]],
+) -> list[NoiseSpectrum]:
     """Return the spectra of the colours of one image, of which all are correlated or none is.
 
     Where most look so, and are proven to be on average, those that are not get the shape of those
     that are, and the power of their smoothest patches, raised by as much as that of the others.
     """
-    looks = [each for each in spectra if each.proof is not None]
-    if 2 * len(looks) <= len(spectra):
-        return [replace(each, white=True) for each in spectra]
-    proven = [each for each in looks if each.proven]
-    if not proven or np.mean([each.proof for each in looks]) < PROVEN:
-        return list(spectra)
-    raised = float(np.median([each.raised for each in proven]))
-    shape = np.mean([np.array(each.power) / each.sigma**2 for each in proven], axis=0)
+    looks = [shown for _, shown in found if shown.correlated]
+    if 2 * len(looks) <= len(found):
+        return [replace(spectrum, white=True) for spectrum, _ in found]
+    proven = [each for each in found if each[1].proven and each[0].sigma > 0]
+    if not proven or np.mean([shown.proof for shown in looks]) < PROVEN:
+        return [spectrum for spectrum, _ in found]
+    raised = float(np.median([shown.raised for _, shown in proven]))
+    shape = np.mean([np.array(each.power) / each.sigma**2 for each, _ in proven], axis=0)
     ratios, error = _ratios(shape, math.inf)
 
-    def correlated(one: NoiseSpectrum) -> NoiseSpectrum:
-        if any(one is each for each in proven) or not one.smooth:
-            return one
-        found = _spectrum(False, ratios, error, (raised * one.smooth) ** 2 * shape, one.patches)
-        return replace(found, proof=one.proof, smooth=one.smooth, raised=raised)
+    def correlated(spectrum: NoiseSpectrum, shown: SpectrumEvidence) -> NoiseSpectrum:
+        if shown.proven or not shown.smooth:
+            return spectrum
+        power = (raised * shown.smooth) ** 2 * shape
+        return _spectrum(False, ratios, error, power, spectrum.patches)
 
-    return [correlated(each) for each in spectra]
+    return [correlated(*each) for each in found]
 
 
 def mean_spectrum(spectra: Sequence[NoiseSpectrum]) -> NoiseSpectrum:

@@ -279,10 +279,9 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
 
 def _colours(channels: list[ChannelNoise]) -> list[ChannelNoise]:
     """Return channels whose spectra agree on whether noise is correlated."""
-    known = [each.spectrum for each in channels if each.spectrum is not None]
-    if len(known) < len(channels) or any(each.frames is not None for each in channels):
+    if any(each.spectrum is None or each.frames is not None for each in channels):
         return channels
-    alike = alike_in_colours(known)
+    alike = alike_in_colours([(each.spectrum, each.shown) for each in channels])
     return [replace(each, spectrum=one) for each, one in zip(channels, alike, strict=True)]
 
 
