@@ -285,7 +285,6 @@ class LevelPowers(NamedTuple):
         smoothest, rough, calm = self.total[middle] * shape
         return PatchPower(smoothest, rough, _growth(smoothest, calm), self.independent)
 
-
     def line(self) -> VarianceLine | None:
         """Fit a line to the variance of a pixel over brightness; None where texture hides it.
 
@@ -617,9 +616,7 @@ def _spectrum(
 
 def _without_texture(powers: PatchPower, shared: CorrelationFit | None) -> np.ndarray:
     """Return the power of the noise, where it can be told from texture, else of both."""
-    return _with_mean(
-        shared.power if shared is not None and shared.trusted else powers.smoothest
-    )
+    return _with_mean(shared.power if shared is not None and shared.trusted else powers.smoothest)
 
 
 def _with_mean(power: np.ndarray) -> np.ndarray:

@@ -56,6 +56,10 @@ NUMBER = 16  # of coefficients that are not 0, at least
 SHOWN = 8  # frequencies with a lattice that show a grid, at least
 SAMPLE = 400  # blocks in which grids are looked for
 FEW, TOLD = 36, 16  # those that rule most grids out, about, by so many coefficients of a frequency
+EVEN = 0.35  # relative deviation of the variance between frequencies, at most
+ENOUGH = 24  # of all but the lowest frequencies, that hold enough noise where the high ones do not
+HALF = 0.5  # of the high frequencies, that enough of it is left of, if it is read there
+MIDDLE = 3  # sum of the frequencies along y and x, from which it is read elsewhere
 KNOWN = 0.22  # noise over the step of a frequency, below which too little is left of it
 
 
@@ -73,25 +77,46 @@ def noise_before(
         return None
     if plane.dtype.kind == "f" and not (sample == np.rint(sample)).all():
         return None
-    origin = _grid(plane, matrix[low:], levels)
+    middle = np.r_[_middle()[:low], np.ones(len(matrix) - low, bool)]
+    origin = _grid(plane, matrix[middle], levels)
     if origin is None:
         return None
     found = matmul_in_blocks(_blocks(plane, *origin, levels), matrix.T)
     if len(found) < FIRST_PATCHES:
         return None
-    rank, energy = np.square(found[:, :low]).sum(axis=1), np.square(found[:, low:])
+    # Coarse steps leave noise at the lower frequencies only.
+    high = np.arange(len(matrix)) >= low
+    upper = np.r_[np.zeros(low, bool), upper]
+    first = _of_blocks(found[:, ~high], found[:, high], upper[high], HALF * np.count_nonzero(high))
+    return first or _of_blocks(found[:, ~middle], found[:, middle], high[middle], ENOUGH)
+
+
+def _middle() -> np.ndarray:
+    """Return which of the low frequencies noise is read at where the high ones have none."""
+    y, x = np.divmod(frequency_order((BLOCK, BLOCK))[0], BLOCK)
+    return y + x >= MIDDLE
+
+
+def _of_blocks(
+    smooth: np.ndarray, read: np.ndarray, upper: np.ndarray, least: float
+) -> tuple[float, float] | None:
+    """Return sigma, and its error, from coefficients of blocks (block, coefficient).
+
+    `smooth` rank the blocks, and at least so many of the others have to hold enough noise.
+    """
+    rank, energy = np.square(smooth).sum(axis=1), np.square(read)
     _, error, power = pooled_variance(ranked(rank), energy, 1.0)
-    steps = np.array([_step(each) for each in found[:, low:].T], np.float64)
+    steps = np.array([_step(each) for each in read.T], np.float64)
     variance = power.copy()
     coarse = steps > 0
     variance[coarse] = steps[coarse] ** 2 * _before(power[coarse] / steps[coarse] ** 2)
-    known = (np.abs(found[:, low:]) > SMALLEST / 2).sum(axis=0) >= NUMBER
+    known = (np.abs(read) > SMALLEST / 2).sum(axis=0) >= NUMBER
     if not known.any():
         return None
     # The finer half of the steps tells about how strong the noise is, and so which are too coarse.
     about = float(np.median(variance[known & (steps <= np.median(steps[known]))]))
     known &= math.sqrt(about) > KNOWN * np.maximum(steps, SMALLEST)
-    if np.count_nonzero(known) < 0.5 * len(known):
+    if np.count_nonzero(known) < least:
         return None
     parts = [variance[known & each] for each in (upper, ~upper)]
     if min(map(len, parts)) == 0:
@@ -100,6 +125,8 @@ def noise_before(
     if not 1 / WHITE < ratio < WHITE:
         return None  # it was not white before
     kept = variance[known]
+    if np.std(kept) > EVEN * kept.mean():
+        return None  # texture
     mean = min(float(kept.mean()), float(np.median(kept)))
     spread = float(np.std(kept)) / (2 * mean * math.sqrt(len(kept)))
     return math.sqrt(mean), math.hypot(error, spread)
@@ -121,9 +148,9 @@ def _blocks(
     return found[clear]
 
 
-def _grid(plane: np.ndarray, high: np.ndarray, levels: list) -> tuple[int, int] | None:
+def _grid(plane: np.ndarray, cosines: np.ndarray, levels: list) -> tuple[int, int] | None:
     """Return the origin of the grid in which coefficients lie on lattices, if there is one."""
-    some = high[:: max(1, len(high) // (2 * SHOWN))]
+    some = cosines[:: max(1, len(cosines) // (2 * SHOWN))]
     for y, x in zip(*np.divmod(_possible(plane, some[::4], levels), BLOCK), strict=True):
         found = matmul_in_blocks(_blocks(plane, y, x, levels, SAMPLE), some.T).T
         # A few nearly always show that there is none.
