@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import imageio.v3 as imageio
 import numpy as np
 import pytest
 from scipy.ndimage import convolve1d, gaussian_filter
 
+import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 from napari_gpu_denoise.noise.correlation import (
     PatchPower,
+    alike_in_colours,
     autocovariance,
     channel_covariance,
     fit_correlation,
     noise_spectrum,
     power_of_lags,
+    spectrum_with_evidence,
     without_steep_texture,
 )
 from napari_gpu_denoise.noise.models import Correlated
+from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.white import cosine_transform
 from reference.data import REASON, data_folder, pictures
 
@@ -162,6 +166,65 @@ def test_record_and_refusals():
         noise_spectrum(image)
     with pytest.raises(NonFiniteError):
         noise_spectrum(np.full((20, 20), np.nan))
+
+
+def texture(seed, shape=(256, 256)):
+    """Return an image without noise: fine texture whose strength differs from place to place."""
+    fine, slow, tone = (blurred(w, shape, 1, seed + k) for k, w in enumerate((0.8, 6, 20)))
+    return 120 + 30 * tone + 25 * np.exp(slow - 0.5) * fine
+
+
+def test_texture_is_no_correlated_noise():
+    for seed in range(0, 40, 10):
+        image = texture(seed)
+        assert noise_spectrum(image).white
+        change = gd.bm3d(image.astype(np.float32), profile="fast") - image
+        assert np.sqrt(np.mean(change**2)) < 0.5
+        assert not noise_spectrum(image + blurred(0.8, image.shape, 12, 5)).white
+
+
+def test_strength_is_that_where_most_patches_are():
+    """Noise is several times weaker where the image is bright, and there most of it is smooth."""
+    y, x = np.mgrid[:256, :256]
+    sigma = 7 - 5.5 * x / 255
+    image = 40 + x / 2 + 20 * np.sin(y / 30) + sigma * blurred(0.8, (256, 256), 1)
+    found = gd.estimate_noise(image.astype(np.float32))
+    assert found.name == "correlated"
+    assert 0.75 * np.sqrt(np.mean(sigma**2)) < found.sigma[0] < 5
+
+
+def test_a_colour_without_photon_noise():
+    """Two colours have photon noise, the third one additive noise; all of it is correlated."""
+    y, x = np.mgrid[:256, :256]
+    clean = 40 + x / 2 + 20 * np.sin(y / 30)
+    noise = np.stack([blurred(0.8, clean.shape, 1, seed) for seed in range(3)], axis=-1)
+    sigma = np.sqrt(4 + 0.5 * (clean - 20))
+    image = clean[..., None] + noise * np.stack([sigma, sigma, 0 * sigma + 6], axis=-1)
+    found = gd.estimate_noise(image.astype(np.float32), "YXS")
+    assert found.name == "correlated-photons"
+    assert found.sigma[2] == pytest.approx(6, rel=0.15)
+    assert found.models[2].read_noise == pytest.approx(6, rel=0.15)
+
+
+def test_colours_agree():
+    """A colour whose texture hides the noise takes its shape and strength from the others."""
+    image = scene() + blurred(0.8)
+    spectrum, shown = spectrum_with_evidence(read_spectra([image]))
+    raised = shown._replace(raised=1.5)
+    hidden = replace(spectrum, white=True), shown._replace(proof=0.0, smooth=4.0)
+    white = replace(spectrum, white=True), shown._replace(correlated=False, proof=0.0)
+    found = alike_in_colours([(spectrum, raised), hidden, (spectrum, raised)])
+    assert [each.white for each in found] == [False] * 3
+    assert found[0] is spectrum
+    assert found[1].sigma == pytest.approx(1.5 * 4)
+    np.testing.assert_allclose(
+        found[1].autocorrelation, spectrum.autocorrelation, atol=1e-6, rtol=1e-6
+    )
+    # Most look white.
+    assert all(each.white for each in alike_in_colours([(spectrum, shown), white, white]))
+    # None is proven to be correlated: each keeps its own.
+    doubtful = spectrum, shown._replace(proof=0.1)
+    assert alike_in_colours([doubtful, doubtful, white]) == [spectrum, spectrum, white[0]]
 
 
 @pytest.mark.skipif(data_folder() is None, reason=REASON)

@@ -410,8 +410,8 @@ def noisy(sigma, seed=0):
 
 @pytest.mark.parametrize(
     "sigma,quality",
-    [(10, 95), (10, 80), (20, 80), (20, 60)],
-    ids=["10-95", "10-80", "20-80", "20-60"],
+    [(10, 95), (10, 80), (20, 80), (15, 60), (15, 50), (20, 40)],
+    ids=["10-95", "10-80", "20-80", "15-60", "15-50", "20-40"],
 )
 @pytest.mark.parametrize("begin", [(0, 0), (3, 6)], ids=["whole", "cropped"])
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
@@ -433,6 +433,14 @@ def test_clean_pictures_have_no_noise_before_compression():
     image = compressed(compressed_scene(), 80)
     estimate = gd.estimate_noise(image, "YX")
     assert not any("JPEG" in note for note in estimate.notes)
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+@pytest.mark.parametrize("quality", [95, 85])
+def test_a_facade_has_no_noise_before_compression(quality):
+    """Its windows repeat, and fill the lattices of some frequencies like strong noise."""
+    image = compressed(pictures("repeats")["img_062"][..., 1], quality)
+    assert estimate_sigma(image).sigma[0] < 1
 
 
 def test_frames_have_sigma_before_compression():

@@ -293,15 +293,14 @@ class ChannelNoise:
     def rising_line(self) -> VarianceLine | None:
         """How the variance of correlated noise grows with brightness; None where it does not.
 
-        Texture makes it grow more, so the smaller growth counts, that at all frequencies or that at
-        the high ones.
+        It has to grow at the high frequencies, too. Texture makes it grow more, so the smaller
+        growth counts.
         """
         line = self.shown.line if self.shows_line and self.shown is not None else None
-        if line is None or not line.rises:
+        if line is None or not line.rises or self.laws is None or not self.laws.grows:
             return None
-        if self.laws is not None and self.laws.is_linear and self.laws.growth < line.growth:
-            line = line.with_growth(self.laws.growth, self.spectra.mean)
-        return line
+        growth = min(line.growth, self.laws.growth)
+        return line.with_growth(growth, self.spectra.mean)
 
     @cached_property
     def photons(self) -> float | None:

@@ -315,7 +315,8 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
             spectrum = channel.frames.changed(model.stabilise).spectrum(spectrum) or spectrum
         found = Correlated.of_spectrum(spectrum)
         # Noise read at the high frequencies has this standard deviation at all of them, not 1.
-        factor = found.sigma if line is None else 1.0
+        # A line holds slopes of the image, which the spectrum has as well and its model has not.
+        factor = found.sigma if line is None else found.sigma / (spectrum.sigma or 1.0)
         fitted = cls(
             model.gain * factor**2,
             model.read_noise * factor,

@@ -318,13 +318,14 @@ class VarianceLaws(NamedTuple):
         )
 
     @property
+    def grows(self) -> bool:
+        """Whether a rising line fits the variance clearly better than a constant."""
+        return self.growth >= GROWTH and self.line + CLEARLY <= self.constant
+
+    @property
     def is_linear(self) -> bool:
         """Whether the variance grows linearly with the mean."""
-        return (
-            self.growth >= GROWTH
-            and self.line <= FITS * self.levels
-            and self.line + CLEARLY <= self.constant
-        )
+        return self.grows and self.line <= FITS * self.levels
 
     @property
     def tells(self) -> bool:
