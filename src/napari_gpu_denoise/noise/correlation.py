@@ -246,6 +246,7 @@ EQUAL = 1e-6  # share of all frequencies that ranks patches that are equal, such
 PROVEN = 0.2  # weight of all levels, of 1, from which they show noise and not only texture
 LEAST_WEIGHT, FEWEST_LEVELS = 0.01, 3  # of levels that show how noise depends on brightness
 LINE_ROUNDS = 10  # iterations: weights depend on the line
+REFUTED = 2.0  # variance on a line over that of a level that refutes it, at least
 RISES, FALLS = 1.5, 3.0  # growth, or its inverse, of a variance that depends on brightness
 SEVERAL = 3.5  # sigma of the levels over that of the smoothest patches, above which it is texture
 
@@ -288,7 +289,8 @@ class LevelPowers(NamedTuple):
     def line(self) -> VarianceLine | None:
         """Fit a line to the variance of a pixel over brightness; None where texture hides it.
 
-        Levels far above the line count less: texture raises a variance, and never lowers it.
+        Levels far above the line count less: texture raises a variance, and never lowers it. So one
+        far below it refutes it.
         """
         if self.proof < PROVEN or np.count_nonzero(self.weight > LEAST_WEIGHT) < FEWEST_LEVELS:
             return None
@@ -302,6 +304,8 @@ class LevelPowers(NamedTuple):
             line = np.maximum(terms @ (slope, first), LOWEST * variance.min())
             above = np.maximum(variance / line - 1, 0) / TEXTURED
             weight = self.weight / (1 + above**2)
+        if (variance * REFUTED < line).any():
+            return None
         share = weight.sum()
         spread = math.sqrt(float(weight @ np.square(line / variance - 1)) / share)
         slope_error = spread * math.sqrt(normal[0, 0] * share / len(variance))
