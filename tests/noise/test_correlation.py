@@ -227,6 +227,16 @@ def test_colours_agree():
     assert alike_in_colours([doubtful, doubtful, white]) == [spectrum, spectrum, white[0]]
 
 
+def test_channels_that_share_high_frequencies_only():
+    """As a JPEG with colours of half the resolution."""
+    apart = np.stack([blurred(2, seed=seed) for seed in range(3)])
+    image = 100 + apart + noise((200, 200), 2, 9)
+    true = np.corrcoef(image.reshape(3, -1))[np.tril_indices(3, -1)].mean()
+    for correlated, wanted in ((False, 1), (True, true)):
+        found = channel_covariance(image, correlated).correlation
+        assert np.array(found)[np.tril_indices(3, -1)].mean() == pytest.approx(wanted, abs=0.12)
+
+
 @pytest.mark.skipif(data_folder() is None, reason=REASON)
 def test_traffic_is_correlated():
     folder = data_folder() / "video"

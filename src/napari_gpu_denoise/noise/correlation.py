@@ -658,6 +658,7 @@ def _is_white(
     return not far
 
 
+CLEAREST = 0.02  # share of the patches whose lowest frequencies hold little texture
 LEAST_SHARED = 0.08  # correlation between channels that costs 0.1 to 0.2 dB if it is ignored
 
 
@@ -694,13 +695,14 @@ class ChannelCovariance:
         return f"correlation of noise between channels is at most {largest:.2f}"
 
 
-def channel_covariance(image: Any) -> ChannelCovariance:
+def channel_covariance(image: Any, correlated: bool = False) -> ChannelCovariance:
     """Estimate the covariance of the noise between the channels of an image (c, y, x).
 
     It is read at the high frequencies of the patches that are smoothest in all channels together,
-    each channel relative to its own noise. A pixel that is NaN, infinite or clipped in one channel
-    is left out in all, and so is a constant area of one; NonFiniteError if that leaves no patch. A
-    constant image gives 0.
+    each channel relative to its own noise; where noise is `correlated` between pixels, at all
+    frequencies of the smoothest of these, as cameras and JPEG mix the high ones more. A pixel that
+    is NaN, infinite or clipped in one channel is left out in all, and so is a constant area of one;
+    NonFiniteError if that leaves no patch. A constant image gives 0.
     """
     image = np.asarray(image)
     check_numbers(image)
@@ -735,8 +737,14 @@ def channel_covariance(image: Any) -> ChannelCovariance:
         needed = 0.5 / relative**2 / energy.shape[1] * overlap if relative**2 > 0 else math.inf
         number = max(round(min(needed, len(members))), 1)
         order = members[np.argsort(rank[members], kind="stable")[:number]]
+    if correlated:
+        number = min(number, max(round(CLEAREST * len(members)), 1))
+        order = order[:number]
     high = np.array([values[order] for values in high])
-    covariance = _products(high)
+    read = high
+    if correlated:
+        read = np.array([np.asarray(each.coefficients)[order] for each in spectra], np.float64)
+    covariance = _products(read)
     deviation = np.sqrt(np.diag(covariance))
     product = np.outer(deviation, deviation)
     correlation = np.divide(covariance, product, out=np.zeros_like(covariance), where=product > 0)

@@ -233,7 +233,7 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
         channels = _colours(channels)
     kind, reason = chosen_model(channels, model)
     fits = list(map(kind.fit_with_other_channels if model == AUTO else kind.fit, channels))
-    covariance = _covariance([each.planes for each in channels])
+    covariance = _covariance([each.planes for each in channels], kind.models_correlation)
     if covariance is not None and _is_shared(kind, covariance, source.axes):
         fits = [
             fit._replace(model=replace(fit.model, shared=shared))
@@ -299,13 +299,14 @@ def _scaled(fit: Fit, scale: float) -> Fit:
     )
 
 
-def _covariance(stacks: list[PlaneStack]) -> ChannelCovariance | None:
+def _covariance(stacks: list[PlaneStack], correlated: bool) -> ChannelCovariance | None:
     """Return the covariance between channels in a plane in the middle."""
     if len(stacks) < 2:
         return None
     middle = len(stacks[0]) // 2
     try:
-        return channel_covariance(np.stack([stack[middle] for stack in stacks]))
+        image = np.stack([stack[middle] for stack in stacks])
+        return channel_covariance(image, correlated)
     except (ImageError, NonFiniteError):
         return None
 
