@@ -35,6 +35,7 @@ SIGMAS = (5, 10, 20, 30, 50)
 PHOTONS = ((0.3, 0), (0.5, 2), (1, 2), (1, 5), (2, 2), (2, 5), (5, 2), (5, 10))  # gain, read noise
 LOOKS = (1, 4, 16)
 PERCENT = (3, 5, 9)
+RATIOS, WEAK = (1.5, 2, 3), 20.0  # of signal to sigma, and that
 
 
 def additive(picture: np.ndarray, rng: np.random.Generator, sigma: float) -> np.ndarray:
@@ -71,6 +72,20 @@ def _cases() -> Iterator[tuple[str, str, str, Callable, float, Callable[[NoiseEs
         for kind, function in (("gaussian", additive), ("rician", magnitudes)):
             make = lambda p, r, f=function, s=sigma: f(p, r, s)  # noqa: E731
             yield f"{kind.capitalize()}, {percent} %", "colin27", kind, make, sigma, _sigma
+        make = lambda p, r, s=sigma: magnitudes(p, r, s).astype(np.uint8)  # noqa: E731
+        yield f"Rician, {percent} %, uint8", "colin27", "rician", make, sigma, _sigma
+    for ratio in RATIOS:
+        make = lambda p, r, m=ratio: magnitudes(_weak(p, m), r, WEAK)  # noqa: E731
+        title = f"Rician, grey levels of {ratio} sigma, 10 % background"
+        yield title, "colin27", "rician", make, WEAK, _sigma
+
+
+def _weak(picture: np.ndarray, ratio: float) -> np.ndarray:
+    """Return the inner part of a head whose median is so many sigma, with an empty stripe."""
+    inner = picture[50:150, 40:140]
+    inner = inner * (ratio * WEAK / np.median(inner))
+    inner[:10] = 0
+    return inner
 
 
 def _sigma(found: NoiseEstimate) -> float:

@@ -339,6 +339,45 @@ def test_dark_shadows_of_photographs_are_no_background_of_magnitudes():
     assert estimate_noise(noisy).name == "poisson-gaussian"
 
 
+@pytest.mark.parametrize("sigma", [2.5, 6])
+def test_magnitudes_in_coarse_integers(sigma):
+    for seed in range(3):
+        result = estimate_noise(magnitudes(head(), sigma, seed).astype(np.uint8))
+        assert result.name == "rician"
+        assert result.sigma[0] == pytest.approx(sigma, rel=0.02)
+
+
+@pytest.mark.parametrize("integers", [False, True])
+def test_magnitudes_of_little_signal(integers):
+    """Where all is dark, the variance tells, not the share of the background."""
+    y, x = np.mgrid[:192, :192]
+    picture = np.where(x < 10, 0, 40 + 15 * np.cos(y / 20))
+    for seed in range(4):
+        noisy = magnitudes(picture, 20, seed)
+        result = estimate_noise(np.rint(noisy).astype(np.uint8) if integers else noisy)
+        assert result.name == "rician"
+        assert result.sigma[0] == pytest.approx(20, rel=0.03)
+
+
+@pytest.mark.parametrize("step", [1, 5])
+def test_counts_of_a_few_photons_are_no_magnitudes(step):
+    """Their mean and variance are alike, and nearly their distribution."""
+    picture = 3.5 + 3.5 * gaussian_filter(noise(sigma=12), 8).clip(0)
+    for seed in range(4):
+        counts = np.random.default_rng(seed).poisson(picture)
+        assert estimate_noise((step * counts).astype(np.uint16)).name != "rician"
+
+
+def test_a_dark_part_of_an_object_is_no_background_of_magnitudes():
+    """By its distribution it may be one of stronger noise, which the rest of the object shows."""
+    picture = np.repeat(160 + 40 * np.cos(np.arange(96) / 9)[:, None], 96, axis=1)
+    noisy = magnitudes(picture, 10)
+    noisy[:32, :32] = magnitudes(np.zeros((32, 32)), 20)
+    assert rayleigh_background([noisy]).share > BACKGROUND
+    result = estimate_noise(noisy)
+    assert result.name != "rician" or result.sigma[0] == pytest.approx(10, rel=0.1)
+
+
 @pytest.mark.parametrize("model", ["auto", "gaussian", "poisson-gaussian", "rician", "speckle"])
 @pytest.mark.parametrize("value", [0, 7.5])
 def test_a_constant_image(model, value):

@@ -57,6 +57,22 @@ def test_background(sigma):
     assert found.background_share == pytest.approx(1 - math.pi * 0.09, abs=0.06)
 
 
+@pytest.mark.parametrize("integers", [np.rint, np.floor])
+@pytest.mark.parametrize("sigma", [1.6, 3, 7.6])
+def test_background_in_whole_steps(sigma, integers):
+    """Quantiles of integers are integers: sigma of 3 would come out as 2.8."""
+    found = rician_noise(integers(magnitude(head(), sigma)).astype(np.uint8))
+    assert found.background == pytest.approx(sigma, rel=0.02)
+
+
+def test_a_background_beside_an_object_of_little_signal():
+    """Many parts of the object pass for background, which makes that look too strong."""
+    y, x = np.mgrid[:256, :256]
+    picture = np.where(np.hypot(y - 128, x - 128) < 128, 20.0, 0.0)
+    found = [rician_noise(magnitude(picture, seed=seed)).sigma for seed in range(6)]
+    assert found == pytest.approx([10] * 6, rel=0.02)
+
+
 def test_object_without_background():
     y, x = np.mgrid[:192, :192]
     picture = 60 + 0.5 * x + 20 * np.cos(y / 15)

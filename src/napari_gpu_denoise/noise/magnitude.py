@@ -40,6 +40,7 @@ MAX_GROUPS = 40_000  # groups of values looked at, about
 LIKE_NOISE = 0.25  # by which the squared contrast may be below that of pure noise, relative
 COILS = (1, 2, 4, 8, 16, 32)  # tried where the number is not known
 RANGES = 64  # of sorted values, in which those of groups are counted
+STEPPED = 1 << 11  # values that show whether all are whole steps, about
 CONTRAST_ERROR = 1.1  # relative standard error of that contrast, of one value
 
 
@@ -117,13 +118,17 @@ def noise_only(
     inside its quantiles, sigma follows from a quantile of what is kept, and so on. Of all starts
     the one that keeps most groups wins, if the values kept vary at least as much as pure noise
     does, up to the relative `tolerance`: an object of one brightness passes for noise of some sigma
-    by its sums of squares, but varies less.
+    by its sums of squares, but varies less. Rounded values are spread over their steps, else sigma
+    has steps, too.
     """
     none = 0.0, np.zeros(len(values), bool)
     if not values.any():
         return none
     repetitions = values.shape[1]
     quantile = _best_quantile(coils)[0]
+    rounded, step = values, step_of(values)
+    if step:
+        values = np.abs(values + step * (np.random.default_rng(0).random(values.shape) - 0.5))
     unit = math.sqrt(2 * _gamma_quantiles(coils, [quantile])[0])
     bounds = _gamma_quantiles(coils * repetitions, [REJECTED / 2, 1 - REJECTED / 2])
     energy = np.square(values).sum(axis=1) / 2
@@ -156,7 +161,23 @@ def noise_only(
     best = np.where(alike, count, 0).argmax()
     mask = np.zeros(len(values), bool)
     mask[order[slice(*spans[best])]] = True
-    return float(sigmas[best]), mask
+    if not step:
+        return float(sigmas[best]), mask
+    # Between two steps the share of the values is known exactly.
+    level, count = np.unique(rounded[mask], return_counts=True)
+    share = np.cumsum(count[:-1]) / count.sum()
+    if not len(share):
+        return none
+    at = int(np.abs(share - quantile).argmin())
+    unit = math.sqrt(2 * _gamma_quantiles(coils, [share[at]])[0])
+    return float(level[at] + step / 2) / unit, mask
+
+
+def step_of(values: np.ndarray) -> float:
+    """Return the usual step of grey levels if values repeat, else 0."""
+    some = values.ravel()[:: 1 + values.size // STEPPED]
+    level = np.unique(some)
+    return float(np.median(np.diff(level))) if 1 < len(level) < some.size / 2 else 0.0
 
 
 class _Quantiles:
@@ -240,6 +261,8 @@ UNLIKE_NOISE = 0.03  # and their deviation from noise alone, but for chance, tha
 FEW_LINES = 128  # rows and columns of pixels that show whether any is negative, about
 LEAST_CONTRAST = 0.12  # squared, of the darkest blocks, in a background; of all of it 0.21
 BACKGROUND_LIKE_NOISE = 0.044  # by which the squared contrast may be below that of noise, relative
+APART = 0.6  # variance of neighbours in a background about each other over that of all, at least
+STRONGER = 2.0  # standard errors by which a background of stronger noise than the object is not one
 DEEP = 1.0  # signal-to-noise ratio below which a level tells little about sigma
 
 
@@ -282,9 +305,16 @@ def rician_noise(image: Any) -> RicianNoise:
     for the object; for the background only its distribution matters.
     """
     planes = sample_planes(image)
-    (outside, share), inside = _background(planes), _object(planes)
+    (outside, share), (inside, white) = _background(planes), _object(planes)
+    if outside and inside and white:
+        # Texture raises the noise of an object, and never lowers it; dark parts that pass for
+        # background raise that of a background.
+        chance = math.hypot(outside[1], inside[1])
+        outside = outside if outside[0] - inside[0] <= STRONGER * chance else None
     sigma, error = outside or inside or (0.0, 0.0)
-    return RicianNoise(sigma, error, outside and outside[0], inside and inside[0], share)
+    return RicianNoise(
+        sigma, error, outside and outside[0], inside and inside[0], share if outside else 0.0
+    )
 
 
 class RayleighBackground(NamedTuple):
@@ -294,6 +324,7 @@ class RayleighBackground(NamedTuple):
     share: float  # of the blocks
     deviation: float  # largest difference of the cumulative distribution from that of noise alone
     values: int  # number of values that it was read from
+    photons: float  # deviation from counts of photons, where all values are whole steps
 
 
 def rayleigh_background(
@@ -330,30 +361,46 @@ def _of_groups(groups: np.ndarray, trials: int) -> RayleighBackground | None:
     dark = groups[np.argsort(groups.mean(axis=1))[: max(len(groups) // 20, LEAST_BLOCKS)]]
     if np.square(dark).mean() * (1 - LEAST_CONTRAST) < dark.mean() ** 2:
         return None
-    sigma, accepted = noise_only(groups, 1, BACKGROUND_LIKE_NOISE, trials)
+    step = step_of(groups)
+    found = _of_rounded(groups, step, 0.0, trials)
+    if step and found is not None:
+        # Integers may also be cut off instead of rounded.
+        other = _of_rounded(groups, step, step / 2, trials)
+        if other is not None and other.deviation < found.deviation:
+            return other
+    return found
+
+
+def _of_rounded(
+    groups: np.ndarray, step: float, less: float, trials: int
+) -> RayleighBackground | None:
+    """Return the background among blocks of values that are rounded to steps, and by `less`."""
+    sigma, accepted = noise_only(groups + less, 1, BACKGROUND_LIKE_NOISE, trials)
     if np.count_nonzero(accepted) < LEAST_BLOCKS:
         return None
-    values = np.sort(groups[accepted], axis=None)
-    expected = -np.expm1(-np.square(values) / (2 * sigma**2))
-    # Rounded values repeat; the middle of each step counts.
-    steps = np.searchsorted(values, values, "left") + np.searchsorted(values, values, "right")
-    deviation = float(np.abs(steps / (2 * len(values)) - expected).max())
-    return RayleighBackground(sigma, float(accepted.mean()), deviation, len(values))
+    alone = groups[accepted]
+    if np.square(np.diff(alone.reshape(-1, BLOCK, BLOCK))).mean() < 2 * APART * alone.var():
+        return None  # texture
+    values = np.sort(alone, axis=None)
+    expected = -np.expm1(-np.square((values + less + step / 2) / sigma) / 2)
+    share = np.searchsorted(values, values, "right") / len(values)
+    photons = math.inf
+    if step:
+        from scipy.special import pdtr
+
+        photons = float(np.abs(share - pdtr(values / step, values.mean() / step)).max())
+    deviation = float(np.abs(share - expected).max())
+    return RayleighBackground(sigma, float(accepted.mean()), deviation, len(values), photons)
 
 
 def _background(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, float]:
     """Return sigma with its standard error, and the share of blocks that are background."""
     blanks = selection.not_image(planes)
-    values = _blocks(
-        planes, MAX_GROUPS, blanks, list(map(selection.clipping_levels, planes, blanks))
-    )
-    if len(values) < LEAST_BLOCKS:
+    levels = list(map(selection.clipping_levels, planes, blanks))
+    found = _of_groups(_blocks(planes, MAX_GROUPS, blanks, levels), TRIALS)
+    if found is None or found.share < LEAST_BACKGROUND:
         return None, 0.0
-    sigma, accepted = noise_only(values, 1, BACKGROUND_LIKE_NOISE)
-    number = int(np.count_nonzero(accepted))
-    if number < max(LEAST_BLOCKS, LEAST_BACKGROUND * len(values)):
-        return None, 0.0
-    return (sigma, standard_error(sigma, number * BLOCK * BLOCK, 1)), number / len(values)
+    return (found.sigma, standard_error(found.sigma, found.values, 1)), found.share
 
 
 def _blocks(
@@ -380,12 +427,13 @@ def _blocks(
     return np.concatenate(groups) if groups else np.empty((0, BLOCK * BLOCK))
 
 
-def _object(planes: list[np.ndarray]) -> tuple[float, float] | None:
-    """Return sigma and its standard error from the variance at each level of brightness."""
+def _object(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, bool]:
+    """Return sigma and its error from the variance at each level, and if most of them are white."""
     patches = read_spectra(planes).statistics
     found, errors = [], []
     levels = brightness_levels(patches.mean, order=patches.order)
     found_at = level_noise(patches, levels, patches.mean)
+    white = 2 * np.count_nonzero(found_at.white) > len(found_at.white)
     for mean, variance, error, count, is_open, _ in zip(*found_at, strict=True):
         if len(levels.count) > 1 and (not is_open or count < MEMBERS):
             continue
@@ -396,14 +444,14 @@ def _object(planes: list[np.ndarray]) -> tuple[float, float] | None:
     if not found:  # few patches, or hardly any signal: all of them as one level
         variance, error, _ = pooled_variance(patches.order, patches.energy, patches.overlap)
         sigma, _ = _from_moments(float(patches.mean.mean()), variance)
-        return (sigma, sigma * error) if sigma > 0 else None
+        return ((sigma, sigma * error) if sigma > 0 else None), False
     order = np.argsort(found)
     weight = np.cumsum(1 / np.array(errors)[order])
     sigma = float(np.array(found)[order][np.searchsorted(weight, weight[-1] / 2)])
     spread = float(np.median(np.abs(np.array(found) - sigma))) / 0.6745
     statistical = sigma * float(np.median(errors))
     error = max(spread, statistical) * math.sqrt(math.pi / 2 / len(found))
-    return sigma, error
+    return (sigma, error), white
 
 
 def _from_moments(mean: float, variance: float) -> tuple[float, float]:

@@ -18,6 +18,7 @@ _LEAST = 1e-6  # sigma of a channel without noise, relative to that of white noi
 BACKGROUND = 0.05  # share of an image without signal, at least
 DEVIATION = 0.012  # of its distribution from theory, at most, and more where there are few values
 DEVIATION_ERROR = 1.0  # of one value
+ENOUGH, RARE = 20, 4  # values expected at 0 or below, at least, and that over those found
 MAGNITUDE_GROWTH = 4.0  # of the variance; that of magnitudes grows by 2.33 at most
 _STEP = 1 / 512
 _SIGNAL_STEP, _SIGNAL_END = 0.02, 40.0
@@ -120,25 +121,52 @@ class Rician(base.NoiseModel):
 
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str | None:
-        from napari_gpu_denoise.noise.magnitude import rayleigh_background
-        from napari_gpu_denoise.noise.patches.variance import CLEARLY
+        from napari_gpu_denoise.noise.magnitude import (
+            LEAST_BACKGROUND,
+            rayleigh_background,
+            step_of,
+        )
 
         laws = channel.laws
         if laws is not None and laws.is_linear and laws.growth > MAGNITUDE_GROWTH:
             return None
         background = rayleigh_background(list(channel.planes), channel.blanks, channel.levels)
-        if background is None or background.share < BACKGROUND:
+        likely = False
+        if background is not None and background.share >= LEAST_BACKGROUND:
+            most = DEVIATION + DEVIATION_ERROR / math.sqrt(background.values)
+            likely = background.deviation <= min(most, background.photons)
+            likely &= not cls._contradicted(channel, background.sigma)
+        if likely and background.share >= BACKGROUND:
+            return (
+                f"{background.share:.0%} of the image has a Rayleigh distribution, as magnitude "
+                "images have in regions without signal"
+            )
+        if laws is None or not laws.white:
             return None
-        if background.deviation > DEVIATION + DEVIATION_ERROR / math.sqrt(background.values):
+        # Other noise would leave some values at 0 or below.
+        values = sum(plane.size for plane in channel.planes)
+        expected = values * laws.share_below_zero()
+        found = sum(np.count_nonzero(plane <= 0) for plane in channel.planes)
+        likely |= expected > ENOUGH and found < expected / RARE
+        if not laws.is_of_magnitudes(cls(1.0).variance, likely):
             return None
-        # In a dark photograph the variance rises from far below that of magnitudes.
-        magnitudes = cls(background.sigma).variance
-        if laws is not None and laws.is_linear and laws.below(magnitudes) >= laws.line + CLEARLY:
+        if any((plane < 0).any() or laws.counts(step_of(plane)) for plane in channel.planes):
             return None
-        return (
-            f"{background.share:.0%} of the image has a Rayleigh distribution, as magnitude images "
-            "have in regions without signal"
-        )
+        return f"the variance depends on brightness as that of magnitudes does, {laws.range()}"
+
+    @classmethod
+    def _contradicted(cls, channel: ChannelNoise, sigma: float) -> bool:
+        """Return whether the variance is clearly below that of magnitudes of this sigma.
+
+        As in a dark photograph, where it rises from far below, or where a part of the object passes
+        for a background of stronger noise. Correlated noise has less variance where it is read.
+        """
+        from napari_gpu_denoise.noise.patches.variance import CLEARLY
+
+        laws = channel.laws
+        if laws is None or not (laws.is_linear or laws.white):
+            return False
+        return laws.below(cls(sigma).variance) >= laws.line + CLEARLY
 
     @classmethod
     def fit(cls, channel: ChannelNoise) -> base.Fit:

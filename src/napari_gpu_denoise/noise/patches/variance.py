@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.coefficients import Squares, nested, range_sums, ranked
+from napari_gpu_denoise.noise.patches.selection import DISPERSION
 from napari_gpu_denoise.noise.robust import medians
 
 # Parts of the patches, such as levels of brightness, as lists of patches one after another.
@@ -283,8 +284,11 @@ FARTHER = (
 )
 GROWTH = 1.5  # of the variance over the levels of brightness, at least, to matter
 CLEARLY = 16.0  # squared standard errors by which a law must be better than a constant
+LIKELY = 9.0  # the same, where something else tells, too
 AS_WELL = 5.0  # the same, by which the square may be worse than the line, which has one more number
 FITS = 3.0  # squared standard errors a level, above which no law fits
+SCALES = 300  # values of sigma of magnitudes that are tried
+LEAST_MAGNITUDE = 1.0  # mean of a level without signal over sigma: 1.25, and less by chance
 SPREAD = 2.5  # of brightness, below which a line and a square are the same
 
 # Of a trend within one plane:
@@ -306,6 +310,7 @@ class VarianceLaws(NamedTuple):
     square: float
     spread: float  # largest mean of a level over the smallest; infinite if that is not above 0
     growth: float  # of the variance from the darkest level to the brightest, along the line
+    white: bool  # whether the noise of most levels is
 
     @property
     def is_quadratic(self) -> bool:
@@ -349,6 +354,42 @@ class VarianceLaws(NamedTuple):
         distance = np.log(variance / law(mean)) / np.array(self.error)
         return float(capped_cost(np.minimum(distance, 0)))
 
+    def is_of_magnitudes(self, law: Callable[[np.ndarray], np.ndarray], likely: bool) -> bool:
+        """Return whether the variance is clearly that of magnitudes.
+
+        Their variance over sigma squared is `law` of their mean over sigma, which is nowhere below
+        about 1.25. This law has one parameter, as the constant has; the line has two. If something
+        else makes magnitudes `likely`, less is required.
+        """
+        mean, variance = self.curve.fitted
+        darkest = min(self.curve.mean)
+        if self.levels < LEAST_LEVELS or darkest <= 0:
+            return False
+        least, most = (math.sqrt(each) for each in (variance.min(), variance.max()))
+        tried = np.geomspace(least, 2 * most, SCALES)
+        tried = tried[tried <= darkest / LEAST_MAGNITUDE]
+        if not len(tried):
+            return False
+        expected = np.log(np.square(tried[:, None]) * law(mean / tried[:, None]))
+        cost = capped_cost((np.log(variance) - expected) / np.array(self.error))
+        clearly, line = (LIKELY, AS_WELL) if likely else (CLEARLY, 1)
+        limits = FITS * self.levels, self.constant - clearly, self.line + line
+        return bool(cost.min() <= min(limits))
+
+    def share_below_zero(self) -> float:
+        """Return the share of the values that normal noise would put below 0."""
+        from scipy.special import ndtr
+
+        mean, variance = self.curve.fitted
+        count = np.array(self.curve.count)[np.array(self.curve.used, bool)]
+        return float(count @ ndtr(-mean / np.sqrt(variance)) / count.sum())
+
+    def counts(self, step: float) -> bool:
+        """Return whether the variance is about the mean, in steps, as that of counted photons."""
+        mean, variance = self.curve.fitted
+        ratio = float(medians(variance / mean))
+        return DISPERSION[0] * step <= ratio <= DISPERSION[1] * step
+
     def range(self) -> str:
         """Return the variance at both ends of the levels used, in words."""
         (low, high), (dark, bright) = (each[[0, -1]] for each in self.curve.fitted)
@@ -379,6 +420,7 @@ def variance_laws(found: LevelNoise) -> VarianceLaws | None:
         _constant(y - 2 * np.log(x), error) if positive else np.inf,
         float(x[-1] / x[0]) if positive else np.inf,
         growth,
+        2 * np.count_nonzero(found.white[used]) > len(x),
     )
 
 
