@@ -567,3 +567,21 @@ def test_frames_of_a_stream():
             result, gd.denoise(gd.remove_stripes(frame), QUICK, 8).image, atol=1e-3
         )
     assert len(list(gd.stream(QUICK, [], 8, correct="stripes"))) == 0
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05])
+@pytest.mark.parametrize("sigma", [0.0, SIGMA])
+def test_salt_and_pepper_is_found_and_removed(share, sigma):
+    random = np.random.default_rng(3)
+    clean = 40 + cells() * 0.6
+    image = clean + random.normal(0, sigma, clean.shape)
+    chance = random.random(clean.shape)
+    wrong = (chance < share / 2) | (chance > 1 - share / 2)
+    image = np.rint(np.where(wrong, 255 * (chance > 0.5), image)).clip(0, 255).astype(np.uint8)
+    found = {each.kind: each.share for each in gd.find_structure(image).findings}
+    assert found.keys() == {"hot", "dead"}
+    assert sum(found.values()) == pytest.approx(100 * wrong.mean(), rel=0.25)
+    removed = gd.remove_outliers(image).astype(float)
+    assert np.mean(np.abs(removed - clean)[wrong] > 40) < 0.15
+    assert np.mean((removed != image)[~wrong]) < 0.01
+    assert any("pixels" in note for note in gd.estimate_noise(image).notes)

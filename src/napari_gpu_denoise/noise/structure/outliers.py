@@ -97,6 +97,9 @@ _CHANCE = 0.2  # pixels of a plane that noise may be expected to make
 _NEIGHBOURHOOD = 7  # pixels in which outliers count as a crowd,
 _MOST_CROWDED = 0.35  # and the share of them that may be in one
 _FEWEST = 4
+# Salt and pepper: its share of the pixels, and of those beside it, beyond twice that by chance.
+_FEWEST_SALT, _MOST_SALT, _BESIDE = 0.002, 0.1, 0.01
+_SALT = 10.0  # times the least weight that it has as evidence
 _PIXELS = 481 * 321  # of the images for which the next number was chosen
 LEAST_WEIGHT = 28.0  # of the outliers of an image; without any at most 24 (BSD68, W2S)
 
@@ -125,8 +128,18 @@ def find_outliers(
     around it. Its second most extreme neighbour must be far less extreme, as it is not where an
     object is resolved. `threshold` is by default that which an exponential tail of all deviations
     exceeds by chance 0.2 times in an image, at least `LEAST`. With `many`, there are none on a side
-    with too few to be evidence.
+    with too few to be evidence. Salt and pepper, far more pixels that are all at the end of the
+    grey levels, is left out first.
     """
+    known = _salt_and_pepper(plane)
+    if any(map(np.any, known)):
+        rest = replaced(plane, known[0] | known[1])
+        both = []
+        for each, more in zip(known, find_outliers(rest, threshold, many=many), strict=True):
+            excess = float(np.median(np.abs(plane - rest)[each])) if each.any() else more.excess
+            weight = _SALT * LEAST_WEIGHT if each.any() else more.weight
+            both.append(Outliers(each | more.mask, excess, weight))
+        return both[0], both[1]
     padded = np.pad(plane, 1, mode="reflect")
     noise = noise_levels(plane, padded)
     if many and not _may_be_many(plane, padded, noise):
@@ -141,6 +154,30 @@ def find_outliers(
         limit = _limit(signed) if threshold is None else threshold
         mask = (signed > limit) & compared.alone
         both.append(_described(mask, signed, size, limit))
+    return both[0], both[1]
+
+
+def _salt_and_pepper(plane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return masks of scattered pixels at the bright and the dark end of the grey levels.
+
+    Noise that is clipped there does not jump, and objects are not scattered.
+    """
+    ends = plane.max(), plane.min()
+    both = [plane == end for end in ends]
+    for mask in both:
+        if not _FEWEST_SALT <= np.count_nonzero(mask) / plane.size <= _MOST_SALT:
+            mask[:] = False
+    if not any(map(np.any, both)):
+        return both[0], both[1]
+    rest = replaced(plane, both[0] | both[1])
+    noise = noise_levels(rest, np.pad(rest, 1, mode="reflect"))
+    for mask, end in zip(both, ends, strict=True):
+        mask &= np.abs(end - rest) > LEAST * noise.at(rest)
+        ys, xs = np.nonzero(mask)
+        crowd, share = np.pad(mask, 1), mask.mean()
+        beside = np.mean([crowd[ys + y, xs + x] for y, x in AROUND]) if len(ys) else 0.0
+        if share < _FEWEST_SALT or beside > 2 * share + _BESIDE:
+            mask[:] = False
     return both[0], both[1]
 
 
