@@ -135,7 +135,10 @@ class Rician(base.NoiseModel):
         if background is not None and background.share >= LEAST_BACKGROUND:
             most = DEVIATION + DEVIATION_ERROR / math.sqrt(background.values)
             likely = background.deviation <= min(most, background.photons)
-            likely &= not cls._contradicted(channel, background.sigma)
+            likely = likely and not cls._contradicted(channel, background.sigma)
+        # Counts of photons in whole steps are nearly distributed alike.
+        if laws is not None and any(laws.counts(step_of(plane)) for plane in channel.planes):
+            return None
         if likely and background.share >= BACKGROUND:
             return (
                 f"{background.share:.0%} of the image has a Rayleigh distribution, as magnitude "
@@ -150,7 +153,7 @@ class Rician(base.NoiseModel):
         likely |= expected > ENOUGH and found < expected / RARE
         if not laws.is_of_magnitudes(cls(1.0).variance, likely):
             return None
-        if any((plane < 0).any() or laws.counts(step_of(plane)) for plane in channel.planes):
+        if any((plane < 0).any() for plane in channel.planes):
             return None
         return f"the variance depends on brightness as that of magnitudes does, {laws.range()}"
 

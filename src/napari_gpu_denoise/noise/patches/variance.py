@@ -385,10 +385,14 @@ class VarianceLaws(NamedTuple):
         return float(count @ ndtr(-mean / np.sqrt(variance)) / count.sum())
 
     def counts(self, step: float) -> bool:
-        """Return whether the variance is about the mean, in steps, as that of counted photons."""
+        """Return whether the variance is the mean, in steps, at every level, as of photon counts.
+
+        Texture may raise some of them.
+        """
         mean, variance = self.curve.fitted
-        ratio = float(medians(variance / mean))
-        return DISPERSION[0] * step <= ratio <= DISPERSION[1] * step
+        ratio = variance / mean
+        most = float(medians(ratio))
+        return bool(DISPERSION[0] * step <= ratio.min() and most <= DISPERSION[1] * step)
 
     def range(self) -> str:
         """Return the variance at both ends of the levels used, in words."""
