@@ -4,11 +4,11 @@
         [--json FILE]
 
 The clip of moving cars with blurred noise (frames 2 and 4 are left out), photographs with
-simulated noise (every third one of Set12), real pictures of cameras and of a microscope, pictures
+simulated noise (every third one of Set12), pictures
 whose neighbouring pixels share a little noise (and how often that is noticed), and the time of a
 picture of 512 x 512. PSNR in dB of float results, peak 255. The best single sigma is looked for
-anew in every picture, on a grid that is refined once or, for the clip, twice; for real pictures
-from 0.7 to 4 times the true one.
+anew in every picture, on a grid that is refined once or, for the clip, twice. Real pictures are in
+quality_real.py.
 """
 
 from __future__ import annotations
@@ -212,37 +212,6 @@ def _neighbours(width: float) -> float:
     return float(kernel[1:] @ kernel[:-1] / (kernel @ kernel))
 
 
-def real(device, quick: bool) -> list[dict]:
-    """Return a row for each picture with the noise of a camera or a microscope."""
-    folder, rows = data_folder() / "real", []
-    files = {path.name.removesuffix("_real.png"): path for path in folder.glob("camera/*_real.png")}
-    files["widefield"] = folder / "widefield" / "bpae_ch0_noisy.tif"
-    for name, path in sorted(files.items())[:: 3 if quick else 1]:
-        mean = path.name.replace("_real", "_mean").replace("_noisy", "_mean")
-        noisy, clean = (imageio.imread(each) for each in (path, path.with_name(mean)))
-        known = (noisy.astype(np.float64) - clean).reshape(*noisy.shape[:2], -1)
-        models = [true_model(known[..., c]) for c in range(known.shape[2])]
-        options = {"axes": "YXS" if noisy.ndim == 3 else "YX", "dtype": "float32"}
-
-        def score(sigma=None, noise=None, kind=gd.BM3D, noisy=noisy, clean=clean, options=options):
-            result = gd.denoise(noisy, kind(), sigma, noise=noise, device=device, **options)
-            return psnr(result.image, clean)
-
-        row = {"case": f"real/{name}", "noisy": psnr(noisy, clean)}
-        row["auto"] = score()
-        sigma = np.sqrt(np.mean([model.sigma**2 for model in models]))
-        tried = {f: score(float(f * sigma)) for f in np.geomspace(0.7, 4, 4 if quick else 8)}
-        row["best factor"] = max(tried, key=tried.get)
-        row["best white sigma"] = max(tried.values())
-        for factor in (1.0, 1.4, 2.0):
-            told = tuple(replace(model, sigma=factor * model.sigma) for model in models)
-            row[f"true spectrum x {factor:g}"] = score(noise=told)
-        row["NL-means, auto"] = score(kind=gd.NLMeans)
-        row["isoline, auto"] = score(kind=gd.Isoline)
-        rows.append(row)
-    return rows
-
-
 def times(device, quick: bool) -> list[dict]:
     """Return the seconds that a picture of 512 x 512 takes, the least of several."""
     rows, image = [], pictures("denoiselab13")["lena"].astype(np.float32)
@@ -269,7 +238,7 @@ def main() -> None:
     """Measure, print, and write JSON where asked to."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="few frames and photographs")
-    names = ("times", "clip", "photographs", "weak", "real")
+    names = ("times", "clip", "photographs", "weak")
     parser.add_argument("--parts", nargs="+", choices=names, help="which ones; default: all")
     parser.add_argument("--device", type=int, help="which device, as `gpu-denoise devices` counts")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
@@ -277,7 +246,7 @@ def main() -> None:
     device = gd.choose(arguments.device)
     print(device)
     rows = []
-    parts = {part.__name__: part for part in (times, clip, photographs, weak, real)}
+    parts = {part.__name__: part for part in (times, clip, photographs, weak)}
     for name in arguments.parts or parts:
         part = parts[name]
         for row in part(device, arguments.quick):
