@@ -659,6 +659,7 @@ def _is_white(
 
 
 CLEAREST = 0.02  # share of the patches whose lowest frequencies hold little texture
+CLEARLY_SHARED = 10.0  # errors of a covariance above which noise is shared: texture is, by 8
 LEAST_SHARED = 0.08  # correlation between channels that costs 0.1 to 0.2 dB if it is ignored
 
 
@@ -686,7 +687,7 @@ class ChannelCovariance:
         others = np.tril_indices(len(self.correlation), -1)
         each = (self.correlation, self.covariance, self.error)
         correlation, covariance, error = (np.abs(table)[others] for table in map(np.array, each))
-        clear = (correlation > LEAST_SHARED) & (covariance > SIGNIFICANT * error)
+        clear = (correlation > LEAST_SHARED) & (covariance > CLEARLY_SHARED * error)
         return bool(clear.any())
 
     def summary(self) -> str:
@@ -721,13 +722,15 @@ def channel_covariance(image: Any, correlated: bool = False) -> ChannelCovarianc
     members = unclipped(clipped)
     overlap = spectra[0].overlap
     high = [each.high for each in spectra]
-    rank, energy = 0.0, 0.0
+    ranks, energy = np.zeros((3, len(clipped))), 0.0
     for values, each in zip(high, spectra, strict=True):
         smooth = each.energy_of("low").astype(np.float64)
         order = members[ranked(smooth[members])]
         alone, *_ = pooled_variance(order, np.square(values), overlap)
         scale = 1 / alone if alone > 0 else 0.0
-        rank, energy = rank + scale * smooth, energy + scale * np.square(values)
+        ranks += scale * np.array([smooth, *map(each.energy_of, HALVES)])
+        energy = energy + scale * np.square(values)
+    rank = ranks[0]
     if np.ndim(energy) == 0 or not np.any(energy):
         number, order = len(members), members
     else:
@@ -736,19 +739,33 @@ def channel_covariance(image: Any, correlated: bool = False) -> ChannelCovarianc
         # Of grey levels near the end of float64 nothing is known about the error.
         needed = 0.5 / relative**2 / energy.shape[1] * overlap if relative**2 > 0 else math.inf
         number = max(round(min(needed, len(members))), 1)
-        order = members[np.argsort(rank[members], kind="stable")[:number]]
-    if correlated:
+        order = members[np.argsort(rank[members], kind="stable")]
+    high = read = np.array([values[order[:number]] for values in high])
+    if correlated and spectra[0].whole:
         number = min(number, max(round(CLEAREST * len(members)), 1))
-        order = order[:number]
-    high = np.array([values[order] for values in high])
-    read = high
+        half = frequency_sets(spectra[0].lows, PATCH**2 - 1)[SETS.index("half")]
+        coefficients = [np.asarray(each.coefficients) for each in spectra]
+        # Ranked by one half, read at the other.
+        read = np.concatenate(
+            [
+                np.array(
+                    [
+                        values[members[smallest(each[members], number)]][:, which]
+                        for values in coefficients
+                    ]
+                )
+                for each, which in zip(ranks[1:], (half, ~half), strict=True)
+            ],
+            axis=2,
+        ).astype(np.float64)
+    covariance, correlation = _products(read), _correlation(_products(read))
     if correlated:
-        read = np.array([np.asarray(each.coefficients)[order] for each in spectra], np.float64)
-    covariance = _products(read)
+        # Texture shares the low frequencies.
+        other = _correlation(_products(high))
+        correlation = np.where(np.abs(other) < np.abs(correlation), other, correlation)
     deviation = np.sqrt(np.diag(covariance))
     product = np.outer(deviation, deviation)
-    correlation = np.divide(covariance, product, out=np.zeros_like(covariance), where=product > 0)
-    np.fill_diagonal(correlation, 1.0)
+    covariance = correlation * product
     independent = max(number / overlap, 1) * len(spectra[0].upper)
     # Of normal values: var(s_ab) = (s_aa s_bb + s_ab^2) / n.
     chance = (np.square(product) + np.square(covariance)) / independent
@@ -758,6 +775,14 @@ def channel_covariance(image: Any, correlated: bool = False) -> ChannelCovarianc
     )
 
 
+def _correlation(covariance: np.ndarray) -> np.ndarray:
+    """Return the correlation, 1 on the diagonal; elsewhere 0 where a channel has no noise."""
+    product = np.sqrt(np.outer(*(np.diag(covariance),) * 2))
+    found = np.divide(covariance, product, out=np.zeros_like(covariance), where=product > 0)
+    np.fill_diagonal(found, 1.0)
+    return found
+
+
 def _products(high: np.ndarray) -> np.ndarray:
     """Return mean products of channels, of coefficients (channel, patch, frequency)."""
     rows = high.reshape(len(high), -1)
@@ -765,16 +790,22 @@ def _products(high: np.ndarray) -> np.ndarray:
 
 
 def _texture(high: np.ndarray, upper: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    """Return the variance of covariances by texture, which falls with frequency, unlike noise.
+    """Return the variance of covariances by texture; patches are listed from the smoothest on.
 
-    It is the squared difference between two halves of the frequencies, less twice that by chance.
+    Unlike noise, texture falls with frequency, and rougher patches have more of it. So it is the
+    squared difference between two halves of the frequencies, and of the patches, each less twice
+    that by chance.
     """
-    share = float(upper.mean())
-    if share in (0, 1):
-        return np.zeros_like(chance)
-    difference = _products(high[..., upper]) - _products(high[..., ~upper])
-    expected = chance / (share * (1 - share))
-    return np.maximum(np.square(difference) - 4 * expected, 0)
+    half, share = high.shape[1] // 2, float(upper.mean())
+    halves = [(high[:, :half], high[:, half:])] if half else []
+    if share not in (0, 1):
+        halves.append((high[..., upper], high[..., ~upper]))
+    found = np.zeros_like(chance)
+    for one, other in halves:
+        size = high.size / one.size, high.size / other.size
+        difference = np.square(_products(one) - _products(other))
+        found += np.maximum(difference - 4 * sum(size) * chance, 0)
+    return found
 
 
 def _common_blank(image: np.ndarray) -> np.ndarray | None:
