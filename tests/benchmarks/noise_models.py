@@ -20,7 +20,8 @@ import nibabel
 import numpy as np
 from scipy.ndimage import convolve1d
 
-from napari_gpu_denoise.noise.correlation import channel_covariance, noise_spectrum
+from napari_gpu_denoise.noise.correlation import noise_spectrum
+from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.noise.magnitude import piesno, rician_noise, speckle_noise
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.photon import single_image_noise

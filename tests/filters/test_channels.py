@@ -8,7 +8,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.channels import OPPONENT, mixtures_for
-from napari_gpu_denoise.noise.correlation import ChannelCovariance
+from napari_gpu_denoise.noise.covariance import ChannelCovariance
 from napari_gpu_denoise.noise.models import channel_correlations
 from scenes import psnr, scene, small
 

@@ -16,13 +16,13 @@ from napari_gpu_denoise.noise.correlation import (
     PatchPower,
     alike_in_colours,
     autocovariance,
-    channel_covariance,
     fit_correlation,
     noise_spectrum,
     power_of_lags,
     spectrum_with_evidence,
     without_steep_texture,
 )
+from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.white import cosine_transform

@@ -8,7 +8,8 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
-from napari_gpu_denoise.noise.correlation import channel_covariance, noise_spectrum
+from napari_gpu_denoise.noise.correlation import noise_spectrum
+from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.noise.magnitude import rician_noise, speckle_noise
 from napari_gpu_denoise.noise.patches.device import read_statistics
 from napari_gpu_denoise.noise.patches.selection import blank_area, blank_width, not_image

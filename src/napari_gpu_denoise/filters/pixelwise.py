@@ -21,7 +21,7 @@ from napari_gpu_denoise.filters.search.frame_links import (
 )
 from napari_gpu_denoise.filters.volumes import distance_of, voxel_setting, voxel_text
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.noise.correlation import channel_covariance
+from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.filter import Filter

@@ -21,11 +21,8 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
-from napari_gpu_denoise.noise.correlation import (
-    ChannelCovariance,
-    alike_in_colours,
-    channel_covariance,
-)
+from napari_gpu_denoise.noise.correlation import alike_in_colours
+from napari_gpu_denoise.noise.covariance import ChannelCovariance, channel_covariance
 from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.patches.device import patches_on

@@ -12,7 +12,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.correlation import LAGS, ChannelCovariance, NoiseSpectrum
+from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum
+from napari_gpu_denoise.noise.covariance import ChannelCovariance
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import PATCH
