@@ -23,12 +23,13 @@ from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
 from napari_gpu_denoise.noise.correlation import alike_in_colours
 from napari_gpu_denoise.noise.covariance import ChannelCovariance, channel_covariance
-from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
+from napari_gpu_denoise.noise.models import AUTO, Gaussian, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
+from napari_gpu_denoise.noise.mosaic import noise_mosaic
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
+from napari_gpu_denoise.noise.sampling import LARGEST_PLANE, PlaneReader, PlaneStack
 from napari_gpu_denoise.noise.series import differ, plane_axis, read_first, sigma_series
 
 
@@ -155,8 +156,9 @@ def estimate_noise(
     more, along ``T`` or an axis without a name.
 
     White noise may differ between places independently of brightness, as after the correction of
-    uneven illumination. A smooth surface (`places`) is reported if it is clear and known
-    everywhere, in planes of at least 128 x 128 pixels that do not differ from each other.
+    uneven illumination, or in a mosaic of exposures. A smooth surface, or steps at the edges of
+    rectangles (`places`), are reported if they are clear and known everywhere, in planes of at
+    least 128 x 128 pixels that do not differ from each other.
 
     Otherwise the sigma of white Gaussian noise is the one that filters measure if none is given.
     Images of fewer than 8 pixels along a side, and images with extreme grey levels, are assumed to
@@ -213,8 +215,13 @@ def _anywhere(source: PlaneReader, model: str, device: Any) -> NoiseEstimate:
     return _measured(source, model, device, None)
 
 
-def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> NoiseEstimate:
-    """Estimate the noise with patches read at a place, as `patches_on` yields it."""
+def _measured(
+    source: PlaneReader, model: str, device: Any, place: Any, even: bool = False
+) -> NoiseEstimate:
+    """Estimate the noise with patches read at a place, as `patches_on` yields it.
+
+    With `even`, it is known not to step between places.
+    """
     other = plane_axis(source.axes, source.shape)
     numbers = {"frames": source.axes.find("T"), "slices": source.axes.find("Z")}
     numbers |= {"others": -1 if other is None else other}
@@ -245,6 +252,15 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
     places = None
     compressed = any(each.compressed for each in channels)
     same = not any(map(differ, series.values()))
+    clipped = tuple(each.clipped for each in channels)
+    plane = tuple(source.shape[source.axes.index(axis)] for axis in "YX")
+    if same and not compressed and not even and math.prod(plane) <= LARGEST_PLANE:
+        mosaic = noise_mosaic(channels)
+        if mosaic is not None:
+            units = source.in_units(mosaic.factors(*plane))
+            found = _measured(units, model, device, place, even=True)
+            if found.name == Gaussian.name:
+                return replace(found, places=mosaic, clipped=clipped)
     if same and not compressed and not kind.models_correlation:
         surface = noise_surface(channels, [fit.model for fit in fits])
         if surface is not None:
@@ -268,7 +284,7 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
         shape=source.shape,
         spectra=tuple(each.spectrum for each in channels),
         covariance=covariance,
-        clipped=tuple(each.clipped for each in channels),
+        clipped=clipped,
         blank_width=max(each.blank_width for each in channels),
         places=places,
     )

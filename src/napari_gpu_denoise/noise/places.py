@@ -9,9 +9,10 @@ of the cells. Texture raises cells, but hardly ever as such a surface.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -144,22 +145,28 @@ class SigmaSurface:
 
     def words(self) -> str:
         """Say where the noise is how strong."""
-        table = self.factors(3, 3)
-        rows, columns = ("top", "", "bottom"), ("left", "", "right")
-        ends = []
-        for at in (table.argmin(), table.argmax()):
-            y, x = np.unravel_index(at, table.shape)
-            ends.append(" ".join(filter(None, (rows[y], columns[x]))) or "middle")
-        return (
-            f"the noise differs between places, by a factor of {self.ratio:.2g}: it is weakest at "
-            f"the {ends[0]} and strongest at the {ends[1]}, independently of brightness"
-        )
+        return f"the noise differs between places, {place_words(self)}"
 
 
-class _Cells(NamedTuple):
-    """Noise of one channel in cells of the plane, NaN where it was not measured."""
+def place_words(places: Any) -> str:
+    """Say of a map by how much sigma differs, and where it is smallest and largest."""
+    table = places.factors(3, 3)
+    rows, columns = ("top", "", "bottom"), ("left", "", "right")
+    ends = []
+    for extreme in (table.min(), table.max()):
+        there = np.argwhere(table == extreme)
+        y, x = there[np.abs(there - there.mean(axis=0)).sum(axis=1).argmin()]  # the middle one
+        ends.append(" ".join(filter(None, (rows[y], columns[x]))) or "middle")
+    return (
+        f"by a factor of {places.ratio:.2g}: it is weakest at the {ends[0]} and strongest at the "
+        f"{ends[1]}, independently of brightness"
+    )
 
-    sigma: np.ndarray  # logarithm, relative to what the model expects
+
+class Cells(NamedTuple):
+    """Noise in cells of the plane, NaN where it was not measured."""
+
+    sigma: np.ndarray  # logarithm, relative to what is expected
     error: np.ndarray
     brightness: np.ndarray
 
@@ -176,14 +183,16 @@ def noise_surface(
     counts = tuple(min(n // NARROWEST, CELLS) for n in shape)
     if min(counts) < FEWEST or any(model.scaled(1.0) is None for model in models):
         return None
-    place = _centres(counts)
+    place = centres(counts)
     cells = [
-        _cells(channel, model, counts, place) if channel.sigma > 0 and channel.spectra else None
+        read_cells(channel, _expected(channel.spectra, model), counts, _may_differ)
+        if channel.sigma > 0 and channel.spectra
+        else None
         for channel, model in zip(channels, models, strict=True)
     ]
     if all(each is None for each in cells):
         return None
-    found = _smooth([each for each in cells if each is not None], place, 1 / np.array(counts))
+    found = _smooth(joined(cells), place, 1 / np.array(counts))
     if found is None:
         return None
     surface, low, high = found
@@ -195,18 +204,35 @@ def noise_surface(
 
 
 @lru_cache(maxsize=16)
-def _centres(counts: tuple[int, ...]) -> np.ndarray:
+def centres(counts: tuple[int, ...]) -> np.ndarray:
     """Return y and x of the middle of so many cells along y and x, from -1 to 1, (cell, 2)."""
     centres = [(2 * np.arange(count) + 1) / count - 1 for count in counts]
     return np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
-def _cells(
-    channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...], place: np.ndarray
-) -> _Cells | None:
-    """Return the noise of a channel in so many cells along y and x; None where all are alike."""
+def _expected(spectra: PatchSpectra, model: NoiseModel) -> np.ndarray:
+    """Return the variance that a model expects of each patch."""
+    line = model.variance(spectra.seen)
+    if not model.additive:
+        # A small minimum keeps ratios finite where the model has no noise; some of many tell it.
+        some = line[:: max(1, len(line) // SAMPLE)]
+        line = np.maximum(line, 1e-3 * float(medians(some)) or 1e-300)
+    return line
+
+
+def read_cells(
+    channel: ChannelNoise,
+    line: np.ndarray,
+    counts: tuple[int, ...],
+    may_differ: Callable[[Cells, tuple[int, ...]], bool],
+) -> Cells | None:
+    """Return the noise of a channel in so many cells along y and x; None where all are alike.
+
+    `line` (patch,) is the variance that is expected. `may_differ` tells that from the smoothest
+    patches of cells, texture included.
+    """
     spectra = channel.spectra
-    found = _Cells(*(np.full(math.prod(counts), np.nan) for _ in _Cells._fields))
+    found = _no_cells(counts)
     if not spectra.whole:
         return found
     number = len(found.sigma)
@@ -225,13 +251,12 @@ def _cells(
     told, parts = there[usable], parts.kept(usable)
     if not len(told):
         return found
-    line = model.variance(spectra.seen)
-    if not model.additive:
-        # A small minimum keeps ratios finite where the model has no noise; some of many tell it.
-        some = line[:: max(1, len(line) // SAMPLE)]
-        line = np.maximum(line, 1e-3 * float(medians(some)) or 1e-300)
+    if line.min() < line.max():
         parts = parts.by_rank(spectra.relative("low", line))
-    if not _may_differ(high / line, spectra, parts, place[told]):
+    rough = _no_cells(counts)
+    for values, each in zip(rough, _smoothest(high / line, spectra, parts), strict=True):
+        values[told] = each
+    if not may_differ(rough, counts):
         return None
     readings = read_levels(spectra, line, parts, relative=True)
     each = level_variances(readings, 0.0, 1.0, spectra.overlap)
@@ -246,8 +271,12 @@ def _cells(
     return found
 
 
-def _may_differ(power: np.ndarray, spectra: PatchSpectra, parts: Parts, place: np.ndarray) -> bool:
-    """Return whether a surface may fit the smoothest patches of cells, texture included.
+def _no_cells(counts: tuple[int, ...]) -> Cells:
+    return Cells(*(np.full(math.prod(counts), np.nan) for _ in Cells._fields))
+
+
+def _smoothest(power: np.ndarray, spectra: PatchSpectra, parts: Parts) -> Cells:
+    """Return the noise of the smoothest patches of cells, texture included.
 
     `power` (patch,) is that of the high frequencies relative to what is expected, and `parts` has
     the patches of each cell, from the smoothest on.
@@ -258,35 +287,48 @@ def _may_differ(power: np.ndarray, spectra: PatchSpectra, parts: Parts, place: n
     spans = np.stack([first, first + read], axis=1).ravel()
     inside = power[parts.members]
     mean = np.maximum(np.add.reduceat(inside, spans)[::2] / read, 1e-300)
-    sigma = np.log(mean) / 2
     numbers = np.maximum(read / spectra.overlap * len(spectra.upper), 1)
     error = np.hypot(np.sqrt(0.5 / numbers), SYSTEMATIC)
+    return Cells(np.log(mean) / 2, error, parts.sums(spectra.seen) / sizes)
+
+
+def _may_differ(cells: Cells, counts: tuple[int, ...]) -> bool:
+    """Return whether a surface may fit the smoothest patches of cells."""
+    used = np.isfinite(cells.sigma)
+    sigma, error, bright = (each[used] for each in cells)
     if np.ptp(sigma) < ALIKE:
         return False
-    bright = parts.sums(spectra.seen) / sizes
+    place = centres(counts)[used]
     surface, *others = three_fits(place, sigma, error, bright, ROUGH)
     values = powers(place) @ surface.found
     unlike = min(each.cost for each in others) - surface.cost
     return bool(unlike > UNLIKE and np.ptp(values) > ALIKE)
 
 
+def joined(cells: Sequence[Cells | None]) -> Cells:
+    """Return the noise of several channels together; None is a channel without any.
+
+    Channels of one scene share its texture: several are no more certain than one.
+    """
+    known = [each for each in cells if each is not None]
+    return Cells(
+        np.mean([each.sigma for each in known], axis=0),
+        np.sqrt(np.mean([np.square(each.error) for each in known], axis=0)),
+        np.mean([each.brightness for each in known], axis=0),
+    )
+
+
 def _smooth(
-    cells: list[_Cells], place: np.ndarray, half: np.ndarray
+    cells: Cells, place: np.ndarray, half: np.ndarray
 ) -> tuple[np.ndarray, float, float] | None:
     """Return the surface through cells, and its smallest and largest value; None if it is unsure.
 
     `half` is half of the height and width of a cell.
     """
-    if not cells:
-        return None
-    # Channels of one scene share its texture: several are no more certain than one.
-    sigma = np.mean([each.sigma for each in cells], axis=0)
-    error = np.sqrt(np.mean([np.square(each.error) for each in cells], axis=0))
-    bright = np.mean([each.brightness for each in cells], axis=0)
-    used = np.isfinite(sigma)
+    used = np.isfinite(cells.sigma)
     if used.mean() < COVERED:
         return None
-    place, sigma, error, bright = (each[used] for each in (place, sigma, error, bright))
+    place, sigma, error, bright = (each[used] for each in (place, *cells))
     surface, *others = three_fits(place, sigma, error, bright)
     if surface.cost + CLEARLY > min(each.cost for each in others):
         return None
@@ -302,7 +344,7 @@ def _smooth(
     return surface.found, float(values.min()), float(values.max())
 
 
-def _scale(cells: _Cells | None, surface: np.ndarray) -> float:
+def _scale(cells: Cells | None, surface: np.ndarray) -> float:
     """Return sigma of a channel over that of its model, where the surface is 0."""
     if cells is None:
         return 1.0

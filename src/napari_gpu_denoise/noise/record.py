@@ -15,6 +15,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum
 from napari_gpu_denoise.noise.covariance import ChannelCovariance
 from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.mosaic import SigmaMosaic
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import PATCH
 from napari_gpu_denoise.noise.places import SigmaSurface
@@ -32,7 +33,11 @@ def _parsed(name: str, value: Any, kind: Any, missing: float = math.nan) -> Any:
     """
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):  # or None
-        return None if value is None else _parsed(name, value, parts[0], missing)
+        if value is None:
+            return None
+        if isinstance(value, dict):
+            parts = [each for each in parts if _types(each).keys() == value.keys()] or parts
+        return _parsed(name, value, parts[0], missing)
     if kind is NoiseModel:
         return NoiseModel.from_dict(value)
     if is_dataclass(kind) and isinstance(value, dict):
@@ -157,7 +162,7 @@ class NoiseEstimate:
     blank_width : int
         Constant squares of this width are not part of the image, and filters leave them unchanged;
         0 if there are none.
-    places : SigmaSurface or None
+    places : SigmaSurface, SigmaMosaic or None
         How the noise differs between places of a plane, independently of brightness; `sigma` is
         then its root mean square. None if it does not clearly differ.
     """
@@ -180,7 +185,7 @@ class NoiseEstimate:
     covariance: ChannelCovariance | None
     clipped: tuple[tuple[float, float], ...]
     blank_width: int = 0
-    places: SigmaSurface | None = None
+    places: SigmaSurface | SigmaMosaic | None = None
 
     @property
     def name(self) -> str:
