@@ -15,6 +15,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import tifffile
+from scipy import ndimage
 
 import napari_gpu_denoise as gd
 from flows import finish
@@ -139,7 +140,9 @@ def by_function(case: Case, folder) -> np.ndarray:
 
 
 def limit_of(case: Case) -> int:
-    limit = cut(case.filter, is_map=case.is_map, slices=case.image.shape[1])
+    # What is chosen from the pixels needs memory, too.
+    applied = prepare(Run(case.filter, **case.options()), case.image).filter
+    limit = cut(applied, is_map=case.is_map, slices=case.image.shape[1])
     # A tile of joint channels has all of them.
     return limit * 4 // 3 if getattr(case.filter, "channels", "") == "joint" else limit
 
@@ -287,6 +290,27 @@ def test_every_way_gives_the_same_pixels(case, way, tmp_path):
     assert made.dtype == expected.dtype
     np.testing.assert_array_equal(made, expected)
     np.testing.assert_array_equal(case.image, given)
+
+
+@pytest.fixture(scope="module")
+def fast_motion(device) -> Case:
+    """Return frames for which VBM3D searches wider than by default."""
+    settings = settings_of(gd.VBM3D, "TCYX", {"frames_after": 1, "window_nearest": 0})
+    ny, nx = frame(replace(settings, window_nearest=23))
+    rng = np.random.default_rng(0)
+    wide = 120 + 150 * ndimage.gaussian_filter(rng.normal(size=(ny, nx + 32)), 2)
+    image = np.stack([wide[None, :, 8 * t : 8 * t + nx] for t in range(5)])
+    image = np.rint(image + rng.normal(0, 12, image.shape)).clip(0, 255).astype(np.uint8)
+    return Case(settings, image, "TCYX", {"sigma": np.full((5, 1), 12.0)}, device)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_search_for_fast_motion_is_chosen_alike_by_every_way(fast_motion, way, tmp_path):
+    case = fast_motion
+    if way in (as_a_stream, as_a_live_stream):  # which does not see all frames
+        case = replace(case, filter=replace(case.filter, window_nearest=15))
+    assert np.array_equal(case.whole, fast_motion.whole) == (case is fast_motion)
+    np.testing.assert_array_equal(way(case, tmp_path), case.whole)
 
 
 @cases(by_plane)

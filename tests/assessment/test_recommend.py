@@ -15,22 +15,22 @@ from napari_gpu_denoise import errors
 from napari_gpu_denoise.assessment import recommend as module
 from napari_gpu_denoise.assessment.recommend import (
     image_in_words,
-    likeness,
     noise_in_words,
     recommend,
     time_in_words,
 )
+from napari_gpu_denoise.filters.search.likeness import likeness
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, Speckle
 
 SIGMA = 10.0
 CORRELATED = Correlated(SIGMA, tuple(tuple(0.5 ** (y + x) for x in range(5)) for y in range(5)))
 
 
-def scene(step: int, frames: int = 4) -> np.ndarray:
-    """Structures that move along x by so many pixels a frame, with white noise, (t, 128, 144)."""
+def scene(step: int, frames: int = 4, rows: int = 128) -> np.ndarray:
+    """Structures that move along x by so many pixels a frame, with noise, (t, rows, rows + 16)."""
     rng = np.random.default_rng(3)
-    wide = 900 * ndimage.gaussian_filter(rng.normal(size=(128, 900)), 4)
-    clean = np.stack([wide[:, t * step : t * step + 144] for t in range(frames)])
+    wide = 900 * ndimage.gaussian_filter(rng.normal(size=(rows, 900)), 4)
+    clean = np.stack([wide[:, t * step : t * step + rows + 16] for t in range(frames)])
     return clean + rng.normal(0, SIGMA, clean.shape)
 
 
@@ -60,7 +60,30 @@ def test_frames_are_used_where_they_show_the_same(step, moved, filter, said):
     else:
         assert found.found > 0.9 and abs(found.moved - moved) <= 1
     if step == 12:
-        assert advice.filter.window_nearest == 39 and "window nearest 39" in advice.choice
+        assert advice.filter.window_nearest == 31 and "window nearest 31" in advice.choice
+
+
+@pytest.mark.parametrize(
+    ("step", "width", "said"),
+    [
+        (0, 0, ""),
+        (4, 0, ""),
+        (6, 19, "about 6 pixels a frame: they are searched with window_nearest=19"),
+        (12, 31, "about 12 pixels a frame: they are searched with window_nearest=31"),
+        (17, 39, "they are searched with window_nearest=39"),
+        (24, 0, "about 24 pixels a frame, too far to follow: BM3D may be better"),
+        (240, 0, ""),
+    ],
+)
+def test_vbm3d_searches_as_wide_as_is_recommended(step, width, said):
+    movie = scene(step, 3, 192 if step == 24 else 128)
+    movie[1, 5, 5], movie[2] = np.inf, movie[2] * 1.02
+    fitting, notes = gd.VBM3D().for_pixels(movie, "TYX")
+    assert fitting == gd.VBM3D(window_nearest=width)
+    assert len(notes) == bool(said) and said in "".join(notes)
+    told = gd.VBM3D(window_nearest=15)
+    assert told.for_pixels(movie, "TYX") == (told, ())
+    assert fitting.for_pixels(movie[0], "YX") == fitting.for_pixels(movie[:1], "TYX")
 
 
 def test_noise_that_stays_is_not_filtered_over_time():
@@ -108,7 +131,7 @@ def test_axes_without_names():
 def test_efforts():
     movie = scene(12)
     assert advise(movie, "TYX", effort="fast").filter == gd.VBM3D.of(
-        profile="fast", window_nearest=39
+        profile="fast", window_nearest=31
     )
     assert advise(movie[0], effort="high").profile == "high"
     with pytest.raises(errors.SettingsError, match="effort='quick' is unknown"):

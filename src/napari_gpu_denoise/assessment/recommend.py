@@ -8,18 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.filters.bm4d.filter import BM4D
 from napari_gpu_denoise.filters.isoline import Isoline
-from napari_gpu_denoise.filters.vbm3d import VBM3D
+from napari_gpu_denoise.filters.search.likeness import FOUND, Likeness, compared
+from napari_gpu_denoise.filters.vbm3d import VBM3D, nearest_window
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.noise.sampling import PlaneReader, spread
+from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.noise import measured_noise
@@ -128,157 +127,9 @@ def _rounded(number: float) -> int:
     return max(1, round(number / step) * step)
 
 
-_BLOCK = 16  # pixels along y and x
-_REACH = 8  # pixels that are searched each way, in the frame or at a quarter of its size
-_COARSE, _LARGE = 4, 192  # that quarter; images of fewer pixels are searched at half their size
-_MOST_BLOCKS = 12  # along an axis
-_FEWEST = 4  # blocks of which anything is said
-_STANDS_OUT = 1.0  # variance of structure, over that of the noise, of blocks that are followed
-_BETTER = 0.1  # more found again, from which fast motion is believed
-_FLATTEST = 0.25  # share of the blocks in which noise is compared
-
-
-@dataclass(frozen=True)
-class Likeness:
-    """Neighbouring frames compared.
-
-    `found` is the share of the structure that is found again, 0 to 1, and `moved` how far it moves
-    from one frame to the next, in pixels; both NaN where no structure stands out from the noise.
-    `repeated` is the share of the noise that is found again, NaN where that is not known.
-    """
-
-    found: float = math.nan
-    moved: float = math.nan
-    repeated: float = math.nan
-
-
-def likeness(pairs: Sequence[tuple[np.ndarray, np.ndarray]], sigma: float) -> Likeness:
-    """Compare pairs of neighbouring frames (y, x), with noise of standard deviation `sigma`."""
-    by = _COARSE if min(pairs[0][0].shape) >= _LARGE else _COARSE // 2
-    sizes = pairs, [[_smaller(frame, by) for frame in pair] for pair in pairs]
-    near, far = (
-        _Blocks(*map(np.concatenate, zip(*(_matched(*pair) for pair in size), strict=True)))
-        for size in sizes
-    )
-    # At a smaller size the noise is not known: it may be correlated.
-    close = _followed(near, min(sigma**2, _flat_noise(near)))
-    wide = _followed(far, _flat_noise(far))
-    if math.isnan(close[0]) or wide[0] > close[0] + _BETTER:
-        found, moved = wide[0], wide[1] * by
-    else:
-        found, moved = close
-    return Likeness(found, moved, _repeated(near, sigma**2))
-
-
-class _Blocks(NamedTuple):
-    """Blocks of frames and where they are found in the next ones."""
-
-    variance: np.ndarray  # of their pixels, (n,)
-    left: np.ndarray  # mean squared difference at the best place, without that of the means
-    chance: np.ndarray  # the same in a frame with other structures of the same kind
-    moved: np.ndarray  # distance of the best place, in pixels
-    fine: np.ndarray  # share of the finest detail that differs at the best place
-
-
-def _matched(first: np.ndarray, second: np.ndarray) -> _Blocks:
-    first, second = (np.nan_to_num(np.asarray(f, np.float32)) for f in (first, second))
-    places = [_places(length) for length in first.shape]
-    corners = [(y, x) for y in places[0] for x in places[1]]
-    if not corners:
-        return _Blocks(*[np.zeros(0)] * 5)
-    own = np.stack([first[y : y + _BLOCK, x : x + _BLOCK] for y, x in corners])
-    own -= own.mean(axis=(1, 2), keepdims=True)
-    left = _left(own, second, corners)
-    # Turned by half, it has the same kind of structures in other places.
-    chance = _left(own, second[::-1, ::-1], corners).min(axis=(1, 2))
-    best = left.reshape(len(corners), -1).argmin(axis=1)
-    dy, dx = np.unravel_index(best, left.shape[1:])
-    moved = np.hypot(dy - _REACH, dx - _REACH)
-    others = np.stack(
-        [
-            second[y : y + _BLOCK, x : x + _BLOCK]
-            for y, x in np.array(corners) + np.stack([dy, dx], axis=1) - _REACH
-        ]
-    )
-    fine = _fine(own - others) / np.maximum(_fine(own) + _fine(others), 1e-30)
-    return _Blocks(np.mean(own**2, axis=(1, 2)), left.min(axis=(1, 2)), chance, moved, fine)
-
-
-def _fine(blocks: np.ndarray) -> np.ndarray:
-    """Return the energy of the finest detail of blocks."""
-    return sum(np.mean(np.diff(blocks, 2, axis) ** 2, axis=(1, 2)) for axis in (1, 2))
-
-
-def _left(own: np.ndarray, second: np.ndarray, corners: list[tuple[int, int]]) -> np.ndarray:
-    """Return what is left of blocks, without their means, at each place of a search."""
-    variance = np.mean(own**2, axis=(1, 2))
-    span = 2 * _REACH + 1
-    left = np.empty((len(corners), span, span), np.float32)
-    windows = np.lib.stride_tricks.sliding_window_view(second, (_BLOCK, _BLOCK))
-    for number, (y, x) in enumerate(corners):
-        others = windows[y - _REACH : y - _REACH + span, x - _REACH : x - _REACH + span]
-        mean, square = others.mean(axis=(2, 3)), np.einsum("abij,abij->ab", others, others)
-        shared = np.einsum("abij,ij->ab", others, own[number]) / _BLOCK**2
-        left[number] = variance[number] + square / _BLOCK**2 - mean**2 - 2 * shared
-    return left
-
-
-def _places(length: int) -> list[int]:
-    """Return the first rows of blocks whose search stays in the frame."""
-    low, high = _REACH, length - _REACH - _BLOCK
-    if high < low:
-        return []
-    count = min(_MOST_BLOCKS, (high - low) // _BLOCK + 1)
-    return np.linspace(low, high, count).round().astype(int).tolist()
-
-
-def _smaller(frame: np.ndarray, by: int) -> np.ndarray:
-    """Return means of squares of pixels."""
-    y, x = (n // by * by for n in frame.shape)
-    cut = np.asarray(frame[:y, :x], np.float32)
-    return cut.reshape(y // by, by, x // by, by).mean(axis=(1, 3))
-
-
-def _flat_noise(blocks: _Blocks) -> float:
-    """Return the variance of the noise by the blocks that differ least from the next frame."""
-    return float(np.quantile(blocks.left, 0.1)) / 2 if blocks.left.size else 0.0
-
-
-def _followed(blocks: _Blocks, noise: float) -> tuple[float, float]:
-    """Return the share of structure found again, and how far it moved; NaN without structure."""
-    variance, left, chance, moved, _ = blocks
-    clear = variance - noise > _STANDS_OUT * max(noise, 1e-12)
-    if clear.sum() < _FEWEST:
-        return math.nan, math.nan
-    lost = np.maximum(left[clear] - 2 * noise, 0) / np.maximum(chance[clear] - 2 * noise, 1e-12)
-    share = 1 - np.clip(lost, 0, 1)
-    again = share > 0.5
-    far = float(np.quantile(moved[clear][again], 0.75)) if again.any() else math.nan
-    return float(np.median(share)), far
-
-
-def _repeated(blocks: _Blocks, noise: float) -> float:
-    """Return the share of the noise that the next frame repeats, by the flattest blocks.
-
-    Texture that is found again looks like repeated noise in the finest detail, and texture that was
-    taken for noise in the variance: the smaller share counts.
-    """
-    variance, left, fine = blocks.variance, blocks.left, blocks.fine
-    if variance.size < _FEWEST or not noise:
-        return math.nan
-    flat = variance <= np.quantile(variance, _FLATTEST)
-    expected = 2 * np.minimum(variance[flat], noise)
-    gone = max(np.median(fine[flat]), np.median(left[flat] / np.maximum(expected, 1e-30)))
-    return float(np.clip(1 - gone, 0, 1))
-
-
 EFFORTS = ("fast", "normal", "high")
 SLICES = 4  # of a volume, from which a filter of volumes gains by them
-_PAIRS = 3  # of neighbouring frames that are compared
-_FOUND = 0.35  # share of structures found again, from which frames help
 _REPEATED = 0.75  # share of noise found again, from which frames harm
-# Pixels from one frame to the next that VBM3D follows: by default, and with a wide search.
-_FOLLOWED, _FOLLOWED_WIDELY, _WIDE = 7, 19, 39
 _LONG = 15 * 60  # seconds from which a quicker profile is recommended
 
 
@@ -439,18 +290,6 @@ def recommend(
     return Advice(settings, names, *said, time, shape, noise)
 
 
-def compared(reader: PlaneReader, axis: int, noise: NoiseEstimate) -> Likeness:
-    """Return how neighbouring planes along an axis resemble each other, in the middle channel."""
-    count = len(reader.channels)
-    number = count // 2
-    channel = reader.channels[number]
-    sigma = noise.sigma[number if number < len(noise.sigma) else 0]
-    starts = spread(reader.shape[axis] - 1, _PAIRS)
-    planes = reader.along(axis, channel, [k + step for k in starts for step in (0, 1)])
-    held = list(planes)
-    return likeness(list(zip(held[::2], held[1::2], strict=True)), sigma)
-
-
 def _chosen(reader: PlaneReader, noise: NoiseEstimate) -> tuple[Filter, str, list[str]]:
     """Return settings, the reason for them, and hints."""
     lengths = dict(zip(reader.axes, reader.shape, strict=True))
@@ -460,17 +299,18 @@ def _chosen(reader: PlaneReader, noise: NoiseEstimate) -> tuple[Filter, str, lis
         return BM3D(), "no noise was found, so the image would be returned unchanged", hints
     if noise.name == "speckle":
         return Isoline(), "it averages along lines of equal brightness, which suits speckle", hints
-    alike = compared(reader, reader.axes.index("T"), noise) if frames > 1 else Likeness()
+    alike = compared(reader, reader.axes.index("T"), noise.sigma) if frames > 1 else Likeness()
     reasons = _why_not_over_time(alike) if frames > 1 else ""
     over_time = frames > 1 and not reasons
     if slices >= SLICES:
         return _for_volumes(noise, over_time, reasons, hints)
     if over_time:
-        settings, reason = VBM3D(), f"frames before and after show the same structures{_how(alike)}"
-        if alike.moved > _FOLLOWED:
-            settings = replace(settings, window_nearest=_WIDE)
-            reason += ", so a wider search is used"
-        return settings, reason, hints
+        reason = f"frames before and after show the same structures{_how(alike)}"
+        width = nearest_window(alike)
+        if width == nearest_window(Likeness()):
+            return VBM3D(), reason, hints
+        # A stream, which does not see all frames, needs to be told.
+        return VBM3D(window_nearest=width), f"{reason}, so a wider search is used", hints
     if reasons:
         return BM3D(), f"{reasons}: each frame is filtered separately", hints
     return BM3D(), _why_alone(reader.axes, noise), hints
@@ -505,9 +345,9 @@ def _why_not_over_time(alike: Likeness) -> str:
     """Return why frames before and after do not help; empty where they do."""
     if alike.repeated >= _REPEATED:
         return "the noise stays the same from frame to frame, so other frames cannot remove it"
-    if alike.found < _FOUND:
+    if alike.found < FOUND:
         return "frames before and after show different structures"
-    if alike.moved > _FOLLOWED_WIDELY:
+    if not nearest_window(alike):
         return f"structures move by {alike.moved:.0f} pixels per frame, too far to follow"
     return ""
 
@@ -526,9 +366,9 @@ def _unnamed(reader: PlaneReader, noise: NoiseEstimate) -> list[str]:
     if not unknown or not any(noise.sigma):
         return []
     axis = max(unknown, key=lambda i: reader.shape[i])
-    alike = compared(reader, axis, noise)
+    alike = compared(reader, axis, noise.sigma)
     count = reader.shape[axis]
-    if alike.found >= _FOUND:
+    if alike.found >= FOUND:
         return [
             f"The {count} planes along an axis without a name look alike: name it T if they are "
             "frames or Z if they are slices, to filter them together, which is better."

@@ -28,6 +28,7 @@ from napari_gpu_denoise.filters.search.frame_links import (
     frames_setting,
     guide_levels,
 )
+from napari_gpu_denoise.filters.search.likeness import FOUND, Likeness, compared
 from napari_gpu_denoise.filters.search.patch_search import Grid, Variant, grid_arguments
 from napari_gpu_denoise.filters.search.video_search import (
     BLOCK,
@@ -43,6 +44,7 @@ from napari_gpu_denoise.filters.search.video_search import (
 )
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
+from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan, Launches, Sizes, together
@@ -422,6 +424,19 @@ class Plan(FramePlan):
 _STEPS = {"basic": 4, "final": 4}
 _STEPS_ALONE = {"basic": 2, "final": 2}
 _KALMAN_WINDOW = 5  # at least: it searches estimates, in which noise misleads less
+# Windows in adjacent frames: the narrowest that finds the motion, the first if that is not known.
+_NEAREST = 15, 19, 23, 31, 39
+_FASTER = 1  # pixel a frame by which some structures move further than most
+_FASTEST = 20  # pixels a frame that are followed in the widest one
+
+
+def nearest_window(alike: Likeness) -> int:
+    """Return the width to search in adjacent frames; 0 if structures move too fast for any."""
+    if not (alike.found >= FOUND and alike.moved > 0):
+        return _NEAREST[0]
+    if alike.moved > _FASTEST:
+        return 0
+    return next((n for n in _NEAREST if n // 2 >= alike.moved + _FASTER), _NEAREST[-1])
 
 
 def _step(of: str):
@@ -433,9 +448,10 @@ def _step(of: str):
     return setting(0, help, bounds=(0, groups.PATCH), unit="pixels", advanced=True)
 
 
-def _window(default: int, most: int, where: str):
-    help = f"Search window width {where} (odd)"
-    return setting(default, help, bounds=(1, most), unit="pixels", advanced=True, odd=True)
+def _window(default: int, most: int, where: str, chosen: str = ""):
+    help = f"Search window width {where} (odd){chosen}"
+    bounds = min(default, 1), most
+    return setting(default, help, bounds=bounds, unit="pixels", advanced=True, odd=True)
 
 
 def _still(default: float, of: str):
@@ -462,7 +478,7 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
     presets: ClassVar[dict[str, dict]] = {
         "normal": {},
         "fast": {"step_basic": 8, "step_final": 6, "frames_before": 2, "frames_after": 2},
-        "high": {"step_basic": 3, "step_final": 2, "window_nearest": 19},
+        "high": {"step_basic": 3, "step_final": 2},
         "live": {
             **{"frames_before": 6, "frames_after": 0, "window_nearest": 19},
             **{"threshold": 3.0, "threshold_common": 2.2, "wiener_common": 0.8},
@@ -488,7 +504,12 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
         "Follow the motion of blocks of 24 x 24 pixels, instead of that of each patch",
         advanced=True,
     )
-    window_nearest: int = _window(15, 39, "in adjacent frames, when following motion")
+    window_nearest: int = _window(
+        0,
+        39,
+        "in adjacent frames, when following motion",
+        f"; 0 chooses {_NEAREST[0]}, or more where structures move fast",
+    )
     coarse: int = setting(
         2,
         "Spacing of the first search in adjacent frames, if each patch is followed separately; 1 "
@@ -546,6 +567,23 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
             )
         return fitting
 
+    def for_pixels(self, image: Any, names: str) -> tuple[VBM3D, tuple[str, ...]]:
+        """Return the settings with a search as wide as motion asks for, and why."""
+        t = names.find("T")
+        searched = self.motion and max(self.frames_before, self.frames_after) > 0
+        if self.window_nearest or not searched or t < 0 or image.shape[t] < 2:
+            return self, ()
+        alike = compared(PlaneReader(image, names), t)
+        width = nearest_window(alike)
+        if width == _NEAREST[0]:
+            return self, ()
+        words = f"structures move by about {alike.moved:.0f} pixels a frame"
+        if not width:
+            return self, (f"{words}, too far to follow: BM3D may be better",)
+        return replace(self, window_nearest=width), (
+            f"{words}: they are searched with window_nearest={width}",
+        )
+
     @property
     def steps(self) -> dict[str, int]:
         """Spacing of the reference patches in each pass, with 0 replaced by the default."""
@@ -567,7 +605,7 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
                 getattr(self, f"neighbours_{name}"),
                 (self.frames_before, self.frames_after),
                 getattr(self, f"still_{name}"),
-                self.window_nearest if self.motion else 0,
+                (self.window_nearest or _NEAREST[0]) if self.motion else 0,
                 self.coarse,
                 getattr(self, f"similar_{name}"),
                 self.motion and self.blocks and max(self.frames_before, self.frames_after) > 0,

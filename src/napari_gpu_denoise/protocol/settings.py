@@ -207,7 +207,7 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
             f"{spec.name}={value!r} is out of bounds: choose from {bounds[0]} to {bounds[1]}."
         )
     if spec.metadata["odd"] and converted and converted % 2 == 0:
-        none = "" if bounds is None or bounds[0] else ", or 0 for none"
+        none = "" if bounds is None or bounds[0] else ", or 0"
         raise SettingsError(f"{spec.name}={value!r} must be odd{none}.")
     if choices is not None and converted not in choices:
         raise SettingsError(

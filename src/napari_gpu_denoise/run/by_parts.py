@@ -162,7 +162,7 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger | None = None)
     start = max(done - sum(job.margin_along("T")), 0) if done < count else count
     middle: list[np.ndarray] = []  # frame in the middle, before and after
     frames = _kept_at(count // 2 - start, _frames(image, t, start), middle)
-    options = {"levels": levels, "sigma_of": _sigma_of(job.sigma, t, start)}
+    options = {"levels": levels, "sigma_of": _sigma_of(job.sigma, t, start), "filter": job.filter}
     first = as_array(image[_at(t, 0)]) if start else None
     stream = FrameStream(one, frames, like=first, **options)
     yield COMPILING

@@ -147,7 +147,9 @@ def stream(
     -----
     Results are those of `denoise` for the stack of all frames, to the last bit, for integers of 8
     and 16 bits; for other types they may differ by rounding, as the range of grey levels is read
-    from the first frame alone. Closing the generator stops the work and frees the device.
+    from the first frame alone. Settings that follow from several frames keep their default: VBM3D
+    searches for motion with ``window_nearest=15`` unless another is given. Closing the generator
+    stops the work and frees the device.
 
     Examples
     --------
@@ -165,8 +167,8 @@ class FrameStream:
     The sigma of `run` may be a function of the frame number; `levels` maps grey levels to kernel
     values, if the range of all frames is known. `sigma_of` returns the noise of a frame whose
     strength was measured in the series; `run` then has the models. `like` is the first frame of a
-    series whose later frames are given. `count` is the number of frames yielded so far, and `tally`
-    what was counted in them.
+    series whose later frames are given; `filter` has the settings that apply to the whole series.
+    `count` is the number of frames yielded so far, and `tally` what was counted in them.
 
     Frames still in use are held; the videos of a frame read them in step. The noise of the job is
     that of the last frame taken. A thread, if there is one, makes notes of frames while others are
@@ -181,6 +183,7 @@ class FrameStream:
         levels: Levels | None = None,
         sigma_of: Callable[[int], Sigma] | None = None,
         like: np.ndarray | None = None,
+        filter: Filter | None = None,
     ):
         if not isinstance(live, (bool, np.bool_)):
             raise errors.SettingsError(
@@ -188,7 +191,8 @@ class FrameStream:
             )
         self._run = replace(run, device=choose_devices(run.device)[0])
         self._frames, self._live, self._levels, self._sigma_of = frames, live, levels, sigma_of
-        self._like, self.count, self.tally = like, 0, Tally()
+        self._like, self._filter = like, filter
+        self.count, self.tally = 0, Tally()
 
     def __iter__(self) -> Generator[np.ndarray, None, None]:
         try:
@@ -236,6 +240,8 @@ class FrameStream:
         self._given_dtype = first.dtype
         block = Block.of(first if self._like is None else self._like, names, run.nonfinite)
         self._job = prepare(run, block, levels=self._levels, is_stream_frame=True)
+        if self._filter is not None:
+            self._job = replace(self._job, filter=self._filter)
         videos = arrange(first, names, self._job.filter.joint).shape[1]
         self._reads_again = self._job.filter.over_time and videos > 1
         self._source, self._ended = source, False

@@ -252,7 +252,7 @@ def make_control(field: dataclasses.Field) -> ValueWidget:
 
 
 def _step_past_even(control: SpinBox) -> None:
-    """Let the arrows of a spin box go from odd to odd, and from 0, which means none, to 3."""
+    """Let the arrows of a spin box go from odd to odd, and from 0 to 3."""
     control.step = 3 if control.value == 0 else 1 if control.value % 2 == 0 else 2
 
 

@@ -1,0 +1,165 @@
+"""How neighbouring frames resemble each other, and how far structures move between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from napari_gpu_denoise.noise.sampling import PlaneReader, spread
+
+_BLOCK = 16  # pixels along y and x
+_REACH = 8  # pixels that are searched each way, in the frame or at a quarter of its size
+_SPAN, _SIDE = 2 * _REACH + 1, 2 * _REACH + _BLOCK  # places of a block; pixels that these cover
+_COARSE, _LARGE = 4, 192  # that quarter; images of fewer pixels are searched at half their size
+_MOST_BLOCKS = 8  # along an axis
+_FEWEST = 4  # blocks of which anything is said
+_STANDS_OUT = 1.0  # variance of structure, over that of the noise, of blocks that are followed
+_BETTER = 0.1  # more found again, from which fast motion is believed
+_FLATTEST = 0.25  # share of the blocks in which noise is compared
+_PAIRS = 3  # of neighbouring frames that are compared
+FOUND = 0.35  # share of structures found again, from which frames help
+# Each row averages the pixels of a block at one place.
+_MEANS = np.array([[(k <= n < k + _BLOCK) / _BLOCK for n in range(_SIDE)] for k in range(_SPAN)])
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Neighbouring frames compared.
+
+    `found` is the share of the structure that is found again, 0 to 1, and `moved` how far it moves
+    from one frame to the next, in pixels along y or x; both NaN where none stands out of the noise.
+    `repeated` is the share of the noise that is found again, NaN where that is not known.
+    """
+
+    found: float = math.nan
+    moved: float = math.nan
+    repeated: float = math.nan
+
+
+def compared(reader: PlaneReader, axis: int, sigma: Sequence[float] = (math.inf,)) -> Likeness:
+    """Return how neighbouring planes along an axis resemble each other, in the middle channel.
+
+    `sigma` is the noise of each channel, or of all. At most `_PAIRS` pairs of planes are read.
+    """
+    number = len(reader.channels) // 2
+    channel = reader.channels[number]
+    starts = spread(reader.shape[axis] - 1, _PAIRS)
+    held = list(reader.along(axis, channel, [k + step for k in starts for step in (0, 1)]))
+    pairs = list(zip(held[::2], held[1::2], strict=True))
+    return likeness(pairs, sigma[number if number < len(sigma) else 0])
+
+
+def likeness(pairs: Sequence[tuple[np.ndarray, np.ndarray]], sigma: float = math.inf) -> Likeness:
+    """Compare pairs of neighbouring frames (y, x).
+
+    `sigma` is the standard deviation of the noise, at most: without it, the blocks that differ
+    least tell it, and nothing is known of noise that is repeated.
+    """
+    near = _matched(pairs, 1)
+    found, moved = _followed(near, min(sigma**2, _flat_noise(near)))
+    if not found >= 1 - _BETTER:
+        by = _COARSE if min(pairs[0][0].shape) >= _LARGE else _COARSE // 2
+        far = _matched(pairs, by)
+        # At a smaller size the noise is not known: it may be correlated.
+        wide = _followed(far, _flat_noise(far))
+        if math.isnan(found) or wide[0] > found + _BETTER:
+            found, moved = wide[0], wide[1] * by
+    return Likeness(found, moved, _repeated(near, sigma**2))
+
+
+class _Blocks(NamedTuple):
+    """Blocks of frames and where they are found in the next ones."""
+
+    variance: np.ndarray  # of their pixels, (n,)
+    left: np.ndarray  # mean squared difference at the best place, without that of the means
+    chance: np.ndarray  # the same in a frame with other structures of the same kind
+    moved: np.ndarray  # distance of the best place along y or x, the larger, in pixels
+    fine: np.ndarray  # share of the finest detail that differs at the best place
+
+
+def _matched(pairs: Sequence[tuple[np.ndarray, np.ndarray]], by: int) -> _Blocks:
+    """Search the blocks of pairs of frames, reduced `by` times."""
+    return _Blocks(*map(np.concatenate, zip(*(_found(*pair, by) for pair in pairs), strict=True)))
+
+
+def _found(first: np.ndarray, second: np.ndarray, by: int) -> _Blocks:
+    own, around = (_windows(frame, by) for frame in (first, second))
+    own = own[:, _REACH : _REACH + _BLOCK, _REACH : _REACH + _BLOCK]
+    own = own - own.mean(axis=(1, 2), keepdims=True)
+    variance = np.mean(own**2, axis=(1, 2))
+    total = variance[:, None, None] + _means(around**2) - _means(around) ** 2
+    spectra = np.fft.rfft2(around), np.fft.rfft2(own / _BLOCK**2, (_SIDE, _SIDE))
+    shared = np.fft.irfft2(spectra[0] * spectra[1].conj())[:, :_SPAN, :_SPAN]
+    left = total - 2 * shared
+    # Turned by half, a frame has the same kind of structures in other places.
+    turned = np.fft.irfft2(spectra[0][::-1] * spectra[1])[:, -_SPAN:, -_SPAN:]
+    chance = total[::-1] - variance[::-1, None, None] + variance[:, None, None] - 2 * turned
+    dy, dx = np.divmod(left.reshape(-1, _SPAN**2).argmin(axis=1), _SPAN)
+    places = zip(around, dy, dx, strict=True)
+    others = [window[y : y + _BLOCK, x : x + _BLOCK] for window, y, x in places]
+    others = np.reshape(others, own.shape)
+    fine = _fine(own - others) / np.maximum(_fine(own) + _fine(others), 1e-30)
+    moved = np.maximum(abs(dy - _REACH), abs(dx - _REACH))
+    return _Blocks(variance, left.min(axis=(1, 2)), chance.min(axis=(1, 2)), moved, fine)
+
+
+def _windows(frame: np.ndarray, by: int) -> np.ndarray:
+    """Return the pixels in which blocks are searched, reduced `by` times, (n, _SIDE, _SIDE)."""
+    side, starts = _SIDE * by, []
+    for length in frame.shape:
+        most = length // by - _SIDE
+        if most < 0:
+            return np.zeros((0, _SIDE, _SIDE))
+        count = min(_MOST_BLOCKS, most // _BLOCK + 1)
+        starts.append(np.linspace(0, most, count).round().astype(int) * by)
+    cut = np.lib.stride_tricks.sliding_window_view(frame, (side, side))[np.ix_(*starts)]
+    # One axis after the other is much faster.
+    pixels = cut.reshape(-1, _SIDE, by, _SIDE, by).mean(axis=2).mean(axis=3, dtype=np.float64)
+    return np.nan_to_num(pixels, copy=False, posinf=0, neginf=0)
+
+
+def _means(windows: np.ndarray) -> np.ndarray:
+    """Return the mean of a block at each place in windows."""
+    return _MEANS @ windows @ _MEANS.T
+
+
+def _fine(blocks: np.ndarray) -> np.ndarray:
+    """Return the energy of the finest detail of blocks."""
+    return sum(np.mean(np.diff(blocks, 2, axis) ** 2, axis=(1, 2)) for axis in (1, 2))
+
+
+def _flat_noise(blocks: _Blocks) -> float:
+    """Return the variance of the noise by the blocks that differ least from the next frame."""
+    return float(np.quantile(blocks.left, 0.1)) / 2 if blocks.left.size else 0.0
+
+
+def _followed(blocks: _Blocks, noise: float) -> tuple[float, float]:
+    """Return the share of structure found again, and how far it moved; NaN without structure."""
+    variance, left, chance, moved, _ = blocks
+    clear = variance - noise > _STANDS_OUT * max(noise, 1e-12)
+    if clear.sum() < _FEWEST:
+        return math.nan, math.nan
+    lost = np.maximum(left[clear] - 2 * noise, 0) / np.maximum(chance[clear] - 2 * noise, 1e-12)
+    share = 1 - np.clip(lost, 0, 1)
+    again = share > 0.5
+    far = float(np.quantile(moved[clear][again], 0.75)) if again.any() else math.nan
+    return float(np.median(share)), far
+
+
+def _repeated(blocks: _Blocks, noise: float) -> float:
+    """Return the share of the noise that the next frame repeats, by the flattest blocks.
+
+    Texture that is found again looks like repeated noise in the finest detail, and texture that was
+    taken for noise in the variance: the smaller share counts.
+    """
+    variance, left, fine = blocks.variance, blocks.left, blocks.fine
+    if variance.size < _FEWEST or not 0 < noise < math.inf:
+        return math.nan
+    flat = variance <= np.quantile(variance, _FLATTEST)
+    expected = 2 * np.minimum(variance[flat], noise)
+    gone = max(np.median(fine[flat]), np.median(left[flat] / np.maximum(expected, 1e-30)))
+    return float(np.clip(1 - gone, 0, 1))
