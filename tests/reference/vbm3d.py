@@ -144,6 +144,8 @@ def vbm3d(
     holes = [t for t in range(nt) if sigmas[t] == 0 or np.ptp(video[t]) == 0]
     known = {"links": links, "holes": holes, "table": table}
     noisy = extend(video)
+    nearest = settings.window_nearest or Pass.window_nearest
+    settings = replace(settings, window_nearest=nearest)
     if settings.motion and settings.blocks:
         around = settings.window_nearest, sigmas, links, holes
         known["motions"] = block_motions(noisy, *around)

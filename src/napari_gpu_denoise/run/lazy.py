@@ -57,7 +57,8 @@ def denoise_lazy(
         at once, because the type of the result and the margins of the chunks depend on it. This
         computes 8 planes of each channel, 16 more for time-lapses, and up to 32 along each axis of
         planes; all chunks share the estimate. With `sigma`, with models, or with a result of
-        `estimate_noise`, nothing is computed.
+        `estimate_noise`, nothing is computed, except the pixels that a filter chooses settings by:
+        six frames by VBM3D, unless `window_nearest` is given.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
         independent planes.
