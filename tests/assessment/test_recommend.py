@@ -68,7 +68,8 @@ def test_frames_are_used_where_they_show_the_same(step, moved, filter, said):
     [
         (0, 0, ""),
         (4, 0, ""),
-        (6, 19, "about 6 pixels a frame: they are searched with window_nearest=19"),
+        (6, 0, ""),
+        (8, 19, "about 8 pixels a frame: they are searched with window_nearest=19"),
         (12, 31, "about 12 pixels a frame: they are searched with window_nearest=31"),
         (17, 39, "they are searched with window_nearest=39"),
         (24, 0, "about 24 pixels a frame, too far to follow: BM3D may be better"),
