@@ -136,22 +136,24 @@ class Rician(base.NoiseModel):
             most = DEVIATION + DEVIATION_ERROR / math.sqrt(background.values)
             likely = background.deviation <= min(most, background.photons)
             likely = likely and not cls._contradicted(channel, background.sigma)
+        shown = likely and background.share >= BACKGROUND
+        law = cls(1.0).variance
+        if not shown and not (laws is not None and laws.white and laws.is_of_magnitudes(law, True)):
+            return None
         # Counts of photons in whole steps are nearly distributed alike.
         if laws is not None and any(laws.counts(step_of(plane)) for plane in channel.planes):
             return None
-        if likely and background.share >= BACKGROUND:
+        if shown:
             return (
                 f"{background.share:.0%} of the image has a Rayleigh distribution, as magnitude "
                 "images have in regions without signal"
             )
-        if laws is None or not laws.white:
-            return None
         # Other noise would leave some values at 0 or below.
         values = sum(plane.size for plane in channel.planes)
         expected = values * laws.share_below_zero()
         found = sum(np.count_nonzero(plane <= 0) for plane in channel.planes)
         likely |= expected > ENOUGH and found < expected / RARE
-        if not laws.is_of_magnitudes(cls(1.0).variance, likely):
+        if not laws.is_of_magnitudes(law, likely):
             return None
         if any((plane < 0).any() for plane in channel.planes):
             return None
