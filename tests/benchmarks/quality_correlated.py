@@ -4,11 +4,10 @@
         [--json FILE]
 
 The clip of moving cars with blurred noise (frames 2 and 4 are left out), photographs with
-simulated noise (every third one of Set12), pictures
-whose neighbouring pixels share a little noise (and how often that is noticed), and the time of a
-picture of 512 x 512. PSNR in dB of float results, peak 255. The best single sigma is looked for
-anew in every picture, on a grid that is refined once or, for the clip, twice. Real pictures are in
-quality_real.py.
+simulated noise (every third one of Set12), pictures whose neighbouring pixels share a little noise
+(and how often that is noticed), and the time of a picture of 512 x 512. PSNR in dB of float
+results, peak 255. The best single sigma is looked for anew in every picture, on a grid that is
+refined once or, for the clip, twice. Real pictures are in quality_real.py.
 """
 
 from __future__ import annotations

@@ -262,7 +262,8 @@ FEW_LINES = 128  # rows and columns of pixels that show whether any is negative,
 LEAST_CONTRAST = 0.12  # squared, of the darkest blocks, in a background; of all of it 0.21
 BACKGROUND_LIKE_NOISE = 0.044  # by which the squared contrast may be below that of noise, relative
 APART = 0.6  # variance of neighbours in a background about each other over that of all, at least
-STRONGER = 2.0  # standard errors by which a background of stronger noise than the object is not one
+STRONGER = 2.0  # standard errors by which noise of the background exceeds that of the object
+KNOWN_WELL = 0.03  # relative error of the latter, up to which it is believed
 DEEP = 1.0  # signal-to-noise ratio below which a level tells little about sigma
 
 
@@ -306,7 +307,7 @@ def rician_noise(image: Any) -> RicianNoise:
     """
     planes = sample_planes(image)
     (outside, share), (inside, white) = _background(planes), _object(planes)
-    if outside and inside and white:
+    if outside and inside and white and inside[1] <= KNOWN_WELL * inside[0]:
         # Texture raises the noise of an object, and never lowers it; dark parts that pass for
         # background raise that of a background.
         chance = math.hypot(outside[1], inside[1])

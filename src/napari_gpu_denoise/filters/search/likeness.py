@@ -87,17 +87,19 @@ def _matched(pairs: Sequence[tuple[np.ndarray, np.ndarray]], by: int) -> _Blocks
 
 
 def _found(first: np.ndarray, second: np.ndarray, by: int) -> _Blocks:
-    own, around = (_windows(frame, by) for frame in (first, second))
+    # Turned by half, it has the same kind of structures in other places.
+    own, around, turned = (_windows(f, by) for f in (first, second, second[::-1, ::-1]))
     own = own[:, _REACH : _REACH + _BLOCK, _REACH : _REACH + _BLOCK]
     own = own - own.mean(axis=(1, 2), keepdims=True)
     variance = np.mean(own**2, axis=(1, 2))
-    total = variance[:, None, None] + _means(around**2) - _means(around) ** 2
-    spectra = np.fft.rfft2(around), np.fft.rfft2(own / _BLOCK**2, (_SIDE, _SIDE))
-    shared = np.fft.irfft2(spectra[0] * spectra[1].conj())[:, :_SPAN, :_SPAN]
-    left = total - 2 * shared
-    # Turned by half, a frame has the same kind of structures in other places.
-    turned = np.fft.irfft2(spectra[0][::-1] * spectra[1])[:, -_SPAN:, -_SPAN:]
-    chance = total[::-1] - variance[::-1, None, None] + variance[:, None, None] - 2 * turned
+    spectrum = np.fft.rfft2(own / _BLOCK**2, (_SIDE, _SIDE)).conj()
+
+    def differences(windows: np.ndarray) -> np.ndarray:
+        shared = np.fft.irfft2(np.fft.rfft2(windows) * spectrum)[:, :_SPAN, :_SPAN]
+        total = variance[:, None, None] + _means(windows**2) - _means(windows) ** 2
+        return total - 2 * shared
+
+    left, chance = differences(around), differences(turned)
     dy, dx = np.divmod(left.reshape(-1, _SPAN**2).argmin(axis=1), _SPAN)
     places = zip(around, dy, dx, strict=True)
     others = [window[y : y + _BLOCK, x : x + _BLOCK] for window, y, x in places]
