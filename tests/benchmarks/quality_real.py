@@ -180,5 +180,12 @@ def _show(cases: Iterator[Case] | list[Case], options: argparse.Namespace) -> No
 KINDS = gd.BM3D, gd.NLMeans
 TABLES = [camera, reduced, microscope, repeats, compressed, resampled, clean]
 
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the profile of BM3D, and a faster run."""
+    parser.add_argument("--profile", default="normal", help="of BM3D")
+    parser.add_argument("--auto", action="store_true", help="leave out the best white sigma")
+
+
 if __name__ == "__main__":
-    print_tables(__doc__, TABLES)
+    print_tables(__doc__, TABLES, add_options)

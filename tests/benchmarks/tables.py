@@ -18,8 +18,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import REASON, data_folder
 
 
-def print_tables(description: str, tables: Sequence[Callable[[argparse.Namespace], None]]) -> None:
-    """Print the tables that the command line asks for, each below its docstring."""
+def print_tables(
+    description: str,
+    tables: Sequence[Callable[[argparse.Namespace], None]],
+    more: Callable[[argparse.ArgumentParser], None] | None = None,
+) -> None:
+    """Print the tables that the command line asks for, each below its docstring.
+
+    `more` adds options that only these tables have.
+    """
     named = {table.__name__: table for table in tables}
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
     add = parser.add_argument
@@ -28,8 +35,8 @@ def print_tables(description: str, tables: Sequence[Callable[[argparse.Namespace
     add("--stride", type=int, default=1, help="take every so-manieth picture")
     add("--quick", action="store_true", help="every eighth picture, one draw")
     add("--device", help="number of the OpenCL device, or part of its name")
-    add("--profile", default="normal", help="of BM3D, where a table says nothing of it")
-    add("--auto", action="store_true", help="leave out what is told, where that takes long")
+    if more is not None:
+        more(parser)
     options = parser.parse_args()
     if options.quick:
         options.seeds, options.stride = 1, 8
