@@ -318,7 +318,7 @@ class VarianceLine(NamedTuple):
     bright: float
     variance: float  # at the darkest level
     growth: float  # variance at the brightest level over that
-    error: float  # relative standard error of the growth
+    error: float  # standard error of the growth
 
     @property
     def slope(self) -> float:

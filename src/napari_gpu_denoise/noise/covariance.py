@@ -117,7 +117,8 @@ def channel_covariance(image: Any, correlated: bool = False) -> ChannelCovarianc
             ],
             axis=2,
         ).astype(np.float64)
-    covariance, correlation = _products(read), _correlation(_products(read))
+    covariance = _products(read)
+    correlation = _correlation(covariance)
     if correlated:
         # Texture shares the low frequencies.
         other = _correlation(_products(high))

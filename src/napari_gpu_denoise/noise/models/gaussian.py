@@ -193,9 +193,9 @@ class Correlated(Additive, base.NoiseModel):
 
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str | None:
-        correlated = channel.spectrum is not None and not channel.spectrum.white
         if channel.compressed:
             return None  # it was white before, which serves filters better than what is left of it
+        correlated = channel.spectrum is not None and not channel.spectrum.white
         return "the noise of neighbouring pixels is correlated" if correlated else None
 
     @classmethod

@@ -130,7 +130,7 @@ class PoissonGaussian(base.NoiseModel):
         gain, read, notes = found.gain, found.read_noise, ()
         if not gain > 0:
             notes = ("the noise does not grow with brightness: one sigma describes it",)
-            read, gain = cls._hardly(channel)
+            read, gain = cls._hardly(channel.sigma)
         elif found.intercept < 0:
             notes = (_ambiguity(found),)
         # What is left of rounding is no read noise.
@@ -155,7 +155,7 @@ class PoissonGaussian(base.NoiseModel):
     @classmethod
     def _additive(cls, channel: ChannelNoise) -> base.Fit:
         """Return sigma as read noise, and a gain that hardly matters."""
-        read, gain = cls._hardly(channel)
+        read, gain = cls._hardly(channel.sigma)
         model = cls(max(gain, 1e-4 * read), read)
         errors = {"gain": math.nan, "read_noise": channel.error, "offset": math.nan}
         return base.Fit(
@@ -163,9 +163,9 @@ class PoissonGaussian(base.NoiseModel):
         )
 
     @staticmethod
-    def _hardly(channel: ChannelNoise) -> tuple[float, float]:
+    def _hardly(sigma: float) -> tuple[float, float]:
         """Return sigma as read noise, and a gain that hardly matters."""
-        return channel.sigma, _SMALLEST_GAIN * channel.sigma or _SMALLEST_GAIN**2
+        return sigma, _SMALLEST_GAIN * sigma or _SMALLEST_GAIN**2
 
     def summary(self) -> str:
         text = f"Poisson-Gaussian noise, gain {self.gain:.4g}, read noise {self.read_noise:.4g}"
@@ -356,7 +356,7 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
     @classmethod
     def _additive(cls, channel: ChannelNoise) -> base.Fit:
         found = Correlated.fit(channel)
-        read, gain = found.sigma, _SMALLEST_GAIN * found.sigma or _SMALLEST_GAIN**2
+        read, gain = cls._hardly(found.sigma)
         model = cls(max(gain, 1e-4 * read), read, autocorrelation=found.model.autocorrelation)
         errors = {"gain": math.nan, "read_noise": found.error, "offset": math.nan}
         return found._replace(model=model, errors=errors, notes=(_NO_GAIN,))
