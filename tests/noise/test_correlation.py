@@ -183,6 +183,26 @@ def test_texture_is_no_correlated_noise():
         assert not noise_spectrum(image + blurred(0.8, image.shape, 12, 5)).white
 
 
+def test_texture_is_steeper_than_correlated_noise():
+    """Texture that fills the middle greys has hardly more of the highest frequencies."""
+    for seed in (60, 65, 66, 67):
+        fine, slow = (blurred(w, (192, 192), 1, seed + k) for k, w in enumerate((1.2, 16)))
+        clean = 100 + 30 * slow + (3 + 17 * np.exp(-(slow**2))) * fine
+        image = np.rint(clean + blurred(0.6, clean.shape, 4, 7)).clip(0, 255).astype(np.uint8)
+        assert noise_spectrum(image).sigma < 10
+
+
+def test_texture_that_grows_with_brightness_is_no_photon_noise():
+    """A line fits the variances of smooth patches, but its slope is within its own error."""
+    for seed in (3, 4, 8):
+        fine, slow = (blurred(w, (192, 192), 1, seed + k) for k, w in enumerate((0.9, 12)))
+        clean = 120 + 45 * slow + (1.5 + 12 * np.maximum(slow + 1, 0)) * fine
+        image = np.rint(clean + noise(clean.shape, 2, seed + 5)).clip(0, 255).astype(np.uint8)
+        found = gd.estimate_noise(image)
+        assert found.name == "gaussian"
+        assert 1.9 < found.sigma[0] < 2.2
+
+
 def test_strength_is_that_where_most_patches_are():
     """Noise is several times weaker where the image is bright, and there most of it is smooth."""
     y, x = np.mgrid[:256, :256]
@@ -243,8 +263,9 @@ def test_traffic_is_correlated():
     for frame in (6, 8):
         noisy = imageio.imread(folder / f"traffic_correlated_noise/frame_{frame}.png")
         clean = imageio.imread(folder / f"traffic_clean/frame_{frame}.png")
-        for channel in range(3):
-            found = noise_spectrum(noisy[..., channel])
+        estimate = gd.estimate_noise(noisy, "YXS")
+        assert estimate.name == "correlated"
+        for channel, found in enumerate(estimate.spectra):
             truth = noisy[..., channel] - clean[..., channel].astype(float)
             truth -= truth.mean()
             assert not found.white

@@ -240,6 +240,7 @@ NEXT = (0.15, 0.3)  # those they are compared with, to see how much texture ther
 TEXTURED = 0.35  # relative growth of the power from those read to the next, that halves the weight
 HALVES = "rest", "half"  # of the frequencies: those that rank where the others are read
 EQUAL = 1e-6  # share of all frequencies that ranks patches that are equal, such as edges by rows
+STEEPER = 0.8  # relative excess over the least steep shape of all levels, that halves it as well
 PROVEN = 0.2  # weight of all levels, of 1, from which they show noise and not only texture
 LEAST_WEIGHT, FEWEST_LEVELS = 0.01, 3  # of levels that show how noise depends on brightness
 LINE_ROUNDS = 10  # iterations: weights depend on the line
@@ -352,7 +353,9 @@ def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> LevelPow
     """Return the power at each level of brightness that has any.
 
     A level counts by the number of its patches, and by how little rougher ones differ from the
-    smoothest: texture does, noise does not.
+    smoothest: texture does, noise does not. It counts less where the standard deviation at all
+    frequencies, over that at the highest, exceeds that of other levels: noise keeps its shape while
+    texture is steeper.
     """
     means, totals, powers, weights, number = [], [], [], [], 0
     for part in brightness_levels(spectra.mean[members], most=LEVELS).each():
@@ -366,8 +369,12 @@ def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> LevelPow
             powers.append(found[:3] / total[0])
             weights.append(len(part) / len(members) / (1 + (growth / TEXTURED) ** 4))
             number += read
-    shape = (-1, 3, PATCH, PATCH)
-    arrays = np.array(means), np.array(totals), np.reshape(powers, shape), np.array(weights)
+    shape, weights = np.reshape(powers, (-1, 3, PATCH, PATCH)), np.array(weights)
+    if shown := np.flatnonzero(weights > LEAST_WEIGHT).tolist():
+        steepness = np.sqrt(1 / np.maximum(shape[:, 0, HIGHEST_BAND].mean(axis=1), 1e-300))
+        excess = np.maximum(steepness / steepness[shown].min() - 1, 0)
+        weights /= 1 + (excess / STEEPER) ** 4
+    arrays = np.array(means), np.array(totals), shape, weights
     return LevelPowers(*arrays, number / spectra.overlap)
 
 

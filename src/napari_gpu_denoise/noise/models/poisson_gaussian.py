@@ -117,7 +117,8 @@ class PoissonGaussian(base.NoiseModel):
             # The high frequencies hold more texture than correlated noise.
             line = channel.rising_line
             return line and f"the variance grows {line.growth:.2g} times with brightness"
-        if laws is not None and laws.is_linear and channel.grows_over_time is None:
+        linear = laws is not None and laws.is_linear and channel.grows_over_time is None
+        if linear and channel.single.known:
             return f"the variance grows linearly with brightness, {laws.range()}"
         if channel.photons is not None and channel.grows_over_time is None:
             return "the values are photon counts: at low counts, the variance equals the mean"
