@@ -203,6 +203,16 @@ def test_texture_that_grows_with_brightness_is_no_photon_noise():
         assert 1.9 < found.sigma[0] < 2.2
 
 
+def test_texture_of_one_contrast_is_no_speckle():
+    """Its variance is proportional to the squared mean, too, but differs between places."""
+    for seed in (0, 10, 15):
+        parts = (blurred(w, (192, 192), 1, seed + k) for k, w in enumerate((0.6, 14, 4)))
+        fine, slow, uneven = parts
+        clean = 90 * np.exp(0.45 * slow) * (1 + 0.2 * np.exp(0.5 * uneven - 0.125) * fine)
+        image = np.rint(clean + noise(clean.shape, 2, seed + 9)).clip(0, 255).astype(np.uint8)
+        assert gd.estimate_noise(image).name == "gaussian"
+
+
 def test_strength_is_that_where_most_patches_are():
     """Noise is several times weaker where the image is bright, and there most of it is smooth."""
     y, x = np.mgrid[:256, :256]

@@ -26,12 +26,18 @@ from napari_gpu_denoise.noise.correlation import (
     SpectrumEvidence,
     VarianceLine,
     mean_spectrum,
+    powers_by_brightness,
     spectrum_of_patches,
     spectrum_with_evidence,
 )
 from napari_gpu_denoise.noise.patches import selection, white
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, together
-from napari_gpu_denoise.noise.patches.variance import VarianceCurve, VarianceLaws, variance_laws
+from napari_gpu_denoise.noise.patches.variance import (
+    VarianceCurve,
+    VarianceLaws,
+    unclipped,
+    variance_laws,
+)
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import still_noise
 from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack, spread
@@ -301,6 +307,11 @@ class ChannelNoise:
             return None
         growth = min(line.growth, self.laws.growth)
         return line.with_growth(growth, self.spectra.mean)
+
+    @cached_property
+    def proof(self) -> float:
+        """Share of the image, 0 to 1, that shows noise and not only texture."""
+        return powers_by_brightness(self.spectra, unclipped(self.spectra.clipped)).proof
 
     @cached_property
     def photons(self) -> float | None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
 
 _NO_SPECKLE = 1e9  # looks of an image without speckle
+_PROVEN = 0.5  # share of an image that has to show speckle, and not only texture
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class Speckle(base.NoiseModel):
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str | None:
         laws = channel.laws
-        if laws is None or not laws.is_quadratic:
+        # So is that of texture of one contrast.
+        if laws is None or not laws.is_quadratic or channel.proof < _PROVEN:
             return None
         return f"the variance is proportional to the squared mean, {laws.range()}"
 
