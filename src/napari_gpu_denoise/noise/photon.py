@@ -50,7 +50,7 @@ ROUNDS = 20  # of a robust fit, at most
 SETTLED = 1e-6  # change of its weights, and of a gain, from which on it has come to an end
 OUTLIER = 4.0  # distance from the line, over the scatter, beyond which a level is left out
 SIGNIFICANT = 4.0  # standard errors by which a gain is above 0
-KNOWN = 1.0  # standard errors, below which a gain says nothing
+KNOWN = 2.0  # standard errors, below which a gain says nothing
 DISAGREE = 2.0  # standard errors by which two gains differ
 GROWTH = 1.5  # ratio of variances, brightest level to darkest, that matters
 
@@ -85,7 +85,7 @@ class PhotonNoise:
 
     @property
     def known(self) -> bool:
-        """Whether the gain is above 0 by more than its error."""
+        """Whether the gain is above 0 by more than chance."""
         return self.gain > KNOWN * self.gain_error
 
     def exceeds(self, other: PhotonNoise) -> bool:

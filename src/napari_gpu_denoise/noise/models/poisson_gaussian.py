@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.correlation import PROVEN
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated
 from napari_gpu_denoise.noise.patches.white import METHOD
@@ -119,7 +118,7 @@ class PoissonGaussian(base.NoiseModel):
             line = channel.rising_line
             return line and f"the variance grows {line.growth:.2g} times with brightness"
         linear = laws is not None and laws.is_linear and channel.grows_over_time is None
-        if linear and channel.single.known and channel.proof >= PROVEN:
+        if linear and channel.single.known:
             return f"the variance grows linearly with brightness, {laws.range()}"
         if channel.photons is not None and channel.grows_over_time is None:
             return "the values are photon counts: at low counts, the variance equals the mean"
