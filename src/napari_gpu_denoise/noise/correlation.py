@@ -569,14 +569,16 @@ def alike_in_colours(
 ) -> list[NoiseSpectrum]:
     """Return the spectra of the colours of one image, of which all are correlated or none is.
 
-    Where most look so, and are proven to be on average, those that are not get the shape of those
-    that are, and the power of their smoothest patches, raised by as much as that of the others.
+    Where most look so, and most are proven to be, or all on average, those that are not get the
+    shape of those that are, and the power of their smoothest patches, raised by as much as that of
+    the others.
     """
     looks = [shown for _, shown in found if shown.correlated]
     if 2 * len(looks) <= len(found):
         return [replace(spectrum, white=True) for spectrum, _ in found]
     proven = [each for each in found if each[1].proven and each[0].sigma > 0]
-    if not proven or np.mean([shown.proof for shown in looks]) < PROVEN:
+    agreed = 2 * len(proven) > len(found)
+    if not agreed and (not proven or np.mean([shown.proof for shown in looks]) < PROVEN):
         return [spectrum for spectrum, _ in found]
     raised = float(np.median([shown.raised for _, shown in proven]))
     shape = np.mean([np.array(each.power) / each.sigma**2 for each, _ in proven], axis=0)
