@@ -12,7 +12,13 @@ from qtpy.QtCore import QSignalBlocker, Qt, Signal
 from qtpy.QtWidgets import QComboBox
 
 from napari_gpu_denoise._napari.layers.provenance import file_origin, first_origin, is_temporary
-from napari_gpu_denoise._napari.layers.source import file_of, finest, reason_unusable, suggest_axes
+from napari_gpu_denoise._napari.layers.source import (
+    clear_letters,
+    file_of,
+    finest,
+    reason_unusable,
+    suggest_axes,
+)
 from napari_gpu_denoise._napari.parts import narrow, wrapped
 
 
@@ -66,9 +72,15 @@ def _fits(layer: Image, other: Image, path: str) -> bool:
 
 
 def same_axes(axes: str, shown: Image, layer: Image, viewer: Viewer) -> str:
-    """Return the axes of a layer that is filtered together with the one shown, which has `axes`."""
+    """Return the axes of a layer that is filtered together with the one shown, which has `axes`.
+
+    They are the same, unless its shape or its own labels say otherwise.
+    """
+    labelled, known = clear_letters(layer.axis_labels, layer.ndim), suggest_axes(shown)
     same = layer.rgb == shown.rgb and finest(layer).ndim == finest(shown).ndim
-    return axes if same else suggest_axes(layer, viewer.dims.axis_labels)
+    if same and (not labelled or known.startswith(labelled)):
+        return axes
+    return suggest_axes(layer, viewer.dims.axis_labels)
 
 
 class LayerChoice(QComboBox):
