@@ -130,6 +130,8 @@ class NewImage:
         )
         overwrite = self._resumed and number > 0
         options |= {"zarr_format": self._like.metadata["format"], "overwrite": overwrite}
+        # To look for chunks of nothing but fill values takes longer than to write them.
+        options["config"] = {"write_empty_chunks": True}
         place = _inside(self.folder, self._path(number))
         with writing(self._folder, "OME-Zarr"):
             made = with_retries(
@@ -179,7 +181,7 @@ def _size(place: Path) -> int:
     try:
         return place.stat().st_size
     except FileNotFoundError:
-        return 0  # nothing but fill values is not stored
+        return 0  # it is lost, or was not stored as it holds nothing but fill values
 
 
 def _size_at_address(place: Address) -> int:
