@@ -66,16 +66,20 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         }
         for name in samples.names()
     ]
+    # Not in the command palette, as they need a path.
+    called = {"enablement": "False"}
     commands += [
         {
             "id": f"{PLUGIN}.read",
             "title": "Open images with scale, units and channels",
             "python_name": f"{IO}.reading:get_reader",
+            **called,
         },
         {
             "id": f"{PLUGIN}.write",
             "title": "Save image layers with the record of how they were made",
             "python_name": f"{IO}.writing:write_images",
+            **called,
         },
     ]
     reader = {

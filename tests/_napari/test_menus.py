@@ -52,6 +52,9 @@ def test_the_manifest_is_valid_complete_and_leads_to_what_exists():
         assert "napari.viewer.Viewer" in [p.annotation for p in parameters]
     with pytest.raises(AttributeError, match="no filter 'no_such'"):
         _ = commands.no_such
+    # What needs a path is not in the command palette.
+    called = {known[f"{PLUGIN}.{name}"].enablement for name in ("read", "write")}
+    assert called == {"False"}
     shown = {sample.key: sample.display_name for sample in offered.sample_data}
     assert shown == {name: samples.title(name) for name in samples.names()}
 
