@@ -15,12 +15,7 @@ from napari_gpu_denoise.filters.bm3d.plan import (
     weight_units,
     yields_of_passes,
 )
-from napari_gpu_denoise.filters.channels import (
-    JOINED,
-    ChannelMix,
-    channels_setting,
-    guide_setting,
-)
+from napari_gpu_denoise.filters.channels import JOINED, ChannelMix, channels_setting, guide_setting
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels, including_margins, spread
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameLinks,

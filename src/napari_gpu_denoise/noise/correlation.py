@@ -25,11 +25,7 @@ from napari_gpu_denoise.noise.patches.spectra import (
     read_spectra,
 )
 from napari_gpu_denoise.noise.patches.variance import brightness_levels, unclipped
-from napari_gpu_denoise.noise.patches.white import (
-    PATCH,
-    cosine_transform,
-    frequency_order,
-)
+from napari_gpu_denoise.noise.patches.white import PATCH, cosine_transform, frequency_order
 from napari_gpu_denoise.noise.robust import medians
 from napari_gpu_denoise.noise.sampling import sample_planes
 

@@ -16,13 +16,7 @@ from qtpy.QtCore import QObject, QTimer, Signal
 from napari_gpu_denoise._napari.compare.pair import Curtain, Pair, Residual
 from napari_gpu_denoise._napari.docks import camera_of
 from napari_gpu_denoise._napari.layers.provenance import temporary_metadata
-from napari_gpu_denoise._napari.layers.source import (
-    LOOKS,
-    finest,
-    looks_of,
-    place_of,
-    set_changed,
-)
+from napari_gpu_denoise._napari.layers.source import LOOKS, finest, looks_of, place_of, set_changed
 from napari_gpu_denoise._napari.parts import settling_timer
 
 _WIDTH = 2.0  # pixels of the screen

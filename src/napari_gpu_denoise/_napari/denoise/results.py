@@ -14,12 +14,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QCheckBox, QFileDialog, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import preferences
-from napari_gpu_denoise._napari.denoise.run import (
-    Request,
-    offer_of,
-    size_of_file,
-    suggested,
-)
+from napari_gpu_denoise._napari.denoise.run import Request, offer_of, size_of_file, suggested
 from napari_gpu_denoise._napari.layers.provenance import identity, is_result, made_from
 from napari_gpu_denoise._napari.layers.results import (
     NewLayer,

@@ -16,9 +16,7 @@ from napari_gpu_denoise.filters.search.patch_search import Grid, SearchOffsets, 
 from napari_gpu_denoise.noise.correlation import LAGS
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.protocol.plan import (
-    Sizes,
-)
+from napari_gpu_denoise.protocol.plan import Sizes
 from napari_gpu_denoise.protocol.tiles import Tile
 
 CUBE = 64  # voxels

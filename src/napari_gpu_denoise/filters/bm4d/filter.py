@@ -9,11 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.filters.bm3d import groups
-from napari_gpu_denoise.filters.bm3d.plan import (
-    fixed_point,
-    weight_units,
-    yields_of_passes,
-)
+from napari_gpu_denoise.filters.bm3d.plan import fixed_point, weight_units, yields_of_passes
 from napari_gpu_denoise.filters.bm4d.cubes import (
     CUBE,
     CubeMotion,
