@@ -54,12 +54,13 @@ LOCAL_MEMORY = {("bm3d", number): 5 << 10 for number in range(6)}
 LOCAL_MEMORY |= {("vbm3d", number): 8 << 10 for number in (1, 2)}
 # Rows of cubes are exchanged a few at a time.
 LOCAL_MEMORY["dct3d", 2] = 3 << 10
-# Work-items of a group that compare for nothing take long, too: here half as many do.
+# Work-items of a group that compare for nothing take long, too: here half as many do, or fewer.
 MAX_GROUP = dict.fromkeys(
-    [("nl_means_pixelwise", "ZYX"), ("vbm3d", "TYX"), ("vbm3d", "TCYX")]
+    [("nl_means_pixelwise", axes) for axes in ("YX", "TYX", "CYX", "ZYX")]
     + [("bm4d", axes) for axes in ("ZYX", "CZYX", "TZYX")],
     32,
 )
+MAX_GROUP |= dict.fromkeys([("vbm3d", "TYX"), ("vbm3d", "TCYX")], 16)
 # The isoline filter has the same kernels everywhere, VBM3D the same on all GPUs. Of the searches
 # that filters share, NL-means runs all.
 PROFILES_OF = {"isoline": ("GPU",), "vbm3d": ("CPU", "GPU")}
@@ -251,8 +252,9 @@ SHAPES = {
         **{"YX": ((5, 18), 1000), "TYX": ((2, 3, 4), 1000), "ZYX": ((1, 4, 6), 1000)},
     },
 }
-# Frames or slices that are enough of an image with NaN and infinity: two to compare, or one cube.
-SPOILT = {"vbm3d": 2, "bm4d": 4}
+# What is enough of an image with NaN and infinity: two frames to compare, one cube, or one tile.
+SPOILT = {"vbm3d": np.s_[:2], "bm4d": np.s_[:4], "isoline": np.s_[:16]}
+SPOILT["nl_means_pixelwise"] = np.s_[:, :19]
 
 
 def shape_of(name: str, number: int, axes: str) -> tuple[tuple[int, ...], int]:
@@ -301,7 +303,7 @@ def spoilt(filter_class, which: str) -> Iterator[Case]:
         if which == "brief" and profile != "GPU":
             continue
         if case.split()[1:3] == ["0", CASES[name][0][1]]:
-            image = image[: SPOILT.get(name)].copy()
+            image = image[SPOILT.get(name, ...)].copy()
             image[..., 3:5, :] = np.nan
             image[..., 4] = np.inf
             yield case, profile, settings, image, axes, np.inf
