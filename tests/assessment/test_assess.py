@@ -10,6 +10,8 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
+from napari_gpu_denoise.assessment.formulas import Detail, Statistics, decibels
+from napari_gpu_denoise.assessment.record import ChannelQuality
 from napari_gpu_denoise.assessment.trial import CropNoise
 
 SIGMA = 12.0
@@ -135,6 +137,85 @@ def test_what_is_not_as_assumed_is_said(scene, spoil, word):
     assert any(word in each for each in found.warnings)
     # It explains what the filter removed, so that sigma is not suspected.
     assert not any("the filter removed" in each for each in found.warnings)
+
+
+def quality(error, mse_error, noise=8.0):
+    """Return a channel of which only these are known."""
+    gain, psnr = (decibels(error**2, peak) if error else np.inf for peak in (noise, 255))
+    some = Statistics(1.0, 0.0, 0.0)
+    return ChannelQuality(noise, error, mse_error, psnr, gain, Detail((), (), (), ()), some, some)
+
+
+@pytest.mark.parametrize(
+    "channel, words",
+    [
+        (
+            quality(2, 0.1),
+            "2.000 ± 0.042 grey levels (90 %), of 8 before (12.0 dB less); PSNR 42.1",
+        ),
+        (quality(2, 2.2), "2.0 ± 1.4 grey levels (90 %), of 8 before (12.0 dB less); PSNR 42.1"),
+        (
+            quality(0, 3.8),
+            "at most 2.5 grey levels, of 8 before (at least 10.1 dB less); PSNR at least",
+        ),
+        (quality(7.8, 5), "7.80 ± 0.55 grey levels (90 %), of 8 before; PSNR 30.3"),
+        (quality(26, 10), "26.00 ± 0.32 grey levels (90 %), more than the 8 before; PSNR 19.8"),
+        (quality(3, 900), "at most 39 grey levels, of 8 before; PSNR at least 16.4"),
+    ],
+    ids=["sure", "unsure", "too small", "no better", "worse", "unknown"],
+)
+def test_an_error_is_worded_by_what_is_known(channel, words):
+    found = channel.words(255)
+    assert found.startswith(words), found
+    assert "-" not in found
+
+
+def test_a_result_worse_than_the_image_is_a_warning(scene):
+    clean, _ = scene
+    found = gd.assess(with_noise(clean, sigma=2), FAST, 2, sigma_factor=12)
+    assert found.channels[0].gain < 0
+    assert "expected to be worse than the image" in found.warnings[0]
+    assert "dB less" not in found.summary()
+
+
+def test_the_interval_holds_the_truth_in_nine_of_ten_images():
+    held = []
+    for seed in range(30):
+        clean = clean_of((64, 64), seed)
+        noisy = with_noise(clean, seed + 100)
+        found = gd.assess(noisy, FAST, SIGMA)
+        low, high = found.channels[0].bounds
+        held.append(low <= true_error(found, noisy, clean, sigma=SIGMA) ** 0.5 <= high)
+    assert 24 <= sum(held) < 30
+
+
+def test_a_measured_sigma_is_less_sure(scene):
+    noise = gd.estimate_noise(scene[1])
+    told, measured = (
+        gd.assess(scene[1], FAST, noise=each).channels[0] for each in (noise.models[0], noise)
+    )
+    by_sigma = 2 * noise.standard_error[0] * noise.sigma[0]
+    assert measured.error == told.error
+    assert measured.mse_error > np.hypot(told.mse_error, 0.5 * by_sigma)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_skewed_noise_leaves_no_bias(seed):
+    rng = np.random.default_rng(seed)
+    shape = 200, 200
+    light, signal = clean_of(shape, seed) / 40, np.maximum(clean_of(shape, seed) - 110, 0)
+    light = np.maximum(light, 0.2)
+    counts = (rng.poisson(light) + rng.normal(0, 0.5, shape)).astype(np.float32)
+    magnitude = np.hypot(signal + rng.normal(0, SIGMA, shape), rng.normal(0, SIGMA, shape))
+    photons, rician = gd.PoissonGaussian(1.0, 0.5), gd.Rician(SIGMA)
+    cases = (counts, light, photons), (magnitude.astype(np.float32), signal, rician)
+    for noisy, clean, model in cases:
+        found = gd.assess(noisy, gd.BM3D.of(profile="fast"), noise=model)
+        result = gd.denoise(noisy, gd.BM3D.of(profile="fast"), noise=model, dtype="float32").image
+        if model is rician:
+            result, clean = model.expected(result), model.expected(clean)
+        truth = float(np.mean((result - clean) ** 2))
+        assert abs(found.mse - truth) < 2 * found.channels[0].mse_error
 
 
 def test_photons():
@@ -263,8 +344,8 @@ def test_pixels_that_are_no_image_do_not_count(scene):
     assert found.warnings == ()
 
 
-def test_a_filter_without_sigma_is_judged_by_the_noise(scene):
-    clean, _ = scene
+def test_a_filter_without_sigma_is_judged_by_the_noise():
+    clean = clean_of((320, 300))
     gamma = np.random.default_rng(8).gamma(9, 1 / 9, clean.shape)
     noisy = (np.maximum(clean, 20) * gamma).astype(np.float32)
     filter = gd.Isoline(criterion="multiplicative", looks=9)

@@ -31,7 +31,9 @@ def test_squared_errors_are_those_of_the_formula(scene):
     _, noisy = scene
     unit, plus, minus = perturbed(noisy, 5)
     spread = np.full_like(noisy, SIGMA)
-    found = formulas.squared_errors(noisy, spread, unit, plus, minus).mean(dtype=np.float64)
+    found = formulas.squared_errors(noisy, SIGMA * unit, spread**2, plus, minus).mean(
+        dtype=np.float64
+    )
     assert found == pytest.approx(
         predicted_error(noisy, spread, unit, plus, minus, formulas.EPSILON), rel=1e-4
     )
@@ -40,9 +42,37 @@ def test_squared_errors_are_those_of_the_formula(scene):
 def test_the_predicted_error_of_a_mean_of_nine_is_its_error(scene):
     clean, noisy = scene
     unit, plus, minus = perturbed(noisy, 6)
-    found = formulas.squared_errors(noisy, np.float32(SIGMA), unit, plus, minus).mean()
+    found = formulas.squared_errors(noisy, SIGMA * unit, SIGMA**2, plus, minus).mean()
     truth = np.mean((box(noisy) - clean) ** 2)
-    assert abs(found - truth) < 4 * formulas.standard_error(np.full(noisy.shape, SIGMA))
+    half = (plus - minus) / (2 * formulas.EPSILON)
+    parts = noisy - box(noisy), half**2, 2 * SIGMA * unit * half
+    assert abs(found - truth) < 4 * formulas.standard_error(np.full(noisy.shape, SIGMA), *parts, 1)
+
+
+def test_the_standard_error_is_that_of_many_draws():
+    rng, size, pairs = np.random.default_rng(4), (40, 40), 2
+    clean = 8 * gaussian_filter(rng.normal(0, 30, size), 2, mode="wrap").astype(np.float32)
+    spread = np.full(size, SIGMA)
+    differences, told = [], []
+    for _ in range(300):
+        noisy = clean + rng.normal(0, SIGMA, size)
+        squared, varied, followed = np.zeros((3, *size))
+        for _ in range(pairs):
+            unit, plus, minus = perturbed(noisy, rng)
+            one = formulas.squared_errors(noisy, SIGMA * unit, spread**2, plus, minus)
+            half = (plus - minus) / (2 * formulas.EPSILON)
+            squared += one / pairs
+            varied += half**2 / pairs
+            followed += 2 * SIGMA * unit * half / pairs
+        differences.append(squared.mean() - np.mean((box(noisy) - clean) ** 2))
+        parts = noisy - box(noisy), varied, followed
+        told.append(formulas.standard_error(spread, *parts, pairs))
+        more = formulas.standard_error(spread, *parts, pairs, unsure=0.05)
+        # Sigma squared is 10 % off, and so is what follows from it.
+        wanted = np.hypot(told[-1], 0.1 * abs(followed.mean() - SIGMA**2))
+        assert more == pytest.approx(wanted)
+    assert np.mean(told) == pytest.approx(np.std(differences), rel=0.12)
+    assert abs(np.mean(differences)) < 4 * np.mean(told) / len(told) ** 0.5
 
 
 def test_detail_is_that_of_full_spectra(scene):

@@ -2,7 +2,8 @@
 
     python tests/benchmarks/quality_assess.py [--tables …] [--quick] [--seeds N] [--device D]
 
-Prints one table for each of: bars (20 pictures: photographs, slices of a head, fluorescence, with
+Prints one table for each of: bias (predicted over true mean square, and what share of the printed
+intervals holds the truth), bars (20 pictures: photographs, slices of a head, fluorescence, with
 noise of sigma 20), kinds (photons, magnitudes, correlated noise, video, volume, colours), real
 (single frames of fluorescence), strength (sigma given too low and too high), alarms (what is wrong
 with an image, and what is not) and times (1024 x 1024). Noise is drawn with
@@ -52,6 +53,73 @@ def noisy_of(clean: np.ndarray, seed: int, sigma: float = SIGMA) -> np.ndarray:
     """Return a picture with noise."""
     noise = np.random.default_rng(seed).normal(0, sigma, clean.shape)
     return (clean + noise).astype(np.float32)
+
+
+def bias(options: argparse.Namespace) -> None:
+    """Predicted over true mean square, and the share of intervals of 90 % that hold the truth.
+
+    Crops of 256 x 256 of photographs, head and cells. The ratio is that of sums in units of the
+    noise, with its standard error; "noise known" is less the noise of that very image, whose
+    variance is not exactly that expected. "measured" has white noise that is not told.
+    """
+    rows: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    for number, (title, x) in enumerate(scenes()):
+        if number % options.stride:
+            continue
+        y0, x0 = (max(n - 256, 0) // 2 for n in x.shape)
+        crop = x[y0 : y0 + 256, x0 : x0 + 256]
+        for kind, noisy, clean, told in noises(crop, np.random.default_rng([9, number])):
+            for name, filter in {**FILTERS, "BM3D normal": gd.BM3D()}.items():
+                if "normal" in name and number % 4:
+                    continue
+                found = gd.assess(noisy, filter, device=options.device, **told)
+                each = found.channels[0]
+                run = gd.denoise(noisy, filter, dtype="float32", device=options.device, **told)
+                model = told.get("noise")
+                truth, result = (
+                    model.expected(image) if isinstance(model, gd.Rician) else image
+                    for image in (clean, run.image)
+                )
+                mse = float(np.mean((result - truth) ** 2, dtype=np.float64))
+                drawn = np.mean((noisy - truth) ** 2, dtype=np.float64)
+                if model is None:
+                    expected = told.get("sigma", SIGMA) ** 2
+                else:
+                    expected = np.mean(model.variance_told_by(noisy))
+                low, high = each.bounds
+                numbers = each.error**2, mse, each.error**2 - drawn + expected
+                held = low <= mse**0.5 <= high
+                picture = title.split()[0].rstrip(",")
+                key = f"{kind}, {picture}" if kind == "white" else kind
+                row = *(number / each.noise**2 for number in numbers), held
+                rows.setdefault((key, name), []).append(row)
+    body = []
+    for (kind, name), found in sorted(rows.items()):
+        told, true, known, held = np.transpose(found)
+        cells = []
+        for predicted in (told, known):
+            ratio = predicted.sum() / true.sum()
+            unsure = np.std(predicted - ratio * true) * len(true) ** 0.5 / true.sum()
+            cells.append(f"{ratio:.3f} ± {unsure:.3f}")
+        body.append([kind, name, f"{len(found)}", *cells, f"{held.mean():.0%}"])
+    show(["noise", "filter", "cases", "ratio", "noise known", "held"], body)
+
+
+def noises(clean: np.ndarray, rng: np.random.Generator) -> Iterator[tuple]:
+    """Yield kind, noisy, clean and what is told."""
+    for sigma in (5, 10, 20, 50):
+        noisy = (clean + rng.normal(0, sigma, clean.shape)).astype(np.float32)
+        yield "white", noisy, clean, {"sigma": sigma}
+    noisy = (clean + rng.normal(0, SIGMA, clean.shape)).astype(np.float32)
+    yield "white, measured", noisy, clean, {}
+    for most in (5, 20, 100):
+        light = np.maximum(clean, 0) * (most / 255)
+        counts = rng.poisson(light) + rng.normal(0, 0.5, light.shape)
+        told = {"noise": gd.PoissonGaussian(1.0, 0.5)}
+        yield f"photons, at most {most}", counts.astype(np.float32), light, told
+    for sigma in (6, 12, 25):
+        parts = (clean + rng.normal(0, sigma, clean.shape), rng.normal(0, sigma, clean.shape))
+        yield "magnitudes", np.hypot(*parts).astype(np.float32), clean, {"noise": gd.Rician(sigma)}
 
 
 def bars(options: argparse.Namespace) -> None:
@@ -257,7 +325,7 @@ def times(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Print the tables that are asked for."""
-    print_tables(__doc__, (bars, kinds, real, strength, alarms, times))
+    print_tables(__doc__, (bias, bars, kinds, real, strength, alarms, times))
 
 
 if __name__ == "__main__":

@@ -326,6 +326,21 @@ def test_variances():
         assert model.variance(np.full((2, 3), 20)).shape == (2, 3)
 
 
+def test_pixels_tell_their_variance_without_bias():
+    counts = np.arange(200)
+    for mean in (0.5, 3, 40):
+        # Read noise changes nothing in the mean of what is linear.
+        found = PoissonGaussian(2.0, 3.0, 100).variance_told_by(100 + 2 * counts)
+        assert found @ poisson(mean).pmf(counts) == pytest.approx(4 * mean + 9, rel=1e-6)
+        values = gamma(4, scale=mean / 4).ppf((np.arange(20000) + 0.5) / 20000)
+        assert Speckle(4).variance_told_by(values).mean() == pytest.approx(mean**2 / 4, rel=2e-3)
+    for each in (0, 0.3, 1, 2, 4, 20):
+        values, shares = magnitudes(Rician(3.0), each)
+        found = Rician(3.0).variance_told_by(values) @ shares
+        assert found == pytest.approx(9 * rice(each).var(), abs=9 * 0.003)
+    assert (Gaussian(2.0).variance_told_by(values) == 4).all()
+
+
 @each_model
 @pytest.mark.parametrize("dtype", ["u1", ">u2", "i4", "u8", "f2", ">f4", "f8"])
 def test_arrays_of_any_kind(model, dtype):

@@ -171,16 +171,15 @@ def told_factor(strength: float) -> float:
 
 
 def squared_errors(
-    noisy: np.ndarray, spread: np.ndarray, unit: np.ndarray, plus: np.ndarray, minus: np.ndarray
+    noisy: np.ndarray, fresh: np.ndarray, variance: np.ndarray, plus: np.ndarray, minus: np.ndarray
 ) -> np.ndarray:
     """Return an unbiased estimate of the squared error at each pixel, of any shape.
 
-    `spread` is the standard deviation of the noise, `unit` the fresh noise in units of it; `plus`
-    and `minus` are the results for the noisy image with `EPSILON` times as much of it added and
-    subtracted.
+    `fresh` is fresh noise and `variance` that of the noise; `plus` and `minus` are the results for
+    the noisy image with `EPSILON` times the fresh noise added and subtracted.
     """
-    followed = (spread * unit) * (plus - minus) / np.float32(EPSILON)
-    return ((plus - noisy) ** 2 + (minus - noisy) ** 2) / 2 + followed - spread**2
+    followed = fresh * (plus - minus) / np.float32(EPSILON)
+    return ((plus - noisy) ** 2 + (minus - noisy) ** 2) / 2 + followed - variance
 
 
 def error_map(
@@ -247,14 +246,28 @@ def _fine(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return found[..., : shape[-2], : shape[-1]].astype(np.float32)
 
 
-def standard_error(spread: np.ndarray, correlated: float = 1.0) -> float:
-    """Return the standard error of a predicted mean square over pixels with noise of a spread.
+def standard_error(
+    spread: np.ndarray,
+    residual: np.ndarray,
+    varied: np.ndarray,
+    followed: np.ndarray,
+    pairs: int,
+    correlated: float = 1.0,
+    unsure: float = 0.0,
+) -> float:
+    """Return the standard error of a predicted mean square, from those pixels that count.
 
-    The noise that there is has not exactly the variance that is expected of it. `correlated` is
-    the sum of its squared autocorrelation.
+    It has three parts: that of Stein's estimate (P. C. Bellec, C.-H. Zhang, "Second-order Stein",
+    Ann. Statist. 49, 2021), which an estimate of its own gives, that of the fresh noise of `pairs`
+    of runs, and that of sigma, of a relative standard error `unsure`. `spread` is the noise,
+    `residual` what the filter took, `varied` and `followed` are as in `Observed`, and `correlated`
+    is the sum of the squared autocorrelation of the noise.
     """
-    fourth = np.sum(np.square(np.square(spread, dtype=np.float64)))
-    return float(np.sqrt(2 * correlated * fourth) / max(spread.size, 1))
+    power, count = np.square(spread, dtype=np.float64), max(spread.size, 1)
+    drawn = 4 * power * (np.square(residual) + varied * (1 + 2 / pairs)) - 2 * power**2
+    by_pixels = correlated * max(float(drawn.sum()), 0.0) / count**2
+    by_sigma = 2 * unsure * float(np.mean(followed - power))
+    return math.sqrt(by_pixels + by_sigma**2)
 
 
 def decibels(mse: float, peak: float) -> float:

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.assessment.formulas import Detail, SigmaCheck, Statistics
+from napari_gpu_denoise.assessment.formulas import Detail, SigmaCheck, Statistics, decibels
 from napari_gpu_denoise.noise.record import plain
 from napari_gpu_denoise.run.record import Record
+
+_BOUND = 1.645  # standard errors: beyond them are 5 % of a normal distribution at either side
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,12 @@ class ChannelQuality:
         Predicted error of the result, root of the mean square, grey levels; 0 where it is too small
         to be told.
     mse_error : float
-        Standard error of the square of `error`, grey levels squared, that the noise of so few
-        pixels leaves; an error in sigma comes on top.
+        One standard error of the square of `error`, grey levels squared: of the noise of so few
+        pixels, of the fresh noise, and of sigma where it was measured.
     psnr : float
-        The same in dB below `Assessment.peak`; infinity where the error is 0.
+        The error in dB below `Assessment.peak`; infinity where it is 0.
     gain : float
-        By how many dB the error is below the noise.
+        By how many dB the error is below the noise; negative where it is above.
     detail : Detail
         Contrast kept, by spatial frequency.
     residual, twin : Statistics
@@ -47,6 +49,35 @@ class ChannelQuality:
     detail: Detail
     residual: Statistics
     twin: Statistics
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The interval that holds the error in 90 % of images, grey levels.
+
+        It begins at 0 where the error may be too small to be told.
+        """
+        around = _BOUND * self.mse_error
+        return math.sqrt(max(self.error**2 - around, 0.0)), math.sqrt(self.error**2 + around)
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the error is above the noise by more than chance."""
+        return self.bounds[0] > self.noise
+
+    def words(self, peak: float) -> str:
+        """Return error and PSNR, on a scale of `peak`, in words."""
+        least, most = self.bounds
+        of, at_least, gain, psnr = "of", "", self.gain, self.psnr
+        if least:
+            error = _measured(self.error, max(most - self.error, self.error - least))
+            error += " grey levels (90 %)"
+        else:
+            error = f"at most {most:.2g} grey levels"
+            at_least, gain, psnr = "at least ", *(decibels(most**2, p) for p in (self.noise, peak))
+        if self.is_worse:
+            of = "more than the"
+        less = f" ({at_least}{gain:.1f} dB less)" if most < self.noise else ""
+        return f"{error}, {of} {self.noise:.3g} before{less}; PSNR {at_least}{psnr:.1f} dB"
 
 
 @dataclass(frozen=True)
@@ -173,11 +204,7 @@ class Assessment:
         lines: list[tuple[str, str]] = []
         for k, each in enumerate(self.channels):
             name = f"channel {k}: " if several else ""
-            psnr = f"{each.psnr:.1f} dB" if math.isfinite(each.psnr) else "very high"
-            unsure = each.mse_error / (2 * each.error) if each.error else math.sqrt(each.mse_error)
-            error = f"{_measured(each.error, unsure)} grey levels, of {each.noise:.3g} before"
-            gain = f" ({each.gain:.1f} dB less)" if math.isfinite(each.gain) else ""
-            lines.append(("Expected error", f"{name}{error}{gain}; PSNR {psnr}"))
+            lines.append(("Expected error", f"{name}{each.words(self.peak)}"))
         for k, _ in enumerate(self.channels):
             name = f"channel {k}: " if several else ""
             lines.append(("Detail kept", f"{name}{self.detail_words(k)}"))

@@ -20,6 +20,7 @@ from napari_gpu_denoise.noise.models import (
     Rician,
     channel_correlations,
 )
+from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Block, keep_blank
 from napari_gpu_denoise.run.job import Job, sigma_over
@@ -170,6 +171,7 @@ def noise_of(sigma: Any, noise: Any, image: Any, names: str, filter: Filter, dev
     return None, noise
 
 
+_STEP = 0.1  # in units of the noise, for slopes of its variance
 _WEAKEST = 0.1  # noise in units of its root mean square, below which pixels do not count more
 
 
@@ -187,6 +189,7 @@ class CropNoise:
     names: str
     shape: tuple[int, ...]
     source: str
+    unsure: tuple[float, ...] = (0.0,)  # relative standard error of sigma, by channel
 
     @classmethod
     def of(cls, sigma: Any, noise: Any, image: Any, job: Job, crop: Crop) -> CropNoise:
@@ -198,7 +201,13 @@ class CropNoise:
             raise SettingsError(
                 "Sigma is 0, so nothing is filtered: give a positive sigma to assess a result."
             )
-        return cls(found, job.names, shape, whole.source)
+        unsure: tuple[float, ...] = (0.0,)
+        if isinstance(noise, NoiseEstimate):
+            pairs = zip(noise.standard_error, noise.sigma, strict=True)
+            unsure = tuple(
+                error / sigma if error < math.inf and sigma else 0.0 for error, sigma in pairs
+            )
+        return cls(found, job.names, shape, whole.source, unsure)
 
     @property
     def models(self) -> tuple[NoiseModel, ...]:
@@ -239,15 +248,34 @@ class CropNoise:
 
     def spread(self, mean: np.ndarray) -> np.ndarray:
         """Return the standard deviation of pixels with these means, float32, of their shape."""
+        found = self._variance(lambda model, values: model.variance(values), mean)
+        return np.sqrt(np.maximum(found, 0)).astype(np.float32)
 
-        def one(model: NoiseModel, values: np.ndarray) -> np.ndarray:
+    def variance_told_by(self, pixels: np.ndarray) -> np.ndarray:
+        """Return an unbiased estimate of the variance of each pixel, as measured, float32."""
+        found = self._variance(lambda model, values: model.variance_told_by(values), pixels)
+        return found.astype(np.float32)
+
+    def _variance(self, of: Any, values: np.ndarray) -> np.ndarray:
+        def one(model: NoiseModel, part: np.ndarray) -> np.ndarray:
             told = model.sigma if model.additive else model.sigma_after
-            return np.sqrt(np.maximum(model.variance(values), 0)) / (told or 1.0)
+            return of(model, part) / (told or 1.0) ** 2
 
-        found = np.ones_like(mean, np.float32)
-        if self.models:
-            found = self._by_model(one, mean).astype(np.float32)
-        return found * self.sigma.array.astype(np.float32)
+        found = self._by_model(one, values) if self.models else np.ones_like(values)
+        return found * np.square(self.sigma.array)
+
+    def strength(self, pixels: np.ndarray, mean: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        """Return the standard deviation of fresh noise that obeys Stein's equation.
+
+        Of noise that is skewed, it depends on the pixel, too: of counts, its square is the mean of
+        count and expected count. `spread` is that at `mean`.
+        """
+        if self.constant:
+            return spread
+        step = np.maximum(np.float32(_STEP) * spread, np.float32(1e-30))
+        above, below = (np.square(self.spread(mean + part)) for part in (step, -step))
+        slope = (above - below) / (2 * step)
+        return np.sqrt(np.maximum(spread**2 + slope / 2 * (pixels - mean), 0))
 
     def unit(self, random: np.random.Generator) -> np.ndarray:
         """Return fresh noise of standard deviation 1 and the same correlation, float32."""
@@ -418,7 +446,9 @@ class Trial:
 class Observed:
     """What the runs gave, over the pixels that are judged.
 
-    `mean` is the result as pixels are measured, `spread` the noise. `filtered` and `others` are
+    `mean` is the result as pixels are measured, `spread` the noise; `squared`, `varied` and
+    `followed` are means over `pairs` of runs: an estimate of the squared error, the variance of the
+    result, and twice its covariance with the noise. `filtered` and `others` are
     pairs of independent noise, `second` says that they are the two images given. `twin` is the
     result with fresh noise, `twin_mean` what the filter made of it.
     """
@@ -428,6 +458,8 @@ class Observed:
     spread: np.ndarray
     squared: np.ndarray
     varied: np.ndarray
+    followed: np.ndarray
+    pairs: int
     filtered: list[np.ndarray]
     others: list[np.ndarray]
     second: np.ndarray | None
@@ -465,23 +497,26 @@ def observed(
     noisy, known = pixels[inner], trial.image[inner]
     mean = yield from run(pixels)
     # Around what is judged only fresh noise depends on it.
-    spread = trial.noise.spread(trial.within(mean))
-    squared, varied = np.zeros((2, *mean.shape), np.float32)
+    around = trial.within(mean)
+    spread = trial.noise.spread(around)
+    strength = trial.noise.strength(pixels, around, spread)
+    variance = trial.noise.variance_told_by(pixels)[inner]
+    squared, varied, followed = np.zeros((3, *mean.shape), np.float32)
     pairs = _pairs(trial, second is not None)
     filtered, others = [], []
     noisier, split = map(formulas.told_factor, (formulas.EPSILON, formulas.ALPHA**0.5))
     for _ in range(pairs):
-        unit = trial.unit(random)
-        fresh = spread * unit
+        fresh = strength * trial.unit(random)
         results = []
         for sign in (formulas.EPSILON, -formulas.EPSILON):
             results.append((yield from run(pixels + np.float32(sign) * fresh, noisier)))
             filtered.append(results[-1])
             others.append((pixels - fresh / np.float32(sign))[inner])
-        one = formulas.squared_errors(noisy, spread[inner], unit[inner], *results)
+        one = formulas.squared_errors(noisy, fresh[inner], variance, *results)
         squared += (one / pairs).astype(np.float32)
         half = (results[0] - results[1]) / np.float32(2 * formulas.EPSILON)
         varied += (half**2 / pairs).astype(np.float32)
+        followed += 2 * fresh[inner] * half / pairs
     if second is not None:
         filtered, others = [mean], [second[inner]]
     elif trial.noise.photons:
@@ -496,7 +531,18 @@ def observed(
     twin_mean = yield from run(trial.within(twin))
     given = None if second is None else second[inner]
     return Observed(
-        noisy, mean, spread[inner], squared, varied, filtered, others, given, twin, twin_mean
+        noisy,
+        mean,
+        spread[inner],
+        squared,
+        varied,
+        followed,
+        pairs,
+        filtered,
+        others,
+        given,
+        twin,
+        twin_mean,
     )
 
 

@@ -227,6 +227,13 @@ class NoiseModel(ABC):
             Of the shape of `mean`, squared grey levels.
         """
 
+    def variance_told_by(self, pixels: Any) -> np.ndarray:
+        """Return an unbiased estimate of the variance of each pixel, of pixels as measured.
+
+        It may be negative. Here it is for a variance that does not depend on the mean.
+        """
+        return self.variance(pixels)
+
     @abstractmethod
     def stabilise(self, image: Any) -> np.ndarray:
         """Return an image whose noise is the same everywhere.

@@ -86,6 +86,10 @@ class PoissonGaussian(base.NoiseModel):
         light = np.maximum(np.asarray(mean, np.float64) - self.offset, 0)
         return self.gain * light + self.read_noise**2
 
+    def variance_told_by(self, pixels: Any) -> np.ndarray:
+        light = np.asarray(pixels, np.float64) - self.offset
+        return self.gain * light + self.read_noise**2
+
     def stabilise(self, image: Any) -> np.ndarray:
         return base.pointwise(
             lambda z: anscombe((z - self.offset) / self.gain, self._electrons),

@@ -64,6 +64,9 @@ class Speckle(base.NoiseModel):
     def variance(self, mean: Any) -> np.ndarray:
         return np.square(np.asarray(mean, np.float64)) / self.looks
 
+    def variance_told_by(self, pixels: Any) -> np.ndarray:
+        return self.variance(pixels) / (1 + 1 / self.looks)
+
     def stabilise(self, image: Any) -> np.ndarray:
         image = base.numbers(image)
         least = self.for_image(image).least
