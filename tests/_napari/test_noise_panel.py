@@ -28,8 +28,9 @@ def test_a_sample_shows_what_the_api_says(viewer, open_noise, measured, pasted):
     assert measured(panel) == ""
     expected = gd.estimate_noise(layer.data, "TYX")
     assert panel.estimate() == expected
-    verdict, shown = expected.verdict(), panel.result
-    assert shown.verdict.text() == f"<b>{verdict[:1].upper()}{verdict[1:]}.</b>"
+    shown, advice = panel.result, gd.recommend(layer.data, "TYX", noise=expected)
+    said = f"{expected.verdict()}; recommended: {advice.filter.title}, because {advice.reason}"
+    assert shown.verdict.text() == f"<b>{said}.</b>"
     text = shown.rows.text()
     model, errors = expected.models[0], expected.errors[0]
     for name in ("gain", "read_noise"):
@@ -238,7 +239,7 @@ def test_it_is_narrow_and_can_be_read(viewer, open_noise, measured, quick, noisy
         assert panel.minimumSizeHint().width() <= 360
 
 
-def test_the_filter_suggested_is_that_of_the_panel_denoise(
+def test_the_filter_recommended_is_that_of_the_panel_denoise(
     viewer, open_noise, measured, noisy, monkeypatch
 ):
     found = estimate(axes="TYX", frames=along())
@@ -246,6 +247,5 @@ def test_the_filter_suggested_is_that_of_the_panel_denoise(
     viewer.add_image(np.repeat(noisy[None], 4, axis=0), axis_labels=("t", "y", "x"))
     panel = open_noise()
     measured(panel)
-    assert found.verdict().endswith("suggested: VBM3D")
-    reason = "suggested: BM3D, because the noise stays the same from frame to frame"
+    reason = "recommended: BM3D, because the noise stays the same from frame to frame"
     assert reason in panel.result.verdict.text() and panel.target.currentText() == "BM3D"

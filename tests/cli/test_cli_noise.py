@@ -88,10 +88,14 @@ def test_estimate(here, run):
     code, out, err = run("estimate", "noisy.tif")
     assert (code, err) == (0, "")
     expected = gd.estimate_noise(noisy.astype(np.float32), "TYX")
-    lines = (f"  {line}\n" for line in expected.summary().splitlines())
-    assert out == "".join(
-        ["noisy.tif (TYX, 3 x 60 x 70, float32)\n", "  read        3 of 3 planes\n", *lines]
-    )
+    advice = gd.recommend(noisy.astype(np.float32), "TYX", noise=expected)
+    lines = [
+        "noisy.tif (TYX, 3 x 60 x 70, float32)",
+        "  read        3 of 3 planes",
+        *(f"  {line}" for line in expected.summary().splitlines()),
+        f"  recommended {advice.choice}, because {advice.reason}",
+    ]
+    assert out == "".join(f"{line}\n" for line in lines)
     code, out, _ = run("estimate", "noisy.tif", "--json")
     (report,) = json.loads(out)
     assert report["input"] == "noisy.tif"

@@ -504,10 +504,9 @@ def test_a_model_of_something_else(values):
 def test_verdict():
     found = {name: estimate_noise(make()).verdict() for name, make in IMAGES.items()}
     assert found["gaussian"].startswith("Gaussian, sigma ")
-    assert found["gaussian"].endswith("noise is white; suggested: BM3D")
-    assert "noise is correlated; suggested: BM3D with this noise spectrum" in found["correlated"]
+    assert found["gaussian"].endswith("noise is white")
+    assert found["correlated"].endswith("noise is correlated")
     assert found["poisson-gaussian"].startswith("Poisson-Gaussian, gain 2")
-    assert found["poisson-gaussian"].endswith("suggested: BM3D with variance stabilisation")
     assert found["rician"].startswith("Rician, sigma 9.99; noise is white")
     assert found["speckle"].startswith("Speckle, looks ")
 
@@ -515,7 +514,7 @@ def test_verdict():
 def test_summary():
     stack = photons(np.array([scene()] * 2)[:, None])
     text = estimate_noise(stack, "TCYX").summary()
-    for word in ("gain 2", "±", "because", "per frame", "2 read along T", "planes", "suggested"):
+    for word in ("gain 2", "±", "because", "per frame", "2 read along T", "planes"):
         assert word in text
     assert "\n" in text
 
@@ -605,9 +604,3 @@ def test_offset_and_read_noise_are_said_to_be_one_number():
     dark = 2 * rng.poisson(scene / 2) + rng.normal(0, 30, scene.shape)
     notes = estimate_noise(dark, model="poisson-gaussian").notes
     assert not any("cannot be separated" in note for note in notes)
-
-
-def test_a_volume_is_for_bm4d():
-    image = np.random.default_rng(0).normal(100, 5, (5, 64, 64)).astype(np.float32)
-    assert estimate_noise(image, "ZYX").verdict().endswith("suggested: BM4D")
-    assert estimate_noise(image[:3], "ZYX").verdict().endswith("suggested: BM3D")

@@ -51,13 +51,17 @@ def _report_each(args: argparse.Namespace, report: Callable[[Path], dict[str, An
 
 def estimate(args: argparse.Namespace) -> int:
     """Measure the noise of each input."""
+    from napari_gpu_denoise.assessment.recommend import recommend as advise
     from napari_gpu_denoise.files import formats
     from napari_gpu_denoise.noise.estimate import estimate_noise
 
     def report(path: Path) -> dict[str, Any]:
         with formats.open_stack(path) as picture:
             loaded, names, planes = to_measure(picture, args.axes)
-            measured = estimate_noise(loaded.pixels, names, args.model)
+            measured, advice = estimate_noise(loaded.pixels, names, args.model), None
+            if any(measured.sigma) and not args.json:
+                with contextlib.suppress(errors.NoDeviceError):
+                    advice = advise(loaded.pixels, names, noise=measured)
         axes = picture.filter_axes if args.axes is None else args.axes
         if not args.json:
             shape = " x ".join(map(str, picture.data.shape))
@@ -66,6 +70,8 @@ def estimate(args: argparse.Namespace) -> int:
             said = replace(measured, notes=tuple(map(on_command_line, measured.notes)))
             for line in said.summary().splitlines():
                 print(f"  {line}")
+            if advice is not None:
+                print(f"  recommended {advice.choice}, because {advice.reason}")
             for note in picture.notes:
                 print(f"  note        {note}")
         return {"axes": axes, **measured.as_dict(), "total_planes": planes}

@@ -204,13 +204,12 @@ class NoiseEstimate:
         return all(each is None or each.white for each in self.spectra)
 
     def verdict(self) -> str:
-        """Return the model and the recommended filter as one line.
+        """Return the model and whether the noise is white as one line.
 
         Returns
         -------
         str
-            Such as ``"Poisson-Gaussian, gain 0.28, read noise 3.1; noise is white; suggested: BM3D
-            with variance stabilisation"``.
+            Such as ``"Poisson-Gaussian, gain 0.28, read noise 3.1; noise is white"``.
         """
         if not any(self.sigma):
             return "no noise was found; there is nothing to remove"
@@ -221,7 +220,7 @@ class NoiseEstimate:
             white = "at most slightly correlated"
         if all(each is None for each in self.spectra):
             white = "assumed white"
-        return f"{', '.join(parts)}; noise is {white}; suggested: {self._suggestion()}"
+        return f"{', '.join(parts)}; noise is {white}"
 
     def summary(self) -> str:
         """Return the estimate as several lines of text.
@@ -249,7 +248,6 @@ class NoiseEstimate:
         if shares:
             dark, bright = (max(each) for each in zip(*shares, strict=True))
             rows.append(("clipped", f"{dark:.2%} of the pixels dark, {bright:.2%} bright"))
-        rows.append(("suggested", self._suggestion() if any(self.sigma) else "nothing to remove"))
         rows += [("note", note) for note in self.notes]
         return "\n".join(f"{name:<11} {text}" for name, text in rows)
 
@@ -318,10 +316,6 @@ class NoiseEstimate:
                 errors = [each.get(parameter.name, math.nan) for each in self.errors]
                 found.append(f"{parameter.label} {', '.join(map(_measured, values, errors))}")
         return found
-
-    def _suggestion(self) -> str:
-        times, slices = (0 if s is None else len(s.index) for s in (self.frames, self.slices))
-        return self.models[0].suggestion(times > 1, slices > 3)
 
 
 def _measured(value: float, error: float) -> str:

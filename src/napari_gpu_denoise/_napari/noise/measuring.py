@@ -18,7 +18,7 @@ from napari_gpu_denoise._napari.layers.regions import Part
 from napari_gpu_denoise._napari.layers.source import Source, finest
 from napari_gpu_denoise._napari.noise.plots import load_library
 from napari_gpu_denoise._napari.tasks import Stage
-from napari_gpu_denoise.assessment.recommend import recommend
+from napari_gpu_denoise.assessment.recommend import Advice, recommend
 from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.correlation import NoiseSpectrum, noise_spectrum
@@ -196,10 +196,18 @@ class NoiseRequest:
 
 @dataclass(frozen=True)
 class Measurement:
-    """An estimate of noise, and its verdict: the model, and the filter that is recommended."""
+    """An estimate of noise, and the filter that is recommended, if there is a device."""
 
     estimate: NoiseEstimate
-    verdict: str
+    advice: Advice | None
+
+    @property
+    def verdict(self) -> str:
+        """The model, and what is recommended, in one line."""
+        verdict, advice = self.estimate.verdict(), self.advice
+        if advice is None or not any(self.estimate.sigma):
+            return verdict
+        return f"{verdict}; recommended: {advice.filter.title}, because {advice.reason}"
 
 
 def measure(
@@ -217,17 +225,7 @@ def measure(
         estimate = flat_noise(data, part.axes, request.model)
     else:
         estimate = estimate_noise(data, part.axes, request.model, device=request.device)
-    return Measurement(estimate, _verdict(data, part.axes, estimate, request.device))
-
-
-def _verdict(data: Any, axes: str, estimate: NoiseEstimate, device: int | str | None) -> str:
-    """Return the verdict, with another filter if other frames do not help: see `recommend`."""
-    verdict = estimate.verdict()
-    if "suggested: VBM3D" not in verdict:
-        return verdict
+    advice = None
     with suppress(DenoiseError):
-        advice = recommend(data, axes, noise=estimate, device=device)
-        if advice.filter.title != "VBM3D":
-            model, _, how = verdict.partition("VBM3D")
-            return f"{model}{advice.filter.title}{how}, because {advice.reason}"
-    return verdict
+        advice = recommend(data, part.axes, noise=estimate, device=request.device)
+    return Measurement(estimate, advice)

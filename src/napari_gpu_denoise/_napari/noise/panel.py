@@ -23,6 +23,7 @@ from napari_gpu_denoise._napari.noise.plots import Plot
 from napari_gpu_denoise._napari.noise.snippets import noise_call
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.tasks import Outcome, Task
+from napari_gpu_denoise.assessment.recommend import Advice
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.filters import BM3D, FILTERS
 from napari_gpu_denoise.image.axes import channel_axis
@@ -330,7 +331,7 @@ class NoisePanel(LayerPanel):
         self.use_button.setEnabled(True)
         self.say("")
         if not self._target_chosen:
-            self._suggest(measured.verdict)
+            self._offer(measured.advice)
         self._keep(outcome)
         for panel in self.others():
             panel.receive_estimate(self.layer.layer(), measured.estimate)
@@ -347,11 +348,9 @@ class NoisePanel(LayerPanel):
         memory = memory_of(layer, "auto", request.axes, None, "raise", request.device)
         memory.estimate = memory.estimate or replace(outcome.value.estimate, notes=notes)
 
-    def _suggest(self, verdict: str) -> None:
-        suggested = verdict.rpartition("suggested: ")[2].lower()
-        for row in range(self.target.count()):
-            if suggested.startswith(self.target.itemText(row).lower()):
-                self.target.setCurrentIndex(row)
+    def _offer(self, advice: Advice | None) -> None:
+        if advice is not None:
+            self.target.setCurrentIndex(self.target.findData(advice.filter.name))
 
     def _give_up(self, error: Exception) -> None:
         self._settling.stop()

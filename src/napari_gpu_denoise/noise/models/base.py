@@ -186,8 +186,6 @@ class NoiseModel(ABC):
     title: ClassVar[str]
     #: What the model is for, in one line.
     description: ClassVar[str] = ""
-    #: How the suggested filter handles the noise, after its name.
-    handled: ClassVar[str] = " with variance stabilisation"
     #: Whether it can be requested by name; else it is only found automatically.
     selectable: ClassVar[bool] = True
     #: Whether the noise is additive and the same everywhere, so that there is nothing to stabilise.
@@ -373,18 +371,6 @@ class NoiseModel(ABC):
     @abstractmethod
     def summary(self) -> str:
         """Return the model as one line of text."""
-
-    @classmethod
-    def suggestion(cls, video: bool, volume: bool = False) -> str:
-        """Return the filter recommended for this noise, in words.
-
-        Parameters
-        ----------
-        video, volume : bool
-            Whether there are several time points, and whether there are slices.
-        """
-        name = "VBM3D" if video else "BM4D" if volume else "BM3D"
-        return name + cls.handled
 
     def as_dict(self) -> dict[str, Any]:
         """Return the name of the model and its parameters, ready for JSON.

@@ -22,7 +22,6 @@ class Additive:
     """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
 
     additive: ClassVar[bool] = True
-    handled: ClassVar[str] = ""
     sigma: float
 
     @property
@@ -139,7 +138,6 @@ class Correlated(Additive, base.NoiseModel):
     description: ClassVar[str] = (
         "Noise that is correlated between neighbouring pixels, as after interpolation."
     )
-    handled: ClassVar[str] = " with this noise spectrum"
     models_correlation: ClassVar[bool] = True
     refines: ClassVar[type[base.NoiseModel]] = Gaussian
 

@@ -286,7 +286,6 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
     name: ClassVar[str] = "correlated-photons"
     title: ClassVar[str] = "Correlated Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise that is correlated between neighbouring pixels."
-    handled: ClassVar[str] = " with variance stabilisation and this noise spectrum"
     models_correlation: ClassVar[bool] = True
     refines: ClassVar[type[base.NoiseModel]] = PoissonGaussian
 

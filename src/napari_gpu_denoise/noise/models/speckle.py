@@ -100,10 +100,6 @@ class Speckle(base.NoiseModel):
         curve = channel.at_all_frequencies(channel.curve)
         return base.Fit(model, {"looks": found.error}, sigma, error, method, curve)
 
-    @classmethod
-    def suggestion(cls, video: bool, volume: bool = False) -> str:
-        return "Isoline with the noise set to speckle"
-
     def summary(self) -> str:
         text = f"speckle, {self.looks:.4g} look{'s' * (self.looks != 1)}"
         return f"{text}, grey levels of at least {self.least:.4g}" if self.least else text
