@@ -20,7 +20,7 @@ from fuzz.cases import IN_NAPARI, KINDS, kind_of, made
 from fuzz.run_cases import Worker
 from fuzz.watching import ACCEPTED, Case, outcome
 
-BLOCK, BLOCKS = 33 * len(KINDS), 3  # a block for each process of the tests, and one more
+CASES, BLOCKS = 99 * len(KINDS), 2  # a block for each process of the tests
 # Kinds whose cases take longer: every third one is run.
 LONGER = KINDS[KINDS.index("OME-Zarr tree") :]
 
@@ -29,7 +29,7 @@ LONGER = KINDS[KINDS.index("OME-Zarr tree") :]
 def test_of_numbers(block):
     """In a process of their own, whose memory is limited; a crash names its case."""
     worker, wrong = Worker(limit=None), []
-    for number in range(BLOCK * block, BLOCK * (block + 1)):
+    for number in range(CASES * block // BLOCKS, CASES * (block + 1) // BLOCKS):
         kind = kind_of(number)
         if kind == IN_NAPARI or (kind in LONGER and number // len(KINDS) % 3):
             continue

@@ -127,7 +127,7 @@ SETTINGS["isoline"] = (
     {**_SHORT, "choice": "hard", "method": "pi-pd", "criterion": "multiplicative"},
     {**_SHORT, "method": "pi-ld", "deviation": 1},
     {**_SHORT, "method": "pi-ld", "channels": "joint", "staircase": 0, "max_length": 4},
-    {**_SHORT, "channels": "opponent"},
+    {**_SHORT, "channels": "opponent", "max_length": 4},
 )
 # Box and Gaussian patches, slices of a patch, channels, and what is yielded; wide patches last.
 SETTINGS["nl_means_pixelwise"] = (
