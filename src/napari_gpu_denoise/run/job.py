@@ -31,6 +31,7 @@ _LOSS = 0.05  # dB that rounding may cost beside what remains
 _ROUNDING = 1 / 12  # variance
 # Least variance of the noise at which rounding costs no more.
 _ENOUGH = _ROUNDING / (10 ** (_LOSS / 10) - 1) / _REMAINS
+_SAMPLE = 1 << 16  # pixels that the mean variance of photon noise is taken from, about
 
 
 def type_for_noise(
@@ -60,6 +61,8 @@ def _variance(sigma: Sigma, image: Any, names: str) -> float:
     reader, variances = PlaneReader(image, names), []
     for number, channel in enumerate(reader.channels):
         plane = reader.sampled(channel)[0]
+        step = math.isqrt(plane.size // _SAMPLE) | 1  # odd: colour filters repeat every two pixels
+        plane = plane[::step, ::step]
         model = sigma.models[number % len(sigma.models)]
         finite = plane[np.isfinite(plane)] if plane.dtype.kind == "f" else plane
         variances.append(float(model.variance(finite).mean()) if finite.size else math.inf)

@@ -110,9 +110,10 @@ def tile_pixels(
         share = _MARGIN_SHARE.get(device.kind, _GPU_MARGIN_SHARE)
         wide = _wide_tile(settings.reach, channels, share)
         if device.kind not in _MARGIN_SHARE:
-            wide = max(wide, channels * _wide_block(settings.reach, share))
-            # Of a large image there are at least two, so that transfers overlap with kernels.
+            # Of a large image there are at least two, so that transfers overlap with kernels; of a
+            # volume margins in all three directions would cost more than that saves.
             wide = min(wide, max(channels * _BUSY_GPU_TILE, int(_LARGEST_SHARE * pixels)))
+            wide = max(wide, channels * _wide_block(settings.reach, share))
         wide = min(wide, _LARGEST_WIDE_TILE)
         largest = max(largest, wide)
         budget = max(budget, min(min(wide, pixels) * each, device.memory // 4))
