@@ -88,6 +88,7 @@ SMALLEST = 16  # pixels of the shortest side of a plane that is looked at
 LEAST = 5.5  # times the local noise that a pixel has to be away
 _NEARLY = 0.999  # of that, so that rounding leaves nothing out
 _MOST_FAR = 0.1  # of the pixels, up to which those that may be so far are looked at alone
+_MOST_LOOKED_AT = 500  # pixels of which the texture around is measured one by one
 _BAND = 128  # rows sorted at once: threads wait for each other between operations
 _WINDOW = 9  # pixels in which the local noise is measured
 _TEXTURE = 1.5  # mean deviation that counts as one standard deviation, with a margin
@@ -148,13 +149,15 @@ def find_outliers(
     compared = _compared(plane, padded)
     score = _scores(plane, compared, noise)
     size = np.abs(plane - compared.middle)
-    both = []
-    for sign in (1, -1):
+
+    def side(sign: int) -> Outliers:
         signed = sign * score
         limit = _limit(signed) if threshold is None else threshold
         mask = (signed > limit) & compared.alone
-        both.append(_described(mask, signed, size, limit))
-    return both[0], both[1]
+        return _described(mask, signed, size, limit)
+
+    hot, dead = in_threads(side, (1, -1))
+    return hot, dead
 
 
 def _salt_and_pepper(plane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -214,9 +217,30 @@ def _may_be_many(plane: np.ndarray, padded: np.ndarray, noise: NoiseTable) -> bo
         # The local noise is at least the spread of the neighbours, and that at this brightness.
         least = np.maximum(ranked[5] - ranked[2], noise.at(median))
         is_far = (away > _NEARLY * LEAST * least) & (next_one < _ALONE * away)
-        if np.count_nonzero(is_far) >= _FEWEST:
+        count = np.count_nonzero(is_far)
+        if count > _MOST_LOOKED_AT:
             return True
+        if count >= _FEWEST:
+            # In a photograph, texture leaves few of them.
+            around = _TEXTURE * _around(plane, padded, noise, ys[is_far], xs[is_far])
+            if np.count_nonzero(away[is_far] > _NEARLY * LEAST * around) >= _FEWEST:
+                return True
     return False
+
+
+def _around(
+    plane: np.ndarray, padded: np.ndarray, noise: NoiseTable, ys: np.ndarray, xs: np.ndarray
+) -> np.ndarray:
+    """Return the mean deviation around pixels, as `_scores` has it."""
+    reach = _WINDOW // 2
+    near = np.arange(-reach, reach + 1)
+    down, across = (np.pad(np.arange(n), reach, mode="symmetric") for n in plane.shape)
+    rows = down[ys[:, None, None] + reach + near[:, None]]
+    columns = across[xs[:, None, None] + reach + near]
+    ranked = in_order([padded[rows + y, columns + x] for y, x in AROUND])
+    middle = (ranked[3] + ranked[4]) * np.float32(0.5)
+    limited = np.minimum(np.abs(plane[rows, columns] - middle), 4 * noise.at(middle))
+    return (limited.sum(axis=(1, 2)) - limited[:, reach, reach]) / (_WINDOW**2 - 1)
 
 
 def replaced(plane: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -37,7 +37,9 @@ _SMALLEST_TILE = 1 << 12
 # pixels read are margins; it is larger on a CPU, where a tile takes long.
 _MARGIN_SHARE = {"CPU": 0.4}
 _GPU_MARGIN_SHARE = 0.06
-_LARGEST_WIDE_TILE, _LARGEST_SHARE = 1 << 25, 0.6
+_LARGEST_WIDE_TILE, _LARGEST_SHARE = 1 << 25, 0.65
+# Operations that take about as long as the transfers of a pixel (H100).
+_TRANSFER = 3000
 
 # Longest time of a launch in seconds, far below the time limit of display drivers.
 _LAUNCH_SECONDS = 0.06
@@ -110,10 +112,12 @@ def tile_pixels(
         share = _MARGIN_SHARE.get(device.kind, _GPU_MARGIN_SHARE)
         wide = _wide_tile(settings.reach, channels, share)
         if device.kind not in _MARGIN_SHARE:
-            # Of a large image there are at least two, so that transfers overlap with kernels; of a
-            # volume margins in all three directions would cost more than that saves.
-            wide = min(wide, max(channels * _BUSY_GPU_TILE, int(_LARGEST_SHARE * pixels)))
             wide = max(wide, channels * _wide_block(settings.reach, share))
+            # Of a large image there are at least two, so that transfers overlap with kernels, if
+            # the margins where a volume would be cut do not take longer than that saves.
+            side = (pixels / channels) ** (1 / 3)
+            if settings.operations_per_pixel * sum(settings.reach.z) < _TRANSFER * side:
+                wide = min(wide, max(channels * _BUSY_GPU_TILE, int(_LARGEST_SHARE * pixels)))
         wide = min(wide, _LARGEST_WIDE_TILE)
         largest = max(largest, wide)
         budget = max(budget, min(min(wide, pixels) * each, device.memory // 4))
