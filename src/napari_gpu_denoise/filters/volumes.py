@@ -159,10 +159,13 @@ def _error(pairs: Sequence[tuple[np.ndarray, np.ndarray]], mean: float) -> float
     """Return the standard error of the mean squared difference of images."""
     count, fourth = 0, 0.0
     for one, other in pairs:
-        squares = (one - other).astype(np.float64) ** 2
-        squares = squares[np.isfinite(squares)]
+        squares = (one - other) ** 2
+        some = float(np.einsum("ij,ij->i", squares, squares).sum(dtype=np.float64))
+        if not math.isfinite(some):
+            squares = squares[np.isfinite(squares)].astype(np.float64)
+            some = float((squares * squares).sum())
         count += squares.size
-        fourth += float(squares @ squares)
+        fourth += some
     return math.sqrt(max(fourth / count - mean**2, 0.0) / count) if count > 1 else math.nan
 
 

@@ -134,7 +134,10 @@ def split(
     def pixels() -> int:
         total = channels
         for whole, count, (before, after) in zip(wholes, parts, reaches, strict=True):
-            total *= min(ceil(whole.size / count) + before + after, whole.source_size)
+            margins = before + after
+            if count == 2:  # each part has one of its margins in the other
+                margins = min(margins, max(before, after) + whole.source_size - whole.size)
+            total *= min(ceil(whole.size / count) + margins, whole.source_size)
         return total
 
     def yielded() -> int:

@@ -119,6 +119,19 @@ def test_margins_may_cost_more_memory_than_six_images(device, around, images):
     assert 100 * tile_pixels(plan, settings, little, size) <= max(24 * size, 1 << 28)
 
 
+@pytest.mark.parametrize(("operations", "tiles"), [(26000.0, 1), (6000.0, 2)])
+def test_a_volume_is_cut_where_that_costs_less_than_transfers(device, operations, tiles):
+    class Looking(Filter):
+        reach = Reach(z=(22, 22), y=(22, 22), x=(22, 22))
+        operations_per_pixel = operations
+
+    gpu = dataclasses.replace(device, kind="discrete GPU", memory=80 << 30, max_alloc=20 << 30)
+    limit = tile_pixels(Declared(62.0), Looking(), gpu, 256**3)
+    cut = split((1, 1, 256, 256, 256), Looking.reach, limit)
+    assert len(cut) == tiles
+    assert max(math.prod(tile.source_shape) for tile in cut) <= limit
+
+
 @pytest.mark.parametrize("axes", ["YX", "TYX", "ZYX"])
 def test_heavy_work_on_a_slow_device_is_not_cut_to_crumbs(device, axes):
     slow = dataclasses.replace(

@@ -37,7 +37,7 @@ _SMALLEST_TILE = 1 << 12
 # pixels read are margins; it is larger on a CPU, where a tile takes long.
 _MARGIN_SHARE = {"CPU": 0.4}
 _GPU_MARGIN_SHARE = 0.06
-_LARGEST_WIDE_TILE, _LARGEST_SHARE = 1 << 25, 0.65
+_LARGEST_WIDE_TILE, _LARGEST_SHARE = 1 << 25, 0.6
 # Operations that take about as long as the transfers of a pixel (H100).
 _TRANSFER = 3000
 
