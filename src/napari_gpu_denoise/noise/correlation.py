@@ -56,7 +56,7 @@ LEAST = 0.1  # correlation of neighbours that matters
 SIGNIFICANT = 3.0  # standard errors by which it differs from 0
 BETTER = 1.3  # ratio of the misfits of four and nine lags from which nine are used
 MISFIT = 0.5  # mean squared error over its variance, above which the fit is less sure by as much
-TRUSTED = 1.0  # the same, up to which texture and noise are separated reliably
+TRUSTED = 0.75  # the same, up to which texture and noise are separated reliably
 
 
 class PatchPower(NamedTuple):
@@ -565,16 +565,15 @@ def alike_in_colours(
 ) -> list[NoiseSpectrum]:
     """Return the spectra of the colours of one image, of which all are correlated or none is.
 
-    Where most look so, and most are proven to be, or all on average, those that are not get the
-    shape of those that are, and the power of their smoothest patches, raised by as much as that of
-    the others.
+    Most have to look so, and of those that are proven there have to be most or none. A colour that
+    is not gets the shape of those that are, and the power of its smoothest patches, raised by as
+    much as that of the others.
     """
-    looks = [shown for _, shown in found if shown.correlated]
-    if 2 * len(looks) <= len(found):
-        return [replace(spectrum, white=True) for spectrum, _ in found]
+    looks = sum(shown.correlated for _, shown in found)
     proven = [each for each in found if each[1].proven and each[0].sigma > 0]
-    agreed = 2 * len(proven) > len(found)
-    if not agreed and (not proven or np.mean([shown.proof for shown in looks]) < PROVEN):
+    if 2 * min(looks, len(proven) or looks) <= len(found):
+        return [replace(spectrum, white=True) for spectrum, _ in found]
+    if not proven:
         return [spectrum for spectrum, _ in found]
     raised = float(np.median([shown.raised for _, shown in proven]))
     shape = np.mean([np.array(each.power) / each.sigma**2 for each, _ in proven], axis=0)
