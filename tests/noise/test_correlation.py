@@ -252,6 +252,8 @@ def test_colours_agree():
     )
     # Most look white.
     assert all(each.white for each in alike_in_colours([(spectrum, shown), white, white]))
+    # One alone is proven to be correlated.
+    assert all(each.white for each in alike_in_colours([(spectrum, shown), hidden, hidden]))
     # None is proven to be correlated: each keeps its own.
     doubtful = spectrum, shown._replace(proof=0.1)
     assert alike_in_colours([doubtful, doubtful, white]) == [spectrum, spectrum, white[0]]
