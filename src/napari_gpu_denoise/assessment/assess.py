@@ -118,11 +118,10 @@ def assess(
     -----
     The filter runs about nine times on the region. Errors are predicted by Stein's estimate with
     fresh noise, a tenth as strong as the noise, added and subtracted. The ± holds in 90 % of
-    images whose noise is as assumed. The detail kept is the
-    correlation of the filtered image with one that has independent noise. Sigma is checked by
-    predicting pixels that the filter has not seen. ``docs/methods/assess.md`` describes the
-    accuracy of each, and the limits of residuals. For magnitudes (`Rician`), errors are those of
-    the mean magnitude.
+    images whose noise is as assumed. The detail kept is the correlation of the filtered image with
+    one that has independent noise. Sigma is checked by predicting pixels that the filter has not
+    seen. ``docs/methods/assess.md`` describes the accuracy of each, and the limits of residuals.
+    For magnitudes (`Rician`), errors are those of the mean magnitude.
 
     References
     ----------

@@ -275,7 +275,9 @@ def _variance_told_by() -> base.Curve:
     hats = [(probability * np.interp(magnitude, at, each)).sum(axis=1) for each in np.eye(_KNOTS)]
     stiff = _STIFF * np.diff(np.eye(_KNOTS), 2, axis=0)
     wanted = np.concatenate([variance, np.zeros(_KNOTS - 2)])
-    return base.Curve(at, np.linalg.lstsq(np.vstack([np.transpose(hats), stiff]), wanted)[0])
+    return base.Curve(
+        at, np.linalg.lstsq(np.vstack([np.transpose(hats), stiff]), wanted, rcond=None)[0]
+    )
 
 
 def unbiased_signal(stabilised: np.ndarray, signed: bool) -> np.ndarray:
