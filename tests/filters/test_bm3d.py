@@ -313,6 +313,6 @@ def test_tiles_with_kernels_of_a_gpu(device):
     image, changes = grey(2, 97, 33), {"neighbours_basic": 8, "neighbours_final": 4}
     settings = BM3D(window_basic=7, window_final=5, step_final=4, channels="joint", **changes)
     whole, one = as_a_gpu(device, image, settings, SIGMA, "CYX")
-    tiled, several = as_a_gpu(device, image, settings, SIGMA, "CYX", pixels=2 * 80 * 33)
-    assert (one, several) == (1, 4)
+    tiled, several = as_a_gpu(device, image, settings, SIGMA, "CYX", pixels=2 * 70 * 33)
+    assert (one, several) == (1, 5)
     np.testing.assert_array_equal(tiled, whole)
