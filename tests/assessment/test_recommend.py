@@ -107,6 +107,8 @@ def test_nothing_is_said_of_frames_without_structure():
         ((48, 48), "YX", Gaussian(SIGMA), gd.BM3D()),
         ((48, 48, 3), "YXS", Gaussian(SIGMA), gd.BM3D()),
         ((6, 48, 48), "ZYX", Gaussian(SIGMA), gd.BM4D()),
+        ((4, 48, 48), "ZYX", Gaussian(SIGMA), gd.BM4D()),
+        ((3, 48, 48), "ZYX", Gaussian(SIGMA), gd.BM3D()),
         ((2, 48, 48), "ZYX", Gaussian(SIGMA), gd.BM3D()),
         ((6, 48, 48), "ZYX", CORRELATED, gd.BM4D()),
         ((2, 48, 48), "ZYX", CORRELATED, gd.BM3D()),
