@@ -102,10 +102,8 @@ def crops(options: argparse.Namespace) -> None:
     for name, cases in (("cameras", _camera_crops()), ("weak noise", _weak_crops(options.stride))):
         scores, worse = [], []
         for case in cases:
-            noisy, auto = (
-                _score(case.noisy, case),
-                _score(_filtered(case.noisy, gd.BM3D, options), case),
-            )
+            noisy = _score(case.noisy, case)
+            auto = _score(_filtered(case.noisy, gd.BM3D, options), case)
             scores.append((noisy, auto))
             if auto < noisy - WORSE:
                 worse.append(f"{case.name} {auto - noisy:.1f}")

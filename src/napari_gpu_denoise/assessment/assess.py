@@ -295,7 +295,6 @@ def warnings_of(
 ) -> tuple[Note, ...]:
     """Return the warnings; `structure` is what was found of structured noise."""
     warnings = [_clipped(k, *ends, len(channels)) for k, ends in enumerate(clipped) if any(ends)]
-    worse = any(each.is_worse for each in channels)
     for each in structure:
         warnings.append(
             Note(
@@ -326,7 +325,7 @@ def warnings_of(
                 factor=f"{check.best:.2g}",
             )
         )
-    if worse:
+    if any(each.is_worse for each in channels):
         text = "the result is expected to be worse than the image: the noise model or the strength "
         warnings.insert(0, Note(f"{text}does not fit"))
     if measured and not white:

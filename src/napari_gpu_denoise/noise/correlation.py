@@ -366,7 +366,7 @@ def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> LevelPow
             weights.append(len(part) / len(members) / (1 + (growth / TEXTURED) ** 4))
             number += read
     shape, weights = np.reshape(powers, (-1, 3, PATCH, PATCH)), np.array(weights)
-    if shown := np.flatnonzero(weights > LEAST_WEIGHT).tolist():
+    if (shown := weights > LEAST_WEIGHT).any():
         steepness = np.sqrt(1 / np.maximum(shape[:, 0, HIGHEST_BAND].mean(axis=1), 1e-300))
         excess = np.maximum(steepness / steepness[shown].min() - 1, 0)
         weights /= 1 + (excess / STEEPER) ** 4
@@ -571,7 +571,7 @@ def alike_in_colours(
     """
     looks = sum(shown.correlated for _, shown in found)
     proven = [each for each in found if each[1].proven and each[0].sigma > 0]
-    if 2 * min(looks, len(proven) or looks) <= len(found):
+    if 2 * looks <= len(found) or 0 < 2 * len(proven) <= len(found):
         return [replace(spectrum, white=True) for spectrum, _ in found]
     if not proven:
         return [spectrum for spectrum, _ in found]

@@ -268,16 +268,16 @@ _STIFF = 0.037  # weight of its second differences: without, it would swing
 @lru_cache(maxsize=1)
 def _variance_told_by() -> base.Curve:
     """Return a function of the magnitude whose mean is the variance, within 0.002 sigma squared."""
-    _, magnitude, probability = (each[: round(20 / _SIGNAL_STEP) : 5] for each in _signals())
+    signals = slice(0, round(_KNOTS_END / _SIGNAL_STEP), 5)
+    _, magnitude, probability = (each[signals] for each in _signals())
     mean = (probability * magnitude).sum(axis=1)
     variance = (probability * magnitude**2).sum(axis=1) - mean**2
     at = np.linspace(0, _KNOTS_END, _KNOTS)
     hats = [(probability * np.interp(magnitude, at, each)).sum(axis=1) for each in np.eye(_KNOTS)]
     stiff = _STIFF * np.diff(np.eye(_KNOTS), 2, axis=0)
     wanted = np.concatenate([variance, np.zeros(_KNOTS - 2)])
-    return base.Curve(
-        at, np.linalg.lstsq(np.vstack([np.transpose(hats), stiff]), wanted, rcond=None)[0]
-    )
+    values, *_ = np.linalg.lstsq(np.vstack([np.transpose(hats), stiff]), wanted, rcond=None)
+    return base.Curve(at, values)
 
 
 def unbiased_signal(stabilised: np.ndarray, signed: bool) -> np.ndarray:
