@@ -6,8 +6,8 @@ Prints one table for each of: sigma (BSD68, measured and true), photons (fluores
 noise), magnitudes (a head with Rician noise), edges (what is left of it beside an object, and why),
 flat (Rician noise on a flat image), inverse (the exact unbiased one), correlated (a video),
 colours (white noise that they share), planes (stacks whose planes differ), places (corners with
-more noise), samples (the built-in ones) and areas (constant ones around an image, and edges that
-are repeated). Noise is drawn with
+more noise), samples (the built-in ones), speckle (ultrasound as displayed, enlarged) and areas
+(constant ones around an image, and edges that are repeated). Noise is drawn with
 ``numpy.random.default_rng(seed)``, one seed a picture and draw. The data folder holds the pictures.
 """
 
@@ -25,7 +25,7 @@ from magnitude_edges import edge_rows
 from magnitudes_noise import decibels, flat_rows, head_rows
 from places_noise import place_rows
 from planes_noise import plane_rows
-from samples_noise import sample_rows
+from samples_noise import sample_rows, speckle_rows
 from scipy.stats import norm, poisson
 from skimage.restoration import denoise_nl_means
 from skimage.restoration import estimate_sigma as scikit_sigma
@@ -266,6 +266,11 @@ def samples(options: argparse.Namespace) -> None:
     show(*sample_rows(options))
 
 
+def speckle(options: argparse.Namespace) -> None:
+    """A frame of ultrasound as displayed, enlarged: error in grey levels without the mean error."""
+    show(*speckle_rows(options))
+
+
 def planes(options: argparse.Namespace) -> None:
     """Noise that differs between planes, PSNR in dB."""
     head = ["stack, noise, filter", "noisy", "one sigma", "automatic", "true sigma of each"]
@@ -298,6 +303,7 @@ TABLES = (
     planes,
     places,
     samples,
+    speckle,
     areas,
 )
 

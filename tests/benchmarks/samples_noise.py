@@ -1,6 +1,6 @@
 """Error left on the built-in samples, whose truth is known, by what a filter is told of the noise.
 
-A table of quality_noise.py, which runs it.
+Tables of quality_noise.py, which runs them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from scipy.ndimage import zoom
 
 import napari_gpu_denoise as gd
 
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "sample_data"))
 import make_samples
 
 AXES = {"fluorescence": "TYX", "mri": "ZYX", "ultrasound": "TYX"}
+ENLARGED = (1.0, 1.7, 2.5)  # as images are displayed, with coarser grains
 TIMES = (0.75, 1.0, 1.25, 1.5, 2.0, 3.0)  # of the estimate, to find the best sigma
 
 
@@ -47,6 +49,28 @@ def sample_rows(options: argparse.Namespace) -> tuple[list[str], list[list[str]]
                 body.append(
                     [name, kind.title, *_cells(kind, truth, noisy, axes, estimate, options)]
                 )
+    return head, body
+
+
+def speckle_rows(options: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
+    """Return head and body of the table of an enlarged frame: one row a size and filter."""
+    head = ["enlarged", "filter", "noisy", "best one sigma", 'noise="auto"', "sigma", "true sigma"]
+    truth, noisy = (each[0].astype(np.float32) for each in make_samples.ultrasound())
+    body = []
+    for times in ENLARGED:
+        clean, image = (zoom(each, times, order=1) for each in (truth, noisy))
+        image = np.clip(np.rint(image), 0, 255).astype(np.uint8)
+        estimate = gd.estimate_noise(image, device=options.device)
+        for kind in (gd.NLMeans, gd.BM3D):
+
+            def left(kind: type = kind, image=image, clean=clean, **told) -> float:
+                found = gd.denoise(image, kind(), dtype="float32", device=options.device, **told)
+                return error(found.image, clean)[1]
+
+            best = min(left(sigma=each * estimate.sigma[0]) for each in TIMES)
+            values = error(image, clean)[1], best, left(noise=estimate), estimate.sigma[0]
+            cells = [f"{each:.1f}" for each in (*values, error(image, clean)[1])]
+            body.append([f"{times:g}", kind.title, *cells])
     return head, body
 
 

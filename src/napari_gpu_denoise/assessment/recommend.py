@@ -42,6 +42,8 @@ def noise_in_words(estimate: NoiseEstimate) -> str:
         model.gain <= _NEGLIGIBLE * model.read_noise for model in estimate.models
     ):
         return _NOISE["gaussian"]
+    if any(each is not None and each.log_speckle for each in estimate.spectra):
+        return "speckle on a logarithmic scale"
     return _NOISE.get(estimate.name, f"{estimate.models[0].title} noise")
 
 

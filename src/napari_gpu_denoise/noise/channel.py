@@ -29,7 +29,9 @@ from napari_gpu_denoise.noise.correlation import (
     powers_by_brightness,
     spectrum_of_patches,
     spectrum_with_evidence,
+    with_covariance,
 )
+from napari_gpu_denoise.noise.log_speckle import log_speckle_spectrum
 from napari_gpu_denoise.noise.patches import selection, white
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, together
 from napari_gpu_denoise.noise.patches.variance import (
@@ -180,8 +182,7 @@ def _of_any_range(found: NoiseSpectrum) -> NoiseSpectrum:
     variance = float(covariance[0, 0])
     if not max(covariance[0, FAR], covariance[FAR, 0]) > REACHES * variance:
         return found
-    table = tuple(map(tuple, (covariance / variance).tolist()))
-    return replace(found, autocorrelation=table, sigma=math.sqrt(variance), any_range=True)
+    return with_covariance(found, covariance)
 
 
 def _blank(row: tuple[np.ndarray, ...]) -> np.ndarray | None:
@@ -285,8 +286,15 @@ class ChannelNoise:
         return replace(curve, variance=tuple(share * each for each in curve.variance))
 
     @property
+    def log_speckle(self) -> bool:
+        """Whether the noise is speckle on a logarithmic scale."""
+        return self.spectrum is not None and self.spectrum.log_speckle
+
+    @property
     def spectrum_of(self) -> str:
         """How the spectrum was read, in words."""
+        if self.log_speckle:
+            return "spectrum of windows of speckle"
         return f"spectrum of the smoothest patches{' of differences' if self.frames else ''}"
 
     @property
@@ -420,6 +428,10 @@ def _read_channel(
     # Texture alone may make planes differ at the high frequencies, where correlated noise is weak.
     over_time = None if frames is None else frames.spectrum(spectrum, levelled is None)
     spectrum, frames = (spectrum, None) if over_time is None else (over_time, frames)
+    speckle = log_speckle_spectrum(planes, blanks, levels)
+    if speckle is not None:  # which frames of moving tissue share
+        spectrum, frames = speckle, None
+        shown = SpectrumEvidence(True, speckle.sigma, proof=1.0)
     return replace(
         found,
         spectrum=spectrum,

@@ -452,6 +452,7 @@ class NoiseSpectrum:
     sigma: float  # standard deviation of the noise at all frequencies, in grey levels
     patches: int  # how many patches were read
     any_range: bool = False  # whether sigma and autocorrelation are those of noise of any range
+    log_speckle: bool = False  # whether it is that of speckle on a logarithmic scale
 
     def summary(self) -> str:
         """Return as one line whether noise is white, and how neighbours correlate."""
@@ -617,6 +618,21 @@ def _spectrum(
         math.sqrt(float(power.mean())),
         number,
     )
+
+
+def with_covariance(spectrum: NoiseSpectrum, covariance: np.ndarray) -> NoiseSpectrum:
+    """Return the spectrum with sigma and autocorrelation of noise that reaches far, (5, 5)."""
+    variance = float(covariance[0, 0])
+    table = tuple(map(tuple, (covariance / variance).tolist()))
+    return replace(spectrum, autocorrelation=table, sigma=math.sqrt(variance), any_range=True)
+
+
+def spectrum_of_covariance(covariance: np.ndarray, number: int) -> NoiseSpectrum:
+    """Return the spectrum of correlated noise with this autocovariance, from `number` patches."""
+    power = np.maximum(power_of_lags(*covariance.shape) @ covariance.ravel(), 0.0)
+    power = power.reshape(PATCH, PATCH)
+    ratios, _ = _ratios(power, math.inf)
+    return with_covariance(_spectrum(False, ratios, 0.0, power, number), covariance)
 
 
 def _without_texture(powers: PatchPower, shared: CorrelationFit | None) -> np.ndarray:

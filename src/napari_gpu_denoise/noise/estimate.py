@@ -82,6 +82,11 @@ def _beside(
 
 def _vote(channel: ChannelNoise) -> tuple[type[NoiseModel], str]:
     """Return the model that one channel calls for, and why."""
+    if channel.log_speckle:
+        return models.MODELS[0], (
+            "it is speckle on a logarithmic scale, skewed to the dark and as strong at all grey "
+            "levels"
+        )
     for model in reversed(models.MODELS[1:]):
         if channel.spectra is not None and model.refines is None:
             reason = model.evidence(channel)
@@ -235,6 +240,8 @@ def _measured(
         channels = [read_channel(source, channel, place) for channel in source.channels]
     if "S" in source.axes:
         channels = _colours(channels)
+    if all(each.log_speckle for each in channels):
+        numbers = {}  # it is as strong in all planes
     kind, reason = chosen_model(channels, model)
     fits = list(map(kind.fit_with_other_channels if model == AUTO else kind.fit, channels))
     covariance = _covariance([each.planes for each in channels], kind.models_correlation)
