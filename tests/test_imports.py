@@ -50,9 +50,12 @@ def test_importing_the_library_touches_no_device_and_no_gui():
     )
 
 
-def test_a_run_imports_what_it_needs(tmp_path):
-    # Photon noise with a dark background: what is measured of it needs most of `noise`.
-    image = np.random.default_rng(0).poisson(np.linspace(0.5, 40, 96 * 96)).reshape(96, 96)
+# Photon noise with a dark background, and camera noise: what is measured of the two needs most of
+# `noise`.
+@pytest.mark.parametrize(("law", "dark"), [("photons", 0.5), ("normal", 300)])
+def test_a_run_imports_what_it_needs(tmp_path, law, dark):
+    rng, clean = np.random.default_rng(0), np.linspace(dark, dark + 40, 96 * 96).reshape(96, 96)
+    image = rng.poisson(clean) if law == "photons" else rng.normal(clean, 20)
     tifffile.imwrite(tmp_path / "in.tif", image.astype(np.uint16))
     arguments = ["nl-means", f"{tmp_path}/in.tif", "-o", f"{tmp_path}/out.tif", "--quiet"]
     run = f"from napari_gpu_denoise.cli import main\nassert main({arguments}) == 0"

@@ -264,6 +264,8 @@ BACKGROUND_LIKE_NOISE = 0.044  # by which the squared contrast may be below that
 APART = 0.6  # variance of neighbours in a background about each other over that of all, at least
 STRONGER = 2.0  # standard errors by which noise of the background exceeds that of the object
 KNOWN_WELL = 0.03  # relative error of the latter, up to which it is believed
+_HIGH = 30  # ratio of signal to sigma from which the variance is that of its asymptote
+_COSINES = np.cos(np.pi * (np.arange(64) + 0.5) / 64)  # more angles change no digit up to there
 DEEP = 1.0  # signal-to-noise ratio below which a level tells little about sigma
 
 
@@ -282,14 +284,14 @@ class RicianNoise:
 
 def koay_factor(ratio: np.ndarray | float) -> np.ndarray:
     """Return the variance of a Rician variable over sigma squared, at ratios of signal to sigma."""
-    from scipy.special import ive
-
     ratio = np.asarray(ratio, np.float64)
-    quarter = np.square(ratio) / 4
-    bessel = (2 + 4 * quarter) * ive(0, quarter) + 4 * quarter * ive(1, quarter)
+    quarter = np.square(np.minimum(ratio, _HIGH)) / 4
+    # Two scaled Bessel functions, as integrals over angles: those of SciPy take 0.2 s to import.
+    scaled = np.exp(quarter[..., None] * (_COSINES - 1))
+    bessel = (scaled * (2 + 4 * quarter[..., None] * (1 + _COSINES))).mean(axis=-1)
     exact = 2 + 4 * quarter - np.pi / 8 * np.square(bessel)
     # At high ratios the difference of two large numbers is lost to rounding.
-    return np.where(ratio > 30, 1 - 0.5 / np.maximum(np.square(ratio), 1), exact)
+    return np.where(ratio > _HIGH, 1 - 0.5 / np.maximum(np.square(ratio), 1), exact)
 
 
 def rician_noise(image: Any) -> RicianNoise:

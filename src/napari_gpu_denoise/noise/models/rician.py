@@ -256,9 +256,11 @@ def squared_signal() -> base.Curve:
 @lru_cache(maxsize=1)
 def magnitude_variance() -> base.Curve:
     """Return the variance of a magnitude as a function of its mean."""
-    signal, magnitude, probability = _signals()
-    mean = (probability * magnitude).sum(axis=1)
-    return base.Curve(mean, signal**2 + 2 - mean**2)
+    from napari_gpu_denoise.noise.magnitude import koay_factor
+
+    signal = np.linspace(0, _SIGNAL_END, round(_SIGNAL_END / _SIGNAL_STEP) + 1)
+    variance = koay_factor(signal)
+    return base.Curve(np.sqrt(signal**2 + 2 - variance), variance)
 
 
 _KNOTS, _KNOTS_END = 81, 20.0  # of a function of magnitudes that is linear in between
