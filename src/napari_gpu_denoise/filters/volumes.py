@@ -103,7 +103,7 @@ def slice_distance(image: Any, names: str) -> float | None:
     pairs = list(_neighbours(image, names))
     along = _mean_square(pairs)
     error = _error(pairs, along)
-    planes = [plane for pair in pairs for plane in pair]
+    planes = [plane for plane, _ in pairs]
 
     def differing(lag: int) -> float:
         down = [(plane[lag:], plane[:-lag]) for plane in planes]
