@@ -135,6 +135,31 @@ def test_it_is_no_source_and_no_result(viewer, open_panel, noisy, tick, run):
     assert lasting == ["noisy", "noisy (NL-means, sigma 10)"]
 
 
+def test_it_stays_above_the_results_of_its_source(viewer, open_panel, noisy, tick, run, settle):
+    viewer.add_image(noisy, name="noisy")
+    viewer.add_image(noisy, name="other")
+    panel = open_panel("NL-means")
+    panel.layer.choose(viewer.layers["noisy"])
+    tick(panel)
+    preview, result = "Preview of noisy (NL-means)", "noisy (NL-means, sigma 10)"
+    run(panel)
+    settle(panel)
+    assert layer_names(viewer) == ["noisy", result, preview, "other"]
+    panel.preview.box.setChecked(False)
+    tick(panel)
+    assert layer_names(viewer) == ["noisy", result, preview, "other"]
+
+
+def test_one_panel_shows_a_preview(viewer, open_panel, noisy, tick):
+    viewer.add_image(noisy, name="noisy")
+    first, second = open_panel("NL-means"), open_panel("BM3D")
+    tick(first)
+    tick(second)
+    assert previews(viewer) == ["Preview of noisy (BM3D)"]
+    assert second.preview.box.isChecked()
+    assert not first.preview.box.isChecked()
+
+
 def test_another_layer_is_previewed_when_it_is_chosen(viewer, open_panel, noisy, tick, settle):
     first = viewer.add_image(noisy, name="first")
     second = viewer.add_image(noisy[:, :50], name="second")

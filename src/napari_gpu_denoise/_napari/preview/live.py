@@ -13,7 +13,12 @@ from qtpy.QtCore import QObject
 from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.docks import camera_of
-from napari_gpu_denoise._napari.layers.provenance import temporary_metadata
+from napari_gpu_denoise._napari.layers.provenance import (
+    TEMPORARY,
+    made_from,
+    record_of,
+    temporary_metadata,
+)
 from napari_gpu_denoise._napari.layers.regions import Region, region_shown
 from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise._napari.layers.source import (
@@ -40,13 +45,14 @@ from napari_gpu_denoise.run.request import Run
 
 _TIP = (
     "Filter the visible part of the slice whenever settings, view or sliders change. The preview "
-    "is a layer above the source, removed when this is unticked. Its pixels are those of a full "
-    "run; while you drag, those of a faster profile."
+    "is a layer above the source and its results, removed when this is unticked or another panel "
+    "shows one. Its pixels are those of a full run; while you drag, those of a faster profile."
 )
 
 # Drawn over its source, a preview would be added to it, or hidden by it.
 _MIXED = ("additive", "minimum", "multiplicative")
 
+_KIND = "preview"  # of a temporary layer
 REST = 250  # ms without a change after which the settings of the panel are used
 _SOON = 15  # ms in which changes are taken together, and the view is drawn
 
@@ -111,9 +117,13 @@ class PreviewLayer:
             shown.visible, self._away = False, True
 
     def come_back(self) -> None:
-        """Show the layer again."""
-        if (shown := self.layer) is not None and self._away:
-            shown.visible = True
+        """Show the layer again, above results that are new."""
+        if (shown := self.layer) is not None:
+            layers, above = self._viewer.layers, self._place(self._source)
+            if layers.index(shown) < above - 1:
+                layers.move(layers.index(shown), above)
+            if self._away:
+                shown.visible = True
         self._away = False
 
     def remove(self) -> None:
@@ -128,6 +138,14 @@ class PreviewLayer:
         if shown is not None:
             self._viewer.layers.remove(shown)
 
+    def _place(self, layer: Image) -> int:
+        """Return the place above a layer, if it is still there, and all that was made from it."""
+        layers = self._viewer.layers
+        return 1 + max(
+            (layers.index(each) for each in (layer, *made_from(layer, layers)) if each in layers),
+            default=-1,
+        )
+
     def _add(self, layer: Image, source: Source, pixels: np.ndarray, place: dict[str, Any]) -> None:
         # multiscale=False: napari would otherwise guess from the shape.
         self._layer = Image(
@@ -135,14 +153,16 @@ class PreviewLayer:
             name=f"Preview of {source.name} ({self._title})",
             rgb=layer.rgb,
             multiscale=False,
-            metadata=temporary_metadata("preview"),
+            metadata=temporary_metadata(_KIND),
             **place,
         )
         self._source = layer
         self._follow()
         layers, chosen = self._viewer.layers, set(self._viewer.layers.selection)
         active = layers.selection.active
-        layers.insert(layers.index(layer) + 1, self._layer)
+        for other in [each for each in layers if record_of(each).get(TEMPORARY) == _KIND]:
+            layers.remove(other)  # its panel notices
+        layers.insert(self._place(layer), self._layer)
         # napari selects new layers.
         layers.selection = chosen
         layers.selection.active = active
@@ -208,11 +228,11 @@ class LivePreview(QObject):
     def events(self, layer: Image | None) -> list[tuple[Any, Callable]]:
         """Return the events of the viewer and of a layer that the preview follows."""
         camera, dims = camera_of(self._viewer).events, self._viewer.dims.events
-        followed = [camera.center, camera.zoom, dims.ndisplay, dims.order]
+        layers = self._viewer.layers.events
+        followed = [camera.center, camera.zoom, dims.ndisplay, dims.order, layers.inserted]
         if layer is not None:
             followed += [getattr(layer.events, name) for name in MOVES]
-        removed = self._viewer.layers.events.removed
-        others = [(dims.current_step, self._moved), (removed, self._removed)]
+        others = [(dims.current_step, self._moved), (layers.removed, self._removed)]
         return [*((event, self.changed) for event in followed), *others]
 
     def changed(self, event: object = None) -> None:
