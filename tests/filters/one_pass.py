@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -10,6 +11,8 @@ from unittest import mock
 
 import numpy as np
 
+from filters.builtins import GUARD, declarations
+from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.filters.bm3d.groups import PATCH, GroupSettings, slab_shape
 from napari_gpu_denoise.filters.bm3d.plan import GroupFilter
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels
@@ -41,11 +44,12 @@ _PRECISE = "#define native_divide(a, b) ((a) / (b))\n#define native_exp2(x) exp2
 class Precise(program.Session):
     """Programs as users have them, but for native functions on CPUs."""
 
-    def _build(self, *given):
-        if self.device.kind != "CPU":
-            return super()._build(*given)
-        with mock.patch.object(program, "expand", lambda name: _PRECISE + expand(name)):
-            return super()._build(*given)
+    def _build(self, key, before: str = ""):
+        """Build a program, with lines before its source."""
+        if self.device.kind == "CPU":
+            before += _PRECISE
+        with mock.patch.object(program, "expand", lambda name: before + expand(name)):
+            return super()._build(key)
 
 
 class Plain(Precise):
@@ -60,9 +64,17 @@ class Plain(Precise):
             _CONTEXTS[device.index] = cl.Context([device.handle])
         return _Built(device, _CONTEXTS[device.index])
 
-    def _build(self, *given):
-        with mock.patch.object(program, "_OPTIONS", (*program._OPTIONS, *QUICK)):
-            return super()._build(*given)
+    def _build(self, key):
+        options = (*program._OPTIONS, *QUICK)
+        if QUICK and "Portable" in self.device.platform and key[2] == "CL1.2":
+            # What is not declared there, or another PoCL, takes the whole header.
+            with (
+                contextlib.suppress(KernelError),
+                mock.patch.object(program, "_OPTIONS", (*options, f"-D{GUARD}")),
+            ):
+                return super()._build(key, declarations())
+        with mock.patch.object(program, "_OPTIONS", options):
+            return super()._build(key)
 
 
 class _Built(Plain):
