@@ -5,6 +5,7 @@ import threading
 import dask.array as da
 import numpy as np
 import pytest
+import tifffile
 from napari.layers import Image
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -173,6 +174,29 @@ def test_a_copied_command_names_the_file(viewer, open_panel, copied):
     command = copied(panel.command_button)
     assert command.startswith("gpu-denoise nl-means ") and str(samples.path("mri")) in command
     assert command.endswith("--axes ZYX --slices 1")
+
+
+def test_a_copied_command_says_that_it_filters_all_channels(viewer, open_panel, tmp_path):
+    path = tmp_path / "cells.ome.tif"
+    channels = np.random.default_rng(0).integers(0, 200, (2, 40, 48), dtype=np.uint8)
+    tifffile.imwrite(path, channels, ome=True, metadata={"axes": "CYX"})
+    viewer.open(path, plugin="napari-gpu-denoise")
+    panel = open_panel()
+    panel.layer.choose(viewer.layers[0])
+    panel.command_button.click()
+    assert "It filters all channels of the file." in panel.status.text()
+
+
+def test_undo_is_said(viewer, open_panel, run, noisy):
+    viewer.add_image(noisy)
+    panel = open_panel()
+    for sigma in ("10", "20"):
+        type_sigma(panel, sigma)
+        assert run(panel).startswith("Done in ")
+    panel.results.undo_button.click()
+    assert panel.status.text() == "Undone: the result before it is back."
+    panel.results.undo_button.click()
+    assert panel.status.text() == "Redone."
 
 
 def test_boolean_layers(viewer, open_panel, run, pasted):

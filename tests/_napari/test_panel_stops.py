@@ -9,9 +9,11 @@ from napari.utils.progress import progress
 from numpy.testing import assert_allclose, assert_array_equal
 from qtpy.QtCore import QTimer
 
+import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
 from _napari.inputs import type_sigma
 from napari_gpu_denoise._napari import preferences
+from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.noise import estimate
 from napari_gpu_denoise.opencl import device
@@ -61,6 +63,7 @@ def test_cancel_adds_nothing_and_the_next_run_works(viewer, click, finish, held,
     held.set()
     assert finish(panel) == "Cancelled: no layer was added."
     assert len(viewer.layers) == 1 and usable(panel)
+    assert presets.last(gd.NLMeans) is None  # only settings that ran are kept
     seen = []
     panel.progress.valueChanged.connect(seen.append)
     click(panel.run_button)
@@ -103,14 +106,25 @@ def test_a_run_can_be_cancelled_in_napari_s_activity_dock(viewer, finish, held, 
 
 
 def test_source_removed_in_the_middle(viewer, finish, held, big, running):
-    panel = running(name="gone", scale=(1, 3, 3))
-    (source,) = viewer.layers
-    source.scale = (1, 9, 9)
+    panel = running(name="gone")
+    other = viewer.add_image(big, name="other")
+    (source, _) = viewer.layers
+    viewer.layers.remove(other)
+    assert panel.runs.running
     viewer.layers.remove(source)
     held.set()
+    assert finish(panel) == "Cancelled, as gone was removed: no layer was added."
+    assert not viewer.layers and usable(panel)
+
+
+def test_source_changed_in_the_middle(viewer, finish, held, big, running):
+    panel = running(name="big", scale=(1, 3, 3))
+    (source,) = viewer.layers
+    source.scale, source.name = (1, 9, 9), "renamed"
+    held.set()
     assert finish(panel).startswith("Done in ")
-    (result,) = viewer.layers
-    assert result.name == "gone (NL-means, sigma 10)"
+    result = viewer.layers[-1]
+    assert result.name == "big (NL-means, sigma 10)"
     assert_allclose(result.scale, (1, 3, 3))  # as it was when Run was clicked
     assert_array_equal(result.data, runs.denoise(big, panel.form.settings(), 10.0).image)
 

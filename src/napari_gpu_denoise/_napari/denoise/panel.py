@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -164,10 +163,6 @@ class DenoisePanel(RunPanel):
         layers = self.layer.layers() or (None,)
         return [remembering(self.request(each), each) for each in layers]
 
-    def began(self, requests: Sequence[Request]) -> None:
-        """Keep the settings for the next session."""
-        presets.remember(presets.without_image(requests[0].run.filter))
-
     def reset(self) -> None:
         """Set everything but the layer to its default."""
         for part in (self.form, self.options, self.places, self.results):
@@ -287,7 +282,8 @@ class DenoisePanel(RunPanel):
             self.say(*message)
 
     def took(self, outcome: Outcome) -> None:
-        """Show the noise that was used, and let an assessment note the result."""
+        """Show the noise that was used, note the result, and keep the settings for next time."""
+        presets.remember(presets.without_image(outcome.request.run.filter))
         self.assess.note_results()
         record = outcome.value.result.record
         self.options.noise.show_used(record.sigma, record.noise)

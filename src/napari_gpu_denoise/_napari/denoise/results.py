@@ -26,7 +26,6 @@ from napari_gpu_denoise._napari.layers.results import (
 from napari_gpu_denoise._napari.parts import button, row_of, stack, wrapped
 from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise._napari.wording import label_of
-from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.protocol.settings import size_in_words
 from napari_gpu_denoise.run.request import Run
@@ -43,29 +42,25 @@ _LOOKS = ("blending", "opacity")
 
 
 def ask_for_files(panel: QWidget, requests: Sequence[Request]) -> list[Request]:
-    """Return requests with a file for each result that needs one.
+    """Return requests with a file for each result that needs one; none if the user names none."""
+    largest, found = preferences.read().largest_result, []
+    for request in requests:
+        target = None
+        if size := size_of_file(request, largest):
+            target = _asked(panel, request, size)
+            if target is None:
+                return []
+        found.append(replace(request, target=target))
+    return found
 
-    Raises `OutputError` if the user names none.
-    """
-    largest = preferences.read().largest_result
-    return [
-        replace(each, target=_asked(panel, each, size))
-        if (size := size_of_file(each, largest))
-        else each
-        for each in requests
-    ]
 
-
-def _asked(panel: QWidget, request: Request, size: int) -> Path:
+def _asked(panel: QWidget, request: Request, size: int) -> Path | None:
     title = f"File for the result of {request.source.name} ({size_in_words(size)})"
     name, _ = QFileDialog.getSaveFileName(
         panel, title, suggested(request), "OME-Zarr (*.ome.zarr *.zarr)"
     )
     if not name:
-        raise OutputError(
-            f"The result of {request.source.name!r} takes {size_in_words(size)}, and no file was "
-            "named for it: name one, or raise Ask for a file above (MB) in napari's preferences."
-        )
+        return None
     return Path(name if zarr.has_suffix(name) else f"{name}.ome.zarr")
 
 
@@ -135,7 +130,7 @@ class ResultOptions(QWidget):
         self._source: ref[Layer] | None = None
         self._result: ref[Layer] | None = None
         self._replaced: list[Replaced] = []
-        self._undone = self._by_hand = False
+        self.undone = self._by_hand = False
         self._begun = True
         self.hide_source = QCheckBox("Hide source", toolTip=wrapped(_HIDE))
         self.keep_both = QCheckBox("Keep both results", toolTip=wrapped(_KEEP))
@@ -182,14 +177,14 @@ class ResultOptions(QWidget):
     def add(self, outcome: Outcome, title: str) -> None:
         """Add the layers of a run as the boxes say."""
         layers, wanted = self._viewer.layers, outcome.request.source.identity
-        if self._undone or self._begun:
+        if self.undone or self._begun:
             self._replaced = []  # freed before more is taken
         self._begun = False
         self._replaced += add_layers(self._viewer, outcome, title, self.keep_both.isChecked())
         found = [each for each in made_from(wanted, layers) if is_result(each)]
         active = layers.selection.active
         newest = active if active in found else next(reversed(found), None)
-        self._undone = False
+        self.undone = False
         self._result = None if newest is None else ref(newest)
         if newest is not None:
             layers.selection.active = newest
@@ -202,7 +197,7 @@ class ResultOptions(QWidget):
         """Bring the result back that was replaced, or the newer one again."""
         for each in self._replaced:
             each.swap()
-        self._undone = not self._undone
+        self.undone = not self.undone
         self._tell()
 
     def result(self) -> Layer | None:
@@ -217,7 +212,7 @@ class ResultOptions(QWidget):
         self._tell()
 
     def _tell(self) -> None:
-        self.undo_button.setText("Redo" if self._undone else "Undo")
+        self.undo_button.setText("Redo" if self.undone else "Undo")
         self.undo_button.setVisible(bool(self._replaced))
         self.compare_button.setVisible(self.result() is not None)
         names = ", ".join(each.name for each in self._replaced)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from napari.viewer import Viewer
@@ -10,6 +9,7 @@ from napari.viewer import Viewer
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.denoise.results import ResultOptions, ask_for_files
 from napari_gpu_denoise._napari.denoise.run import Request, report, steps
+from napari_gpu_denoise._napari.layers.provenance import identity
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import button, progress_bar
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
@@ -19,7 +19,7 @@ from napari_gpu_denoise.errors import DenoiseError
 class RunPanel(LayerPanel):
     """A panel with runs, a button that starts them, and one that cancels them.
 
-    A subclass says in `requests` what to run, and may follow the runs in `began` and `took`.
+    A subclass says in `requests` what to run, and may follow the results in `took`.
     """
 
     failed = "Not done."
@@ -35,6 +35,8 @@ class RunPanel(LayerPanel):
         self.cancel_button = button("Cancel", "Stop; add no layer.", lambda: self.cancel())
         self.run_on_return(lambda: self.run())
         self.results.wanted.connect(self.show_comparison)
+        self.results.undo_button.clicked.connect(self._on_undo)
+        self.follow("removed layers", [(viewer.layers.events.removed, self._on_removed)])
         self.runs = Task(self, steps, bar=True)
         self.runs.staged.connect(self._on_stage)
         self.runs.ended.connect(self._on_outcome)
@@ -46,9 +48,6 @@ class RunPanel(LayerPanel):
     def requests(self) -> list[Request]:
         """Return the runs, one for each layer; raises `DenoiseError` if something does not fit."""
         raise NotImplementedError
-
-    def began(self, requests: Sequence[Request]) -> None:
-        """Follow runs that were started; nothing by default."""
 
     def took(self, outcome: Outcome) -> None:
         """Follow a result that was added; nothing by default."""
@@ -68,12 +67,17 @@ class RunPanel(LayerPanel):
         except DenoiseError as error:
             self._give_up(error)
             return
+        if not requests:
+            self.say(
+                "Nothing was run, as no file was named for the result. Smaller results need none: "
+                "see Ask for a file above (MB) in napari's preferences."
+            )
+            return
         self.show_running(True)
         self.results.begin()
         self._count, self._ended, self._failed = len(requests), 0, 0
         named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
         self.runs.proceed(named)
-        self.began(requests)
 
     def _give_up(self, error: Exception) -> None:
         self.show_error(error)
@@ -131,6 +135,16 @@ class RunPanel(LayerPanel):
         if self._failed:
             return f"{done} of {self._count} layers done, {self._failed} failed."
         return f"{done} layers done."
+
+    def _on_undo(self) -> None:
+        self.say("Undone: the result before it is back." if self.results.undone else "Redone.")
+
+    def _on_removed(self, event: Any) -> None:
+        """Stop where the layer that is filtered is removed."""
+        request = self.runs.request
+        if request is not None and identity(event.value) == request.source.identity:
+            self.cancel()
+            self.say(f"Cancelled, as {request.source.name} was removed: no layer was added.")
 
     def _on_stopped(self) -> None:
         self.show_running(False)

@@ -122,6 +122,8 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
         axes = request.source.axes_of_file(run.axes)
     else:
         remarks.append(f"It filters the whole file, whose axes are {other}.")
+    if request.source.split is not None:
+        remarks.append("It filters all channels of the file.")
     words = filter_words(run, [named], target, axes)
     if request.alone:
         remarks.append(f"It filters all {' and '.join(f'{word}s' for word in request.alone)}.")

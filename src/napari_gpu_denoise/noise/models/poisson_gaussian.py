@@ -182,9 +182,8 @@ def _ambiguity(found: PhotonNoise) -> str:
     darkest = min(found.curve.mean)
     most = math.sqrt(max(found.gain * darkest + found.intercept, 0.0))
     return (
-        "without dark frames offset and read noise cannot be separated: an offset of "
-        f"{found.offset:.4g} without read noise, an offset of {darkest:.4g} with a read noise of "
-        f"{most:.3g}, and anything in between fit equally well"
+        f"an offset of {found.offset:.4g} without read noise, and one of {darkest:.4g} with a read "
+        f"noise of {most:.3g}, fit equally well: dark frames would tell, but results hardly differ"
     )
 
 
