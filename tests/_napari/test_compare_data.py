@@ -3,9 +3,11 @@
 import dask.array as da
 import numpy as np
 import pytest
+import tifffile
 from napari.layers import Image, Labels
 from numpy.testing import assert_allclose, assert_array_equal
 
+import napari_gpu_denoise as gd
 from _napari.inputs import Sliced
 from napari_gpu_denoise._napari.compare.overlay import spread
 from napari_gpu_denoise._napari.compare.pair import (
@@ -113,6 +115,17 @@ def test_partners_of_a_result(stack):
     pyramid = Image([stack[0], stack[0, ::2, ::2]], multiscale=True)
     result = made(stack[0] + 1, pyramid)
     assert_array_equal(Residual(Pair(pyramid, result))[...], -1)
+
+
+def test_results_of_files_are_compared_with_their_channel(viewer, tmp_path):
+    channels = np.random.default_rng(0).integers(0, 200, (2, 40, 48), dtype=np.uint16)
+    named = {"axes": "CYX", "Channel": {"Name": ["GFP", "RFP"]}}
+    tifffile.imwrite(tmp_path / "cells.ome.tif", channels, ome=True, metadata=named)
+    gd.run_batch(tmp_path / "cells.ome.tif", gd.NLMeans(), output=tmp_path / "less")
+    for folder in (tmp_path, tmp_path / "less"):
+        viewer.open(folder / "cells.ome.tif", plugin="napari-gpu-denoise")
+    found = [partners(each, viewer.layers)[0] for each in viewer.layers[2:]]
+    assert found == list(viewer.layers[:2])
 
 
 @pytest.mark.parametrize("kind", [Curtain, Residual])

@@ -29,11 +29,25 @@ def results_in(layers: Iterable[Layer]) -> list[Layer]:
 
 
 def partners(after: Image, layers: Iterable[Layer]) -> list[Image]:
-    """Return the layers that a result can be compared with, its source first."""
+    """Return the layers that a result can be compared with, its source first.
+
+    Of results read from files, images of the same channel are next, and other results last.
+    """
     layers = list(layers)
     fitting = [each for each in layers if each is not after and fits(each, after)]
-    origin = provenance.origin_of(after, layers)
-    return sorted(fitting, key=lambda each: (each is not origin, -layers.index(each)))
+    origin, channel = provenance.origin_of(after, layers), _channel(after)
+
+    def rank(each: Image) -> tuple[bool, bool, bool, int]:
+        other = _channel(each) != channel
+        return each is not origin, provenance.is_result(each), other, -layers.index(each)
+
+    return sorted(fitting, key=rank)
+
+
+def _channel(layer: Layer) -> int | None:
+    """Return the place of a layer among the channels of its file; None if it is of none."""
+    found = provenance.file_origin(layer.metadata)
+    return None if found is None else found.place
 
 
 def fits(before: Layer, after: Image) -> bool:
