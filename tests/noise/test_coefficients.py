@@ -193,7 +193,7 @@ def test_no_constant_square_is_missed():
         y, x = rng.integers(-4, shape)
         plane[max(y, 0) : max(y + height, 0), max(x, 0) : max(x + width, 0)] = 3
         if selection.constant_squares(plane, selection.WIDTHS[0]) is not None:
-            assert selection._has_runs(plane)
+            assert selection._may_hold_square(plane)
 
 
 @pytest.mark.parametrize("shape", [(16, 33), (64, 40)])

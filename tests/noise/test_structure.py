@@ -232,8 +232,9 @@ def test_few_possible_outliers_are_told_from_many():
             plane[rng.random(plane.shape) < 3e-4] += scale * SIGMA
             every, many = outliers.find_outliers(plane), outliers.find_outliers(plane, many=True)
             for one, other in zip(every, many, strict=True):
-                assert one.weight == other.weight
-                assert not one.weight or np.array_equal(one.mask, other.mask)
+                # What would not count as found may be missing, and nothing else.
+                assert other.weight == one.weight or (not one.found and not other.weight)
+                assert not other.weight or np.array_equal(one.mask, other.mask)
             if scale != 8:
                 assert any(each.found for each in many) == (scale == 25)
 

@@ -39,6 +39,7 @@ REPEATS = 3  # equal rows along a border, from which they are padding,
 CHANGES = 8  # if so many neighbours in them differ: those of an image do so elsewhere in each
 LEAST_SHARE = 0.01  # of the patches, that has to remain
 LEAST = 64  # patches that have to remain
+MOST_RUNS = 4096  # equal pixels in a row, beside which squares are looked for one by one
 
 
 class Blank(NamedTuple):
@@ -58,7 +59,7 @@ def blank_area(plane: np.ndarray) -> Blank | None:
     if min(plane.shape) < PATCH:
         return None
     edges = _repeated_edges(plane)
-    area = _constant_area(plane, edges) if _has_runs(plane) else None
+    area = _constant_area(plane, edges) if _may_hold_square(plane) else None
     if edges is None:
         return area
     return Blank(edges, 0) if area is None else area._replace(pixels=area.pixels | edges)
@@ -174,12 +175,12 @@ def _with_rim(pixels: np.ndarray) -> np.ndarray:
     return _spread(pixels, 2 * RIM + 1)[inside]
 
 
-def _has_runs(plane: np.ndarray) -> bool:
+def _may_hold_square(plane: np.ndarray) -> bool:
     """Return whether there may be a constant square; some of the rows tell.
 
     One of eight rows goes through every square, and two of every fourth pixels of it are in the
-    square: these are compared first, then with the pixels four rows above and below, and all of a
-    row only where they are equal.
+    square: these are compared first, then with the pixels four rows above and below, all of a row
+    only where they are equal, and the rows beside it only where eight in it are.
     """
     last, margin = len(plane) - 1, WIDTHS[0] // 2
     found = []
@@ -198,7 +199,15 @@ def _has_runs(plane: np.ndarray) -> bool:
         return False
     rows = np.unique(np.concatenate(found))
     wide = np.pad(plane[rows], ((0, 0), (margin, margin)), mode="edge")
-    return bool(_all_of(wide[:, 1:] == wide[:, :-1], WIDTHS[0] - 1, 1).any())
+    y, x = np.nonzero(_all_of(wide[:, 1:] == wide[:, :-1], WIDTHS[0] - 1, 1))
+    if len(y) > MOST_RUNS:
+        return True
+    beside = rows[y, None] + np.arange(1 - WIDTHS[0], WIDTHS[0])
+    inside = np.clip(x[:, None] + np.arange(-margin, margin), 0, plane.shape[1] - 1)
+    near = plane[np.clip(beside, 0, last)[:, :, None], inside[:, None]]
+    flat = (near == near[:, [WIDTHS[0] - 1], :1]).all(axis=2)
+    flat &= (beside >= -margin) & (beside <= last + margin)
+    return bool(_all_of(flat, WIDTHS[0], 1).any())
 
 
 def _equal_neighbours(plane: np.ndarray, area: Blank, edges: np.ndarray | None) -> float | None:

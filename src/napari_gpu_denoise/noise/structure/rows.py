@@ -61,13 +61,18 @@ def segments(plane: np.ndarray, finer: int = 1, axis: int = 1, exact: bool = Tru
     level = np.diff(means, axis=0) == 0
     valid = np.ones(means.shape, bool)
     if level.any():
-        most, least = (
-            _over_pieces(each.reduce, plane, cuts, axis) for each in (np.maximum, np.minimum)
-        )
         same = np.zeros(means.shape, bool)
         same[1:] |= level
         same[:-1] |= level
-        valid = ~((most == least) & same)
+        ends = (plane.take(each, axis) for each in (cuts, cuts + sizes - 1))
+        same &= np.equal(*ends) if axis else np.equal(*ends).T
+        rows = np.flatnonzero(same.any(axis=1))
+        if len(rows):
+            some = plane.take(rows, 1 - axis)
+            most, least = (
+                _over_pieces(each.reduce, some, cuts, axis) for each in (np.maximum, np.minimum)
+            )
+            valid[rows] = ~((most == least) & same[rows])
     return Segments(means, valid)
 
 
