@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.image.levels import check_numbers
@@ -129,8 +128,8 @@ def noise_only(
     rounded, step = values, step_of(values)
     if step:
         values = np.abs(values + step * (np.random.default_rng(0).random(values.shape) - 0.5))
-    unit = math.sqrt(2 * _gamma_quantiles(coils, [quantile])[0])
-    bounds = _gamma_quantiles(coils * repetitions, [REJECTED / 2, 1 - REJECTED / 2])
+    unit = math.sqrt(2 * _gamma_quantiles(coils, (quantile,))[0])
+    bounds = _gamma_quantiles(coils * repetitions, (REJECTED / 2, 1 - REJECTED / 2))
     energy = np.square(values).sum(axis=1) / 2
     expected = 1 - math.exp(2 * (math.lgamma(coils + 0.5) - math.lgamma(coils))) / coils
     order = np.argsort(energy)
@@ -169,7 +168,7 @@ def noise_only(
     if not len(share):
         return none
     at = int(np.abs(share - quantile).argmin())
-    unit = math.sqrt(2 * _gamma_quantiles(coils, [share[at]])[0])
+    unit = math.sqrt(2 * _gamma_quantiles(coils, (float(share[at]),))[0])
     return float(level[at] + step / 2) / unit, mask
 
 
@@ -221,27 +220,27 @@ def _best_quantile(coils: int) -> tuple[float, float]:
     with the least variance for its slope.
     """
     quantiles = np.linspace(0.3, 0.95, 1301)
-    value = _gamma_quantiles(coils, quantiles)
+    value = _gamma_quantiles(coils, tuple(quantiles.tolist()))
     density = np.exp((coils - 1) * np.log(value) - value - math.lgamma(coils))
     error = np.sqrt(quantiles * (1 - quantiles)) / (2 * value * density)
     best = int(np.argmin(error))
     return float(quantiles[best]), float(error[best])
 
 
-def _gamma_quantiles(shape: int, shares: ArrayLike) -> np.ndarray:
-    """Return quantiles of the gamma law, by bisection.
+@lru_cache(maxsize=16)
+def _gamma_quantiles(shape: int, shares: tuple[float, ...]) -> np.ndarray:
+    """Return quantiles of the gamma law, by bisection; the last ones are kept.
 
     SciPy has them, too, but takes longer to import than an estimate takes, and most need no more.
     """
-    shares = np.asarray(shares)
     events = np.arange(shape)
     factorials = np.cumsum(np.log(np.maximum(events, 1)))
-    low, high = np.zeros(shares.shape), np.full(shares.shape, 2.0 * shape + 40)
+    low, high = np.zeros(len(shares)), np.full(len(shares), 2.0 * shape + 40)
     for _ in range(60):
         middle = (low + high) / 2
         # A value is above x where a Poisson variable of mean x is below the shape.
         chances = np.exp(events * np.log(middle)[:, None] - factorials - middle[:, None])
-        below = chances.sum(axis=1) > 1 - shares
+        below = chances.sum(axis=1) > 1 - np.array(shares)
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return (low + high) / 2
 

@@ -136,30 +136,44 @@ def _tried(cells: places.Cells) -> np.ndarray:
     return values[:: max(1, len(values) // TRIED)]
 
 
+def _over(costs: np.ndarray, candidates: np.ndarray, ny: int) -> np.ndarray:
+    """Return costs (value, cell) of `ny` rows of cells, summed over rectangles, (value, rectangle)."""
+    table = costs.reshape(len(costs), ny, -1).cumsum(1).cumsum(2)
+    table = np.pad(table, ((0, 0), (1, 0), (1, 0)))
+    top, bottom, left, right = candidates.T
+    sums = table[:, bottom, right] - table[:, top, right]
+    return sums + table[:, top, left] - table[:, bottom, left]
+
+
+def _with(part: np.ndarray, rectangle: np.ndarray, number: int, ny: int) -> np.ndarray:
+    """Return the part of each cell once a rectangle is that of a number."""
+    top, bottom, left, right = rectangle
+    new = part.reshape(ny, -1).copy()
+    new[top:bottom, left:right] = number
+    return new.ravel()
+
+
 def _best(
     cells: places.Cells, part: np.ndarray, values: np.ndarray, candidates: np.ndarray, ny: int
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the rectangle that lowers the cost most, the part of each cell with it, and the cost.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rectangle that lowers the cost most, and the part of each cell with it.
 
     `part` (cell,) is now that of each of `ny` rows of cells, and `values` (part,) its sigma.
     """
     now = np.take_along_axis(_costs(cells, values), part[None], 0)
-    change = (_costs(cells, _tried(cells)) - now).reshape(-1, ny, part.size // ny)
-    table = np.pad(change.cumsum(1).cumsum(2), ((0, 0), (1, 0), (1, 0)))
-    top, bottom, left, right = candidates.T
-    sums = table[:, bottom, right] - table[:, top, right]
-    sums += table[:, top, left] - table[:, bottom, left]
-    top, bottom, left, right = found = candidates[sums.min(axis=0).argmin()]
-    new = part.reshape(ny, -1).copy()
-    new[top:bottom, left:right] = len(values)
-    return found, new.ravel(), float(now.sum() + sums.min())
+    change = _over(_costs(cells, _tried(cells)) - now, candidates, ny)
+    found = candidates[change.min(axis=0).argmin()]
+    return found, _with(part, found, len(values), ny)
 
 
 def _first(cells: places.Cells, counts: tuple[int, ...], candidates: np.ndarray) -> tuple:
-    """Return the same for a plane of one value, that may be any of several."""
-    nothing, values = np.zeros(len(cells.sigma), int), _tried(cells)[:: TRIED // 4, None]
-    each = [_best(cells, nothing, value, candidates, counts[0]) for value in values]
-    return min(each, key=lambda found: found[2])
+    """Return the same for a plane of one value, that may be any of several, and the cost."""
+    costs = _costs(cells, _tried(cells))
+    over = _over(costs, candidates, counts[0])
+    some = slice(None, None, TRIED // 4)
+    total = costs[some].sum(axis=1)[:, None] - over[some] + over.min(axis=0)
+    found = candidates[total.min(axis=0).argmin()]
+    return found, _with(np.zeros(costs.shape[1], int), found, 1, counts[0]), float(total.min())
 
 
 def _may_step(cells: places.Cells, counts: tuple[int, ...]) -> bool:
@@ -168,19 +182,19 @@ def _may_step(cells: places.Cells, counts: tuple[int, ...]) -> bool:
     if used.mean() < places.COVERED or np.ptp(cells.sigma[used]) < places.ALIKE:
         return False
     sigma, error, bright = (each[used] for each in cells)
-    # A surface would follow texture as well.
-    _, constant, curve = places.three_fits(
-        places.centres(counts)[used], sigma, error, bright, places.ROUGH
-    )
     _, part, cost = _first(cells, counts, _candidates(counts))
-    if cost + places.UNLIKE > min(constant.cost, curve.cost):
-        return False
     parts = [np.sort(sigma[part[used] == k]) for k in (0, 1)]
     if not all(map(len, parts)):
         return False
     low, high = sorted(parts, key=medians)
     # Nearly all cells with more noise are above those with less.
-    return bool(high[int((1 - ABOVE_ALL) * len(high))] - medians(low) > math.log(RATIO))
+    if not high[int((1 - ABOVE_ALL) * len(high))] - medians(low) > math.log(RATIO):
+        return False
+    # A surface would follow texture as well.
+    _, constant, curve = places.three_fits(
+        places.centres(counts)[used], sigma, error, bright, places.ROUGH
+    )
+    return cost + places.UNLIKE <= min(constant.cost, curve.cost)
 
 
 def _rectangles(
@@ -199,9 +213,10 @@ def _rectangles(
     fit = places.robust_fits([np.ones((len(sigma), 1))], sigma, error)[0]
     while len(edges) < MOST and len(candidates):
         number = len(edges)
-        rectangle, new, _ = _first(cells, counts, candidates)
         if number > 1:
-            rectangle, new, _ = _best(cells, part, fit.found, candidates, counts[0])
+            rectangle, new = _best(cells, part, fit.found, candidates, counts[0])
+        else:
+            rectangle, new, _ = _first(cells, counts, candidates)
         design = (new[used, None] == np.arange(number + 1)).astype(np.float64)
         if not design.sum(axis=0).all():
             break  # some rectangle is covered

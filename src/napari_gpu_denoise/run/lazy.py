@@ -123,16 +123,19 @@ def lazy_result(array: Any, run: Run) -> da.Array:
         more = extra * (letter in "YX")
         margins[axis] = (before + more, after + more)
     array = array.rechunk(joined_chunks(array.chunks, job.names, job.filter, margins))
+    chunks = array.chunks
     depth = {
         axis: both for axis, both in margins.items() if array.numblocks[axis] > 1 and any(both)
     }
-    return overlap(array, depth, "none", allow_rechunk=False).map_blocks(
+    if depth:  # else it would copy all chunks
+        array = overlap(array, depth, "none", allow_rechunk=False)
+    return array.map_blocks(
         _denoise_block,
         job=job,
         devices=sent,
         margins=margins,
         dtype=job.dtypes[1],
-        chunks=array.chunks,
+        chunks=chunks,
         meta=np.empty((0,) * array.ndim, job.dtypes[1]),
         token=job.filter.name,
     )
@@ -225,20 +228,23 @@ def _is_worker() -> bool:
 
 
 _busy: Counter[Device] = Counter()  # chunks in progress on each device, in this process
-_lock = threading.Lock()
+_AT_ONCE = 4  # of them on a device: it is busy, and more threads wait for each other
+_done = threading.Condition()
 
 
 @contextmanager
 def _least_busy(devices: tuple[Device, ...]) -> Iterator[Device]:
-    """Borrow the device that works on the fewest chunks."""
-    with _lock:
+    """Borrow the device that works on the fewest chunks, once it may take one more."""
+    with _done:
+        _done.wait_for(lambda: any(_busy[each] < _AT_ONCE for each in devices))
         device = min(devices, key=_busy.__getitem__)
         _busy[device] += 1
     try:
         yield device
     finally:
-        with _lock:
+        with _done:
             _busy[device] -= 1
+            _done.notify_all()
 
 
 _RESULT = 4  # bytes of a pixel of the result, at most

@@ -125,10 +125,10 @@ def clamp_sigma(
         return ranges * (float(pixels.max()) - float(pixels.min())) ** power
 
     # Nearly always, a few pixels show that sigma is far below the limit.
-    step = max(1, round((image.size / 65536) ** (1 / image.ndim)))
-    some = image[(slice(None, None, step),) * image.ndim]
-    if sigma.max() <= highest(some):
-        return sigma
+    for number in (1024, 65536):
+        step = max(1, round((image.size / number) ** (1 / image.ndim)))
+        if sigma.max() <= highest(image[(slice(None, None, step),) * image.ndim]):
+            return sigma
     most = highest(image)
     return np.minimum(sigma, most) if most > 0 else sigma
 
