@@ -137,7 +137,7 @@ def _tried(cells: places.Cells) -> np.ndarray:
 
 
 def _over(costs: np.ndarray, candidates: np.ndarray, ny: int) -> np.ndarray:
-    """Return costs (value, cell) of `ny` rows of cells, summed over rectangles, (value, rectangle)."""
+    """Return the costs (value, cell) of `ny` rows of cells, summed over each rectangle."""
     table = costs.reshape(len(costs), ny, -1).cumsum(1).cumsum(2)
     table = np.pad(table, ((0, 0), (1, 0), (1, 0)))
     top, bottom, left, right = candidates.T

@@ -67,16 +67,24 @@ def blank_area(plane: np.ndarray) -> Blank | None:
 
 def _repeated_edges(plane: np.ndarray) -> np.ndarray | None:
     """Return a mask of the rows and columns that repeat the one beside them up to a border."""
-    found = np.zeros(plane.shape, bool)
-    for lines, out in ((plane, found), (plane.T, found.T)):
-        for rows, marked in ((lines, out), (lines[::-1], out[::-1])):
+    sides = []
+    for axis, lines in enumerate((plane, plane.T)):
+        for way in (1, -1):
+            rows = lines[::way]
             edge = rows[0]
+            if not np.array_equal(edge, rows[1]):
+                continue
             if np.count_nonzero(edge[1:] != edge[:-1]) >= CHANGES:
                 different = (k for k, row in enumerate(rows) if not np.array_equal(row, edge))
                 count = next(different, len(rows))
                 if count >= REPEATS:
-                    marked[:count] = True
-    return found if found.any() else None
+                    sides.append((axis, way, count))
+    if not sides:
+        return None
+    found = np.zeros(plane.shape, bool)
+    for axis, way, count in sides:
+        (found, found.T)[axis][::way][:count] = True
+    return found
 
 
 def _constant_area(plane: np.ndarray, edges: np.ndarray | None) -> Blank | None:

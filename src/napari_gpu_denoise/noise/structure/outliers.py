@@ -208,7 +208,7 @@ def _may_be_many(plane: np.ndarray, padded: np.ndarray, noise: NoiseTable) -> bo
         found = []
         for away in (inside - least, most - inside):
             places = np.flatnonzero(away > limit * floor.noise[0])
-            places = places[away.flat[places] > limit * floor.at(least.flat[places])]
+            places = places[away.ravel()[places] > limit * floor.at(least.ravel()[places])]
             found.append(first * plane.shape[1] + places)
         return found
 
