@@ -146,7 +146,7 @@ def _over(costs: np.ndarray, candidates: np.ndarray, ny: int) -> np.ndarray:
 
 
 def _with(part: np.ndarray, rectangle: np.ndarray, number: int, ny: int) -> np.ndarray:
-    """Return the part of each cell once a rectangle is that of a number."""
+    """Return the part of each cell, of `ny` rows, once a rectangle is that of a number."""
     top, bottom, left, right = rectangle
     new = part.reshape(ny, -1).copy()
     new[top:bottom, left:right] = number
@@ -155,25 +155,23 @@ def _with(part: np.ndarray, rectangle: np.ndarray, number: int, ny: int) -> np.n
 
 def _best(
     cells: places.Cells, part: np.ndarray, values: np.ndarray, candidates: np.ndarray, ny: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rectangle that lowers the cost most, and the part of each cell with it.
+) -> np.ndarray:
+    """Return the rectangle that lowers the cost most.
 
     `part` (cell,) is now that of each of `ny` rows of cells, and `values` (part,) its sigma.
     """
     now = np.take_along_axis(_costs(cells, values), part[None], 0)
     change = _over(_costs(cells, _tried(cells)) - now, candidates, ny)
-    found = candidates[change.min(axis=0).argmin()]
-    return found, _with(part, found, len(values), ny)
+    return candidates[change.min(axis=0).argmin()]
 
 
-def _first(cells: places.Cells, counts: tuple[int, ...], candidates: np.ndarray) -> tuple:
+def _first(cells: places.Cells, candidates: np.ndarray, ny: int) -> tuple[np.ndarray, float]:
     """Return the same for a plane of one value, that may be any of several, and the cost."""
     costs = _costs(cells, _tried(cells))
-    over = _over(costs, candidates, counts[0])
+    over = _over(costs, candidates, ny)
     some = slice(None, None, TRIED // 4)
     total = costs[some].sum(axis=1)[:, None] - over[some] + over.min(axis=0)
-    found = candidates[total.min(axis=0).argmin()]
-    return found, _with(np.zeros(costs.shape[1], int), found, 1, counts[0]), float(total.min())
+    return candidates[total.min(axis=0).argmin()], float(total.min())
 
 
 def _may_step(cells: places.Cells, counts: tuple[int, ...]) -> bool:
@@ -182,7 +180,8 @@ def _may_step(cells: places.Cells, counts: tuple[int, ...]) -> bool:
     if used.mean() < places.COVERED or np.ptp(cells.sigma[used]) < places.ALIKE:
         return False
     sigma, error, bright = (each[used] for each in cells)
-    _, part, cost = _first(cells, counts, _candidates(counts))
+    rectangle, cost = _first(cells, _candidates(counts), counts[0])
+    part = _with(np.zeros(len(used), int), rectangle, 1, counts[0])
     parts = [np.sort(sigma[part[used] == k]) for k in (0, 1)]
     if not all(map(len, parts)):
         return False
@@ -213,10 +212,10 @@ def _rectangles(
     fit = places.robust_fits([np.ones((len(sigma), 1))], sigma, error)[0]
     while len(edges) < MOST and len(candidates):
         number = len(edges)
+        rectangle, _ = _first(cells, candidates, counts[0])
         if number > 1:
-            rectangle, new = _best(cells, part, fit.found, candidates, counts[0])
-        else:
-            rectangle, new, _ = _first(cells, counts, candidates)
+            rectangle = _best(cells, part, fit.found, candidates, counts[0])
+        new = _with(part, rectangle, number, counts[0])
         design = (new[used, None] == np.arange(number + 1)).astype(np.float64)
         if not design.sum(axis=0).all():
             break  # some rectangle is covered

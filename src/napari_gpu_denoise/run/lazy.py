@@ -123,19 +123,18 @@ def lazy_result(array: Any, run: Run) -> da.Array:
         more = extra * (letter in "YX")
         margins[axis] = (before + more, after + more)
     array = array.rechunk(joined_chunks(array.chunks, job.names, job.filter, margins))
-    chunks = array.chunks
     depth = {
         axis: both for axis, both in margins.items() if array.numblocks[axis] > 1 and any(both)
     }
-    if depth:  # else it would copy all chunks
-        array = overlap(array, depth, "none", allow_rechunk=False)
-    return array.map_blocks(
+    # Without a margin, it would copy all chunks.
+    read = overlap(array, depth, "none", allow_rechunk=False) if depth else array
+    return read.map_blocks(
         _denoise_block,
         job=job,
         devices=sent,
         margins=margins,
         dtype=job.dtypes[1],
-        chunks=chunks,
+        chunks=array.chunks,
         meta=np.empty((0,) * array.ndim, job.dtypes[1]),
         token=job.filter.name,
     )

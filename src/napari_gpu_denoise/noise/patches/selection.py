@@ -67,23 +67,16 @@ def blank_area(plane: np.ndarray) -> Blank | None:
 
 def _repeated_edges(plane: np.ndarray) -> np.ndarray | None:
     """Return a mask of the rows and columns that repeat the one beside them up to a border."""
-    sides = []
-    for axis, lines in enumerate((plane, plane.T)):
-        for way in (1, -1):
-            rows = lines[::way]
-            edge = rows[0]
-            if not np.array_equal(edge, rows[1]):
-                continue
-            if np.count_nonzero(edge[1:] != edge[:-1]) >= CHANGES:
-                different = (k for k, row in enumerate(rows) if not np.array_equal(row, edge))
-                count = next(different, len(rows))
-                if count >= REPEATS:
-                    sides.append((axis, way, count))
-    if not sides:
-        return None
-    found = np.zeros(plane.shape, bool)
-    for axis, way, count in sides:
-        (found, found.T)[axis][::way][:count] = True
+    found = None
+    for axis, way in ((0, 1), (0, -1), (1, 1), (1, -1)):
+        rows = np.moveaxis(plane, axis, 0)[::way]
+        edge = rows[0]
+        if np.count_nonzero(edge[1:] != edge[:-1]) >= CHANGES:
+            different = (k for k, row in enumerate(rows) if not np.array_equal(row, edge))
+            count = next(different, len(rows))
+            if count >= REPEATS:
+                found = np.zeros(plane.shape, bool) if found is None else found
+                np.moveaxis(found, axis, 0)[::way][:count] = True
     return found
 
 

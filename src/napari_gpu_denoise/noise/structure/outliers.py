@@ -231,12 +231,10 @@ def _may_be_many(plane: np.ndarray, padded: np.ndarray, noise: NoiseTable) -> bo
         if count >= _FEWEST:
             # In a photograph, texture leaves few of them.
             around = _TEXTURE * _around(plane, padded, noise, ys[is_far], xs[is_far])
-            with np.errstate(divide="ignore", over="ignore"):
-                ratio = away[is_far] / (limit * np.maximum(around, least[is_far]))
-            ratio = ratio[ratio > 1]
-            # There are as many at most, and none is further away than the farthest.
-            most = _weight(len(ratio), float(ratio.max(initial=0)), plane.size)
-            if len(ratio) >= _FEWEST and most >= LEAST_WEIGHT:
+            size = away[is_far] / limit
+            ratio = size / np.maximum(np.maximum(around, least[is_far]), size / 1000)
+            count, most = np.count_nonzero(ratio > 1), float(ratio.max())
+            if count >= _FEWEST and _weight(count, most, plane.size) >= LEAST_WEIGHT:
                 return True
     return False
 

@@ -61,9 +61,7 @@ def segments(plane: np.ndarray, finer: int = 1, axis: int = 1, exact: bool = Tru
     level = np.diff(means, axis=0) == 0
     valid = np.ones(means.shape, bool)
     if level.any():
-        same = np.zeros(means.shape, bool)
-        same[1:] |= level
-        same[:-1] |= level
+        same = np.pad(level, ((1, 0), (0, 0))) | np.pad(level, ((0, 1), (0, 0)))
         ends = (plane.take(each, axis) for each in (cuts, cuts + sizes - 1))
         same &= np.equal(*ends) if axis else np.equal(*ends).T
         rows = np.flatnonzero(same.any(axis=1))
