@@ -136,13 +136,22 @@ def _tried(cells: places.Cells) -> np.ndarray:
     return values[:: max(1, len(values) // TRIED)]
 
 
-def _over(costs: np.ndarray, candidates: np.ndarray, ny: int) -> np.ndarray:
-    """Return the costs (value, cell) of `ny` rows of cells, summed over each rectangle."""
+def _best(
+    cells: places.Cells, starts: np.ndarray, candidates: np.ndarray, ny: int
+) -> tuple[np.ndarray, float]:
+    """Return the rectangle with which the cells cost least, and how much.
+
+    `starts` (start, cell) is what each of `ny` rows of cells costs without it, in several ways.
+    """
+    costs = np.concatenate([starts, _costs(cells, _tried(cells))])
     table = costs.reshape(len(costs), ny, -1).cumsum(1).cumsum(2)
     table = np.pad(table, ((0, 0), (1, 0), (1, 0)))
     top, bottom, left, right = candidates.T
-    sums = table[:, bottom, right] - table[:, top, right]
-    return sums + table[:, top, left] - table[:, bottom, left]
+    inside = table[:, bottom, right] - table[:, top, right]
+    inside += table[:, top, left] - table[:, bottom, left]
+    count = len(starts)
+    total = table[:count, -1, -1:] - inside[:count] + inside[count:].min(axis=0)
+    return candidates[total.min(axis=0).argmin()], float(total.min())
 
 
 def _with(part: np.ndarray, rectangle: np.ndarray, number: int, ny: int) -> np.ndarray:
@@ -153,34 +162,14 @@ def _with(part: np.ndarray, rectangle: np.ndarray, number: int, ny: int) -> np.n
     return new.ravel()
 
 
-def _best(
-    cells: places.Cells, part: np.ndarray, values: np.ndarray, candidates: np.ndarray, ny: int
-) -> np.ndarray:
-    """Return the rectangle that lowers the cost most.
-
-    `part` (cell,) is now that of each of `ny` rows of cells, and `values` (part,) its sigma.
-    """
-    now = np.take_along_axis(_costs(cells, values), part[None], 0)
-    change = _over(_costs(cells, _tried(cells)) - now, candidates, ny)
-    return candidates[change.min(axis=0).argmin()]
-
-
-def _first(cells: places.Cells, candidates: np.ndarray, ny: int) -> tuple[np.ndarray, float]:
-    """Return the same for a plane of one value, that may be any of several, and the cost."""
-    costs = _costs(cells, _tried(cells))
-    over = _over(costs, candidates, ny)
-    some = slice(None, None, TRIED // 4)
-    total = costs[some].sum(axis=1)[:, None] - over[some] + over.min(axis=0)
-    return candidates[total.min(axis=0).argmin()], float(total.min())
-
-
 def _may_step(cells: places.Cells, counts: tuple[int, ...]) -> bool:
     """Return whether the smoothest patches of cells may show a rectangle."""
     used = np.isfinite(cells.sigma)
     if used.mean() < places.COVERED or np.ptp(cells.sigma[used]) < places.ALIKE:
         return False
     sigma, error, bright = (each[used] for each in cells)
-    rectangle, cost = _first(cells, _candidates(counts), counts[0])
+    starts = _costs(cells, _tried(cells)[:: TRIED // 4])
+    rectangle, cost = _best(cells, starts, _candidates(counts), counts[0])
     part = _with(np.zeros(len(used), int), rectangle, 1, counts[0])
     parts = [np.sort(sigma[part[used] == k]) for k in (0, 1)]
     if not all(map(len, parts)):
@@ -212,9 +201,11 @@ def _rectangles(
     fit = places.robust_fits([np.ones((len(sigma), 1))], sigma, error)[0]
     while len(edges) < MOST and len(candidates):
         number = len(edges)
-        rectangle, _ = _first(cells, candidates, counts[0])
+        # A plane of one value may have any of several.
+        starts = _costs(cells, _tried(cells)[:: TRIED // 4])
         if number > 1:
-            rectangle = _best(cells, part, fit.found, candidates, counts[0])
+            starts = np.take_along_axis(_costs(cells, fit.found), part[None], 0)
+        rectangle, _ = _best(cells, starts, candidates, counts[0])
         new = _with(part, rectangle, number, counts[0])
         design = (new[used, None] == np.arange(number + 1)).astype(np.float64)
         if not design.sum(axis=0).all():

@@ -126,8 +126,7 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     depth = {
         axis: both for axis, both in margins.items() if array.numblocks[axis] > 1 and any(both)
     }
-    # Without a margin, it would copy all chunks.
-    read = overlap(array, depth, "none", allow_rechunk=False) if depth else array
+    read = overlap(array, depth, "none", allow_rechunk=False) if depth else array  # not a copy
     return read.map_blocks(
         _denoise_block,
         job=job,

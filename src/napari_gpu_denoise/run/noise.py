@@ -125,11 +125,11 @@ def clamp_sigma(
         return ranges * (float(pixels.max()) - float(pixels.min())) ** power
 
     # Nearly always, a few pixels show that sigma is far below the limit.
-    for number in (1024, 65536):
+    for number in (1024, 65536, image.size):
         step = max(1, round((image.size / number) ** (1 / image.ndim)))
-        if sigma.max() <= highest(image[(slice(None, None, step),) * image.ndim]):
+        most = highest(image[(slice(None, None, step),) * image.ndim])
+        if sigma.max() <= most:
             return sigma
-    most = highest(image)
     return np.minimum(sigma, most) if most > 0 else sigma
 
 

@@ -376,9 +376,9 @@ class FrameStream:
         self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
     ) -> FrameNote:
         """Make the note of a frame from what is uploaded: its own pixels may be others by now."""
-        self._check_values(number, values, Levels(0, 1.0))
-        compares, whole = self._job.filter.compares_brightness, self._job.filter.whole_volumes
         levels = Levels(0, 1.0)
+        self._check_values(number, values, levels)
+        compares, whole = self._job.filter.compares_brightness, self._job.filter.whole_volumes
         note = note_frame(list(values), sigma, levels, brightness=compares, whole=whole)
         return replace(note, models=models)
 

@@ -233,8 +233,8 @@ def _may_be_many(plane: np.ndarray, padded: np.ndarray, noise: NoiseTable) -> bo
             around = _TEXTURE * _around(plane, padded, noise, ys[is_far], xs[is_far])
             size = away[is_far] / limit
             ratio = size / np.maximum(np.maximum(around, least[is_far]), size / 1000)
-            count, most = np.count_nonzero(ratio > 1), float(ratio.max())
-            if count >= _FEWEST and _weight(count, most, plane.size) >= LEAST_WEIGHT:
+            count, needed = np.count_nonzero(ratio > 1), LEAST_WEIGHT / ratio.max() ** 2
+            if count >= max(_FEWEST, needed * math.sqrt(plane.size / _PIXELS)):
                 return True
     return False
 
@@ -380,9 +380,4 @@ def _described(mask: np.ndarray, score: np.ndarray, size: np.ndarray, limit: flo
     # Objects that look like outliers have others beside them.
     count = count * (1 - crowded) ** 2
     ratio = float(np.median(score[mask])) / limit
-    return Outliers(mask, excess, _weight(count, ratio, mask.size))
-
-
-def _weight(count: float, ratio: float, pixels: int) -> float:
-    """Return what outliers prove, so many times further away than the limit."""
-    return count * ratio**2 / math.sqrt(pixels / _PIXELS)
+    return Outliers(mask, excess, count * ratio**2 / math.sqrt(mask.size / _PIXELS))

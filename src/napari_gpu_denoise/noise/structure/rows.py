@@ -62,15 +62,14 @@ def segments(plane: np.ndarray, finer: int = 1, axis: int = 1, exact: bool = Tru
     valid = np.ones(means.shape, bool)
     if level.any():
         same = np.pad(level, ((1, 0), (0, 0))) | np.pad(level, ((0, 1), (0, 0)))
-        ends = (plane.take(each, axis) for each in (cuts, cuts + sizes - 1))
-        same &= np.equal(*ends) if axis else np.equal(*ends).T
+        ends = plane.take(cuts, axis) == plane.take(cuts + sizes - 1, axis)
+        same &= ends if axis else ends.T
         rows = np.flatnonzero(same.any(axis=1))
-        if len(rows):
-            some = plane.take(rows, 1 - axis)
-            most, least = (
-                _over_pieces(each.reduce, some, cuts, axis) for each in (np.maximum, np.minimum)
-            )
-            valid[rows] = ~((most == least) & same[rows])
+        some = plane.take(rows, 1 - axis)
+        most, least = (
+            _over_pieces(each.reduce, some, cuts, axis) for each in (np.maximum, np.minimum)
+        )
+        valid[rows] = ~((most == least) & same[rows])
     return Segments(means, valid)
 
 
