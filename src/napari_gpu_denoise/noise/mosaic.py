@@ -147,10 +147,9 @@ def _best(
     table = costs.reshape(len(costs), ny, -1).cumsum(1).cumsum(2)
     table = np.pad(table, ((0, 0), (1, 0), (1, 0)))
     top, bottom, left, right = candidates.T
-    inside = table[:, bottom, right] - table[:, top, right]
-    inside += table[:, top, left] - table[:, bottom, left]
-    count = len(starts)
-    total = table[:count, -1, -1:] - inside[:count] + inside[count:].min(axis=0)
+    inside = table[:, bottom, right] - table[:, top, right] + table[:, top, left]
+    now, then = np.split(inside - table[:, bottom, left], [len(starts)])
+    total = starts.sum(axis=1)[:, None] - now + then.min(axis=0)
     return candidates[total.min(axis=0).argmin()], float(total.min())
 
 
@@ -201,7 +200,6 @@ def _rectangles(
     fit = places.robust_fits([np.ones((len(sigma), 1))], sigma, error)[0]
     while len(edges) < MOST and len(candidates):
         number = len(edges)
-        # A plane of one value may have any of several.
         starts = _costs(cells, _tried(cells)[:: TRIED // 4])
         if number > 1:
             starts = np.take_along_axis(_costs(cells, fit.found), part[None], 0)

@@ -179,9 +179,9 @@ def _with_rim(pixels: np.ndarray) -> np.ndarray:
 def _may_hold_square(plane: np.ndarray) -> bool:
     """Return whether there may be a constant square; some of the rows tell.
 
-    One of eight rows goes through every square, and two of every fourth pixels of it are in the
-    square: these are compared first, then with the pixels four rows above and below, all of a row
-    only where they are equal, and the rows beside it only where eight in it are.
+    One of eight rows goes through every square, with two of every fourth pixels: these are compared
+    first, then with those four rows above and below, all of a row only where they are equal, and
+    the rows beside it only where eight in it are.
     """
     last, margin = len(plane) - 1, WIDTHS[0] // 2
     found = []
