@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -216,13 +216,9 @@ def _is_worker() -> bool:
     if multiprocessing.parent_process() is not None:
         return True
     distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return False
-    try:
-        distributed.get_worker()
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return distributed is not None and distributed.get_worker() is not None
+    return False
 
 
 _busy: Counter[Device] = Counter()  # chunks in progress on each device, in this process

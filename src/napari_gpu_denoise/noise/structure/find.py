@@ -189,12 +189,10 @@ def _analyse_plane(plane: np.ndarray) -> tuple[Any, Any, list[hum.Wave], Any]:
         pixels, waves, *evidence = _each(tasks, in_threads)
     else:
         pixels = _pixels(middle)
-    if pixels is not None and any(each.found for each in pixels):
-        for each in pixels:
-            if each.found:
-                middle = outliers.replaced(middle, each.mask)
-        waves = None
-    if waves is None:
+    found = [each for each in pixels or () if each.found]
+    for each in found:
+        middle = outliers.replaced(middle, each.mask)
+    if found or waves is None:
         waves = _waves(middle)
     if waves and small:
         flat = upright = hum.without(flat, waves)

@@ -307,11 +307,7 @@ class FrameFlow:
             done.wait()
             write(start, host, transfer.clipped(slot.name, counts, count))
 
-        slot.written = None
-        if self._writer is None:
-            finish()
-        else:
-            slot.written = self._writer.submit(finish).result
+        slot.written = self._writer.submit(finish).result if self._writer else finish()
         return slot
 
 
