@@ -118,16 +118,12 @@ def clamp_sigma(
     sigma = resolved.array
     if resolved.stabilised:
         return sigma
-    power = filter.sigma_power
     ranges = _RANGES_OF_FRAME if is_stream_frame else _RANGES
-
-    def highest(pixels: np.ndarray) -> float:
-        return ranges * (float(pixels.max()) - float(pixels.min())) ** power
-
     # Nearly always, a few pixels show that sigma is far below the limit.
     for number in (1024, 65536, image.size):
         step = max(1, round((image.size / number) ** (1 / image.ndim)))
-        most = highest(image[(slice(None, None, step),) * image.ndim])
+        some = image[(slice(None, None, step),) * image.ndim]
+        most = ranges * (float(some.max()) - float(some.min())) ** filter.sigma_power
         if sigma.max() <= most:
             return sigma
     return np.minimum(sigma, most) if most > 0 else sigma

@@ -39,7 +39,6 @@ REPEATS = 3  # equal rows along a border, from which they are padding,
 CHANGES = 8  # if so many neighbours in them differ: those of an image do so elsewhere in each
 LEAST_SHARE = 0.01  # of the patches, that has to remain
 LEAST = 64  # patches that have to remain
-MOST_RUNS = 4096  # equal pixels in a row, beside which squares are looked for one by one
 
 
 class Blank(NamedTuple):
@@ -201,7 +200,7 @@ def _may_hold_square(plane: np.ndarray) -> bool:
     rows = np.unique(np.concatenate(found))
     wide = np.pad(plane[rows], ((0, 0), (margin, margin)), mode="edge")
     y, x = np.nonzero(_all_of(wide[:, 1:] == wide[:, :-1], WIDTHS[0] - 1, 1))
-    if len(y) > MOST_RUNS:
+    if len(y) > SAMPLE:  # too many to look at each
         return True
     beside = rows[y, None] + np.arange(1 - WIDTHS[0], WIDTHS[0])
     inside = np.clip(x[:, None] + np.arange(-margin, margin), 0, plane.shape[1] - 1)

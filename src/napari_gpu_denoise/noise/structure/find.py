@@ -227,11 +227,9 @@ def _evidence(plane: np.ndarray, axis: int) -> rows.RowEvidence | None:
 
 def _pixels(middle: np.ndarray) -> Any:
     """Return the outliers of a plane that is large enough for these."""
-    return (
-        outliers.find_outliers(middle, many=True)
-        if min(middle.shape) >= outliers.SMALLEST
-        else None
-    )
+    if min(middle.shape) < outliers.SMALLEST:
+        return None
+    return outliers.find_outliers(middle, many=True)
 
 
 def _waves(middle: np.ndarray) -> list[hum.Wave]:

@@ -169,8 +169,7 @@ def _salt_and_pepper(plane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ends = plane.max(), plane.min()
     both = [plane == end for end in ends]
     for mask in both:
-        if not _FEWEST_SALT <= np.count_nonzero(mask) / plane.size <= _MOST_SALT:
-            mask[:] = False
+        mask &= _FEWEST_SALT <= np.count_nonzero(mask) / plane.size <= _MOST_SALT
     if not any(map(np.any, both)):
         return both[0], both[1]
     rest = replaced(plane, both[0] | both[1])
@@ -181,8 +180,7 @@ def _salt_and_pepper(plane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ys, xs = np.divmod(np.flatnonzero(mask), plane.shape[1])
         crowd, share = np.pad(mask, 1), mask.mean()
         beside = np.mean([crowd[ys + y, xs + x] for y, x in AROUND]) if len(ys) else 0.0
-        if share < _FEWEST_SALT or beside > 2 * share + _BESIDE:
-            mask[:] = False
+        mask &= bool(share >= _FEWEST_SALT and beside <= 2 * share + _BESIDE)
     return both[0], both[1]
 
 

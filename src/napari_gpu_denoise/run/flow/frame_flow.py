@@ -204,9 +204,8 @@ class FrameFlow:
 
     def close(self) -> None:
         """Wait until the device is idle, so that buffers can be freed; run nothing after it."""
-        for thread in (self._reader, self._writer):
-            if thread is not None:
-                thread.shutdown(cancel_futures=True)
+        for thread in filter(None, (self._reader, self._writer)):
+            thread.shutdown(cancel_futures=True)
         self.queues.finish()
 
     def _schedule(self, first: int, start: int, stop: int | None) -> Iterator[tuple[int, int]]:
