@@ -187,7 +187,7 @@ def measured(qtbot):
             return panel.estimate() is not None or panel.status.text().startswith("<b>Not")
 
         qtbot.waitUntil(ended)
-        return panel.status.text()
+        return f"{panel.status.text()} {panel.details}".rstrip()
 
     return wait
 
@@ -259,7 +259,7 @@ def finish(qtbot):
 
     def wait(panel):
         qtbot.waitUntil(lambda: panel.run_button.isEnabled())
-        return panel.status.text()
+        return f"{panel.status.text()} {panel.details}".rstrip()
 
     return wait
 

@@ -52,6 +52,8 @@ class Panel(QWidget):
         super().__init__()
         self._viewer = viewer
         self.status = Caption(rich=True)
+        self.status.linkActivated.connect(self._show_details)
+        self.details = ""  # of the status, shown when it is clicked
         self._closed = False
         # A dictionary of its own, so that it can be reached when the panel is gone.
         self._followed: dict[str, list[tuple[Any, Callable]]] = {}
@@ -141,10 +143,17 @@ class Panel(QWidget):
         """Stop what is running; the panel is being closed."""
         raise NotImplementedError
 
-    def say(self, text: str, stressed: str = "") -> None:
-        """Show a sentence in the status line, after a lead in bold."""
+    def say(self, text: str, stressed: str = "", details: str = "") -> None:
+        """Show a sentence in the status line, after a lead in bold; details on a click."""
         lead = f"<b>{stressed}</b> " if stressed else ""
-        self.status.setText(lead + html.escape(text))
+        link = ' <a href="#">Details</a>' if details else ""
+        self.details = details
+        self.status.setText(lead + html.escape(text) + link)
+
+    def _show_details(self, _: str = "") -> None:
+        self.status.setText(
+            self.status.text().rpartition(" <a")[0] + html.escape(f" {self.details}")
+        )
 
     def show_error(self, error: Exception, *, quiet: bool = False) -> None:
         """Show an error in the panel, unless `quiet` aloud; a bug is always reported to napari."""

@@ -45,7 +45,8 @@ class Caption(QLabel):
     def __init__(self, *, rich: bool = False):
         super().__init__()
         self.setWordWrap(True)
-        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        links = Qt.TextInteractionFlag.LinksAccessibleByMouse
+        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse | links)
         # Named: Qt would take escaped text without any tags for plain text.
         self.setTextFormat(Qt.TextFormat.RichText if rich else Qt.TextFormat.PlainText)
 

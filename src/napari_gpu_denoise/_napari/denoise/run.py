@@ -315,13 +315,14 @@ def _with_alpha(
     return put_together(colours, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])
 
 
-def report(outcome: Outcome) -> str:
-    """Summarise a successful run: time, noise, device, and notes."""
+def report(outcome: Outcome) -> tuple[str, str]:
+    """Summarise a successful run: time, noise, and what is to be known or done; and details."""
     done, seconds = outcome.value, outcome.seconds
     record = done.result.record
-    sentences = [
-        f"Done in {duration(seconds)}.",
-        _noise(record),
+    noise, parameters = _noise(record)
+    sentences = [f"Done in {duration(seconds)}.", noise]
+    details = [
+        parameters,
         f"Strength {record.sigma_factor:g}." if record.sigma_factor != 1 else "",
         f"Device: {record.device}.",
     ]
@@ -333,9 +334,10 @@ def report(outcome: Outcome) -> str:
     if record.nonfinite:
         left = counted(record.nonfinite, "NaN or infinite pixel was", "NaN or infinite pixels were")
         sentences.append(f"{left} left in place.")
-    notes = [*map(in_panel, record.notes), done.without_maps]
-    # Notes stand alone elsewhere; here they become sentences.
-    sentences += [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in notes if note]
+    # Notes without a remedy, such as those on the noise, are details.
+    for note in filter(None, (*record.notes, done.without_maps)):
+        remedy = getattr(note, "code", "") or note == done.without_maps
+        (sentences if remedy else details).append(_as_sentence(in_panel(note)))
     if outcome.request.target is not None:
         sentences.append(f"The result is in {outcome.request.target}.")
     if done.folder is not None:
@@ -344,13 +346,20 @@ def report(outcome: Outcome) -> str:
             f"The result, {size}, is kept in a temporary file in {done.folder} until its layer "
             "is removed or napari is closed: save it to keep it."
         )
-    return " ".join(filter(None, sentences))
+    return " ".join(filter(None, sentences)), " ".join(filter(None, details))
 
 
-def _noise(record: Record) -> str:
+def _as_sentence(note: str) -> str:
+    """Return a note, which stands alone elsewhere, as a sentence."""
+    return f"{note[:1].upper()}{note[1:].rstrip('.')}."
+
+
+def _noise(record: Record) -> tuple[str, str]:
+    """Return the noise in a few words, and its parameters if these are more."""
     how = "given" if record.sigma_source.startswith("given") else "estimated"
     words = summary_of(record.noise)
     sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
     if words:
-        return f"{words[:1].upper()}{words[1:]} ({how})."
-    return f"Noise {sigma} grey levels ({how})." if sigma else f"Sigma {record.sigma_source}."
+        words = f"{words[:1].upper()}{words[1:]}"
+        return f"{words.partition(',')[0]} ({how}).", f"{words}."
+    return (f"Noise {sigma} grey levels ({how})." if sigma else f"Sigma {record.sigma_source}."), ""

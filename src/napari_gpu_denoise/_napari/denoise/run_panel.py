@@ -125,7 +125,8 @@ class RunPanel(LayerPanel):
             return
         self.took(outcome)
         if not self.runs.running:
-            self.say(self._summary() or report(outcome))
+            text, details = report(outcome)
+            self.say(self._summary() or text, details="" if self._summary() else details)
 
     def _summary(self) -> str:
         """Summarise several runs; empty for a single one."""
