@@ -202,7 +202,7 @@ def test_what_is_wrong_is_said_in_a_sentence(viewer, open_panel, run, told, nois
     assert "must be odd" in run(panel)
     assert len(viewer.layers) == 3 and usable(panel)
     panel.form.controls["window"].value = 11
-    assert panel.status.text() == ""
+    assert panel.status.text() == "Takes a few seconds."
     assert run(panel).startswith("Done in ")
 
 

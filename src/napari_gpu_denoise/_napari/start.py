@@ -71,6 +71,9 @@ def _advice(info: LayerInfo, stopped: Callable[[], bool]) -> Advice:
     return recommend(data, info.axes, noise=noise, device=info.device)
 
 
+_EFFORTS = {"As recommended": None, "Faster": "fast", "Best quality": "high"}
+
+
 class StartPanel(RunPanel):
     """Follows the layers that are selected, advises on them, and filters all of them."""
 
@@ -81,8 +84,7 @@ class StartPanel(RunPanel):
         super().__init__(viewer, _TIP, run_tip, whole_files=True)
         self.advice = parts.Caption(rich=True)
         self.effort = parts.choice(
-            {"As recommended": None, "Faster": "fast", "Best quality": "high"},
-            "Profile of the filter. Best quality takes much longer and gains little.",
+            _EFFORTS, "Profile of the filter. Best quality takes much longer and gains little."
         )
         self.effort.setAccessibleName("Effort")
         self.more_button = parts.button(
@@ -240,6 +242,10 @@ class StartPanel(RunPanel):
         if self._looked is not None:
             names = [each.source.name for each in self._looked.request]
             self.show_advice(names, self.advised())
+            device = preferences.read().device
+            for index, (title, effort) in enumerate(_EFFORTS.items()):
+                times = [each.with_effort(effort, device).seconds for each in self._looked.value]
+                self.effort.setItemText(index, f"{title}: {time_in_words(sum(times))}")
 
     def show_advice(self, names: Sequence[str], advice: Sequence[Advice]) -> None:
         """Show the advice on layers, and enable what follows it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -30,9 +31,11 @@ from napari_gpu_denoise._napari.parts import Caption, button, form_layout, row_o
 from napari_gpu_denoise._napari.preview.live import LivePreview, PreviewBox
 from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise._napari.wording import in_panel
+from napari_gpu_denoise.assessment.recommend import seconds_on, time_in_words
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.record import NoiseEstimate
+from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.part import warm_up
 from napari_gpu_denoise.run.request import Run
@@ -111,6 +114,8 @@ class DenoisePanel(RunPanel):
         self.axes.wanted.connect(self.show_other)
         self.options.noise.wanted.connect(lambda: self.show_other("Estimated noise"))
         self.options.device.listed.connect(self._warm_up)
+        self.options.device.listed.connect(self._check)
+        self.layer.chosen.connect(self._check)
         self.places.changed.connect(self._follow_places)
         self.form.changed.connect(self._check)
         for part in (self.form, self.axes, self.options):
@@ -279,7 +284,19 @@ class DenoisePanel(RunPanel):
         except DenoiseError as error:
             message = in_panel(error), "Not ready."
         if not self.runs.running:
-            self.say(*message)
+            self.say(*message if message[0] else (self._expected(),))
+
+    def _expected(self) -> str:
+        """Return how long a run takes; empty where that is not known yet."""
+        if not (self.options.device.is_listed and self.layer.layers()):
+            return ""
+        pixels = math.prod(self.axes.shape) * len(self.layer.layers())
+        try:
+            devices = choose_devices(self.options.device.device())
+            seconds = seconds_on(self.form.settings(), pixels, devices)
+        except DenoiseError:
+            return ""
+        return f"Takes {time_in_words(seconds)}."
 
     def took(self, outcome: Outcome) -> None:
         """Show the noise that was used, note the result, and keep the settings for next time."""
