@@ -146,7 +146,8 @@ class Panel(QWidget):
     def say(self, text: str, stressed: str = "", details: str = "") -> None:
         """Show a sentence in the status line, after a lead in bold; details on a click."""
         lead = f"<b>{stressed}</b> " if stressed else ""
-        link = ' <a href="#">Details</a>' if details else ""
+        colour = self.status.palette().color(self.status.foregroundRole()).name()  # of any theme
+        link = f' <a href="#" style="color: {colour}">Details</a>' if details else ""
         self.details = details
         self.status.setText(lead + html.escape(text) + link)
 
