@@ -191,6 +191,18 @@ def test_a_copied_command_says_that_it_filters_all_channels(viewer, open_panel, 
     assert "It filters all channels of the file." in panel.status.text()
 
 
+def test_the_button_names_a_layer_that_is_not_selected(viewer, open_panel, noisy):
+    first = viewer.add_image(noisy, name="first")
+    panel = open_panel()
+    assert panel.run_button.text() == "Denoise"
+    second = viewer.add_image(noisy, name="abcdefghijklmnopqrstuvwxyz")
+    assert panel.layer.layer() == first and panel.run_button.text() == "Denoise first"
+    viewer.layers.selection.active = first
+    assert panel.run_button.text() == "Denoise"
+    panel.layer.choose(second)
+    assert panel.run_button.text() == "Denoise abcdefghijklmnopqrstuvw…"
+
+
 def test_undo_is_said(viewer, open_panel, run, noisy):
     viewer.add_image(noisy)
     panel = open_panel()

@@ -45,7 +45,7 @@ class ResultInput(LayerInput):
         return []
 
     def _first_choice(self) -> Layer | None:
-        return self._origin()
+        return self.meant()
 
     def meant_by(self, active: Layer) -> Layer | None:
         """Return the selected result, or the newest of the selected layer."""

@@ -40,6 +40,8 @@ from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.part import warm_up
 from napari_gpu_denoise.run.request import Run
 
+_LONGEST = 24  # letters of a name on the button
+
 
 class DenoisePanel(RunPanel):
     """The panel of one filter: takes a layer, runs, and adds the result as a layer.
@@ -124,7 +126,8 @@ class DenoisePanel(RunPanel):
         self.reset_button.clicked.connect(lambda: self.reset())
         self.batch_button.clicked.connect(lambda: self.show_batch())
         moved = self._viewer.dims.events
-        events = (moved.current_step, moved.ndisplay, moved.order)
+        active = self._viewer.layers.selection.events.active
+        events = (moved.current_step, moved.ndisplay, moved.order, active)
         self.follow("places shown", ((event, self._follow_places) for event in events))
         explain = self.options.device.explain
         self.follow("preferences", ((event, explain) for event in preferences.changed()))
@@ -254,9 +257,12 @@ class DenoisePanel(RunPanel):
     def _follow_places(self, event: object = None) -> None:
         """Offer the frame and the slice in view."""
         chosen = self.places.show(self.layer.layer(), self.known_axes())
-        count = len(self.layer.layers())
-        several = f"{count} layers" if count > 1 else ""
-        self.run_button.setText(" ".join(filter(None, ("Denoise", several, chosen))))
+        layers = self.layer.layers()
+        what = f"{len(layers)} layers" if len(layers) > 1 else ""
+        if len(layers) == 1 and self.layer.meant() not in (None, *layers):
+            name = layers[0].name  # and another one is selected
+            what = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+        self.run_button.setText(" ".join(filter(None, ("Denoise", what, chosen))))
 
     def _follow_scale(self) -> None:
         """Follow the voxel size of the chosen layer."""

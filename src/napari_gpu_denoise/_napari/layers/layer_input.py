@@ -169,7 +169,7 @@ class LayerInput(QComboBox):
         active = self._viewer.layers.selection.active
         self.refresh()
         # Not by identity: napari gives panels a viewer whose layers are other objects each time.
-        if active is not None and self._origin() != active:
+        if active is not None and self.meant() != active:
             return
         wanted = self._first_choice()
         if isinstance(wanted, Group):
@@ -216,7 +216,7 @@ class LayerInput(QComboBox):
         layers, selection = list(self._viewer.layers), self._viewer.layers.selection
         found = [selected(layers, selection)]
         single = before.layers[0] if isinstance(before, Group) else before
-        origin = self._origin()
+        origin = self.meant()
         found += [of_file(layers, each) for each in (origin, single)]
         if self._kept is not None and all(each in layers for each in self._kept.layers):
             # The choice stays when a result is selected.
@@ -230,7 +230,7 @@ class LayerInput(QComboBox):
     def _first_choice(self) -> Layer | Group | None:
         """Return the layer or group of the viewer's selection."""
         layers, selection = list(self._viewer.layers), self._viewer.layers.selection
-        origin = self._origin()
+        origin = self.meant()
         several = selected(layers, selection)
         if several is None and self._whole_files:
             several = of_file(layers, origin)
@@ -246,7 +246,8 @@ class LayerInput(QComboBox):
         index = self.currentIndex()
         return items[index] if 0 <= index < len(items) else None
 
-    def _origin(self) -> Layer | None:
+    def meant(self) -> Layer | None:
+        """Return the layer that the viewer's selection stands for, if any."""
         active = self._viewer.layers.selection.active
         return None if active is None else self.meant_by(active)
 
