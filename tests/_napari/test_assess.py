@@ -58,6 +58,10 @@ def test_half_a_page_for_the_region_in_view(viewer, quick_panel, assessed, noisy
     assert found.spacing == pytest.approx((0.2, 0.2))
     section = panel.assess
     text = section.words.text()
+    assert text.startswith(f"<p><b>{found.sentence()}</b></p>")
+    assert section.plot.x_label == "Cycles per µm"
+    (line, *_) = section.plot.series
+    assert line.x[0] == pytest.approx(found.channels[0].detail.frequency[0] / 0.2)
     assert "Expected error" in text and "µm" in text
     assert not section.plot.isHidden() and not section.residuals.isHidden()
     assert all(not picture.pixmap().isNull() for picture in section.residuals.pictures)

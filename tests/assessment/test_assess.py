@@ -1,6 +1,7 @@
 """`assess`: every kind of image and noise, its errors, and what it says."""
 
 import json
+from dataclasses import replace
 from threading import Event
 from types import SimpleNamespace
 
@@ -168,6 +169,21 @@ def test_an_error_is_worded_by_what_is_known(channel, words):
     found = channel.words(255)
     assert found.startswith(words), found
     assert "-" not in found
+
+
+def test_the_answer_is_a_sentence(scene, found):
+    before, after = found.channels[0].noise, found.channels[0].error
+    text = f"The error falls from {before:.3g} to {after:.2g} grey levels; detail kept: "
+    assert found.sentence() == f"{text}{found.detail_words()}."
+    (only,) = found.channels
+    worse = replace(found, channels=(replace(only, noise=0.5 * after),))
+    assert worse.sentence() == (
+        f"The error rises, from {0.5 * after:.3g} to {after:.2g} grey levels."
+    )
+    small = replace(only, error=0.0, mse_error=1.0)
+    assert "to at most 1.3 grey levels" in replace(found, channels=(small,)).sentence()
+    blind = replace(only, detail=replace(only.detail, judged=(False,) * len(only.detail.judged)))
+    assert replace(found, channels=(blind,)).sentence().endswith("; the noise hides all detail.")
 
 
 def test_a_result_worse_than_the_image_is_a_warning(scene):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +12,7 @@ import numpy as np
 from napari.components import Dims
 from napari.layers import Image
 from napari.viewer import Viewer
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QPoint, Qt, QTimer
 from qtpy.QtGui import QImage, QPixmap
 from qtpy.QtWidgets import QFileDialog, QFormLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
@@ -24,6 +25,7 @@ from napari_gpu_denoise._napari.noise.rows import Row, as_html
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import (
     Caption,
+    Scrolled,
     Section,
     button,
     row_of,
@@ -229,11 +231,22 @@ class AssessSection(Section):
         self.assessment = found
         for widget in (self.words, self.map_button, self.save_button):
             widget.setVisible(found is not None)
-        self.plot.show_series(() if found is None else _series(found))
+        unit = found.unit if found is not None and found.spacing else "pixel"
+        self.plot.show_series(() if found is None else _series(found), f"Cycles per {unit}")
         self.residuals.show_residuals(found)
         if found is not None:
             rows = [Row(title, text) for title, text in found.lines(in_panel)]
-            self.words.setText(as_html(rows))
+            self.words.setText(f"<p><b>{html.escape(found.sentence())}</b></p>{as_html(rows)}")
+            QTimer.singleShot(0, self._scroll_to)  # when it has its height
+
+    def _scroll_to(self) -> None:
+        """Show the answer, where the panel scrolls."""
+        around = self.parentWidget()
+        while around is not None and not isinstance(around, Scrolled):
+            around = around.parentWidget()
+        if around is not None:
+            top = self.words.mapTo(around.widget(), QPoint(0, 0)).y()
+            around.verticalScrollBar().setValue(top)
 
     def add_map(self) -> None:
         """Add the map of expected error as a layer."""
@@ -284,8 +297,10 @@ class AssessSection(Section):
 def _series(found: Assessment) -> list[Series]:
     """Return the detail kept; rings where the noise hides it."""
     several, series = len(found.channels) > 1, []
+    pixel = min(found.spacing) if found.spacing else 1.0
     for k, each in enumerate(found.channels[:_MOST_CHANNELS]):
-        rows = list(zip(each.detail.frequency, each.detail.kept, each.detail.judged, strict=True))
+        frequency = [x / pixel for x in each.detail.frequency]
+        rows = list(zip(frequency, each.detail.kept, each.detail.judged, strict=True))
         sure = [(x, y) for x, y, judged in rows if judged]
         hidden = [(x, min(max(y, 0.0), 1.1)) for x, y, judged in rows if not judged]
         name = str(k) if several else "kept"

@@ -13,12 +13,7 @@ from qtpy.QtCore import QObject
 from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.docks import camera_of
-from napari_gpu_denoise._napari.layers.provenance import (
-    TEMPORARY,
-    made_from,
-    record_of,
-    temporary_metadata,
-)
+from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.regions import Region, region_shown
 from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise._napari.layers.source import (
@@ -142,7 +137,11 @@ class PreviewLayer:
         """Return the place above a layer, if it is still there, and all that was made from it."""
         layers = self._viewer.layers
         return 1 + max(
-            (layers.index(each) for each in (layer, *made_from(layer, layers)) if each in layers),
+            (
+                layers.index(each)
+                for each in (layer, *provenance.made_from(layer, layers))
+                if each in layers
+            ),
             default=-1,
         )
 
@@ -153,14 +152,16 @@ class PreviewLayer:
             name=f"Preview of {source.name} ({self._title})",
             rgb=layer.rgb,
             multiscale=False,
-            metadata=temporary_metadata(_KIND),
+            metadata=provenance.temporary_metadata(_KIND),
             **place,
         )
         self._source = layer
         self._follow()
         layers, chosen = self._viewer.layers, set(self._viewer.layers.selection)
         active = layers.selection.active
-        for other in [each for each in layers if record_of(each).get(TEMPORARY) == _KIND]:
+        for other in [
+            each for each in layers if provenance.record_of(each).get(provenance.TEMPORARY) == _KIND
+        ]:
             layers.remove(other)  # its panel notices
         layers.insert(self._place(layer), self._layer)
         # napari selects new layers.
