@@ -5,7 +5,7 @@
 
 Tables: which model is found on simulated noise, and its parameters; sigma on BSD68 beside
 scikit-image; measured images and samples; the time for large stacks on a device and without one,
-and that of one image, where structured noise is not looked for.
+and that of one photograph, for estimates and for calls of filters that measure it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,13 @@ import imageio.v3 as imageio
 import numpy as np
 import tifffile
 
+import napari_gpu_denoise as gd
 from napari_gpu_denoise import NoiseEstimate, estimate_noise
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.noise.estimate import measure_noise
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from reference.data import REASON, data_folder, microscopy_pairs, pictures
+from reference.data import REASON, data_folder, microscopy_pairs, photograph, pictures
 
 SETS = ("bsd68", "set12", "denoiselab13")
 SIGMAS = (5, 10, 20, 30, 50)
@@ -225,35 +227,46 @@ def _cell(value: Any) -> str:
 
 
 def one(options: argparse.Namespace) -> list[dict]:
-    """Milliseconds for one image, as every call without sigma measures it: the least of twelve."""
-    parts = list(pictures("bsd68").values())[:24]
-    wide = [each if each.shape[0] < each.shape[1] else each.T for each in parts]
-    mosaic = np.block([wide[k : k + 4] for k in range(0, 24, 4)])
+    """Milliseconds for one photograph, the median of 20 calls: estimates, and calls of filters.
+
+    `measured` is what every call without sigma measures, which does not look for structured noise.
+    """
+    device = gd.choose(options.device)
+    print(f"\n{device}")
     rows, rng = [], np.random.default_rng(1)
-    for width in (512, 2048):
-        scene = np.pad(mosaic, ((0, 2048), (0, 2048)), mode="wrap")[:width, :width].astype(float)
+    for shape in ((512, 512), (1080, 1920), (2048, 2048), (3456, 4608)):
+        scene = photograph(*shape)
         noisy = additive(scene, rng, 20)
-        cases = {
+        images = {
             "float32": noisy.astype(np.float32),
-            "float32, photons": photons(scene, rng, 2, 5).astype(np.float32),
+            "uint16, photons": np.rint(photons(scene, rng, 2, 5) + 100).clip(0).astype(np.uint16),
             "uint8": np.clip(np.rint(noisy), 0, 255).astype(np.uint8),
         }
-        for kind, image in cases.items():
-            clock, processor = [], []
-            for _ in range(12):
-                starts = time.perf_counter(), time.process_time()
-                found = measure_noise(image, None, "auto", options.device)
-                clock.append(time.perf_counter() - starts[0])
-                processor.append(time.process_time() - starts[1])
-            rows.append(
-                {
-                    "image": f"{width} x {width} {kind}",
-                    "ms": 1e3 * min(clock),
-                    "ms of the processor": 1e3 * min(processor),
-                    "model": found.models[0].name,
-                }
-            )
+        for kind, image in images.items():
+            cases = {
+                "estimate_noise": partial(estimate_noise, image, device=device),
+                "measured": partial(measure_noise, image, None, "auto", device),
+            }
+            for name, filter in (
+                ("nl_means", gd.NLMeans()),
+                ("bm3d fast", gd.BM3D.of(profile="fast")),
+            ):
+                cases[name] = partial(gd.denoise, image, filter, device=device)
+                cases[f"{name}, sigma"] = partial(gd.denoise, image, filter, 20.0, device=device)
+            times = {name: median_time(case) for name, case in cases.items()}
+            row = {"image": f"{' x '.join(map(str, shape))} {kind}", **times}
+            rows.append({**row, "model": estimate_noise(image).models[0].name})
     return rows
+
+
+def median_time(call: Callable[[], Any], count: int = 20) -> float:
+    """Return the median of the milliseconds of some calls, after three others."""
+    times = []
+    for _ in range(count + 3):
+        start = time.perf_counter()
+        call()
+        times.append(1e3 * (time.perf_counter() - start))
+    return float(np.median(times[3:]))
 
 
 def main() -> None:

@@ -1,31 +1,44 @@
-"""Print how many frames a second whole calls and streams filter, uint16 of 1080 x 1920.
+"""Print how many frames a second whole calls, streams and lazy arrays filter, of 1080 x 1920.
 
     python tests/benchmarks/speed_stacks.py [--device N] [--frames 1000] [--repeats 2]
-        [--columns uint16 automatic float32 stream] [--only TEXT]
+        [--dtype uint16] [--chunk 16] [--columns array float32 ...] [--only TEXT]
 
-From an array in memory to a new one, with sigma given or measured. Printed is the best of the
-repeats. A scene moves by three pixels a frame; its noise differs from frame to frame.
+From an array in memory to a new one, or one that is there (`lazy`, by `dask.array.store`), with
+sigma given or measured. Printed is the best of the repeats. Photographs move by three pixels a
+frame; the noise differs from frame to frame.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import dask.array as da
 import numpy as np
 from tables import show
 
 import napari_gpu_denoise as gd
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reference.data import photograph
+
 SIGMA = 20.0
-CASES = (("VBM3D", "normal"), ("VBM3D", "fast"), ("NLMeans", "normal"), ("NLMeans", "video"))
+CASES = (
+    *(("VBM3D", "normal"), ("VBM3D", "fast"), ("BM3D", "fast")),
+    *(("NLMeans", "normal"), ("NLMeans", "video")),
+)
 COLUMNS = {
-    "uint16": "to uint16",
+    "array": "array",
     "automatic": "noise measured",
     "float32": "to float32",
-    "stream": "stream, to uint16",
+    "stream": "stream",
+    "stream_automatic": "stream, noise measured",
+    "lazy": "lazy, stored",
+    "computed": "lazy, computed",
 }
 
 
@@ -36,12 +49,17 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=1000)
     parser.add_argument("--shape", default="1080x1920")
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--dtype", choices=("uint8", "uint16"), default="uint16")
+    parser.add_argument("--chunk", type=int, default=16, help="frames in a chunk of a lazy array")
     parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=list(COLUMNS))
     parser.add_argument("--only", default="", help="cases whose name has this text in it")
     args = parser.parse_args()
     device, shape = gd.choose(args.device), tuple(map(int, args.shape.split("x")))
-    movie = moving_scene(args.frames, *shape)
-    print(f"{device}, {' x '.join(map(str, movie.shape))} uint16, frames a second\n", flush=True)
+    movie = moving_scene(args.frames, *shape, np.dtype(args.dtype))
+    made = np.zeros_like(movie)
+    chunked = da.from_array(movie, chunks=(args.chunk, *shape), name=False)  # copies it
+    shown = f"{' x '.join(map(str, movie.shape))} {args.dtype}"
+    print(f"{device}, {shown}, frames a second\n", flush=True)
     rows = []
     for name, profile in CASES:
         if args.only.lower() not in f"{name} {profile}".lower():
@@ -49,14 +67,17 @@ def main() -> None:
         filter = getattr(gd, name).of(profile=profile)
 
         def run(column: str, frames: int, filter=filter) -> None:
-            some = movie[:frames]
-            if column == "stream":
-                for _ in gd.stream(filter, iter(some), SIGMA, dtype="uint16", device=device):
+            some, sigma = movie[:frames], None if "automatic" in column else SIGMA
+            options = {"dtype": args.dtype, "device": device}
+            if column.startswith("stream"):
+                for _ in gd.stream(filter, iter(some), sigma, **options):
                     pass
-                return
-            sigma = None if column == "automatic" else SIGMA
-            dtype = "float32" if column == "float32" else "uint16"
-            gd.denoise(some, filter, sigma, axes="TYX", dtype=dtype, device=device)
+            elif column in ("lazy", "computed"):
+                lazy = gd.denoise_lazy(chunked[:frames], filter, sigma, axes="TYX", **options)
+                lazy.compute() if column == "computed" else lazy.store(made[:frames], lock=False)
+            else:
+                options |= {"dtype": "float32"} if column == "float32" else {}
+                gd.denoise(some, filter, sigma, axes="TYX", **options)
 
         rates = [
             args.frames / fastest(lambda frames, one=one, run=run: run(one, frames), args)
@@ -68,18 +89,16 @@ def main() -> None:
     show(["", *(COLUMNS[one] for one in args.columns)], rows)
 
 
-def moving_scene(count: int, ny: int, nx: int) -> np.ndarray:
-    """Return frames of a smooth scene that moves, with noise of standard deviation `SIGMA`."""
-    rng = np.random.default_rng(0)
-    coarse = rng.uniform(500, 2000, (ny // 24 + 2, nx // 24 + 2))
-    wide = np.array([np.interp(np.arange(nx) / 24, range(coarse.shape[1]), row) for row in coarse])
-    scene = np.array([np.interp(np.arange(ny) / 24, range(len(wide)), one) for one in wide.T]).T
+def moving_scene(count: int, ny: int, nx: int, dtype: np.dtype) -> np.ndarray:
+    """Return frames of photographs that move, with noise of standard deviation `SIGMA`."""
+    rng, limits = np.random.default_rng(0), np.iinfo(dtype)
+    scene = photograph(ny, nx) if limits.max == 255 else 200 + 8 * photograph(ny, nx)
     noise = rng.normal(0, SIGMA, (16, ny, nx)).astype(np.float32)
-    movie = np.empty((count, ny, nx), np.uint16)
+    movie = np.empty((count, ny, nx), dtype)
 
     def fill(t: int) -> None:
-        clean = np.roll(scene.astype(np.float32), 3 * t, 1)
-        movie[t] = clean + np.roll(noise[t % 16], 31 * t, 1) + 0.5
+        frame = np.roll(scene, 3 * t, 1) + np.roll(noise[t % 16], 31 * t, 1) + 0.5
+        movie[t] = frame.clip(limits.min, limits.max)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(fill, range(count)))

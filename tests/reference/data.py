@@ -74,6 +74,20 @@ def pictures(name: str) -> dict[str, np.ndarray]:
     return _pngs(f"images/{name}")
 
 
+def photograph(ny: int, nx: int) -> np.ndarray:
+    """Return photographs of BSD68 side by side, (ny, nx), float32, again and again if it is large.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the data folder, or that set, is not there.
+    """
+    parts = [one if one.shape[0] < one.shape[1] else one.T for one in pictures("bsd68").values()]
+    mosaic = np.block([parts[k : k + 4] for k in range(0, len(parts) // 4 * 4, 4)])
+    more = [(0, max(n - m, 0)) for n, m in zip((ny, nx), mosaic.shape, strict=True)]
+    return np.pad(mosaic, more, mode="wrap")[:ny, :nx].astype(np.float32)
+
+
 def microscopy_pairs() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Read fluorescence images with their own noise, each with the mean of 400 such images.
 

@@ -231,8 +231,10 @@ def _may_be_many(plane: np.ndarray, padded: np.ndarray, noise: NoiseTable) -> bo
             around = _TEXTURE * _around(plane, padded, noise, ys[is_far], xs[is_far])
             size = away[is_far] / limit
             ratio = size / np.maximum(np.maximum(around, least[is_far]), size / 1000)
-            count, needed = np.count_nonzero(ratio > 1), LEAST_WEIGHT / ratio.max() ** 2
-            if count >= max(_FEWEST, needed * math.sqrt(plane.size / _PIXELS)):
+            # What so many of the farthest would weigh at most.
+            number = np.arange(_FEWEST - 1, np.count_nonzero(ratio > 1))
+            weight = (number + 1) * np.sort(ratio)[::-1][number // 2] ** 2
+            if weight.max(initial=0) >= LEAST_WEIGHT * math.sqrt(plane.size / _PIXELS):
                 return True
     return False
 
