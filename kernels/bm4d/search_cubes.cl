@@ -51,7 +51,7 @@ void search_cubes(__global const float *padded, PLACE_ARGUMENTS, __global const 
     #pragma unroll
     for (int k = 0; k < NEIGHBOURS; ++k)
         best[k] = NO_MATCH;
-    int count = 0;
+    int waiting = 0;
     int seen = 0;
     int next = 1;
 
@@ -102,12 +102,12 @@ void search_cubes(__global const float *padded, PLACE_ARGUMENTS, __global const 
                 #pragma unroll
                 for (int d = 0; d < CHUNK; ++d)
                     if (d < offsets)
-                        offer_key(best, pending + item, &count, (as_uint(sums[d]) & ~INDEX_MASK) | (uint)rank[d]);
-                keep_pending(best, pending + item, &count, offsets, &seen, &next);
+                        offer_key(best, pending + item, &waiting, (as_uint(sums[d]) & ~INDEX_MASK) | (uint)rank[d]);
+                keep_pending(best, pending + item, &waiting, offsets, &seen, &next);
             }
         }
     }
     if (row < rows && column < columns)
-        store_matches(best, pending + item, count,
+        store_matches(best, pending + item, waiting,
                       keys + (((size_t)volume * layers + layer) * rows + row) * NEIGHBOURS * columns + column, columns);
 }

@@ -27,11 +27,14 @@ static inline void insert_pending(uint *best, __local const uint *pending, int c
 #endif
 }
 
-static inline void offer_key(const uint *best, __local uint *pending, int *count, uint key)
+// `waiting` is how many keys are pending, times PENDING_BYTES: multiplying it for each key would take longer than all else here.
+#define PENDING_BYTES ((int)sizeof(uint) * GROUP_SIZE)
+
+static inline void offer_key(const uint *best, __local uint *pending, int *waiting, uint key)
 {
     if (key < best[NEIGHBOURS - 1]) {
-        pending[*count * GROUP_SIZE] = key;
-        ++*count;
+        *(__local uint *)((__local char *)pending + *waiting) = key;
+        *waiting += PENDING_BYTES;
     }
 }
 
@@ -42,22 +45,22 @@ static inline int next_insertion(int seen)
 }
 
 // Call this after every chunk of `offered` candidates. `seen` counts them; `next`, 1 at first, says when keys are inserted next.
-static inline void keep_pending(uint *best, __local uint *pending, int *count, int offered, int *seen, int *next)
+static inline void keep_pending(uint *best, __local uint *pending, int *waiting, int offered, int *seen, int *next)
 {
     *seen += offered;
     const bool due = *seen >= *next;
-    if (due || *count > PENDING - CHUNK) {
-        insert_pending(best, pending, *count);
-        *count = 0;
+    if (due || *waiting > (PENDING - CHUNK) * PENDING_BYTES) {
+        insert_pending(best, pending, *waiting / PENDING_BYTES);
+        *waiting = 0;
     }
     if (due)
         *next = next_insertion(*seen);
 }
 
 // Inserts the keys that are still pending and writes the list: one value for each rank, `columns` values apart.
-static inline void store_matches(uint *best, __local const uint *pending, int count, __global uint *out, int columns)
+static inline void store_matches(uint *best, __local const uint *pending, int waiting, __global uint *out, int columns)
 {
-    insert_pending(best, pending, count);
+    insert_pending(best, pending, waiting / PENDING_BYTES);
     #pragma unroll
     for (int k = 0; k < NEIGHBOURS; ++k)
         out[k * columns] = best[k];

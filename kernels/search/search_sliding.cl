@@ -79,12 +79,12 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
 
     // Where the reference is outside the image, no key is smaller than those of its list.
     uint best[LISTS][NEIGHBOURS];
-    int count[LISTS];
+    int waiting[LISTS];
     #pragma unroll
     for (int n = 0; n < LISTS; ++n) {
         const int row = group_reference(get_group_id(1), ly * ROWS + n / COLUMNS, REFERENCES_Y, regular_y, rows);
         const int column = group_reference(get_group_id(0), lx * COLUMNS + n % COLUMNS, REFERENCES_X, regular_x, columns);
-        count[n] = 0;
+        waiting[n] = 0;
         #pragma unroll
         for (int k = 0; k < NEIGHBOURS; ++k)
             best[n][k] = row >= 0 && column >= 0 ? NO_MATCH : 0u;
@@ -157,7 +157,7 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
                                 for (int c = 0; c < COLUMNS; ++c) {
                                     const int n = r * COLUMNS + c;
                                     const uint key = (as_uint(distances[c]) & ~INDEX_MASK) | (uint)rank[dy * WINDOW];
-                                    offer_key(best[n], pending + n * PENDING * GROUP_SIZE + item, &count[n], key);
+                                    offer_key(best[n], pending + n * PENDING * GROUP_SIZE + item, &waiting[n], key);
                                 }
                             }
 #if !WARP_ROWS
@@ -170,9 +170,9 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
                 const bool due = seen >= next;
                 #pragma unroll
                 for (int n = 0; n < LISTS; ++n) {
-                    if (due || count[n] > PENDING - CHUNK) {
-                        insert_pending(best[n], pending + n * PENDING * GROUP_SIZE + item, count[n]);
-                        count[n] = 0;
+                    if (due || waiting[n] > (PENDING - CHUNK) * PENDING_BYTES) {
+                        insert_pending(best[n], pending + n * PENDING * GROUP_SIZE + item, waiting[n] / PENDING_BYTES);
+                        waiting[n] = 0;
                     }
                 }
                 if (due)
@@ -185,7 +185,7 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
         const int row = group_reference(get_group_id(1), ly * ROWS + n / COLUMNS, REFERENCES_Y, regular_y, rows);
         const int column = group_reference(get_group_id(0), lx * COLUMNS + n % COLUMNS, REFERENCES_X, regular_x, columns);
         if (row >= 0 && column >= 0)
-            store_matches(best[n], pending + n * PENDING * GROUP_SIZE + item, count[n],
+            store_matches(best[n], pending + n * PENDING * GROUP_SIZE + item, waiting[n],
                           keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column, columns);
     }
 }

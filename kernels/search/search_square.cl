@@ -3,14 +3,14 @@
 // Reference: Davy and Ehret 2020, section 4.1.4. A work-item compares one square of the image with its shifted copies. The
 //   distance of a patch is the sum over its squares, which neighbouring patches share through local memory. Beyond the paper:
 //   the shifted rows stay in registers from one row of offsets to the next, and good candidates are inserted in batches
-//   (common/best_matches.h).
+//   (common/best_matches.h); a row of offsets is completed beside the next one.
 // Grid: groups of (GROUP_X, GROUP_Y) squares, frames in z; see common/search_group.h.
 // Constants: PATCH (a multiple of STEP), STEP, WINDOW, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, CHUNK (offsets compared between
-//   two barriers; a multiple of 4 if STEP is); WARP_ROWS = 1 for patches of 2 x 2 or 4 x 4 squares where warps hold whole rows of items
+//   two barriers; a multiple of 4); WARP_ROWS = 1 for patches of 2 x 2 or 4 x 4 squares where warps hold whole rows of items
 //   (NVIDIA): these add up along x by exchanges within the warp.
 // Shapes: padded as pad_far writes it with SPLIT = 1; ranks (frames searched, slices searched, WINDOW, WINDOW), the index of
 //   each offset in the table; keys (frames, rows, NEIGHBOURS, columns), sorted.
-// Cost of a square and offset: 2 STEP^2 operations, (PATCH / STEP)^2 + 1 + (STEP + CHUNK) / CHUNK words of local memory.
+// Cost of a square and offset: 2 STEP^2 operations, (PATCH / STEP)^2 + 2 + (STEP + CHUNK) / CHUNK words of local memory.
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
@@ -40,7 +40,7 @@
 
 static inline void load_run(float *run, __local const float *from)
 {
-#if STEP % 4 == 0 && CHUNK % 4 == 0
+#if STEP % 4 == 0
     #pragma unroll
     for (int k = 0; k < RUN / 4; ++k) {
         const float4 four = ((__local const float4 *)from)[k];
@@ -56,6 +56,29 @@ static inline void load_run(float *run, __local const float *from)
 #endif
 }
 
+// Completes the sums of a row of offsets with those of the items beside and below, and offers their keys.
+static inline void offer_row(float *sums, __local float4 (*partial)[GROUP_Y][GROUP_X], __local const int *rank,
+                             const uint *best, __local uint *pending, int *waiting)
+{
+    int ranks[CHUNK];
+    #pragma unroll
+    for (int k = 0; k < CHUNK / 4; ++k) {
+        #pragma unroll
+        for (int i = 0; i < SQUARES; ++i) {
+            #pragma unroll
+            for (int j = i == 0; j < ACROSS; ++j) {
+                // Of items that serve no reference, any will do.
+                const int y = min((int)get_local_id(1) + i, GROUP_Y - 1), x = min((int)get_local_id(0) + j, GROUP_X - 1);
+                vstore4(vload4(k, sums) + partial[k][y][x], k, sums);
+            }
+        }
+        vstore4(((__local const int4 *)rank)[k], k, ranks);
+    }
+    #pragma unroll
+    for (int d = 0; d < CHUNK; ++d)
+        offer_key(best, pending, waiting, (as_uint(sums[d]) & ~INDEX_MASK) | (uint)ranks[d]);
+}
+
 __kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
 void search_square(__global const float *padded, int pnz, int pny, int pitch,
                    int t0, int z0, int y0, int x0, int nz,
@@ -65,7 +88,8 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                    __global const int *ranks, __global uint *keys)
 {
     __local float tile[TILE_Y * TILE_X] __attribute__((aligned(16)));
-    __local float partial[CHUNK][GROUP_Y][GROUP_X];
+    __local float4 partial[2][CHUNK / 4][GROUP_Y][GROUP_X];
+    __local int rank_rows[WINDOW * CHUNKS * CHUNK] __attribute__((aligned(16)));
     __local uint pending[PENDING * GROUP_SIZE];
 
     const int lx = get_local_id(0);
@@ -88,20 +112,37 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
             square[i][j] = padded_pixel(here, pny, pitch, top + ly * STEP + i, left + lx * STEP + j);
     }
 
+    // Items without a reference keep no key.
     uint best[NEIGHBOURS];
     #pragma unroll
     for (int k = 0; k < NEIGHBOURS; ++k)
-        best[k] = NO_MATCH;
-    int count = 0;
+        best[k] = mine ? NO_MATCH : 0u;
+    int waiting = 0;
     int seen = 0;
     int next = 1;
+
+    // The sums of a row of offsets. They are completed beside those of the next row, so that work-items seldom wait for each
+    // other; one barrier a row is enough as `partial` holds two rows. A barrier comes before all exchanges within a warp.
+    float sums[CHUNK];
+    #pragma unroll
+    for (int d = 0; d < CHUNK; ++d)
+        sums[d] = INFINITY;
+    int turned = 0;    // which half of `partial` holds them
+    int place = 0;     // of its ranks
+    int compared = 0;  // offsets in it
+    #pragma unroll
+    for (int k = 0; k < CHUNK / 4; ++k)
+        partial[0][k][ly][lx] = (float4)0.0f;
 
     for (int frame_number = 0; frame_number <= frames_before + frames_after; ++frame_number)
     for (int dz = -slices; dz <= slices; ++dz) {
         const int dt = nearest_first(frame_number, frames_before, frames_after);
         __global const float *there = here + ((long)dt * pnz + dz) * (long)plane;
+        __global const int *rank_frame = ranks + ((dt + frames_before) * (2 * slices + 1) + dz + slices) * (WINDOW * WINDOW);
         barrier(CLK_LOCAL_MEM_FENCE);
         copy_pixels(tile, TILE_Y, TILE_X, item, GROUP_SIZE, there, pny, pitch, top - WINDOW / 2, left - WINDOW / 2);
+        for (int k = item; k < WINDOW * CHUNKS * CHUNK; k += GROUP_SIZE)
+            rank_rows[k] = rank_frame[k / (CHUNKS * CHUNK) * WINDOW + min(k % (CHUNKS * CHUNK), WINDOW - 1)];
         barrier(CLK_LOCAL_MEM_FENCE);
 
         // From the middle out: chunks, and of each the rows below the middle before those above.
@@ -122,8 +163,10 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                     if (dy < stop_dy) {
                         // Row i of the shifted square is run[(turn + i) % STEP]: only the last row is new.
                         load_run(run[(turn + STEP - 1) % STEP], corner + (dy + STEP - 1) * TILE_X);
+                        offer_row(sums, partial[turned], rank_rows + place, best, pending + item, &waiting);
                         #pragma unroll
                         for (int d = 0; d < CHUNK; ++d) {
+                            sums[d] = INFINITY;
                             if (d < LAST_CHUNK || offsets == CHUNK) {
                                 float sum = 0.0f;
                                 #pragma unroll
@@ -139,36 +182,29 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                                 if (SQUARES == 4)
                                     sum += from_right(sum, 2);
 #endif
-                                partial[d][ly][lx] = sum;
+                                sums[d] = sum;
                             }
                         }
-                        barrier(CLK_LOCAL_MEM_FENCE);
-                        if (mine) {
-                            __global const int *rank = ranks + chunk * CHUNK
-                                + (((dt + frames_before) * (2 * slices + 1) + dz + slices) * WINDOW + dy) * WINDOW;
-                            #pragma unroll
-                            for (int d = 0; d < CHUNK; ++d) {
-                                if (d < LAST_CHUNK || offsets == CHUNK) {
-                                    float sum = 0.0f;
-                                    #pragma unroll
-                                    for (int i = 0; i < SQUARES; ++i) {
-                                        #pragma unroll
-                                        for (int j = 0; j < ACROSS; ++j)
-                                            sum += partial[d][ly + i][lx + j];
-                                    }
-                                    const uint key = (as_uint(sum) & ~INDEX_MASK) | (uint)rank[d];
-                                    offer_key(best, pending + item, &count, key);
-                                }
-                            }
-                            keep_pending(best, pending + item, &count, offsets, &seen, &next);
-                        }
+                        turned ^= 1;
+                        #pragma unroll
+                        for (int k = 0; k < CHUNK / 4; ++k)
+                            partial[turned][k][ly][lx] = vload4(k, sums);
+                        keep_pending(best, pending + item, &waiting, compared, &seen, &next);
+                        compared = offsets;
+                        place = dy * (CHUNKS * CHUNK) + chunk * CHUNK;
                         barrier(CLK_LOCAL_MEM_FENCE);
                     }
                 }
             }
         }
+        offer_row(sums, partial[turned], rank_rows + place, best, pending + item, &waiting);
+        keep_pending(best, pending + item, &waiting, compared, &seen, &next);
+        compared = 0;
+        #pragma unroll
+        for (int d = 0; d < CHUNK; ++d)
+            sums[d] = INFINITY;
     }
     if (mine)
-        store_matches(best, pending + item, count,
+        store_matches(best, pending + item, waiting,
                       keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column, columns);
 }

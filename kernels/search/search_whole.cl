@@ -59,7 +59,7 @@ void search_whole(__global const float *padded, int pnz, int pny, int pitch,
     #pragma unroll
     for (int k = 0; k < NEIGHBOURS; ++k)
         best[k] = NO_MATCH;
-    int count = 0;
+    int waiting = 0;
     int seen = 0;
     int next = 1;
 
@@ -102,12 +102,12 @@ void search_whole(__global const float *padded, int pnz, int pny, int pitch,
                 #pragma unroll
                 for (int d = 0; d < CHUNK; ++d)
                     if (d < LAST_CHUNK || offsets == CHUNK)
-                        offer_key(best, pending + item, &count, (as_uint(sums[d]) & ~INDEX_MASK) | (uint)rank[d]);
-                keep_pending(best, pending + item, &count, offsets, &seen, &next);
+                        offer_key(best, pending + item, &waiting, (as_uint(sums[d]) & ~INDEX_MASK) | (uint)rank[d]);
+                keep_pending(best, pending + item, &waiting, offsets, &seen, &next);
             }
         }
     }
     if (mine)
-        store_matches(best, pending + item, count,
+        store_matches(best, pending + item, waiting,
                       keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column, columns);
 }

@@ -240,9 +240,10 @@ def _squares(settings: SearchSettings, device: Device):
         return
     chunk = 8
     for group_x, group_y in ((16, 8), (8, 8)):
-        tile_x = group_x * step + -(-window // chunk) * chunk
+        across = -(-window // chunk) * chunk
         tile_y = group_y * step + window - 1
-        shared = tile_x * tile_y + (2 * chunk + 8) * group_x * group_y
+        shared = (group_x * step + across) * tile_y + (3 * chunk + 8) * group_x * group_y
+        shared += across * window
         more = {"CHUNK": chunk, "WARP_ROWS": device.is_nvidia and patch // step in (2, 4)}
         yield _sharing("search_square", settings, (group_x, group_y), shared, more)
 
