@@ -167,53 +167,66 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         across_blocks(across, (__local const int *)team_scratch, correlations + lane,
                       correlations + first_coefficient(part));
 #endif
+        // The part that is removed, and its weight.
+        const bool holds_mean = member == 0;
         float v[VALUES];
-        float b[WIENER ? VALUES : 1];
-#if WIENER && LOCAL_TILE != 1 && SHARED_NOISE && HISTOGRAMS
-        // Both images by the same code: twice as much does not fit the instruction cache beside that of the shared noise.
-        #pragma unroll
-        for (int i = 0; i < VALUES; ++i)
-            b[i] = 0.0f;
+#if WIENER && LOCAL_TILE != 1 && SHARED_NOISE && HISTOGRAMS && !VIDEO
+        across_pairs(across, codes[team], correlations + lane, correlations + first_coefficient(part));
+        // Both images by the same code: twice as much does not fit the instruction cache beside that of the shared noise. The
+        // guide first: its shares take the place of the variances, and registers hold two arrays of values, not three.
+        float sum = 0.0f;
         #pragma unroll 1
-        for (int image = 0; image < 2; ++image) {
+        for (int image = 1; image >= 0; --image) {
             NOISY_SPACE const float *pixels = image ? basic_pixels : noisy_pixels;
-            float w[VALUES];
-            LOAD_SPECTRA(w, pixels, NOISY_LINE);
-            gather_stack(w, team_scratch, member);
-            #pragma unroll
-            for (int i = 0; i < VALUES; ++i) {
-                v[i] = b[i];
-                b[i] = w[i];
+            LOAD_SPECTRA(v, pixels, NOISY_LINE);
+            gather_stack(v, team_scratch, member);
+            if (image) {
+                sum = removed_shares(v, across, covariance, size, gain, threshold, common, holds_mean);
+                #pragma unroll
+                for (int i = 0; i < VALUES; ++i)
+                    across[i] = v[i];
             }
         }
+        remove_shares(v, across, size);
 #else
         LOAD_SPECTRA(v, noisy_pixels, NOISY_LINE);
         gather_stack(v, team_scratch, member);
 #if WIENER
+        float b[VALUES];
         LOAD_SPECTRA(b, basic_pixels, BASIC_LINE);
         gather_stack(b, team_scratch, member);
-#endif
 #endif
 #if SHARED_NOISE && SPECTRUM
         across_pairs(across, codes[team], covariance, covariance);
 #elif SHARED_NOISE
         across_pairs(across, codes[team], correlations + lane, correlations + first_coefficient(part));
 #endif
-
         float in_common = common;
 #if VIDEO && !KALMAN
-        const float energy = team_sum(common_energy(v, covariance, size, member == 0), team_scratch, member);
+        const float energy = team_sum(common_energy(v, covariance, size, holds_mean), team_scratch, member);
         in_common = common_limit(in_other_frames(matches, size), size, energy, threshold, common);
 #endif
-
-        // The part that is removed, its weight, and the factor to units of the sums; kaiser is the window along one axis.
-        const float sum = shrink_stacks(v, b, across, covariance, size, gain, threshold, in_common, member == 0);
+#if KALMAN
+        const float sum = 0.0f;
+        filter_stacks(v, b, covariance, size, gain, threshold);
+#elif WIENER
+        const float sum = removed_shares(b, across, covariance, size, gain, threshold, in_common, holds_mean);
+        remove_shares(v, b, size);
+#else
+        const float sum = shrink_stacks(v, across, covariance, size, gain, threshold, in_common, holds_mean);
+#endif
+#endif
         const float total = team_sum(sum, team_scratch, member);
         scatter_stack(v, team_scratch, member);
         const float weight_gain = gain * mean_variance(correlation);
         const int weight = group_units(total / weight_gain, units);
         const float in_levels = !VIDEO && SIGMA_MAP ? sigma / frame.sigma : 1.0f;
+        // The factors to units of the sums; kaiser is the window along one axis.
         const float factor = weight / units * in_levels * scale / gain * kaiser[lane];
+        float factors[8];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i)
+            factors[i] = factor * kaiser[i];
         TRANSFORM_ALL(transform_inverse, v)
         transpose(v, my_scratch, lane);
         #pragma unroll
@@ -227,14 +240,17 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #if VIDEO
                 const long corner = matches.sums[part * DEPTH + d];
                 if (corner >= 0) {
-                    const float here = factor * sigma * matches.inverses[part * DEPTH + d];
-                    add_column(slabs + corner + lane, pitch, patch_column, here, kaiser, largest);
+                    const float here = sigma * matches.inverses[part * DEPTH + d];
+                    #pragma unroll
+                    for (int i = 0; i < 8; ++i)
+                        patch_column[i] *= here;
+                    add_column(slabs + corner + lane, pitch, patch_column, factors, largest);
                     if (lane == d % 8)
                         atomic_add(slabs + corner + plane, weight);
                 }
 #else
                 const int moved = (y - top + held[d].z) * SUM_LINE + x - left + held[d].w;
-                add_column(tile + moved + lane, SUM_LINE, patch_column, factor, kaiser, largest);
+                add_column(tile + moved + lane, SUM_LINE, patch_column, factors, largest);
                 if (lane == d % 8)
                     atomic_add(weights + frame.first + (size_t)(y + held[d].z) * pitch + x + held[d].w, weight);
 #endif

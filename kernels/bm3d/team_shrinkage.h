@@ -23,20 +23,19 @@ static inline float common_energy(const float *v, __global const float *covarian
 #endif
 
 #if !KALMAN
-// Turns the stacks that an item holds into the part that is removed; returns the variance of the noise that remains.
-static inline float shrink_stacks(float *v, float *basic, float *variances, __global const float *covariance, int size,
-                                  float gain, float threshold, float common, bool holds_mean)
+#if WIENER
+// Turns the stacks of the basic estimate that an item holds into the shares of the coefficients that are removed; returns the
+// variance of the noise that remains.
+static inline float removed_shares(float *guide, float *variances, __global const float *covariance, int size,
+                                   float gain, float threshold, float common, bool holds_mean)
 {
     float sum = 0.0f;
     #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        float *stack = v + i * NEIGHBOURS;
-        float *guide = basic + i * NEIGHBOURS;
+        float *stack = guide + i * NEIGHBOURS;
         float *variance = variances + i * NEIGHBOURS;
         const float alone = SPECTRUM ? covariance[i * PATCH] : 1.0f;
         stack_forward(stack, size);
-        if (WIENER)
-            stack_forward(guide, size);
         if (SHARED_NOISE)
             variances_of_sums(variance, size, alone);
         #pragma unroll
@@ -44,21 +43,56 @@ static inline float shrink_stacks(float *v, float *basic, float *variances, __gl
             // The mean of the group is always kept: it is the grey level.
             const bool mean = i == 0 && k == 0 && holds_mean;
             const float noise = gain * (SHARED_NOISE ? variance[k] : alone);
-            const float limit = k == 0 ? common : threshold;
-            if (WIENER)
-                stack[k] = removed_wiener(stack[k], mean ? INFINITY : guide[k], limit, noise, &sum);
-            else
-                stack[k] = removed_hard(stack[k], mean ? 0.0f : limit, noise, &sum);
+            stack[k] = removed_share(mean ? INFINITY : stack[k], k == 0 ? common : threshold, noise, &sum);
+        }
+    }
+    return sum;
+}
+
+// Turns the stacks that an item holds into the part that is removed.
+static inline void remove_shares(float *v, const float *shares, int size)
+{
+    #pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        float *stack = v + i * NEIGHBOURS;
+        stack_forward(stack, size);
+        #pragma unroll
+        for (int k = 0; k < NEIGHBOURS; ++k)
+            stack[k] *= shares[i * NEIGHBOURS + k];
+        stack_inverse(stack, size);
+    }
+}
+#else
+// Turns the stacks that an item holds into the part that is removed; returns the variance of the noise that remains.
+static inline float shrink_stacks(float *v, float *variances, __global const float *covariance, int size,
+                                  float gain, float threshold, float common, bool holds_mean)
+{
+    float sum = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        float *stack = v + i * NEIGHBOURS;
+        float *variance = variances + i * NEIGHBOURS;
+        const float alone = SPECTRUM ? covariance[i * PATCH] : 1.0f;
+        stack_forward(stack, size);
+        if (SHARED_NOISE)
+            variances_of_sums(variance, size, alone);
+        #pragma unroll
+        for (int k = 0; k < NEIGHBOURS; ++k) {
+            // The mean of the group is always kept: it is the grey level.
+            const bool mean = i == 0 && k == 0 && holds_mean;
+            const float noise = gain * (SHARED_NOISE ? variance[k] : alone);
+            stack[k] = removed_hard(stack[k], mean ? 0.0f : k == 0 ? common : threshold, noise, &sum);
         }
         stack_inverse(stack, size);
     }
     return sum;
 }
+#endif
 #else
 // The same of the reference alone. Its patches are filtered one after another, from the least similar one to the reference, see
 // kalman_step; all groups weigh alike.
-static inline float shrink_stacks(float *v, float *guide, float *variances, __global const float *covariance, int size,
-                                  float gain, float strength, float common, bool holds_mean)
+static inline void filter_stacks(float *v, const float *guide, __global const float *covariance, int size,
+                                 float gain, float strength)
 {
     #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
@@ -72,6 +106,5 @@ static inline float shrink_stacks(float *v, float *guide, float *variances, __gl
         }
         v[i * NEIGHBOURS] = gain * (v[i * NEIGHBOURS] - state);
     }
-    return 0.0f;
 }
 #endif

@@ -19,16 +19,15 @@
 #define SUM int
 #endif
 
-// Adds a column of a patch, times the Kaiser window along y and `factor`, which converts it to units of the sums.
-static inline void add_column(SUM_SPACE SUM *sums, int line, const float *column, float factor,
-                              __global const float *kaiser, float largest)
+// Adds a column of a patch, times the Kaiser window and what converts it to units of the sums.
+static inline void add_column(SUM_SPACE SUM *sums, int line, const float *column, const float *factors, float largest)
 {
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
 #if FLOAT_SUMS
-        atomic_add_float(sums + i * line, column[i] * factor * kaiser[i]);
+        atomic_add_float(sums + i * line, column[i] * factors[i]);
 #else
-        atomic_add(sums + i * line, convert_int_rte(clamp(column[i] * factor * kaiser[i], -largest, largest)));
+        atomic_add(sums + i * line, convert_int_rte(clamp(column[i] * factors[i], -largest, largest)));
 #endif
     }
 }

@@ -98,6 +98,9 @@ def choose_group_variant(settings: GroupSettings, device: Device) -> Variant:
     # Otherwise copies gain more than many items, and neighbours that share a slab the most.
     shapes = ((8, 4, (most, 64)), (4, 4, (64,)), (2, 2, (32,)), (1, 1, (8,)))
     choices = [((8, 8), copied, most)]
+    if large and device.is_nvidia:
+        # So many items get two thirds of the registers: spilling some costs less than few items do.
+        choices.insert(0, ((8, 6), copied, 384))
     for group_x, group_y, sizes in shapes:
         for copies in range(copied, -1, -1):
             choices += [((group_x, group_y), copies, items) for items in sizes]
@@ -141,9 +144,11 @@ def local_bytes(settings: GroupSettings, variant: Variant) -> int:
     parts = search.neighbours // constants["DEPTH"]
     each = 4 * (8 * constants["LINE"] * parts + 2 * search.neighbours)
     if settings.shared_noise:
-        each += search.neighbours * (search.neighbours - 1) // 2 + 80
+        each += 16 * max(1, math.ceil(search.neighbours * (search.neighbours - 1) / 32))
     images = 1 + constants["LOCAL_TILE"]
-    return constants["TEAMS"] * each + 4 * images * math.prod(slab_shape(search, variant))
+    shared = 4 * (PATCH + 1) * PATCH * settings.shared_noise
+    slabs = 4 * images * math.prod(slab_shape(search, variant))
+    return constants["TEAMS"] * each + shared + slabs
 
 
 def slab_shape(search: SearchSettings, variant: Variant) -> tuple[int, int]:
