@@ -167,7 +167,6 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         across_blocks(across, (__local const int *)team_scratch, correlations + lane,
                       correlations + first_coefficient(part));
 #endif
-        // The part that is removed, and its weight.
         const bool holds_mean = member == 0;
         float v[VALUES];
 #if WIENER && LOCAL_TILE != 1 && SHARED_NOISE && HISTOGRAMS && !VIDEO
@@ -191,8 +190,8 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #else
         LOAD_SPECTRA(v, noisy_pixels, NOISY_LINE);
         gather_stack(v, team_scratch, member);
+        float b[WIENER ? VALUES : 1];
 #if WIENER
-        float b[VALUES];
         LOAD_SPECTRA(b, basic_pixels, BASIC_LINE);
         gather_stack(b, team_scratch, member);
 #endif
@@ -206,27 +205,15 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         const float energy = team_sum(common_energy(v, covariance, size, holds_mean), team_scratch, member);
         in_common = common_limit(in_other_frames(matches, size), size, energy, threshold, common);
 #endif
-#if KALMAN
-        const float sum = 0.0f;
-        filter_stacks(v, b, covariance, size, gain, threshold);
-#elif WIENER
-        const float sum = removed_shares(b, across, covariance, size, gain, threshold, in_common, holds_mean);
-        remove_shares(v, b, size);
-#else
-        const float sum = shrink_stacks(v, across, covariance, size, gain, threshold, in_common, holds_mean);
-#endif
+        const float sum = shrink_stacks(v, b, across, covariance, size, gain, threshold, in_common, holds_mean);
 #endif
         const float total = team_sum(sum, team_scratch, member);
         scatter_stack(v, team_scratch, member);
         const float weight_gain = gain * mean_variance(correlation);
         const int weight = group_units(total / weight_gain, units);
         const float in_levels = !VIDEO && SIGMA_MAP ? sigma / frame.sigma : 1.0f;
-        // The factors to units of the sums; kaiser is the window along one axis.
-        const float factor = weight / units * in_levels * scale / gain * kaiser[lane];
         float factors[8];
-        #pragma unroll
-        for (int i = 0; i < 8; ++i)
-            factors[i] = factor * kaiser[i];
+        column_factors(factors, weight / units * in_levels * scale / gain * kaiser[lane], kaiser);
         TRANSFORM_ALL(transform_inverse, v)
         transpose(v, my_scratch, lane);
         #pragma unroll
@@ -241,16 +228,13 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
                 const long corner = matches.sums[part * DEPTH + d];
                 if (corner >= 0) {
                     const float here = sigma * matches.inverses[part * DEPTH + d];
-                    #pragma unroll
-                    for (int i = 0; i < 8; ++i)
-                        patch_column[i] *= here;
-                    add_column(slabs + corner + lane, pitch, patch_column, factors, largest);
+                    add_column(slabs + corner + lane, pitch, patch_column, here, factors, largest);
                     if (lane == d % 8)
                         atomic_add(slabs + corner + plane, weight);
                 }
 #else
                 const int moved = (y - top + held[d].z) * SUM_LINE + x - left + held[d].w;
-                add_column(tile + moved + lane, SUM_LINE, patch_column, factors, largest);
+                add_column(tile + moved + lane, SUM_LINE, patch_column, 1.0f, factors, largest);
                 if (lane == d % 8)
                     atomic_add(weights + frame.first + (size_t)(y + held[d].z) * pitch + x + held[d].w, weight);
 #endif

@@ -62,9 +62,17 @@ static inline void remove_shares(float *v, const float *shares, int size)
         stack_inverse(stack, size);
     }
 }
+
+static inline float shrink_stacks(float *v, float *guide, float *variances, __global const float *covariance, int size,
+                                  float gain, float threshold, float common, bool holds_mean)
+{
+    const float sum = removed_shares(guide, variances, covariance, size, gain, threshold, common, holds_mean);
+    remove_shares(v, guide, size);
+    return sum;
+}
 #else
 // Turns the stacks that an item holds into the part that is removed; returns the variance of the noise that remains.
-static inline float shrink_stacks(float *v, float *variances, __global const float *covariance, int size,
+static inline float shrink_stacks(float *v, float *guide, float *variances, __global const float *covariance, int size,
                                   float gain, float threshold, float common, bool holds_mean)
 {
     float sum = 0.0f;
@@ -91,8 +99,8 @@ static inline float shrink_stacks(float *v, float *variances, __global const flo
 #else
 // The same of the reference alone. Its patches are filtered one after another, from the least similar one to the reference, see
 // kalman_step; all groups weigh alike.
-static inline void filter_stacks(float *v, const float *guide, __global const float *covariance, int size,
-                                 float gain, float strength)
+static inline float shrink_stacks(float *v, float *guide, float *variances, __global const float *covariance, int size,
+                                  float gain, float strength, float common, bool holds_mean)
 {
     #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
@@ -106,5 +114,6 @@ static inline void filter_stacks(float *v, const float *guide, __global const fl
         }
         v[i * NEIGHBOURS] = gain * (v[i * NEIGHBOURS] - state);
     }
+    return 0.0f;
 }
 #endif

@@ -19,15 +19,23 @@
 #define SUM int
 #endif
 
-// Adds a column of a patch, times the Kaiser window and what converts it to units of the sums.
-static inline void add_column(SUM_SPACE SUM *sums, int line, const float *column, const float *factors, float largest)
+// Factors of the values of a column to units of the sums. The Kaiser window would be read again after each addition.
+static inline void column_factors(float *factors, float factor, __global const float *kaiser)
+{
+    #pragma unroll
+    for (int i = 0; i < 8; ++i)
+        factors[i] = factor * kaiser[i];
+}
+
+// Adds a column of a patch, times `by` and its factors.
+static inline void add_column(SUM_SPACE SUM *sums, int line, const float *column, float by, const float *factors, float largest)
 {
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
 #if FLOAT_SUMS
-        atomic_add_float(sums + i * line, column[i] * factors[i]);
+        atomic_add_float(sums + i * line, column[i] * by * factors[i]);
 #else
-        atomic_add(sums + i * line, convert_int_rte(clamp(column[i] * factors[i], -largest, largest)));
+        atomic_add(sums + i * line, convert_int_rte(clamp(column[i] * by * factors[i], -largest, largest)));
 #endif
     }
 }

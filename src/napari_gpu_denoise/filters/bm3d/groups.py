@@ -145,10 +145,9 @@ def local_bytes(settings: GroupSettings, variant: Variant) -> int:
     each = 4 * (8 * constants["LINE"] * parts + 2 * search.neighbours)
     if settings.shared_noise:
         each += 16 * max(1, math.ceil(search.neighbours * (search.neighbours - 1) / 32))
-    images = 1 + constants["LOCAL_TILE"]
-    shared = 4 * (PATCH + 1) * PATCH * settings.shared_noise
-    slabs = 4 * images * math.prod(slab_shape(search, variant))
-    return constants["TEAMS"] * each + shared + slabs
+    pixels = (1 + constants["LOCAL_TILE"]) * math.prod(slab_shape(search, variant))
+    pixels += (PATCH + 1) * PATCH * settings.shared_noise  # correlations
+    return constants["TEAMS"] * each + 4 * pixels
 
 
 def slab_shape(search: SearchSettings, variant: Variant) -> tuple[int, int]:
