@@ -40,6 +40,9 @@
 #define BANDS ((WINDOW + BAND - 1) / BAND)
 // Rows of the window that are left after whole periods.
 #define REST (WINDOW % PERIOD)
+// Reference of a tile that an item serves: the first group skips some, so that items serve the same ones together in every tile.
+#define REFERENCE(axis, item, per_group, regular, count, skipped) \
+    (group_reference(get_group_id(axis), item, per_group, (regular) + (skipped), (count) + (skipped)) - (skipped))
 // Row i of the shifted image.
 #define SHIFTED(i) shifted[((i) / PERIOD * PERIOD + (turn + (i)) % PERIOD) * WIDTH]
 
@@ -50,7 +53,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
 void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
                     int t0, int z0, int y0, int x0, int nz,
                     int first_y, int last_y, int rows, int first_x, int last_x, int columns,
-                    int regular_y, int regular_x,
+                    int regular_y, int regular_x, int skipped_y, int skipped_x,
                     int frames_before, int frames_after, int slices,
                     __global const int *ranks, __global uint *keys)
 {
@@ -64,8 +67,8 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
     const int ly = get_local_id(1);
     const int item = ly * GROUP_X + lx;
     const int frame = get_global_id(2);
-    const int top = y0 + group_origin(get_group_id(1), REFERENCES_Y, regular_y, first_y, last_y);
-    const int left = x0 + group_origin(get_group_id(0), REFERENCES_X, regular_x, first_x, last_x);
+    const int top = y0 + group_origin(get_group_id(1), REFERENCES_Y, regular_y + skipped_y, first_y - skipped_y * STEP, last_y);
+    const int left = x0 + group_origin(get_group_id(0), REFERENCES_X, regular_x + skipped_x, first_x - skipped_x * STEP, last_x);
     const size_t plane = (size_t)pny * pitch;
     __global const float *here = padded + ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane;
 
@@ -82,8 +85,8 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
     int waiting[LISTS];
     #pragma unroll
     for (int n = 0; n < LISTS; ++n) {
-        const int row = group_reference(get_group_id(1), ly * ROWS + n / COLUMNS, REFERENCES_Y, regular_y, rows);
-        const int column = group_reference(get_group_id(0), lx * COLUMNS + n % COLUMNS, REFERENCES_X, regular_x, columns);
+        const int row = REFERENCE(1, ly * ROWS + n / COLUMNS, REFERENCES_Y, regular_y, rows, skipped_y);
+        const int column = REFERENCE(0, lx * COLUMNS + n % COLUMNS, REFERENCES_X, regular_x, columns, skipped_x);
         waiting[n] = 0;
         #pragma unroll
         for (int k = 0; k < NEIGHBOURS; ++k)
@@ -182,8 +185,8 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
     }
     #pragma unroll
     for (int n = 0; n < LISTS; ++n) {
-        const int row = group_reference(get_group_id(1), ly * ROWS + n / COLUMNS, REFERENCES_Y, regular_y, rows);
-        const int column = group_reference(get_group_id(0), lx * COLUMNS + n % COLUMNS, REFERENCES_X, regular_x, columns);
+        const int row = REFERENCE(1, ly * ROWS + n / COLUMNS, REFERENCES_Y, regular_y, rows, skipped_y);
+        const int column = REFERENCE(0, lx * COLUMNS + n % COLUMNS, REFERENCES_X, regular_x, columns, skipped_x);
         if (row >= 0 && column >= 0)
             store_matches(best[n], pending + n * PENDING * GROUP_SIZE + item, waiting[n],
                           keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column, columns);

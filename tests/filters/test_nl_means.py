@@ -14,6 +14,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.patch_search import (
+    PatchSearch,
     SearchSettings,
     Variant,
     fitting_variants,
@@ -151,6 +152,47 @@ def variants(settings: NLMeans, device) -> list[Variant]:
     ]
     best = {variant.kernel: variant for variant in reversed(fitting_variants(wanted, device))}
     return [plain, *vectors, *best.values()]
+
+
+def keys_of(image, settings: NLMeans, device, variant, y: Span, x: Span) -> dict:
+    """Return the keys of the references of a tile, by their places in the image."""
+    import pyopencl as cl
+
+    tile = Tile(0, Span.whole(1), Span.whole(1), y, x)
+    wanted = SearchSettings(settings.patch, settings.step, settings.window, settings.neighbours)
+    part = np.ascontiguousarray(image[y.reads, x.reads])
+    with borrow(session(device)) as arena:
+        queue = arena.session.queue()
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        source = cl.Buffer(arena.session.context, flags, hostbuf=part)
+        search = PatchSearch(wanted, arena, variant)
+        found = search.enqueue(Launcher(arena, queue), tile, source)
+        rows, columns = found.rows, found.columns
+        keys = np.empty((rows.count, settings.neighbours, columns.count), np.uint32)
+        cl.enqueue_copy(queue, keys, found.keys)
+        queue.finish()
+    places = (
+        [
+            min(grid.first + k * settings.step, grid.last) + span.source_start
+            for k in range(grid.count)
+        ]
+        for grid, span in ((rows, y), (columns, x))
+    )
+    ordered = np.moveaxis(keys, 1, 2).reshape(-1, settings.neighbours)
+    return dict(zip(product(*places), map(tuple, ordered.tolist()), strict=True))
+
+
+@pytest.mark.parametrize("name", [name for name, each in SEARCHES.items() if not each.joint])
+def test_tiles_find_the_same(device, name):
+    """Also where sums are not exact, and depend on their order."""
+    settings, image = SEARCHES[name], noisy(61, 64, sigma=SIGMA)
+    margin = settings.window // 2 + settings.patch - 1
+    y, x = (Span(17, 34, 17 - margin, 34 + margin, n) for n in image.shape)
+    for variant in variants(settings, device):
+        given = image, settings, device, variant
+        whole = keys_of(*given, *map(Span.whole, image.shape))
+        part = keys_of(*given, y, x)
+        assert part and part == {place: whole[place] for place in part}, variant
 
 
 @pytest.mark.parametrize("name", SEARCHES)

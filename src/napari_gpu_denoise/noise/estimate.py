@@ -83,10 +83,7 @@ def _beside(
 def _vote(channel: ChannelNoise) -> tuple[type[NoiseModel], str]:
     """Return the model that one channel calls for, and why."""
     if channel.log_speckle:
-        return models.MODELS[0], (
-            "it is speckle on a logarithmic scale, skewed to the dark and as strong at all grey "
-            "levels"
-        )
+        return models.MODELS[0], "it is speckle on a logarithmic scale, as its skewness shows"
     for model in reversed(models.MODELS[1:]):
         if channel.spectra is not None and model.refines is None:
             reason = model.evidence(channel)

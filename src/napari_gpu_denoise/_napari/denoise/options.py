@@ -350,7 +350,6 @@ class DeviceInput(QtWidgets.QWidget):
         self.box = parts.narrow(QtWidgets.QComboBox(accessibleName="Device"))
         self.box.addItem("Automatic")
         self._wanted: Any = None
-        self.is_listed = False
         self.caption = parts.Caption()
         parts.stack(QtWidgets.QVBoxLayout(self), (self.box, self.caption), spacing=2)
         self.box.currentIndexChanged.connect(self.explain)
@@ -375,7 +374,6 @@ class DeviceInput(QtWidgets.QWidget):
         if self._wanted is not None:
             self.box.setCurrentIndex(max(0, self.box.findData(self._wanted)))
         self.explain()
-        self.is_listed = True
         self.listed.emit()
 
     def device(self) -> int | str | None:

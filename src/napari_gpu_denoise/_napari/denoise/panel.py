@@ -294,7 +294,7 @@ class DenoisePanel(RunPanel):
 
     def _expected(self) -> str:
         """Return how long a run takes; empty where that is not known yet."""
-        if not (self.options.device.is_listed and self.layer.layers()):
+        if not (self.options.device.box.count() > 1 and self.layer.layers()):
             return ""
         pixels = math.prod(self.axes.shape) * len(self.layer.layers())
         try:

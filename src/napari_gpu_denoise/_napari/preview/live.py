@@ -136,14 +136,8 @@ class PreviewLayer:
     def _place(self, layer: Image) -> int:
         """Return the place above a layer, if it is still there, and all that was made from it."""
         layers = self._viewer.layers
-        return 1 + max(
-            (
-                layers.index(each)
-                for each in (layer, *provenance.made_from(layer, layers))
-                if each in layers
-            ),
-            default=-1,
-        )
+        family = [layer, *provenance.made_from(layer, layers)]
+        return 1 + max((layers.index(each) for each in family if each in layers), default=-1)
 
     def _add(self, layer: Image, source: Source, pixels: np.ndarray, place: dict[str, Any]) -> None:
         # multiscale=False: napari would otherwise guess from the shape.

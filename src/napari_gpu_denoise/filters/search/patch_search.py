@@ -57,6 +57,7 @@ class Grid:
     last: int
     count: int
     regular: int
+    index: int  # of the first one on the whole axis
 
     @classmethod
     def of(cls, span: Span, patch: int, step: int) -> Grid:
@@ -73,11 +74,12 @@ class Grid:
         covered = lowest + (regular - 1) * step
         last = end if highest == end else covered
         shift = span.source_start
-        return cls(lowest - shift, last - shift, regular + (last > covered), regular)
+        count = regular + (last > covered)
+        return cls(lowest - shift, last - shift, count, regular, lowest // step)
 
-    def groups(self, size: int) -> int:
-        """Return the number of groups of `size` references, with one for an irregular last one."""
-        return -(-self.regular // size) + (self.count > self.regular)
+    def groups(self, size: int, skipped: int = 0) -> int:
+        """Return the number of groups of `size`, the first short of some, and an irregular one."""
+        return -(-(self.regular + skipped) // size) + (self.count > self.regular)
 
 
 def grid_arguments(rows: Grid, columns: Grid) -> tuple:
@@ -400,8 +402,15 @@ class PatchSearch:
             down = rows.groups(constants["ROWS"])
         else:
             group = (constants["GROUP_X"], constants["GROUP_Y"], 1)
+            # An item serves the same references together in every tile: what these share is added
+            # up in another order for each.
+            down_by, across_by = (constants.get(name, 1) for name in ("ROWS", "COLUMNS"))
+            skipped_y, skipped_x = rows.index % down_by, columns.index % across_by
+            if self.variant.kernel == "search_sliding":
+                regular += skipped_y, skipped_x
             served_x, served_y = self.variant.served(settings)
-            across, down = columns.groups(served_x) * group[0], rows.groups(served_y) * group[1]
+            across = columns.groups(served_x, skipped_x) * group[0]
+            down = rows.groups(served_y, skipped_y) * group[1]
             places = (*settings.frames, settings.slices, self._offsets.ranks)
         run.run(
             *("search", self._search, (across, down, nt * nz), group),
