@@ -180,7 +180,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
             LOAD_SPECTRA(v, pixels, NOISY_LINE);
             gather_stack(v, team_scratch, member);
             if (image) {
-                sum = removed_shares(v, across, covariance, size, gain, threshold, common, holds_mean);
+                sum = removed_parts(v, across, covariance, size, gain, threshold, common, holds_mean);
                 #pragma unroll
                 for (int i = 0; i < VALUES; ++i)
                     across[i] = v[i];

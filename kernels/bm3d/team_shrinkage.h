@@ -23,16 +23,15 @@ static inline float common_energy(const float *v, __global const float *covarian
 #endif
 
 #if !KALMAN
-#if WIENER
-// Turns the stacks of the basic estimate that an item holds into the shares of the coefficients that are removed; returns the
-// variance of the noise that remains.
-static inline float removed_shares(float *guide, float *variances, __global const float *covariance, int size,
-                                   float gain, float threshold, float common, bool holds_mean)
+// Turns the stacks that an item holds into the part that is removed, or for a Wiener filter stacks of the basic estimate into the
+// shares of the coefficients that are; returns the variance of the noise that remains.
+static inline float removed_parts(float *stacks, float *variances, __global const float *covariance, int size,
+                                  float gain, float threshold, float common, bool holds_mean)
 {
     float sum = 0.0f;
     #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        float *stack = guide + i * NEIGHBOURS;
+        float *stack = stacks + i * NEIGHBOURS;
         float *variance = variances + i * NEIGHBOURS;
         const float alone = SPECTRUM ? covariance[i * PATCH] : 1.0f;
         stack_forward(stack, size);
@@ -43,13 +42,19 @@ static inline float removed_shares(float *guide, float *variances, __global cons
             // The mean of the group is always kept: it is the grey level.
             const bool mean = i == 0 && k == 0 && holds_mean;
             const float noise = gain * (SHARED_NOISE ? variance[k] : alone);
-            stack[k] = removed_share(mean ? INFINITY : stack[k], k == 0 ? common : threshold, noise, &sum);
+            const float limit = k == 0 ? common : threshold;
+            if (WIENER)
+                stack[k] = removed_share(mean ? INFINITY : stack[k], limit, noise, &sum);
+            else
+                stack[k] = removed_hard(stack[k], mean ? 0.0f : limit, noise, &sum);
         }
+        if (!WIENER)
+            stack_inverse(stack, size);
     }
     return sum;
 }
 
-// Turns the stacks that an item holds into the part that is removed.
+// Turns the stacks that an item holds into the part that is removed, by shares of their coefficients.
 static inline void remove_shares(float *v, const float *shares, int size)
 {
     #pragma unroll
@@ -63,39 +68,16 @@ static inline void remove_shares(float *v, const float *shares, int size)
     }
 }
 
-static inline float shrink_stacks(float *v, float *guide, float *variances, __global const float *covariance, int size,
-                                  float gain, float threshold, float common, bool holds_mean)
-{
-    const float sum = removed_shares(guide, variances, covariance, size, gain, threshold, common, holds_mean);
-    remove_shares(v, guide, size);
-    return sum;
-}
-#else
 // Turns the stacks that an item holds into the part that is removed; returns the variance of the noise that remains.
 static inline float shrink_stacks(float *v, float *guide, float *variances, __global const float *covariance, int size,
                                   float gain, float threshold, float common, bool holds_mean)
 {
-    float sum = 0.0f;
-    #pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-        float *stack = v + i * NEIGHBOURS;
-        float *variance = variances + i * NEIGHBOURS;
-        const float alone = SPECTRUM ? covariance[i * PATCH] : 1.0f;
-        stack_forward(stack, size);
-        if (SHARED_NOISE)
-            variances_of_sums(variance, size, alone);
-        #pragma unroll
-        for (int k = 0; k < NEIGHBOURS; ++k) {
-            // The mean of the group is always kept: it is the grey level.
-            const bool mean = i == 0 && k == 0 && holds_mean;
-            const float noise = gain * (SHARED_NOISE ? variance[k] : alone);
-            stack[k] = removed_hard(stack[k], mean ? 0.0f : k == 0 ? common : threshold, noise, &sum);
-        }
-        stack_inverse(stack, size);
-    }
+    float *stacks = WIENER ? guide : v;
+    const float sum = removed_parts(stacks, variances, covariance, size, gain, threshold, common, holds_mean);
+    if (WIENER)
+        remove_shares(v, guide, size);
     return sum;
 }
-#endif
 #else
 // The same of the reference alone. Its patches are filtered one after another, from the least similar one to the reference, see
 // kalman_step; all groups weigh alike.
