@@ -424,14 +424,14 @@ def _read_channel(
         # After registration by parts of a pixel each plane has a spectrum of its own.
         if sum(not one.white for one in each) > 0.5 * len(planes):
             spectrum = mean_spectrum(each)
-    frames = in_a_row()
+    # Frames of moving tissue share speckle.
+    speckle = log_speckle_spectrum(planes, blanks, levels)
+    frames = in_a_row() if speckle is None else None
     # Texture alone may make planes differ at the high frequencies, where correlated noise is weak.
     over_time = None if frames is None else frames.spectrum(spectrum, levelled is None)
     spectrum, frames = (spectrum, None) if over_time is None else (over_time, frames)
-    speckle = log_speckle_spectrum(planes, blanks, levels)
-    if speckle is not None:  # which frames of moving tissue share
-        spectrum, frames = speckle, None
-        shown = SpectrumEvidence(True, speckle.sigma, proof=1.0)
+    if speckle is not None:
+        spectrum, shown = speckle, SpectrumEvidence(True, speckle.sigma, proof=1.0)
     return replace(
         found,
         spectrum=spectrum,

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from napari_gpu_denoise.noise.correlation import LAGS, LEAST, NoiseSpectrum, spectrum_of_covariance
+from napari_gpu_denoise.noise.magnitude import orthonormal_slopes
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.white import PATCH
 from napari_gpu_denoise.noise.robust import medians
@@ -68,14 +69,11 @@ def _windows(
         independent += len(found[-1]) / overlap
     if independent < FEWEST:
         return None
-    windows = np.concatenate(found).reshape(-1, WINDOW, WINDOW).astype(np.float64)
-    means = windows.mean(axis=(1, 2), keepdims=True)
-    slope = np.linspace(-1, 1, WINDOW)
-    scale = 1 / (WINDOW * np.square(slope).sum())
-    windows -= means
-    windows -= scale * (windows.sum(axis=2) @ slope)[:, None, None] * slope[:, None]
-    windows -= scale * (windows.sum(axis=1) @ slope)[:, None, None] * slope
-    return windows, means.ravel()
+    windows, slopes = np.concatenate(found).astype(np.float64), orthonormal_slopes((WINDOW, WINDOW))
+    means = windows.mean(axis=1)
+    windows -= means[:, None]
+    windows -= windows @ slopes.T @ slopes
+    return windows.reshape(-1, WINDOW, WINDOW), means
 
 
 def _speckle(windows: np.ndarray, means: np.ndarray) -> np.ndarray | None:

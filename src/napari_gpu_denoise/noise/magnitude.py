@@ -518,7 +518,7 @@ def speckle_noise(image: Any) -> SpeckleNoise:
         values = patches[clipped <= CLIPPED].astype(np.float64)
         mean = values.mean(axis=1)
         keep = mean > 0
-        trend = _trend(shape)
+        trend = orthonormal_slopes(shape)
         freedom = values.shape[1] - 1 - len(trend)
         if freedom > 0:
             rest = values[keep] - mean[keep, None]
@@ -542,7 +542,7 @@ def speckle_noise(image: Any) -> SpeckleNoise:
     return SpeckleNoise(looks, looks * error, math.sqrt(found))
 
 
-def _trend(shape: tuple[int, int]) -> np.ndarray:
+def orthonormal_slopes(shape: tuple[int, int]) -> np.ndarray:
     """Return orthonormal slopes along y and x, (slope, pixel), of axes longer than 1."""
     slopes = []
     for axis, length in enumerate(shape):
