@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -216,9 +216,13 @@ def _is_worker() -> bool:
     if multiprocessing.parent_process() is not None:
         return True
     distributed = sys.modules.get("distributed")
-    with suppress(ValueError):
-        return distributed is not None and distributed.get_worker() is not None
-    return False
+    if distributed is None:
+        return False
+    try:
+        distributed.get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 _busy: Counter[Device] = Counter()  # chunks in progress on each device, in this process

@@ -306,7 +306,11 @@ class FrameFlow:
             done.wait()
             write(start, host, transfer.clipped(slot.name, counts, count))
 
-        slot.written = self._writer.submit(finish).result if self._writer else finish()
+        slot.written = None
+        if self._writer is None:
+            finish()
+        else:
+            slot.written = self._writer.submit(finish).result
         return slot
 
 
