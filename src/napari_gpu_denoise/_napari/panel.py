@@ -152,9 +152,8 @@ class Panel(QWidget):
         self.status.setText(lead + html.escape(text) + link)
 
     def _show_details(self, _: str = "") -> None:
-        self.status.setText(
-            self.status.text().rpartition(" <a")[0] + html.escape(f" {self.details}")
-        )
+        shown, _, _ = self.status.text().rpartition(" <a")
+        self.status.setText(f"{shown} {html.escape(self.details)}")
 
     def show_error(self, error: Exception, *, quiet: bool = False) -> None:
         """Show an error in the panel, unless `quiet` aloud; a bug is always reported to napari."""

@@ -30,6 +30,7 @@ _TIP = (
     "channels. They are never changed."
 )
 
+_EFFORTS = {"As recommended": None, "Faster": "fast", "Best quality": "high"}
 _SETTLED = 150  # milliseconds without a change before a layer is looked at
 
 
@@ -69,9 +70,6 @@ def _advice(info: LayerInfo, stopped: Callable[[], bool]) -> Advice:
     first, *_ = choose_devices(info.device)
     noise = info.memory.measured(data, info.axes, first)
     return recommend(data, info.axes, noise=noise, device=info.device)
-
-
-_EFFORTS = {"As recommended": None, "Faster": "fast", "Best quality": "high"}
 
 
 class StartPanel(RunPanel):
@@ -242,15 +240,17 @@ class StartPanel(RunPanel):
         if self._looked is not None:
             names = [each.source.name for each in self._looked.request]
             self.show_advice(names, self.advised())
-            device = preferences.read().device
-            for index, (title, effort) in enumerate(_EFFORTS.items()):
-                times = [each.with_effort(effort, device).seconds for each in self._looked.value]
-                self.effort.setItemText(index, f"{title}: {time_in_words(sum(times))}")
 
     def show_advice(self, names: Sequence[str], advice: Sequence[Advice]) -> None:
         """Show the advice on layers, and enable what follows it."""
         self.advice.setText(_words(names, advice))
         self.more_button.setEnabled(bool(advice))
+        found = () if self._looked is None else self._looked.value
+        device = preferences.read().device
+        for index, (title, effort) in enumerate(_EFFORTS.items()):
+            times = [each.with_effort(effort, device).seconds for each in found]
+            time = f": {time_in_words(sum(times))}" if times else ""
+            self.effort.setItemText(index, title + time)
 
     def _on_stopped(self) -> None:
         self._run_when_looked = False

@@ -334,10 +334,10 @@ def report(outcome: Outcome) -> tuple[str, str]:
     if record.nonfinite:
         left = counted(record.nonfinite, "NaN or infinite pixel was", "NaN or infinite pixels were")
         sentences.append(f"{left} left in place.")
-    # Notes without a remedy, such as those on the noise, are details.
+    # Notes stand alone elsewhere; here they become sentences. Those without a remedy are details.
     for note in filter(None, (*record.notes, done.without_maps)):
-        remedy = getattr(note, "code", "") or note == done.without_maps
-        (sentences if remedy else details).append(_as_sentence(in_panel(note)))
+        remedy, text = getattr(note, "code", "") or note == done.without_maps, in_panel(note)
+        (sentences if remedy else details).append(f"{text[:1].upper()}{text[1:].rstrip('.')}.")
     if outcome.request.target is not None:
         sentences.append(f"The result is in {outcome.request.target}.")
     if done.folder is not None:
@@ -347,11 +347,6 @@ def report(outcome: Outcome) -> tuple[str, str]:
             "is removed or napari is closed: save it to keep it."
         )
     return " ".join(filter(None, sentences)), " ".join(filter(None, details))
-
-
-def _as_sentence(note: str) -> str:
-    """Return a note, which stands alone elsewhere, as a sentence."""
-    return f"{note[:1].upper()}{note[1:].rstrip('.')}."
 
 
 def _noise(record: Record) -> tuple[str, str]:

@@ -125,8 +125,8 @@ class RunPanel(LayerPanel):
             return
         self.took(outcome)
         if not self.runs.running:
-            text, details = report(outcome)
-            self.say(self._summary() or text, details="" if self._summary() else details)
+            text, details = (summary, "") if (summary := self._summary()) else report(outcome)
+            self.say(text, details=details)
 
     def _summary(self) -> str:
         """Summarise several runs; empty for a single one."""

@@ -153,10 +153,9 @@ class PreviewLayer:
         self._follow()
         layers, chosen = self._viewer.layers, set(self._viewer.layers.selection)
         active = layers.selection.active
-        for other in [
-            each for each in layers if provenance.record_of(each).get(provenance.TEMPORARY) == _KIND
-        ]:
-            layers.remove(other)  # its panel notices
+        for other in list(layers):
+            if provenance.record_of(other).get(provenance.TEMPORARY) == _KIND:
+                layers.remove(other)  # its panel notices
         layers.insert(self._place(layer), self._layer)
         # napari selects new layers.
         layers.selection = chosen
