@@ -10,6 +10,7 @@ import numpy as np
 from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.plan import Plan, ScalesPlan, scales_reach
 from napari_gpu_denoise.filters.channels import channels_setting, guide_setting
+from napari_gpu_denoise.filters.ridge import NEIGHBOURS, RidgePlan, RidgeSettings, refine_setting
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
@@ -18,6 +19,7 @@ from napari_gpu_denoise.protocol.tiles import Reach
 from napari_gpu_denoise.run.denoise import filter_function
 
 PREFILTER_STEP = 2  # spacing of reference patches
+_RIDGE_SEARCH = SearchSettings(patch=6, step=3, window=39, neighbours=NEIGHBOURS)
 
 
 def _step(default: int, of: str):
@@ -67,6 +69,7 @@ class BM3D(groups.CollaborativeFilter):
     wiener_sigma: float = groups.wiener_sigma(0.8)
     channels: str = channels_setting("with shared patch matches")
     guide: int = guide_setting("used for joint matching")
+    refine: str = refine_setting()
     step_basic: int = _step(3, groups.BASIC)
     step_final: int = _step(3, groups.FINAL)
     window_basic: int = _window(39, groups.BASIC)
@@ -140,14 +143,22 @@ class BM3D(groups.CollaborativeFilter):
         return passes
 
     @property
+    def ridge(self) -> RidgeSettings | None:
+        """The combinations after the last pass, if there are any."""
+        return RidgeSettings.of(self.refine, _RIDGE_SEARCH)
+
+    @property
     def reach(self) -> Reach:
-        """The sum over all passes."""
+        """The sum over all passes, and over all combinations after them."""
         around = sum(one.reach for one in self.passes.values())
+        if self.ridge:
+            around += self.ridge.reach[1]
         return Reach(y=(around, around), x=(around, around))
 
-    def plan(self, arena: Arena) -> Plan:
+    def plan(self, arena: Arena) -> Plan | RidgePlan:
         """Return the plan for one device."""
-        return Plan(self, arena)
+        plan = Plan(self, arena)
+        return RidgePlan(plan, self.ridge, arena, plan.mix) if self.ridge else plan
 
 
 @dataclass(frozen=True)

@@ -294,22 +294,22 @@ class Plan(TilePlan):
     def __init__(self, settings: CollaborativeFilter, arena: Arena):
         self.arena = arena
         self.passes = {name: GroupFilter(one, arena) for name, one in settings.passes.items()}
-        self._mix = None
+        self.mix = None
         if settings.channels in JOINED:
             opponent, mixtures = settings.channels == "opponent", settings.mixtures
-            self._mix = ChannelMix(opponent, settings.guide, arena, mixtures=mixtures)
+            self.mix = ChannelMix(opponent, settings.guide, arena, mixtures=mixtures)
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; passes reuse those of earlier ones."""
         tile = self._as_frames(tile)
-        sizes = [] if self._mix is None else [self._mix.buffers(including_margins(tile))]
+        sizes = [] if self.mix is None else [self.mix.buffers(including_margins(tile))]
         for stage in self._stages(tile):
             one, made = self.passes[stage.name], stage.yields
             sizes.append(one.buffers(made, stage.held, stage.padded))
             if not stage.straight:
                 sizes.append({f"{stage.name} estimate": 4 * made.channels * math.prod(made.shape)})
-            if self._mix is not None and stage.guide:
-                sizes.append(self._mix.guide_buffers(stage.held, stage.guide))
+            if self.mix is not None and stage.guide:
+                sizes.append(self.mix.guide_buffers(stage.held, stage.guide))
         return together(*sizes)
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
@@ -322,13 +322,13 @@ class Plan(TilePlan):
             sigma.levels,
             None if sigma.variation is None else Pixels(sigma.variation, whole),
         )
-        if self._mix is not None:
-            noisy = self._mix.begin(run, noisy)
+        if self.mix is not None:
+            noisy = self.mix.begin(run, noisy)
         basic, searched, guide = None, noisy, noisy
         for stage in self._stages(tile):
             one, made = self.passes[stage.name], stage.yields
-            if self._mix is not None and stage.guide:
-                searched = self._mix.guide(run, searched, stage.guide)
+            if self.mix is not None and stage.guide:
+                searched = self.mix.guide(run, searched, stage.guide)
             if stage.guide == "noisy":
                 guide = searched
             given = guide if stage.name == "prefilter" else noisy
@@ -342,19 +342,19 @@ class Plan(TilePlan):
                 searched = replace(guide, pixels=estimate)
             else:
                 basic, searched = estimate, replace(noisy, pixels=estimate)
-        if self._mix is not None and self._mix.opponent:
-            self._mix.end(run, searched, out)
+        if self.mix is not None and self.mix.opponent:
+            self.mix.end(run, searched, out)
         return run.launches
 
     def _as_frames(self, tile: Tile) -> Tile:
         """Return a tile with separate channels as one that has these as frames."""
-        if self._mix is not None or tile.channels == 1:
+        if self.mix is not None or tile.channels == 1:
             return tile
         return replace(tile, t=Span.whole(tile.channels * tile.t.size), channels=1)
 
     def _stages(self, tile: Tile) -> list[_Stage]:
         """Return what each pass does for a tile."""
-        mixes, last = self._mix is not None, list(self.passes)[-1]
+        mixes, last = self.mix is not None, list(self.passes)[-1]
         yields = yields_of_passes(self.passes, tile)
         stages, held, before = [], including_margins(tile), ""
         for name in self.passes:
@@ -366,7 +366,7 @@ class Plan(TilePlan):
             if name == "final" and mixes:
                 padded.append("basic")
             guide = {"": "noisy", "prefilter": ""}.get(before, before)
-            straight = name == last and not (mixes and self._mix.opponent)
+            straight = name == last and not (mixes and self.mix.opponent)
             stages.append(_Stage(name, made, held, guide, tuple(padded), straight))
             held, before = made, name
         return stages

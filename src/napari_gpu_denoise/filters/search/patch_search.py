@@ -303,12 +303,12 @@ class PatchSearch:
         self.arena = arena
         self.variant = variant or choose_variant(settings, arena.device)
         table = offset_table(settings.window, settings.frames, settings.slices)
-        self._offsets = SearchOffsets(table, arena)
+        self.offsets = SearchOffsets(table, arena)
         self.constants = {
             "PATCH": settings.patch,
             "STEP": settings.step,
             "NEIGHBOURS": settings.neighbours,
-            **self._offsets.index_bits,
+            **self.offsets.index_bits,
         }
         # Whether the search needs a copy of its own, in another layout or of roots.
         self._copied = self.variant.split > 1 or settings.roots
@@ -389,12 +389,12 @@ class PatchSearch:
         nt, nz, _, _ = tile.shape
         origin = (tile.t.margin + far_t, tile.z.margin + far_z, radius, left)
         layout = (pnz, pny, pitch, *origin, nz)
-        matches = Matches(held["padded"], keys, self._offsets.table, rows, columns, layout)
+        matches = Matches(held["padded"], keys, self.offsets.table, rows, columns, layout)
         constants, regular = self.variant.constants, (rows.regular, columns.regular)
         # PoCL keeps the lists of a whole group on the stack of a thread, and overflows it with the
         # large groups that it would choose.
         group = (1, 1, 1) if run.device.shares_cores else None
-        places = (self._offsets.table, self._offsets.count)
+        places = (self.offsets.table, self.offsets.count)
         if self.variant.kernel == "search_plain":
             across, down, regular = columns.count, rows.count, ()
         elif self.variant.kernel == "search_vectors":
@@ -411,7 +411,7 @@ class PatchSearch:
             served_x, served_y = self.variant.served(settings)
             across = columns.groups(served_x, skipped_x) * group[0]
             down = rows.groups(served_y, skipped_y) * group[1]
-            places = (*settings.frames, settings.slices, self._offsets.ranks)
+            places = (*settings.frames, settings.slices, self.offsets.ranks)
         run.run(
             *("search", self._search, (across, down, nt * nz), group),
             *(searched, *layout, *matches.grid, *regular, *places, keys),

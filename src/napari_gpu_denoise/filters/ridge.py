@@ -1,0 +1,392 @@
+"""Ridge combinations: patches of a filtered image are estimated again, from all that are similar."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.filters.bm3d.plan import fixed_point, weight_units
+from napari_gpu_denoise.filters.bm4d.cubes import CubePass, CubeSearch, Volumes
+from napari_gpu_denoise.filters.channels import ChannelMix
+from napari_gpu_denoise.filters.pixels import (
+    Launcher,
+    Noisy,
+    Pixels,
+    including_margins,
+    restrict_to,
+    spread,
+)
+from napari_gpu_denoise.filters.search.patch_search import (
+    Grid,
+    PatchSearch,
+    SearchSettings,
+    Variant,
+)
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.protocol.plan import (
+    Buffers,
+    Launches,
+    Sizes,
+    TilePlan,
+    TileSigma,
+    allocated,
+    together,
+)
+from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.tiles import Span, Tile
+
+NEIGHBOURS = 64  # patches of a group; more would not fit the registers of a work-group
+# Patches are searched again after so many iterations.
+_SEARCH_AGAIN = 3
+# The part of the noise that remains after the first of many iterations.
+_FIRST_REMAINING = 0.75
+# So many patches cover a pixel only if all patches around match it: a smaller range suffices.
+_LARGEST_SIGMAS = 12
+
+
+_ITERATIONS = {"once": 1, "chain": 9}
+
+
+def refine_setting() -> Any:
+    """Declare the setting `refine`."""
+    return setting(
+        "off",
+        "Then estimate patches again, as ridge combinations of similar ones: once, or in a chain "
+        "of steps that each remove a part of the noise",
+        choices=("off", *_ITERATIONS),
+    )
+
+
+@dataclass(frozen=True)
+class RidgeSettings:
+    """How groups are found and combined.
+
+    `search` is that of patches of an image, or of the cubes of a volume. Of several `iterations`
+    each removes a part of the noise. The first search is in the noisy image if `from_noisy`, else
+    in the result of the filter before; others are in the partly filtered image.
+    """
+
+    search: SearchSettings | CubePass
+    iterations: int
+    from_noisy: bool
+
+    @classmethod
+    def of(cls, refine: str, search: SearchSettings | CubePass) -> RidgeSettings | None:
+        """Return the settings for one of the choices of `refine`; None for no combinations."""
+        count = _ITERATIONS.get(refine, 0)
+        chained = count > 1 and not isinstance(search, CubePass)
+        return cls(search, count, from_noisy=chained) if count else None
+
+    @property
+    def sides(self) -> tuple[int, int, int]:
+        """Sides of a patch along z, y, x."""
+        one = self.search
+        return one.cube if isinstance(one, CubePass) else (1, one.patch, one.patch)
+
+    @property
+    def steps(self) -> tuple[int, int, int]:
+        """Spacing of the reference patches along z, y, x."""
+        one = self.search
+        return one.steps if isinstance(one, CubePass) else (1, one.step, one.step)
+
+    @property
+    def windows(self) -> tuple[int, int, int]:
+        """Widths of the search window along z, y, x."""
+        one = self.search
+        return one.windows if isinstance(one, CubePass) else (1, one.window, one.window)
+
+    @property
+    def lengths(self) -> tuple[tuple[int, int, int], ...]:
+        """Sides, steps and windows."""
+        return self.sides, self.steps, self.windows
+
+    @property
+    def reach(self) -> tuple[int, int, int]:
+        """Reach of all iterations along z, y, x: to a reference and on to its matches, in each."""
+        return tuple(
+            self.iterations * 2 * (window // 2 + side - 1)
+            for window, side in zip(self.windows, self.sides, strict=True)
+        )
+
+    @property
+    def operations_per_pixel(self) -> float:
+        """Those of the searches and combinations."""
+        pixels, neighbours = math.prod(self.sides), self.search.neighbours
+        searched = 2.0 * pixels * math.prod(self.windows) * -(-self.iterations // _SEARCH_AGAIN)
+        combined = 2.0 * neighbours**2 * (2 * pixels + neighbours) * self.iterations
+        return (searched + combined) / math.prod(self.steps)
+
+
+def choose_combination(one: RidgeSettings, device: Device) -> Variant:
+    """Choose the kernel that combines groups: a CPU takes blocks of them, a GPU a team for each.
+
+    On a CPU blocks are so wide that every second one shares no pixel with the next.
+    """
+    if device.float_lanes >= 4 or device.max_group < one.search.neighbours:
+        lengths = zip(one.windows, one.sides, one.steps, strict=True)
+        blocks = (-(-(window + side) // step) for window, side, step in lengths)
+        named = {f"BLOCK_{axis}": size for axis, size in zip("ZYX", blocks, strict=True)}
+        return Variant("combine_lanes", {"LANES": max(device.lanes, 4), **named})
+    pixels = math.prod(one.sides)
+    # Rows of 32 banks would all begin in the same one.
+    return Variant("combine_groups", {"LINE": pixels if pixels % 32 else pixels + 4})
+
+
+class RidgeFilter:
+    """Kernels of ridge combinations on one device; belongs to one thread.
+
+    A `region` is what there is of an image, as a tile that yields it; all iterations work on it. At
+    its ends groups are not complete, and each iteration spoils as much as it reaches.
+    """
+
+    def __init__(self, one: RidgeSettings, arena: Arena):
+        self.settings, self.arena = one, arena
+        self.cubes = isinstance(one.search, CubePass)
+        self.search = (CubeSearch if self.cubes else PatchSearch)(one.search, arena)
+        self.variant = choose_combination(one, arena.device)
+        self._sides = {f"P{axis}": side for axis, side in zip("ZYX", one.sides, strict=True)}
+        self._constants = {
+            **self._sides,
+            **{f"STEP_{axis}": step for axis, step in zip("ZYX", one.steps, strict=True)},
+            "NEIGHBOURS": one.search.neighbours,
+            **self.search.offsets.index_bits,
+            **self.variant.constants,
+        }
+        lengths = list(zip(one.sides, one.steps, one.windows, strict=True))
+        around = math.prod((width + side - 2) // step + 2 for side, step, width in lengths)
+        self._added = around * min(math.prod(one.sides), one.search.neighbours)
+        self._scale = fixed_point(self._added, _LARGEST_SIGMAS)
+        self._units = weight_units(math.prod((w - 1) // step + 2 for _, step, w in lengths))
+
+    def buffers(self, region: Tile) -> Sizes:
+        """Return the buffers for a region, those of the search included."""
+        kinds = 1 + (self.settings.iterations > 1)
+        sums = 4 * kinds * region.channels * math.prod(region.shape)
+        more = {"combined": sums, "combined weights": sums}
+        return {**self.search.buffers(self._inner(region)), **more}
+
+    def enqueue(
+        self,
+        run: Launcher,
+        region: Tile,
+        images: RidgeImages,
+        guide: Callable[[Any], Pixels],
+        noise: tuple,
+        variation: tuple,
+        tile: Tile,
+        out,
+    ) -> None:
+        """Enqueue all iterations.
+
+        Parameters
+        ----------
+        region : Tile
+            What there is of each image.
+        images : RidgeImages
+            The images; all but the noisy one are changed.
+        guide : callable
+            Returns what is searched in place of an image on the device.
+        noise : tuple
+            Kernel arguments: sigma of the slices, how many there are, and the first.
+        variation : tuple
+            Kernel arguments of a map that sigma is multiplied by; none without a map.
+        tile : Tile
+            What is yielded.
+        out : pyopencl.Buffer
+            float32 of the shape of `tile`.
+        """
+        held, total = run.held, self.settings.iterations
+        volumes, *shape = _volumes(region, self.cubes)
+        sums = held["combined"], held["combined weights"]
+        for m in range(total):
+            remaining = _FIRST_REMAINING * (1 - (m + 1) / total)
+            constants = {**self._constants, "CHAIN": int(total > 1), "KEPT": int(remaining > 0)}
+            if m % _SEARCH_AGAIN == 0:
+                from_begun = m > 0 or self.settings.from_noisy
+                searched = guide(images.begun if from_begun else images.estimate)
+                grids, matches = self._find(run, searched)
+            for buffer in sums:
+                run.clear(buffer, 4 * volumes * math.prod(shape) * (1 + constants["KEPT"]))
+            kernel = self.arena.kernel(
+                f"ridge/{self.variant.kernel}", {**constants, "SIGMA_MAP": bool(variation)}
+            )
+            scales = self._scale, 2.0**31 / self._added, self._units
+            self._combine(
+                run,
+                kernel,
+                volumes,
+                grids,
+                *(images.noisy, images.estimate, images.begun, *shape),
+                *(value for grid in grids for value in (grid.first, grid.last, grid.count)),
+                *(*matches, *noise, *variation, np.float32(remaining), *scales, *sums),
+            )
+            last = m == total - 1
+            made = tile if last else self._inner(region)
+            into, place = (out, tile) if last else (images.estimate, region)
+            *_, nz, ny, nx = _volumes(made, self.cubes)
+            run.over_pixels(
+                *("join", self.arena.kernel("ridge/join_combined", {**self._sides, "KEPT": constants["KEPT"]})),
+                *(nx, ny, volumes * nz, images.estimate, images.begun, *shape, *sums, *noise),
+                *(self._scale, self._units, *_shifts(made, region), nz, ny, nx),
+                *(into, *_shifts(place, region), *_volumes(place, self.cubes)[1:]),
+            )
+
+    def _find(self, run: Launcher, image: Pixels) -> tuple[tuple[Grid, Grid, Grid], tuple]:
+        """Enqueue a search; return where the references are, and what tells of the matches."""
+        tile, offsets = self._inner(image.tile), self.search.offsets.table
+        if self.cubes:
+            self.search.enqueue(run, tile, Volumes(image.buffer, image.tile))
+            return self.search.layout(tile).grids, (tile.channels * tile.t.size, offsets, run.held["keys"])
+        found = self.search.enqueue(run, tile, image.buffer)
+        frames = tile.t.size * tile.z.size
+        return (Grid(0, 0, 1, 1, 0), found.rows, found.columns), (frames, offsets, found.keys)
+
+    def _combine(self, run: Launcher, kernel, volumes: int, grids, *arguments) -> None:
+        """Enqueue the combination of all groups; on a CPU one block of two along each axis at once."""
+        layers, rows, columns = counts = tuple(grid.count for grid in grids)
+        if self.variant.kernel == "combine_groups":
+            team = self.settings.search.neighbours
+            over = (team, rows * columns, volumes * layers)
+            run.run("combine", kernel, over, (team, 1, 1), *arguments)
+            return
+        sizes = [self.variant.constants[f"BLOCK_{axis}"] for axis in "ZYX"]
+        blocks = [-(-count // size) for count, size in zip(counts, sizes, strict=True)]
+        for turn in np.ndindex(*(min(2, count) for count in blocks)):
+            deep, down, across = (
+                (count - first + 1) // 2 for count, first in zip(blocks, turn, strict=True)
+            )
+            over = (across, down, deep * volumes)
+            run.run("combine", kernel, over, (1, 1, 1), *arguments, *turn, deep)
+
+    def _inner(self, region: Tile) -> Tile:
+        """Return what is combined of a region: what patches cover that lie in it."""
+
+        def inner(span: Span, side: int) -> Span:
+            start = span.start + (side - 1) * (span.start > 0)
+            stop = span.stop - (side - 1) * (span.stop < span.length)
+            return replace(span, start=start, stop=stop)
+
+        z, y, x = (inner(getattr(region, a), n) for a, n in zip("zyx", self.settings.sides))
+        return restrict_to(replace(region, z=z, y=y, x=x), region)
+
+
+@dataclass(frozen=True)
+class RidgeImages:
+    """float32 images of one region on the device.
+
+    Attributes
+    ----------
+    noisy, estimate, begun : pyopencl.Buffer
+        What was given, the best estimate so far, and what is combined: partly filtered.
+    """
+
+    noisy: Any
+    estimate: Any
+    begun: Any
+
+
+class RidgePlan(TilePlan):
+    """Runs ridge combinations after another plan, tile by tile; belongs to one thread.
+
+    `mix` is given where channels share matches.
+    """
+
+    def __init__(
+        self, first: TilePlan, one: RidgeSettings, arena: Arena, mix: ChannelMix | None = None
+    ):
+        self.arena = arena
+        self._first, self._ridge, self._mix = first, RidgeFilter(one, arena), mix
+
+    def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
+        """Return the buffers for a tile; the combinations reuse those of the first plan."""
+        region = self._region(tile)
+        image = 4 * region.channels * math.prod(region.shape)
+        own = {"first result": image, "noisy region": image, "partly filtered": image}
+        sizes = [self._first.buffers(region, is_map), self._ridge.buffers(self._as_frames(region))]
+        if self._mix is not None:
+            sizes.append(self._mix.buffers(including_margins(tile)))
+            sizes.append(self._mix.guide_buffers(region, "combined"))
+        return {**together(*sizes), **own}
+
+    def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
+        """Enqueue both for one tile."""
+        run = Launcher(self.arena, queue, self.hold(tile, sigma.variation is not None))
+        region, whole, held = self._region(tile), including_margins(tile), run.held
+        first = estimate = held["first result"]
+        run.launches += self._first.enqueue(queue, region, source, first, sigma)
+        mix = self._mix
+        opponent = mix is not None and mix.opponent
+        noisy = Noisy(Pixels(source, whole), sigma.levels)
+        if opponent:
+            noisy = mix.begin(run, noisy)
+        for name in ("noisy region", "partly filtered"):
+            _cut(run, noisy.pixels, region, held[name])
+        if opponent:
+            estimate = mix.begin(run, Noisy(Pixels(first, region), sigma.levels)).pixels.buffer
+
+        def guide(image) -> Pixels:
+            pixels = Pixels(image, self._as_frames(region))
+            return pixels if mix is None else mix.guide(run, replace(noisy, pixels=pixels), "combined").pixels
+
+        noise, variation = (noisy.levels, 1, 0), ()
+        if self._ridge.cubes:
+            noise = (sigma.read_levels, whole.z.size, region.z.start - whole.z.start)
+        if sigma.variation is not None:
+            variation = (sigma.variation, whole.x.size, *_shifts(region, whole)[1:])
+        images = RidgeImages(held["noisy region"], estimate, held["partly filtered"])
+        with run.named("ridge"):
+            self._ridge.enqueue(
+                *(run, self._as_frames(region), images, guide, noise, variation),
+                *(self._as_frames(tile), first if opponent else out),
+            )
+        if opponent:
+            mix.end(run, Noisy(Pixels(first, tile), noisy.levels), out)
+        return run.launches
+
+    def _region(self, tile: Tile) -> Tile:
+        """Return what the first plan yields: a tile and all that the iterations reach around it."""
+        return spread(tile, self._ridge.settings.reach)
+
+    def _as_frames(self, tile: Tile) -> Tile:
+        """Return a tile of images with separate channels as one that has these as frames."""
+        if self._mix is not None or self._ridge.cubes or tile.channels == 1:
+            return tile
+        return replace(tile, t=Span.whole(tile.channels * tile.t.size), channels=1)
+
+
+def _volumes(tile: Tile, cubes: bool) -> tuple[int, int, int, int]:
+    """Return how many volumes a tile yields, and their shape; images are volumes of one slice."""
+    nt, nz, ny, nx = tile.shape
+    return (tile.channels * nt, nz, ny, nx) if cubes else (tile.channels * nt * nz, 1, ny, nx)
+
+
+def _shifts(tile: Tile, other: Tile) -> tuple[int, int, int]:
+    """Return how far what a tile yields lies behind what another does, along z, y and x."""
+    return tuple(getattr(tile, axis).start - getattr(other, axis).start for axis in "zyx")
+
+
+def _cut(run: Launcher, image: Pixels, region: Tile, buffer) -> None:
+    """Enqueue the copying of a region of an image to a buffer of its own."""
+    import pyopencl as cl
+
+    held = image.tile
+    (nt, nz, ny, nx), (_, dz, dy, dx) = held.shape, region.shape
+    z, y, x = _shifts(region, held)
+    stacks, deep = held.channels * nt, dz
+    if dz == nz:
+        stacks, deep = 1, stacks * nz
+    for k in range(stacks):
+        copied = cl.enqueue_copy(
+            *(run.queue, buffer, image.buffer),
+            src_origin=(4 * x, y, k * nz + z),
+            dst_origin=(0, 0, k * dz),
+            region=(4 * dx, dy, deep),
+            src_pitches=(4 * nx, 4 * nx * ny),
+            dst_pitches=(4 * dx, 4 * dx * dy),
+        )
+        run.add("cut", copied)
