@@ -22,6 +22,7 @@ from napari_gpu_denoise.filters.bm4d.cubes import (
     shared_noise,
 )
 from napari_gpu_denoise.filters.pixels import Launcher, including_margins, restrict_to, spread
+from napari_gpu_denoise.filters.ridge import NEIGHBOURS, RidgePlan, RidgeSettings, refine_setting
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameLinks,
     FrameSearch,
@@ -429,6 +430,7 @@ class BM4D(FrameSearch, groups.TwoPasses, VolumeFilter):
     frames_before: int = frames_setting(0, "Earlier volumes to search")
     frames_after: int = frames_setting(0, "Later volumes to search")
     flicker: bool = flicker_setting("volumes")
+    refine: str = refine_setting()
     stages: str = groups.stages()
     threshold: float = groups.threshold(2.9)
     wiener_sigma: float = groups.wiener_sigma(0.9)
@@ -492,19 +494,28 @@ class BM4D(FrameSearch, groups.TwoPasses, VolumeFilter):
         }
 
     @property
+    def ridge(self) -> RidgeSettings | None:
+        """The combinations after the last pass, if there are any."""
+        last = list(self.passes.values())[-1]
+        search = replace(last, step=2, window=11, neighbours=NEIGHBOURS, frames=(0, 0))
+        return RidgeSettings.of(self.refine, search)
+
+    @property
     def reach(self) -> Reach:
         """The sum over both passes; that of the furthest cubes if none are chosen yet."""
         names = CUBES if self.cube == AUTO else (self.cube,)
-        passes = [replace(self, cube=name).passes.values() for name in names]
-        sums = [np.sum([one.reach for one in each], axis=0) for each in passes]
+        chosen = [replace(self, cube=name) for name in names]
+        steps = [[*one.passes.values(), *filter(None, [one.ridge])] for one in chosen]
+        sums = [np.sum([one.reach for one in each], axis=0) for each in steps]
         z, y, x = (int(length) for length in np.max(sums, axis=0))
         count = len(self.passes)
         time = count * self.frames_before, count * self.frames_after
         return Reach(time, (z, z), (y, y), (x, x))
 
-    def plan(self, arena: Arena) -> Plan | SeriesPlan:
+    def plan(self, arena: Arena) -> Plan | SeriesPlan | RidgePlan:
         """Return the plan for one device."""
-        return (SeriesPlan if self.over_time else Plan)(self.passes, arena)
+        plan = (SeriesPlan if self.over_time else Plan)(self.passes, arena)
+        return RidgePlan(plan, self.ridge, arena) if self.ridge else plan
 
     def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedBM4D:
         return CorrelatedBM4D(**vars(self), models=models)
