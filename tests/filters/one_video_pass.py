@@ -325,7 +325,7 @@ class Run:
             sent = device.sent(tables[:, part]), device.sent(searched[part])
             at = RingFrames(shape, videos.start + first, count, grid)
             found = one.search.enqueue(run, rings[2], at, sent[1])
-            one.shrink(run, found, images, at, channels, sent, sums, variation)
+            one.filter_groups(run, found, images, at, channels, sent, sums, variation)
             size = count, grid[0].count, search.neighbours, grid[1].count
             keys.append(device.got(found.keys, *size, dtype=np.uint32))
             places.append(device.got(found.places, *size, dtype=np.uint32))
@@ -334,8 +334,8 @@ class Run:
         region = self.region or (0, 0, ny, nx)
         out = device.sent(np.zeros((channels, nt, *region[2:]), np.float32))
         one.join(
-            *(run, rings[0], RingFrames(shape, videos.start, nt), channels, sums),
-            *(device.sent(levels), region, out),
+            *(run, images, RingFrames(shape, videos.start, nt), channels, sums),
+            *(device.sent(levels), region, (out,)),
         )
         self.out = device.got(out, channels, nt, *region[2:], dtype=np.float32)
         got = device.got(sums, channels, nt, 2, shape.pny, shape.pitch)

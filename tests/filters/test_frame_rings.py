@@ -24,7 +24,7 @@ class Rings:
         self.arena, self.queue = arena, arena.session.queue()
         self.tile = Tile(0, Span.whole(1), Span.whole(1), Y, X, channels=2)
         self.shape = RingShape(IMAGES, SUMS, MARGIN, Y.source_size, X.source_size)
-        sizes = ring_buffers(self.shape, 2, ["noisy"], ["basic"], guided=True)
+        sizes = ring_buffers(self.shape, 2, ["noisy"], ["noisy"], {"basic": 8})
         self.rings = FrameRings(arena, self.shape, self.tile, allocated(arena, sizes))
 
     def fill(self, buffer, dtype, value) -> None:
@@ -100,7 +100,7 @@ def test_sums_of_some_frames_are_set_to_0(rings, first, stop, cleared):
     sums = rings.rings.sums("basic")
     rings.fill(sums, np.int32, 9)
     run = Launcher(rings.arena, rings.queue)
-    rings.rings.clear(run, "basic", first, stop)
+    rings.rings.clear(run, "basic", 8, first, stop)
     assert {name for name, _ in run.launches} <= {"clear"}
     found = rings.held(sums, np.int32, 2, SUMS, 2)
     expected = np.full(found.shape, 9)

@@ -36,7 +36,8 @@ def ridge(noisy, estimate, sigma, settings) -> np.ndarray:
         weights = np.zeros(noisy.shape)
         for group in groups:
             at = [tuple(slice(a, a + n) for a, n in zip(p, sides, strict=True)) for p in group]
-            y, x, z = (np.array([image[p].ravel() for p in at]) for image in (noisy, estimate, begun))
+            images = noisy, estimate, begun
+            y, x, z = (np.array([image[p].ravel() for p in at]) for image in images)
             middles = [tuple(a + n // 2 for a, n in zip(p, sides, strict=True)) for p in group]
             levels = np.array([sigma[middle] for middle in middles])[:, None]
             remaining = 1.0
@@ -78,8 +79,9 @@ def similar_patches(image: np.ndarray, place, settings) -> list[tuple[int, ...]]
         np.arange(max(a - width // 2, 0), min(a + width // 2, n - side) + 1)
         for a, width, n, side in zip(place, windows, image.shape, sides, strict=True)
     ]
-    corner = tuple(slice(span[0], span[-1] + side) for span, side in zip(spans, sides, strict=True))
-    patches = sliding_window_view(image[corner].astype(np.float32), sides).reshape(-1, np.prod(sides))
+    pairs = zip(spans, sides, strict=True)
+    reached = image[tuple(slice(span[0], span[-1] + side) for span, side in pairs)]
+    patches = sliding_window_view(reached.astype(np.float32), sides).reshape(-1, np.prod(sides))
     own = image[tuple(slice(a, a + n) for a, n in zip(place, sides, strict=True))].ravel()
     distances = np.sum((patches - own.astype(np.float32)) ** 2, axis=1)
     known = as_kernels_know(distances, int(np.prod(windows)))

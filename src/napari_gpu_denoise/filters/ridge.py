@@ -1,11 +1,11 @@
-"""Ridge combinations: patches of a filtered image are estimated again, from all that are similar."""
+"""Ridge combinations: patches of a result are estimated again, from all that are similar."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,16 +25,21 @@ from napari_gpu_denoise.filters.search.patch_search import (
     PatchSearch,
     SearchSettings,
     Variant,
+    grid_arguments,
+)
+from napari_gpu_denoise.filters.search.video_search import (
+    PredictiveSearch,
+    RingFrames,
+    VideoMatches,
+    VideoSearch,
 )
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import (
-    Buffers,
     Launches,
     Sizes,
     TilePlan,
     TileSigma,
-    allocated,
     together,
 )
 from napari_gpu_denoise.protocol.settings import setting
@@ -49,7 +54,7 @@ _FIRST_REMAINING = 0.75
 _LARGEST_SIGMAS = 12
 
 
-_ITERATIONS = {"once": 1, "chain": 9}
+ITERATIONS = {"once": 1, "chain": 9}
 
 
 def refine_setting() -> Any:
@@ -58,7 +63,7 @@ def refine_setting() -> Any:
         "off",
         "Then estimate patches again, as ridge combinations of similar ones: once, or in a chain "
         "of steps that each remove a part of the noise",
-        choices=("off", *_ITERATIONS),
+        choices=("off", *ITERATIONS),
     )
 
 
@@ -78,7 +83,7 @@ class RidgeSettings:
     @classmethod
     def of(cls, refine: str, search: SearchSettings | CubePass) -> RidgeSettings | None:
         """Return the settings for one of the choices of `refine`; None for no combinations."""
-        count = _ITERATIONS.get(refine, 0)
+        count = ITERATIONS.get(refine, 0)
         chained = count > 1 and not isinstance(search, CubePass)
         return cls(search, count, from_noisy=chained) if count else None
 
@@ -101,15 +106,10 @@ class RidgeSettings:
         return one.windows if isinstance(one, CubePass) else (1, one.window, one.window)
 
     @property
-    def lengths(self) -> tuple[tuple[int, int, int], ...]:
-        """Sides, steps and windows."""
-        return self.sides, self.steps, self.windows
-
-    @property
     def reach(self) -> tuple[int, int, int]:
         """Reach of all iterations along z, y, x: to a reference and on to its matches, in each."""
         return tuple(
-            self.iterations * 2 * (window // 2 + side - 1)
+            self.iterations * (2 * (window // 2) + side - 1)
             for window, side in zip(self.windows, self.sides, strict=True)
         )
 
@@ -122,7 +122,56 @@ class RidgeSettings:
         return (searched + combined) / math.prod(self.steps)
 
 
-def choose_combination(one: RidgeSettings, device: Device) -> Variant:
+@dataclass(frozen=True)
+class VideoRidgeSettings:
+    """One of several `iterations` over a video, by its number; see `RidgeSettings`."""
+
+    search: VideoSearch
+    number: int
+    iterations: int
+    spectra: ClassVar[tuple] = ()
+    wiener: ClassVar[bool] = False
+
+    @property
+    def sides(self) -> tuple[int, int, int]:
+        """Sides of a patch along z, y, x."""
+        return 1, self.search.patch, self.search.patch
+
+    @property
+    def steps(self) -> tuple[int, int, int]:
+        """Spacing of the reference patches along z, y, x."""
+        return 1, self.search.step, self.search.step
+
+    @property
+    def windows(self) -> tuple[int, int, int]:
+        """Widths of the region in which a reference may be matched, along z, y, x."""
+        return 1, self.search.window, self.search.window
+
+    @property
+    def reach(self) -> int:
+        """Reach in pixels: to a reference patch, and from there to its matches."""
+        return self.search.window - 1 + self.search.patch - 1 + self.search.beyond
+
+    @property
+    def remaining(self) -> float:
+        """Part of the noise that remains after this iteration."""
+        return remaining_after(self.number, self.iterations)
+
+    @property
+    def operations_per_pixel(self) -> tuple[float, float]:
+        """Operations of the search, and of the combinations."""
+        pixels, neighbours = math.prod(self.sides), self.search.neighbours
+        combined = 2.0 * neighbours**2 * (2 * pixels + neighbours)
+        each = 2.0 * self.search.candidates * pixels, combined
+        return tuple(one / math.prod(self.steps) for one in each)
+
+
+def remaining_after(number: int, iterations: int) -> float:
+    """Return the part of the noise that remains after an iteration, from number 0 on."""
+    return _FIRST_REMAINING * (1 - (number + 1) / iterations)
+
+
+def choose_combination(one: RidgeSettings | VideoRidgeSettings, device: Device) -> Variant:
     """Choose the kernel that combines groups: a CPU takes blocks of them, a GPU a team for each.
 
     On a CPU blocks are so wide that every second one shares no pixel with the next.
@@ -137,31 +186,72 @@ def choose_combination(one: RidgeSettings, device: Device) -> Variant:
     return Variant("combine_groups", {"LINE": pixels if pixels % 32 else pixels + 4})
 
 
-class RidgeFilter:
+class RidgeKernels:
     """Kernels of ridge combinations on one device; belongs to one thread.
 
-    A `region` is what there is of an image, as a tile that yields it; all iterations work on it. At
-    its ends groups are not complete, and each iteration spoils as much as it reaches.
+    Sums are of so many numbers as `added` says, and a patch is matched at most `matched` times.
     """
 
-    def __init__(self, one: RidgeSettings, arena: Arena):
+    def __init__(
+        self,
+        one: RidgeSettings | VideoRidgeSettings,
+        arena: Arena,
+        added: int,
+        matched: int,
+        **constants: int,
+    ):
         self.settings, self.arena = one, arena
-        self.cubes = isinstance(one.search, CubePass)
-        self.search = (CubeSearch if self.cubes else PatchSearch)(one.search, arena)
         self.variant = choose_combination(one, arena.device)
         self._sides = {f"P{axis}": side for axis, side in zip("ZYX", one.sides, strict=True)}
         self._constants = {
             **self._sides,
             **{f"STEP_{axis}": step for axis, step in zip("ZYX", one.steps, strict=True)},
             "NEIGHBOURS": one.search.neighbours,
-            **self.search.offsets.index_bits,
+            "CHAIN": int(one.iterations > 1),
+            **constants,
             **self.variant.constants,
         }
+        # So many cover a pixel only if all patches around match it: a smaller range suffices.
+        self._scale, self._units = fixed_point(added, _LARGEST_SIGMAS), weight_units(matched)
+        self._scales = self._scale, 2.0**31 / added, self._units
+
+    def _combination(self, kept: bool, is_map: bool):
+        """Return the kernel that combines groups; `kept` if a part of the noise remains."""
+        more = {"KEPT": int(kept), "SIGMA_MAP": int(is_map)}
+        return self.arena.kernel(f"ridge/{self.variant.kernel}", {**self._constants, **more})
+
+    def _join(self, kept: bool):
+        """Return the kernel that divides the sums."""
+        more = {"KEPT": int(kept), "VIDEO": self._constants["VIDEO"]}
+        return self.arena.kernel("ridge/join_combined", {**self._sides, **more})
+
+    def _over_blocks(self, counts: Sequence[int]) -> Iterator[tuple[tuple, tuple]]:
+        """Yield turns in which a CPU takes every second block of references, and their blocks."""
+        sizes = [self.variant.constants[f"BLOCK_{axis}"] for axis in "ZYX"]
+        blocks = [-(-count // size) for count, size in zip(counts, sizes, strict=True)]
+        for turn in np.ndindex(*(min(2, count) for count in blocks)):
+            pairs = zip(blocks, turn, strict=True)
+            yield turn, tuple((count - first + 1) // 2 for count, first in pairs)
+
+
+class RidgeFilter(RidgeKernels):
+    """Ridge combinations of images or volumes.
+
+    A `region` is what there is of an image, as a tile that yields it; all iterations work on it. At
+    its ends groups are not complete, and each iteration spoils as much as it reaches.
+    """
+
+    def __init__(self, one: RidgeSettings, arena: Arena):
+        self.cubes = isinstance(one.search, CubePass)
+        self.search = (CubeSearch if self.cubes else PatchSearch)(one.search, arena)
         lengths = list(zip(one.sides, one.steps, one.windows, strict=True))
         around = math.prod((width + side - 2) // step + 2 for side, step, width in lengths)
-        self._added = around * min(math.prod(one.sides), one.search.neighbours)
-        self._scale = fixed_point(self._added, _LARGEST_SIGMAS)
-        self._units = weight_units(math.prod((w - 1) // step + 2 for _, step, w in lengths))
+        super().__init__(
+            *(one, arena, around * min(math.prod(one.sides), one.search.neighbours)),
+            math.prod((width - 1) // step + 2 for _, step, width in lengths),
+            VIDEO=0,
+            **self.search.offsets.index_bits,
+        )
 
     def buffers(self, region: Tile) -> Sizes:
         """Return the buffers for a region, those of the search included."""
@@ -202,66 +292,53 @@ class RidgeFilter:
         """
         held, total = run.held, self.settings.iterations
         volumes, *shape = _volumes(region, self.cubes)
-        sums = held["combined"], held["combined weights"]
+        sums, weights = held["combined"], held["combined weights"]
+        levels, *slices = noise
         for m in range(total):
-            remaining = _FIRST_REMAINING * (1 - (m + 1) / total)
-            constants = {**self._constants, "CHAIN": int(total > 1), "KEPT": int(remaining > 0)}
+            remaining = remaining_after(m, total)
             if m % _SEARCH_AGAIN == 0:
                 from_begun = m > 0 or self.settings.from_noisy
                 searched = guide(images.begun if from_begun else images.estimate)
                 grids, matches = self._find(run, searched)
-            for buffer in sums:
-                run.clear(buffer, 4 * volumes * math.prod(shape) * (1 + constants["KEPT"]))
-            kernel = self.arena.kernel(
-                f"ridge/{self.variant.kernel}", {**constants, "SIGMA_MAP": bool(variation)}
-            )
-            scales = self._scale, 2.0**31 / self._added, self._units
-            self._combine(
-                run,
-                kernel,
-                volumes,
-                grids,
+            for buffer in (sums, weights):
+                run.clear(buffer, 4 * (1 + (remaining > 0)) * volumes * math.prod(shape))
+            kernel = self._combination(remaining > 0, bool(variation))
+            arguments = (
                 *(images.noisy, images.estimate, images.begun, *shape),
                 *(value for grid in grids for value in (grid.first, grid.last, grid.count)),
-                *(*matches, *noise, *variation, np.float32(remaining), *scales, *sums),
+                *(*matches, *noise, *variation, np.float32(remaining), *self._scales),
+                *(sums, weights),
             )
+            layers, rows, columns = counts = tuple(grid.count for grid in grids)
+            if self.variant.kernel == "combine_groups":
+                team = self.settings.search.neighbours
+                over = (team, rows * columns, volumes * layers)
+                run.run("combine", kernel, over, (team, 1, 1), *arguments)
+            else:
+                for turn, (deep, down, across) in self._over_blocks(counts):
+                    over = (across, down, deep * volumes)
+                    run.run("combine", kernel, over, (1, 1, 1), *arguments, *turn, deep)
             last = m == total - 1
             made = tile if last else self._inner(region)
-            into, place = (out, tile) if last else (images.estimate, region)
+            into, place = ((out, out), tile) if last else ((images.estimate, images.begun), region)
             *_, nz, ny, nx = _volumes(made, self.cubes)
             run.over_pixels(
-                *("join", self.arena.kernel("ridge/join_combined", {**self._sides, "KEPT": constants["KEPT"]})),
-                *(nx, ny, volumes * nz, images.estimate, images.begun, *shape, *sums, *noise),
-                *(self._scale, self._units, *_shifts(made, region), nz, ny, nx),
-                *(into, *_shifts(place, region), *_volumes(place, self.cubes)[1:]),
+                *("join", self._join(remaining > 0), nx, ny, volumes * nz),
+                *(images.estimate, images.begun, sums, levels, *shape, weights, *slices),
+                *(self._scale, self._units, *_shifts(made, region), nz, ny, nx, *into),
+                *(*_shifts(place, region), *_volumes(place, self.cubes)[1:]),
             )
 
     def _find(self, run: Launcher, image: Pixels) -> tuple[tuple[Grid, Grid, Grid], tuple]:
-        """Enqueue a search; return where the references are, and what tells of the matches."""
+        """Enqueue a search; return where the references are, and the arguments for its matches."""
         tile, offsets = self._inner(image.tile), self.search.offsets.table
         if self.cubes:
             self.search.enqueue(run, tile, Volumes(image.buffer, image.tile))
-            return self.search.layout(tile).grids, (tile.channels * tile.t.size, offsets, run.held["keys"])
+            matched = tile.channels * tile.t.size
+            return self.search.layout(tile).grids, (matched, offsets, run.held["keys"])
         found = self.search.enqueue(run, tile, image.buffer)
-        frames = tile.t.size * tile.z.size
-        return (Grid(0, 0, 1, 1, 0), found.rows, found.columns), (frames, offsets, found.keys)
-
-    def _combine(self, run: Launcher, kernel, volumes: int, grids, *arguments) -> None:
-        """Enqueue the combination of all groups; on a CPU one block of two along each axis at once."""
-        layers, rows, columns = counts = tuple(grid.count for grid in grids)
-        if self.variant.kernel == "combine_groups":
-            team = self.settings.search.neighbours
-            over = (team, rows * columns, volumes * layers)
-            run.run("combine", kernel, over, (team, 1, 1), *arguments)
-            return
-        sizes = [self.variant.constants[f"BLOCK_{axis}"] for axis in "ZYX"]
-        blocks = [-(-count // size) for count, size in zip(counts, sizes, strict=True)]
-        for turn in np.ndindex(*(min(2, count) for count in blocks)):
-            deep, down, across = (
-                (count - first + 1) // 2 for count, first in zip(blocks, turn, strict=True)
-            )
-            over = (across, down, deep * volumes)
-            run.run("combine", kernel, over, (1, 1, 1), *arguments, *turn, deep)
+        matched, alone = tile.t.size * tile.z.size, Grid(0, 0, 1, 1, 0)
+        return (alone, found.rows, found.columns), (matched, offsets, found.keys)
 
     def _inner(self, region: Tile) -> Tile:
         """Return what is combined of a region: what patches cover that lie in it."""
@@ -271,7 +348,8 @@ class RidgeFilter:
             stop = span.stop - (side - 1) * (span.stop < span.length)
             return replace(span, start=start, stop=stop)
 
-        z, y, x = (inner(getattr(region, a), n) for a, n in zip("zyx", self.settings.sides))
+        pairs = zip((region.z, region.y, region.x), self.settings.sides, strict=True)
+        z, y, x = (inner(*pair) for pair in pairs)
         return restrict_to(replace(region, z=z, y=y, x=x), region)
 
 
@@ -288,6 +366,69 @@ class RidgeImages:
     noisy: Any
     estimate: Any
     begun: Any
+
+
+class VideoRidge(RidgeKernels):
+    """One iteration of ridge combinations of the frames of a video, as one of its passes."""
+
+    def __init__(self, one: VideoRidgeSettings, arena: Arena):
+        self.search = PredictiveSearch(one.search, arena)
+        added, matched = (one.search.covering(width) for width in (one.search.patch, 1))
+        super().__init__(one, arena, added, matched, VIDEO=1, INDEX_BITS=0)
+        self.kept = one.remaining > 0
+        self.sum_bytes = 8 * (1 + self.kept)
+
+    def filter_groups(
+        self,
+        run: Launcher,
+        found: VideoMatches,
+        images: tuple,
+        frames: RingFrames,
+        channels: int,
+        links: tuple,
+        sums,
+        variation: Any = None,
+        first_spectrum: int = 0,
+    ) -> None:
+        """Enqueue the combination of the groups of some frames; see `VideoPass.filter_groups`.
+
+        `images` are the rings of the noisy frames, of the estimate, and of what is combined.
+        """
+        shape, search, count = frames.shape, self.settings.search, frames.count
+        rows, columns = frames.grid
+        maps = () if variation is None else (variation, shape.nx, -shape.margin, -shape.margin)
+        arguments = (
+            *(*images, *shape.layout, *grid_arguments(rows, columns), *frames.slots),
+            *(*search.frames, -search.late, count, found.places, found.keys, links[0]),
+            *(*maps, np.float32(self.settings.remaining), *self._scales, sums),
+        )
+        kernel = self._combination(self.kept, bool(maps))
+        if self.variant.kernel == "combine_groups":
+            team = search.neighbours
+            over = (team, rows.count * columns.count, channels * count)
+            run.run("combine", kernel, over, (team, 1, 1), *arguments)
+            return
+        for frame in range(count):
+            for (_, *turn), (_, down, across) in self._over_blocks((1, rows.count, columns.count)):
+                over = (across, down, channels)
+                run.run("combine", kernel, over, (1, 1, 1), *arguments, frame, *turn, count)
+
+    def join(
+        self, run: Launcher, images, frames: RingFrames, channels: int, sums, levels, region, made
+    ) -> None:
+        """Enqueue the estimate of a region of some frames; see `VideoPass.join`.
+
+        `made` are the results: the estimate, and what is combined next.
+        """
+        _, estimate, begun = images
+        top, left, ny, nx = region
+        shape, count = frames.shape, frames.count
+        run.over_pixels(
+            *("join", self._join(self.kept), nx, ny, channels * count),
+            *(estimate, begun, sums, levels, *shape.layout[:2], *frames.slots, count),
+            *(self._scale, self._units, 0, shape.margin + top, shape.margin + left, 1, ny, nx),
+            *(made[0], made[-1], 0, shape.margin + top, shape.margin + left, 1, ny, nx),
+        )
 
 
 class RidgePlan(TilePlan):
@@ -330,8 +471,8 @@ class RidgePlan(TilePlan):
             estimate = mix.begin(run, Noisy(Pixels(first, region), sigma.levels)).pixels.buffer
 
         def guide(image) -> Pixels:
-            pixels = Pixels(image, self._as_frames(region))
-            return pixels if mix is None else mix.guide(run, replace(noisy, pixels=pixels), "combined").pixels
+            given = replace(noisy, pixels=Pixels(image, self._as_frames(region)))
+            return (given if mix is None else mix.guide(run, given, "combined")).pixels
 
         noise, variation = (noisy.levels, 1, 0), ()
         if self._ridge.cubes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -17,6 +18,13 @@ from napari_gpu_denoise.filters.bm3d.plan import (
 )
 from napari_gpu_denoise.filters.channels import JOINED, ChannelMix, channels_setting, guide_setting
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels, including_margins, spread
+from napari_gpu_denoise.filters.ridge import (
+    ITERATIONS,
+    NEIGHBOURS,
+    VideoRidge,
+    VideoRidgeSettings,
+    refine_setting,
+)
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameLinks,
     FrameSearch,
@@ -91,13 +99,10 @@ class VideoPass(GroupKernels):
         self._scale, self._largest = fixed_point(added, 12), 2.0**31 / added
         self._units = weight_units(search.covering(1))
 
-    def grid(self, tile: Tile) -> tuple[Grid, Grid]:
-        """Return the references along Y and X that the output of a tile depends on."""
-        search = self.settings.search
-        wide = spread(tile, search.furthest)
-        return tuple(Grid.of(span, groups.PATCH, search.step) for span in (wide.y, wide.x))
+    sum_bytes = 8  # a pixel
+    kept = False
 
-    def shrink(
+    def filter_groups(
         self,
         run: Launcher,
         found: VideoMatches,
@@ -152,19 +157,19 @@ class VideoPass(GroupKernels):
                     run.run("shrink", kernel, over, (1, 1, 1), *before, frame, y, x, *after)
 
     def join(
-        self, run: Launcher, noisy, frames: RingFrames, channels: int, sums, levels, region, out
+        self, run: Launcher, images, frames: RingFrames, channels: int, sums, levels, region, made
     ) -> None:
         """Enqueue the estimate of a region (top, left, ny, nx) of some frames from their sums.
 
-        `levels`, the noise of these frames, is float32 of shape (channels, count); `out` is float32
-        of shape (channels, count, ny, nx).
+        `levels`, the noise of these frames, is float32 of shape (channels, count); `made` has one
+        buffer, float32 of shape (channels, count, ny, nx).
         """
         _, _, ny, nx = region
         count = frames.count
         run.run(
             *("join", self._join, *self._join_grid(ny, nx, channels * count)),
-            *(noisy, *frames.shape.layout, *frames.slots, count, sums),
-            *(levels, self._kaiser, self._scale, self._units, *region, out),
+            *(images[0], *frames.shape.layout, *frames.slots, count, sums),
+            *(levels, self._kaiser, self._scale, self._units, *region, *made),
         )
 
 
@@ -189,10 +194,16 @@ class Plan(FramePlan):
 
     def __init__(self, settings: VBM3D, arena: Arena):
         self.arena, passes = arena, settings.passes
-        self.passes = {name: VideoPass(one, arena) for name, one in passes.items()}
+        self.passes = {
+            name: (VideoRidge if isinstance(one, VideoRidgeSettings) else VideoPass)(one, arena)
+            for name, one in passes.items()
+        }
         self._last = list(self.passes)[-1]
         # What each pass searches, and is guided by: the estimate of the pass before.
         self._searched = dict(zip(self.passes, ("noisy", *self.passes), strict=False))
+        # What is combined after those that keep a part of the noise.
+        kept = [name for name, one in self.passes.items() if one.kept]
+        self._begun = {name: f"{name} kept" for name in kept}
         self._motion = None
         search = passes[self._last].search
         self._before, self._after = search.frames
@@ -200,7 +211,7 @@ class Plan(FramePlan):
             self._motion = BlockMotion(search.nearest, search.frames, arena)
         self._late = search.late
         self.ahead = len(passes) * (self._late + self._after)
-        self._margin = margin_of(search)
+        self._margin = max(margin_of(one.search) for one in passes.values())
         self._opponent = settings.channels == "opponent"
         self._mixtures, self._mix = settings.mixtures, None
         if settings.channels in JOINED:
@@ -214,9 +225,11 @@ class Plan(FramePlan):
         """Return the rings, the tables of frames, and what the passes need for `batch` frames."""
         channels, span = tile.channels, self._before + 1 + self._after
         passes, yields = list(self.passes), yields_of_passes(self.passes, tile)
-        images = self._searched.values()
+        guides = list(self._searched.values())
         shape = self._shape(tile, batch)
-        sizes = [ring_buffers(shape, channels, images, passes, self._guided)]
+        images, guides = (*guides, *self._begun.values()), guides if self._guided else ()
+        sums = {name: one.sum_bytes for name, one in self.passes.items()}
+        sizes = [ring_buffers(shape, channels, images, guides, sums)]
         if self._motion is not None:
             sizes += [self._motion.buffers(shape), {"motion links": 12 * (batch + 1) * span}]
         for name in passes:
@@ -226,10 +239,13 @@ class Plan(FramePlan):
             tables = {"links": 12 * channels * batch * span, "levels": 4 * channels * joined}
             if self._mix is not None:
                 tables["guide links"] = 12 * batch * span
+            pixels = 4 * channels * joined * made.y.size * made.x.size
             if name != self._last or self._opponent:
-                tables["estimate"] = 4 * channels * joined * made.y.size * made.x.size
+                tables["estimate"] = pixels
+            if name in self._begun:
+                tables["kept"] = pixels
             sizes += [
-                one.search.buffers(batch, one.grid(made)),
+                one.search.buffers(batch, references(one.settings.search, made)),
                 {f"{name} {what}": nbytes for what, nbytes in tables.items()},
             ]
         if self._mix is not None:
@@ -260,7 +276,7 @@ class Plan(FramePlan):
             filtered = max(time - after, first)
             self._progress[name] = _Progress(
                 yields[name],
-                one.grid(yields[name]),
+                references(one.settings.search, yields[name]),
                 filtered,
                 joined=max(time, first),
                 cleared=max(filtered - self._late, first),
@@ -350,7 +366,7 @@ class Plan(FramePlan):
         count = min(self._batch, last - first)
         # Clear the sums of frames that are reached for the first time.
         reached = max(at.cleared, first + count + self._after)
-        rings.clear(run, name, at.cleared, reached)
+        rings.clear(run, name, one.sum_bytes, at.cleared, reached)
         at.cleared = reached
         links, guide_links = self._links.links(first, count, repeated=-1.0)
         sent = searched_links = run.send(links, run.held[f"{name} links"])
@@ -358,17 +374,24 @@ class Plan(FramePlan):
             searched_links = run.send(guide_links, run.held[f"{name} guide links"])
         searched = self._searched[name]
         guide = rings.guides(searched) if self._guided else rings.images(searched)
-        images = (rings.images("noisy"),)
-        if one.settings.wiener:
-            images += (rings.images(searched),)
         frames = RingFrames(rings.shape, first, count, at.grid)
         with run.named(name):
             found = one.search.enqueue(run, guide, frames, searched_links, self._motions)
-            one.shrink(
-                *(run, found, images, frames, self._tile.channels, (sent, searched_links)),
-                *(rings.sums(name), self._variation, self._spectrum),
+            one.filter_groups(
+                *(run, found, self._given(name), frames, self._tile.channels),
+                *((sent, searched_links), rings.sums(name), self._variation, self._spectrum),
             )
         at.filtered = first + count
+
+    def _given(self, name: str) -> tuple:
+        """Return the rings of images that a pass is given."""
+        one, searched = self.passes[name], self._searched[name]
+        names = ["noisy"]
+        if one.settings.wiener:
+            names.append(searched)
+        elif isinstance(one, VideoRidge):
+            names += searched, self._begun.get(searched, "noisy")
+        return tuple(map(self._rings.images, names))
 
     def _join(self, run: Launcher, name: str, stop: int, out) -> None:
         """Make the estimate of the frames before `stop`, and store it for the next pass."""
@@ -386,12 +409,16 @@ class Plan(FramePlan):
         levels = run.send(self._links.levels(first, count), run.held[f"{name} levels"])
         mixed_back = out is not None and self._opponent
         made = run.held[f"{name} estimate"] if out is None or mixed_back else out
+        both = made, *([run.held[f"{name} kept"]] if name in self._begun else [])
         with run.named(name):
             self.passes[name].join(
-                *(run, rings.images("noisy"), RingFrames(rings.shape, first, count)),
-                *(source.channels, rings.sums(name), levels, region, made),
+                *(run, self._given(name), RingFrames(rings.shape, first, count)),
+                *(source.channels, rings.sums(name), levels, region, both),
             )
         held = replace(yields, t=Span.whole(count))
+        for buffer in both[1:]:
+            ring = rings.images(self._begun[name])
+            rings.store(run, ring, Pixels(buffer, held), first)
         if mixed_back:
             self._mix.end(run, Noisy(Pixels(made, held), levels), out)
         elif out is None:
@@ -415,9 +442,16 @@ class Plan(FramePlan):
         return run.send(weights, run.held["weights of channels"])
 
 
+def references(search: VideoSearch, tile: Tile) -> tuple[Grid, Grid]:
+    """Return the references along Y and X that the output of a tile depends on."""
+    wide = spread(tile, search.furthest)
+    return tuple(Grid.of(span, search.patch, search.step) for span in (wide.y, wide.x))
+
+
 # Without later frames only its own references estimate a frame: more of them are needed.
 _STEPS = {"basic": 4, "final": 4}
 _STEPS_ALONE = {"basic": 2, "final": 2}
+_RIDGE_WINDOW, _RIDGE_NEXT = 21, 5  # of the search for combinations
 _KALMAN_WINDOW = 5  # at least: it searches estimates, in which noise misleads less
 # Windows in adjacent frames: the narrowest that finds the motion, the first if that is not known.
 _NEAREST = 15, 19, 23, 31, 39
@@ -490,6 +524,7 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
     flicker: bool = setting(True, "Correct for bleaching and flicker between frames")
     channels: str = channels_setting("with shared patch matches")
     guide: int = guide_setting("used for joint matching")
+    refine: str = refine_setting()
     window: int = _window(3, 39, "in the frame of the reference patch")
     motion: bool = setting(
         True, "Follow motion: search wider in adjacent frames, then along the path found"
@@ -587,8 +622,11 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
         return {name: step or ordinary[name] for name, step in chosen.items()}
 
     @property
-    def passes(self) -> dict[str, groups.GroupSettings]:
-        """The passes, in order: ``"basic"``, ``"kalman"`` where it is of use, ``"final"``."""
+    def passes(self) -> dict[str, groups.GroupSettings | VideoRidgeSettings]:
+        """The passes, in order.
+
+        ``"basic"``, ``"kalman"`` where it is of use, ``"final"``; to refine, ``"ridge 1"`` and on.
+        """
         passes = {}
         for name in self._pass_names():
             search = VideoSearch(
@@ -611,6 +649,11 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
                 passes["kalman"] = self._pass(name, one_each, kalman=True, shared_noise=False)
             common = self.threshold_common if name == "basic" else self.wiener_common
             passes[name] = self._pass(name, search, common=common)
+        count = ITERATIONS.get(self.refine, 0)
+        wide = {"first": _RIDGE_WINDOW, "following": _RIDGE_NEXT, "kept": _RIDGE_NEXT**2}
+        wide |= {"step": 4, "neighbours": NEIGHBOURS, "similar": math.inf}
+        for k in range(count):
+            passes[f"ridge {k + 1}"] = VideoRidgeSettings(replace(search, **wide), k, count)
         return passes
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +73,7 @@ class FrameRings:
         return self.held[f"{name} guide ring"]
 
     def sums(self, name: str):
-        """Return the ring of the sums of a pass: int32 (channels, sums, 2, pny, pitch)."""
+        """Return the ring of the sums of a pass: int32 (channels, sums, kinds, pny, pitch)."""
         return self.held[f"{name} sums"]
 
     def store(self, run: Launcher, ring, pixels: Pixels, first: int) -> None:
@@ -88,10 +88,10 @@ class FrameRings:
             *(ring, shape.images, first % shape.images, shape.pny, shape.pitch, down, right),
         )
 
-    def clear(self, run: Launcher, name: str, first: int, stop: int) -> None:
-        """Enqueue the zeroing of the sums of a pass, for frames from `first` to `stop`."""
+    def clear(self, run: Launcher, name: str, each: int, first: int, stop: int) -> None:
+        """Enqueue the zeroing of the sums of a pass, `each` bytes a pixel, for some frames."""
         shape, sums = self.shape, self.sums(name)
-        frame = 8 * shape.plane
+        frame = each * shape.plane
         while first < stop:
             slot = first % shape.sums
             count = min(stop - first, shape.sums - slot)
@@ -101,14 +101,18 @@ class FrameRings:
 
 
 def ring_buffers(
-    shape: RingShape, channels: int, images: Iterable[str], passes: Iterable[str], guided: bool
+    shape: RingShape,
+    channels: int,
+    images: Iterable[str],
+    guides: Iterable[str],
+    sums: Mapping[str, int],
 ) -> Sizes:
-    """Return the rings of images and of the sums of passes; with `guided` those of guides, too."""
+    """Return the rings of images, of `guides`, and of the sums of passes, in bytes a pixel."""
     image = 4 * shape.images * shape.plane
     sizes = {f"{name} ring": channels * image for name in images}
-    if guided:
-        sizes |= {f"{name} guide ring": image for name in images}
-    return sizes | {f"{name} sums": 8 * channels * shape.sums * shape.plane for name in passes}
+    sizes |= {f"{name} guide ring": image for name in guides}
+    pixels = channels * shape.sums * shape.plane
+    return sizes | {f"{name} sums": each * pixels for name, each in sums.items()}
 
 
 BLOCK = 8
