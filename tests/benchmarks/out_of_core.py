@@ -71,7 +71,8 @@ def main() -> None:
                     path.unlink()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    show(["", "GB of pixels", "seconds", "million pixels/s", "MB of memory", "crop", "busy"], rows)
+    head = ["", "GB of pixels", "seconds", "GB/s", "million pixels/s", "MB of memory"]
+    show([*head, "crop", "busy"], rows)
 
 
 def _row(path: Path, filter: str, args: argparse.Namespace) -> list[str]:
@@ -93,7 +94,8 @@ def _row(path: Path, filter: str, args: argparse.Namespace) -> list[str]:
         stored = one.data.nbytes
     shutil.rmtree(target) if target.is_dir() else target.unlink()
     row = [f"{filter} {args.profile}, {path.name}, {' x '.join(map(str, shape))}"]
-    row += [f"{stored / 1e9:.3g}", f"{seconds:.0f}", f"{pixels / seconds / 1e6:.3g}"]
+    row += [f"{stored / 1e9:.3g}", f"{seconds:.1f}"]
+    row += [f"{stored / 1e9 / seconds:.2f}", f"{pixels / seconds / 1e6:.3g}"]
     row += [f"{used.ru_maxrss * 1024 / 1e6:.0f}", "equal" if same else "DIFFERENT"]
     working = [share for share in busy if share]
     row.append(f"{np.mean(busy[busy.index(working[0]) :]):.0f} %" if working else "")

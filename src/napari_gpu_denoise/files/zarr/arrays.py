@@ -191,10 +191,15 @@ class _Bounded3(BytesBytesCodec):
     def to_dict(self) -> dict[str, Any]:
         return {"name": _BOUNDED, "configuration": asdict(self)}
 
-    async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
-        data = chunk_bytes.as_numpy_array()
-        found = await asyncio.to_thread(_unpacked, data, self.packed, self.most)
+    def _decode_sync(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+        found = _unpacked(chunk_bytes.as_numpy_array(), self.packed, self.most)
         return chunk_spec.prototype.buffer.from_array_like(found)
+
+    async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+        return await asyncio.to_thread(self._decode_sync, chunk_bytes, chunk_spec)
+
+    def _encode_sync(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+        raise NotImplementedError
 
     async def _encode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
         raise NotImplementedError

@@ -247,10 +247,10 @@ def zarr_package() -> ModuleType:
         raise FileError(
             "OME-Zarr needs another package: pip install 'napari-gpu-denoise[zarr]'."
         ) from error
-    if int(zarr.__version__.split(".")[0]) < 3:
+    if tuple(map(int, zarr.__version__.split(".")[:2])) < (3, 1):
         raise FileError(
-            f"OME-Zarr needs zarr 3 or newer, but {zarr.__version__} is installed: "
-            "pip install 'zarr>=3'."
+            f"OME-Zarr needs zarr 3.1.6 or newer, but {zarr.__version__} is installed: "
+            "pip install 'zarr>=3.1.6'."
         )
     return zarr
 

@@ -163,13 +163,14 @@ class ZarrPixels(Blocks):
         self._array = None
 
     def __getitem__(self, index: Any) -> Any:
-        parts = tuple(index_parts(index, self.shape))
+        # It needs zarr.
+        from napari_gpu_denoise.files.zarr import chunks
+
+        parts = index_parts(index, self.shape)
         if self._array is None:
             raise closed(self._path)
         with reading(self._path, "damaged"):
-            # zarr takes no negative steps.
-            read = with_retries(self._path, lambda: np.asarray(self._array[parts]))
-            return read.astype(self.dtype, copy=False)[()]
+            return with_retries(self._path, lambda: chunks.read(self._array, parts))[()]
 
     def _block(self, number: int) -> np.ndarray:
         return self[...]

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import math
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ from napari_gpu_denoise.files.zarr.places import (
     with_retries,
     zarr_package,
 )
-from napari_gpu_denoise.image.threads import shared_executor
+from napari_gpu_denoise.image.axes import index_parts
+from napari_gpu_denoise.image.threads import mapping, shared_executor
 from napari_gpu_denoise.protocol.tiles import regions
 from napari_gpu_denoise.run.record import Record
 
@@ -40,7 +42,8 @@ _HELD |= {"float16", "float32", "float64"}
 _REQUESTS = 16  # at a time
 
 _SMALLEST = 512  # pixels along Y and X up to which a new image gets no coarser level
-_AT_ONCE = 1 << 22  # pixels of a finer level that are read at a time, at least a chunk
+_AT_ONCE = 1 << 21  # pixels of a finer level that a thread reads at a time, at least a chunk
+_REGIONS = 4  # of a coarser level that are made at once
 
 
 class NewImage:
@@ -154,12 +157,19 @@ class FullResolutionArray:
         self.chunks = tuple(array.shards or array.chunks)
 
     def __getitem__(self, index: Any) -> np.ndarray:
+        # It needs zarr.
+        from napari_gpu_denoise.files.zarr import chunks
+
+        parts = index_parts(index, self.shape)
         with writing(self._folder, "OME-Zarr"):
-            return with_retries(self._folder, lambda: np.asarray(self._array[index]))
+            return with_retries(self._folder, lambda: chunks.read(self._array, parts))
 
     def __setitem__(self, index: Any, values: Any) -> None:
+        from napari_gpu_denoise.files.zarr import chunks
+
+        parts = index_parts(index, self.shape)
         with writing(self._folder, "OME-Zarr"):
-            with_retries(self._folder, lambda: self._array.__setitem__(index, values))
+            with_retries(self._folder, lambda: chunks.write(self._array, parts, values))
 
     def stored_bytes(self, where: tuple[slice, ...]) -> int | None:
         """Return the size of the chunks of a region; None if it shares a chunk with others."""
@@ -358,14 +368,22 @@ def coarser_shape(
 
 def fill(finer: Any, coarser: Any, factor: tuple[int, ...]) -> None:
     """Write a level part by part."""
+    # It needs zarr.
+    from napari_gpu_denoise.files.zarr import chunks
+
     unit = tuple(coarser.shards or coarser.chunks)
     size = _grown(unit, coarser.shape, math.prod(factor))
-    for where in regions(coarser.shape, size):
+
+    def write_means(where: tuple[slice, ...]) -> None:
         read = tuple(
             slice(w.start * f, min(w.stop * f, n))
             for w, f, n in zip(where, factor, finer.shape, strict=True)
         )
-        coarser[where] = block_means(np.asarray(finer[read]), factor).astype(coarser.dtype)
+        means = block_means(chunks.read(finer, read), factor)
+        chunks.write(coarser, where, means.astype(coarser.dtype, copy=False))
+
+    with mapping(min(_REGIONS, os.cpu_count() or 1)) as each:
+        deque(each(write_means, regions(coarser.shape, size)), maxlen=0)
 
 
 def _grown(unit: tuple[int, ...], shape: tuple[int, ...], finer: int) -> tuple[int, ...]:
@@ -385,6 +403,16 @@ def block_means(pixels: np.ndarray, factor: Sequence[int]) -> np.ndarray:
     means = pixels
     for axis, step in enumerate(factor):
         if step == 1:
+            continue
+        if step == 2:  # as most pyramids have it; many times faster
+            if means.dtype.kind == "f":
+                means = means.astype(wide, copy=False)
+            along = (slice(None),) * axis
+            even, odd = means[(*along, slice(0, None, 2))], means[(*along, slice(1, None, 2))]
+            means = even.astype(wide)
+            pairs = means[(*along, slice(odd.shape[axis]))]
+            pairs += odd
+            pairs *= 0.5
             continue
         starts = np.arange(0, means.shape[axis], step)
         counts = np.diff([*starts, means.shape[axis]])

@@ -1,0 +1,131 @@
+"""Chunks of zarr read and written by threads: the pixels, the bytes stored, and what fails."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+
+from napari_gpu_denoise.files.zarr import chunks  # noqa: E402
+from napari_gpu_denoise.files.zarr.writing import block_means  # noqa: E402
+
+V2 = {"zarr_format": 2, "chunk_key_encoding": {"name": "v2", "separator": "/"}}
+STORED = {
+    "zstd": {},
+    "blosc": {"compressors": zarr.codecs.BloscCodec(cname="lz4")},
+    "a checksum": {"compressors": (zarr.codecs.ZstdCodec(level=1), zarr.codecs.Crc32cCodec())},
+    "uncompressed": {"compressors": None},
+    "big-endian": {"serializer": zarr.codecs.BytesCodec(endian="big")},
+    "filled": {"fill_value": 7},
+    "transposed": {"filters": zarr.codecs.TransposeCodec(order=(2, 0, 1))},
+    "shards": {"shards": (2, 10, 16)},
+    "version 2": V2,
+    "version 2, by columns": V2 | {"order": "F"},
+    "version 2, big-endian": V2 | {"dtype": ">u2"},
+    "version 2, uncompressed": V2 | {"compressors": None},
+}
+SHAPE = (3, 21, 30)
+REGIONS = {
+    "all": (slice(None),) * 3,
+    "whole chunks": (slice(1, 2), slice(5, 15), slice(8, 24)),
+    "parts of chunks": (slice(0, 3), slice(3, 17), slice(7, 30)),
+    "a plane": (1, slice(None), slice(2, 30)),
+    "steps": (slice(None), slice(0, 21, 2), slice(None)),
+    "nothing": (slice(None), slice(4, 4), slice(None)),
+}
+PIXELS = np.random.default_rng(2).integers(0, 1000, SHAPE).astype(np.uint16)
+
+
+def new(folder: Path, stored: str):
+    """Make an array that holds only fill values."""
+    options = {"dtype": np.uint16, "chunks": (1, 5, 8), "config": {"write_empty_chunks": True}}
+    return zarr.create_array(f"{folder}/0", shape=SHAPE, **options | STORED[stored])
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize(("stored", "region"), itertools.product(STORED, REGIONS))
+def test_regions_are_read_and_stored_as_by_zarr(tmp_path, stored, region):
+    index = REGIONS[region]
+    ours, theirs = new(tmp_path / "ours", stored), new(tmp_path / "theirs", stored)
+    for array in (ours, theirs):
+        array[:2, :12] = PIXELS[:2, :12]  # the rest is not stored, or holds fill values
+    chunks.write(ours, index, PIXELS[index][...] + 1)
+    theirs[index] = PIXELS[index] + 1
+    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
+    for other in REGIONS.values():
+        read = chunks.read(ours, other)
+        assert np.array_equal(read, theirs[other])
+        assert read.dtype == np.uint16
+
+
+@pytest.mark.parametrize("stored", [s for s in STORED if s not in {"transposed", "shards"}])
+def test_usual_arrays_need_no_event_loop(tmp_path, monkeypatch, stored):
+    if stored == "version 2, by columns":
+        pytest.skip("zarr does it")
+    array = new(tmp_path, stored)
+    monkeypatch.setattr(zarr.core.sync, "sync", lambda *_, **__: pytest.fail("by zarr's loop"))
+    monkeypatch.setattr(zarr.core.array, "sync", lambda *_, **__: pytest.fail("by zarr's loop"))
+    chunks.write(array, REGIONS["all"], PIXELS)
+    assert np.array_equal(chunks.read(array, REGIONS["all"]), PIXELS)
+
+
+def test_all_threads_have_ended_when_a_chunk_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(chunks, "_THREADS", 4)
+    array, begun, ended = new(tmp_path, "zstd"), [], []
+    failed = threading.Event()
+
+    def set_sync(store, key, value):
+        begun.append(key)
+        if key.endswith("c/0/0/0"):
+            failed.set()
+            raise OSError(28, "No space left on device")
+        failed.wait(60)
+        ended.append(key)
+
+    monkeypatch.setattr(type(array.store), "set_sync", set_sync)
+    with pytest.raises(OSError, match="No space"):
+        chunks.write(array, REGIONS["all"], PIXELS)
+    assert len(ended) == len(begun) - 1
+
+
+def test_large_chunks_are_read_one_after_another(tmp_path, monkeypatch):
+    array = new(tmp_path, "zstd")
+    array[...] = PIXELS
+    monkeypatch.setattr(chunks, "_AT_ONCE", 1)
+    inside: set[str] = set()
+    before = chunks._Stored.chunk
+
+    def chunk(self, place):
+        inside.add(threading.current_thread().name)
+        return before(self, place)
+
+    monkeypatch.setattr(chunks._Stored, "chunk", chunk)
+    assert np.array_equal(chunks.read(array, REGIONS["all"]), PIXELS)
+    assert inside == {threading.current_thread().name}
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "u2", "i8", "f2", "f4", "f8"])
+@pytest.mark.parametrize("factor", [(1, 2, 2), (2, 2, 2), (3, 2, 2), (2, 3, 1)])
+def test_means_of_blocks_of_pairs_are_those_of_sums(dtype, factor):
+    pixels = (PIXELS[:, :7, :13] / 8).astype(dtype)
+    wide = np.float64 if pixels.itemsize > 2 else np.float32
+    means = pixels
+    for axis, step in enumerate(factor):
+        starts = np.arange(0, means.shape[axis], step)
+        counts = np.diff([*starts, means.shape[axis]])
+        sums = np.add.reduceat(means, starts, axis=axis, dtype=wide)
+        means = sums / counts.reshape([-1 if i == axis else 1 for i in range(3)])
+    expected = (np.rint(means) if pixels.dtype.kind in "iu" else means).astype(dtype)
+    assert np.array_equal(block_means(pixels, factor), expected)
