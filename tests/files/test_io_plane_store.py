@@ -145,9 +145,9 @@ def test_threads_that_set_channels_of_one_plane(tmp_path, monkeypatch):
     image = noise(10, 20, 30, 4)
     write = PlaneStore._write
 
-    def late(self, number, first, block):
+    def late(self, number, runs, block):
         time.sleep(0.001)  # after it was read
-        write(self, number, first, block)
+        write(self, number, runs, block)
 
     monkeypatch.setattr(PlaneStore, "_write", late)
     with PlaneStore(image.shape, image.dtype, tmp_path, axes_of_plane=3) as store:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -135,40 +135,59 @@ class PlaneStore(Blocks):
     def __exit__(self, *error: object) -> None:
         self._made.close()
 
+    def __getitem__(self, index: Any) -> Any:
+        numbers, part, shape = self._select(index)
+        runs = _runs_of(part, self._block_shape)
+        if runs is None:
+            return super().__getitem__(index)
+        result = np.empty(numbers.shape + shape, self.dtype)
+        rows = result.reshape(numbers.size, runs.count, runs.length)
+        for number, block in zip(numbers.flat, rows, strict=True):
+            self._read(int(number), runs, block)
+        return result[()]
+
     def __setitem__(self, index: Any, values: ArrayLike) -> None:
         numbers, part, shape = self._select(index)
         values = np.broadcast_to(values, numbers.shape + shape)
+        runs = _runs_of(part, self._block_shape)
         for place in np.ndindex(numbers.shape):
             number = int(numbers[place])
             with self._lock:
-                first = _start_of(part, self._block_shape)
-                if first is None:
+                if runs is None:
                     block = self._block(number)
                     block[part] = values[place]
-                    self._write(number, 0, block)
+                    self._write(number, _Runs(0, 1, block.size, block.size), block)
                 else:
-                    block = np.ascontiguousarray(values[place], self.dtype)
-                    self._write(number, first, block)
+                    self._write(number, runs, np.ascontiguousarray(values[place], self.dtype))
 
-    def _write(self, number: int, first: int, values: np.ndarray) -> None:
-        """Write values that follow each other in a block, from the `first` on."""
-        rest = memoryview(values.reshape(-1)).cast("B")
+    def _write(self, number: int, runs: _Runs, values: np.ndarray) -> None:
+        """Write values of a block."""
         with self._file_errors():
-            self._file.seek(number * self._block_bytes + first * self.dtype.itemsize)
-            while rest:
-                rest = rest[self._file.write(rest) :]
+            for rest in self._rows(number, runs, values):
+                while rest:
+                    rest = rest[self._file.write(rest) :]
 
     def _block(self, number: int) -> np.ndarray:
         block = np.empty(self._block_shape, self.dtype)
-        rest = memoryview(block.reshape(-1)).cast("B")
-        with self._lock, self._file_errors():
-            self._file.seek(number * self._block_bytes)
-            while rest:
-                count = self._file.readinto(rest)
-                if not count:
-                    raise OSError("it is shorter than what was written")
-                rest = rest[count:]
+        self._read(number, _Runs(0, 1, block.size, block.size), block)
         return block
+
+    def _read(self, number: int, runs: _Runs, values: np.ndarray) -> None:
+        with self._lock, self._file_errors():
+            for rest in self._rows(number, runs, values):
+                while rest:
+                    count = self._file.readinto(rest)
+                    if not count:
+                        raise OSError("it is shorter than what was written")
+                    rest = rest[count:]
+
+    def _rows(self, number: int, runs: _Runs, values: np.ndarray) -> Iterator[memoryview]:
+        """Yield the bytes of each run, after going to its place in the file."""
+        size, content = self.dtype.itemsize, memoryview(values.reshape(-1)).cast("B")
+        at, length = number * self._block_bytes + runs.first * size, runs.length * size
+        for row in range(runs.count):
+            self._file.seek(at + row * runs.step * size)
+            yield content[row * length : (row + 1) * length]
 
     @contextlib.contextmanager
     def _file_errors(self) -> Iterator[None]:
@@ -181,16 +200,35 @@ class PlaneStore(Blocks):
             ) from error
 
 
-def _start_of(part: tuple[int | slice, ...], shape: tuple[int, ...]) -> int | None:
-    """Return the number of the first value of a part whose values follow each other, else None."""
-    first, cut = 0, False
-    for one, length in zip(part, shape, strict=True):
-        chosen = range(length)[one] if isinstance(one, slice) else range(one, one + 1)
-        if (cut and len(chosen) < length) or chosen.step != 1 or not chosen:
+class _Runs(NamedTuple):
+    """Values of a block that follow each other: the first, how many such runs, how far apart."""
+
+    first: int
+    count: int
+    step: int
+    length: int
+
+
+def _runs_of(part: tuple[int | slice, ...], shape: tuple[int, ...]) -> _Runs | None:
+    """Return where the values of a part of a block lie; None if they are not in equal runs."""
+    if not part:
+        return _Runs(0, 1, 1, 1)
+    rows = _chosen(part[0], shape[0])
+    width, first, length = math.prod(shape[1:]), 0, 1
+    for one, n in zip(part[1:], shape[1:], strict=True):
+        chosen = _chosen(one, n)
+        if chosen.step != 1 or not chosen or (length > 1 and len(chosen) < n):
             return None
-        first = first * length + chosen.start
-        cut = cut or len(chosen) > 1
-    return first
+        first, length = first * n + chosen.start, length * len(chosen)
+    if rows.step != 1 or not rows:
+        return None
+    first += rows.start * width
+    whole = length == width
+    return _Runs(first, 1 if whole else len(rows), width, length * (len(rows) if whole else 1))
+
+
+def _chosen(one: int | slice, length: int) -> range:
+    return range(length)[one] if isinstance(one, slice) else range(one, one + 1)
 
 
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON

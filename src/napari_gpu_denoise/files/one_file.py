@@ -125,8 +125,8 @@ class _Streamed:
         data, in_regions = picture.data, isinstance(picture.data, tiff.LargePlanes)
         if in_regions and "T" in run.axes and run.filter.for_array(run.axes, data.shape).over_time:
             # Such a filter looks at whole frames, and is best given each once.
-            data, in_regions = data.as_planes(), False
-        planes = (1 if in_regions else 2) + picture.axes.endswith("S")
+            data = data.as_planes()
+        planes = 2 + picture.axes.endswith("S")
         with contextlib.ExitStack() as opened:
 
             def store(shape: tuple[int, ...], dtype: np.dtype) -> PlaneStore:

@@ -7,8 +7,9 @@ import itertools
 import mmap
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -36,6 +37,18 @@ def mapping(threads: int) -> Iterator[Callable]:
         return
     with ThreadPoolExecutor(threads) as pool:
         yield pool.map
+
+
+def ahead(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
+    """Yield the results of a function in order, so many of them computed in advance."""
+    with ThreadPoolExecutor(threads) as pool:
+        coming: deque[Future] = deque()
+        for item in items:
+            coming.append(pool.submit(function, item))
+            if len(coming) > threads:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
 
 
 # Process large host arrays in several threads: one thread cannot saturate the memory bus.

@@ -254,8 +254,12 @@ class LargePlanes(Planes):
 
     def __getitem__(self, index: Any) -> Any:
         numbers, part, shape = self._select(index)
-        result = np.empty(numbers.shape + shape, self.dtype)
         region, inner = _region_of(part, self._block_shape)
+        if numbers.size == 1:
+            return self._region(int(numbers.flat[0]), region)[inner].reshape(numbers.shape + shape)[
+                ()
+            ]
+        result = np.empty(numbers.shape + shape, self.dtype)
         for place in np.ndindex(numbers.shape):
             result[place] = self._region(int(numbers[place]), region)[inner]
         return result[()]

@@ -25,6 +25,7 @@ from napari_gpu_denoise.files.image_file import (
 from napari_gpu_denoise.files.output import check_type, new_file, writing
 from napari_gpu_denoise.files.tiff import imagej, ome_xml, reading
 from napari_gpu_denoise.files.tiff.reading import Planes, page_axis
+from napari_gpu_denoise.image.threads import ahead
 from napari_gpu_denoise.run.record import Record
 
 CLASSIC_LIMIT = 2**32 - 2**25  # bytes of pixels that a TIFF of 32-bit offsets may hold
@@ -39,6 +40,7 @@ _SAMPLES = {2: 3, 5: 4, 8: 3}  # colours of a pixel, without alpha, at least
 _ENCODED_AT_ONCE = 2**24  # bytes of pixels that are compressed in several threads
 
 _AT_ONCE = 1 << 24  # bytes of uncompressed rows that are written at once
+_STRIPS_AT_ONCE = 8  # that are compressed
 _PACKBITS = 32773
 
 _UNASSOCIATED_ALPHA = 2
@@ -279,23 +281,30 @@ def _of_bands(
 ) -> Iterator[np.ndarray | bytes]:
     """Yield the tiles or strips of a page that is read in bands of rows."""
     _, _, ny, nx, samples = stored
-    tile, rows = options.get("tile"), options.get("rowsperstrip")
+    tile, rows, packed = options.get("tile"), options.get("rowsperstrip"), "compression" in options
     if tile is not None:
         size = tile[0]
-    elif "compression" in options:
+    elif packed:
         # As tifffile chooses where it is not told.
         size = rows or max((1 << 18) // (nx * samples * data.dtype.itemsize), 1)
     else:
         size = max(_AT_ONCE // (nx * samples * data.dtype.itemsize), 1)
-    for y in range(0, ny, size):
+
+    def encoded(y: int) -> np.ndarray | bytes:
         band = shown(np.asarray(data[(*index, slice(y, min(y + size, ny)))]))
         band = band.reshape(-1, nx, samples)
         if tile is not None:
-            yield from _tiles(band[None], tile)
-        elif "compression" in options:
-            yield _packed(band.astype(band.dtype.newbyteorder(byteorder), copy=False), options)
+            return band
+        band = band.astype(band.dtype.newbyteorder(byteorder), copy=False)
+        return _packed(band, options) if packed else band.tobytes()
+
+    # tifffile compresses tiles in threads of its own.
+    threads = min(_STRIPS_AT_ONCE, os.cpu_count() or 1) if packed and tile is None else 1
+    for band in ahead(encoded, range(0, ny, size), threads):
+        if tile is None:
+            yield band
         else:
-            yield band.astype(band.dtype.newbyteorder(byteorder), copy=False).tobytes()
+            yield from _tiles(band[None], tile)
 
 
 def _packed(strip: np.ndarray, options: dict[str, Any]) -> bytes:
