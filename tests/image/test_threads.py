@@ -13,7 +13,7 @@ import pytest
 
 from napari_gpu_denoise.image import threads
 from napari_gpu_denoise.image.levels import Levels
-from napari_gpu_denoise.image.threads import begin_each, in_bands, shared_executor
+from napari_gpu_denoise.image.threads import ahead, begin_each, in_bands, shared_executor
 
 
 @pytest.fixture
@@ -74,6 +74,25 @@ def test_items_are_passed_in_order_and_in_threads_if_they_are_large(four_threads
         found = list(begin_each(name, range(30), nbytes))
         assert [k for k, _ in found] == list(range(30))
         assert all(one.startswith("gpu-denoise-copy") == aside for _, one in found)
+
+
+def test_results_are_computed_in_advance_but_not_more_than_asked_for():
+    begun = []
+    results = ahead(lambda item: begun.append(item) or -item, range(6), 2)
+    assert next(results) == 0
+    shared = [next(results), len(begun)]
+    assert shared[0] == -1 and shared[1] <= 4
+    assert list(results) == [-2, -3, -4, -5] and sorted(begun) == list(range(6))
+
+
+def test_what_fails_in_advance_fails_when_it_is_asked_for():
+    def work(item: int) -> int:
+        return 6 // (3 - item)
+
+    results = ahead(work, range(5), 3)
+    assert [next(results), next(results), next(results)] == [2, 3, 6]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32", "float64", "int32"])

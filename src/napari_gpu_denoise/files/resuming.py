@@ -778,15 +778,24 @@ def _files_below(path: Path) -> list[list[Any]]:
     """Return name, size and time of a file, or of each file of a folder."""
     if not path.is_dir():
         return [[path.name, *(_size_and_time(path) if path.exists() else ())]]
-    places = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-    return sorted([str(place.relative_to(path)), *_size_and_time(place)] for place in places)
+    found, left = [], [""]
+    while left:
+        below = left.pop()
+        with contextlib.suppress(OSError), os.scandir(path / below) as entries:
+            for each in entries:
+                name = os.path.join(below, each.name)
+                if not each.is_dir():
+                    found.append([name, *_size_and_time(each)])
+                elif not each.is_symlink():
+                    left.append(name)
+    return sorted(found)
 
 
-def _size_and_time(path: Path) -> tuple[int, int]:
+def _size_and_time(place: Path | os.DirEntry) -> tuple[int, int]:
     try:
-        status = path.stat()
+        status = place.stat()
     except OSError:  # a link that leads nowhere, or in a circle
-        status = path.lstat()
+        status = os.lstat(place)
     return status.st_size, status.st_mtime_ns
 
 

@@ -253,14 +253,14 @@ def _in_folder(
         return new
 
     for folder, folders, names in os.walk(place, followlinks=True):
-        inside = os.path.relpath(folder, place).replace(os.sep, "/")
-        below = 0 if inside == "." else inside.count("/") + 1
+        inside = folder[len(os.fspath(place)) :].replace(os.sep, "/").strip("/")
+        below = inside.count("/") + 1 if inside else 0
         folders[:] = [
             name for name in folders if below < depth and is_walked(os.path.join(folder, name))
         ]
         for name in names:
             size = partial(os.path.getsize, os.path.join(folder, name))
-            yield name if inside == "." else f"{inside}/{name}", size
+            yield f"{inside}/{name}" if inside else name, size
 
 
 def _at_address(place: Address, total: int) -> Iterator[tuple[str, Callable[[], int]]]:
