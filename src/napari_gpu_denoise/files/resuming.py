@@ -778,22 +778,17 @@ def _files_below(path: Path) -> list[list[Any]]:
     """Return name, size and time of a file, or of each file of a folder."""
     if not path.is_dir():
         return [[path.name, *(_size_and_time(path) if path.exists() else ())]]
-    found, left = [], [""]
-    while left:
-        below = left.pop()
-        with contextlib.suppress(OSError), os.scandir(path / below) as entries:
-            for each in entries:
-                name = os.path.join(below, each.name)
-                if not each.is_dir():
-                    found.append([name, *_size_and_time(each)])
-                elif not each.is_symlink():
-                    left.append(name)
+    found = []
+    for folder, _, names in os.walk(path):
+        below = folder[len(os.fspath(path)) :].strip(os.sep)
+        places = ((os.path.join(below, name), os.path.join(folder, name)) for name in names)
+        found += [[name, *_size_and_time(place)] for name, place in places]
     return sorted(found)
 
 
-def _size_and_time(place: Path | os.DirEntry) -> tuple[int, int]:
+def _size_and_time(place: str | Path) -> tuple[int, int]:
     try:
-        status = place.stat()
+        status = os.stat(place)
     except OSError:  # a link that leads nowhere, or in a circle
         status = os.lstat(place)
     return status.st_size, status.st_mtime_ns
