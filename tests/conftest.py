@@ -25,6 +25,7 @@ os.environ.pop("GPU_DENOISE_DEVICE", None)
 
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.opencl.device import choose, devices, listed
+from opencl.builtins import replace_header
 
 # A busy machine may be slow to make examples, and to run them.
 hypothesis.settings.register_profile(
@@ -56,6 +57,8 @@ def pytest_configure(config) -> None:
     # What is left to choose() is the device under test, also in processes that tests start.
     if config.getoption("device"):
         os.environ["GPU_DENOISE_DEVICE"] = config.getoption("device")
+    if not config.getoption("optimised"):
+        replace_header()
 
 
 def pytest_generate_tests(metafunc) -> None:

@@ -10,8 +10,6 @@ from unittest import mock
 
 import numpy as np
 
-from filters.builtins import GUARD, declarations
-from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.filters.bm3d.groups import PATCH, GroupSettings, slab_shape
 from napari_gpu_denoise.filters.bm3d.plan import GroupFilter
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels
@@ -43,11 +41,10 @@ _PRECISE = "#define native_divide(a, b) ((a) / (b))\n#define native_exp2(x) exp2
 class Precise(program.Session):
     """Programs as users have them, but for native functions on CPUs."""
 
-    def _build(self, key, before: str = ""):
-        """Build a program, with lines before its source."""
+    def _build(self, key):
         # Without such a function it is that of users, which other tests may have built.
-        if self.device.kind == "CPU" and "native_" in expand(f"{key[0]}.cl"):
-            before += _PRECISE
+        native = self.device.kind == "CPU" and "native_" in expand(f"{key[0]}.cl")
+        before = _PRECISE if native else ""
         with mock.patch.object(program, "expand", lambda name: before + expand(name)):
             return super()._build(key)
 
@@ -65,17 +62,7 @@ class Plain(Precise):
         return _Built(device, _CONTEXTS[device.index])
 
     def _build(self, key):
-        options = (*program._OPTIONS, *QUICK)
-        if QUICK and "Portable" in self.device.platform and key[2] == "CL1.2":
-            short = (*options, f"-D{GUARD}")
-            try:
-                with mock.patch.object(program, "_OPTIONS", short):
-                    return super()._build(key, declarations())
-            except KernelError as error:
-                # What is not declared there, and another PoCL, takes the whole header.
-                if "error:" not in str(error):
-                    raise
-        with mock.patch.object(program, "_OPTIONS", options):
+        with mock.patch.object(program, "_OPTIONS", (*program._OPTIONS, *QUICK)):
             return super()._build(key)
 
 
