@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import dask.array as da
 import numpy as np
@@ -112,10 +112,16 @@ def by_brightness(settings, axes: str, device) -> Case:
     return Case(settings, image, axes, {"noise": models[: 1 + ("C" in axes)]}, device)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def case(request, device) -> Case:
-    made, kind, axes, changes = request.param
-    return made(settings_of(kind, axes, changes), axes, device)
+    return made(*request.param, device)
+
+
+@lru_cache(maxsize=1)
+def made(noise: Callable, number: int, device) -> Case:
+    """Return a case, the one of the test before if it is the same: that knows its result."""
+    kind, axes, changes = CASES[number]
+    return noise(settings_of(kind, axes, changes), axes, device)
 
 
 @pytest.fixture(autouse=True)
@@ -273,13 +279,13 @@ def named(noise: Callable, kind, axes: str, changes: dict, *way: Callable) -> st
 def cases(*noises: Callable, ways: bool = False):
     """Parametrise a test: every filter with noise of these kinds, and every way if asked for."""
     rows = [
-        (noise, *one, *way)
+        (noise, number, *way)
         for noise in noises
-        for one in CASES
+        for number in range(len(CASES))
         for way in (((way,) for way in WAYS_BY_NOISE[noise]) if ways else [()])
     ]
-    names, values = ["case", "way"], [(row[:4], row[4]) if ways else row for row in rows]
-    ids = [named(*row) for row in rows]
+    names, values = ["case", "way"], [(row[:2], row[2]) if ways else row for row in rows]
+    ids = [named(noise, *CASES[number], *way) for noise, number, *way in rows]
     return pytest.mark.parametrize(names if ways else "case", values, ids=ids, indirect=["case"])
 
 
