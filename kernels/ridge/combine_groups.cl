@@ -92,7 +92,7 @@ void combine_groups(__global const float *noisy, __global const float *estimate,
     float q[NEIGHBOURS];
     #pragma unroll
     for (int i = 0; i < NEIGHBOURS; ++i)
-        q[i] = i == lane ? noise : 0.0f;
+        q[i] = 0.0f;
     for (int p = 0; p < PIXELS; p += 4) {
         const float4 own = *(__local const float4 *)(area + lane * LINE + p);
         #pragma unroll
@@ -102,15 +102,19 @@ void combine_groups(__global const float *noisy, __global const float *estimate,
         }
     }
 
-    // Sweeps. What is in the registers is row `lane` of the matrix over `times`, which is 1 until its own sweep. All pivots are at least as
-    // large as the least noise, but for rounding.
+    #pragma unroll
+    for (int i = 0; i < NEIGHBOURS; ++i)
+        q[i] = i == lane ? fma(q[i], DIAGONAL, noise) : q[i];
+
+    // Sweeps. What is in the registers is row `lane` of the matrix over `times`, which is 1 until its own sweep. Without
+    // rounding no pivot is less than the noise.
     float times = 1.0f;
     for (int sweep = 0; sweep < NEIGHBOURS; ++sweep) {
         __local float *pivot = pivots[sweep & 1];
-        pivot[(lane - sweep) & (NEIGHBOURS - 1)] = times * q[0];
-        barrier(CLK_LOCAL_MEM_FENCE);
-        const float one_over = 1.0f / max(pivot[0], energy * LEAST_FACTOR);
         const bool mine = lane == sweep;
+        pivot[(lane - sweep) & (NEIGHBOURS - 1)] = mine ? max(q[0], noise) : times * q[0];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const float one_over = 1.0f / pivot[0];
         const float share = mine ? 0.0f : q[0] * one_over;
         #pragma unroll
         for (int r = 0; r < NEIGHBOURS / 4; ++r) {

@@ -44,14 +44,14 @@ static inline void add_products(real *q, const real *patches)
     }
 }
 
-// Replaces a positive definite matrix by its inverse times -1, by sweeps.
-static inline void invert(real *q, float least)
+// Replaces a positive definite matrix by its inverse times -1, by sweeps. Without rounding no pivot is less than the noise.
+static inline void invert(real *q, const real *noise)
 {
     for (int s = 0; s < NEIGHBOURS; ++s) {
         real pivot[VECTORS];
         for (int v = 0; v < VECTORS; ++v)
             pivot[v] = q[s * VECTORS + v];
-        const float one_over = 1.0f / max(FLOATS(q + s * VECTORS)[s], least);
+        const float one_over = 1.0f / max(FLOATS(q + s * VECTORS)[s], ((const float *)noise)[s]);
         for (int i = 0; i < NEIGHBOURS; ++i) {
             const float share = FLOATS(q + i * VECTORS)[s] * one_over;
             #pragma unroll
@@ -120,9 +120,11 @@ __kernel void combine_lanes(__global const float *noisy, __global const float *e
             q[k] = (real)0.0f;
         real noise[VECTORS];
         for (int j = 0; j < NEIGHBOURS; ++j)
-            FLOATS(q + j * VECTORS)[j] = FLOATS(noise)[j] = energy * matches[j].factor;
+            FLOATS(noise)[j] = energy * matches[j].factor;
         add_products(q, patches);
-        invert(q, energy * LEAST_FACTOR);
+        for (int j = 0; j < NEIGHBOURS; ++j)
+            FLOATS(q + j * VECTORS)[j] = fma(FLOATS(q + j * VECTORS)[j], DIAGONAL, FLOATS(noise)[j]);
+        invert(q, noise);
 
         // The combinations, transposed, and the variance that they leave.
         real sum[VECTORS], variance[VECTORS];

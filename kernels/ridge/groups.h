@@ -17,6 +17,8 @@
 #define LEAST_FACTOR 1e-4f
 // The same for a map of sigma in the middle of a reference.
 #define LEAST_VARIATION 1e-2f
+// What the diagonal of Q is multiplied by, so that rounding leaves it positive definite.
+#define DIAGONAL 1.000004f
 
 #if SIGMA_MAP
 #define MAP_ARGUMENTS __global const float *variation, int map_pitch, int map_y, int map_x,

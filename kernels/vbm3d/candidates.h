@@ -47,6 +47,13 @@ static inline void insert_candidate(CANDIDATE *best, int count, CANDIDATE one)
     }
 }
 
+// Inserts a candidate if it is better than the last one.
+static inline void keep_candidate(CANDIDATE *best, int count, CANDIDATE one)
+{
+    if (one < best[count - 1])
+        insert_candidate(best, count, one);
+}
+
 // Whether a displacement lies in the window around a candidate.
 static inline bool within(CANDIDATE centre, int dy, int dx)
 {

@@ -58,7 +58,7 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
     }
     for (int k = 0; k < KEPT; ++k) {
         start[k] = own[k];
-        insert_candidate(best, NEIGHBOURS, near_enough(own[k], limit));
+        keep_candidate(best, NEIGHBOURS, near_enough(own[k], limit));
     }
 
 #if MOTION
@@ -154,7 +154,7 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
             centres[k] = own[k];
 #endif
         for (int k = 0; k < KEPT; ++k)
-            insert_candidate(best, NEIGHBOURS, near_enough(own[k], limit));
+            keep_candidate(best, NEIGHBOURS, near_enough(own[k], limit));
     }
 #if MOTION
     // Where other frames are few or too different, as at the start of a video, more patches of the own frame fill the group.

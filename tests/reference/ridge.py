@@ -15,23 +15,25 @@ from reference.block_matching import as_kernels_know
 SEARCH_AGAIN, FIRST_REMAINING, LEAST_REMAINING = 3, 0.75, 0.1
 
 
-def ridge(noisy, estimate, sigma, settings) -> np.ndarray:
+def ridge(noisy, estimate, sigma, settings, find=None) -> np.ndarray:
     """Combine the patches of a noisy volume (z, y, x), or image (y, x), guided by an estimate.
 
     `sigma` broadcasts to the image; that of a patch is the one in its middle. `settings` has the
-    attributes of ``filters.ridge.RidgeSettings``.
+    attributes of ``filters.ridge.RidgeSettings``. `find` takes the place of `similar_patches`.
     """
+    find = find or similar_patches
     noisy, estimate = (np.asarray(each, np.float64) for each in (noisy, estimate))
     sigma = np.broadcast_to(np.asarray(sigma, np.float64), noisy.shape)
     if noisy.ndim == 2:
-        return ridge(noisy[None], estimate[None], sigma[None], settings)[0]
+        return ridge(noisy[None], estimate[None], sigma[None], settings, find)[0]
     begun, sides, total = noisy, settings.sides, settings.iterations
     references = reference_patches(noisy.shape, settings)
     for m in range(total):
         least = FIRST_REMAINING * (1 - (m + 1) / total)
         if m % SEARCH_AGAIN == 0:
-            searched = begun if m > 0 or settings.from_noisy else estimate
-            groups = [similar_patches(searched, place, settings) for place in references]
+            from_begun = total > 1 and (m > 0 or settings.from_noisy)
+            searched = begun if from_begun else estimate
+            groups = [find(searched, place, settings) for place in references]
         sums = np.zeros((2, *noisy.shape))
         weights = np.zeros(noisy.shape)
         for group in groups:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from napari_gpu_denoise.filters.search.video_search import (
 )
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import (
     Launches,
     Sizes,
@@ -65,6 +66,38 @@ def refine_setting() -> Any:
         "of steps that each remove a part of the noise",
         choices=("off", *ITERATIONS),
     )
+
+
+class RefinableFilter(Filter):
+    """Base of filters with the setting `refine`."""
+
+    refine: str
+
+    @property
+    def unrefined(self) -> str:
+        """Why results are not refined, whatever the setting says. Default: empty, they are."""
+        return ""
+
+    @property
+    def refined(self) -> str:
+        """What is done."""
+        return "off" if self.unrefined else self.refine
+
+    def for_pixels(self, image: Any, names: str) -> tuple[Self, tuple[str, ...]]:
+        """Return the settings that suit the pixels, and why; told if they are not refined."""
+        chosen, told = super().for_pixels(image, names)
+        if self.refine == "off" or not self.unrefined:
+            return chosen, told
+        return replace(chosen, refine="off"), (*told, f"not refined: {self.unrefined}")
+
+
+class CorrelatedRefinable(RefinableFilter):
+    """The same for correlated noise: patches share more of it than combinations account for."""
+
+    @property
+    def unrefined(self) -> str:
+        """Always."""
+        return "neighbouring pixels share noise, which ridge combinations do not account for"
 
 
 @dataclass(frozen=True)

@@ -301,10 +301,15 @@ class VideoMatches:
     places: Any
 
 
+_MANY = 64  # patches of a group, from which a work-group searches for one reference
+
+
 def choose_video_variant(search: VideoSearch, device: Device) -> Variant:
     """Choose the search kernel for a device: rows of a patch as vectors on a CPU."""
     if device.float_lanes >= 4:
         return Variant("search_patches", {"GROUP_X": 1, "GROUP_Y": 1})
+    if search.blocks and search.neighbours >= _MANY and device.max_group >= search.neighbours:
+        return Variant("search_many", {})
     if search.nearest:
         items, constants = 1 + all(search.frames), {"CELL": 4}
         constants["DIRECTIONS"] = items
@@ -366,12 +371,16 @@ class PredictiveSearch:
         rows, columns = frames.grid
         held = run.held or allocated(self.arena, self.buffers(count, frames.grid))
         found = VideoMatches(held["keys"], held["places"])
+        followed = motions.arguments if motions and settings.blocks else ()
         constants = self.variant.constants
-        group_x, group_y = constants["GROUP_X"], constants["GROUP_Y"]
+        group_x, group_y = (constants.get(f"GROUP_{axis}", 1) for axis in "XY")
         across, down = -(-columns.count // group_x), -(-rows.count // group_y)
         groups = across * down * group_x * group_y
         if self.variant.kernel == "search_patches":
             over, local = (columns.count, rows.count, count), (1, 1, 1)
+        elif self.variant.kernel == "search_many":
+            many = settings.neighbours
+            over, local = (many, rows.count * columns.count, count), (many, 1, 1)
         elif self.variant.kernel == "search_windows":
             items = settings.kept * -(-settings.following // constants["SPAN"])
             over, local = (items, groups, count), (items, group_x * group_y, 1)
@@ -385,6 +394,10 @@ class PredictiveSearch:
             *(shape.ny, shape.nx, *grid_arguments(rows, columns)),
             *(across, links, *settings.frames),
             *(f32(limit * settings.patch**2) for limit in (settings.still, settings.similar)),
-            *(found.keys, found.places, *(motions.arguments if motions else ())),
+            *(
+                found.keys,
+                found.places,
+                *(motions.arguments if motions and settings.blocks else ()),
+            ),
         )
         return found

@@ -1,0 +1,131 @@
+// Finds the NEIGHBOURS most similar patches in a video on a GPU, where these are as many as the work-items of a group: each keeps
+// one of the sorted list.
+//
+// Reference: methods page, "motion". The windows are those of search_tracks, all of whose candidates are offered.
+// Grid: (NEIGHBOURS, references, frames), in groups of NEIGHBOURS (a power of two).
+// Constants: PATCH = 8, STEP, WINDOW (in the frame of the reference), NEXT (in all others, at most half of NEIGHBOURS candidates),
+//   NEIGHBOURS, FURTHEST, MOTION = 2 (blocks are followed).
+// Shapes: as in search_windows.
+// Cost of a reference: 128 operations a candidate, and for every NEIGHBOURS of them a sorting network and a merge.
+
+#include "common/patch_grid.h"
+#include "common/frame_ring.h"
+#include "vbm3d/candidates.h"
+#include "vbm3d/motion.h"
+
+#define WINDOWED (NEXT * NEXT)
+#define HALF (NEIGHBOURS / 2)
+
+// Keeps the lower of two candidates in the work-item whose bit `stride` is not set, or where `falling`, in the other.
+static inline CANDIDATE exchanged(__local CANDIDATE *shared, int lane, int other, CANDIDATE mine, bool lower)
+{
+    barrier(CLK_LOCAL_MEM_FENCE);
+    shared[lane] = mine;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const CANDIDATE theirs = shared[other];
+    return (theirs < mine) == lower ? theirs : mine;
+}
+
+// Merges one more candidate of every work-item into the sorted list of which each holds one.
+static inline CANDIDATE merged(__local CANDIDATE *shared, int lane, CANDIDATE best, CANDIDATE one)
+{
+    for (int size = 2; size <= NEIGHBOURS; size *= 2)
+        for (int stride = size / 2; stride > 0; stride /= 2)
+            one = exchanged(shared, lane, lane ^ stride, one, ((lane & stride) == 0) == ((lane & size) == 0));
+    // The lower half of both, of which one is read backwards, rises and falls.
+    barrier(CLK_LOCAL_MEM_FENCE);
+    shared[lane] = one;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const CANDIDATE last = shared[NEIGHBOURS - 1 - lane];
+    best = last < best ? last : best;
+    for (int stride = HALF; stride > 0; stride /= 2)
+        best = exchanged(shared, lane, lane ^ stride, best, (lane & stride) == 0);
+    return best;
+}
+
+__kernel __attribute__((reqd_work_group_size(NEIGHBOURS, 1, 1)))
+void search_many(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0, int ny, int nx,
+                 int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
+                 __global const float *links, int frames_before, int frames_after, float still, float similar,
+                 __global uint *keys, __global uint *places MOTIONS_ARGUMENT)
+{
+    __local CANDIDATE shared[NEIGHBOURS];
+    const int lane = get_local_id(0);
+    const int frame = get_global_id(2);
+    const int row = get_global_id(1) / columns, column = get_global_id(1) % columns;
+    const int y = y0 + grid_position(row, first_y, last_y);
+    const int x = x0 + grid_position(column, first_x, last_x);
+    const size_t plane = (size_t)pny * pitch;
+    const int slot = ring_slot(first, frame, ring);
+    __global const float *here = images + slot * plane + (size_t)y * pitch + x;
+    const int centre_link = frame * (frames_before + 1 + frames_after) + frames_before;
+    const float sigma = frame_link(links, centre_link).noise;
+    if (sigma <= 0.0f)
+        return;
+    const float bias = still * sigma * sigma;
+    const float limit = similar * sigma * sigma;
+    float patch[PATCH][PATCH];
+    #pragma unroll
+    for (int i = 0; i < PATCH; ++i)
+        #pragma unroll
+        for (int j = 0; j < PATCH; ++j)
+            patch[i][j] = here[i * pitch + j];
+
+    CANDIDATE best = NO_CANDIDATE;
+    // One half of the work-items goes forward in time, the other backward, after all have searched the own frame.
+    const int backward = lane / HALF, sign = backward ? -1 : 1, reach = backward ? frames_before : frames_after;
+    const int turns = max(frames_before, frames_after);
+    const int own = (WINDOW * WINDOW + NEIGHBOURS - 1) / NEIGHBOURS;
+    bool seen = true; // whether the frame that the track comes from is there
+    Track track = begin_with_block(MOTIONS, slot, backward, y - y0, x - x0,
+                                   (backward ? frames_after : frames_before) > 0
+                                       && frame_link(links, centre_link - sign).noise != 0.0f);
+    for (int turn = 0; turn < own + turns; ++turn) {
+        const int d = max(turn - own + 1, 0), dt = sign * d;
+        int number = turn * NEIGHBOURS + lane, width = WINDOW;
+        bool there_is = d <= reach;
+        if (d > 0) {
+            number = lane % HALF;
+            width = NEXT;
+        }
+        const Link link = frame_link(links, centre_link + (there_is ? dt : 0));
+        if (d > 0 && there_is) {
+            if (seen && link.noise != 0.0f)
+                track = with_block(track, MOTIONS, ring_slot(slot, dt - sign, ring), backward, y - y0, x - x0);
+            seen = link.noise != 0.0f;
+            track = moved_on(track, y0 - y, y0 + ny - PATCH - y, x0 - x, x0 + nx - PATCH - x);
+        }
+        there_is = there_is && link.noise > 0.0f;
+        CANDIDATE one = NO_CANDIDATE;
+        if (there_is && number < width * width) {
+            const int dy = track.y * (d > 0) + number / width - width / 2, dx = track.x * (d > 0) + number % width - width / 2;
+            __global const float *there = here + (long)(ring_slot(slot, dt, ring) - slot) * (long)plane + dy * pitch + dx;
+            float sum = 0.0f;
+            #pragma unroll
+            for (int i = 0; i < PATCH; ++i)
+                #pragma unroll
+                for (int j = 0; j < PATCH; ++j) {
+                    const float e = patch[i][j] - fma(there[i * pitch + j], link.scale, link.shift);
+                    sum = fma(e, e, sum);
+                }
+            one = candidate(sum, dt, dy, dx, bias);
+        }
+        if (d > 0) {
+            // The track goes on from the best of the frame.
+            barrier(CLK_LOCAL_MEM_FENCE);
+            shared[lane] = one;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            CANDIDATE nearest = NO_CANDIDATE;
+            for (int k = 0; k < WINDOWED; ++k)
+                nearest = shared[backward * HALF + k] < nearest ? shared[backward * HALF + k] : nearest;
+            if (there_is) {
+                track.y = place_y(candidate_place(nearest));
+                track.x = place_x(candidate_place(nearest));
+            }
+        }
+        best = merged(shared, lane, best, near_enough(one, limit));
+    }
+    const size_t out = (((size_t)frame * rows + row) * NEIGHBOURS + lane) * columns + column;
+    keys[out] = (uint)(best >> 32);
+    places[out] = candidate_place(best);
+}

@@ -1,0 +1,198 @@
+"""Ridge combinations after BM3D, BM4D and VBM3D, against NumPy and in what they must keep.
+
+On a CPU, and with the kernels of a GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from filters.correlated_noise import model
+from flows import filtered
+from napari_gpu_denoise.filters.search.video_search import PredictiveSearch
+from reference.ridge import ridge
+from scenes import noisy, scene
+
+SIGMA = 20.0
+SLOPE = 12 + 0.4 * np.arange(41)
+# Name, filter, shape, axes, sigma.
+CASES = {
+    "image": (gd.BM3D.of(profile="fast", refine="once"), (25, 33), SIGMA),
+    "chain": (gd.BM3D.of(profile="fast", refine="chain"), (22, 26), SIGMA),
+    "map": (gd.BM3D.of(profile="fast", refine="once"), (25, 41), SLOPE[None]),
+    "chain with a map": (gd.BM3D.of(profile="fast", refine="chain"), (22, 41), SLOPE[None]),
+    "volume": (gd.BM4D.of(profile="fast", cube="4x4x4", refine="once"), (6, 15, 17), SIGMA),
+    "flat cubes": (gd.BM4D.of(profile="fast", cube="1x8x8", refine="once"), (3, 19, 21), SIGMA),
+    "slices": (
+        *(gd.BM4D.of(profile="fast", cube="2x4x8", refine="once"), (5, 13, 19)),
+        np.linspace(14, 26, 5)[:, None, None],
+    ),
+}
+
+
+def axes_of(shape) -> str:
+    return "ZYX"[-len(shape) :]
+
+
+def unrefined(settings):
+    return replace(settings, refine="off")
+
+
+def agree(found, expected) -> None:
+    """Compare; a patch at nearly the same distance as the last of a group may replace it."""
+    error = np.abs(found - expected)
+    assert np.median(error) < 0.005
+    assert np.mean(error > 0.1) < 0.02
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_they_are_the_reference(flowing, name):
+    settings, shape, sigma = CASES[name]
+    image = np.rint(noisy(*shape))
+    given = image, flowing, sigma, axes_of(shape)
+    estimate = filtered(given[0], unrefined(settings), *given[1:])
+    found = filtered(given[0], settings, *given[1:])
+    agree(found, ridge(image, estimate, sigma, settings.ridge))
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape", "pixels"),
+    [
+        (gd.BM3D.of(profile="live", refine="once"), (60, 230), 14000),
+        (gd.BM4D.of(profile="fast", cube="2x4x8", refine="once"), (5, 60, 64), 9000),
+    ],
+)
+def test_tiles_change_nothing(flowing, settings, shape, pixels):
+    image, sigma = noisy(*shape), (12 + 0.1 * np.arange(shape[-1]))[None]
+    sigma = sigma.reshape((1,) * (len(shape) - 1) + (-1,))
+    given = image, settings, flowing, sigma, axes_of(shape)
+    np.testing.assert_array_equal(filtered(*given, pixels), filtered(*given))
+
+
+def matches_of(monkeypatch) -> list[tuple]:
+    """Return a list that gets the references of each search for many patches, and their places."""
+    found, search = [], PredictiveSearch.enqueue
+
+    def enqueue(self, run, images, frames, *more):
+        import pyopencl as cl
+
+        matches = search(self, run, images, frames, *more)
+        if self.settings.neighbours == 64:
+            rows, columns = frames.grid
+            codes = np.empty((frames.count, rows.count, 64, columns.count), np.uint32)
+            cl.enqueue_copy(run.queue, codes, matches.places)
+            found.append((frames, codes))
+        return matches
+
+    monkeypatch.setattr(PredictiveSearch, "enqueue", enqueue)
+    return found
+
+
+def places(found) -> dict[tuple, list[tuple]]:
+    """Return the places (t, y, x) of the patches of a group by that of its reference."""
+    groups = {}
+    for frames, codes in found:
+        axes = [
+            [min(grid.first + k * 4, grid.last) for k in range(grid.count)] for grid in frames.grid
+        ]
+        # See kernels/common/place_code.h.
+        parts = np.stack([codes >> 24, codes >> 12 & 0xFFF, codes & 0xFFF], -1).astype(np.int64)
+        moved = np.where(parts & 1, -(parts >> 1) - 1, parts >> 1)
+        for t, y, x in np.ndindex(frames.count, len(axes[0]), len(axes[1])):
+            place = frames.first + t, axes[0][y], axes[1][x]
+            kept = moved[t, y, codes[t, y, :, x] != 0xFFFFFFFF, x]
+            groups[place] = [tuple(map(int, place + one)) for one in kept]
+    return groups
+
+
+def test_groups_of_a_video_are_the_reference(flowing, monkeypatch):
+    image = np.rint(noisy(5, 26, 33))
+    settings = gd.VBM3D(refine="once", frames_before=2, frames_after=2)
+    estimate = filtered(image, unrefined(settings), flowing, SIGMA, "TYX")
+    found = matches_of(monkeypatch)
+    out = filtered(image, settings, flowing, SIGMA, "TYX")
+    groups = places(found)
+    assert {place[0] for place in groups} == set(range(5))
+    assert all(group[0] == place for place, group in groups.items())
+    assert max(place[0] - group[k][0] for place, group in groups.items() for k in range(64)) == 2
+    expected = ridge(
+        *(image, estimate, SIGMA, settings.passes["ridge 1"]),
+        lambda image, place, settings: groups[place],
+    )
+    np.testing.assert_allclose(out, expected, atol=0.1)
+    assert np.median(np.abs(out - expected)) < 0.005
+
+
+@pytest.mark.parametrize("refine", ["once", "chain"])
+@pytest.mark.parametrize("changes", [{}, {"frames_before": 0}, {"motion": False}])
+def test_a_time_lapse_gains(device, refine, changes):
+    clean = scene(6, 60, 71)
+    image = (clean + np.random.default_rng(0).normal(0, SIGMA, clean.shape)).astype(np.float32)
+    settings = gd.VBM3D(**{"frames_before": 2, "frames_after": 2, **changes}, refine=refine)
+    errors = [
+        np.mean((gd.vbm3d(image, SIGMA, axes="TYX", settings=one, device=device) - clean) ** 2)
+        for one in (unrefined(settings), settings)
+    ]
+    assert errors[1] < 0.97 * errors[0]
+
+
+def test_a_stream_is_the_whole(device):
+    image = noisy(9, 40, 44)
+    settings = gd.VBM3D(frames_before=1, frames_after=1, refine="once")
+    whole = gd.vbm3d(image, SIGMA, axes="TYX", settings=settings, device=device)
+    frames = gd.stream(settings, iter(image), SIGMA, axes="YX", device=device)
+    np.testing.assert_array_equal(np.stack(list(frames)), whole)
+
+
+def test_colours_share_the_matches_of_luminance(device):
+    clean = np.stack([scene(50, 61), 0.8 * scene(50, 61) + 20, 200 - 0.5 * scene(50, 61)], -1)
+    image = (clean + np.random.default_rng(0).normal(0, SIGMA, clean.shape)).astype(np.float32)
+    errors = {
+        (channels, refine): np.mean(
+            np.square(
+                gd.bm3d(image, SIGMA, axes="YXS", channels=channels, refine=refine, device=device)
+                - clean
+            )
+        )
+        for channels in ("opponent", "joint", "separate")
+        for refine in ("off", "chain")
+    }
+    for channels in ("opponent", "joint", "separate"):
+        assert errors[channels, "chain"] < errors[channels, "off"]
+    assert errors["opponent", "chain"] < errors["separate", "chain"]
+
+
+@pytest.mark.parametrize("sigma", [0.1, 3.0, 200.0])
+def test_any_strength_of_noise_is_safe(device, sigma):
+    clean = scene(48, 52)
+    clean[:20, :30] = 40.0  # constant
+    image = (clean + np.random.default_rng(0).normal(0, sigma, clean.shape)).astype(np.float32)
+    errors = [
+        np.sqrt(np.mean((gd.bm3d(image, sigma, refine=refine, device=device) - clean) ** 2))
+        for refine in ("off", "chain")
+    ]
+    assert errors[1] < 1.03 * errors[0]
+
+
+def test_equal_patches_and_saturated_images_stay(device):
+    tiles = np.tile(np.random.default_rng(0).integers(0, 255, (3, 3)), (14, 15)).astype(np.float32)
+    for image in (tiles, np.full((40, 40), 255.0, np.float32)):
+        out = gd.bm3d(image, 5.0, refine="chain", device=device)
+        np.testing.assert_allclose(out, image, atol=0.05)
+
+
+def test_it_is_said_where_nothing_is_refined(device):
+    image, found = noisy(40, 44), model(0.5, 0.5)
+    result = gd.denoise(image, gd.BM3D(refine="once"), noise=found, axes="YX", device=device)
+    plain = gd.denoise(image, gd.BM3D(), noise=found, axes="YX", device=device)
+    np.testing.assert_array_equal(result.image, plain.image)
+    assert "not refined: neighbouring pixels share noise" in str(result.record)
+    volumes, over_time = noisy(3, 5, 20, 21), gd.BM4D(frames_before=1, cube="4x4x4")
+    given = {"sigma": SIGMA, "axes": "TZYX", "device": device}
+    result = gd.denoise(volumes, replace(over_time, refine="chain"), **given)
+    np.testing.assert_array_equal(result.image, gd.denoise(volumes, over_time, **given).image)
+    assert "not refined: other volumes are searched" in str(result.record)
