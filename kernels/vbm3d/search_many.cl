@@ -4,7 +4,7 @@
 // Reference: methods page, "motion". The windows are those of search_tracks, all of whose candidates are offered.
 // Grid: (NEIGHBOURS, references, frames), in groups of NEIGHBOURS (a power of two).
 // Constants: PATCH = 8, STEP, WINDOW (in the frame of the reference), NEXT (in all others, at most half of NEIGHBOURS candidates),
-//   NEIGHBOURS, FURTHEST, MOTION = 2 (blocks are followed).
+//   NEIGHBOURS, KEPT (of the own frame; as many as a window has), FURTHEST, MOTION = 2 (blocks are followed).
 // Shapes: as in search_windows.
 // Cost of a reference: 128 operations a candidate, and for every NEIGHBOURS of them a sorting network and a merge.
 
@@ -71,7 +71,7 @@ void search_many(__global const float *images, int ring, int first, int pny, int
         for (int j = 0; j < PATCH; ++j)
             patch[i][j] = here[i * pitch + j];
 
-    CANDIDATE best = NO_CANDIDATE;
+    CANDIDATE best = NO_CANDIDATE, spare = NO_CANDIDATE;
     // One half of the work-items goes forward in time, the other backward, after all have searched the own frame.
     const int backward = lane / HALF, sign = backward ? -1 : 1, reach = backward ? frames_before : frames_after;
     const int turns = max(frames_before, frames_after);
@@ -124,7 +124,23 @@ void search_many(__global const float *images, int ring, int first, int pny, int
             }
         }
         best = merged(shared, lane, best, near_enough(one, limit));
+        if (turn == own - 1 && lane >= KEPT) {
+            spare = best;
+            best = NO_CANDIDATE;
+        }
     }
+    // Where other frames are few or too different, more patches of the own frame fill the group.
+    barrier(CLK_LOCAL_MEM_FENCE);
+    shared[lane] = best;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int found = 0;
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        found += is_candidate(shared[k]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    shared[lane] = spare;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane >= found && KEPT + lane - found < NEIGHBOURS)
+        best = shared[KEPT + lane - found];
     const size_t out = (((size_t)frame * rows + row) * NEIGHBOURS + lane) * columns + column;
     keys[out] = (uint)(best >> 32);
     places[out] = candidate_place(best);

@@ -62,8 +62,8 @@ def test_they_are_the_reference(flowing, name):
 @pytest.mark.parametrize(
     ("settings", "shape", "pixels"),
     [
-        (gd.BM3D.of(profile="live", refine="once"), (60, 230), 14000),
-        (gd.BM4D.of(profile="fast", cube="2x4x8", refine="once"), (5, 60, 64), 9000),
+        (gd.BM3D.of(profile="live", refine="once"), (28, 190), 28 * 165),
+        (gd.BM4D.of(profile="fast", cube="2x4x8", refine="once"), (4, 40, 52), 4 * 38 * 44),
     ],
 )
 def test_tiles_change_nothing(flowing, settings, shape, pixels):
@@ -127,17 +127,23 @@ def test_groups_of_a_video_are_the_reference(flowing, monkeypatch):
     assert np.median(np.abs(out - expected)) < 0.005
 
 
-@pytest.mark.parametrize("refine", ["once", "chain"])
-@pytest.mark.parametrize("changes", [{}, {"frames_before": 0}, {"motion": False}])
-def test_a_time_lapse_gains(device, refine, changes):
-    clean = scene(6, 60, 71)
+@pytest.mark.parametrize(
+    ("changes", "most"),
+    [
+        ({"refine": "once"}, 0.95),
+        ({"refine": "chain"}, 0.9),
+        ({"refine": "once", "motion": False}, 0.95),
+    ],
+)
+def test_a_time_lapse_gains(device, changes, most):
+    clean = scene(5, 48, 57)
     image = (clean + np.random.default_rng(0).normal(0, SIGMA, clean.shape)).astype(np.float32)
-    settings = gd.VBM3D(**{"frames_before": 2, "frames_after": 2, **changes}, refine=refine)
+    settings = gd.VBM3D(**{"frames_before": 2, "frames_after": 2, **changes})
     errors = [
         np.mean((gd.vbm3d(image, SIGMA, axes="TYX", settings=one, device=device) - clean) ** 2)
         for one in (unrefined(settings), settings)
     ]
-    assert errors[1] < 0.97 * errors[0]
+    assert errors[1] < most * errors[0]
 
 
 def test_a_stream_is_the_whole(device):
@@ -149,21 +155,19 @@ def test_a_stream_is_the_whole(device):
 
 
 def test_colours_share_the_matches_of_luminance(device):
-    clean = np.stack([scene(50, 61), 0.8 * scene(50, 61) + 20, 200 - 0.5 * scene(50, 61)], -1)
+    grey = scene(30, 41)
+    clean = np.stack([grey, 0.8 * grey + 20, 200 - 0.5 * grey], -1)
     image = (clean + np.random.default_rng(0).normal(0, SIGMA, clean.shape)).astype(np.float32)
-    errors = {
-        (channels, refine): np.mean(
-            np.square(
-                gd.bm3d(image, SIGMA, axes="YXS", channels=channels, refine=refine, device=device)
-                - clean
-            )
+    given = {"axes": "YXS", "profile": "fast", "device": device}
+
+    def error(channels: str, refine: str) -> float:
+        return np.mean(
+            (gd.bm3d(image, SIGMA, channels=channels, refine=refine, **given) - clean) ** 2
         )
-        for channels in ("opponent", "joint", "separate")
-        for refine in ("off", "chain")
-    }
-    for channels in ("opponent", "joint", "separate"):
-        assert errors[channels, "chain"] < errors[channels, "off"]
-    assert errors["opponent", "chain"] < errors["separate", "chain"]
+
+    for channels in ("opponent", "joint"):
+        assert error(channels, "once") < error(channels, "off")
+    assert error("opponent", "once") < error("separate", "once")
 
 
 @pytest.mark.parametrize("sigma", [0.1, 3.0, 200.0])
@@ -185,14 +189,25 @@ def test_equal_patches_and_saturated_images_stay(device):
         np.testing.assert_allclose(out, image, atol=0.05)
 
 
-def test_it_is_said_where_nothing_is_refined(device):
-    image, found = noisy(40, 44), model(0.5, 0.5)
-    result = gd.denoise(image, gd.BM3D(refine="once"), noise=found, axes="YX", device=device)
-    plain = gd.denoise(image, gd.BM3D(), noise=found, axes="YX", device=device)
-    np.testing.assert_array_equal(result.image, plain.image)
-    assert "not refined: neighbouring pixels share noise" in str(result.record)
-    volumes, over_time = noisy(3, 5, 20, 21), gd.BM4D(frames_before=1, cube="4x4x4")
-    given = {"sigma": SIGMA, "axes": "TZYX", "device": device}
-    result = gd.denoise(volumes, replace(over_time, refine="chain"), **given)
-    np.testing.assert_array_equal(result.image, gd.denoise(volumes, over_time, **given).image)
-    assert "not refined: other volumes are searched" in str(result.record)
+NOISE = {"sigma": SIGMA}
+UNREFINED = {
+    "neighbouring pixels share noise": (gd.BM3D(), (40, 44), {"noise": model(0.5, 0.5)}),
+    "single images whose noise depends on brightness": (
+        *(gd.BM3D(), (40, 44)),
+        {"noise": gd.PoissonGaussian(1.0, 0.0)},
+    ),
+    "other volumes are searched": (gd.BM4D(frames_before=1, cube="4x4x4"), (3, 5, 20, 21), NOISE),
+    "earlier and later frames": (gd.VBM3D(frames_after=0), (3, 30, 31), NOISE),
+}
+
+
+@pytest.mark.parametrize("why", UNREFINED)
+def test_it_is_said_where_nothing_is_refined(device, why):
+    settings, shape, noise = UNREFINED[why]
+    axes = "TYX" if isinstance(settings, gd.VBM3D) else "TZYX"[-len(shape) :]
+    plain, refined = (
+        gd.denoise(noisy(*shape), one, axes=axes, device=device, **noise)
+        for one in (settings, replace(settings, refine="chain"))
+    )
+    np.testing.assert_array_equal(refined.image, plain.image)
+    assert f"not refined: {why}" in str(refined.record)

@@ -52,7 +52,7 @@ def ridge(noisy, estimate, sigma, settings, find=None) -> np.ndarray:
             kept = (1 - part) * made + part * z
             variance = (theta**2 @ levels**2)[:, 0] / levels[0] ** 2
             for k, p in enumerate(at):
-                weight = 1 / max(variance[k], 1 / settings.search.neighbours)
+                weight = 1 / max(variance[k], 1 / settings.neighbours)
                 sums[0][p] += weight * made[k].reshape(sides)
                 sums[1][p] += weight * kept[k].reshape(sides)
                 weights[p] += weight
@@ -89,4 +89,4 @@ def similar_patches(image: np.ndarray, place, settings) -> list[tuple[int, ...]]
     known = as_kernels_know(distances, int(np.prod(windows)))
     apart = np.array([p for p in itertools.product(*spans)]) - place
     order = np.lexsort((*apart.T[::-1], (apart**2).sum(axis=1), known))
-    return [tuple(place + apart[k]) for k in order[: settings.search.neighbours]]
+    return [tuple(place + apart[k]) for k in order[: settings.neighbours]]

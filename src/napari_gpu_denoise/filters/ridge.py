@@ -9,8 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from napari_gpu_denoise.filters.bm3d.plan import fixed_point, weight_units
-from napari_gpu_denoise.filters.bm4d.cubes import CubePass, CubeSearch, Volumes
 from napari_gpu_denoise.filters.channels import ChannelMix
 from napari_gpu_denoise.filters.pixels import (
     Launcher,
@@ -33,6 +31,7 @@ from napari_gpu_denoise.filters.search.video_search import (
     VideoMatches,
     VideoSearch,
 )
+from napari_gpu_denoise.filters.sums import fixed_point, weight_units
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Filter
@@ -102,41 +101,28 @@ class CorrelatedRefinable(RefinableFilter):
 
 @dataclass(frozen=True)
 class RidgeSettings:
-    """How groups are found and combined.
+    """How groups of patches of an image, or cubes of a `volume`, are combined.
 
-    `search` is that of patches of an image, or of the cubes of a volume. Of several `iterations`
-    each removes a part of the noise. The first search is in the noisy image if `from_noisy`, else
-    in the result of the filter before; others are in the partly filtered image.
+    Patches have `sides`, references lie `steps` apart, and are matched in `windows`, all along z, y
+    and x. Of several `iterations` each removes a part of the noise. The first search is in the
+    noisy image if `from_noisy`, else in the result of the filter before; others are in the partly
+    filtered image.
     """
 
-    search: SearchSettings | CubePass
+    sides: tuple[int, int, int]
+    steps: tuple[int, int, int]
+    windows: tuple[int, int, int]
     iterations: int
     from_noisy: bool
+    volume: bool = False
+    neighbours: int = NEIGHBOURS
 
     @classmethod
-    def of(cls, refine: str, search: SearchSettings | CubePass) -> RidgeSettings | None:
+    def of_image(cls, refine: str, search: SearchSettings) -> RidgeSettings | None:
         """Return the settings for one of the choices of `refine`; None for no combinations."""
+        lengths = ((1, n, n) for n in (search.patch, search.step, search.window))
         count = ITERATIONS.get(refine, 0)
-        chained = count > 1 and not isinstance(search, CubePass)
-        return cls(search, count, from_noisy=chained) if count else None
-
-    @property
-    def sides(self) -> tuple[int, int, int]:
-        """Sides of a patch along z, y, x."""
-        one = self.search
-        return one.cube if isinstance(one, CubePass) else (1, one.patch, one.patch)
-
-    @property
-    def steps(self) -> tuple[int, int, int]:
-        """Spacing of the reference patches along z, y, x."""
-        one = self.search
-        return one.steps if isinstance(one, CubePass) else (1, one.step, one.step)
-
-    @property
-    def windows(self) -> tuple[int, int, int]:
-        """Widths of the search window along z, y, x."""
-        one = self.search
-        return one.windows if isinstance(one, CubePass) else (1, one.window, one.window)
+        return cls(*lengths, count, from_noisy=count > 1) if count else None
 
     @property
     def reach(self) -> tuple[int, int, int]:
@@ -149,7 +135,7 @@ class RidgeSettings:
     @property
     def operations_per_pixel(self) -> float:
         """Those of the searches and combinations."""
-        pixels, neighbours = math.prod(self.sides), self.search.neighbours
+        pixels, neighbours = math.prod(self.sides), self.neighbours
         searched = 2.0 * pixels * math.prod(self.windows) * -(-self.iterations // _SEARCH_AGAIN)
         combined = 2.0 * neighbours**2 * (2 * pixels + neighbours) * self.iterations
         return (searched + combined) / math.prod(self.steps)
@@ -164,6 +150,11 @@ class VideoRidgeSettings:
     iterations: int
     spectra: ClassVar[tuple] = ()
     wiener: ClassVar[bool] = False
+
+    @property
+    def neighbours(self) -> int:
+        """Patches of a group."""
+        return self.search.neighbours
 
     @property
     def sides(self) -> tuple[int, int, int]:
@@ -193,7 +184,7 @@ class VideoRidgeSettings:
     @property
     def operations_per_pixel(self) -> tuple[float, float]:
         """Operations of the search, and of the combinations."""
-        pixels, neighbours = math.prod(self.sides), self.search.neighbours
+        pixels, neighbours = math.prod(self.sides), self.neighbours
         combined = 2.0 * neighbours**2 * (2 * pixels + neighbours)
         each = 2.0 * self.search.candidates * pixels, combined
         return tuple(one / math.prod(self.steps) for one in each)
@@ -209,7 +200,7 @@ def choose_combination(one: RidgeSettings | VideoRidgeSettings, device: Device) 
 
     On a CPU blocks are so wide that every second one shares no pixel with the next.
     """
-    if device.float_lanes >= 4 or device.max_group < one.search.neighbours:
+    if device.float_lanes >= 4 or device.max_group < one.neighbours:
         lengths = zip(one.windows, one.sides, one.steps, strict=True)
         blocks = (-(-(window + side) // step) for window, side, step in lengths)
         named = {f"BLOCK_{axis}": size for axis, size in zip("ZYX", blocks, strict=True)}
@@ -239,7 +230,7 @@ class RidgeKernels:
         self._constants = {
             **self._sides,
             **{f"STEP_{axis}": step for axis, step in zip("ZYX", one.steps, strict=True)},
-            "NEIGHBOURS": one.search.neighbours,
+            "NEIGHBOURS": one.neighbours,
             "CHAIN": int(one.iterations > 1),
             **constants,
             **self.variant.constants,
@@ -267,23 +258,41 @@ class RidgeKernels:
             yield turn, tuple((count - first + 1) // 2 for count, first in pairs)
 
 
+class ImageMatches:
+    """The search for groups of an image; filters of volumes have one like it."""
+
+    def __init__(self, settings: SearchSettings, arena: Arena):
+        self._search = PatchSearch(settings, arena)
+        self.offsets, self.buffers = self._search.offsets, self._search.buffers
+
+    def find(self, run: Launcher, tile: Tile, image: Pixels) -> tuple[tuple[Grid, ...], int, Any]:
+        """Enqueue the search for the references of a tile.
+
+        Returned are where these lie along z, y and x, of how many images or volumes they are, and
+        the keys of their matches.
+        """
+        found = self._search.enqueue(run, tile, image.buffer)
+        alone = Grid(0, 0, 1, 1, 0)
+        return (alone, found.rows, found.columns), tile.t.size * tile.z.size, found.keys
+
+
 class RidgeFilter(RidgeKernels):
     """Ridge combinations of images or volumes.
 
     A `region` is what there is of an image, as a tile that yields it; all iterations work on it. At
-    its ends groups are not complete, and each iteration spoils as much as it reaches.
+    its ends groups are not complete, and each iteration spoils as much as it reaches. `search` is
+    like `ImageMatches`.
     """
 
-    def __init__(self, one: RidgeSettings, arena: Arena):
-        self.cubes = isinstance(one.search, CubePass)
-        self.search = (CubeSearch if self.cubes else PatchSearch)(one.search, arena)
+    def __init__(self, one: RidgeSettings, search: Any, arena: Arena):
+        self.search = search
         lengths = list(zip(one.sides, one.steps, one.windows, strict=True))
         around = math.prod((width + side - 2) // step + 2 for side, step, width in lengths)
         super().__init__(
-            *(one, arena, around * min(math.prod(one.sides), one.search.neighbours)),
+            *(one, arena, around * min(math.prod(one.sides), one.neighbours)),
             math.prod((width - 1) // step + 2 for _, step, width in lengths),
             VIDEO=0,
-            **self.search.offsets.index_bits,
+            **search.offsets.index_bits,
         )
 
     def buffers(self, region: Tile) -> Sizes:
@@ -324,7 +333,7 @@ class RidgeFilter(RidgeKernels):
             float32 of the shape of `tile`.
         """
         held, total = run.held, self.settings.iterations
-        volumes, *shape = _volumes(region, self.cubes)
+        volumes, *shape = _volumes(region, self.settings.volume)
         sums, weights = held["combined"], held["combined weights"]
         levels, *slices = noise
         for m in range(total):
@@ -332,19 +341,20 @@ class RidgeFilter(RidgeKernels):
             if m % _SEARCH_AGAIN == 0:
                 from_begun = m > 0 or self.settings.from_noisy
                 searched = guide(images.begun if from_begun else images.estimate)
-                grids, matches = self._find(run, searched)
+                grids, *found = self.search.find(run, self._inner(searched.tile), searched)
             for buffer in (sums, weights):
                 run.clear(buffer, 4 * (1 + (remaining > 0)) * volumes * math.prod(shape))
             kernel = self._combination(remaining > 0, bool(variation))
             arguments = (
                 *(images.noisy, images.estimate, images.begun, *shape),
                 *(value for grid in grids for value in (grid.first, grid.last, grid.count)),
-                *(*matches, *noise, *variation, np.float32(remaining), *self._scales),
+                *(found[0], self.search.offsets.table, found[1], *noise, *variation),
+                *(np.float32(remaining), *self._scales),
                 *(sums, weights),
             )
             layers, rows, columns = counts = tuple(grid.count for grid in grids)
             if self.variant.kernel == "combine_groups":
-                team = self.settings.search.neighbours
+                team = self.settings.neighbours
                 over = (team, rows * columns, volumes * layers)
                 run.run("combine", kernel, over, (team, 1, 1), *arguments)
             else:
@@ -354,24 +364,13 @@ class RidgeFilter(RidgeKernels):
             last = m == total - 1
             made = tile if last else self._inner(region)
             into, place = ((out, out), tile) if last else ((images.estimate, images.begun), region)
-            *_, nz, ny, nx = _volumes(made, self.cubes)
+            *_, nz, ny, nx = _volumes(made, self.settings.volume)
             run.over_pixels(
                 *("join", self._join(remaining > 0), nx, ny, volumes * nz),
                 *(images.estimate, images.begun, sums, levels, *shape, weights, *slices),
                 *(self._scale, self._units, *_shifts(made, region), nz, ny, nx, *into),
-                *(*_shifts(place, region), *_volumes(place, self.cubes)[1:]),
+                *(*_shifts(place, region), *_volumes(place, self.settings.volume)[1:]),
             )
-
-    def _find(self, run: Launcher, image: Pixels) -> tuple[tuple[Grid, Grid, Grid], tuple]:
-        """Enqueue a search; return where the references are, and the arguments for its matches."""
-        tile, offsets = self._inner(image.tile), self.search.offsets.table
-        if self.cubes:
-            self.search.enqueue(run, tile, Volumes(image.buffer, image.tile))
-            matched = tile.channels * tile.t.size
-            return self.search.layout(tile).grids, (matched, offsets, run.held["keys"])
-        found = self.search.enqueue(run, tile, image.buffer)
-        matched, alone = tile.t.size * tile.z.size, Grid(0, 0, 1, 1, 0)
-        return (alone, found.rows, found.columns), (matched, offsets, found.keys)
 
     def _inner(self, region: Tile) -> Tile:
         """Return what is combined of a region: what patches cover that lie in it."""
@@ -437,7 +436,7 @@ class VideoRidge(RidgeKernels):
         )
         kernel = self._combination(self.kept, bool(maps))
         if self.variant.kernel == "combine_groups":
-            team = search.neighbours
+            team = self.settings.neighbours
             over = (team, rows.count * columns.count, channels * count)
             run.run("combine", kernel, over, (team, 1, 1), *arguments)
             return
@@ -471,10 +470,10 @@ class RidgePlan(TilePlan):
     """
 
     def __init__(
-        self, first: TilePlan, one: RidgeSettings, arena: Arena, mix: ChannelMix | None = None
+        self, first: TilePlan, one: RidgeSettings, search: Any, mix: ChannelMix | None = None
     ):
-        self.arena = arena
-        self._first, self._ridge, self._mix = first, RidgeFilter(one, arena), mix
+        self.arena = first.arena
+        self._first, self._ridge, self._mix = first, RidgeFilter(one, search, first.arena), mix
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; the combinations reuse those of the first plan."""
@@ -508,7 +507,7 @@ class RidgePlan(TilePlan):
             return (given if mix is None else mix.guide(run, given, "combined")).pixels
 
         noise, variation = (noisy.levels, 1, 0), ()
-        if self._ridge.cubes:
+        if self._ridge.settings.volume:
             noise = (sigma.read_levels, whole.z.size, region.z.start - whole.z.start)
         if sigma.variation is not None:
             variation = (sigma.variation, whole.x.size, *_shifts(region, whole)[1:])
@@ -528,15 +527,15 @@ class RidgePlan(TilePlan):
 
     def _as_frames(self, tile: Tile) -> Tile:
         """Return a tile of images with separate channels as one that has these as frames."""
-        if self._mix is not None or self._ridge.cubes or tile.channels == 1:
+        if self._mix is not None or self._ridge.settings.volume or tile.channels == 1:
             return tile
         return replace(tile, t=Span.whole(tile.channels * tile.t.size), channels=1)
 
 
-def _volumes(tile: Tile, cubes: bool) -> tuple[int, int, int, int]:
+def _volumes(tile: Tile, deep: bool) -> tuple[int, int, int, int]:
     """Return how many volumes a tile yields, and their shape; images are volumes of one slice."""
     nt, nz, ny, nx = tile.shape
-    return (tile.channels * nt, nz, ny, nx) if cubes else (tile.channels * nt * nz, 1, ny, nx)
+    return (tile.channels * nt, nz, ny, nx) if deep else (tile.channels * nt * nz, 1, ny, nx)
 
 
 def _shifts(tile: Tile, other: Tile) -> tuple[int, int, int]:

@@ -10,12 +10,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters.bm3d import groups
-from napari_gpu_denoise.filters.bm3d.plan import (
-    GroupKernels,
-    fixed_point,
-    weight_units,
-    yields_of_passes,
-)
+from napari_gpu_denoise.filters.bm3d.plan import GroupKernels, yields_of_passes
 from napari_gpu_denoise.filters.channels import JOINED, ChannelMix, channels_setting, guide_setting
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels, including_margins, spread
 from napari_gpu_denoise.filters.ridge import (
@@ -47,6 +42,7 @@ from napari_gpu_denoise.filters.search.video_search import (
     margin_of,
     ring_buffers,
 )
+from napari_gpu_denoise.filters.sums import fixed_point, weight_units
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
@@ -584,8 +580,9 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
 
     @property
     def unrefined(self) -> str:
-        """Why results are not refined: without later frames the Kalman filter is better."""
-        return super().unrefined if self.frames_after else "later frames are not used"
+        """Why results are not refined: frames on one side only have gained little or nothing."""
+        both = self.frames_before and self.frames_after
+        return super().unrefined if both else "earlier and later frames are not both used"
 
     @property
     def joint(self) -> str:
@@ -658,8 +655,10 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
             common = self.threshold_common if name == "basic" else self.wiener_common
             passes[name] = self._pass(name, search, common=common)
         count = ITERATIONS.get(self.refined, 0)
-        wide = {"first": _RIDGE_WINDOW, "following": _RIDGE_NEXT, "kept": NEIGHBOURS, "step": 4}
-        wide |= {"neighbours": NEIGHBOURS, "similar": math.inf, "blocks": True}
+        wide = {"first": _RIDGE_WINDOW, "following": _RIDGE_NEXT, "step": 4}
+        # Patches of the own frame overlap, and share noise: a part of the group suffices.
+        wide |= {"kept": _RIDGE_NEXT**2, "neighbours": NEIGHBOURS, "similar": math.inf}
+        wide["blocks"] = True
         wide["nearest"] = self.window_nearest or _NEAREST[0]
         for k in range(count):
             passes[f"ridge {k + 1}"] = VideoRidgeSettings(replace(search, **wide), k, count)

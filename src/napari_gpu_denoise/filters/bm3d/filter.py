@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -13,6 +14,7 @@ from napari_gpu_denoise.filters.channels import channels_setting, guide_setting
 from napari_gpu_denoise.filters.ridge import (
     NEIGHBOURS,
     CorrelatedRefinable,
+    ImageMatches,
     RefinableFilter,
     RidgePlan,
     RidgeSettings,
@@ -20,7 +22,9 @@ from napari_gpu_denoise.filters.ridge import (
 )
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
+from napari_gpu_denoise.noise.models.gaussian import Additive
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
 from napari_gpu_denoise.run.denoise import filter_function
@@ -110,6 +114,20 @@ class BM3D(RefinableFilter, groups.CollaborativeFilter):
     shared_noise: bool = groups.shared_noise(True)
     reproducible: bool = setting(True, "Bit-identical results in repeated runs", advanced=True)
 
+    def for_noise(self, models: Sequence[NoiseModel]) -> Filter | None:
+        """Return the filter for correlated noise; see `TwoPasses.for_noise`."""
+        found = super().for_noise(models)
+        return self._for_brightness(models) if found is self else found
+
+    def for_channels(self, models: Sequence[NoiseModel]) -> Filter:
+        """Return the filter with mixtures that suit noise that channels share."""
+        found = super().for_channels(models)
+        return self._for_brightness(models) if found is self else found
+
+    def _for_brightness(self, models: Sequence[NoiseModel]) -> BM3D:
+        """Return the filter, which does not refine where noise depends on brightness."""
+        return self if _additive(models) else StabilisedBM3D(**vars(self))
+
     def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedBM3D:
         chosen = replace(self, scales=groups.scale_count(models, self.scales))
         if self.prefilter == "auto":
@@ -153,7 +171,7 @@ class BM3D(RefinableFilter, groups.CollaborativeFilter):
     @property
     def ridge(self) -> RidgeSettings | None:
         """The combinations after the last pass, if there are any."""
-        return RidgeSettings.of(self.refined, _RIDGE_SEARCH)
+        return RidgeSettings.of_image(self.refined, _RIDGE_SEARCH)
 
     @property
     def reach(self) -> Reach:
@@ -166,12 +184,37 @@ class BM3D(RefinableFilter, groups.CollaborativeFilter):
     def plan(self, arena: Arena) -> Plan | RidgePlan:
         """Return the plan for one device."""
         plan = Plan(self, arena)
-        return RidgePlan(plan, self.ridge, arena, plan.mix) if self.ridge else plan
+        if not self.ridge:
+            return plan
+        return RidgePlan(plan, self.ridge, ImageMatches(_RIDGE_SEARCH, arena), plan.mix)
+
+
+_STABILISED = "single images whose noise depends on brightness gain nothing"
+
+
+def _additive(models: Sequence[NoiseModel]) -> bool:
+    """Whether the noise is the same at any brightness."""
+    return all(isinstance(model, Additive) for model in models)
+
+
+@dataclass(frozen=True)
+class StabilisedBM3D(BM3D):
+    """BM3D for noise that depended on brightness, made by `BM3D.for_channels`."""
+
+    @property
+    def unrefined(self) -> str:
+        """Always: measured on photons, combinations of single images gain nothing."""
+        return _STABILISED
 
 
 @dataclass(frozen=True)
 class SharedNoiseBM3D(groups.SharedNoiseFilter, BM3D):
     """BM3D for white noise that channels share, made by `BM3D.for_channels`."""
+
+    @property
+    def unrefined(self) -> str:
+        """As of `StabilisedBM3D`, for some noise."""
+        return "" if _additive(self.models) else _STABILISED
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from napari_gpu_denoise.filters.search.patch_search import (
     SearchLayout,
     Variant,
 )
+from napari_gpu_denoise.filters.sums import fixed_point, weight_units
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.plan import (
     Launches,
@@ -47,10 +48,6 @@ from napari_gpu_denoise.protocol.plan import (
 )
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 
-# What a patch takes away from a pixel, times its weight, is clipped at this many sigma, so that
-# sums cannot overflow. With Haar stacks a pixel that is further off, about 8 sigma, leaves some
-# coefficient above the threshold; what is taken away is then less, and weighs less.
-_LARGEST_SIGMAS = 16
 # Pixels that a work-item joins: they share sums of weights.
 _JOIN_PIXELS = 4
 
@@ -145,19 +142,6 @@ def _tables(settings: GroupSettings, arena: Arena) -> tuple[Any, Any]:
         constant_buffer(arena.session, values.astype(np.float32))
         for values in (window, correlation)
     )
-
-
-def fixed_point(added: int, largest: float = _LARGEST_SIGMAS) -> float:
-    """Return the integers per sigma, as fine as 31 bits allow when `added` numbers are summed.
-
-    None of these is more than `largest` sigma.
-    """
-    return 2.0 ** (31 - math.ceil(math.log2(largest * added)))
-
-
-def weight_units(matched: int) -> float:
-    """Return the integers per weight of 1, if a patch is matched at most `matched` times."""
-    return 2.0 ** min(31 - math.ceil(math.log2(matched)), 24)
 
 
 class GroupFilter(GroupKernels):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.filters.bm3d import groups
-from napari_gpu_denoise.filters.bm3d.plan import fixed_point, weight_units, yields_of_passes
+from napari_gpu_denoise.filters.bm3d.plan import yields_of_passes
 from napari_gpu_denoise.filters.bm4d.cubes import (
     CUBE,
     CubeMotion,
@@ -21,8 +21,15 @@ from napari_gpu_denoise.filters.bm4d.cubes import (
     share_sides,
     shared_noise,
 )
-from napari_gpu_denoise.filters.pixels import Launcher, including_margins, restrict_to, spread
+from napari_gpu_denoise.filters.pixels import (
+    Launcher,
+    Pixels,
+    including_margins,
+    restrict_to,
+    spread,
+)
 from napari_gpu_denoise.filters.ridge import (
+    ITERATIONS,
     NEIGHBOURS,
     CorrelatedRefinable,
     RefinableFilter,
@@ -36,6 +43,8 @@ from napari_gpu_denoise.filters.search.frame_links import (
     flicker_setting,
     frames_setting,
 )
+from napari_gpu_denoise.filters.search.patch_search import Grid
+from napari_gpu_denoise.filters.sums import fixed_point, weight_units
 from napari_gpu_denoise.filters.volumes import (
     AUTO,
     CUBES,
@@ -250,6 +259,20 @@ class Plan(TilePlan):
                 one.enqueue(run, made[name], noisy, estimate, sigma, result)
             estimate = Volumes(result, made[name])
         return run.launches
+
+
+class CubeMatches:
+    """The search for groups of cubes to combine, as `ImageMatches` is that for patches."""
+
+    def __init__(self, one: CubePass, arena: Arena):
+        self._search = CubeSearch(one, arena)
+        self.offsets, self.buffers = self._search.offsets, self._search.buffers
+
+    def find(self, run: Launcher, tile: Tile, image: Pixels) -> tuple[tuple[Grid, ...], int, Any]:
+        """Enqueue the search for the references of a tile; see `ImageMatches.find`."""
+        self._search.enqueue(run, tile, Volumes(image.buffer, image.tile))
+        grids = self._search.layout(tile).grids
+        return grids, tile.channels * tile.t.size, run.held["keys"]
 
 
 @dataclass(frozen=True)
@@ -507,11 +530,16 @@ class BM4D(FrameSearch, RefinableFilter, groups.TwoPasses, VolumeFilter):
         return "other volumes are searched" if self.over_time else super().unrefined
 
     @property
+    def _ridge_search(self) -> CubePass:
+        last = list(self.passes.values())[-1]
+        return replace(last, step=3, window=11, neighbours=NEIGHBOURS)
+
+    @property
     def ridge(self) -> RidgeSettings | None:
         """The combinations after the last pass, if there are any."""
-        last = list(self.passes.values())[-1]
-        search = replace(last, step=3, window=11, neighbours=NEIGHBOURS)
-        return RidgeSettings.of(self.refined, search)
+        one, count = self._ridge_search, ITERATIONS.get(self.refined, 0)
+        lengths = one.cube, one.steps, one.windows
+        return RidgeSettings(*lengths, count, from_noisy=False, volume=True) if count else None
 
     @property
     def reach(self) -> Reach:
@@ -528,7 +556,9 @@ class BM4D(FrameSearch, RefinableFilter, groups.TwoPasses, VolumeFilter):
     def plan(self, arena: Arena) -> Plan | SeriesPlan | RidgePlan:
         """Return the plan for one device."""
         plan = (SeriesPlan if self.over_time else Plan)(self.passes, arena)
-        return RidgePlan(plan, self.ridge, arena) if self.ridge else plan
+        if not self.ridge:
+            return plan
+        return RidgePlan(plan, self.ridge, CubeMatches(self._ridge_search, arena))
 
     def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedBM4D:
         return CorrelatedBM4D(**vars(self), models=models)

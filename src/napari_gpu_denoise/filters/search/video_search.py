@@ -394,10 +394,6 @@ class PredictiveSearch:
             *(shape.ny, shape.nx, *grid_arguments(rows, columns)),
             *(across, links, *settings.frames),
             *(f32(limit * settings.patch**2) for limit in (settings.still, settings.similar)),
-            *(
-                found.keys,
-                found.places,
-                *(motions.arguments if motions and settings.blocks else ()),
-            ),
+            *(found.keys, found.places, *followed),
         )
         return found
