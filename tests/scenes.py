@@ -115,12 +115,13 @@ class Stored:
 def scene(*shape: int) -> np.ndarray:
     """Return a clean image, 30 to 220: shading, edges, texture; it moves from plane to plane."""
     *outer, ny, nx = shape
-    y, x = np.mgrid[:ny, :nx].astype(np.float64)
+    y, x = np.arange(ny, dtype=np.float64)[:, None], np.arange(nx, dtype=np.float64)
+    down, texture = np.cos(y / 13), 20 * np.sin(0.9 * x + 0.4 * y) * (y > 0.6 * ny)
     planes = []
     for k in range(int(np.prod(outer, dtype=int))):
-        clean = 110 + 30 * np.sin((x + k) / 17) * np.cos(y / 13)
+        clean = 110 + 30 * np.sin((x + k) / 17) * down
         clean += 40 * (((x + k) // 19 + y // 14) % 2)
-        clean += 20 * np.sin(0.9 * x + 0.4 * y) * (y > 0.6 * ny)
+        clean += texture
         planes.append(clean)
     return np.reshape(planes, shape)
 
