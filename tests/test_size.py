@@ -15,7 +15,8 @@ MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have.
 LIMITS = {
     "modules": 190,
-    # Real images: proof of noise, steps, magnitudes, speckle; streams; panels. Ridge combinations: 760.
+    # Real images: proof of noise, steps, magnitudes, speckle; streams; panels.
+    # Ridge combinations: 760.
     # Chunks of OME-Zarr in threads, rectangles of large TIFF planes: 270.
     "lines": 49_830,
     "lines of imports": 3_050,
