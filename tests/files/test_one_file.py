@@ -47,6 +47,14 @@ def check(path, image, settings, sigma, axes, *, in_parts=False, **given):
     assert gd.read(target).history[-1]["filter"] == settings.name
 
 
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib"}, {"ome": True}])
+def test_boolean_files_are_0_and_1_as_layers_are(tmp_path, options):
+    image = np.random.default_rng(0).random((3, 33, 37)) < 0.6
+    path = written(tmp_path, image, "TYX", **options)
+    check(path, image.astype(np.uint8), PLAIN, 0.4, "TYX")
+    check(path, image.astype(np.uint8), PLAIN, 0.4, "TYX", dtype="float32")
+
+
 @pytest.mark.parametrize(
     ("axes", "shape", "options"),
     [

@@ -95,7 +95,8 @@ class Planes(Blocks):
             outer = page_axis(shape, page) or 0
         stored = series.dtype if self._contiguous or scaled else series.keyframe.dtype
         stored = stored.newbyteorder("=")
-        super().__init__(shape, np.dtype(np.int16) if signed16 else stored, outer)
+        number = np.dtype(np.uint8) if stored.kind == "b" else stored  # which filters take
+        super().__init__(shape, np.dtype(np.int16) if signed16 else number, outer)
         self._stored, self._signed16 = stored, signed16
         self._path = path
         self._series: tifffile.TiffPageSeries | None = series
@@ -160,7 +161,9 @@ class Planes(Blocks):
     def _shown(self, pixels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Return pixels as programs that know the format show them."""
         pixels = pixels.astype(self._stored, copy=False).reshape(shape)
-        return imagej.swap_sign16(pixels) if self._signed16 else pixels
+        return (
+            imagej.swap_sign16(pixels) if self._signed16 else pixels.astype(self.dtype, copy=False)
+        )
 
 
 @contextlib.contextmanager
