@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -24,7 +26,16 @@ from napari_gpu_denoise.files.image_file import Channel, ImageFile
 LayerData = tuple[Any, dict[str, Any], str]
 
 LARGEST_LOADED = 1 << 27  # bytes; more stays in the file until it is looked at
-# Where a file names no colours: those that napari gives channels.
+# Where a file names no colours: those of what is named in its channels, else napari's.
+_DYES = {
+    "gray": r"bright|phase|\bdic\b|transm",
+    "blue": r"dapi|hoechst|bfp|(alexa|af).*(350|405)",
+    "cyan": r"cfp|cerulean|turquoise",
+    "green": r"gfp|fitc|neongreen|clover|gcamp|(alexa|af).*488",
+    "yellow": r"yfp|venus|citrine",
+    "red": r"rfp|cherry|scarlet|tomato|tritc|texas|cy3|(alexa|af).*(546|555|561|568|594)",
+    "magenta": r"cy5|far.?red|(alexa|af).*(633|647)",
+}
 _TWO, _MORE = ("magenta", "green"), ("cyan", "yellow", "magenta", "red", "green", "blue")
 
 
@@ -121,9 +132,9 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
         "units": tuple(unit or "pixel" for _, unit in steps),
     }
     labels = _labels(left)
-    for number in range(count):
-        known = picture.pixel_metadata.channels
-        channel = known[number] if number < len(known) else Channel()
+    channels = [*picture.pixel_metadata.channels, *[Channel()] * count][:count]
+    colours = _colours_of(channels)
+    for number, channel in enumerate(channels):
         data = levels
         if split is not None:
             data = [each[(slice(None),) * split + (number,)] for each in levels]
@@ -147,7 +158,7 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
             **place,
         }
         if not rgb:
-            attributes |= _colours(channel, number, count)
+            attributes |= _looks(channel, colours[number], count)
         yield data if len(levels) > 1 else data[0], attributes, "image"
 
 
@@ -156,17 +167,22 @@ def _labels(axes: str) -> tuple[str, ...]:
     return tuple(a.lower() if a in "TZCSYX" else f"axis {number}" for number, a in enumerate(axes))
 
 
-def _colours(channel: Channel, number: int, count: int) -> dict[str, Any]:
-    """Return how a channel is drawn, beside `count` others."""
-    found: dict[str, Any] = {}
-    grey = channel.colour in ("", "#ffffff")
-    if not grey:
-        found["colormap"] = channel.colour
-    elif count > 1 and not channel.colour:
-        colours = _TWO if count == 2 else _MORE
-        found["colormap"] = colours[number % len(colours)]
+def _colours_of(channels: list[Channel]) -> list[str]:
+    """Return the colours of channels; grey for white, or for one channel without a colour."""
+    if len(channels) == 1:
+        named = ["gray"]
     else:
-        found["colormap"] = "gray"
+        dyes = _DYES.items()
+        named = [next((c for c, d in dyes if re.search(d, e.name, re.I)), "") for e in channels]
+    left = cycle([c for c in (_TWO if len(channels) == 2 else _MORE) if c not in named])
+    found = [own or next(left, "gray") for own in named]
+    told = [each.colour.replace("#ffffff", "gray") for each in channels]
+    return [known or own for known, own in zip(told, found, strict=True)]
+
+
+def _looks(channel: Channel, colour: str, count: int) -> dict[str, Any]:
+    """Return how a channel is drawn, beside `count` others."""
+    found: dict[str, Any] = {"colormap": colour}
     if count > 1:
         found["blending"] = "additive"
     if channel.limits is not None and all(map(math.isfinite, channel.limits)):
