@@ -11,7 +11,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -174,8 +173,8 @@ def _colours_of(channels: list[Channel]) -> list[str]:
     else:
         dyes = _DYES.items()
         named = [next((c for c, d in dyes if re.search(d, e.name, re.I)), "") for e in channels]
-    left = cycle([c for c in (_TWO if len(channels) == 2 else _MORE) if c not in named])
-    found = [own or next(left, "gray") for own in named]
+    left = [c for c in (_TWO if len(channels) == 2 else _MORE) if c not in named] or ["gray"]
+    found = [c or left[named[:k].count("") % len(left)] for k, c in enumerate(named)]
     told = [each.colour.replace("#ffffff", "gray") for each in channels]
     return [known or own for known, own in zip(told, found, strict=True)]
 
