@@ -2,11 +2,12 @@
 
 from types import SimpleNamespace
 
+import dask.array as da
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from _napari.inputs import choose, type_sigma
+from _napari.inputs import choose, layer_names, type_sigma
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.compare.overlay import BLINK, CURTAIN, NOTHING, RESIDUAL
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, is_temporary
@@ -170,6 +171,29 @@ def test_the_residual_is_symmetric(viewer, pair, open_compare):
     assert_allclose(shown.data[1], 1, atol=1e-4)
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_residual_is_kept_as_a_layer(viewer, pair, open_compare, click, qtbot, lazy):
+    before, after = pair
+    if lazy:
+        after.data = da.from_array(after.data, chunks=(1, 40, 60))
+    panel = open_compare()
+    assert panel.keep_button.isHidden()
+    panel = open_compare(RESIDUAL)
+    (shown,) = temporary(viewer)
+    click(panel.keep_button)
+    name = "residual of a (X)"
+    qtbot.waitUntil(lambda: name in layer_names(viewer))
+    kept = viewer.layers[name]
+    assert kept.contrast_limits == shown.contrast_limits and not is_temporary(kept)
+    assert_allclose(kept.scale, after.scale)
+    assert viewer.layers.selection.active is after
+    assert panel.status.text() == "Added: residual of a (X)."
+    expected = before.data - np.asarray(after.data)
+    viewer.window.remove_dock_widget(panel)
+    assert_array_equal(np.asarray(kept.data), expected)
+    assert list(viewer.layers) == [before, after, kept]
+
+
 def test_the_residual_of_colours_is_that_of_their_luminance(viewer, open_compare):
     picture = np.random.default_rng(1).integers(100, 140, (40, 60, 3), np.uint8)
     add_result(viewer, viewer.add_image(picture, rgb=True, name="a"), "X", rgb=True)
@@ -245,6 +269,8 @@ def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot, click):
     qtbot.waitUntil(lambda: panel._plot is not None and panel._plot.series != [])
     first = panel._plot.series[0]
     assert_allclose(first.y[::2], before.data[0, 10, 5:26], rtol=1e-6)
+    panel.resize(400, 900)
+    qtbot.waitUntil(lambda: panel._plot.height() > 400)  # all that the rest leaves
     assert first.x[-1] == pytest.approx(10)
     viewer.dims.set_current_step(0, 2)
     expected = before.data[2, 10, 5:26]

@@ -67,14 +67,24 @@ class Panel(QWidget):
         self._showing = settling_timer(self, 0, self._put_in)
 
     def arrange(
-        self, rows: Iterable[QWidget | QLayout], below: Iterable[Sequence[QWidget]]
+        self,
+        rows: Iterable[QWidget | QLayout],
+        below: Iterable[Sequence[QWidget]],
+        *,
+        filled: bool = False,
     ) -> None:
-        """Put `rows` in a part that scrolls, and rows of one or two widgets below it."""
+        """Put `rows` in a part that scrolls, and rows of one or two widgets below it.
+
+        If `filled`, the last of `rows` takes the height that is left.
+        """
         inside = QWidget()
         scrolled = QVBoxLayout(inside)
         stack(scrolled, rows, spacing=8)
         scrolled.setContentsMargins(0, 0, 4, 0)
-        scrolled.addStretch(1)
+        if filled:
+            scrolled.setStretch(scrolled.count() - 1, 1)
+        else:
+            scrolled.addStretch(1)
         grid = QGridLayout()
         grid.setSpacing(6)
         for number, widgets in enumerate(below):

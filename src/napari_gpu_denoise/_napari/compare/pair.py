@@ -159,12 +159,13 @@ class _Shown:
 
     def __getitem__(self, index: Any) -> np.ndarray:
         index = tuple(index_parts(index, self.shape))
-        planes = [each for each in index[: self._axes] if isinstance(each, slice)]
-        if len(planes) > _PLANE and self.pair.is_lazy:
+        spans = [
+            len(range(*i.indices(n))) if isinstance(i, slice) else None
+            for i, n in zip(index, self.shape, strict=True)
+        ]
+        if sum((n or 0) > 1 for n in spans[: self._axes]) > _PLANE and self.pair.is_lazy:
             # A view in 3D: a stack that is not in memory is never read as a whole.
-            spans = zip(index, self.shape, strict=True)
-            shape = [len(range(*i.indices(n))) for i, n in spans if isinstance(i, slice)]
-            return np.zeros(shape, self.dtype)
+            return np.zeros([n for n in spans if n is not None], self.dtype)
         return self._made(index)
 
     @property
@@ -216,6 +217,15 @@ class Residual(_Shown):
     @property
     def shape(self) -> tuple[int, ...]:
         return self.pair.shape[: self._axes]
+
+    def kept(self) -> Any:
+        """Return all of it: in memory, or a dask array of planes where the pair is not."""
+        if not self.pair.is_lazy:
+            return np.asarray(self)
+        import dask.array as da
+
+        planes = (1,) * (self.ndim - 2) + self.shape[-2:]
+        return da.from_array(self, chunks=planes, name=False, asarray=False)
 
     def _made(self, index: tuple[int | slice, ...]) -> np.ndarray:
         if self.pair.after.rgb:

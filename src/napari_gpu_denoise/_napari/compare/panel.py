@@ -8,16 +8,17 @@ from typing import Any
 
 import napari.viewer
 import numpy as np
-from napari.layers import Layer, Shapes
+from napari.layers import Image, Layer, Shapes
 from qtpy.QtCore import QSignalBlocker, Qt, QTimer
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QSlider
 
 from napari_gpu_denoise._napari import parts
 from napari_gpu_denoise._napari.compare import overlay
-from napari_gpu_denoise._napari.compare.pair import Pair, partners, profile, results_in
+from napari_gpu_denoise._napari.compare.pair import Pair, Residual, partners, profile, results_in
 from napari_gpu_denoise._napari.layers.layer_input import LayerChoice, LayerInput
 from napari_gpu_denoise._napari.layers.provenance import made_from, temporary_metadata
-from napari_gpu_denoise._napari.layers.source import shapes_on
+from napari_gpu_denoise._napari.layers.source import place_of, shapes_on
+from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.panel import LayerPanel
 
 MODES = {
@@ -86,7 +87,11 @@ class ComparePanel(LayerPanel):
         self.draw_button = parts.button(
             "Draw a line", "Draw a line on the picture to see grey levels along it."
         )
+        self.keep_button = parts.button(
+            "Keep as layer", "Add the residual as a layer, which stays.", self.keep
+        )
         self._plot_place = QHBoxLayout()
+        self._plot_place.setContentsMargins(0, 0, 0, 0)
         self.overlay = overlay.CompareOverlay(viewer, self)
         self._pair: Pair | None = None
         self._drawn: Shapes | None = None
@@ -102,14 +107,15 @@ class ComparePanel(LayerPanel):
     def _lay_out(self) -> None:
         chosen = {"Result": self.layer, "Before": self.before, "Show": self.mode}
         self._form = parts.form_layout({**chosen, "Line at": self.slider})
-        held = parts.row_of(self.hold_button, self.hide_source)
-        rows = (self._form, held, self.caption, parts.ruler(), self.draw_button, self._plot_place)
-        self.arrange(rows, ((self.status,),))
+        held = parts.row_of(self.hold_button, self.keep_button, self.hide_source)
+        rows = (self._form, held, self.caption, parts.ruler(), self.draw_button)
+        self.arrange((*rows, parts.holding(self._plot_place)), ((self.status,),), filled=True)
 
     def show_mode(self, mode: str) -> None:
         """Show only the controls that a mode has."""
         for each in (self.slider, self._form.labelForField(self.slider), self.hold_button):
             each.setVisible(mode == overlay.CURTAIN)
+        self.keep_button.setVisible(mode == overlay.RESIDUAL)
 
     def offer_partners(self, keep: bool) -> None:
         """List the layers that the result can be compared with."""
@@ -175,6 +181,24 @@ class ComparePanel(LayerPanel):
         self._drawn.mode = "add_line"
         self._drawn.events.data.connect(self._on_drawn)
         self.say("Drag a line over the picture.")
+
+    def keep(self) -> None:
+        """Add the residual as a layer; of data in memory it is computed off the GUI thread."""
+        pair, shown = self._pair, self.overlay.layer
+        if pair is None or shown is None:
+            return
+        looks = place_of(pair.after) | {"name": f"residual of {pair.after.name}", "rgb": False}
+        looks |= {"colormap": overlay.DIVERGING, "contrast_limits": shown.contrast_limits}
+
+        def add(data: Any) -> None:
+            if data is None:
+                self.say(self.out_of_memory, self.failed)
+            elif pair.after in (layers := self._viewer.layers):
+                layers.insert(layers.index(pair.after) + 1, Image(data, multiscale=False, **looks))
+                layers.selection.active = pair.after
+                self.say(f"Added: {looks['name']}.")
+
+        Loading(Residual(Pair(pair.before, pair.after)).kept, add, self)
 
     def _take_result(self) -> None:
         self.offer_partners(keep=False)
@@ -293,7 +317,7 @@ class ComparePanel(LayerPanel):
             from napari_gpu_denoise._napari.noise.plots import Plot
 
             kind = "Luminance" if pair.after.rgb else "Grey level"
-            self._plot = Plot("Along the line", distance, kind)
+            self._plot = Plot("Along the line", distance, kind, fills=True)
             self._plot_place.addWidget(self._plot)
         self._plot.show_series(curves, distance)
         self.say("")

@@ -62,16 +62,16 @@ def load_library() -> Any:
 class Plot(QWidget):
     """A title, a legend, two axes with ticks and labels, and series of values.
 
-    It is made when there is something to draw.
+    It is made when there is something to draw. One that `fills` takes all height that is left.
     """
 
-    def __init__(self, title: str, x_label: str, y_label: str):
+    def __init__(self, title: str, x_label: str, y_label: str, *, fills: bool = False):
         super().__init__()
         self.title, self.x_label, self.y_label = title, x_label, y_label
         self.series: list[Series] = []
         self._made: list[Any] = []  # the canvas
         stack(QVBoxLayout(self), (), spacing=0)
-        self.setFixedHeight(_HEIGHT)
+        (self.setMinimumHeight if fills else self.setFixedHeight)(_HEIGHT)
         self.setMinimumWidth(260)
 
     @property
