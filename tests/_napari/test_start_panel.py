@@ -100,6 +100,33 @@ def test_more_settings(viewer, start, done, click, qtbot, movie):
     assert {f"{name} (VBM3D, profile fast)" for name in "ab"} < set(layer_names(viewer))
 
 
+def test_after_a_run_it_is_asked_how_good_the_result_is(viewer, start, done, click, qtbot, noisy):
+    viewer.add_image(noisy, name="cells")
+    panel = start()
+    assert panel.assess.isHidden()
+    done(panel)
+    assert not panel.assess.isHidden()
+    panel.assess.expand()
+    click(panel.assess.start_button)
+    qtbot.waitUntil(lambda: not panel.assess.running)
+    found = panel.assess.assessment
+    assert found.filter == "bm3d"
+    assert viewer.layers[-1].metadata[PLUGIN]["assessment"]["mse"] == pytest.approx(found.mse)
+    panel.look()
+    assert panel.assess.isHidden(), "of another layer nothing is known yet"
+
+
+def test_many_files_take_the_filter_that_is_recommended(viewer, start, click, noisy):
+    viewer.add_image(noisy, name="cells")
+    panel = start()
+    choose(panel.effort, "fast")
+    click(panel.batch_button)
+    batch = viewer.window.dock_widgets["Batch (GPU Denoise)"]
+    assert batch.form.filter.form.settings() == panel.advised()[0].filter
+    panel.look()
+    assert not panel.batch_button.isEnabled()
+
+
 @pytest.mark.parametrize("key", ["Return", "Enter"])
 def test_keys_run_also_before_it_has_looked(viewer, start, qtbot, noisy, key):
     viewer.add_image(noisy, name="a")

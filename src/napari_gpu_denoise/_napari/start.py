@@ -12,6 +12,8 @@ from napari.layers import Image
 from qtpy.QtWidgets import QFrame, QVBoxLayout
 
 from napari_gpu_denoise._napari import docks, parts, preferences
+from napari_gpu_denoise._napari.denoise import presets
+from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
 from napari_gpu_denoise._napari.guide import with_guide
@@ -88,6 +90,11 @@ class StartPanel(RunPanel):
         self.more_button = parts.button(
             "More settings …", "Open the panel of this filter, with the layer and these settings."
         )
+        self.batch_button = parts.button(
+            "Many files …", "Open the panel Batch with this filter and these settings."
+        )
+        self.assess = AssessSection(viewer, self)
+        self.assess.hide()  # until there is a result
         self._layers: tuple[Image, ...] = ()
         self._looked: Outcome | None = None
         self._run_when_looked = False
@@ -108,13 +115,14 @@ class StartPanel(RunPanel):
                 parts.form_layout({"Image": self.layer, "Axes": self.axes}),
                 frame,
                 parts.form_layout({"Effort": effort}),
+                self.assess,
             ),
             (
                 (self.progress,),
                 (self.status,),
                 (self.results,),
-                (self.run_button,),
-                (self.cancel_button, self.more_button),
+                (self.run_button, self.cancel_button),
+                (self.more_button, self.batch_button),
             ),
         )
 
@@ -125,6 +133,7 @@ class StartPanel(RunPanel):
         self.axes.changed.connect(self.look)
         self.effort.currentIndexChanged.connect(self._show)
         self.more_button.clicked.connect(lambda: self.show_more())
+        self.batch_button.clicked.connect(lambda: self.show_batch())
         selection = self._viewer.layers.selection.events
         self.follow("selection", [(selection.changed, self.layer.follow_selection)])
         self.follow("preferences", ((event, self.look) for event in preferences.changed()))
@@ -133,6 +142,8 @@ class StartPanel(RunPanel):
         """Look at the layers once nothing changes any more."""
         self._looking.drop()
         self._looked = None
+        self.assess.stop()
+        self.assess.hide()
         self.show_advice((), ())
         if not self._closed:
             self._settling.start(_SETTLED)
@@ -158,6 +169,15 @@ class StartPanel(RunPanel):
         found = zip(self._layers, self._looked.request, self.advised(), strict=True)
         return [_request(layer, info.axes, advice) for layer, info, advice in found]
 
+    def remembered(self) -> Request:
+        """Return the run of the layer that is chosen; of several, the first."""
+        return self.requests()[0]
+
+    def took(self, outcome: Outcome) -> None:
+        """Offer to judge the result; nothing that was judged before is shown beside it."""
+        self.assess.show_assessment(None)
+        self.assess.show()
+
     def cancel(self) -> None:
         """Leave all runs at once; no more layers will be added."""
         if self.runs.running or self._run_when_looked:
@@ -169,8 +189,14 @@ class StartPanel(RunPanel):
         self._settling.stop()
         self._looking.drop()
         self.runs.drop()
+        self.assess.stop()
         self._run_when_looked = False
         self.show_running(False)
+
+    def show_batch(self) -> None:
+        """Open the panel for many files, with the filter that is recommended."""
+        panel = docks.open_panel(self._viewer, "Batch")
+        panel.form.filter.show_settings(presets.without_image(self.advised()[0].filter))
 
     def show_more(self) -> None:
         """Open the panel of the filter that is recommended, with layers, axes and settings."""
@@ -245,6 +271,7 @@ class StartPanel(RunPanel):
         """Show the advice on layers, and enable what follows it."""
         self.advice.setText(_words(names, advice))
         self.more_button.setEnabled(bool(advice))
+        self.batch_button.setEnabled(bool(advice))
         found = () if self._looked is None else self._looked.value
         device = preferences.read().device
         for index, (title, effort) in enumerate(_EFFORTS.items()):
