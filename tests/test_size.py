@@ -18,8 +18,9 @@ LIMITS = {
     # Real images: proof of noise, steps, magnitudes, speckle; streams; panels.
     # Ridge combinations: 760.
     # Chunks of OME-Zarr in threads, rectangles of large TIFF planes: 270.
-    "lines": 49_830,
-    "lines of imports": 3_050,
+    # Colours by the names of channels, residuals kept, what Denoise offers after a run: 90.
+    "lines": 49_916,
+    "lines of imports": 3_052,
     "modules with a single importer": 35,
 }
 
