@@ -18,9 +18,9 @@ LIMITS = {
     # Real images: proof of noise, steps, magnitudes, speckle; streams; panels.
     # Ridge combinations: 760.
     # Chunks of OME-Zarr in threads, rectangles of large TIFF planes: 270.
-    # Colours by the names of channels, residuals kept, what Denoise offers after a run: 90.
-    "lines": 49_916,
-    "lines of imports": 3_052,
+    # Colours by the names of channels, residuals kept, what Denoise offers after a run: 95.
+    "lines": 49_921,
+    "lines of imports": 3_053,
     "modules with a single importer": 35,
 }
 

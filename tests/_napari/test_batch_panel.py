@@ -289,7 +289,8 @@ def test_opened_results_are_placed_and_coloured_as_their_files(
         assert len(model.layers) == len(channels), name
         for layer, (channel, colour) in zip(model.layers, channels, strict=True):
             assert_allclose(layer.scale, scale, rtol=1e-6)
-            assert str(layer.units[-1]) == unit and layer.name.endswith(channel)
+            assert str(layer.units[-1]) == unit
+            assert layer.name.endswith(f"{channel} (NL-means)")
             assert_allclose(layer.colormap.colors[-1][:3], colour, atol=0.01)
             assert layer.metadata["napari-gpu-denoise"]["filter"] == "nl_means"
             assert layer.source.path == str(tmp_path / "raw/denoised" / name)

@@ -109,6 +109,17 @@ def test_colours_by_the_names_of_channels(tmp_path, names, colours):
     assert [attributes["colormap"] for _, attributes, _ in read(str(path))] == colours
 
 
+def test_results_are_named_by_their_filter(five_d, tmp_path):
+    settings = gd.BM3D.of(profile="fast")
+    (report,) = gd.run_batch(five_d, settings, 20, output=tmp_path / "out").files
+    names = [attributes["name"] for _, attributes, _ in read(str(report.output))]
+    assert names == ["cells DAPI (BM3D)", "cells GFP (BM3D)"]
+    # A layer that was saved under its name is not named twice.
+    saved = report.output.rename(tmp_path / "cells (BM3D).ome.tif")
+    names = [attributes["name"] for _, attributes, _ in read(str(saved))]
+    assert names == ["cells (BM3D) DAPI", "cells (BM3D) GFP"]
+
+
 def test_stacks_of_imagej(tmp_path):
     path = tmp_path / "stack.tif"
     tables = [

@@ -114,7 +114,7 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
     shape, axes = tuple(levels[0].shape), picture.axes
     split = provenance.split_axis(axes, shape)
     stem, _ = formats.split_name(Path(picture.path).name)
-    metadata: dict[str, Any] = {}
+    metadata, made = {}, ""
     if picture.history:
         # What only a layer has is never in a file of ours.
         own = {provenance.HISTORY, provenance.TEMPORARY}
@@ -122,6 +122,11 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
         metadata[provenance.METADATA_KEY] = (
             {**last, provenance.HISTORY: earlier} if earlier else last
         )
+        from napari_gpu_denoise.filters import FILTERS
+
+        title = next((kind.title for kind in FILTERS if kind.name == last.get("filter")), "")
+        if title and f"({title}" not in stem:  # as panels name their results
+            made = f" ({title})"
     rgb = provenance.is_rgb(axes, shape)
     count = 1 if split is None else shape[split]
     left = "".join(a for i, a in enumerate(axes) if i != split and not (rgb and a == "S"))
@@ -149,7 +154,7 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
         )
         own = channel.name or f"channel {number}"
         attributes = {
-            "name": stem if count == 1 else f"{stem} {own}",
+            "name": (stem if count == 1 else f"{stem} {own}") + made,
             "axis_labels": labels,
             "rgb": rgb,
             "multiscale": len(levels) > 1,
