@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from string import Formatter
 
+import numpy as np
 import pytest
 
 import napari_gpu_denoise
@@ -83,3 +84,10 @@ def test_a_note_is_plain_text():
     assert command_line.on_command_line(note) == "one sigma is a compromise: --noise auto"
     assert panel.in_panel("nothing to do") == "nothing to do"
     assert errors.Note("nothing to do") == "nothing to do"
+
+
+def test_a_single_clipped_value_is_one():
+    image = np.full((16, 16), 100, np.float32)
+    image[3, 4] = 300
+    with pytest.warns(errors.SaturationWarning, match="^1 value was clipped to the range of uint8"):
+        napari_gpu_denoise.nl_means(image, 0.0, dtype="uint8")

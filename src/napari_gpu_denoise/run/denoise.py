@@ -343,12 +343,9 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
 def _warn_of(record: Record, measured: bool) -> None:
     """Warn of clipped values, and of noise that was measured and is too weak to filter."""
     if record.saturated:
-        warnings.warn(
-            f"{record.saturated} values were clipped to the range of {record.output_dtype}: use "
-            "dtype='float32' to keep them.",
-            SaturationWarning,
-            stacklevel=3,
-        )
+        values = "1 value was" if record.saturated == 1 else f"{record.saturated} values were"
+        told = f"{values} clipped to the range of {record.output_dtype}: use dtype='float32'"
+        warnings.warn(f"{told} to keep them.", SaturationWarning, stacklevel=3)
     for note in record.notes if measured else ():
         if note == NO_NOISE or getattr(note, "code", "") == "unchanged":
             warnings.warn(str(note), UnchangedWarning, stacklevel=3)
