@@ -43,10 +43,11 @@ void combine_groups(__global const float *noisy, __global const float *estimate,
     const int lane = get_local_id(0);
     const Group group = group_at(PLACE_NAMES, MAP_NAMES get_global_id(2) / LAYERS, get_global_id(2) % LAYERS,
                                  get_global_id(1) / columns, get_global_id(1) % columns);
-    if (!(group.sigma > 0.0f))
-        return;
-    const float inverse = 1.0f / group.sigma;
-    const Match match = match_of(group, PLACE_NAMES, MAP_NAMES lane);
+    const bool filtered = group.sigma > 0.0f;
+    const float inverse = filtered ? 1.0f / group.sigma : 0.0f;
+    Match match = match_of(group, PLACE_NAMES, MAP_NAMES lane);
+    match.added = filtered ? match.added : -1;
+    match.factor = filtered ? match.factor : 1.0f;
     const bool found = match.place >= 0;
     matches[lane] = match;
     noisy += group.origin;

@@ -5,7 +5,8 @@
 //   first_block_y, first_block_x) on. With blocks large enough these share no pixel, and add to the sums without atomics. With VIDEO
 //   (x, y, channels): those of frame `first_block_z` of `deep`.
 // Constants: those of combine_groups but LINE; LANES (4, 8, 16), which divides NEIGHBOURS; BLOCK_Z, BLOCK_Y, BLOCK_X.
-// Shapes and cost: as in combine_groups.
+// Shapes: as in combine_groups.
+// Cost of a group: as there, with plain additions.
 
 #include "common/match_key.h"
 #include "common/lanes.h"

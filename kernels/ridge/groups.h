@@ -105,17 +105,18 @@ static inline Group group_at(PLACE_ARGUMENTS, MAP_ARGUMENTS int image, int layer
     return group;
 }
 
-// Patch number `j` of a group. The reference itself always is the first, even where its values are no numbers.
+// Patch number `j` of a group; of one that is not filtered there is only the reference. The reference itself always is the first, even where its values are no numbers.
 static inline Match match_of(Group group, PLACE_ARGUMENTS, MAP_ARGUMENTS int j)
 {
     const size_t at = group.first_key + (size_t)j * columns;
     const uint key = keys[at];
-    const bool found = j == 0 || key < FAR_KEY;
+    const bool known = key < FAR_KEY && group.sigma > 0.0f;
+    const bool found = j == 0 || known;
     Match match = {-1, -1, 1.0f, 1.0f, 0.0f, 1.0f};
     if (!found)
         return match;
 #if VIDEO
-    const uint code = key < FAR_KEY ? codes[at] : 0u;
+    const uint code = known ? codes[at] : 0u;
     const int dt = place_t(code), y = group.y + place_y(code), x = group.x + place_x(code);
     const Link link = frame_link(links, group.link + dt);
     match.place = (ring_slot(group.z, dt, ring) * ny + y) * nx + x;
@@ -124,7 +125,7 @@ static inline Match match_of(Group group, PLACE_ARGUMENTS, MAP_ARGUMENTS int j)
     match.shift = link.shift;
     match.noise = link.noise;
 #else
-    const int4 offset = offsets[key < FAR_KEY ? key & INDEX_MASK : 0u];
+    const int4 offset = offsets[known ? key & INDEX_MASK : 0u];
     const int y = group.y + offset.z, x = group.x + offset.w;
     match.place = match.added = ((group.z + offset.y) * ny + y) * nx + x;
     match.noise = levels[group.link + group.z + offset.y + PZ / 2];

@@ -60,8 +60,8 @@ void search_many(__global const float *images, int ring, int first, int pny, int
     __global const float *here = images + slot * plane + (size_t)y * pitch + x;
     const int centre_link = frame * (frames_before + 1 + frames_after) + frames_before;
     const float sigma = frame_link(links, centre_link).noise;
-    if (sigma <= 0.0f)
-        return;
+    // A frame without noise is not searched; see "One exit" in kernels/README.md.
+    const bool mine = sigma > 0.0f;
     const float bias = still * sigma * sigma;
     const float limit = similar * sigma * sigma;
     float patch[PATCH][PATCH];
@@ -73,7 +73,7 @@ void search_many(__global const float *images, int ring, int first, int pny, int
 
     CANDIDATE best = NO_CANDIDATE, spare = NO_CANDIDATE;
     // One half of the work-items goes forward in time, the other backward, after all have searched the own frame.
-    const int backward = lane / HALF, sign = backward ? -1 : 1, reach = backward ? frames_before : frames_after;
+    const int backward = lane / HALF, sign = backward ? -1 : 1, reach = mine ? (backward ? frames_before : frames_after) : -1;
     const int turns = max(frames_before, frames_after);
     const int own = (WINDOW * WINDOW + NEIGHBOURS - 1) / NEIGHBOURS;
     bool seen = true; // whether the frame that the track comes from is there
@@ -110,18 +110,16 @@ void search_many(__global const float *images, int ring, int first, int pny, int
                 }
             one = candidate(sum, dt, dy, dx, bias);
         }
-        if (d > 0) {
-            // The track goes on from the best of the frame.
-            barrier(CLK_LOCAL_MEM_FENCE);
-            shared[lane] = one;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            CANDIDATE nearest = NO_CANDIDATE;
-            for (int k = 0; k < WINDOWED; ++k)
-                nearest = shared[backward * HALF + k] < nearest ? shared[backward * HALF + k] : nearest;
-            if (there_is) {
-                track.y = place_y(candidate_place(nearest));
-                track.x = place_x(candidate_place(nearest));
-            }
+        // The track goes on from the best of the frame.
+        barrier(CLK_LOCAL_MEM_FENCE);
+        shared[lane] = one;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        CANDIDATE nearest = NO_CANDIDATE;
+        for (int k = 0; k < WINDOWED; ++k)
+            nearest = shared[backward * HALF + k] < nearest ? shared[backward * HALF + k] : nearest;
+        if (d > 0 && there_is) {
+            track.y = place_y(candidate_place(nearest));
+            track.x = place_x(candidate_place(nearest));
         }
         best = merged(shared, lane, best, near_enough(one, limit));
         if (turn == own - 1 && lane >= KEPT) {
@@ -141,7 +139,9 @@ void search_many(__global const float *images, int ring, int first, int pny, int
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane >= found && KEPT + lane - found < NEIGHBOURS)
         best = shared[KEPT + lane - found];
-    const size_t out = (((size_t)frame * rows + row) * NEIGHBOURS + lane) * columns + column;
-    keys[out] = (uint)(best >> 32);
-    places[out] = candidate_place(best);
+    if (mine) {
+        const size_t out = (((size_t)frame * rows + row) * NEIGHBOURS + lane) * columns + column;
+        keys[out] = (uint)(best >> 32);
+        places[out] = candidate_place(best);
+    }
 }

@@ -125,8 +125,8 @@ def test_profiles(here, run, calls, settings):
             assert (code, err) == (0, "")
             assert calls[-1].filter == wanted
             assert json.loads(said)["profile"] == wanted.profile_name()
-    code, _, err = run(*out, "--profile", "best")
-    assert (code, "'best'" in err) == (2, True)
+    code, _, err = run(*out, "--profile", "finest")
+    assert (code, "'finest'" in err) == (2, True)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8"])

@@ -146,6 +146,15 @@ def test_a_time_lapse_gains(device, changes, most):
     assert errors[1] < most * errors[0]
 
 
+def test_frames_without_noise_stay(flowing):
+    image = np.rint(noisy(5, 26, 33))
+    image[2] = 17.0
+    settings = gd.VBM3D(refine="once", frames_before=2, frames_after=2)
+    out = filtered(image, settings, flowing, SIGMA, "TYX")
+    np.testing.assert_array_equal(out[2], image[2])
+    assert np.all(np.std(out[[0, 1, 3, 4]] - image[[0, 1, 3, 4]], axis=(1, 2)) > 0.5 * SIGMA)
+
+
 def test_a_stream_is_the_whole(device):
     image = noisy(9, 40, 44)
     settings = gd.VBM3D(frames_before=1, frames_after=1, refine="once")

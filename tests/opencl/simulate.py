@@ -60,7 +60,7 @@ MAX_GROUP = dict.fromkeys(
     + [("bm4d", axes) for axes in ("ZYX", "CZYX", "TZYX")],
     32,
 )
-MAX_GROUP |= dict.fromkeys([("vbm3d", "TYX"), ("vbm3d", "TCYX")], 16)
+MAX_GROUP |= dict.fromkeys([("vbm3d", number) for number in range(3)], 16)
 # The isoline filter has the same kernels everywhere, VBM3D the same on all GPUs. Of the searches
 # that filters share, NL-means runs all.
 PROFILES_OF = {"isoline": ("GPU",), "vbm3d": ("CPU", "GPU")}
@@ -112,6 +112,7 @@ SETTINGS["vbm3d"] = tuple(
         {},
         {"motion": False, "channels": "joint"},
         {"frames_after": 0},
+        {"refine": "once", "frames_before": 1, "frames_after": 1},
     )
 )
 # Both choices, all methods and noises; joint channels, with planes of the guide and without.
@@ -180,7 +181,7 @@ CASES = {
         *((3, "YX"), (4, "YX")),
     ),
     "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX"), (3, "YX"), (4, "CYX"), (5, "ZYX")),
-    "vbm3d": ((0, "TYX"), (1, "TCYX"), (2, "TYX")),
+    "vbm3d": ((0, "TYX"), (1, "TCYX"), (2, "TYX"), (3, "TYX")),
     "isoline": (
         *((0, "YX"), (1, "CYX"), (2, "CYX"), (3, "ZYX"), (4, "TYX")),
         *((5, "YX"), (6, "CYX"), (7, "TYX"), (8, "ZYX"), (9, "CYX")),
@@ -204,7 +205,7 @@ BRIEF = {
         *("CPU 0 YX map", "plain 0 TYX", "CPU 1 CYX", "GPU 2 CYX", "CPU 3 YX", "CPU 4 CYX"),
         "CPU 5 ZYX",
     ),
-    "vbm3d": ("GPU 0 TYX", "GPU 1 TCYX", "CPU 2 TYX"),
+    "vbm3d": ("GPU 0 TYX", "GPU 1 TCYX", "CPU 2 TYX", "CPU 3 TYX", "GPU 3 TYX"),
     "isoline": ("GPU 0 YX map", "GPU 3 ZYX", "GPU 4 TYX", "GPU 6 CYX", "GPU 9 CYX", "GPU 10 SYX"),
     "nl_means_pixelwise": (
         *("plain 0 ZYX", "CPU 0 YX map", "GPU 1 CYX", "CPU 2 YX", "GPU 3 CYX", "GPU 4 TYX"),
@@ -231,7 +232,10 @@ SHAPES = {
     },
     "bm3d": {"YX": ((9, 12), 1000), "TYX": ((2, 8, 9), 1000), "CYX": ((3, 8, 9), 1000)}
     | {"ZYX": ((1, 17, 16), 1000)},
-    "vbm3d": {"TYX": ((3, 8, 10), 1000), "TCYX": ((2, 2, 8, 9), 1000)},
+    "vbm3d": {
+        **{"TYX": ((3, 8, 10), 1000), "TCYX": ((2, 2, 8, 9), 1000)},
+        (3, "TYX"): ((2, 8, 9), 1000),
+    },
     # In isolines of 6 pixels images of 3 are mirrored several times.
     "isoline": {
         **{"YX": ((31, 7), 210), (5, "YX"): ((16, 5), 1000), "CYX": ((2, 7, 6), 1000)},
@@ -365,7 +369,8 @@ def run_case(
     number = int(case.split()[1])
     if profile == "GPU":
         limit = LOCAL_MEMORY.get((settings.name, number), device.local_memory)
-        items = MAX_GROUP.get((settings.name, axes), device.max_group)
+        items = MAX_GROUP.get((settings.name, number), device.max_group)
+        items = MAX_GROUP.get((settings.name, axes), items)
         device = dataclasses.replace(device, local_memory=limit, max_group=items)
     session = Session(device, cl.Context([device.handle]))
     SESSIONS.append(session)
