@@ -15,56 +15,10 @@
 #include "common/place_code.h"
 #endif
 #include "ridge/groups.h"
+#include "ridge/vector_matrix.h"
 
-#define VECTORS (NEIGHBOURS / LANES)
-#define FLOATS(pointer) ((float *)(pointer))
-
-// Adds the products of the patches, whose pixels are rows, to `q`.
-static inline void add_products(real *q, const real *patches)
-{
-    for (int i = 0; i < NEIGHBOURS; i += 4) {
-        real sum[4][VECTORS];
-        #pragma unroll
-        for (int k = 0; k < 4; ++k)
-            #pragma unroll
-            for (int v = 0; v < VECTORS; ++v)
-                sum[k][v] = q[(i + k) * VECTORS + v];
-        for (int p = 0; p < PIXELS; ++p) {
-            const float *row = (const float *)(patches + p * VECTORS);
-            #pragma unroll
-            for (int k = 0; k < 4; ++k)
-                #pragma unroll
-                for (int v = 0; v < VECTORS; ++v)
-                    sum[k][v] = fma((real)row[i + k], patches[p * VECTORS + v], sum[k][v]);
-        }
-        #pragma unroll
-        for (int k = 0; k < 4; ++k)
-            #pragma unroll
-            for (int v = 0; v < VECTORS; ++v)
-                q[(i + k) * VECTORS + v] = sum[k][v];
-    }
-}
-
-// Replaces a positive definite matrix by its inverse times -1, by sweeps. Without rounding no pivot is less than the noise.
-static inline void invert(real *q, const real *noise)
-{
-    for (int s = 0; s < NEIGHBOURS; ++s) {
-        real pivot[VECTORS];
-        for (int v = 0; v < VECTORS; ++v)
-            pivot[v] = q[s * VECTORS + v];
-        const float one_over = 1.0f / max(FLOATS(q + s * VECTORS)[s], ((const float *)noise)[s]);
-        for (int i = 0; i < NEIGHBOURS; ++i) {
-            const float share = FLOATS(q + i * VECTORS)[s] * one_over;
-            #pragma unroll
-            for (int v = 0; v < VECTORS; ++v)
-                q[i * VECTORS + v] = fma((real)-share, pivot[v], q[i * VECTORS + v]);
-            FLOATS(q + i * VECTORS)[s] = share;
-        }
-        for (int v = 0; v < VECTORS; ++v)
-            q[s * VECTORS + v] = pivot[v] * one_over;
-        FLOATS(q + s * VECTORS)[s] = -one_over;
-    }
-}
+#define TO_WHOLE WITH_LANES(convert_int, TO_LANES)
+#define TO_LANES WITH_LANES(LANES, _rte)
 
 __kernel void combine_lanes(__global const float *noisy, __global const float *estimate, __global const float *begun,
                             PLACE_ARGUMENTS, MAP_ARGUMENTS
@@ -94,27 +48,48 @@ __kernel void combine_lanes(__global const float *noisy, __global const float *e
         __global const float *reference = x + matches[0].place;
         __global int *added = sums + group.sums, *weighed = WEIGHTS + group.sums;
 
+        // What is read of each patch, and what of it counts: arrays, so that the rest is vectors.
+        int place[NEIGHBOURS];
+        real scales[VECTORS], shifts[VECTORS], present[VECTORS], removing[VECTORS];
+        for (int j = 0; j < NEIGHBOURS; ++j) {
+            const Match one = matches[j];
+            place[j] = max(one.place, 0);
+            FLOATS(present)[j] = one.place < 0 ? 0.0f : inverse;
+            FLOATS(scales)[j] = one.scale;
+            FLOATS(shifts)[j] = one.shift;
+            FLOATS(removing)[j] = one.place < 0 ? 0.0f : one.scale * inverse * rsqrt(one.factor);
+        }
+
         // The estimate of the group, and how much noise remains in it.
-        float first = 0.0f, second = 0.0f, count = 0.0f;
+        real first[VECTORS], second[VECTORS];
+        for (int v = 0; v < VECTORS; ++v)
+            first[v] = second[v] = (real)0.0f;
         for (int p = 0; p < PIXELS; ++p) {
             const int ahead = pixel_ahead(p, ny, nx);
-            float *line = FLOATS(patches + p * VECTORS);
-            for (int j = 0; j < NEIGHBOURS; ++j) {
-                const Match one = matches[j];
-                const int at = max(one.place, 0) + ahead;
-                const float value = fma(x[at], one.scale, one.shift) - reference[ahead];
-                line[j] = one.place < 0 ? 0.0f : value * inverse;
+            real *line = patches + p * VECTORS;
+            gather(line, x, place, ahead);
+            for (int v = 0; v < VECTORS; ++v)
+                line[v] = (fma(line[v], scales[v], shifts[v]) - reference[ahead]) * present[v];
 #if CHAIN
-                const float removed = (y[at] - z[at]) * one.scale * inverse * rsqrt(one.factor);
-                first += one.place < 0 ? 0.0f : removed;
-                second += one.place < 0 ? 0.0f : removed * removed;
-                count += one.place < 0 ? 0.0f : 1.0f;
-#endif
+            real given[VECTORS], left[VECTORS];
+            gather(given, y, place, ahead);
+            gather(left, z, place, ahead);
+            for (int v = 0; v < VECTORS; ++v) {
+                const real removed = (given[v] - left[v]) * removing[v];
+                first[v] += removed;
+                second[v] = fma(removed, removed, second[v]);
             }
+#endif
         }
         float remaining = 1.0f;
 #if CHAIN
-        remaining = remaining_noise(first, second, count, least);
+        float total_first = 0.0f, total_second = 0.0f, count = 0.0f;
+        for (int j = 0; j < NEIGHBOURS; ++j) {
+            total_first += FLOATS(first)[j];
+            total_second += FLOATS(second)[j];
+            count += matches[j].place < 0 ? 0.0f : (float)PIXELS;
+        }
+        remaining = remaining_noise(total_first, total_second, count, least);
 #endif
         const float energy = PIXELS * remaining * remaining;
         for (int k = 0; k < NEIGHBOURS * VECTORS; ++k)
@@ -153,12 +128,10 @@ __kernel void combine_lanes(__global const float *noisy, __global const float *e
         // What is combined, less the estimate of the reference.
         for (int p = 0; p < PIXELS; ++p) {
             const int ahead = pixel_ahead(p, ny, nx);
-            float *line = FLOATS(patches + p * VECTORS);
-            for (int j = 0; j < NEIGHBOURS; ++j) {
-                const Match one = matches[j];
-                const float value = fma(z[max(one.place, 0) + ahead], one.scale, one.shift) - reference[ahead];
-                line[j] = one.place < 0 ? 0.0f : value * inverse;
-            }
+            real *line = patches + p * VECTORS;
+            gather(line, z, place, ahead);
+            for (int v = 0; v < VECTORS; ++v)
+                line[v] = (fma(line[v], scales[v], shifts[v]) - reference[ahead]) * present[v];
         }
         int weight[NEIGHBOURS], partly[NEIGHBOURS];
         for (int j = 0; j < NEIGHBOURS; ++j) {
@@ -171,27 +144,38 @@ __kernel void combine_lanes(__global const float *noisy, __global const float *e
 #endif
             }
         }
+        real all[VECTORS], part[VECTORS];  // the weights, over the noise
         for (int p = 0; p < PIXELS; ++p) {
             const int ahead = pixel_ahead(p, ny, nx);
+            for (int j = 0; j < NEIGHBOURS && p % (PY * PX) == 0; ++j) {
+                const float here = matches[j].added < 0 ? 0.0f : NOISE_AT(place[j], matches[j].noise, p);
+                const float each = here > 0.0f ? scale / units / here : 0.0f;
+                FLOATS(all)[j] = weight[j] * each;
+                FLOATS(part)[j] = partly[j] * each;
+            }
             const float *line = FLOATS(patches + p * VECTORS);
-            real combined[VECTORS];
+            real combined[VECTORS], old[VECTORS];
             for (int v = 0; v < VECTORS; ++v)
                 combined[v] = (real)0.0f;
             for (int i = 0; i < NEIGHBOURS; ++i)
                 #pragma unroll
                 for (int v = 0; v < VECTORS; ++v)
                     combined[v] = fma((real)line[i], q[i * VECTORS + v], combined[v]);
+            gather(old, x, place, ahead);
+            whole changes[VECTORS], parts[VECTORS];
+            for (int v = 0; v < VECTORS; ++v) {
+                const real before = fma(old[v], scales[v], shifts[v]) - reference[ahead];
+                const real change = fma(combined[v], (real)group.sigma, -before);
+                changes[v] = TO_WHOLE(clamp(change * all[v], -largest, largest));
+                parts[v] = TO_WHOLE(clamp(change * part[v], -largest, largest));
+            }
             for (int j = 0; j < NEIGHBOURS; ++j) {
-                const Match one = matches[j];
-                const float here = one.added < 0 ? 0.0f : NOISE_AT(one.place, one.noise, p);
-                if (!(here > 0.0f))
+                if (matches[j].added < 0)
                     continue;
-                const float old = fma(x[one.place + ahead], one.scale, one.shift) - reference[ahead];
-                const float change = scale / units * fma(FLOATS(combined)[j], group.sigma, -old) / here;
-                __global int *to = added + one.added + ahead;
-                *to += convert_int_rte(clamp(weight[j] * change, -largest, largest));
+                __global int *to = added + matches[j].added + ahead;
+                *to += ((const int *)changes)[j];
 #if KEPT
-                to[group.stride] += convert_int_rte(clamp(partly[j] * change, -largest, largest));
+                to[group.stride] += ((const int *)parts)[j];
 #endif
             }
         }

@@ -5,13 +5,16 @@
 Sets: `set12`, `bsd68` (BM3D), `video` (VBM3D), `head` (BM4D), and with noise that depends on
 brightness `photons` (VBM3D, counts up to the peak given) and `rician` (BM4D). Noise is drawn with
 ``numpy.random.default_rng(0)`` for each image; sigma and model are told; PSNR has the peak 255, or
-that of the counts. Without names all sets are measured.
+that of the counts. `times` are the milliseconds of whole calls, the least of three after one.
+Without names all sets are measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from tables import show
@@ -87,6 +90,25 @@ def magnitudes(device) -> Iterator[tuple]:
         yield "head, Rician", f"{sigma:g}", *(psnr(one, clean) for one in results)
 
 
+def times(device) -> Iterator[tuple]:
+    """Yield the milliseconds of a call on white noise for each filter."""
+    cases = (
+        (gd.BM3D.of(profile="fast"), (512, 512), "YX"),
+        (gd.VBM3D(), (FRAMES, 540, 960), "TYX"),
+        (gd.BM4D(cube="4x4x4"), (256, 256, 256), "ZYX"),
+    )
+    for settings, shape, axes in cases:
+        image, found = noisy(np.full(shape, 100, np.float32), 20.0), []
+        for refine in REFINE:
+            one, least = replace(settings, refine=refine), np.inf
+            for _ in range(4):
+                start = time.perf_counter()
+                gd.denoise(image, one, 20.0, axes=axes, device=device)
+                least = min(least, time.perf_counter() - start)
+            found.append(1000 * least)
+        yield settings.name, " x ".join(map(str, shape)), *found
+
+
 SETS = {
     "set12": lambda device: photographs("set12", (15.0, 25.0, 50.0), device),
     "bsd68": lambda device: photographs("bsd68", (25.0,), device),
@@ -94,6 +116,7 @@ SETS = {
     "head": heads,
     "photons": photons,
     "rician": magnitudes,
+    "times": times,
 }
 
 

@@ -267,7 +267,7 @@ def test_profiles_are_as_good_as_they_say(device):
         ({"neighbours_basic": 3}, "neighbours_basic=3 is unknown: choose from 1, 2, 4, 8, 16, 32"),
         ({"transform_final": "wavelet"}, "transform_final='wavelet' is unknown: choose from bior"),
         ({"stack_basic": "dft"}, "stack_basic='dft' is unknown: choose from haar, hadamard, dct"),
-        ({"profile": "best"}, "BM3D has no profile 'best': it has normal, fast, high"),
+        ({"profile": "finest"}, "BM3D has no profile 'finest': it has normal, fast, high"),
         ({"patch": 8}, "BM3D has no setting 'patch'"),
     ],
 )

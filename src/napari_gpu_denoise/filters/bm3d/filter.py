@@ -126,7 +126,8 @@ class BM3D(RefinableFilter, groups.CollaborativeFilter):
 
     def _for_brightness(self, models: Sequence[NoiseModel]) -> BM3D:
         """Return the filter, which does not refine where noise depends on brightness."""
-        return self if _additive(models) else StabilisedBM3D(**vars(self))
+        plain = self.refine == "off" or _additive(models)
+        return self if plain else StabilisedBM3D(**vars(self))
 
     def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedBM3D:
         chosen = replace(self, scales=groups.scale_count(models, self.scales))
