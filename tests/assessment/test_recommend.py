@@ -137,6 +137,15 @@ def test_efforts():
         profile="fast", window_nearest=31
     )
     assert advise(movie[0], effort="high").profile == "high"
+    best = advise(movie, "TYX", effort="best")
+    assert best.filter == gd.VBM3D(refine="chain", window_nearest=31)
+    normal = best.with_effort("normal")
+    assert normal.filter == gd.VBM3D(window_nearest=31) and normal.seconds < best.seconds
+    assert advise(movie[0], effort="fast").with_effort("best").profile == "best"
+    # Which would not refine a single image of photons.
+    photons = gd.PoissonGaussian(1.0, 0.0)
+    assert advise(movie[0], model=photons, effort="best").profile == "high"
+    assert advise(movie, "TYX", model=photons, effort="best").filter.refine == "chain"
     with pytest.raises(errors.SettingsError, match="effort='quick' is unknown"):
         advise(movie, effort="quick")
 

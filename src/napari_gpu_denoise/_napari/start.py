@@ -32,7 +32,7 @@ _TIP = (
     "channels. They are never changed."
 )
 
-_EFFORTS = {"As recommended": None, "Faster": "fast", "Best quality": "high"}
+_EFFORTS = {"As recommended": None, "Faster": "fast", "Best quality": "best"}
 _SETTLED = 150  # milliseconds without a change before a layer is looked at
 
 
@@ -84,7 +84,7 @@ class StartPanel(RunPanel):
         super().__init__(viewer, _TIP, run_tip, whole_files=True)
         self.advice = parts.Caption(rich=True)
         self.effort = parts.choice(
-            _EFFORTS, "Profile of the filter. Best quality takes much longer and gains little."
+            _EFFORTS, "Profile of the filter. Best quality takes much longer."
         )
         self.effort.setAccessibleName("Effort")
         self.more_button = parts.button(

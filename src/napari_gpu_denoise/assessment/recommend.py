@@ -14,6 +14,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.filters.bm4d.filter import BM4D
 from napari_gpu_denoise.filters.isoline import Isoline
+from napari_gpu_denoise.filters.ridge import RefinableFilter
 from napari_gpu_denoise.filters.search.likeness import FOUND, Likeness, compared
 from napari_gpu_denoise.filters.vbm3d import VBM3D, nearest_window
 from napari_gpu_denoise.image.axes import UNNAMED
@@ -81,13 +82,16 @@ _MEASURED = {
     ("bm3d", "fast"): (0.17, 0.001),
     ("bm3d", "high"): (12.0, 0.036),
     ("bm3d", "live"): (0.09, 0.0009),
+    ("bm3d", "best"): (12.0, 0.092),
     ("vbm3d", "normal"): (0.31, 0.0006),
     ("vbm3d", "fast"): (0.18, 0.0005),
     ("vbm3d", "high"): (0.9, 0.0014),
     ("vbm3d", "live"): (0.8, 0.0024),
+    ("vbm3d", "best"): (16.0, 0.086),
     ("bm4d", "normal"): (0.78, 0.0037),
     ("bm4d", "fast"): (0.21, 0.0021),
     ("bm4d", "high"): (6.0, 0.03),
+    ("bm4d", "best"): (7.5, 0.045),
     ("isoline", "normal"): (0.11, 0.001),
 }
 _CORES, _UNITS = 2, 132
@@ -98,7 +102,8 @@ _START = 1.0  # seconds for the noise, and for reading
 def seconds_on(filter: Any, pixels: int, devices: Sequence[Device]) -> float:
     """Return about how long a filter takes for so many pixels on devices, which share them."""
     (device, *others) = devices
-    profile = filter.nearest_profile()[0]
+    refined = isinstance(filter, RefinableFilter) and filter.refine != "off"
+    profile = "best" if refined else filter.nearest_profile()[0]
     known = _MEASURED.get((filter.name, profile)) or _MEASURED["bm3d", "normal"]
     if device.shares_cores:
         each = known[0] * _CORES / max(device.compute_units, 1)
@@ -129,7 +134,7 @@ def _rounded(number: float) -> int:
     return max(1, round(number / step) * step)
 
 
-EFFORTS = ("fast", "normal", "high")
+EFFORTS = ("fast", "normal", "high", "best")
 SLICES = 4  # of a volume, from which a filter of volumes gains by them
 _REPEATED = 0.75  # share of noise found again, from which frames harm
 _LONG = 15 * 60  # seconds from which a quicker profile is recommended
@@ -188,7 +193,7 @@ class Advice:
 
         Parameters
         ----------
-        effort : {"fast", "normal", "high"} or None
+        effort : {"fast", "normal", "high", "best"} or None
             The profile to use; None changes nothing.
         device : Device, int or str, optional
             The device to run on.
@@ -197,7 +202,7 @@ class Advice:
         -------
         Advice
         """
-        settings = _with_effort(self.filter, effort)
+        settings = _with_effort(self.filter, effort, self.estimate)
         pixels = math.prod(self.shape)
         time = seconds_on(settings, pixels, choose_devices(device))
         return replace(self, filter=settings, seconds=time)
@@ -246,7 +251,7 @@ def recommend(
         One letter per axis, as `denoise` takes them.
     noise : NoiseEstimate, optional
         The noise, if it was measured already; by default it is measured.
-    effort : {"fast", "normal", "high"}, optional
+    effort : {"fast", "normal", "high", "best"}, optional
         The profile to use. By default ``"normal"``, or ``"fast"`` if that would take more than a
         quarter of an hour.
     device : Device, int, str or a sequence of these, optional
@@ -279,10 +284,10 @@ def recommend(
     names, shape = reader.axes, reader.shape
     settings, reason, hints = _chosen(reader, noise)
     if settings.nearest_profile()[1] or effort in settings.presets:
-        settings = _with_effort(settings, effort)
+        settings = _with_effort(settings, effort, noise)
     time = seconds_on(settings, math.prod(shape), found)
     if effort is None and time > _LONG and "fast" in settings.presets:
-        quick = _with_effort(settings, "fast")
+        quick = _with_effort(settings, "fast", noise)
         hints.append(
             f"Profile fast was chosen because normal would take {time_in_words(time)} on "
             "this device."
@@ -378,9 +383,16 @@ def _unnamed(reader: PlaneReader, noise: NoiseEstimate) -> list[str]:
     return [f"The {count} planes along an axis without a name are filtered one by one."]
 
 
-def _with_effort(settings: Filter, effort: str | None) -> Filter:
-    """Return settings with those of a profile, where the filter has it."""
+def _with_effort(settings: Filter, effort: str | None, noise: NoiseEstimate) -> Filter:
+    """Return settings with those of a profile, where the filter has it.
+
+    In the place of ``"best"`` it is ``"high"`` for noise for which results are not refined.
+    """
     if effort is None or effort not in settings.presets:
         return settings
     _, changes = settings.nearest_profile()
-    return type(settings).of(profile=effort, **changes)
+    changes.pop("refine", None)  # which tells "best" from "normal"
+    chosen = type(settings).of(profile=effort, **changes)
+    own = chosen.for_noise(noise.models) or chosen.for_channels(noise.models)
+    plain = effort == "best" and isinstance(own, RefinableFilter) and own.unrefined
+    return _with_effort(settings, "high", noise) if plain else chosen

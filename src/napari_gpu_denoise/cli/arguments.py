@@ -58,7 +58,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     options.add_json(advice)
     advice.add_argument(
         "--effort",
-        choices=("fast", "normal", "high"),
+        choices=("fast", "normal", "high", "best"),
         help="profile to recommend; default: normal, or fast if that would take too long",
     )
     advice.set_defaults(run=commands.recommend)

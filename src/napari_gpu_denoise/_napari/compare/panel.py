@@ -107,6 +107,7 @@ class ComparePanel(LayerPanel):
     def _lay_out(self) -> None:
         chosen = {"Result": self.layer, "Before": self.before, "Show": self.mode}
         self._form = parts.form_layout({**chosen, "Line at": self.slider})
+        self.keep_button.hide()  # beside the other button the panel would be too wide
         held = parts.row_of(self.hold_button, self.keep_button, self.hide_source)
         rows = (self._form, held, self.caption, parts.ruler(), self.draw_button)
         self.arrange((*rows, parts.holding(self._plot_place)), ((self.status,),), filled=True)

@@ -120,7 +120,13 @@ class _Stored:
         data = self._spec.prototype.buffer.from_array_like(content.reshape(-1).view(np.uint8))
         for codec in self._codecs:
             data = codec._encode_sync(data, self._spec)
-        self._array.store.set_sync(self._name(place), data)
+        for last in (False, True):
+            try:
+                return self._array.store.set_sync(self._name(place), data)
+            except (FileExistsError, FileNotFoundError):
+                # Its folder was moved away as it was made: it is made again, and the run tells.
+                if last:
+                    raise
 
 
 def _region_of(parts: Sequence[int | slice], shape: Sequence[int]) -> Span | None:
