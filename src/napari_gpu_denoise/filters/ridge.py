@@ -90,6 +90,27 @@ class RefinableFilter(Filter):
         return replace(chosen, refine="off"), (*told, f"not refined: {self.unrefined}")
 
 
+class RidgeAfter(RefinableFilter):
+    """Base of filters whose results are refined tile by tile."""
+
+    @property
+    def ridge(self) -> RidgeSettings | None:
+        """The combinations after the last pass, if there are any."""
+        raise NotImplementedError(f"{type(self).__name__} combines nothing")
+
+    @property
+    def operations_per_pixel(self) -> float:
+        """Those of all passes and combinations."""
+        more = self.ridge.operations_per_pixel if self.ridge else 0.0
+        return super().operations_per_pixel + more
+
+    @property
+    def operations_per_launch(self) -> float:
+        """Those of the longest pass, or of one of the iterations."""
+        one = self.ridge.operations_per_pixel / self.ridge.iterations if self.ridge else 0.0
+        return max(super().operations_per_launch, one)
+
+
 class CorrelatedRefinable(RefinableFilter):
     """The same for correlated noise: patches share more of it than combinations account for."""
 

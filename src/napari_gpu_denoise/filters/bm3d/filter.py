@@ -15,7 +15,7 @@ from napari_gpu_denoise.filters.ridge import (
     NEIGHBOURS,
     CorrelatedRefinable,
     ImageMatches,
-    RefinableFilter,
+    RidgeAfter,
     RidgePlan,
     RidgeSettings,
     refine_setting,
@@ -58,7 +58,7 @@ _FAST = {
 
 
 @dataclass(frozen=True)
-class BM3D(RefinableFilter, groups.CollaborativeFilter):
+class BM3D(RidgeAfter, groups.CollaborativeFilter):
     """Settings of BM3D.
 
     Groups of similar patches are transformed together and small coefficients are removed: by hard

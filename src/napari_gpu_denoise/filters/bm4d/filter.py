@@ -32,7 +32,7 @@ from napari_gpu_denoise.filters.ridge import (
     ITERATIONS,
     NEIGHBOURS,
     CorrelatedRefinable,
-    RefinableFilter,
+    RidgeAfter,
     RidgePlan,
     RidgeSettings,
     refine_setting,
@@ -433,7 +433,7 @@ _PREFILTER_STEP = 3
 
 
 @dataclass(frozen=True)
-class BM4D(FrameSearch, RefinableFilter, groups.TwoPasses, VolumeFilter):
+class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses, VolumeFilter):
     """Settings of BM4D.
 
     Groups of similar cubes are transformed together and small coefficients are removed: by hard
