@@ -17,6 +17,15 @@
 #include "ridge/groups.h"
 #include "ridge/vector_matrix.h"
 
+// Fills `patches` with those of an image, less the estimate of the reference, in sigma.
+#define LOAD_PATCHES(image)                                                                                    \
+    for (int p = 0; p < PIXELS; ++p) {                                                                         \
+        real *line = patches + p * VECTORS;                                                                    \
+        const int ahead = pixel_ahead(p, ny, nx);                                                              \
+        gather(line, image, place, ahead);                                                                     \
+        for (int v = 0; v < VECTORS; ++v)                                                                      \
+            line[v] = (fma(line[v], scales[v], shifts[v]) - reference[ahead]) * present[v];                    \
+    }
 #define TO_WHOLE WITH_LANES(convert_int, TO_LANES)
 #define TO_LANES WITH_LANES(LANES, _rte)
 
@@ -61,16 +70,12 @@ __kernel void combine_lanes(__global const float *noisy, __global const float *e
         }
 
         // The estimate of the group, and how much noise remains in it.
+        LOAD_PATCHES(x);
         real first[VECTORS], second[VECTORS];
         for (int v = 0; v < VECTORS; ++v)
             first[v] = second[v] = (real)0.0f;
-        for (int p = 0; p < PIXELS; ++p) {
+        for (int p = 0; p < PIXELS && CHAIN; ++p) {
             const int ahead = pixel_ahead(p, ny, nx);
-            real *line = patches + p * VECTORS;
-            gather(line, x, place, ahead);
-            for (int v = 0; v < VECTORS; ++v)
-                line[v] = (fma(line[v], scales[v], shifts[v]) - reference[ahead]) * present[v];
-#if CHAIN
             real given[VECTORS], left[VECTORS];
             gather(given, y, place, ahead);
             gather(left, z, place, ahead);
@@ -79,7 +84,6 @@ __kernel void combine_lanes(__global const float *noisy, __global const float *e
                 first[v] += removed;
                 second[v] = fma(removed, removed, second[v]);
             }
-#endif
         }
         float remaining = 1.0f;
 #if CHAIN
@@ -126,13 +130,7 @@ __kernel void combine_lanes(__global const float *noisy, __global const float *e
         }
 
         // What is combined, less the estimate of the reference.
-        for (int p = 0; p < PIXELS; ++p) {
-            const int ahead = pixel_ahead(p, ny, nx);
-            real *line = patches + p * VECTORS;
-            gather(line, z, place, ahead);
-            for (int v = 0; v < VECTORS; ++v)
-                line[v] = (fma(line[v], scales[v], shifts[v]) - reference[ahead]) * present[v];
-        }
+        LOAD_PATCHES(z);
         int weight[NEIGHBOURS], partly[NEIGHBOURS];
         for (int j = 0; j < NEIGHBOURS; ++j) {
             weight[j] = matches[j].place < 0 ? 0 : patch_weight(FLOATS(variance)[j], units);

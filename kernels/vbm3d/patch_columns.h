@@ -27,6 +27,6 @@ typedef float8 REAL;
 #define OFFER_COLUMN(sums, height, stride, dt, top, dx, fresh)                                       \
     for (int k = 0; k < (height); ++k) {                                                             \
         const CANDIDATE one = candidate(lanes_sum(sums[k]), dt, (top) + k * (stride), dx, bias);     \
-        if (one < own[KEPT - 1] && (fresh))                                                          \
-            insert_candidate(own, KEPT, one);                                                        \
+        if (fresh)                                                                                   \
+            keep_candidate(own, KEPT, one);                                                          \
     }

@@ -16,7 +16,7 @@
 #define WINDOWED (NEXT * NEXT)
 #define HALF (NEIGHBOURS / 2)
 
-// Keeps the lower of two candidates in the work-item whose bit `stride` is not set, or where `falling`, in the other.
+// The lower of a candidate and that of another work-item, or if not `lower` the higher.
 static inline CANDIDATE exchanged(__local CANDIDATE *shared, int lane, int other, CANDIDATE mine, bool lower)
 {
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files.input_checks import check_memory
-from napari_gpu_denoise.image.axes import index_parts
+from napari_gpu_denoise.image.axes import chosen_range, index_parts
 from napari_gpu_denoise.run.record import Record
 
 
@@ -213,10 +213,10 @@ def _runs_of(part: tuple[int | slice, ...], shape: tuple[int, ...]) -> _Runs | N
     """Return where the values of a part of a block lie; None if they are not in equal runs."""
     if not part:
         return _Runs(0, 1, 1, 1)
-    rows = _chosen(part[0], shape[0])
+    rows = chosen_range(part[0], shape[0])
     width, first, length = math.prod(shape[1:]), 0, 1
     for one, n in zip(part[1:], shape[1:], strict=True):
-        chosen = _chosen(one, n)
+        chosen = chosen_range(one, n)
         if chosen.step != 1 or not chosen or (length > 1 and len(chosen) < n):
             return None
         first, length = first * n + chosen.start, length * len(chosen)
@@ -225,10 +225,6 @@ def _runs_of(part: tuple[int | slice, ...], shape: tuple[int, ...]) -> _Runs | N
     first += rows.start * width
     whole = length == width
     return _Runs(first, 1 if whole else len(rows), width, length * (len(rows) if whole else 1))
-
-
-def _chosen(one: int | slice, length: int) -> range:
-    return range(length)[one] if isinstance(one, slice) else range(one, one + 1)
 
 
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON

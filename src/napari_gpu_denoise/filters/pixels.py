@@ -65,6 +65,11 @@ def restrict_to(tile: Tile, available: Tile) -> Tile:
     )
 
 
+def channels_as_frames(tile: Tile) -> Tile:
+    """Return a tile of separate channels as one that has these as frames."""
+    return replace(tile, t=Span.whole(tile.channels * tile.t.size), channels=1)
+
+
 class Launcher:
     """Enqueues kernels, copies and fills on one device, and lists the events of all by name.
 

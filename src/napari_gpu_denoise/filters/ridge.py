@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from napari_gpu_denoise.filters.pixels import (
     Launcher,
     Noisy,
     Pixels,
+    channels_as_frames,
     including_margins,
     restrict_to,
     spread,
@@ -31,17 +32,11 @@ from napari_gpu_denoise.filters.search.video_search import (
     VideoMatches,
     VideoSearch,
 )
-from napari_gpu_denoise.filters.sums import fixed_point, weight_units
+from napari_gpu_denoise.filters.sums import blocks_in_turns, fixed_point, weight_units
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.plan import (
-    Launches,
-    Sizes,
-    TilePlan,
-    TileSigma,
-    together,
-)
+from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma, together
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 
@@ -52,9 +47,7 @@ _SEARCH_AGAIN = 3
 _FIRST_REMAINING = 0.75
 # So many patches cover a pixel only if all patches around match it: a smaller range suffices.
 _LARGEST_SIGMAS = 12
-
-
-ITERATIONS = {"once": 1, "chain": 9}
+_ITERATIONS = {"once": 1, "chain": 9}
 
 
 def refine_setting() -> Any:
@@ -63,7 +56,7 @@ def refine_setting() -> Any:
         "off",
         "Then estimate patches again, as ridge combinations of similar ones: once, or in a chain "
         "of steps that each remove a part of the noise",
-        choices=("off", *ITERATIONS),
+        choices=("off", *_ITERATIONS),
     )
 
 
@@ -78,9 +71,9 @@ class RefinableFilter(Filter):
         return ""
 
     @property
-    def refined(self) -> str:
-        """What is done."""
-        return "off" if self.unrefined else self.refine
+    def iterations(self) -> int:
+        """How many times patches are combined."""
+        return 0 if self.unrefined else _ITERATIONS.get(self.refine, 0)
 
     def for_pixels(self, image: Any, names: str) -> tuple[Self, tuple[str, ...]]:
         """Return the settings that suit the pixels, and why; told if they are not refined."""
@@ -139,11 +132,10 @@ class RidgeSettings:
     neighbours: int = NEIGHBOURS
 
     @classmethod
-    def of_image(cls, refine: str, search: SearchSettings) -> RidgeSettings | None:
-        """Return the settings for one of the choices of `refine`; None for no combinations."""
+    def of_image(cls, iterations: int, search: SearchSettings) -> RidgeSettings:
+        """Return the settings for an image, in which chains search what is combined."""
         lengths = ((1, n, n) for n in (search.patch, search.step, search.window))
-        count = ITERATIONS.get(refine, 0)
-        return cls(*lengths, count, from_noisy=count > 1) if count else None
+        return cls(*lengths, iterations, from_noisy=iterations > 1)
 
     @property
     def reach(self) -> tuple[int, int, int]:
@@ -169,8 +161,6 @@ class VideoRidgeSettings:
     search: VideoSearch
     number: int
     iterations: int
-    spectra: ClassVar[tuple] = ()
-    wiener: ClassVar[bool] = False
 
     @property
     def neighbours(self) -> int:
@@ -270,13 +260,9 @@ class RidgeKernels:
         more = {"KEPT": int(kept), "VIDEO": self._constants["VIDEO"]}
         return self.arena.kernel("ridge/join_combined", {**self._sides, **more})
 
-    def _over_blocks(self, counts: Sequence[int]) -> Iterator[tuple[tuple, tuple]]:
-        """Yield turns in which a CPU takes every second block of references, and their blocks."""
-        sizes = [self.variant.constants[f"BLOCK_{axis}"] for axis in "ZYX"]
-        blocks = [-(-count // size) for count, size in zip(counts, sizes, strict=True)]
-        for turn in np.ndindex(*(min(2, count) for count in blocks)):
-            pairs = zip(blocks, turn, strict=True)
-            yield turn, tuple((count - first + 1) // 2 for count, first in pairs)
+    def _in_turns(self, counts: Sequence[int]) -> Iterator[tuple[tuple, tuple]]:
+        """Yield the turns in which a CPU takes blocks of references."""
+        return blocks_in_turns(counts, [self._constants[f"BLOCK_{axis}"] for axis in "ZYX"])
 
 
 class ImageMatches:
@@ -327,7 +313,7 @@ class RidgeFilter(RidgeKernels):
         self,
         run: Launcher,
         region: Tile,
-        images: RidgeImages,
+        images: tuple,
         guide: Callable[[Any], Pixels],
         noise: tuple,
         variation: tuple,
@@ -340,8 +326,8 @@ class RidgeFilter(RidgeKernels):
         ----------
         region : Tile
             What there is of each image.
-        images : RidgeImages
-            The images; all but the noisy one are changed.
+        images : tuple of pyopencl.Buffer
+            The noisy image, the estimate, and what is combined. The last two are changed.
         guide : callable
             Returns what is searched in place of an image on the device.
         noise : tuple
@@ -356,22 +342,20 @@ class RidgeFilter(RidgeKernels):
         held, total = run.held, self.settings.iterations
         volumes, *shape = _volumes(region, self.settings.volume)
         sums, weights = held["combined"], held["combined weights"]
-        levels, *slices = noise
+        (_, estimate, begun), (levels, *slices) = images, noise
         for m in range(total):
             remaining = remaining_after(m, total)
             if m % _SEARCH_AGAIN == 0:
                 from_begun = m > 0 or self.settings.from_noisy
-                searched = guide(images.begun if from_begun else images.estimate)
+                searched = guide(begun if from_begun else estimate)
                 grids, *found = self.search.find(run, self._inner(searched.tile), searched)
             for buffer in (sums, weights):
                 run.clear(buffer, 4 * (1 + (remaining > 0)) * volumes * math.prod(shape))
             kernel = self._combination(remaining > 0, bool(variation))
             arguments = (
-                *(images.noisy, images.estimate, images.begun, *shape),
-                *(value for grid in grids for value in (grid.first, grid.last, grid.count)),
+                *(*images, *shape, *grid_arguments(*grids)),
                 *(found[0], self.search.offsets.table, found[1], *noise, *variation),
-                *(np.float32(remaining), *self._scales),
-                *(sums, weights),
+                *(np.float32(remaining), *self._scales, sums, weights),
             )
             layers, rows, columns = counts = tuple(grid.count for grid in grids)
             if self.variant.kernel == "combine_groups":
@@ -379,16 +363,16 @@ class RidgeFilter(RidgeKernels):
                 over = (team, rows * columns, volumes * layers)
                 run.run("combine", kernel, over, (team, 1, 1), *arguments)
             else:
-                for turn, (deep, down, across) in self._over_blocks(counts):
+                for turn, (deep, down, across) in self._in_turns(counts):
                     over = (across, down, deep * volumes)
                     run.run("combine", kernel, over, (1, 1, 1), *arguments, *turn, deep)
             last = m == total - 1
             made = tile if last else self._inner(region)
-            into, place = ((out, out), tile) if last else ((images.estimate, images.begun), region)
+            into, place = ((out, out), tile) if last else ((estimate, begun), region)
             *_, nz, ny, nx = _volumes(made, self.settings.volume)
             run.over_pixels(
                 *("join", self._join(remaining > 0), nx, ny, volumes * nz),
-                *(images.estimate, images.begun, sums, levels, *shape, weights, *slices),
+                *(estimate, begun, sums, levels, *shape, weights, *slices),
                 *(self._scale, self._units, *_shifts(made, region), nz, ny, nx, *into),
                 *(*_shifts(place, region), *_volumes(place, self.settings.volume)[1:]),
             )
@@ -406,21 +390,6 @@ class RidgeFilter(RidgeKernels):
         return restrict_to(replace(region, z=z, y=y, x=x), region)
 
 
-@dataclass(frozen=True)
-class RidgeImages:
-    """float32 images of one region on the device.
-
-    Attributes
-    ----------
-    noisy, estimate, begun : pyopencl.Buffer
-        What was given, the best estimate so far, and what is combined: partly filtered.
-    """
-
-    noisy: Any
-    estimate: Any
-    begun: Any
-
-
 class VideoRidge(RidgeKernels):
     """One iteration of ridge combinations of the frames of a video, as one of its passes."""
 
@@ -430,6 +399,10 @@ class VideoRidge(RidgeKernels):
         super().__init__(one, arena, added, matched, VIDEO=1, INDEX_BITS=0)
         self.kept = one.remaining > 0
         self.sum_bytes = 8 * (1 + self.kept)
+
+    def given(self, searched: str, begun: str) -> tuple[str, ...]:
+        """Return the names of the images it takes; see `VideoPass.given`."""
+        return "noisy", searched, begun
 
     def filter_groups(
         self,
@@ -462,7 +435,7 @@ class VideoRidge(RidgeKernels):
             run.run("combine", kernel, over, (team, 1, 1), *arguments)
             return
         for frame in range(count):
-            for (_, *turn), (_, down, across) in self._over_blocks((1, rows.count, columns.count)):
+            for (_, *turn), (_, down, across) in self._in_turns((1, rows.count, columns.count)):
                 over = (across, down, channels)
                 run.run("combine", kernel, over, (1, 1, 1), *arguments, frame, *turn, count)
 
@@ -532,7 +505,7 @@ class RidgePlan(TilePlan):
             noise = (sigma.read_levels, whole.z.size, region.z.start - whole.z.start)
         if sigma.variation is not None:
             variation = (sigma.variation, whole.x.size, *_shifts(region, whole)[1:])
-        images = RidgeImages(held["noisy region"], estimate, held["partly filtered"])
+        images = held["noisy region"], estimate, held["partly filtered"]
         with run.named("ridge"):
             self._ridge.enqueue(
                 *(run, self._as_frames(region), images, guide, noise, variation),
@@ -550,7 +523,7 @@ class RidgePlan(TilePlan):
         """Return a tile of images with separate channels as one that has these as frames."""
         if self._mix is not None or self._ridge.settings.volume or tile.channels == 1:
             return tile
-        return replace(tile, t=Span.whole(tile.channels * tile.t.size), channels=1)
+        return channels_as_frames(tile)
 
 
 def _volumes(tile: Tile, deep: bool) -> tuple[int, int, int, int]:

@@ -14,7 +14,6 @@ from napari_gpu_denoise.filters.bm3d.plan import GroupKernels, yields_of_passes
 from napari_gpu_denoise.filters.channels import JOINED, ChannelMix, channels_setting, guide_setting
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels, including_margins, spread
 from napari_gpu_denoise.filters.ridge import (
-    ITERATIONS,
     NEIGHBOURS,
     CorrelatedRefinable,
     RefinableFilter,
@@ -42,7 +41,7 @@ from napari_gpu_denoise.filters.search.video_search import (
     margin_of,
     ring_buffers,
 )
-from napari_gpu_denoise.filters.sums import fixed_point, weight_units
+from napari_gpu_denoise.filters.sums import blocks_in_turns, fixed_point, weight_units
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
@@ -77,7 +76,13 @@ def choose_video_group_variant(settings: groups.GroupSettings, device: Device) -
 
 
 class VideoPass(GroupKernels):
-    """Kernels of one pass, whose search is a `VideoSearch`."""
+    """Kernels of one pass, whose search is a `VideoSearch`.
+
+    Its sums take `sum_bytes` a pixel, and nothing of the noise is `kept` to be combined.
+    """
+
+    sum_bytes = 8
+    kept = False
 
     def __init__(
         self,
@@ -97,8 +102,9 @@ class VideoPass(GroupKernels):
         self._scale, self._largest = fixed_point(added, 12), 2.0**31 / added
         self._units = weight_units(search.covering(1))
 
-    sum_bytes = 8  # a pixel
-    kept = False
+    def given(self, searched: str, begun: str) -> tuple[str, ...]:
+        """Return the names of the images it takes, of what is searched, and of what is combined."""
+        return ("noisy", searched) if self.settings.wiener else ("noisy",)
 
     def filter_groups(
         self,
@@ -149,10 +155,9 @@ class VideoPass(GroupKernels):
             run.run("shrink", kernel, over, (team, teams, 1), *before, *after)
             return
         for frame in range(count):
-            for y, x in ((0, 0), (0, 1), (1, 0), (1, 1)):
-                over = ((across - x + 1) // 2, (down - y + 1) // 2, channels)
-                if min(over) > 0:
-                    run.run("shrink", kernel, over, (1, 1, 1), *before, frame, y, x, *after)
+            for turn, (high, wide) in blocks_in_turns((down, across), (1, 1)):
+                over = (wide, high, channels)
+                run.run("shrink", kernel, over, (1, 1, 1), *before, frame, *turn, *after)
 
     def join(
         self, run: Launcher, images, frames: RingFrames, channels: int, sums, levels, region, made
@@ -215,7 +220,8 @@ class Plan(FramePlan):
         if settings.channels in JOINED:
             guide, mixtures = settings.guide, self._mixtures
             self._mix = ChannelMix(self._opponent, guide, arena, mixtures=mixtures)
-        self._separate = self._mix is None and len(passes[self._last].spectra) > 1
+        first = next(iter(passes.values()))
+        self._separate = self._mix is None and len(first.spectra) > 1
         # Whether a guide is searched, and not the first of the channels that are filtered.
         self._guided = self._mix is not None and not self._opponent
 
@@ -383,12 +389,8 @@ class Plan(FramePlan):
 
     def _given(self, name: str) -> tuple:
         """Return the rings of images that a pass is given."""
-        one, searched = self.passes[name], self._searched[name]
-        names = ["noisy"]
-        if one.settings.wiener:
-            names.append(searched)
-        elif isinstance(one, VideoRidge):
-            names += searched, self._begun.get(searched, "noisy")
+        searched = self._searched[name]
+        names = self.passes[name].given(searched, self._begun.get(searched, "noisy"))
         return tuple(map(self._rings.images, names))
 
     def _join(self, run: Launcher, name: str, stop: int, out) -> None:
@@ -654,7 +656,7 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
                 passes["kalman"] = self._pass(name, one_each, kalman=True, shared_noise=False)
             common = self.threshold_common if name == "basic" else self.wiener_common
             passes[name] = self._pass(name, search, common=common)
-        count = ITERATIONS.get(self.refined, 0)
+        count = self.iterations
         wide = {"first": _RIDGE_WINDOW, "following": _RIDGE_NEXT, "step": 4}
         # Patches of the own frame overlap, and share noise: a part of the group suffices.
         wide |= {"kept": _RIDGE_NEXT**2, "neighbours": NEIGHBOURS, "similar": math.inf}

@@ -90,6 +90,11 @@ def index_parts(index: Any, shape: tuple[int, ...]) -> list[int | slice]:
     return parts
 
 
+def chosen_range(part: int | slice, length: int) -> range:
+    """Return what one of the parts of an index takes of an axis."""
+    return range(length)[part] if isinstance(part, slice) else range(part, part + 1)
+
+
 def channel_axis(names: str) -> int | None:
     """Return the index of the channel axis, the first one named C or S; None if there is none."""
     return next((i for i, a in enumerate(names) if a in CHANNEL_AXES), None)

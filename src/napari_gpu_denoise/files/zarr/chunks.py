@@ -21,6 +21,7 @@ from zarr.codecs import BytesCodec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
 
+from napari_gpu_denoise.image.axes import chosen_range
 from napari_gpu_denoise.image.threads import shared_executor
 
 _THREADS = min(16, os.cpu_count() or 1)
@@ -131,10 +132,7 @@ class _Stored:
 
 def _region_of(parts: Sequence[int | slice], shape: Sequence[int]) -> Span | None:
     """Return the range of each axis; None if one is empty or has steps."""
-    spans = [
-        range(n)[part] if isinstance(part, slice) else range(part, part + 1)
-        for part, n in zip(parts, shape, strict=True)
-    ]
+    spans = list(map(chosen_range, parts, shape))
     if any(span.step != 1 or not span for span in spans):
         return None
     return tuple(slice(span.start, span.stop) for span in spans)

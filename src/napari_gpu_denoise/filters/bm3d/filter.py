@@ -172,7 +172,8 @@ class BM3D(RidgeAfter, groups.CollaborativeFilter):
     @property
     def ridge(self) -> RidgeSettings | None:
         """The combinations after the last pass, if there are any."""
-        return RidgeSettings.of_image(self.refined, _RIDGE_SEARCH)
+        count = self.iterations
+        return RidgeSettings.of_image(count, _RIDGE_SEARCH) if count else None
 
     @property
     def reach(self) -> Reach:

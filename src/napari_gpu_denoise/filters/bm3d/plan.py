@@ -26,6 +26,7 @@ from napari_gpu_denoise.filters.pixels import (
     Launcher,
     Noisy,
     Pixels,
+    channels_as_frames,
     including_margins,
     restrict_to,
     spread,
@@ -334,7 +335,7 @@ class Plan(TilePlan):
         """Return a tile with separate channels as one that has these as frames."""
         if self.mix is not None or tile.channels == 1:
             return tile
-        return replace(tile, t=Span.whole(tile.channels * tile.t.size), channels=1)
+        return channels_as_frames(tile)
 
     def _stages(self, tile: Tile) -> list[_Stage]:
         """Return what each pass does for a tile."""

@@ -29,7 +29,6 @@ from napari_gpu_denoise.filters.pixels import (
     spread,
 )
 from napari_gpu_denoise.filters.ridge import (
-    ITERATIONS,
     NEIGHBOURS,
     CorrelatedRefinable,
     RidgeAfter,
@@ -44,7 +43,7 @@ from napari_gpu_denoise.filters.search.frame_links import (
     frames_setting,
 )
 from napari_gpu_denoise.filters.search.patch_search import Grid
-from napari_gpu_denoise.filters.sums import fixed_point, weight_units
+from napari_gpu_denoise.filters.sums import blocks_in_turns, fixed_point, weight_units
 from napari_gpu_denoise.filters.volumes import (
     AUTO,
     CUBES,
@@ -205,7 +204,11 @@ class CubeFilter:
             grid = (team, rows * columns, volumes * layers)
             run.run("shrink", shrink, grid, (team, 1, 1), *arguments)
         else:
-            self._in_turns(run, shrink, (layers, rows, columns), volumes, arguments)
+            sizes = [self.variant.constants[f"BLOCK_{axis}"] for axis in "ZYX"]
+            for turn, blocks in blocks_in_turns((layers, rows, columns), sizes):
+                deep, down, across = blocks
+                grid = (across, down, deep * volumes)
+                run.run("shrink", shrink, grid, (1, 1, 1), *arguments, *turn, deep)
         spans = [(getattr(made, axis), getattr(tile, axis)) for axis in "zyx"]
         places = (span.start - other.source_start for span, other in spans)
         _, nz, ny, nx = made.shape
@@ -215,17 +218,6 @@ class CubeFilter:
             *(self._kaiser, self._scale, self._units),
             *(*places, nz, ny, nx, place * volumes, out),
         )
-
-    def _in_turns(self, run, shrink, counts, volumes: int, arguments: tuple) -> None:
-        """Enqueue every second block along each axis after the others: they share voxels."""
-        sizes = [self.variant.constants[f"BLOCK_{axis}"] for axis in "ZYX"]
-        blocks = [-(-count // size) for count, size in zip(counts, sizes, strict=True)]
-        for turn in np.ndindex(*(min(2, count) for count in blocks)):
-            deep, down, across = (
-                (count - first + 1) // 2 for count, first in zip(blocks, turn, strict=True)
-            )
-            grid = (across, down, deep * volumes)
-            run.run("shrink", shrink, grid, (1, 1, 1), *arguments, *turn, deep)
 
 
 class Plan(TilePlan):
@@ -537,7 +529,7 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses, VolumeFilter):
     @property
     def ridge(self) -> RidgeSettings | None:
         """The combinations after the last pass, if there are any."""
-        one, count = self._ridge_search, ITERATIONS.get(self.refined, 0)
+        one, count = self._ridge_search, self.iterations
         lengths = one.cube, one.steps, one.windows
         return RidgeSettings(*lengths, count, from_noisy=False, volume=True) if count else None
 

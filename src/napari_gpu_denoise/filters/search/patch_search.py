@@ -82,9 +82,9 @@ class Grid:
         return -(-(self.regular + skipped) // size) + (self.count > self.regular)
 
 
-def grid_arguments(rows: Grid, columns: Grid) -> tuple:
-    """Return the kernel arguments that say where the reference patches are."""
-    return rows.first, rows.last, rows.count, columns.first, columns.last, columns.count
+def grid_arguments(*grids: Grid) -> tuple[int, ...]:
+    """Return the kernel arguments that say where the references are along each axis."""
+    return tuple(value for grid in grids for value in (grid.first, grid.last, grid.count))
 
 
 # Local memory of a work-group: more would let fewer groups run on a compute unit at once.
