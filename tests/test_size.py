@@ -14,13 +14,15 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have.
 LIMITS = {
-    "modules": 190,
+    # Formats of microscopes and scanners, published tables: 10.
+    "modules": 200,
     # Real images: proof of noise, steps, magnitudes, speckle; streams; panels.
     # Ridge combinations: 760.
     # Chunks of OME-Zarr in threads, rectangles of large TIFF planes: 270.
     # Colours by the names of channels, residuals kept, what Denoise offers after a run: 92.
-    "lines": 49_960,
-    "lines of imports": 3_054,
+    # Formats of microscopes and scanners, published tables, strength strip, drawn rectangles.
+    "lines": 52_000,
+    "lines of imports": 3_150,
     "modules with a single importer": 35,
 }
 
