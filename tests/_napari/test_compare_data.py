@@ -21,7 +21,8 @@ from napari_gpu_denoise._napari.compare.pair import (
     profile,
     results_in,
 )
-from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
+from napari_gpu_denoise._napari.io.writing import write_images
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, first_origin
 
 pytestmark = pytest.mark.gui
 
@@ -126,6 +127,35 @@ def test_results_of_files_are_compared_with_their_channel(viewer, tmp_path):
         viewer.open(folder / "cells.ome.tif", plugin="napari-gpu-denoise")
     found = [partners(each, viewer.layers)[0] for each in viewer.layers[2:]]
     assert found == list(viewer.layers[:2])
+
+
+def test_results_of_files_are_compared_with_the_file_that_their_record_names(viewer, tmp_path):
+    """Not with another image of the same size, nor with results under the same name."""
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        tifffile.imwrite(tmp_path / f"{name}.tif", rng.integers(0, 200, (40, 48), dtype=np.uint16))
+        for folder, filter in (("less", gd.NLMeans()), ("least", gd.NLMeans(step=4))):
+            gd.run_batch(tmp_path / f"{name}.tif", filter, output=tmp_path / folder)
+    gd.run_batch(tmp_path / "less" / "b.tif", gd.NLMeans(), output=tmp_path / "twice")
+    for folder in ("least", "less", "twice", "."):
+        for name in "ab"[folder == "twice" :]:
+            viewer.open(tmp_path / folder / f"{name}.tif", plugin="napari-gpu-denoise")
+    a_least, b_least, a_less, b_less, b_twice, a, b = viewer.layers
+    found = {each: partners(each, viewer.layers)[0] for each in (a_less, b_less, a_least, b_least)}
+    assert found == {a_less: a, b_less: b, a_least: a, b_least: b}
+    assert first_origin(b_twice, viewer.layers) is b
+    assert partners(b_twice, viewer.layers)[0] in (b_less, b_least)
+
+
+def test_saved_channels_know_their_own_source(viewer, tmp_path):
+    """Not that of the channel saved last."""
+    planes = np.random.default_rng(0).integers(0, 200, (2, 40, 48)).astype(np.uint16)
+    sources = [viewer.add_image(each, name=name) for each, name in zip(planes, "fg", strict=True)]
+    saved = [made(each.data // 2, each, name=f"{each.name} (x)") for each in sources]
+    saved = [layer.as_layer_data_tuple() for layer in saved]
+    write_images(str(tmp_path / "both.ome.tif"), saved)
+    viewer.open(tmp_path / "both.ome.tif", plugin="napari-gpu-denoise")
+    assert [partners(each, viewer.layers)[0] for each in viewer.layers[2:]] == sources
 
 
 @pytest.mark.parametrize("kind", [Curtain, Residual])

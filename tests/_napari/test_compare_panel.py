@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import dask.array as da
 import numpy as np
 import pytest
+import tifffile
 from numpy.testing import assert_allclose, assert_array_equal
 
 from _napari.inputs import choose, layer_names, type_sigma
@@ -24,10 +25,11 @@ def pair(viewer):
     return before, add_result(viewer, before, "X", colormap="green", **looks)
 
 
-def add_result(viewer, source, name, **looks):
-    about = {"filter": name, "source": source.name, "source_id": str(source.unique_id)}
+def add_result(viewer, source, name, about=(), **looks):
+    record = {"filter": name, "source": source.name, "source_id": str(source.unique_id)}
     data, name = (source.data * 0.5).astype(source.data.dtype), f"{source.name} ({name})"
-    return viewer.add_image(data, name=name, metadata={METADATA_KEY: about}, **looks)
+    metadata = {**dict(about), METADATA_KEY: record}
+    return viewer.add_image(data, name=name, metadata=metadata, **looks)
 
 
 @pytest.fixture
@@ -244,6 +246,45 @@ def test_another_result_is_compared_when_it_is_selected(viewer, pair, open_compa
     panel.before.setCurrentIndex(1)
     qtbot.waitUntil(lambda: panel.overlay.layer is not None)
     assert panel.before.layer() is other and before.visible and not other.visible
+
+
+def test_all_channels_of_a_file_are_compared_at_once(viewer, open_compare, switch, qtbot, tmp_path):
+    planes = np.random.default_rng(0).integers(0, 200, (2, 40, 60), dtype=np.uint16)
+    named = {"axes": "CYX", "Channel": {"Name": ["GFP", "RFP"]}}
+    tifffile.imwrite(tmp_path / "cells.ome.tif", planes, ome=True, metadata=named)
+    first, second = viewer.open(tmp_path / "cells.ome.tif", plugin="napari-gpu-denoise")
+    looks = {"blending": "additive", "contrast_limits": (0, 200)}
+    results = [
+        add_result(viewer, each, "bm3d", about=each.metadata, **looks) for each in (first, second)
+    ]
+    panel = open_compare()
+    assert panel.layer.currentText() == "All 2 channels (BM3D)"
+    curtains = [each for each in temporary(viewer) if each.name.startswith("curtain")]
+    for curtain, before, after in zip(curtains, (first, second), results, strict=True):
+        expected = np.where(np.arange(60) < 30, before.data, after.data)
+        assert_array_equal(curtain.data[...], expected)
+    assert visible([first, second, *results]) == [False] * 4
+    panel.hold_button.pressed.emit()
+    assert [each.data.at for each in curtains] == [60, 60]
+    panel.hold_button.released.emit()
+    results[0].gamma = 0.5
+    assert curtains[0].gamma == 0.5
+    # One residual, that of the selected channel.
+    switch(panel, RESIDUAL)
+    (shown,) = temporary(viewer)
+    assert_array_equal(shown.data[...], second.data * 1.0 - results[1].data)
+    assert "of cells RFP (bm3d)" in panel.caption.text()
+    viewer.layers.selection.active = results[0]
+    qtbot.waitUntil(lambda: "of cells GFP (bm3d)" in panel.caption.text())
+    (shown,) = temporary(viewer)
+    assert_array_equal(shown.data[...], first.data * 1.0 - results[0].data)
+    # A single channel is chosen in the list.
+    panel.layer.setCurrentIndex(panel.layer.findText("cells RFP (bm3d)"))
+    switch(panel, CURTAIN)
+    assert len(temporary(viewer)) == 2 and visible([first, results[0]]) == [True, True]
+    panel.stop()
+    assert list(viewer.layers) == [first, second, *results]
+    assert all(visible(viewer.layers))
 
 
 def test_there_is_no_curtain_in_3d(viewer, pair, open_compare, qtbot):

@@ -116,8 +116,9 @@ class _Streamed:
         with zarr.new_image(self.target, self.picture, part=ledger.notes.image, **options) as made:
             out = made.finest if self.client is None else made
             result = yield from self._filtered(self.picture.data, out, ledger)
-            made.finish(result.record, ledger.check_lock)
-        return self.picture, result.record, ()
+            record = replace(result.record, source=self.picture.path.name)
+            made.finish(record, ledger.check_lock)
+        return self.picture, record, ()
 
     def _by_planes(self, ledger: ResumeLedger) -> Generator[Progress, None, Any]:
         """Collect the planes in a file, from which the result is written when all are there."""
@@ -156,6 +157,7 @@ def _written(
     target: Path, image: Any, like: ImageFile, record: Record, same: bool, overwrite: bool
 ) -> tuple[ImageFile, Record, tuple[str, ...]]:
     """Write a result, in the stored type of its input if it is to have the `same`."""
+    record = replace(record, source=like.path.name)
     if same:
         image, like, record = nifti.as_stored(image, like, record)
     notes = formats.write(target, image, like, record, overwrite=overwrite)

@@ -90,6 +90,8 @@ class Record:
         Quality of the result, as from `Assessment.as_dict`; None if it was not assessed.
     sigma_factor : float
         Factor by which sigma was multiplied: the requested strength.
+    source : str
+        Name of the file or the layer that was filtered; empty for an array.
     """
 
     version: str
@@ -109,6 +111,7 @@ class Record:
     corrected: tuple[str, ...] = ()
     assessment: dict[str, Any] | None = None
     sigma_factor: float = 1.0
+    source: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values, ready for JSON."""
@@ -116,8 +119,9 @@ class Record:
             name: list(getattr(self, name)) for name in ("sigma", "notes", "noise", "corrected")
         }
         values = {**asdict(self), **lists}
-        if self.assessment is None:
-            del values["assessment"]
+        for name in ("assessment", "source"):
+            if not values[name]:
+                del values[name]
         return values
 
 

@@ -128,7 +128,10 @@ def shown_axes(viewer: Viewer, layer: Image) -> tuple[int, int] | None:
 
 
 class CompareOverlay(QObject):
-    """One temporary layer in place of a pair, and a line; the pair is hidden meanwhile."""
+    """Temporary layers in place of pairs, and a line; the pairs are hidden meanwhile.
+
+    The pairs are channels of one image. The first is the one whose residual is shown.
+    """
 
     #: The line stands before this pixel.
     moved = Signal(int)
@@ -141,9 +144,10 @@ class CompareOverlay(QObject):
         self.mode = NOTHING
         self.layer: Image | None = None
         self.line: Line | None = None
-        self._made: dict[str, Image] = {}
+        self._made: dict[tuple[str, Pair], Image] = {}
+        self._shown: dict[Pair, Image] = {}
         self._axes: tuple[int, int] | None = None
-        self._pair: Pair | None = None
+        self._pairs: tuple[Pair, ...] = ()
         self._at: int | None = None
         self._alone = ""
         self._hidden: dict[Layer, bool] = {}
@@ -168,27 +172,25 @@ class CompareOverlay(QObject):
         data = None if self.layer is None else self.layer.data
         return data if isinstance(data, Curtain) else None
 
-    def start(self, pair: Pair, mode: str) -> None:
-        """Show a pair; an overlay of the same pair is hidden before, one of another removed."""
+    def start(self, pairs: tuple[Pair, ...], mode: str) -> None:
+        """Show pairs; an overlay of the same pairs is hidden before, one of others removed."""
+        pair, *_ = pairs
         axes = shown_axes(self._viewer, pair.after)
-        same = pair is self._pair and axes in (self._axes, None) and self.is_whole()
+        same = set(pairs) == set(self._pairs) and axes in (self._axes, None) and self.is_whole()
         self.pause() if same else self.stop()
         if not mode or axes is None:
             return
-        self.mode, self._pair, self._axes = mode, pair, axes
+        self.mode, self._pairs, self._axes = mode, pairs, axes
         if self._at is None:
             self._at = pair.shape[axes[1]] // 2
         self._at = min(self._at, pair.shape[axes[1]])
         kind = RESIDUAL if mode == RESIDUAL else CURTAIN
-        known = self._made.get(kind)
-        self.layer = self._made[kind] = self._add(pair, kind, axes) if known is None else known
-        for each in (pair.before, pair.after):
-            self._hidden[each] = each.visible
+        for each in pairs if kind == CURTAIN else (pair,):
+            self._shown[each] = self._layer(each, kind, axes)
+        self.layer = self._shown[pair]
+        for each in (layer for both in pairs for layer in (both.before, both.after)):
+            self._hidden.setdefault(each, each.visible)
             each.visible = False
-        if known is not None:
-            looks = self._looks_of_residual(pair) if mode == RESIDUAL else looks_of(pair.after)
-            set_changed(known, looks)
-            known.visible = True
         if mode == CURTAIN and self.line is None:
             named = place_of(pair.after) | {"name": "line of the curtain"}
             named["metadata"] = self.layer.metadata
@@ -201,6 +203,17 @@ class CompareOverlay(QObject):
             self.moved.emit(self.at)
         # Its controls then work on what stays: this layer follows.
         self._viewer.layers.selection.active = pair.after
+
+    def _layer(self, pair: Pair, kind: str, axes: tuple[int, int]) -> Image:
+        """Return the layer that shows a pair, as it is drawn now; a new one is added."""
+        known = self._made.get((kind, pair))
+        if known is None:
+            known = self._made[kind, pair] = self._add(pair, kind, axes)
+            return known
+        residual = kind == RESIDUAL
+        set_changed(known, self._looks_of_residual(pair) if residual else looks_of(pair.after))
+        known.visible = True
+        return known
 
     def _add(self, pair: Pair, kind: str, axes: tuple[int, int]) -> Image:
         if kind == RESIDUAL:
@@ -216,16 +229,16 @@ class CompareOverlay(QObject):
         return layer
 
     def pause(self) -> None:
-        """Show the pair as it was; the temporary layers stay, hidden.
+        """Show the pairs as they were; the temporary layers stay, hidden.
 
         napari takes 0.2 seconds and more to remove a layer.
         """
         self._blinking.stop()
         self._redrawing.stop()
         hidden, self._hidden = self._hidden, {}
-        self.layer, self.mode = None, NOTHING
-        if self._pair is not None:
-            self._pair.forget()
+        self.layer, self.mode, self._shown = None, NOTHING, {}
+        for each in self._pairs:
+            each.forget()
         for each in (*self._made.values(), *([self.line.layer] if self.line else [])):
             each.visible = False
         for each, visible in hidden.items():
@@ -234,11 +247,11 @@ class CompareOverlay(QObject):
         self._tell("")
 
     def stop(self) -> None:
-        """Remove the overlay; the pair gets its visibility back."""
+        """Remove the overlay; the pairs get their visibility back."""
         self.pause()
         made, line = list(self._made.values()), self.line
         # Before layers go, which others are told of.
-        self.line = self._pair = None
+        self.line, self._pairs = None, ()
         self._made = {}
         if line is not None:
             line.remove()
@@ -280,31 +293,29 @@ class CompareOverlay(QObject):
         self._redrawing.stop()
         if self.layer is None:
             return
-        if (curtain := self._curtain) is not None:
-            ends = {"before": self.width, "after": 0}
-            curtain.at = ends.get(self._alone, self.at)
-        self.layer.refresh()
+        at = {"before": self.width, "after": 0}.get(self._alone, self.at)
+        for layer in self._shown.values():
+            if isinstance(layer.data, Curtain):
+                layer.data.at = at
+            layer.refresh()
         self._on_view()
 
     def follow(self) -> list[tuple[Any, Any]]:
-        """Return events of the pair and the viewer, and what follows them."""
-        if self._pair is None:
-            return []
-        after, dims = self._pair.after.events, self._viewer.dims.events
-        found = [
-            (each.events.data, self._on_data) for each in (self._pair.before, self._pair.after)
-        ]
-        seen = self._on_visible
-        found += [(each.events.visible, seen) for each in (self._pair.before, self._pair.after)]
-        found += [(getattr(after, name), self._on_looks) for name in LOOKS]
+        """Return events of the pairs and the viewer, and what follows them."""
+        dims, found = self._viewer.dims.events, []
+        for pair in self._pairs:
+            after = pair.after.events
+            for each in (pair.before.events, after):
+                found += [(each.data, self._on_data), (each.visible, self._on_visible)]
+            found += [(getattr(after, name), self._on_looks) for name in LOOKS]
         if self.line is not None:
             zoom = self.line.camera.events.zoom
             found += [(each, self._on_view) for each in (dims.current_step, zoom)]
         return found
 
     def _on_data(self, event: object = None) -> None:
-        if self._pair is not None:
-            self._pair.forget()
+        for each in self._pairs:
+            each.forget()
             self._redrawing.start()
 
     def _on_visible(self, event: object = None) -> None:
@@ -321,8 +332,9 @@ class CompareOverlay(QObject):
             self.line.show(self.at)
 
     def _on_looks(self, event: object = None) -> None:
-        if self._curtain is not None:
-            set_changed(self.layer, looks_of(self._pair.after))
+        for pair, layer in self._shown.items():
+            if isinstance(layer.data, Curtain):
+                set_changed(layer, looks_of(pair.after))
 
     def _turn(self) -> None:
         self.show_alone("after" if self._alone == "before" else "before")

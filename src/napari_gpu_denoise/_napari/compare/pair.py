@@ -35,19 +35,43 @@ def partners(after: Image, layers: Iterable[Layer]) -> list[Image]:
     """
     layers = list(layers)
     fitting = [each for each in layers if each is not after and fits(each, after)]
-    origin, channel = provenance.origin_of(after, layers), _channel(after)
+    origin, channel = provenance.origin_of(after, layers), provenance.place_in_file(after)
 
     def rank(each: Image) -> tuple[bool, bool, bool, int]:
-        other = _channel(each) != channel
+        other = provenance.place_in_file(each) != channel
         return each is not origin, provenance.is_result(each), other, -layers.index(each)
 
     return sorted(fitting, key=rank)
 
 
-def _channel(layer: Layer) -> int | None:
-    """Return the place of a layer among the channels of its file; None if it is of none."""
-    found = provenance.file_origin(layer.metadata)
-    return None if found is None else found.place
+def channels_with(result: Image, layers: Iterable[Layer]) -> tuple[Image, ...]:
+    """Return a result beside those of the other channels of its file by the same filter, in order.
+
+    They can be compared at once.
+    """
+    origin, name = provenance.file_origin(result.metadata), _filter(result)
+    if origin is None or origin.split is None:
+        return (result,)
+    found = {origin.place: result}
+    for each in results_in(layers):
+        other = provenance.file_origin(each.metadata)
+        same = other is not None and (other.path, other.shape) == (origin.path, origin.shape)
+        if same and _filter(each) == name and finest(each).shape == finest(result).shape:
+            found.setdefault(other.place, each)
+    return tuple(found[place] for place in sorted(found))
+
+
+def counterpart(before: Image, result: Image, layers: Iterable[Layer]) -> Image | None:
+    """Return what a result is compared with, where `before` is that of another channel."""
+    found = partners(result, layers)
+    if before in found and provenance.place_in_file(before) == provenance.place_in_file(result):
+        return before
+    alike = (each for each in found if _filter(each) == _filter(before))
+    return next(alike, None)
+
+
+def _filter(layer: Layer) -> str:
+    return str(provenance.record_of(layer).get("filter", ""))
 
 
 def fits(before: Layer, after: Image) -> bool:

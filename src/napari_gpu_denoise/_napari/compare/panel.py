@@ -14,9 +14,22 @@ from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QSlider
 
 from napari_gpu_denoise._napari import parts
 from napari_gpu_denoise._napari.compare import overlay
-from napari_gpu_denoise._napari.compare.pair import Pair, Residual, partners, profile, results_in
-from napari_gpu_denoise._napari.layers.layer_input import LayerChoice, LayerInput
-from napari_gpu_denoise._napari.layers.provenance import made_from, temporary_metadata
+from napari_gpu_denoise._napari.compare.pair import (
+    Pair,
+    Residual,
+    channels_with,
+    counterpart,
+    partners,
+    profile,
+    results_in,
+)
+from napari_gpu_denoise._napari.layers.layer_input import Group, LayerChoice, LayerInput
+from napari_gpu_denoise._napari.layers.provenance import (
+    filter_title,
+    made_from,
+    record_of,
+    temporary_metadata,
+)
 from napari_gpu_denoise._napari.layers.source import place_of, shapes_on
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.panel import LayerPanel
@@ -36,17 +49,35 @@ _DRAWN = 50
 
 
 class ResultInput(LayerInput):
-    """The viewer's results that can be compared with something; at first the selected one."""
+    """The viewer's results that can be compared with something; at first the selected one.
+
+    Those of all channels of a file, by one filter, can be compared at once.
+    """
 
     def listed(self) -> list[Layer]:
         """Return the results, topmost first."""
         return results_in(self._viewer.layers)
 
-    def _found_groups(self, before: object) -> list:
-        return []
+    def choose(self, layer: Layer | None) -> None:
+        """Choose a result, with those of the other channels of its file."""
+        group = next((each for each in self._groups if layer in each.layers), None)
+        if group is None:
+            super().choose(layer)
+        else:
+            self.setCurrentIndex(self._groups.index(group))
 
-    def _first_choice(self) -> Layer | None:
-        return self.meant()
+    def _found_groups(self, before: object) -> list[Group]:
+        groups: list[Group] = []
+        for each in self._layers:
+            found = channels_with(each, self._viewer.layers)
+            text = f"All {len(found)} channels ({filter_title(record_of(each))})"
+            if len(found) > 1 and (group := Group(text, found)) not in groups:
+                groups.append(group)
+        return groups
+
+    def _first_choice(self) -> Layer | Group | None:
+        meant = self.meant()
+        return next((each for each in self._groups if meant in each.layers), meant)
 
     def meant_by(self, active: Layer) -> Layer | None:
         """Return the selected result, or the newest of the selected layer."""
@@ -56,7 +87,10 @@ class ResultInput(LayerInput):
 
 
 class ComparePanel(LayerPanel):
-    """Compares the selected result with its source until the panel is closed."""
+    """Compares the selected result with its source until the panel is closed.
+
+    Of several channels, the one that is selected has its residual and its curves shown.
+    """
 
     title = "Compare"
     layer_input = ResultInput
@@ -93,7 +127,7 @@ class ComparePanel(LayerPanel):
         self._plot_place = QHBoxLayout()
         self._plot_place.setContentsMargins(0, 0, 0, 0)
         self.overlay = overlay.CompareOverlay(viewer, self)
-        self._pair: Pair | None = None
+        self._pairs: tuple[Pair, ...] = ()
         self._drawn: Shapes | None = None
         self._bound = False
         self._plot: Any = None
@@ -152,7 +186,8 @@ class ComparePanel(LayerPanel):
         layers = self._viewer.layers
         if self._drawn is not None and self._drawn not in layers:
             self._drop_profile()
-        gone = self._pair is not None and not {self._pair.before, self._pair.after} <= set(layers)
+        shown = {layer for each in self._pairs for layer in (each.before, each.after)}
+        gone = not shown <= set(layers)
         if gone:
             self._leave()
         elif self.overlay.mode and not self.overlay.is_whole():
@@ -205,17 +240,32 @@ class ComparePanel(LayerPanel):
         self.offer_partners(keep=False)
         self._take_pair()
 
+    @property
+    def _pair(self) -> Pair | None:
+        """The pair shown; of several, that of the selected channel."""
+        return next(iter(self._pairs), None)
+
     def _take_pair(self) -> None:
-        before, after = self.before.layer(), self.layer.layer()
-        known = self._pair
-        if known is not None and (known.before, known.after) == (before, after):
+        before, results, layers = self.before.layer(), self.layer.layers(), self._viewer.layers
+        known = {(each.before, each.after): each for each in self._pairs}
+        found = [] if before is None else [(counterpart(before, e, layers), e) for e in results]
+        found = [each for each in found if each[0] is not None]
+        if set(found) == known.keys():
             return
         self._leave()
-        if self._drawn is not None and (after is None or self._drawn.ndim != after.ndim):
+        first = results[0] if results else None
+        if self._drawn is not None and (first is None or self._drawn.ndim != first.ndim):
             self._drop_profile()
-        if before is not None and after is not None:
-            self._pair = Pair(before, after)
+        self._pairs = tuple(Pair(*each) for each in found)
+        self._sort_pairs()
         self._show()
+
+    def _sort_pairs(self) -> None:
+        """Put the pair of the selected channel first."""
+        active = self._viewer.layers.selection.active
+        self._pairs = tuple(
+            sorted(self._pairs, key=lambda each: active not in (each.after, each.before))
+        )
 
     def _show(self, _: object = None) -> None:
         """Show the pair as chosen, once the canvas is redrawn without the previous overlay."""
@@ -237,7 +287,7 @@ class ComparePanel(LayerPanel):
         if pair is None or self._closed:
             return
         try:
-            self.overlay.start(pair, mode)
+            self.overlay.start(self._pairs, mode)
         except Exception as error:
             self.overlay.stop()
             self.show_error(error)
@@ -249,6 +299,7 @@ class ComparePanel(LayerPanel):
         elif mode == overlay.RESIDUAL:
             limit = self.overlay.layer.contrast_limits[1]
             of = "luminance" if pair.after.rgb else "grey levels"
+            of += f" of {pair.after.name}" if len(self._pairs) > 1 else ""
             self.caption.setText(f"Colours from {-limit:.3g} to {limit:.3g} in {of}.")
         elif self.overlay.mode:
             self._bind()
@@ -259,7 +310,7 @@ class ComparePanel(LayerPanel):
         self._unbind()
         self.follow("pair", ())
         self.overlay.stop()
-        self._pair = None
+        self._pairs = ()
 
     def _bind(self) -> None:
         def hold(viewer: Any) -> Generator[None, None, None]:
@@ -279,7 +330,11 @@ class ComparePanel(LayerPanel):
 
     def _on_active(self, event: object = None) -> None:
         active = self._viewer.layers.selection.active
-        if active is not None and active is not self.layer.layer():
+        if active in self.layer.layers():
+            if self._pair is not None and active != self._pair.after:
+                self._sort_pairs()
+                self._show()
+        elif active is not None:
             self.layer.choose(active)
 
     def _on_moved(self, at: int) -> None:
@@ -289,12 +344,12 @@ class ComparePanel(LayerPanel):
 
     def _on_turned(self, which: str) -> None:
         if self._pair is not None:
-            name = {"before": self._pair.before.name, "after": self._pair.after.name}.get(which, "")
-            self.caption.setText(f"{which.capitalize()}: {name}" if name else "")
+            names = ", ".join(getattr(each, which).name for each in self._pairs if which)
+            self.caption.setText(f"{which.capitalize()}: {names}" if names else "")
 
     def _hide_source(self, hidden: bool) -> None:
-        if self._pair is not None:
-            self.overlay.hide(self._pair.before, hidden)
+        for each in self._pairs:
+            self.overlay.hide(each.before, hidden)
 
     def _on_drawn(self, event: Any = None) -> None:
         self._settling.start()

@@ -10,7 +10,7 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -114,19 +114,6 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
     shape, axes = tuple(levels[0].shape), picture.axes
     split = provenance.split_axis(axes, shape)
     stem, _ = formats.split_name(Path(picture.path).name)
-    metadata, made = {}, ""
-    if picture.history:
-        # What only a layer has is never in a file of ours.
-        own = {provenance.HISTORY, provenance.TEMPORARY}
-        *earlier, last = ({k: v for k, v in r.items() if k not in own} for r in picture.history)
-        metadata[provenance.METADATA_KEY] = (
-            {**last, provenance.HISTORY: earlier} if earlier else last
-        )
-        from napari_gpu_denoise.filters import FILTERS
-
-        title = next((kind.title for kind in FILTERS if kind.name == last.get("filter")), "")
-        if title and f"({title}" not in stem:  # as panels name their results
-            made = f" ({title})"
     rgb = provenance.is_rgb(axes, shape)
     count = 1 if split is None else shape[split]
     left = "".join(a for i, a in enumerate(axes) if i != split and not (rgb and a == "S"))
@@ -152,6 +139,10 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
             stamp=provenance.stamp_of(picture),
             **place,
         )
+        metadata, title = _made(picture.history, number), ""
+        if metadata:
+            title = provenance.filter_title(metadata[provenance.METADATA_KEY])
+        made = f" ({title})" if title and f"({title}" not in stem else ""  # as of panels
         own = channel.name or f"channel {number}"
         attributes = {
             "name": (stem if count == 1 else f"{stem} {own}") + made,
@@ -164,6 +155,21 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
         if not rgb:
             attributes |= _looks(channel, colours[number], count)
         yield data if len(levels) > 1 else data[0], attributes, "image"
+
+
+def _made(history: Sequence[dict], channel: int) -> dict[str, Any]:
+    """Return the metadata of a layer that tell how a channel was made; empty if nothing does."""
+    # What only a layer has is never in a file of ours.
+    own = {provenance.HISTORY, provenance.TEMPORARY}
+    found = [
+        {key: value for key, value in each.items() if key not in own}
+        for each in history
+        if each.get("channel", channel) == channel
+    ]
+    if not found:
+        return {}
+    *earlier, last = found
+    return {provenance.METADATA_KEY: {**last, provenance.HISTORY: earlier} if earlier else last}
 
 
 def _labels(axes: str) -> tuple[str, ...]:

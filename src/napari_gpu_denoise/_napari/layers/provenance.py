@@ -109,6 +109,13 @@ def is_result(layer: Layer) -> bool:
     return "filter" in record and MAP not in record and TEMPORARY not in record
 
 
+def filter_title(record: Mapping[str, Any]) -> str:
+    """Return the title of the filter of a record; empty if it names none of this package."""
+    from napari_gpu_denoise.filters import FILTERS
+
+    return next((kind.title for kind in FILTERS if kind.name == record.get("filter")), "")
+
+
 def identity(layer: Layer) -> str:
     """Return what stays the same of a layer as long as napari runs."""
     return str(layer.unique_id)
@@ -117,26 +124,47 @@ def identity(layer: Layer) -> str:
 def origin_of(layer: Layer, layers: Iterable[Layer]) -> Layer | None:
     """Return the layer among others that a result was made from, if it is still there.
 
-    In a later session, where identities are new, it is known by its name.
+    In a later session, where identities are new, it is known by its name, or that of its file.
     """
     record = record_of(layer)
-    return _named_in(record, layer, list(layers)) if record else None
+    return _named_in(record, layer, list(layers), _runs(layer) - 1) if record else None
 
 
 def first_origin(layer: Layer, layers: Iterable[Layer]) -> Layer:
     """Return the earliest layer still there that a result goes back to; any other layer itself."""
     record, layers = record_of(layer), list(layers)
-    for each in (*record.get(HISTORY, ()), record) if record else ():
-        if (found := _named_in(each, layer, layers)) is not None:
+    records = (*record.get(HISTORY, ()), record) if record else ()
+    for runs, each in enumerate(records):
+        if (found := _named_in(each, layer, layers, runs)) is not None:
             return found
     return layer
 
 
-def _named_in(record: dict[str, Any], result: Layer, layers: list[Layer]) -> Layer | None:
-    others = [each for each in layers if each != result]
+def _named_in(record: dict, result: Layer, layers: list[Layer], runs: int) -> Layer | None:
+    """Return the layer that a record of a result names as its source, which so many runs made."""
+    others, name = [each for each in layers if each != result], record.get(SOURCE)
     found = [each for each in others if identity(each) == record.get(SOURCE_ID)]
-    found += [each for each in others if each.name == record.get(SOURCE)]
+    found += [each for each in others if each.name == name]
+    wanted = name, place_in_file(result)
+    found += [e for e in others if (_file_name(e), place_in_file(e)) == wanted and _runs(e) == runs]
     return next(iter(found), None)
+
+
+def place_in_file(layer: Layer) -> int | None:
+    """Return the place of a layer among the channels of its file; None if it is of none."""
+    found = file_origin(layer.metadata)
+    return None if found is None or found.place < 0 else found.place
+
+
+def _file_name(layer: Layer) -> str:
+    found = file_origin(layer.metadata)
+    return Path(layer.source.path or "" if found is None else found.path).name
+
+
+def _runs(layer: Layer) -> int:
+    """Return how many runs have made a layer, one after another."""
+    record = record_of(layer)
+    return len(record.get(HISTORY, ())) + 1 if record else 0
 
 
 def made_from(source: Layer | str, layers: Iterable[Layer]) -> list[Layer]:
