@@ -5,9 +5,10 @@
         [--only TEXT] [--large]
 
 Each turn is a process of its own, that takes one checkout and times every case: the device time of
-all kernels and a whole call with sigma given, as ``gpu-denoise bench`` measures them; and the first
-call of a fresh process on 512 x 512 pixels, once kernels are cached on disk. Printed is the least
-of all rounds, in milliseconds.
+all kernels and a whole call with sigma given, as ``gpu-denoise bench`` measures them; calls that
+are told nothing, on photographs (with the shared data alone); and the first call of a fresh process
+on 512 x 512 pixels, once kernels are cached on disk. Printed is the least of all rounds, in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -15,11 +16,19 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import math
 import os
+import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reference.data import data_folder, photograph
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = (512, 512)
@@ -35,9 +44,23 @@ LARGE = (
     *(("NLMeans", profile, (3456, 4608)) for profile in ("normal", "fine")),
     *(("BM3D", profile, (3456, 4608)) for profile in ("fast", "normal")),
     ("Isoline", "normal", (1080, 1920)),
+    *(("BM4D", profile, (256, 256, 256)) for profile in ("fast", "normal")),
     *(("VBM3D", profile, (540, 960)) for profile in ("fast", "normal", "high")),
     ("NLMeans", "video", (540, 960)),
 )
+
+
+def photographs() -> np.ndarray | None:
+    """Return photographs side by side, or None where the shared data is not there."""
+    return None if data_folder() is None else photograph(3456, 4608)
+
+
+def moving(scene: np.ndarray, shape: tuple[int, ...], sigma: float) -> np.ndarray:
+    """Return noisy planes of a shape, in each of which the scene is one pixel further."""
+    scene = scene[: shape[-2], : shape[-1]]
+    planes = [np.roll(scene, k, 1) for k in range(math.prod(shape[:-2]))]
+    noise = np.random.default_rng(0).standard_normal(shape, np.float32)
+    return np.reshape(planes, shape) + np.float32(sigma) * noise
 
 
 def time_cases(cases: list[str], device: str | None) -> dict[str, dict[str, float]]:
@@ -48,7 +71,9 @@ def time_cases(cases: list[str], device: str | None) -> dict[str, dict[str, floa
         bench = importlib.import_module("napari_gpu_denoise.cli.bench")
     except ModuleNotFoundError:
         bench = importlib.import_module("napari_gpu_denoise.bench")  # before November 2026
-    found = {}
+    found, scene = {}, photographs()
+    if scene is not None:  # else what the command filters, which has less texture
+        bench.synthetic = lambda shape, sigma=20.0, seed=0: moving(scene, shape, sigma)
     for text in cases:
         name, profile, *shape = text.split()
         settings = getattr(gd, name).of(profile=profile)
@@ -57,10 +82,53 @@ def time_cases(cases: list[str], device: str | None) -> dict[str, dict[str, floa
     return found
 
 
+def time_untold(device: str | None, large: bool, only: str) -> dict[str, dict[str, float]]:
+    """Time calls that are told neither sigma nor the cube, with the checkout on the path."""
+    import napari_gpu_denoise as gd
+
+    chosen, rng = gd.choose(device), np.random.default_rng(0)
+    scene, found = photographs(), {}
+    if scene is None:
+        return found
+
+    def add(name: str, call: Callable[[], object]) -> None:
+        if only not in name:
+            return
+        call()
+        times = []
+        for _ in range(7):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        found[name] = {"call": 1e3 * statistics.median(times)}
+
+    for side in (512, 2048) if large else (512,):
+        noisy = moving(scene, (side, side), 20)
+        photons = 4 * rng.poisson(scene[:side, :side] / 4 + 2) + 100
+        inputs = {
+            "float32": noisy,
+            "uint16 photons": photons.astype(np.uint16),
+            "uint8": noisy.clip(0, 255).round().astype(np.uint8),
+        }
+        for name, image in inputs.items():
+            add(f"untold {side} x {side}, {name}", lambda a=image: gd.nl_means(a, device=chosen))
+    if large:
+        noisy = moving(scene, scene.shape, 20)
+        add("estimate_noise 3456 x 4608", lambda: gd.estimate_noise(noisy, device=chosen))
+        volume = moving(scene, (256, 256, 256), 20)
+        cases = (("BM4D", "normal"), ("BM4D", "fast"), ("DCT3D", "normal"), ("PRINLM", "normal"))
+        for name, profile in cases:
+            for cube in ("4x4x4", "auto"):
+                filter = getattr(gd, name).of(profile=profile, cube=cube)
+                add(
+                    f"{name} {profile} 256 x 256 x 256, cube {cube}",
+                    lambda f=filter: gd.denoise(volume, f, 20, axes="ZYX", device=chosen),
+                )
+    return found
+
+
 def time_first_calls(device: str | None) -> dict[str, dict[str, float]]:
     """Time the import and the first call in this fresh process, of the filter that is asked for."""
-    import numpy as np
-
     name = os.environ["FIRST_CALL"]
     image = np.random.default_rng(0).normal(100, 20, SMALL).astype(np.float32)
     start = time.perf_counter()
@@ -96,16 +164,18 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        first = "FIRST_CALL" in os.environ
-        print(
-            json.dumps(
-                time_first_calls(args.device) if first else time_cases(args.cases, args.device)
+        if "FIRST_CALL" in os.environ:
+            found = time_first_calls(args.device)
+        else:
+            found = time_cases(args.cases, args.device) | time_untold(
+                args.device, args.large, args.only
             )
-        )
+        print(json.dumps(found))
         return
     cases = [" ".join(map(str, (n, p, *s))) for n, p, s in (*CASES, *(LARGE if args.large else ()))]
     cases = [case for case in cases if args.only in case]
-    device = ["--device", args.device] if args.device else []
+    device = [*(["--device", args.device] if args.device else []), *["--large"] * args.large]
+    device += ["--only", args.only]
     best: dict[tuple[str, str, str], float] = {}
     for number in range(args.rounds):
         for label, checkout in (("before", args.before), ("after", ROOT)):

@@ -138,11 +138,13 @@ def noise_only(
     quantiles = _Quantiles(ordered)
     (largest,) = quantiles.of(np.array([0]), np.array([len(values)]), quantile) / unit
     sigmas, spans = np.arange(1, trials + 1) / trials * largest, np.zeros((trials, 2), np.intp)
+    earlier = spans.copy()
     moving = np.arange(trials)  # starts whose groups still change
     for _ in range(ROUNDS):
         now = np.searchsorted(ranked, bounds * np.square(sigmas[moving])[:, None])
         changed = (now != spans[moving]).any(axis=1) & (now[:, 0] < now[:, 1])
-        spans[moving] = now
+        changed &= (now != earlier[moving]).any(axis=1)  # or it would go to and fro
+        earlier[moving], spans[moving] = spans[moving], now
         moving = moving[changed]
         if not len(moving):
             break

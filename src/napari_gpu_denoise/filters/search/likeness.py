@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from napari_gpu_denoise.image.threads import begin_each
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
 
 _BLOCK = 16  # pixels along y and x
@@ -21,6 +22,7 @@ _STANDS_OUT = 1.0  # variance of structure, over that of the noise, of blocks th
 _BETTER = 0.1  # more found again, from which fast motion is believed
 _FLATTEST = 0.25  # share of the blocks in which noise is compared
 _PAIRS = 3  # of neighbouring frames that are compared
+_MATCHED_BYTES = 20 * 8 * (_SIDE * _MOST_BLOCKS) ** 2  # that are gone through for a pair, about
 FOUND = 0.35  # share of structures found again, from which frames help
 # Each row averages the pixels of a block at one place.
 _MEANS = np.array([[(k <= n < k + _BLOCK) / _BLOCK for n in range(_SIDE)] for k in range(_SPAN)])
@@ -83,7 +85,8 @@ class _Blocks(NamedTuple):
 
 def _matched(pairs: Sequence[tuple[np.ndarray, np.ndarray]], by: int) -> _Blocks:
     """Search the blocks of pairs of frames, reduced `by` times."""
-    return _Blocks(*map(np.concatenate, zip(*(_found(*pair, by) for pair in pairs), strict=True)))
+    found = begin_each(lambda pair: _found(*pair, by), pairs, _MATCHED_BYTES)
+    return _Blocks(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def _found(first: np.ndarray, second: np.ndarray, by: int) -> _Blocks:
@@ -118,10 +121,14 @@ def _windows(frame: np.ndarray, by: int) -> np.ndarray:
             return np.zeros((0, _SIDE, _SIDE))
         count = min(_MOST_BLOCKS, most // _BLOCK + 1)
         starts.append(np.linspace(0, most, count).round().astype(int) * by)
-    cut = np.lib.stride_tricks.sliding_window_view(frame, (side, side))[np.ix_(*starts)]
-    # One axis after the other is much faster.
-    pixels = cut.reshape(-1, _SIDE, by, _SIDE, by).mean(axis=2).mean(axis=3, dtype=np.float64)
-    return np.nan_to_num(pixels, copy=False, posinf=0, neginf=0)
+    rows, columns = starts
+    cut = np.array([frame[y : y + side, x : x + side] for y in rows for x in columns])
+    # Along Y, then along X by slices: ten times as fast as a mean over short axes.
+    added = cut.reshape(-1, _SIDE, by, side).sum(axis=2) if by > 1 else cut
+    pixels = np.zeros((len(cut), _SIDE, _SIDE))
+    for k in range(by):
+        pixels += added[..., k::by]
+    return np.nan_to_num(pixels / by**2, copy=False, posinf=0, neginf=0)
 
 
 def _means(windows: np.ndarray) -> np.ndarray:
