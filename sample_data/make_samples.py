@@ -225,7 +225,8 @@ def write_imagej(path, stack, pixel, unit, interval):
         stack,
         imagej=True,
         compression="zlib",
-        predictor=stack.dtype.kind == "u",
+        compressionargs={"level": 12},
+        predictor=stack.dtype == "u1",
         resolution=(1 / pixel[1], 1 / pixel[0]),
         metadata={"axes": "TYX", "unit": unit, "finterval": interval, "fps": 1 / interval},
     )
@@ -240,7 +241,7 @@ def write_ome(path, stack, voxel, unit):
         stack,
         ome=True,
         compression="zlib",
-        predictor=True,
+        compressionargs={"level": 12},
         photometric="minisblack",
         metadata={"axes": "ZYX", "UUID": "urn:uuid:" + str(OME_UUID), **sizes, **units},
     )

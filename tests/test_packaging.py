@@ -1,19 +1,29 @@
-"""The wheel holds the package, the kernels and the samples, and asks for what it needs."""
+"""The wheel holds package, kernels and samples, asks for what it needs, and installs."""
 
 from __future__ import annotations
 
 import email.parser
+import importlib.util
+import os
 import re
 import subprocess
 import sys
 import tarfile
+import tomllib
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "napari_gpu_denoise"
+#: Where the project would live, as the release workflow says.
+URL = "https://example.org/owner/name"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+#: Extras that a user installs.
+EXTRAS = sorted(PROJECT["optional-dependencies"].keys() - {"benchmark", "docs", "test"})
 QT = re.compile(r"pyqt(?!graph)|pyside|napari\[", re.IGNORECASE)
 
 
@@ -22,7 +32,8 @@ def built(tmp_path_factory) -> Path:
     """The folder with the source archive, and the wheel that was built from that archive."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    environment = {**os.environ, "GPU_DENOISE_URL": URL}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -68,6 +79,11 @@ def test_the_wheel_holds_the_package_its_folders_and_nothing_else(wheel):
     assert f"{PACKAGE}/_napari/napari.yaml" in found
 
 
+def test_the_wheel_is_small(built):
+    (file,) = built.glob("*.whl")
+    assert file.stat().st_size < 3_000_000, "leave out, or compress better"
+
+
 def test_the_source_archive_holds_tests_scripts_and_docs(built):
     (file,) = built.glob("*.tar.gz")
     with tarfile.open(file) as archive:
@@ -87,6 +103,35 @@ def test_the_metadata_say_what_is_needed(wheel, metadata):
     assert metadata["License-Expression"] == "BSD-3-Clause"
     assert metadata.get_all("License-File") == ["LICENSE"]
     assert text_in(wheel, "/licenses/LICENSE") == (ROOT / "LICENSE").read_text(encoding="utf-8")
+
+
+def test_the_page_of_a_release_has_addresses_and_leads_to_the_repository(metadata):
+    """What the package index shows, and the napari hub, which reads it from there."""
+    urls = dict(line.split(", ") for line in metadata.get_all("Project-URL"))
+    assert urls.keys() >= {"Homepage", "Source", "Documentation", "Issues"}
+    assert all(url.startswith(URL) for url in urls.values())
+    assert metadata["Author"]
+    text = metadata.get_payload()
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(links) > 10 and not [link for link in links if not link.startswith(("https:", "#"))]
+    images = [link for link in links if link.startswith(f"{URL}/raw/main/")]
+    linked = [link for link in links if link.startswith(f"{URL}/blob/main/")]
+    assert len(images) >= 3 and len(linked) > 10
+    for link in images + linked:
+        path = link.split("/main/")[1].partition("#")[0]
+        assert (ROOT / path).exists(), link
+        assert path.endswith((".png", ".gif")) == (link in images)
+
+
+def test_without_an_address_the_page_is_the_readme(monkeypatch):
+    spec = importlib.util.spec_from_file_location("metadata", ROOT / "scripts" / "metadata.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.delenv("GPU_DENOISE_URL", raising=False)
+    found: dict = {}
+    module.ReleaseMetadata(str(ROOT), {}).update(found)
+    assert found.keys() == {"readme"}
+    assert found["readme"]["text"] == (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def requirements(metadata, extra: str | None = None) -> list[str]:
@@ -135,3 +180,118 @@ def test_an_installed_wheel_finds_its_own_kernels_and_samples(wheel, tmp_path):
     for place in places:
         assert Path(place).is_relative_to(tmp_path), place
         assert Path(place).exists()
+
+
+#: Packages of the index, and what conda-forge calls them.
+CONDA_NAMES = {
+    "dask[array]": "dask-core",
+    "pocl-binary-distribution": "pocl-cpu",
+    "intel-opencl-rt": "pocl-cpu",
+}
+
+
+def test_the_recipe_for_conda_forge_asks_for_what_the_package_does():
+    recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8"))
+    assert recipe["context"]["version"] == PROJECT["version"]
+    assert f">={recipe['context']['python_min']}" == PROJECT["requires-python"]
+    assert recipe["about"]["summary"] == PROJECT["description"]
+    for name, target in PROJECT["scripts"].items():
+        assert f"{name} = {target}" in recipe["build"]["python"]["entry_points"]
+    extras = PROJECT["optional-dependencies"]
+    wanted = {}
+    for line in (*PROJECT["dependencies"], *extras["cpu"], *extras["zarr"], *extras["napari"]):
+        name, at_least = re.match(r"([\w.-]+(?:\[\w+\])?)(>=[\w.]+)?", line).groups()
+        wanted[CONDA_NAMES.get(name, name)] = at_least
+    # An environment with napari has a Qt; the command line needs neither.
+    allowed = {"napari": wanted.pop("napari"), "distributed": extras["cluster"][0][11:]}
+    del wanted["pocl-cpu"]  # has versions of its own
+    needed = recipe["requirements"]
+    assert set(needed["run"]) == {
+        "python >=${{ python_min }}",
+        "pocl-cpu",
+        *(f"{name} {at_least}" for name, at_least in wanted.items()),
+    }
+    assert set(needed["run_constraints"]) == {f"{name} {text}" for name, text in allowed.items()}
+
+
+@pytest.mark.parametrize("system", ["linux-64", "linux-aarch64", "osx-arm64", "osx-64", "win-64"])
+def test_the_recipe_is_one_for_every_system(system):
+    rattler_build = pytest.importorskip("rattler_build", reason="pip install py-rattler-build")
+    recipe = rattler_build.Stage0Recipe.from_file(ROOT / "recipe" / "recipe.yaml")
+    platform = rattler_build.PlatformConfig(target_platform=system)
+    config = rattler_build.RenderConfig(platform=platform)
+    (made,) = recipe.render(rattler_build.VariantConfig(), config)
+    needed = made.recipe.to_dict()["requirements"]["run"]
+    assert "python >=3.11" in needed and "pocl-cpu" in needed
+
+
+@pytest.fixture(scope="module")
+def install(tmp_path_factory, index):
+    """Return a function that installs what is named into an empty environment: its programs."""
+
+    def into_an_empty_environment(wanted: str) -> Path:
+        folder = tmp_path_factory.mktemp("environment")
+        venv.create(folder, symlinks=os.name != "nt")
+        programs = folder / ("Scripts" if os.name == "nt" else "bin")
+        done = pip("--python", str(folder), "install", "--no-compile", wanted)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return programs
+
+    return into_an_empty_environment
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory) -> None:
+    """Skip what needs packages if they cannot be fetched here."""
+    folder = str(tmp_path_factory.mktemp("index"))
+    done = pip("download", "--retries", "0", "--no-deps", "--dest", folder, "tqdm")
+    if done.returncode:
+        pytest.skip(f"no package index can be reached: {done.stderr.strip().splitlines()[-1]}")
+
+
+def pip(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def output(*command: str | Path, folder: Path) -> str:
+    """Return what a command prints that has nothing of the environment of the tests."""
+    left_out = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    environment = {name: text for name, text in os.environ.items() if name not in left_out}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_wheel_works_in_an_empty_environment(built, install, tmp_path):
+    (file,) = built.glob("*.whl")
+    programs = install(str(file))
+    command = programs / "gpu-denoise"
+    version = output(command, "--version", folder=tmp_path)
+    assert version.strip() == f"gpu-denoise {PROJECT['version']}"
+    output(command, "sample", "mri", folder=tmp_path)
+    devices = subprocess.run([command, "devices"], capture_output=True, text=True)
+    # What the environment of the tests has by pip, an empty one has not.
+    if not devices.returncode:
+        output(command, "nl-means", "mri.ome.tif", "-o", "denoised.ome.tif", folder=tmp_path)
+        assert (tmp_path / "denoised.ome.tif").stat().st_size > 10_000
+
+
+#: What shows that an extra works: the command and a part of what it prints.
+SHOWN = {
+    None: ("gpu-denoise", "--version", PROJECT["version"]),
+    "cpu": ("gpu-denoise", "devices", "CPU"),
+    "zarr": ("python", "-c", "import zarr, napari_gpu_denoise.files.zarr; print('read')", "read"),
+    "cluster": ("python", "-c", "import distributed; print('workers')", "workers"),
+    "napari": ("npe2", "validate", "napari-gpu-denoise", "valid"),
+    "all": ("npe2", "validate", "--imports", "napari-gpu-denoise", "valid"),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("extra", [None, *EXTRAS])
+def test_archive_and_extras_work_in_an_empty_environment(extra, built, install, tmp_path):
+    (file,) = built.glob("*.whl" if extra else "*.tar.gz")
+    programs = install(f"{file}[{extra}]" if extra else str(file))
+    *command, expected = SHOWN.get(extra, SHOWN[None])
+    assert expected in output(programs / command[0], *command[1:], folder=tmp_path)
