@@ -20,6 +20,7 @@ _NAMES = {
     "IsolineMaps": "filters.isoline",
     "Advice": "assessment.recommend",
     "recommend": "assessment.recommend",
+    "Recommended": "files.recommended",
     "isoline_maps": "filters.isoline",
     "pixels_averaged": "filters.pixelwise",
     "similar_pixels": "filters.swnlm",

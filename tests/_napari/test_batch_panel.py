@@ -79,7 +79,7 @@ def panel(model, qtbot):
     qtbot.addWidget(made)
     made.show()
     qtbot.waitUntil(lambda: made.form.options.device.caption.text() != "")
-    made.form.filter.form.controls["window"].value = 5
+    made.form.filter.show_settings(gd.NLMeans(window=5))
     yield made
     made.stop()
 
@@ -123,6 +123,34 @@ def test_a_folder(batch, folder, done, calls, click):
     tifffile.imwrite(folder / "b.tif", image(7))
     assert done(panel) == "<b>Done.</b> 3 denoised, 0 failed, 0 skipped."
     assert len(calls.runs) == 3
+
+
+def test_a_row_has_one_line_and_its_error_is_read_where_it_is_selected(batch, folder, done, calls):
+    panel = batch(folder)
+    done(panel)
+    heights = {panel.files.rowHeight(n) for n in range(3)}
+    assert len(heights) == 1 and heights.pop() < 2 * panel.files.fontMetrics().height()
+    panel.files.selectRow(1)
+    assert panel.files.rowHeight(1) > 2 * panel.files.fontMetrics().height()
+    panel.files.selectRow(0)
+    assert panel.files.rowHeight(1) == panel.files.rowHeight(2)
+
+
+def test_each_file_as_recommended(batch, tmp_path, done, copied):
+    rng = np.random.default_rng(0)
+    (tmp_path / "raw").mkdir()
+    movie = rng.normal(100, 9, (6, 64, 64)).astype(np.uint16)
+    for name, pixels, axes in (("movie", movie, "TYX"), ("plane", movie[0], "YX")):
+        tifffile.imwrite(tmp_path / f"raw/{name}.tif", pixels, imagej=True, metadata={"axes": axes})
+    panel = batch(tmp_path / "raw")
+    choose(panel.form.filter.box, gd.Recommended)
+    assert panel.form.filter.form.isHidden()  # it has no settings
+    assert "Done" in done(panel)
+    for number, name in enumerate(("movie", "plane")):
+        record = gd.read(tmp_path / f"raw/denoised/{name}.tif").history[-1]
+        assert record["recommended"].split(", because")[0] in cell(panel, number, 2)
+    assert "gd.Recommended()" in copied(panel.python_button)
+    assert copied(panel.command_button).startswith("gpu-denoise auto ")
 
 
 def test_the_report_is_that_of_the_command_line(batch, folder, done, calls, tmp_path, capsys):

@@ -49,6 +49,32 @@ def test_a_result_and_its_record_are_those_of_the_function(here, run, device):
     assert record["sigma"] == list(expected.record.sigma)
 
 
+def test_each_file_as_recommended(here, run, device):
+    stack = image(1, (5, 64, 64), "uint16")
+    tifffile.imwrite("stack.tif", stack, imagej=True, metadata={"axes": "TYX"})
+    tifffile.imwrite("plane.tif", stack[0])
+    given = ("auto", "stack.tif", "plane.tif", "--device", device.index)
+    code, out, err = run(*given, "-o", "out")
+    assert (code, err) == (0, "")
+    for name, axes in (("stack", "TYX"), ("plane", "YX")):
+        advice = gd.recommend(gd.read(f"{name}.tif").data, axes, device=device)
+        expected = gd.denoise(gd.read(f"{name}.tif").data, advice.filter, axes=axes, device=device)
+        written = gd.read(f"out/{name}.tif")
+        assert_array_equal(written.data, expected.image)
+        (record,) = written.history
+        assert record["recommended"] == f"{advice.choice}, because {advice.reason}"
+        assert (record["filter"], record["source"]) == (advice.filter.name, f"{name}.tif")
+        assert record["sigma"] == list(expected.record.sigma)
+        assert f"  recommended {record['recommended']}" in out
+    # What was chosen by hand is none of its results.
+    assert run(*given, "-o", "out", "--resume")[0] == 0
+    assert run("nl-means", "plane.tif", "-o", "out/plane.tif", "--overwrite")[0] == 0
+    code, _, err = run(*given, "-o", "out", "--resume")
+    assert code != 0 and "plane.tif is not filtered as recommended" in err
+    with pytest.raises(errors.SettingsError, match=r"gd\.recommend"):
+        gd.denoise(stack, gd.Recommended())
+
+
 def test_every_setting_is_an_option(here, run, calls):
     """Whatever fields the dataclass has, each can be given and is told in the help."""
     for settings in gd.FILTERS:

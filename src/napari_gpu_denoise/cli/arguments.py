@@ -16,6 +16,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
 
     A command that is not in `argv` may be left out, or be without its options.
     """
+    from napari_gpu_denoise.files.recommended import Recommended
     from napari_gpu_denoise.filters import filters_for
     from napari_gpu_denoise.noise.models import choices
 
@@ -29,7 +30,9 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"gpu-denoise {package_version()}")
     added = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     # Of filters, one that is named is the only one needed.
-    for settings in filters_for("".join(argv[:1]).replace("-", "_")):
+    named = "".join(argv[:1]).replace("-", "_")
+    kinds = () if named == Recommended.name else filters_for(named)
+    for settings in kinds if len(kinds) == 1 else (Recommended, *kinds):
         _add_filter(added, settings)
 
     devices = added.add_parser("devices", help="list the OpenCL devices and show which one is used")

@@ -151,6 +151,8 @@ def lines_on(file: FileReport, settings: Any, said: Callable[[str], str] = str) 
     record = file.record
     sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
     yield str(file.output)
+    if record.recommended:
+        yield f"  recommended {record.recommended}"
     if len(settings.presets) > 1:
         profile, changes = settings.nearest_profile()
         changed = "".join(f", {name}={value}" for name, value in changes.items())
@@ -198,7 +200,8 @@ def run_batch(
         Files, patterns such as ``"raw/*.tif"`` (``**`` includes subfolders), or folders, with all
         TIFF, NIfTI and OME-Zarr files in them.
     filter : Filter
-        An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
+        An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``; or ``Recommended()``,
+        which filters each file as `recommend` says.
     sigma : float, array_like or None, default None
         Noise standard deviation in grey levels: one value, one for each channel, one for each
         plane, or a map, as for `denoise`. None measures the noise of each file.

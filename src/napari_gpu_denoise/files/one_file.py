@@ -17,12 +17,13 @@ from napari_gpu_denoise.files import formats, nifti, tiff, zarr
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.input_checks import free_memory
 from napari_gpu_denoise.files.output import already_there
+from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.files.resuming import ResumeLedger, resume_fingerprint, unchanged
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.denoise import denoise_steps
-from napari_gpu_denoise.run.record import Progress, Record, Result
+from napari_gpu_denoise.run.record import MEASURING, Progress, Record, Result
 from napari_gpu_denoise.run.request import HostMemory, Run
 
 # Smaller stacks are read whole, once: for the range of values, the noise and the filter.
@@ -60,25 +61,41 @@ def denoise_file(
         for one in possible:
             formats.check_writable(picture, one)
         same = isinstance(run.dtype, str) and run.dtype == "same"
-        filter = with_voxel(run.filter, picture)
-        run = replace(run, filter=filter, axes=run.axes or picture.filter_axes, dtype=dtype)
+        run = replace(run, axes=run.axes or picture.filter_axes, dtype=dtype)
         if run.host_memory is None:
             run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
         if formats.format_like(picture).in_place or _is_long(picture, run):
             _make_folder(target, new_folder)
+            run, why = yield from _run_for(picture, run)
             options = overwrite, companions_anywhere, resume, client
-            return (yield from _Streamed(picture, target, run, same, *options).steps())
+            return (yield from _Streamed(picture, target, run, same, *options, why).steps())
         largest = max(one.itemsize for one in possible)
         needed = picture.data.size * largest
         run.host_memory.check_whole(picture.data.nbytes + needed)
         picture = picture.loaded(result=needed)
+        run, why = yield from _run_for(picture, run)
     with run.host_memory.of_buffers(run.memory_limit):
         result = yield from denoise_steps(picture.pixels, run)
     _make_folder(target, new_folder)
     image = result.image
     if picture.alpha is not None:
         image = put_together(image, picture.colours, picture.data, picture.alpha)
-    return _written(target, image, picture, result.record, same, overwrite)
+    record = _about(result.record, picture, why)
+    return _written(target, image, picture, record, same, overwrite)
+
+
+def _run_for(picture: ImageFile, run: Run) -> Generator[Progress, None, tuple[Run, str]]:
+    """Return a run with the filter for a file, and why, if that is the one recommended."""
+    why = ""
+    if isinstance(run.filter, Recommended):
+        yield MEASURING
+        run, why = run.filter.run_for(picture.pixels, run)
+    return replace(run, filter=with_voxel(run.filter, picture)), why
+
+
+def _about(record: Record, picture: ImageFile, why: str) -> Record:
+    """Return a record that names the file, and why its filter was recommended."""
+    return replace(record, source=picture.path.name, recommended=why)
 
 
 @dataclass(frozen=True)
@@ -93,6 +110,7 @@ class _Streamed:
     companions_anywhere: bool
     resume: bool
     client: Any
+    why: str
 
     def steps(self) -> Generator[Progress, None, tuple[ImageFile, Record, tuple[str, ...]]]:
         """Do what `denoise_file` does."""
@@ -116,7 +134,7 @@ class _Streamed:
         with zarr.new_image(self.target, self.picture, part=ledger.notes.image, **options) as made:
             out = made.finest if self.client is None else made
             result = yield from self._filtered(self.picture.data, out, ledger)
-            record = replace(result.record, source=self.picture.path.name)
+            record = _about(result.record, self.picture, self.why)
             made.finish(record, ledger.check_lock)
         return self.picture, record, ()
 
@@ -137,7 +155,7 @@ class _Streamed:
 
             result = yield from self._filtered(data, store, ledger)
             ledger.check_lock()
-            made = result.image, picture, result.record
+            made = result.image, picture, _about(result.record, picture, self.why)
             return _written(self.target, *made, self.same, self.overwrite)
 
     def _filtered(
@@ -157,7 +175,6 @@ def _written(
     target: Path, image: Any, like: ImageFile, record: Record, same: bool, overwrite: bool
 ) -> tuple[ImageFile, Record, tuple[str, ...]]:
     """Write a result, in the stored type of its input if it is to have the `same`."""
-    record = replace(record, source=like.path.name)
     if same:
         image, like, record = nifti.as_stored(image, like, record)
     notes = formats.write(target, image, like, record, overwrite=overwrite)
@@ -193,14 +210,22 @@ def _is_long(picture: ImageFile, run: Run) -> bool:
 
 
 def check_result(target: Path, run: Run) -> None:
-    """Refuse a file that is not a result of the same filter, settings, noise and correction."""
+    """Refuse a file that is not a result of the same filter, settings, noise and correction.
+
+    Where the filter is recommended for each file, that of the result must have been, too.
+    """
     made: dict[str, Any] = {}
     filter, other = run.filter, ""
     with contextlib.suppress(FileError, ImageError), formats.open_stack(target) as picture:
         made = dict(picture.history[-1]) if picture.history else {}
         filter = with_voxel(filter, picture)
-    if (made.get("filter"), made.get("settings")) != (filter.name, filter.as_dict()):
-        other = "is not a result of this filter and these settings"
+    if isinstance(filter, Recommended):
+        same, unlike = bool(made.get("recommended")), "is not filtered as recommended"
+    else:
+        same = (made.get("filter"), made.get("settings")) == (filter.name, filter.as_dict())
+        unlike = "is not a result of this filter and these settings"
+    if not same:
+        other = unlike
     elif made.get("sigma_factor", 1.0) != run.sigma_factor:
         other = "was made with another strength"
     elif bool(made.get("corrected")) != (run.correct is not None):

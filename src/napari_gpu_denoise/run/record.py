@@ -92,6 +92,8 @@ class Record:
         Factor by which sigma was multiplied: the requested strength.
     source : str
         Name of the file or the layer that was filtered; empty for an array.
+    recommended : str
+        The filter, its profile and the reason, if `recommend` chose it for this file; else empty.
     """
 
     version: str
@@ -112,6 +114,7 @@ class Record:
     assessment: dict[str, Any] | None = None
     sigma_factor: float = 1.0
     source: str = ""
+    recommended: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values, ready for JSON."""
@@ -119,7 +122,7 @@ class Record:
             name: list(getattr(self, name)) for name in ("sigma", "notes", "noise", "corrected")
         }
         values = {**asdict(self), **lists}
-        for name in ("assessment", "source"):
+        for name in ("assessment", "source", "recommended"):
             if not values[name]:
                 del values[name]
         return values

@@ -19,6 +19,7 @@ from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files.batch import Batch
 from napari_gpu_denoise.files.formats import find_files, pair
+from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run.request import Run
 
@@ -38,6 +39,10 @@ _AXES_TIP = (
     "Axes of all files, such as TZYX; a dot is an independent axis. Needed only where the files do "
     "not name their axes, or name them wrongly."
 )
+_FILTER_TIP = (
+    "The filter for all files. As recommended for each file: each is measured and filtered as the "
+    "panel Denoise would, and its row says by which filter."
+)
 _ALL_AXES = "TZCYXS"
 
 
@@ -48,8 +53,8 @@ class FilterChoice(QtWidgets.QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        kinds = {kind.title: kind for kind in FILTERS}
-        self.box = parts.narrow(parts.choice(kinds, "The filter for all files."))
+        kinds = {kind.title: kind for kind in (Recommended, *FILTERS)}
+        self.box = parts.narrow(parts.choice(kinds, _FILTER_TIP))
         self.box.setAccessibleName("Filter")
         self._forms: dict[type, SettingsForm] = {}
         self._axes = _ALL_AXES
@@ -85,7 +90,7 @@ class FilterChoice(QtWidgets.QWidget):
             self._forms[kind] = form
             self._layout.addWidget(form)
         for other, form in self._forms.items():
-            form.setVisible(other is kind)
+            form.setVisible(other is kind and bool(form.controls))
         self.form.set_axes(self._axes)
         self.changed.emit()
 

@@ -150,7 +150,7 @@ class BatchPanel(Panel):
 
     def _lay_out(self) -> None:
         summary = Caption()
-        summary.setText("Filters many files with the same settings, one after another.")
+        summary.setText("Filters many files, one after another.")
         adding = row_of(self.add_button, self.folder_button, self.remove_button)
         doing = holding(row_of(self.run_button, self.pause_button, self.stop_button))
         head = with_guide(summary, "guide/napari.md#many-files-batch")
@@ -225,7 +225,7 @@ class BatchPanel(Panel):
             row.wait()
         self.table.refresh_all()
         self._file_left, self._all_left = TimeLeft(), TimeLeft()
-        name = f"{batch.run.filter.title} of {_files(len(self._todo))}"
+        name = f"{batch.run.filter.title}: {_files(len(self._todo))}"
         self.runs.start(BatchRequest(batch, frozenset(row.path for row in self._todo)), name)
         self.show_running(True)
 

@@ -106,7 +106,9 @@ class Row:
             self.state = DONE
             clipped = report.record.saturated
             told = f"; {counted(clipped, 'value', 'values')} clipped" if clipped else ""
-            self.words = f"Done in {duration(seconds)}{told}"
+            chosen, because, _ = report.record.recommended.partition(", because")
+            by = f" by {chosen}" if because else ""
+            self.words = f"Done in {duration(seconds)}{by}{told}"
 
 
 def stage_of(progress: BatchProgress) -> Stage:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qtpy import QtGui
-from qtpy.QtCore import QAbstractTableModel, QModelIndex, Qt, Signal
+from qtpy.QtCore import QAbstractTableModel, QItemSelection, QModelIndex, Qt, Signal
 from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QSizePolicy, QTableView
 
 from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row
@@ -126,7 +126,10 @@ class RowTable(QAbstractTableModel):
 
 
 class FileList(QTableView):
-    """Shows the files; takes those that are dropped, and the key Delete."""
+    """Shows the files; takes those that are dropped, and the key Delete.
+
+    A row has one line, and all of its text while it is selected.
+    """
 
     #: Names of files and folders were dropped.
     dropped = Signal(list)
@@ -157,6 +160,7 @@ class FileList(QTableView):
         model.rowsRemoved.connect(self._fit_height)
         model.dataChanged.connect(self._fit_rows)
         heads.sectionResized.connect(self._fit)
+        self.selectionModel().selectionChanged.connect(self._fit_selected)
         self._fit()
 
     def chosen(self) -> list[int]:
@@ -206,8 +210,9 @@ class FileList(QTableView):
             event.ignore()
 
     def _fit(self, *_: object) -> None:
-        """Adapt the heights of rows and of the list to the files."""
-        self.resizeRowsToContents()
+        """Adapt the heights of the open rows, and of the list."""
+        for number in self.chosen():
+            self.resizeRowToContents(number)
         self._fit_height()
 
     def _line(self) -> int:
@@ -227,8 +232,20 @@ class FileList(QTableView):
 
     def _fit_rows(self, first: QModelIndex, last: QModelIndex) -> None:
         for number in range(first.row(), last.row() + 1):
-            self.resizeRowToContents(number)
+            self._fit_row(number)
         self._fit_height()
+
+    def _fit_selected(self, *changed: QItemSelection) -> None:
+        for number in {index.row() for each in changed for index in each.indexes()}:
+            self._fit_row(number)
+        self._fit_height()
+
+    def _fit_row(self, number: int) -> None:
+        """Open a row that is selected; close another."""
+        if self.selectionModel().isRowSelected(number, QModelIndex()):
+            self.resizeRowToContents(number)
+        else:
+            self.setRowHeight(number, self._line())
 
 
 def _local(event: QtGui.QDropEvent) -> list[str]:
