@@ -192,7 +192,11 @@ def test_folders_of_others_are_never_replaced(tmp_path):
     mine = tmp_path / "mine.zarr"
     mine.mkdir()
     (mine / "thesis.txt").write_text("mine")
-    for target, said in ((mine, "is a folder but not zarr"), (path, ""), (path / "o.ome.zarr", "")):
+    for target, said in (
+        (mine, "is a folder but neither zarr"),
+        (path, ""),
+        (path / "o.ome.zarr", ""),
+    ):
         (failed,) = gd.run_batch(path, SETTINGS, 8, output=target, overwrite=True).failed
         assert isinstance(failed.error, OutputError) and said in str(failed.error)
     assert (mine / "thesis.txt").read_text() == "mine"

@@ -1,4 +1,4 @@
-"""Files in and out: TIFF, NIfTI, OME-Zarr, sample data, batches."""
+"""Files in and out: TIFF, NIfTI, OME-Zarr, DICOM, sample data, batches."""
 
 #: The names of all `formats.FORMATS`, for messages.
-FORMAT_NAMES = "TIFF, NIfTI or OME-Zarr"
+FORMAT_NAMES = "TIFF, NIfTI, OME-Zarr or DICOM"

@@ -192,13 +192,13 @@ def run_batch(
     cancel=None,
     **options: Any,
 ) -> BatchReport:
-    """Denoise TIFF, NIfTI and OME-Zarr files with the same settings.
+    """Denoise TIFF, NIfTI, OME-Zarr and DICOM files with the same settings.
 
     Parameters
     ----------
     inputs : path-like or iterable of path-like
         Files, patterns such as ``"raw/*.tif"`` (``**`` includes subfolders), or folders, with all
-        TIFF, NIfTI and OME-Zarr files in them.
+        files of these formats in them. A folder with the slices of a DICOM series is one image.
     filter : Filter
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``; or ``Recommended()``,
         which filters each file as `recommend` says.
@@ -209,8 +209,9 @@ def run_batch(
         Noise model, as for `denoise`; ``"auto"``, the default without `sigma`, and names of
         models measure it in each file.
     output : path-like
-        A file for one input, of the same format; or a folder, created if necessary, in which
-        each result has the name of its input, after that of its folder if two would be the same.
+        A file for one input, of the same format (of DICOM also NIfTI, TIFF or OME-Zarr); or a
+        folder, created if necessary, in which each result has the name of its input, after that of
+        its folder if two would be the same.
     axes : str, optional
         Names of the axes of all files; by default those in each file.
     dtype : data type, "auto" or "same", optional

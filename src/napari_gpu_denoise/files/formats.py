@@ -7,19 +7,20 @@ import itertools
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import FORMAT_NAMES, nifti, tiff, zarr
+from napari_gpu_denoise.files import FORMAT_NAMES, dicom, nifti, tiff, zarr
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
 from napari_gpu_denoise.files.output import check_folder, check_output
 from napari_gpu_denoise.run.record import Record
 
 #: In the order in which they are tried; the first reads, or refuses, what none recognises.
-FORMATS = (tiff.FORMAT, nifti.FORMAT, zarr.FORMAT)
+FORMATS = (tiff.FORMAT, nifti.FORMAT, zarr.FORMAT, dicom.FORMAT)
 SUFFIXES = tuple(suffix for each in FORMATS for suffix in each.suffixes)
 
 
@@ -35,7 +36,7 @@ def is_image(path: str | os.PathLike) -> bool:
 
 
 def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> ImageFile:
-    """Read a NIfTI file, an OME-Zarr folder, or the first image of a TIFF file.
+    """Read a NIfTI or DICOM file, an OME-Zarr folder, or the first image of a TIFF file.
 
     Parameters
     ----------
@@ -43,6 +44,8 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Image
         A TIFF, BigTIFF, ImageJ or OME-TIFF file; the folder of an OME-Zarr image, of version 0.4 or
         0.5; or a NIfTI file, of version 1 or 2, compressed by gzip or not. The axes of a NIfTI file
         are in reverse order, as in (t, z, y, x), and slope and intercept of its header are applied.
+        A DICOM file, or a folder that holds the slices of one series: grey levels with slope and
+        intercept, colours as RGB.
     companions_anywhere : bool, default False
         Read the other files of an OME-TIFF set wherever its XML says they are, and what links in an
         OME-Zarr lead to. By default only those in the folder of `path`, or below.
@@ -66,7 +69,7 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Image
 def open_stack(
     path: str | os.PathLike, *, companions_anywhere: bool = False
 ) -> AbstractContextManager[ImageFile]:
-    """Open a NIfTI file, an OME-Zarr, or the first image of a TIFF file, to read it on demand.
+    """Open a file as `read` does, to read it on demand.
 
     Its context is what `read` returns, but with ``data`` in the file until the context ends.
     """
@@ -93,6 +96,8 @@ def write(
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of another image, in its format.
 
+    Of DICOM the name may also be that of a NIfTI, TIFF or OME-Zarr, with axes and voxel size.
+
     The file is either complete or absent: it is written under a temporary name in the same folder,
     flushed to disk and renamed.
 
@@ -110,10 +115,13 @@ def write(
         file: the header, with affine and units, its extensions, and byte order; slope and intercept
         become 1 and 0, because pixels are grey levels. Of an OME-Zarr: all attributes, chunks,
         shards and compression; the levels of its pyramid are computed again, as means of blocks.
+        Of DICOM: all elements but those of pixels, with new identifiers of series and image; pixels
+        become the stored type, uncompressed. The result of a series in a folder is a folder.
     record : Record or sequence of dict, optional
         How the pixels were made; several as `Record.as_dict` returns them. It is stored as JSON:
         in the Info of an ImageJ file, as an annotation of an OME image, as a comment among the
-        extensions of a NIfTI header, otherwise as a line of the Software tag; `read` finds it.
+        extensions of a NIfTI header, in a private block of DICOM, otherwise as a line of the
+        Software tag; `read` finds it.
     overwrite : bool, default False
         Replace an existing file. The input itself is never replaced.
 
@@ -135,17 +143,39 @@ def write(
             f"{tuple(like.data.shape)}: write them like an image of the same shape."
         )
     check_name(path, like)
+    like = result_like(path, like)
     return format_like(like).write(path, data, like, record, overwrite=overwrite)
 
 
 def check_name(path: str | os.PathLike, like: ImageFile) -> None:
     """Refuse a name for a result that is not one of the format of its input."""
-    wanted = format_like(like)
-    if next((each for each in FORMATS if each.is_path(path)), FORMATS[0]) is not wanted:
+    wanted, named = format_like(like), format_named(path)
+    if (named or FORMATS[0]) is not wanted and (not named or named.name not in wanted.becomes):
+        also = [each.new_suffix for each in FORMATS if each.name in wanted.becomes]
         raise OutputError(
             f"{path} cannot be the result of {like.path}, which is written as {wanted.name}: end "
-            f"it with {wanted.new_suffix}."
+            f"it with {', '.join([wanted.new_suffix, *also])}."
         )
+
+
+def format_named(path: str | os.PathLike) -> Format | None:
+    """Return the format that a name is one of; None if of none."""
+    return next((each for each in FORMATS if each.is_path(path)), None)
+
+
+def result_like(path: str | os.PathLike, like: ImageFile) -> ImageFile:
+    """Return an image as its result of a name is written: in its own format, or another allowed."""
+    own, named = format_like(like), format_named(path)
+    if named is None or named is own or named.name not in own.becomes:
+        return like
+    name, _ = split_name(Path(path).name)
+    inputs = (like.path, *like.files)
+    affine = {"affine": like.metadata.get("affine")} if named is nifti.FORMAT else {}
+    made = named.default_metadata(like.data, like.axes, like.pixel_metadata, name, inputs, **affine)
+    notes = like.notes
+    if like.history:
+        notes += (f"Records of earlier filters stay in {like.path}.",)
+    return replace(like, kind=made.kind, axes=made.axes, metadata=made.metadata, notes=notes)
 
 
 def check_writable(like: ImageFile, dtype: np.dtype) -> None:
@@ -188,6 +218,8 @@ def _members(name: str) -> list[Path]:
         return _at_address(place)
     if zarr.is_zarr(place):
         return zarr.images_of(place)
+    if os.path.isdir(place) and dicom.is_dicom(place):
+        return [place]
     if name and os.path.isdir(place):
         members = [p for p in sorted(place.iterdir()) if has_suffix(p)]
         if not members:
@@ -230,7 +262,7 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
         ]
     name = os.fspath(output)
     folder = zarr.as_path(name)
-    is_folder = folder.is_dir() and not zarr.has_suffix(folder)
+    is_folder = folder.is_dir() and not (zarr.has_suffix(folder) or dicom.FORMAT.is_path(folder))
     if folder.suffix and not is_folder and not name.endswith(("/", os.sep)):
         if not has_suffix(folder):
             raise OutputError(
@@ -255,8 +287,7 @@ def _own_names(images: list[Path]) -> list[str]:
 
     Those of one folder, such as a.tif and A.tif, which many file systems do not tell apart, stay.
     """
-    # A TIFF in the format of a vendor is written as a plain TIFF, so its suffix changes.
-    names = [path.name if has_suffix(path) else _renamed(path) for path in images]
+    names = [_result_name(path) for path in images]
     folders = [_absolute(path).parent for path in images]
     while True:
         equal: dict[str, list[int]] = {}
@@ -280,8 +311,9 @@ def beside(path: str | os.PathLike, name: str) -> str:
     # As text: the path may be an address.
     folder, own = os.path.split(os.fspath(path).rstrip("/\\"))
     stem, suffix = split_name(own)
-    # A TIFF in the format of a vendor is written as a plain one.
-    return os.path.join(folder, f"{stem}_{name}{suffix if has_suffix(own) else '.tif'}")
+    if not has_suffix(own):  # a TIFF in the format of a vendor is written as a plain one
+        suffix = ".dcm" if dicom.is_dicom(path) else ".tif"
+    return os.path.join(folder, f"{stem}_{name}{suffix}")
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -291,18 +323,20 @@ def split_name(name: str) -> tuple[str, str]:
     return (name[: -len(suffix)], name[-len(suffix) :]) if suffix else os.path.splitext(name)
 
 
-def _renamed(path: Path) -> str:
-    """Return the name of the result of a file whose own name is not one of its format."""
-    if zarr.is_zarr(path):
-        return zarr.name_of(path)
-    return path.stem + format_of(path).suffixes[0]
+def _result_name(path: Path) -> str:
+    """Return the name of the result of a file: its own, if that is one of its format."""
+    if has_suffix(path):
+        return path.name
+    form = format_of(path)
+    # A TIFF in the format of a vendor is written as a plain TIFF, so its suffix changes.
+    return form.result_name(path) if form.result_name else path.stem + form.suffixes[0]
 
 
 def check_target(target: Path, inputs: list[Path], written: set[tuple[int, int]]) -> None:
     """Check before the work starts that its result can be written, or replace what is there."""
     if not target.parent.is_dir():
         return
-    check = check_folder if zarr.is_zarr_path(target) else check_output
+    check = check_folder if zarr.is_zarr_path(target) or target.is_dir() else check_output
     check(target, overwrite=True, keep=inputs)
     if target.exists() and identity(target) in written:
         raise OutputError(

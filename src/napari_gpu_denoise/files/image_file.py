@@ -259,7 +259,7 @@ _KNOWN = set(SYMBOLS)
 
 Steps = dict[str, tuple[float, str]]
 
-_METRES = {
+METRES = {
     **{"meter": 1.0, "centimeter": 1e-2, "millimeter": 1e-3, "micrometer": 1e-6},
     **{"nanometer": 1e-9, "picometer": 1e-12, "angstrom": 1e-10, "inch": 0.0254},
 }
@@ -303,7 +303,8 @@ class ImageFile:
     axes : str
         One letter an axis, as tifffile names them: T Z C Y X, S colour samples, Q or I unknown.
     kind : str
-        ``"ome"``, ``"imagej"`` or ``"plain"`` for a TIFF file, ``"nifti"`` or ``"zarr"``.
+        ``"ome"``, ``"imagej"`` or ``"plain"`` for a TIFF file, ``"nifti"``, ``"zarr"``,
+        ``"dicom"``.
     metadata : dict
         Tags and layout of the file, for `write`.
     path : Path
@@ -387,8 +388,10 @@ class Format:
     `suffixes` end the names of its files, `kinds` are those of an `ImageFile` that it writes.
     `name` and `new_suffix` are for messages. `is_format` judges a file by how it starts, False if
     it cannot be opened, `is_named` a path by its name, by default its suffix. With `in_place` large
-    results are written part by part where they will be. The others do what functions of these names
-    in `formats` do.
+    results are written part by part where they will be. `becomes` names the formats that results
+    may have besides; `default_metadata` describes pixels of other formats as a new image of this
+    one. `result_name` returns a name for the result of a file, by default its own. The others do
+    what functions of these names in `formats` do.
     """
 
     name: str
@@ -401,6 +404,9 @@ class Format:
     write: Callable[..., tuple[str, ...]]
     is_named: Callable[[Any], bool] | None = None
     in_place: bool = False
+    becomes: tuple[str, ...] = ()
+    default_metadata: Callable[..., ImageFile] | None = None
+    result_name: Callable[[Path], str] | None = None
 
     def is_path(self, path: str | os.PathLike) -> bool:
         """Return whether a path has the name of such a file."""
@@ -466,7 +472,7 @@ def number(told: Any) -> float:
 
 def sized(steps: list[float], units: list[str]) -> Voxel:
     """Return the size in the unit of x; none if a length is missing or units do not compare."""
-    factors = [_METRES.get(unit_named(unit)) for unit in units]
+    factors = [METRES.get(unit_named(unit)) for unit in units]
     if not all(steps):
         return NO_VOXEL
     unit = "µm" if factors[2] == 1e-6 else units[2]

@@ -24,8 +24,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from napari_gpu_denoise.errors import FileError, ImageError
+from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files.image_file import (
+    METRES,
     Blocks,
     Format,
     ImageFile,
@@ -404,6 +405,62 @@ def _head(dtype: np.dtype, like: ImageFile, record: Record | Sequence[dict] | No
     return header.binaryblock + behind
 
 
+def default_metadata(
+    data: Any,
+    axes: str,
+    pixel_metadata: PixelMetadata,
+    name: str,
+    inputs: Iterable[Path] = (),
+    affine: np.ndarray | None = None,
+) -> ImageFile:
+    """Return the description of pixels as which `write` makes a new NIfTI file.
+
+    `affine` makes pixels (x, y, z) positions in mm (RAS); by default it holds the steps.
+    """
+    from nibabel.nifti1 import Nifti1Header
+    from nibabel.nifti2 import Nifti2Header
+
+    inputs = tuple(inputs)
+    path = inputs[0] if inputs else Path(name)
+    if axes not in {"YX", "ZYX", "TYX", "TZYX"}:
+        raise OutputError(
+            f"Axes {axes} of {path} do not fit NIfTI, which holds T, Z, Y and X: end the name of "
+            "the result with .ome.tif."
+        )
+    shape = [
+        *data.shape[: axes.index("Y") - ("Z" in axes)],
+        *[1] * ("Z" not in axes and "T" in axes),
+    ]
+    shape += data.shape[-2 - ("Z" in axes) :]
+    version = 1 if max(shape) < 2**15 else 2
+    header = (Nifti1Header if version == 1 else Nifti2Header)()
+    header.set_data_shape(shape[::-1])
+    steps = pixel_metadata.steps
+    told = {letter: steps.get(letter, (1.0, "")) for letter in "XYZT"}
+    factors = {unit: 1e3 * metres for unit, metres in METRES.items()} | {
+        "second": 1,
+        "millisecond": 1e-3,
+    }
+    zooms = [step * factors.get(unit, 1) for step, unit in told.values()]
+    header.set_zooms(zooms[: len(shape)])
+    header.set_xyzt_units("mm", "sec")
+    if affine is None:
+        affine = np.diag([*zooms[:3], 1.0])
+    header.set_sform(affine, code=1)
+    header.set_qform(affine, code=1, strip_shears=True)
+    header["magic"] = b"n+1" if version == 1 else header["magic"]
+    metadata = {
+        "header": header.binaryblock,
+        "version": version,
+        "byteorder": header.endianness,
+        "extensions": [],
+        "scaling": None,
+        "dtype": np.dtype(data.dtype).name,
+        "as_stored": False,
+    }
+    return ImageFile(data, axes, "nifti", metadata, path, inputs, pixel_metadata=pixel_metadata)
+
+
 @dataclass(frozen=True)
 class StoredValues:
     """An array of grey levels as the values that a slope and an intercept make them of.
@@ -477,4 +534,5 @@ FORMAT = Format(
     open_stack=open_stack,
     check_writable=check_writable,
     write=write,
+    default_metadata=default_metadata,
 )

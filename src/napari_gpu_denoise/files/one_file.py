@@ -52,6 +52,7 @@ def denoise_file(
     """
     with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         formats.check_name(target, picture)
+        picture = formats.result_like(target, picture)
         check_numbers(picture.data)
         given = picture.data.dtype
         dtype = output_dtype(run.dtype, given)

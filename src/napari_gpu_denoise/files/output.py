@@ -61,8 +61,9 @@ def new_folder(
 ) -> Iterator[Path]:
     """Make a folder that appears under its name only when it is complete, as `new_file` does.
 
-    With `overwrite` a folder of zarr may be replaced, and no other. `part` is the unfinished folder
-    beside it, which may be there and is kept if the block raises; by default it is a new one.
+    With `overwrite` a folder of zarr or DICOM may be replaced, and no other. `part` is the
+    unfinished folder beside it, which may be there and is kept if the block raises; by default it
+    is a new one.
     """
     check_folder(path, overwrite=overwrite, keep=keep)
     target = Path(os.path.realpath(path))
@@ -161,7 +162,10 @@ def check_type(path: object, kind: str, dtype: np.dtype, held: Collection[str]) 
 def check_folder(
     path: str | os.PathLike, *, overwrite: bool, keep: Iterable[str | os.PathLike]
 ) -> None:
-    """Refuse a path at which no folder of zarr can be made, as `check_output` does for files."""
+    """Refuse a path at which no folder of an image can be made, as `check_output` does for files.
+
+    Those are folders of zarr, or that hold only DICOM files.
+    """
     target = Path(os.path.realpath(path))
     for other in map(os.path.realpath, keep):
         inside = Path(other) in target.parents or target in Path(other).parents
@@ -171,10 +175,21 @@ def check_folder(
         check_output(path, overwrite=False, keep=keep)
         return
     _check_input(path, keep)
-    if not any((target / head).is_file() for head in ("zarr.json", ".zgroup", ".zattrs")):
-        raise OutputError(f"{path} is a folder but not zarr, and is kept: choose another name.")
+    held = list(target.iterdir())
+    series = held and all(each.is_file() and _is_dicom_file(each) for each in held)
+    if not series and not {"zarr.json", ".zgroup", ".zattrs"} & {each.name for each in held}:
+        raise OutputError(
+            f"{path} is a folder but neither zarr nor a series of DICOM, and is kept: choose "
+            "another name."
+        )
     if not overwrite:
         raise already_there(f"{path} exists")
+
+
+def _is_dicom_file(path: Path) -> bool:
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        return file.read(132).endswith(b"DICM")
+    return False
 
 
 def _sync_folder(folder: Path) -> None:

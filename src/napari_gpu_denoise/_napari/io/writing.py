@@ -18,7 +18,7 @@ from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.source import letters_of
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, LayerError, OutputError
-from napari_gpu_denoise.files import formats, nifti, tiff, zarr
+from napari_gpu_denoise.files import formats, tiff, zarr
 from napari_gpu_denoise.files.image_file import Channel, ImageFile, PixelMetadata, unit_named
 from napari_gpu_denoise.image.axes import check_axes
 
@@ -151,10 +151,10 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
         path, overwrite = path + _DEFAULT, False
     like, data = _as_file(path, whole, notes) or (None, None)
     if like is None:
-        if nifti.FORMAT.is_path(path):
+        if (form := formats.format_named(path)) not in (None, tiff.FORMAT, zarr.FORMAT):
             raise LayerError(
-                f"{path} cannot be written as NIfTI, which needs all of an image that was read "
-                "from NIfTI: end the name with .ome.tif."
+                f"{path} cannot be written as {form.name}, which needs all of an image that was "
+                f"read from {form.name}: end the name with .ome.tif."
             )
         like, data = _fresh(path, whole, notes)
     records = _new_records(whole, like)

@@ -22,6 +22,7 @@ FORMAT = Format(
     open_stack=open_stack,
     check_writable=check_writable,
     write=write,
+    default_metadata=default_metadata,
 )
 
 __all__ = ["FORMAT", "LargePlanes", "Planes", "default_metadata", "open_stack", "write"]

@@ -374,10 +374,14 @@ _PLANES_EACH = 100
 
 
 def is_tiff(path: str | os.PathLike) -> bool:
-    """Return whether a file starts like a TIFF file; False also if it cannot be opened."""
+    """Return whether a file starts like a TIFF file; False also if it cannot be opened.
+
+    DICOM files may start so, too.
+    """
     try:
         with open_regular(path) as file:
-            return file.read(4) in _MAGIC
+            start = file.read(132)
+            return start[:4] in _MAGIC and start[128:] != b"DICM"
     except OSError:
         return False
 

@@ -44,6 +44,8 @@ FORMAT = Format(
     write=write,
     is_named=is_zarr_path,
     in_place=True,
+    default_metadata=default_metadata,
+    result_name=name_of,
 )
 
 __all__ = [

@@ -1,0 +1,354 @@
+"""DICOM in and out: files of scanners and series in folders; what is told of patients stays."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from pathlib import Path
+
+import nibabel
+import nibabel.nicom.dicomwrappers
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from files.tiffs import RECORD
+from napari_gpu_denoise import cli
+from napari_gpu_denoise.errors import FileError, ImageError, OutputError
+from napari_gpu_denoise.files import formats
+from reference.data import REASON, data_folder
+from scenes import noisy, small
+
+pydicom = pytest.importorskip("pydicom", reason="needs the extra formats")
+
+SMALL = small(gd.NLMeans)
+SHIPPED = Path(pydicom.__file__).parent / "data" / "test_files"
+MR, CT = "1.2.840.10008.5.1.4.1.1.4", "1.2.840.10008.5.1.4.1.1.2"
+ULTRASOUND = "1.2.840.10008.5.1.4.1.1.3.1"
+PATIENT = "Unheard^Of"
+# Elements that differ in a result; all others are as they were.
+CHANGED = {
+    *("SeriesInstanceUID", "SOPInstanceUID", "SourceImageSequence", "ImageType", "PixelData"),
+    *("DerivationDescription", "SmallestImagePixelValue", "LargestImagePixelValue"),
+}
+
+
+def saved(path: Path, pixels: np.ndarray, kind: str = MR, **elements) -> Path:
+    """Write a DICOM file; frames are along the first axis of three."""
+    held = pydicom.Dataset()
+    held.file_meta = pydicom.dataset.FileMetaDataset()
+    held.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
+    held.SOPClassUID, held.SOPInstanceUID = kind, pydicom.uid.generate_uid()
+    held.SeriesInstanceUID = "1.2.3"
+    held.PatientName, held.PatientID, held.StudyDate = PATIENT, "4711-0815", "20200229"
+    held.Modality = {MR: "MR", CT: "CT", ULTRASOUND: "US"}[kind]
+    held.ImageType = ["ORIGINAL", "PRIMARY", "AXIAL"]
+    if pixels.ndim > 2:
+        held.NumberOfFrames = len(pixels)
+    held.Rows, held.Columns = pixels.shape[-2:]
+    held.SamplesPerPixel, held.PhotometricInterpretation = 1, "MONOCHROME2"
+    held.BitsAllocated = held.BitsStored = 8 * pixels.itemsize
+    held.HighBit, held.PixelRepresentation = held.BitsStored - 1, int(pixels.dtype.kind == "i")
+    held.add_new("PixelData", "OB" if pixels.itemsize == 1 else "OW", pixels.tobytes())
+    for name, value in elements.items():
+        setattr(held, name, value)
+    held.save_as(path, enforce_file_format=True)
+    return path
+
+
+def series(folder: Path, image: np.ndarray, *, apart: float = 2.5, **elements) -> Path:
+    """Write slices of a tilted volume as files whose names are in another order."""
+    folder.mkdir()
+    tilted = [1, 0, 0, 0, 0.8, 0.6]
+    for z, pixels in enumerate(image):
+        place = np.array([-100.0, 50.0, 10.0]) + z * apart * np.cross(tilted[:3], tilted[3:])
+        own = {"ImagePositionPatient": place.tolist(), "ImageOrientationPatient": tilted}
+        own |= {"PixelSpacing": [0.5, 0.25], "SliceThickness": 2, "InstanceNumber": z + 1}
+        saved(folder / f"IM{(7 * z) % 10}", pixels, **{**own, **elements})
+    return folder
+
+
+def differing(before: Path, after: Path) -> set[str]:
+    """Return the names of elements that differ between two files, but for ours."""
+    one, two = pydicom.dcmread(before), pydicom.dcmread(after)
+    tags = {each.tag for each in (*one, *two) if each.tag.group != 0x2115}
+    return {pydicom.datadict.keyword_for_tag(tag) for tag in tags if one.get(tag) != two.get(tag)}
+
+
+def run(given: Path, name: str, **options):
+    """Denoise a file or series; return the result and the report."""
+    target = given.parent / name
+    (file,) = gd.run_batch(given, SMALL, 20, output=target, **options).files
+    if file.error is not None:
+        raise file.error
+    return target, file
+
+
+@pytest.mark.parametrize(
+    ("name", "axes"),
+    [
+        ("CT_small.dcm", "YX"),  # begins like a TIFF, too
+        ("MR_small_implicit.dcm", "YX"),
+        ("MR_small_bigendian.dcm", "YX"),
+        ("MR_small_RLE.dcm", "YX"),
+        ("MR_small_jpeg_ls_lossless.dcm", "YX"),  # by imagecodecs
+        ("JPGExtended.dcm", "YX"),
+        ("SC_rgb_jpeg_gdcm.dcm", "YXS"),
+        ("SC_rgb_small_odd.dcm", "YXS"),
+        ("SC_ybr_full_422_uncompressed.dcm", "YXS"),
+        ("examples_palette.dcm", "YXS"),
+        ("rtdose_expb.dcm", "ZYX"),
+    ],
+)
+def test_files_of_pydicom_survive(tmp_path, name, axes):
+    path, target = SHIPPED / name, tmp_path / "out.dcm"
+    if not path.exists():
+        pytest.skip("this version of pydicom does not ship it")
+    image = formats.read(path)
+    assert (image.axes, image.kind) == (axes, "dicom")
+    held = pydicom.dcmread(path)
+    if held.PhotometricInterpretation.startswith("MONO") and not name.startswith("JPGE"):
+        plain = pydicom.dcmread(SHIPPED / "MR_small.dcm" if "jpeg_ls" in name else path)
+        levels = plain.pixel_array * float(held.get("RescaleSlope", 1))
+        np.testing.assert_array_equal(image.data, levels + float(held.get("RescaleIntercept", 0)))
+    formats.write(target, image.data, image, RECORD)
+    again = formats.read(target)
+    np.testing.assert_array_equal(again.data, image.data)
+    assert again.history == (RECORD.as_dict(),)
+    colours = {"PhotometricInterpretation", "PlanarConfiguration", "SamplesPerPixel"}
+    found = {each for each in differing(path, target) if "PaletteColorLookup" not in each}
+    assert found - CHANGED <= (colours if axes.endswith("S") else set())
+    made = pydicom.dcmread(target)
+    assert made.SOPInstanceUID == made.file_meta.MediaStorageSOPInstanceUID != held.SOPInstanceUID
+    assert made.ImageType[0] == "DERIVED"
+    np.testing.assert_array_equal(made.pixel_array.shape, image.data.shape)
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+def test_ultrasound_from_a_scanner(tmp_path):
+    path = data_folder() / "ultrasound" / "US1_UNCR.dcm"
+    target = tmp_path / "out.dcm"
+    image = formats.read(path)
+    assert (image.axes, image.data.shape) == ("YXS", (480, 640, 3))
+    formats.write(target, image.data, image, RECORD)
+    assert differing(path, target) <= CHANGED - {"PixelData"}
+
+
+def test_a_series_becomes_a_series(tmp_path):
+    image = noisy(5, 24, 20).astype("int16")
+    folder = series(tmp_path / "1.2.840.7", image, RescaleSlope=0.5, RescaleIntercept=-10)
+    read = formats.read(folder)
+    assert (read.axes, read.voxel, read.voxel_unit) == ("ZYX", (2.5, 0.5, 0.25), "mm")
+    np.testing.assert_array_equal(read.data, image * np.float32(0.5) - 10)
+    made = gd.denoise(read.data, SMALL, 20)
+    (file,) = gd.run_batch(folder, SMALL, 20, output=tmp_path / "out").files
+    assert file.output == tmp_path / "out" / "1.2.840.7.dcm"
+    names = sorted(path.name for path in folder.iterdir())
+    assert sorted(path.name for path in file.output.iterdir()) == names
+    again = formats.read(file.output)
+    np.testing.assert_allclose(again.data, made.image, atol=0.251)  # half a step of the slope
+    assert again.voxel == read.voxel and again.history[-1]["filter"] == "nl_means"
+    held = [pydicom.dcmread(file.output / name) for name in names]
+    assert len({each.SeriesInstanceUID for each in held}) == 1 != held[0].SeriesInstanceUID
+    assert len({each.SOPInstanceUID for each in held}) == 5
+    for name, each in zip(names, held, strict=True):
+        assert differing(folder / name, file.output / name) <= CHANGED
+        before = pydicom.dcmread(folder / name)
+        assert each.SourceImageSequence[0].ReferencedSOPInstanceUID == before.SOPInstanceUID
+    # Again, in its place, and a folder of anything else is kept.
+    gd.run_batch(folder, SMALL, 20, output=file.output, overwrite=True)
+    (file.output / "notes.txt").write_text("mine")
+    kept = gd.run_batch(folder, SMALL, 20, output=file.output, overwrite=True).failed
+    assert "series of DICOM, and is kept" in str(kept[0].error)
+
+
+def test_a_series_as_nifti_lies_where_it_was(tmp_path):
+    image = noisy(4, 24, 20).astype("uint16")
+    folder = series(tmp_path / "head", image)
+    target, file = run(folder, "head.nii.gz", dtype="same")
+    made = nibabel.load(target)
+    assert made.shape == (20, 24, 4)
+    first = min(folder.iterdir(), key=lambda each: pydicom.dcmread(each).InstanceNumber)
+    # nibabel's own reader of DICOM: of (row, column), with positions to the left and back (LPS).
+    lps = nibabel.nicom.dicomwrappers.wrapper_from_file(first).affine
+    turned = np.diag([-1, -1, 1, 1]) @ lps[:, [1, 0, 2, 3]]
+    np.testing.assert_allclose(made.affine[:, [0, 1, 3]], turned[:, [0, 1, 3]], atol=1e-5)
+    # Of one slice nibabel cannot know which side the next is on.
+    last = max(folder.iterdir(), key=lambda each: pydicom.dcmread(each).InstanceNumber)
+    there = np.array([*pydicom.dcmread(last).ImagePositionPatient, 1]) * [-1, -1, 1, 1]
+    np.testing.assert_allclose(made.affine @ [0, 0, 3, 1], there, atol=1e-5)
+    assert made.header.get_zooms() == pytest.approx((0.25, 0.5, 2.5))
+    assert formats.read(target).history[-1] == file.record.as_dict()
+
+
+@pytest.mark.parametrize("name", ["out.ome.tif", "out.ome.zarr"])
+def test_a_series_as_tiff_or_zarr(tmp_path, name):
+    if name.endswith("zarr"):
+        pytest.importorskip("zarr", reason="needs the extra zarr")
+    folder = series(tmp_path / "head", noisy(3, 24, 20).astype("uint16"))
+    target, _ = run(folder, name)
+    again = formats.read(target)
+    assert (again.axes, again.voxel) == ("ZYX", (2.5, 0.5, 0.25))
+    assert again.history[-1]["filter"] == "nl_means"
+
+
+def test_streamed_as_when_whole(tmp_path, streamed):
+    folder = series(tmp_path / "head", noisy(4, 24, 20).astype("uint16"))
+    target, _ = run(folder, "out.dcm")
+    whole = gd.denoise(formats.read(folder).data, SMALL, 20, axes="ZYX").image
+    np.testing.assert_array_equal(formats.read(target).data, whole)
+
+
+def test_ultrasound_clip(tmp_path):
+    region = pydicom.Dataset()
+    region.PhysicalUnitsXDirection = region.PhysicalUnitsYDirection = 3
+    region.PhysicalDeltaX, region.PhysicalDeltaY = 0.02, 0.03
+    elements = {"SequenceOfUltrasoundRegions": [region], "FrameTime": 40}
+    image = noisy(6, 24, 20).astype("uint8")
+    path = saved(tmp_path / "clip.dcm", image, ULTRASOUND, **elements)
+    with formats.open_stack(path) as read:
+        assert read.axes == "TYX"
+        np.testing.assert_array_equal(read.data[3], image[3])
+        steps = read.pixel_metadata.steps
+    assert steps["T"] == (40, "millisecond")
+    assert (steps["Y"][0], steps["X"][0]) == (pytest.approx(0.3), pytest.approx(0.2))
+    target, _ = run(path, "out.dcm")
+    assert differing(path, target) <= CHANGED
+    # A folder of clips holds images of their own.
+    saved(tmp_path / "other.dcm", image, ULTRASOUND)
+    target.unlink()
+    assert [each.name for each in formats.find_files(tmp_path)] == ["clip.dcm", "other.dcm"]
+
+
+def test_enhanced_files_tell_of_each_frame(tmp_path):
+    frames = []
+    for z in (3, 0, 6):  # in mm
+        frame, place, scale = (pydicom.Dataset() for _ in range(3))
+        place.ImagePositionPatient = [0, 0, z]
+        scale.RescaleSlope, scale.RescaleIntercept = 1 + z, 0
+        frame.PlanePositionSequence, frame.PixelValueTransformationSequence = [place], [scale]
+        frames.append(frame)
+    shared, measures, turned = (pydicom.Dataset() for _ in range(3))
+    measures.PixelSpacing, turned.ImageOrientationPatient = [0.5, 0.5], [1, 0, 0, 0, 1, 0]
+    shared.PixelMeasuresSequence, shared.PlaneOrientationSequence = [measures], [turned]
+    groups = {"SharedFunctionalGroupsSequence": [shared]}
+    groups["PerFrameFunctionalGroupsSequence"] = frames
+    image = noisy(3, 24, 20).astype("uint16")
+    path = saved(tmp_path / "enhanced.dcm", image, **groups)
+    read = formats.read(path)
+    assert (read.axes, read.voxel) == ("ZYX", (3, 0.5, 0.5))
+    expected = image[[1, 0, 2]] * np.array([1, 4, 7], "f4")[:, None, None]
+    np.testing.assert_array_equal(read.data, expected)
+    formats.write(tmp_path / "out.dcm", read.data, read)
+    assert pydicom.dcmread(tmp_path / "out.dcm").PixelData == image.tobytes()
+
+
+def test_times_and_echoes(tmp_path):
+    folder = tmp_path / "fmri"
+    image = noisy(6, 24, 20).astype("uint16").reshape(3, 2, 24, 20)
+    for t in range(3):
+        series(tmp_path / f"{t}", image[t], TemporalPositionIdentifier=3 - t, EchoTime=5)
+    folder.mkdir()
+    for each in tmp_path.glob("?/*"):
+        each.rename(folder / f"{each.parent.name}{each.name}")
+    read = formats.read(folder)
+    assert (read.axes, read.notes) == ("TZYX", ())
+    np.testing.assert_array_equal(read.data, image[::-1])
+    held = pydicom.dcmread(folder / "0IM0")
+    held.EchoTime = 7
+    held.save_as(folder / "0IM0")
+    read = formats.read(folder)
+    assert read.axes == "QZYX" and "differ in echo" in read.notes[0]
+    (folder / "0IM0").unlink()
+    with pytest.raises(FileError, match=r"1 of 2 positions in .* slices are missing"):
+        formats.read(folder)
+
+
+def test_gaps_and_values_beyond_are_told(tmp_path):
+    folder = series(tmp_path / "head", noisy(5, 24, 20).astype("uint16"), BitsStored=12, HighBit=11)
+    (folder / "IM1").unlink()  # the fourth
+    read = formats.read(folder)
+    assert "Slices 3 and 4 are 5 mm apart, most others 2.5 mm" in read.notes[0]
+    notes = formats.write(tmp_path / "out.dcm", read.data + np.float32(5000), read)
+    assert notes == (
+        f"{4 * 24 * 20} values are beyond what the 12 bits of the input hold, and became the "
+        "nearest that they do.",
+    )
+    assert formats.read(tmp_path / "out.dcm").data.max() == 4095
+
+
+def test_what_is_no_series(tmp_path):
+    image = noisy(3, 24, 20).astype("uint16")
+    folder = series(tmp_path / "head", image)
+    odd = folder / "odd"
+    for change, said in (
+        ({"SeriesInstanceUID": "1.2.4"}, "holds 2 series of DICOM"),
+        ({"ImageOrientationPatient": [0, 1, 0, 0, 0, 1]}, "differ in orientation"),
+        ({"Rows": 12, "Columns": 40}, "differ in size"),
+        ({"ImagePositionPatient": None}, "Not all files in"),
+    ):
+        held = pydicom.dcmread(folder / "IM0")
+        for name, value in change.items():
+            setattr(held, name, value)
+        held.save_as(odd)
+        with pytest.raises(FileError, match=said):
+            formats.read(folder)
+    # Files that are given are images of their own.
+    assert len(formats.find_files(str(folder / "*"))) == 4
+
+
+def test_damaged_files_and_files_without_a_decoder(tmp_path):
+    path = saved(tmp_path / "a.dcm", noisy(64, 64).astype("uint16"))
+    whole = path.read_bytes()
+    for length in (140, 300, len(whole) // 2, len(whole) - 2):
+        path.write_bytes(whole[:length])
+        with pytest.raises((FileError, ImageError)):
+            formats.read(path)
+    path.write_bytes(whole)
+    held = pydicom.dcmread(path)
+    held.file_meta.TransferSyntaxUID = pydicom.uid.UID("1.2.840.10008.1.2.4.103")  # HEVC
+    held.PixelData = pydicom.encaps.encapsulate([b"\0" * 8])
+    held["PixelData"].VR = "OB"
+    held.save_as(path)
+    with pytest.raises(FileError, match=r"compressed as MPEG-4.*no decoder here"):
+        formats.read(path)
+    path.write_bytes(b"no preamble" * 50)
+    with pytest.raises(FileError, match="not a DICOM file"):
+        formats.read(path)
+    image = saved(path, noisy(64, 64).astype("uint16"))
+    with pytest.raises(OutputError, match=r"written as DICOM: end it with \.dcm, \.tif"):
+        formats.check_name(tmp_path / "a.png", formats.read(image))
+
+
+def test_nothing_is_told_of_the_patient(tmp_path, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    folder = series(tmp_path / "head", noisy(2, 24, 20).astype("uint16"))
+    held = pydicom.dcmread(folder / "IM0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # What pydicom warns of, with the value.
+        held.add_new("PatientBirthDate", "DA", f"{PATIENT}?")
+        held.add_new("PatientAge", "AS", PATIENT)
+        held.add_new("CineRate", "IS", PATIENT[:0])
+        held.save_as(folder / "IM0")
+    caplog.clear()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert cli.main(["nl-means", str(folder), "-o", str(tmp_path / "o.dcm")]) == 0
+        target, file = run(folder, "o.nii")
+    said = [caplog.text, *capfd.readouterr(), *map(str, warned), str(file.as_dict())]
+    made = pydicom.dcmread(tmp_path / "o.dcm" / "IM0")
+    said += [made.private_block(0x2115, "napari-gpu-denoise")[1].value]
+    said += [target.read_bytes().decode("latin-1")]
+    assert not [text for text in said if "Unheard" in text or "4711" in text]
+    assert made.PatientName == PATIENT and made.PatientID == "4711-0815"
+
+
+def test_without_pydicom(tmp_path, monkeypatch):
+    path = saved(tmp_path / "a.dcm", noisy(24, 20).astype("uint16"))
+    monkeypatch.setitem(sys.modules, "pydicom", None)
+    monkeypatch.setitem(sys.modules, "pydicom.pixels", None)
+    assert formats.is_image(path)
+    with pytest.raises(FileError, match=r"napari-gpu-denoise\[formats\]"):
+        formats.read(path)
