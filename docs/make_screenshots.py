@@ -291,6 +291,23 @@ def picture_of_preview() -> None:
     viewer.close()
 
 
+def picture_of_region() -> None:
+    """Draw a rectangle, denoise it, and save what is seen then."""
+    viewer, window, panel = open_window()
+    panel.region.box.setCurrentIndex(2)
+    panel.region.draw_button.click()
+    shapes = viewer.layers[-1]
+    corners = [(40, 70), (40, 150), (120, 150), (120, 70)]
+    shapes.add_rectangles(np.array([(8, *corner) for corner in corners], float))
+    shapes.mode = "pan_zoom"
+    settle(1)
+    panel.run_button.click()
+    wait_for(lambda: panel.details)
+    settle(1)
+    save(window, "napari_region")
+    viewer.close()
+
+
 def picture_of_bm4d() -> None:
     """Try BM4D on one slice, then denoise the volume; save both, that in maximum projections."""
     viewer, window = new_viewer()
@@ -505,6 +522,7 @@ def main() -> None:
         "bm4d": picture_of_bm4d,
         "isoline": pictures_of_isoline,
         "preview": picture_of_preview,
+        "region": picture_of_region,
         "noise": pictures_of_noise,
         "compare": pictures_of_comparison,
         "batch": pictures_of_batch,

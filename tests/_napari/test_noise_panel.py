@@ -10,8 +10,8 @@ import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
 from _napari.inputs import choose
 from _napari.noise_records import along, estimate
+from napari_gpu_denoise._napari.layers.region_input import FLAT, RECTANGLE, VIEW
 from napari_gpu_denoise._napari.noise import measuring, rows
-from napari_gpu_denoise._napari.noise.panel import FLAT, RECTANGLE, VIEW
 
 pytestmark = pytest.mark.gui
 
@@ -100,7 +100,7 @@ def test_the_current_view(viewer, open_noise, measured, quick, qtbot, movie):
     layer = viewer.add_image(movie, axis_labels=("t", "y", "x"), scale=(1, 0.5, 0.5))
     panel = open_noise()
     measured(panel)
-    choose(panel.region, VIEW)
+    choose(panel.region.box, VIEW)
     measured(panel)
     viewer.dims.set_current_step(0, 4)
     camera = viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera
@@ -122,9 +122,9 @@ def test_a_rectangle_of_a_shapes_layer(viewer, open_noise, measured, quick, movi
     viewer.add_image(movie, name="cells", axis_labels=("t", "y", "x"), scale=(1, 2, 2))
     panel = open_noise()
     measured(panel)
-    choose(panel.region, RECTANGLE)
+    choose(panel.region.box, RECTANGLE)
     assert "click Draw" in measured(panel)
-    click(panel.draw_button)
+    click(panel.region.draw_button)
     shapes = viewer.layers[-1]
     assert shapes.mode == "add_rectangle" and viewer.layers.selection.active is shapes
     assert panel.layer.currentText() == "cells"
@@ -135,7 +135,7 @@ def test_a_rectangle_of_a_shapes_layer(viewer, open_noise, measured, quick, movi
     assert "rows 5 to 15, columns 7 to 20" in panel.result.rows.text()
     assert "gd.estimate_noise(image[:, 5:16, 7:21], axes='TYX')" in copied(panel.python_button)
     # Draw goes on with it; what is drawn later counts, and the image may move away under it.
-    click(panel.draw_button)
+    click(panel.region.draw_button)
     assert len(viewer.layers) == 2
     draw(shapes, 1, 1, 9, 9, 0)
     shapes.selected_data = {1}
@@ -151,8 +151,8 @@ def test_a_rectangle_of_a_shapes_layer(viewer, open_noise, measured, quick, movi
 def test_a_flat_region(viewer, open_noise, measured, movie, click, pasted):
     viewer.add_image(movie, axis_labels=("t", "y", "x"), name="cells")
     panel = open_noise()
-    choose(panel.region, FLAT)
-    click(panel.draw_button)
+    choose(panel.region.box, FLAT)
+    click(panel.region.draw_button)
     draw(viewer.layers[-1], 4, 4, 20, 30, 2)
     measured(panel)
     region = movie[2, 4:21, 4:31]
@@ -185,8 +185,8 @@ def test_kinds_of_layers(viewer, open_noise, measured, click, kind, pasted):
     assert estimate.planes == count and f"{count} of {count} plane" in panel.result.rows.text()
     assert panel.channel.count() == (4 if count == 3 else 1)
     assert pasted(panel, until="denoised")["noise"] == estimate
-    choose(panel.region, FLAT)
-    click(panel.draw_button)
+    choose(panel.region.box, FLAT)
+    click(panel.region.draw_button)
     shapes = viewer.layers[-1]
     assert shapes.ndim == source.ndim and shapes.mode == "add_rectangle"
     draw(shapes, 4, 4, 30, 30, *(0,) * (source.ndim - 2))
@@ -235,7 +235,7 @@ def test_it_is_narrow_and_can_be_read(viewer, open_noise, measured, quick, noisy
         assert axis.labelStyle["color"] == text.name()
         assert plot.area.scene().views()[0].backgroundBrush().color() == ground, theme
     for region in (VIEW, RECTANGLE, FLAT):
-        choose(panel.region, region)
+        choose(panel.region.box, region)
         assert panel.minimumSizeHint().width() <= 360
 
 

@@ -16,7 +16,8 @@ from napari_gpu_denoise.errors import AxesError, Cancelled
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.protocol.settings import setting_fields
-from scenes import joining, noisy, small
+from napari_gpu_denoise.run import part
+from scenes import joining, needs_volume, noisy, small
 
 KIND = FILTERS[0]
 
@@ -107,6 +108,65 @@ def test_one_slice_of_one_frame_reads_only_its_margins(device):
     np.testing.assert_array_equal(one, whole[1:2, 20:21])
     assert {t for t, *_ in read} == {1}
     assert 20 in {z for _, z, *_ in read} and len({z for _, z, *_ in read}) <= 4
+
+
+def rectangles():
+    for kind in FILTERS:
+        axes = "ZYX" if needs_volume(kind) else "YX"
+        yield pytest.param(kind, axes, id=f"{kind.name}-{axes}")
+        if kind.name in ("vbm3d", "bm4d", "nl_means"):
+            yield pytest.param(kind, f"T{axes}", id=f"{kind.name}-T{axes}")
+        if hasattr(kind, "channels"):
+            yield pytest.param(kind, f"C{axes}", id=f"{kind.name}-C{axes}")
+
+
+@pytest.mark.parametrize(("kind", "axes"), rectangles())
+def test_a_rectangle_has_the_pixels_of_the_whole(kind, axes, device):
+    image = noisy(*({"T": 4, "Z": 9, "C": 2, "Y": 52, "X": 66}[a] for a in axes), dtype="uint16")
+    image[..., 60:] = 2 * image[..., 60:]  # noise that is not seen in the rectangle
+    settings = joining(kind, axes, **({"channels": "joint"} if "C" in axes else {}))
+    options, cut = {"axes": axes, "device": device}, {"rows": slice(19, 40), "columns": slice(60)}
+    whole = gd.denoise(image, settings, **options)
+    part = gd.denoise(image, settings, **cut, **options)
+    assert part.record.sigma == whole.record.sigma and part.record.notes == whole.record.notes
+    np.testing.assert_array_equal(part.image, whole.image[..., 19:40, :60])
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [(gd.NLMeans, "float64"), (gd.VBM3D, "uint16")])
+def test_a_rectangle_of_an_image_on_disk_is_read_part_by_part(kind, dtype, device, monkeypatch):
+    image = (noisy(12, 40, 48) + 1e6 * (dtype == "float64")).astype(dtype)
+    settings, options = joining(kind, "TYX", frames_after=0), {"axes": "TYX", "device": device}
+    cut = {"rows": slice(7, 30), "columns": slice(20, 41)}
+    whole = gd.denoise(image, settings, 9, **options).image[:, 7:30, 20:41]
+    monkeypatch.setattr(part, "PART_BYTES", 2 * image[0].nbytes)
+    monkeypatch.setattr(part, "_FRAMES_PER_MARGIN", 1)
+    lazy, steps = da.from_array(image, chunks=(1, 24, 24)), []
+    told = {"progress": lambda *numbers: steps.append(numbers)}
+    np.testing.assert_array_equal(gd.denoise(lazy, settings, 9, **cut, **options).image, whole)
+    out = np.zeros(whole.shape, dtype)
+    result = gd.denoise(lazy, settings, 9, **cut, **options, **told, out=out).image
+    assert result is out and max(total for _, total in steps) > 1
+    np.testing.assert_array_equal(out, whole)
+
+
+def test_a_rectangle_of_few_rows():
+    image, settings = noisy(3, 6, 40), small(gd.BM3D)  # fewer rows than it filters
+    whole = gd.denoise(image, settings, 12).image
+    for given in (image, da.from_array(image)):
+        few = gd.denoise(given, settings, 12, rows=slice(2, 4), columns=slice(-9, None)).image
+        np.testing.assert_array_equal(few, whole[:, 2:4, -9:])
+    with pytest.raises(AxesError, match="selects none of the 6 rows along Y"):
+        gd.denoise(image, settings, 12, rows=slice(6, 9))
+
+
+def test_maps_of_a_rectangle(device):
+    image, cut = noisy(40, 52), {"rows": slice(7, 30), "columns": slice(20, 41)}
+    for function in (gd.pixels_averaged, gd.similar_pixels):
+        whole = function(image, 20, window=7, device=device)
+        part = function(image, 20, window=7, device=device, **cut)
+        np.testing.assert_array_equal(part, whole[7:30, 20:41])
+    whole, part = (gd.isoline_maps(image, 20, device=device, **each) for each in ({}, cut))
+    np.testing.assert_array_equal(part.classes, whole.classes[7:30, 20:41])
 
 
 def test_slices_that_are_not_there():

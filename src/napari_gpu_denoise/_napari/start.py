@@ -112,7 +112,7 @@ class StartPanel(RunPanel):
         effort = with_guide(self.effort, "guide/choosing_settings.md#what-is-recommended")
         self.arrange(
             (
-                parts.form_layout({"Image": self.layer, "Axes": self.axes}),
+                parts.form_layout({"Image": self.layer, "Axes": self.axes, "Region": self.region}),
                 frame,
                 parts.form_layout({"Effort": effort}),
                 self.assess,
@@ -152,7 +152,8 @@ class StartPanel(RunPanel):
         """Return the advice on each layer with the effort that is chosen."""
         found = () if self._looked is None else self._looked.value
         effort, device = self.effort.currentData(), preferences.read().device
-        return tuple(each.with_effort(effort, device) if effort else each for each in found)
+        chosen = (each.with_effort(effort, device) if effort else each for each in found)
+        return tuple(replace(each, seconds=self.share() * each.seconds) for each in chosen)
 
     def run(self) -> None:
         """Run the recommended filter, as soon as there is advice."""
@@ -167,7 +168,10 @@ class StartPanel(RunPanel):
     def requests(self) -> list[Request]:
         """Return a run of the recommended filter for each layer."""
         found = zip(self._layers, self._looked.request, self.advised(), strict=True)
-        return [_request(layer, info.axes, advice) for layer, info, advice in found]
+        return [
+            replace(_request(layer, info.axes, advice), **self.cut(layer, info.axes))
+            for layer, info, advice in found
+        ]
 
     def remembered(self) -> Request:
         """Return the run of the layer that is chosen; of several, the first."""
@@ -208,6 +212,7 @@ class StartPanel(RunPanel):
         panel = docks.open_panel(self._viewer, advised[0].filter.title)
         panel.layer.choose_all(alike)
         panel.choose_axes(self.axes.letters())
+        panel.region.take_over(self.region)
         panel.form.show_settings(advised[0].filter)
         panel.options.nonfinite.setCurrentIndex(
             panel.options.nonfinite.findData(self._looked.request[0].nonfinite)
@@ -219,10 +224,18 @@ class StartPanel(RunPanel):
         self.follow("data", [(event, self._on_data) for event in data])
         self._layers = layers
         self._follow_looks()
-        several = f" {len(layers)} layers" if len(layers) > 1 else ""
-        self.run_button.setText(f"Denoise{several}")
+        self._name_button()
         self.offer_axes()
         self.look()
+
+    def show_region(self) -> None:
+        """Show what is filtered, and how long that takes."""
+        self._name_button()
+        self._show()
+
+    def _name_button(self) -> None:
+        several = f"{len(self._layers)} layers" if len(self._layers) > 1 else ""
+        self.run_button.setText(" ".join(filter(None, ("Denoise", several, self.region.word()))))
 
     def _on_data(self, event: object = None) -> None:
         self.offer_axes()
@@ -276,7 +289,7 @@ class StartPanel(RunPanel):
         device = preferences.read().device
         for index, (title, effort) in enumerate(_EFFORTS.items()):
             times = [each.with_effort(effort, device).seconds for each in found]
-            time = f": {time_in_words(sum(times))}" if times else ""
+            time = f": {time_in_words(self.share() * sum(times))}" if times else ""
             self.effort.setItemText(index, title + time)
 
     def _on_stopped(self) -> None:

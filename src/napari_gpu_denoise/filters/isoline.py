@@ -664,6 +664,8 @@ def isoline_maps(
     *,
     frames: int | slice | None = None,
     slices: int | slice | None = None,
+    rows: slice | None = None,
+    columns: slice | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
     **given: Any,
@@ -683,6 +685,10 @@ def isoline_maps(
         Frames along the axis T to return, by default all. The axis T stays.
     slices : int or slice, optional
         The same along the axis Z.
+    rows : slice, optional
+        The same along the axis Y.
+    columns : slice, optional
+        The same along the axis X.
     {run}
     {fields}
 
@@ -712,15 +718,17 @@ def isoline_maps(
     >>> maps = isoline_maps(image, sigma=20)                               # doctest: +SKIP
     >>> share_of_edges = (maps.classes == 1).mean()                        # doctest: +SKIP
     """
-    steps = map_steps(image, Run.of(Isoline, sigma, given, without=("dtype",)), frames, slices)
+    run = Run.of(Isoline, sigma, given, without=("dtype",))
+    chosen = {"frames": frames, "slices": slices, "rows": rows, "columns": columns}
+    steps = map_steps(image, run, **chosen)
     return finish(steps, progress, cancel, lost="no maps were")
 
 
 def map_steps(
-    image, run: Run, frames: int | slice | None = None, slices: int | slice | None = None
+    image, run: Run, **chosen: int | slice | None
 ) -> Generator[Progress, None, IsolineMaps]:
     """Make the maps step by step, with progress after each tile; closing this stops the work."""
-    job, maps = yield from shown_maps(image, run, _shown, frames, slices)
+    job, maps = yield from shown_maps(image, run, _shown, **chosen)
     classes = maps.get("classes")
     return IsolineMaps(
         classes=None if classes is None else classes.astype(np.uint8),

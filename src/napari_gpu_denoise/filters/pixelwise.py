@@ -575,6 +575,8 @@ def pixels_averaged(
     sigma: ArrayLike | None = None,
     *,
     frames: int | slice | None = None,
+    rows: slice | None = None,
+    columns: slice | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
     **given: Any,
@@ -591,6 +593,10 @@ def pixels_averaged(
     {settings}
     frames : int or slice, optional
         Frames along the axis T to return, by default all. The axis T stays.
+    rows : slice, optional
+        The same along the axis Y.
+    columns : slice, optional
+        The same along the axis X.
     {run}
     {fields}
 
@@ -619,13 +625,14 @@ def pixels_averaged(
     --------
     >>> count = pixels_averaged(image, sigma=20)                           # doctest: +SKIP
     """
-    steps = count_steps(image, Run.of(NLMeansPixelwise, sigma, given, without=("dtype",)), frames)
+    run = Run.of(NLMeansPixelwise, sigma, given, without=("dtype",))
+    steps = count_steps(image, run, frames=frames, rows=rows, columns=columns)
     return finish(steps, progress, cancel, lost="no map was")
 
 
 def count_steps(
-    image: Any, run: Run, frames: int | slice | None = None, slices: int | slice | None = None
+    image: Any, run: Run, **chosen: int | slice | None
 ) -> Generator[Progress, None, np.ndarray]:
     """Count step by step, with progress after each tile; closing this stops the work."""
-    _, maps = yield from shown_maps(image, run, lambda settings: ["pixels"], frames, slices)
+    _, maps = yield from shown_maps(image, run, lambda settings: ["pixels"], **chosen)
     return maps["pixels"]

@@ -341,6 +341,8 @@ def similar_pixels(
     sigma: ArrayLike | None = None,
     *,
     frames: int | slice | None = None,
+    rows: slice | None = None,
+    columns: slice | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
     **given: Any,
@@ -357,6 +359,10 @@ def similar_pixels(
     {settings}
     frames : int or slice, optional
         Frames along the axis T to return, by default all. The axis T stays.
+    rows : slice, optional
+        The same along the axis Y.
+    columns : slice, optional
+        The same along the axis X.
     {run}
     {fields}
 
@@ -384,5 +390,6 @@ def similar_pixels(
     --------
     >>> lonely = similar_pixels(image, sigma=20) == 1                      # doctest: +SKIP
     """
-    steps = count_steps(image, Run.of(SWNLM, sigma, given, without=("dtype",)), frames)
+    run = Run.of(SWNLM, sigma, given, without=("dtype",))
+    steps = count_steps(image, run, frames=frames, rows=rows, columns=columns)
     return finish(steps, progress, cancel, lost="no map was")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import operator
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -16,16 +17,26 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.errors import AxesError, SaturationWarning, SettingsError, UnchangedWarning
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.image.levels import output_dtype
+from napari_gpu_denoise.image.levels import as_array, is_plain, output_dtype
 from napari_gpu_denoise.image.threads import new_array
 from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run.input import Input
+from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import NO_NOISE, Job, prepare, type_with
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.noise import is_measured
-from napari_gpu_denoise.run.part import Part, divide, filter_part, finish, unit_of, within
+from napari_gpu_denoise.run.part import (
+    Part,
+    divide,
+    filter_part,
+    finish,
+    regions_of,
+    size_of,
+    unit_of,
+    with_uncut_axes,
+    within,
+)
 from napari_gpu_denoise.run.record import (
     COMPILING,
     MEASURING,
@@ -33,9 +44,13 @@ from napari_gpu_denoise.run.record import (
     Record,
     Result,
     Steps,
+    Tally,
     change_note,
 )
 from napari_gpu_denoise.run.request import Run, takes_options, with_settings
+
+#: Names of what is yielded of an axis, and its letter.
+CUT = {"frames": "T", "slices": "Z", "rows": "Y", "columns": "X"}
 
 
 @takes_options()
@@ -46,6 +61,8 @@ def denoise(
     *,
     frames: int | slice | None = None,
     slices: int | slice | None = None,
+    rows: slice | None = None,
+    columns: slice | None = None,
     out: Any = None,
     progress: Callable[[int, int], None] | None = None,
     cancel=None,
@@ -84,6 +101,11 @@ def denoise(
         for a single frame.
     slices : int or slice, optional
         The same along the axis Z.
+    rows : slice, optional
+        The same along the axis Y. With `columns` it is a rectangle of all planes. The noise is that
+        of the whole image.
+    columns : slice, optional
+        The same along the axis X.
     {dtype}
     nonfinite : {"raise", "keep"}, optional
         Reject NaN and infinity, or leave these pixels unchanged; for all other pixels they are
@@ -102,7 +124,7 @@ def denoise(
     Returns
     -------
     Result
-        ``image``, an array of the shape of the input or with the requested frames, and ``record``,
+        ``image``, an array of the shape of the input or of the requested part, and ``record``,
         which describes how it was made.
 
     Raises
@@ -110,7 +132,8 @@ def denoise(
     {errors}
     """
     run = Run(filter, sigma, **options)
-    return finish(denoise_steps(image, run, frames, out, slices), progress, cancel)
+    part = {"rows": rows, "columns": columns}
+    return finish(denoise_steps(image, run, frames, out, slices, **part), progress, cancel)
 
 
 def denoise_steps(
@@ -120,12 +143,14 @@ def denoise_steps(
     out: Any = None,
     slices: int | slice | None = None,
     ledger: Ledger | None = None,
+    rows: slice | None = None,
+    columns: slice | None = None,
 ) -> Steps[Result]:
     """Denoise an array step by step: `denoise` as a generator.
 
     Parameters
     ----------
-    image, frames, out, slices
+    image, frames, out, slices, rows, columns
         As in `denoise`.
     run : Run
         What to do.
@@ -147,7 +172,8 @@ def denoise_steps(
     """
     ledger = ledger or Ledger()
     image = Input.of(image, run, ledger.known("correction"))
-    region = wanted_region(image.names, image.given.shape, frames, slices)
+    chosen = {"frames": frames, "slices": slices, "rows": rows, "columns": columns}
+    region = wanted_region(image.names, image.given.shape, chosen)
     devices = choose_devices(run.device)
     run = replace(image.adapted(run), device=devices[0])
     if run.host_memory is not None:
@@ -159,27 +185,34 @@ def denoise_steps(
         run = replace(run, dtype=type_with(out, shape, dtype))
     if ledger.known("job") is None and is_measured(run.sigma, run.noise, run.filter):
         yield MEASURING
-    if image.lazy and out is not None and shape == tuple(image.array.shape):
-        made = yield from _piece_by_piece(image, run, devices, out, ledger)
+    whole = shape == tuple(image.given.shape)
+    # A rectangle of many frames is read part by part, too.
+    cut = rows is not None or columns is not None
+    cut &= with_uncut_axes(run.filter, image.names, image.given.shape, region) == region
+    if image.lazy and (cut or (whole and out is not None)):
+        out = np.empty if out is None else out
+        made = yield from _piece_by_piece(image, run, devices, out, ledger, region)
         return Result(made.image, image.noted(made.record))
     # Else what the region depends on is read into memory.
     # A device that computes with the cores of the host leaves none to spare.
     new, made = np.empty if devices[0].shares_cores else new_array, None
-    if image.lazy and shape != tuple(image.array.shape):
+    if image.lazy and not whole:
         job = prepare(run, image)
-        part = Part.of(job, region)
+        part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, region))
         block = image.block(run.nonfinite, part.reads)
     else:
-        whole = image.block(run.nonfinite)
+        pixels = image.block(run.nonfinite)
         if out is None and dtype is not None:
             made = new(shape, dtype)  # gets its memory while the noise is measured
-        job = prepare(run, image, whole)
-        part = Part.of(job, region)
-        block = whole[part.reads]
+        job = prepare(run, image, pixels)
+        part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, region))
+        block = pixels[part.reads]
     if callable(out):
         out = out(shape, job.dtypes[1])
     # Pixels must not be overwritten before they are read.
-    if isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given):
+    if part.shape != shape:
+        made = new(part.shape, job.dtypes[1])
+    elif isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given):
         made = out
     elif made is None:
         made = new(shape, job.dtypes[1])
@@ -196,19 +229,26 @@ def denoise_steps(
             lambda one: block[within(one.reads, part.reads)],
             lambda one: made[within(one.yields, part.yields)],
         )
-    if out is not None and made is not out:
-        out[...] = made
     change = None
     if job.sigma.array.any() and not job.filter.yields_map:
         change = change_note(block.finite[part.inner], made, job.names)
+    if part.shape != shape:
+        made = made[within(region, part.yields)]
+    if out is not None and made is not out:
+        out[...] = made
     record = image.noted(report.noted(job.record(report.tally, change)))
     return Result(made if out is None else out, record)
 
 
 def _piece_by_piece(
-    image: Input, run: Run, devices: Sequence[Device], out: Any, ledger: Ledger
+    image: Input,
+    run: Run,
+    devices: Sequence[Device],
+    out: Any,
+    ledger: Ledger,
+    region: Sequence[slice],
 ) -> Steps[Result]:
-    """Denoise an array that is not in memory, frame by frame or part by part."""
+    """Denoise a region of an array that is not in memory, frame by frame or part by part."""
     if image.correction is not None:
         ledger.keep("correction", image.correction)
     if (known := ledger.known("job")) is None:
@@ -216,23 +256,57 @@ def _piece_by_piece(
         ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
     else:
         job = Job(run, image.names, tuple(image.array.shape), *known)
-    made = out(job.shape, job.dtypes[1]) if callable(out) else out
+    shape = tuple(one.stop - one.start for one in region)
+    made = out(shape, job.dtypes[1]) if callable(out) else out
+    if shape != job.shape:
+        return (yield from _rectangle(image.array, job, made, devices, region))
     if "T" in job.names and unit_of(image.array) is None and len(devices) == 1:
         return (yield from by_parts.denoise_series(image.array, job, made, ledger))
     return (yield from by_parts.denoise_parts(image.array, job, made, devices, ledger))
 
 
+def _rectangle(
+    image: Any, job: Job, out: Any, devices: Sequence[Device], region: Sequence[slice]
+) -> Steps[Result]:
+    """Denoise a region of an array that is not in memory, part by part; `job` is for all of it."""
+    size, locks = size_of(job, unit_of(image), devices), (threading.Lock(), threading.Lock())
+    if job.levels is None and not is_plain(job.dtypes[0]):
+        whole = regions_of(job, size)
+        blocks = (as_array(image[one]) for one in whole)
+        levels = yield from by_parts.range_of_levels(blocks, len(whole), "part read", job)
+        job = replace(job, levels=levels)
+    parts = [Part.of(job, one) for one in regions_of(job, size, region)]
+
+    def read(part: Part) -> Block:
+        with locks[0]:
+            pixels = as_array(image[part.reads])
+        return Block.of(pixels, job.names, job.run.nonfinite)
+
+    def room(part: Part) -> np.ndarray:
+        return np.empty(part.shape, job.dtypes[1])
+
+    def write(part: Part, made: np.ndarray, tally: Tally) -> None:
+        with locks[1]:
+            out[within(part.yields, region)] = made
+
+    yield COMPILING
+    report = yield from by_parts.filter_parts(devices, job, parts, read, room, write, ahead=True)
+    change, middle = None, parts[len(parts) // 2]
+    if job.sigma.array.any() and not job.filter.yields_map:
+        made = np.asarray(out[within(middle.yields, region)])
+        change = change_note(read(middle)[middle.inner].finite, made, job.names)
+    return Result(out, report.noted(job.record(report.tally, change)))
+
+
 def wanted_region(
-    names: str,
-    shape: tuple[int, ...],
-    frames: int | slice | None = None,
-    slices: int | slice | None = None,
+    names: str, shape: tuple[int, ...], chosen: Mapping[str, int | slice | None]
 ) -> list[slice]:
-    """Return the region of an array to yield: these frames along T and slices along Z, or all."""
+    """Return the region of an array to yield: what is chosen of the axes in `CUT`, or all."""
     region = [slice(0, n) for n in shape]
-    for axis, name, wanted in (("T", "frames", frames), ("Z", "slices", slices)):
+    for name, wanted in chosen.items():
         if wanted is None:
             continue
+        axis = CUT[name]
         if axis not in names:
             raise AxesError(
                 f"{name}={wanted} needs an axis {axis}, but the axes are {names!r}",
@@ -268,17 +342,16 @@ def shown_maps(
     image: Any,
     run: Run,
     shown: Callable[[Filter], Sequence[str]],
-    frames: int | slice | None = None,
-    slices: int | slice | None = None,
+    **chosen: int | slice | None,
 ) -> Steps[tuple[Job, dict[str, np.ndarray]]]:
     """Make maps step by step, float32; closing this stops the work.
 
-    `shown` returns the values of `show` for the settings as they apply to the image. The result is
-    the prepared run and the maps by these values; channels that are joined share one. A map is 0
-    where the image is not finite or has no noise.
+    `shown` returns the values of `show` for the settings as they apply to the image, `chosen` is as
+    in `wanted_region`. The result is the prepared run and the maps by these values; channels that
+    are joined share one. A map is 0 where the image is not finite or has no noise.
     """
     image = Input.of(image, run)
-    region = wanted_region(image.names, image.given.shape, frames, slices)
+    region = wanted_region(image.names, image.given.shape, chosen)
     whole = image.block(run.nonfinite)
     device = choose_devices(run.device)[0]
     # The noise is measured once, for all maps.
@@ -287,7 +360,7 @@ def shown_maps(
     maps: dict[str, np.ndarray] = {}
     for number, show in enumerate(wanted):
         one = replace(job, filter=replace(job.filter, show=show))
-        part = Part.of(one, region)
+        part = Part.of(one, with_uncut_axes(one.filter, one.names, one.shape, region))
         values = np.empty(part.shape, np.float32)
         with closing(filter_part(one, part, whole[part.reads], values)) as steps:
             for step in steps:
@@ -296,6 +369,7 @@ def shown_maps(
         mask = whole[part.yields].nonfinite_mask
         if mask is not None:
             values[mask] = 0
+        values = values[within(region, part.yields)]
         # Joined channels share one map; channels without noise hold 0.
         joined = channel_axis(job.names) if "C" in one.filter.joint else None
         maps[show] = values if joined is None else values.max(axis=joined)

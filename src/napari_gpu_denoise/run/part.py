@@ -98,6 +98,17 @@ def within(inner: Sequence[slice], outer: Sequence[slice]) -> tuple[slice, ...]:
     )
 
 
+def with_uncut_axes(
+    filter: Filter, names: str, shape: Sequence[int], region: Sequence[slice]
+) -> list[slice]:
+    """Return a region with all of the axes not to cut: short ones, channels that are joined."""
+    joined = "CS" if "C" in filter.joint else ""
+    return [
+        slice(0, n) if axis in joined or (axis in "YX" and n < filter.smallest) else one
+        for axis, n, one in zip(names, shape, region, strict=True)
+    ]
+
+
 def unit_of(array: Any) -> tuple[int, ...] | None:
     """Return what is best read and written at once: the chunks of zarr, if there are any."""
     chunks = getattr(array, "chunks", None)
@@ -107,14 +118,24 @@ def unit_of(array: Any) -> tuple[int, ...] | None:
     return tuple(map(int, chunks))
 
 
-def regions_of(job: Job, size: Sequence[int]) -> list[tuple[slice, ...]]:
-    """Cut an image into regions of these lengths; ImageError if these are too many."""
-    if (count := math.prod(-(-n // s) for n, s in zip(job.shape, size, strict=True))) > _MOST_PARTS:
+def regions_of(
+    job: Job, size: Sequence[int], inside: Sequence[slice] | None = None
+) -> list[tuple[slice, ...]]:
+    """Cut an image, or a region of it, into regions of these lengths.
+
+    Raises `ImageError` if these are too many.
+    """
+    inside = inside or [slice(0, n) for n in job.shape]
+    shape = [one.stop - one.start for one in inside]
+    if (count := math.prod(-(-n // s) for n, s in zip(shape, size, strict=True))) > _MOST_PARTS:
         raise ImageError(
-            f"An image of shape {job.shape} would be filtered in {count} parts: split it into "
+            f"An image of shape {tuple(shape)} would be filtered in {count} parts: split it into "
             "several images."
         )
-    return list(regions(job.shape, size))
+    return [
+        tuple(slice(a.start + b.start, a.start + b.stop) for a, b in zip(inside, one, strict=True))
+        for one in regions(shape, size)
+    ]
 
 
 def size_of(job: Job, unit: Sequence[int] | None, devices: Sequence[Device]) -> tuple[int, ...]:

@@ -81,20 +81,28 @@ def fits(before: Layer, after: Image) -> bool:
     if before.rgb != after.rgb:
         return False
     one, other = finest(before).shape, finest(after).shape
-    if len(one) != len(other) or one[-2 - after.rgb :] != other[-2 - after.rgb :]:
+    same = one[-2 - after.rgb :] == other[-2 - after.rgb :]
+    if len(one) != len(other) or not (same or _is_rectangle(after)):
         return False
     found = zip(first_places(before), first_places(after), one, other, strict=True)
     return all(b >= a and b - a + n <= m for a, b, m, n in found)
 
 
+def _is_rectangle(layer: Image) -> bool:
+    record = provenance.record_of(layer)
+    records = (*record.get(provenance.HISTORY, ()), record)
+    return any(word in each for each in records for word in ("rows", "columns"))
+
+
 def first_places(layer: Image) -> list[int]:
-    """Return where the first pixel of a layer lies in the whole stack: runs of one frame differ."""
+    """Return where the first pixel of a layer lies in the whole stack: runs of parts differ."""
     places = [0] * finest(layer).ndim
     record = provenance.record_of(layer)
     for each in (*record.get(provenance.HISTORY, ()), record):
-        for word, letter in (("frame", "T"), ("slice", "Z")):
+        for word, letter in (("frame", "T"), ("slice", "Z"), ("rows", "Y"), ("columns", "X")):
             axis = str(each.get("axes", "")).upper().find(letter)
             place = each.get(word)
+            place = place[0] if isinstance(place, list) else place
             if isinstance(place, Integral) and 0 <= axis < len(places):
                 places[axis] += int(place)
     return places

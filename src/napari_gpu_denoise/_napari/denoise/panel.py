@@ -88,7 +88,9 @@ class DenoisePanel(RunPanel):
         summary = Caption()
         summary.setText(self.filter.summary)
         head = with_guide(summary, page_of(self.filter.name))
-        top = form_layout({"Image": self.layer, "Axes": self.axes, **self.options.rows})
+        top = form_layout(
+            {"Image": self.layer, "Axes": self.axes, "Region": self.region, **self.options.rows}
+        )
         reset = row_of(self.batch_button, self.reset_button, before=True)
         self.arrange(
             (head, top, ruler(), self.form, self.options.section, self.assess, reset),
@@ -148,7 +150,8 @@ class DenoisePanel(RunPanel):
         source, run = self._wanted(layer)
         layer = layer or self.layer.layer()
         frame, place = (self.places.chosen(layer, run.axes, a) for a in "TZ")
-        return Request(source, run, frame, self.maps.isChecked(), place)
+        cut = self.cut(layer, run.axes)
+        return Request(source, run, frame, self.maps.isChecked(), place, **cut)
 
     def _wanted(self, layer: Image | None = None) -> tuple[Source, Run]:
         """Return a layer as it is now, and the run of all of it."""
@@ -173,7 +176,7 @@ class DenoisePanel(RunPanel):
 
     def reset(self) -> None:
         """Set everything but the layer to its default."""
-        for part in (self.form, self.options, self.places, self.results):
+        for part in (self.form, self.options, self.places, self.results, self.region):
             part.reset()
         self.maps.setChecked(False)
         self.axes.forget()
@@ -259,10 +262,18 @@ class DenoisePanel(RunPanel):
         chosen = self.places.show(self.layer.layer(), self.known_axes())
         layers = self.layer.layers()
         what = f"{len(layers)} layers" if len(layers) > 1 else ""
-        if len(layers) == 1 and self.layer.meant() not in (None, *layers):
+        meant = self.layer.meant()
+        if len(layers) == 1 and isinstance(meant, Image) and meant not in layers:
             name = layers[0].name  # and another one is selected
             what = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+        chosen = ", ".join(filter(None, (chosen, self.region.word())))
         self.run_button.setText(" ".join(filter(None, ("Denoise", what, chosen))))
+
+    def show_region(self) -> None:
+        """Show what is filtered, and how long that takes."""
+        self._follow_places()
+        if not self.details:  # those of a result
+            self._check()
 
     def _follow_scale(self) -> None:
         """Follow the voxel size of the chosen layer."""
@@ -287,6 +298,8 @@ class DenoisePanel(RunPanel):
         message = "", ""
         try:
             self.options.noise.set_unused(self.form.settings().sigma_unused)
+            if axes := self.known_axes():
+                self.cut(self.layer.layer(), axes)
         except DenoiseError as error:
             message = in_panel(error), "Not ready."
         if not self.runs.running:
@@ -296,7 +309,7 @@ class DenoisePanel(RunPanel):
         """Return how long a run takes; empty where that is not known yet."""
         if not (self.options.device.box.count() > 1 and self.layer.layers()):
             return ""
-        pixels = math.prod(self.axes.shape) * len(self.layer.layers())
+        pixels = round(self.share() * math.prod(self.axes.shape) * len(self.layer.layers()))
         try:
             devices = choose_devices(self.options.device.device())
             seconds = seconds_on(self.form.settings(), pixels, devices)

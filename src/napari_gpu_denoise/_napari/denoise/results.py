@@ -20,7 +20,6 @@ from napari_gpu_denoise._napari.layers.results import (
     NewLayer,
     Replaced,
     add_layer,
-    at_places,
     shines_through,
 )
 from napari_gpu_denoise._napari.parts import button, row_of, stack, wrapped
@@ -72,10 +71,9 @@ def add_layers(viewer: Viewer, outcome: Outcome, title: str, keep: bool = True) 
     """
     request = outcome.request
     provenance = outcome.value.result.record.as_dict()
-    source = at_places(request.source, request.places) if request.places else request.source
-    words = differences(request.run)
-    words += [f"{word} {place}" for word, place in request.alone.items()]
-    provenance |= request.alone
+    source, words = request.placed, differences(request.run) + request.words
+    spans = {"rows": request.rows, "columns": request.columns}
+    provenance |= request.alone | {n: [at.start, at.stop] for n, at in spans.items() if at}
     result = NewLayer("", "image", outcome.value.result.image, source.attributes)
     replaced = []
     for layer in (result, *outcome.value.maps):

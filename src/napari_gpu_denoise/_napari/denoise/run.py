@@ -16,7 +16,7 @@ from napari.layers import Image
 from napari_gpu_denoise._napari.io import reading, writing
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.arrays import at, is_lazy
-from napari_gpu_denoise._napari.layers.results import NewLayer
+from napari_gpu_denoise._napari.layers.results import NewLayer, at_places
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.tasks import Outcome, Stage
@@ -40,11 +40,11 @@ _CLASSES = ("low slope", "edge", "isoline")
 
 @dataclass(frozen=True)
 class Request:
-    """All that a run needs: the layer, what to do, one frame or slice alone, and whether maps too.
+    """All that a run needs: the layer, what to do, which part of it, and whether maps too.
 
-    It holds no napari or Qt objects. Without `frame` and `slice`, places along T and Z, everything
-    is filtered. Axes are named in `run`. `memory` is what is known of noise that is found
-    automatically. `target` is a file that takes the result.
+    It holds no napari or Qt objects. Without `frame` and `slice`, places along T and Z, and without
+    `rows` and `columns` everything is filtered. Axes are named in `run`. `memory` is what is known
+    of noise that is found automatically. `target` is a file that takes the result.
     """
 
     source: Source
@@ -54,6 +54,8 @@ class Request:
     slice: int | None = None
     memory: NoiseMemory | None = None
     target: Path | None = None
+    rows: slice | None = None
+    columns: slice | None = None
 
     @property
     def time(self) -> int | None:
@@ -68,10 +70,39 @@ class Request:
         return {word: place for word, place in chosen.items() if place is not None}
 
     @property
-    def places(self) -> dict[int, int]:
+    def cut(self) -> dict[str, int | slice]:
+        """What is filtered along axes that are not filtered whole, as arguments of `denoise`."""
+        found = {f"{word}s": place for word, place in self.alone.items()}
+        spans = {"rows": self.rows, "columns": self.columns}
+        return found | {name: span for name, span in spans.items() if span is not None}
+
+    @property
+    def places(self) -> dict[int, slice]:
         """The same by axis."""
-        axes, letters = self.run.axes.upper(), {"frame": "T", "slice": "Z"}
-        return {axes.index(letters[word]): place for word, place in self.alone.items()}
+        axes = self.run.axes.upper()
+        return {
+            axes.index(denoise.CUT[name]): one if isinstance(one, slice) else slice(one, one + 1)
+            for name, one in self.cut.items()
+        }
+
+    @property
+    def index(self) -> tuple[slice, ...]:
+        """The same as an index into the layer, with all of its axes."""
+        places = self.places
+        return tuple(places.get(axis, slice(0, n)) for axis, n in enumerate(self.source.data.shape))
+
+    @property
+    def placed(self) -> Source:
+        """The layer, moved to where the first pixel of the result lies."""
+        starts = {axis: one.start for axis, one in self.places.items()}
+        return at_places(self.source, starts) if starts else self.source
+
+    @property
+    def words(self) -> list[str]:
+        """The part that is filtered, in words."""
+        words = [f"{word} {place}" for word, place in self.alone.items()]
+        spans = {"rows": self.rows, "columns": self.columns}
+        return words + [f"{n} {one.start} to {one.stop - 1}" for n, one in spans.items() if one]
 
 
 def remembering(request: Request, layer: Image) -> Request:
@@ -90,7 +121,7 @@ def size_of_file(request: Request, largest: int) -> int:
     come last.
     """
     data = request.source.data
-    fits = request.run.axes.upper().endswith("YX") and not request.places
+    fits = request.run.axes.upper().endswith("YX") and not request.cut
     if not fits or not is_lazy(data) or find_spec("zarr") is None:
         return 0
     dtype = output_dtype(request.run.dtype, np.dtype(data.dtype)) or np.dtype(data.dtype)
@@ -231,7 +262,8 @@ def map_layers(
     offer = offer_of(run.filter)
     known = {"sigma": None, "noise": models} if models else {"sigma": sigma, "noise": None}
     yield Stage("Making maps")
-    maps = yield from offer.steps(image, replace(run, **known), frame, request.slice)
+    cut = {**request.cut, "frames": frame}
+    maps = yield from offer.steps(image, replace(run, **known), **cut)
     layers = offer.layers(maps)
     if joined and not rgb:
         layers = [_spread(layer, channels, shape[channels]) for layer in layers]
@@ -275,20 +307,19 @@ def steps(
     colours = np.s_[..., :3] if alpha else np.s_[...]
     source = request.source.pixels(stopped, t) if image is None else image[colours]
 
-    def allocate(_: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    def allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         nonlocal out, folder
-        out, folder = arrays.allocate(tuple(data.shape), dtype)
+        out, folder = arrays.allocate((*shape[:-1], 4) if alpha else shape, dtype)
         return out[colours]
 
-    into = allocate if image is None and not request.places else None
+    into = allocate if image is None and not request.alone else None
     wanted = request.run
     if request.memory is not None:
         wanted = replace(wanted, noise=request.memory)
     if request.target is not None:
         result = yield from _written(request, source, wanted)
     else:
-        places = request.frame, into, request.slice
-        result = yield from denoise.denoise_steps(source, wanted, *places)
+        result = yield from denoise.denoise_steps(source, wanted, out=into, **request.cut)
     if alpha:
         result = Result(_with_alpha(request, result.image, out, image), result.record)
     layers = [], ""
@@ -301,17 +332,20 @@ def _with_alpha(
     request: Request, colours: np.ndarray, out: np.ndarray | None, image: np.ndarray | None
 ) -> np.ndarray:
     """Return filtered colours with the alpha of the input; `out` if that holds the colours."""
-    data = request.source.data
+    data, index = request.source.data, request.index
     if out is not None:
         t = request.run.axes.find("T")
         frames = (slice(k, k + 1) for k in range(data.shape[t]))
+        axis = max(t, 0)
+        whole = index[axis]
         for some in frames if t >= 0 else arrays.cuts(data, 0):
-            where = at(max(t, 0), some)
-            convert(np.asarray(data[where])[..., 3:], out[where][..., 3:])
+            start, stop = max(some.start, whole.start), min(some.stop, whole.stop)
+            if start < stop:
+                part = (*index[:axis], slice(start, stop), *index[axis + 1 :])
+                where = at(axis, slice(start - whole.start, stop - whole.start))
+                convert(np.asarray(data[part])[..., 3:], out[where][..., 3:])
         return out
-    given = data if image is None else image
-    for axis, index in request.places.items():
-        given = given[at(axis, slice(index, index + 1))]
+    given = (data if image is None else image)[index]
     return put_together(colours, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])
 
 

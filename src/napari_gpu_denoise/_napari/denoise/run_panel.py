@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from typing import Any
 
+from napari.layers import Image
 from napari.viewer import Viewer
 
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.denoise.results import ResultOptions, ask_for_files
 from napari_gpu_denoise._napari.denoise.run import Request, report, steps
 from napari_gpu_denoise._napari.layers.provenance import identity
+from napari_gpu_denoise._napari.layers.region_input import REGIONS, WHOLE, RegionInput
 from napari_gpu_denoise._napari.panel import LayerPanel
-from napari_gpu_denoise._napari.parts import button, progress_bar
+from napari_gpu_denoise._napari.parts import button, progress_bar, settling_timer
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
-from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.errors import DenoiseError, LayerError
+from napari_gpu_denoise.run.denoise import CUT
+
+_SETTLED = 150  # milliseconds without a change of the region
+_REGION_TIP = (
+    "Part of the layer to filter, in all frames and slices. Its pixels are those of a full run; "
+    "noise is measured on the whole layer. The result lies over this part. Current view: the "
+    "visible part. Rectangle: click Draw, and drag one over the image."
+)
 
 
 class RunPanel(LayerPanel):
@@ -30,9 +42,14 @@ class RunPanel(LayerPanel):
 
     def __init__(self, viewer: Viewer, tip: str, run_tip: str, **options: Any):
         super().__init__(viewer, tip, **options)
+        self.region = RegionInput(viewer, REGIONS, _REGION_TIP)
+        self._settled = settling_timer(self, _SETTLED, self.show_region)
         self.results, self.progress = ResultOptions(viewer), progress_bar()
         self.run_button = button("Denoise", run_tip, lambda: self.run())
         self.cancel_button = button("Cancel", "Stop; add no layer.", lambda: self.cancel())
+        self.region.changed.connect(self._follow_region)
+        self.region.shapes.chosen.connect(self._follow_region)
+        self.region.draw_button.clicked.connect(lambda: self.region.draw(self.layer.layer()))
         self.run_on_return(lambda: self.run())
         self.results.wanted.connect(self.show_comparison)
         self.results.undo_button.clicked.connect(self._on_undo)
@@ -48,6 +65,31 @@ class RunPanel(LayerPanel):
     def requests(self) -> list[Request]:
         """Return the runs, one for each layer; raises `DenoiseError` if something does not fit."""
         raise NotImplementedError
+
+    def cut(self, layer: Image | None, axes: str) -> dict[str, slice]:
+        """Return the rows and columns to filter; empty for all. Raises `LayerError`."""
+        if layer is None or self.region.chosen() == WHOLE:
+            return {}
+        index, axes = self.region.part(layer, axes).index, axes.upper()
+        return {name: index[axes.index(CUT[name])] for name in ("rows", "columns")}
+
+    def share(self) -> float:
+        """Return the share of the chosen layer that is filtered; 1 where no region is found."""
+        axes, shape, cut = self.known_axes(), self.axes.shape, {}
+        with suppress(LayerError):
+            cut = self.cut(self.layer.layer(), axes) if axes else {}
+        lengths = {name: shape[axes.upper().index(CUT[name])] for name in cut}
+        return math.prod((at.stop - at.start) / lengths[name] for name, at in cut.items())
+
+    def show_region(self) -> None:
+        """Show what depends on the region."""
+        raise NotImplementedError
+
+    def _follow_region(self, event: object = None) -> None:
+        """Follow the Shapes layer and the view, where the region is there."""
+        whole = self.region.chosen() == WHOLE
+        self.follow("region", () if whole else self.region.events())
+        self._settled.start()
 
     def took(self, outcome: Outcome) -> None:
         """Follow a result that was added; nothing by default."""
@@ -98,6 +140,7 @@ class RunPanel(LayerPanel):
     def reset_choices(self, event: object = None) -> None:
         """Follow the viewer's layers."""
         super().reset_choices(event)
+        self.region.refresh()
         self.results.refresh()
 
     def _follow_looks(self) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from napari_gpu_denoise._napari.denoise.results import differences
 from napari_gpu_denoise._napari.denoise.run import Request, offer_of
-from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
 from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.errors import DenoiseError
@@ -27,7 +26,6 @@ def python_call(request: Request) -> str:
     ``denoised`` holds the result, ``maps`` the maps of the filter.
     """
     run, alpha = request.run, request.source.alpha
-    alone = {f"{word}s": place for word, place in request.alone.items()}
     given = {**noise_argument(run), **code.axes_argument(run.axes)}
     chosen = run.filter.as_arguments()
     common = common_arguments(run)
@@ -36,14 +34,14 @@ def python_call(request: Request) -> str:
         image, numpy = "image[..., :3]", "import numpy as np\n"
         spans = [":"] * (max(request.places, default=-1) + 1)
         for axis, at in request.places.items():
-            spans[axis] = f"{at}:{at + 1}"
+            spans[axis] = f"{at.start}:{at.stop}"
         part = "".join(f"{span}, " for span in spans)
         rest = f"denoised = np.concatenate([denoised, image[{part}..., 3:]], axis=-1)\n"
-    if not alone:
+    if not request.cut:
         given |= chosen | common
         call = f"{run.filter.name}({image}{code.arguments(given)})"
     else:
-        given |= {**alone, **common}
+        given |= {name: _span(at) for name, at in request.cut.items()} | common
         call = f"denoise({image}, {constructor(run.filter)}{code.arguments(given)}).image"
     if request.maps:
         given = {**given, **chosen}
@@ -51,6 +49,10 @@ def python_call(request: Request) -> str:
         rest += f"maps = gd.{offer_of(run.filter).function}({image}{code.arguments(given)})\n"
     head = f"{code.IMPORT}{numpy}\n{code.image_of(request.source)}"
     return f"{head}denoised = gd.{call}\n{rest}{_adding(request)}"
+
+
+def _span(at: int | slice) -> Any:
+    return code.Code(f"slice({at.start}, {at.stop})") if isinstance(at, slice) else at
 
 
 def constructor(settings: Any) -> str:
@@ -63,8 +65,7 @@ def constructor(settings: Any) -> str:
 def _adding(request: Request) -> str:
     """Return lines that add the result as a layer, where its source lies and looking like it."""
     source, where = request.source, ", ".join(map(repr, PLACE))
-    places = [f"{word} {place}" for word, place in request.alone.items()]
-    words = [request.run.filter.title, *differences(request.run), *places]
+    words = [request.run.filter.title, *differences(request.run), *request.words]
     given = {"name": f"{source.name} ({', '.join(words)})"}
     looks = ("blending",) if source.attributes.get("rgb") else _LOOKS
     given |= {name: code.Code(f"layer.{name}") for name in looks}
@@ -72,8 +73,8 @@ def _adding(request: Request) -> str:
         given["rgb"] = True
     lines = f"layer = viewer.layers[{source.name!r}]\n"
     lines += f"place = {{name: getattr(layer, name) for name in ({where})}}\n"
-    if request.places and source.attributes:
-        first = at_places(source, request.places).attributes["translate"]
+    if request.cut and source.attributes:
+        first = request.placed.attributes["translate"]
         lines += f"place['translate'] = {tuple(round(float(each), 9) for each in first)}\n"
     return f"{lines}viewer.add_image(denoised{code.arguments(given)}, **place)\n"
 
@@ -125,8 +126,8 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
     if request.source.split is not None:
         remarks.append("It filters all channels of the file.")
     words = filter_words(run, [named], target, axes)
-    if request.alone:
-        remarks.append(f"It filters all {' and '.join(f'{word}s' for word in request.alone)}.")
+    if request.cut:
+        remarks.append(f"It filters all {' and '.join(request.cut)}.")
     if request.maps:
         remarks.append(f"Maps need a separate run with --{offer_of(run.filter).setting}.")
     if "--noise" in words and not isinstance(run.noise, str):

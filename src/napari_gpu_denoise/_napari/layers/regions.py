@@ -154,7 +154,13 @@ def in_rectangle(
     corners = np.array(
         [_to_data(layer, dims, shapes.data_to_world(vertex)) for vertex in shapes.data[chosen]]
     )
-    # A warning that more is measured than was drawn.
+    for letter in "YX":
+        if not np.ptp(corners[:, axes.index(letter)]):
+            raise LayerError(
+                f"The shape has no extent along {letter} of {layer.name!r}: draw a rectangle where "
+                "the viewer shows a YX plane."
+            )
+    # A warning that more is used than was drawn.
     around = "" if _is_upright(corners, axes) else "the rectangle around the shape: "
     places = _indices(layer, axes, corners.mean(axis=0)) if one_plane else {}
     part = _between(layer, axes, channel, corners, places)

@@ -24,7 +24,8 @@ from napari_gpu_denoise._napari.layers.provenance import (
 )
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
 
-_SAME = ("filter", "frame", "slice", MAP, SOURCE_ID)  # of records whose result is made anew
+# Of records whose result is made anew.
+_SAME = ("filter", "frame", "slice", "rows", "columns", MAP, SOURCE_ID)
 _COVERING = ("opaque", "translucent", "translucent_no_depth")
 
 

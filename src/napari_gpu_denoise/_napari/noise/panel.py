@@ -8,15 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import napari.viewer
-from napari.layers import Shapes
 from qtpy.QtCore import QSignalBlocker
 from qtpy.QtWidgets import QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import docks, parts, preferences
 from napari_gpu_denoise._napari.layers import regions
-from napari_gpu_denoise._napari.layers.layer_input import LayerChoice
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
-from napari_gpu_denoise._napari.layers.source import MOVES, has_alpha, shapes_on
+from napari_gpu_denoise._napari.layers.region_input import FLAT, REGIONS, WHOLE, RegionInput
+from napari_gpu_denoise._napari.layers.source import MOVES, has_alpha
 from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise._napari.noise.measuring import Measurement, NoiseRequest, measure, memory_of
 from napari_gpu_denoise._napari.noise.plots import Plot
@@ -30,14 +29,6 @@ from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import AUTO, MODELS
 from napari_gpu_denoise.noise.record import NoiseEstimate
 
-WHOLE, VIEW, RECTANGLE, FLAT = "whole", "view", "rectangle", "flat"
-
-REGIONS = {
-    "Whole layer": WHOLE,
-    "Current view": VIEW,
-    "Rectangle in a Shapes layer": RECTANGLE,
-    "Flat region, drawn": FLAT,
-}
 MODEL_CHOICES = {"Automatic": AUTO, **{each.title: each.name for each in MODELS if each.selectable}}
 
 _SETTLED = 250  # milliseconds without a change before measuring begins
@@ -91,19 +82,13 @@ class NoisePanel(LayerPanel):
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer, "Image layer whose noise is measured.")
         self.channel = parts.choice({"All": None}, "Channels to measure; each has its own noise.")
-        self.region = parts.choice(
-            REGIONS,
+        self.region = RegionInput(
+            viewer,
+            {**REGIONS, "Flat region, drawn": FLAT},
             "Pixels to measure. Current view: the visible part of the current slice. Rectangle: "
             "its pixels in all slices. Flat region: an area without objects, such as background, "
             "in the slice on which it was drawn; its plain statistics are used.",
         )
-        self.shapes = LayerChoice(
-            "Shapes layer with the region: its selected shape, else the last one. For a rotated or "
-            "round shape, the upright bounding rectangle is used."
-        )
-        self.shapes.setAccessibleName("Shapes layer")
-        self.shapes.setPlaceholderText("No Shapes layer")
-        self.draw_button = parts.button("Draw", "Draw a rectangle on the image, in a Shapes layer.")
         self.model = parts.choice(
             MODEL_CHOICES, "Automatic chooses the best fit and gives the reason."
         )
@@ -119,15 +104,13 @@ class NoisePanel(LayerPanel):
         self._measuring = Task(self, measure, self.title, alone=True)
         self._settling = parts.settling_timer(self, _SETTLED, self._on_settled)
         self._lay_out()
-        self._show_row(self._drawn, False)
         self._connect()
         self._take_layer()
 
     def _lay_out(self) -> None:
-        for box in (self.region, self.model, self.shapes, self.channel):
+        for box in (self.model, self.channel):
             parts.narrow(box, 8)
-        self._drawn = parts.holding(parts.row_of(self.shapes, self.draw_button, shares=(1,)))
-        where = {"Channel": self.channel, "Region": self.region, "Shapes": self._drawn}
+        where = {"Channel": self.channel, "Region": self.region}
         layer = {"Image": self.layer, "Axes": self.axes}
         self._form = parts.form_layout({**layer, **where, "Model": self.model})
         self.arrange(
@@ -166,21 +149,18 @@ class NoisePanel(LayerPanel):
         self.axes.changed.connect(self._take_axes)
         self.channel.currentIndexChanged.connect(self.measure)
         self.model.currentIndexChanged.connect(self.measure)
-        self.region.currentIndexChanged.connect(self._take_region)
-        self.shapes.chosen.connect(self._take_shapes)
-        self.draw_button.clicked.connect(self.draw)
+        self.region.changed.connect(self.measure)
+        self.region.shapes.chosen.connect(self._follow)
+        self.region.draw_button.clicked.connect(lambda: self.region.draw(self.layer.layer()))
         self.use_button.clicked.connect(self.use)
         self.target.activated.connect(self._take_target)
-        moved, dims = docks.camera_of(viewer).events, viewer.dims.events
-        views = (moved.center, moved.zoom, dims.current_step, dims.ndisplay, dims.order)
-        views = [(event, self._on_view) for event in views]
         active = viewer.layers.selection.events.active
-        self.follow("viewer", [(active, self._on_active), *views])
+        self.follow("viewer", [(active, self._on_active)])
 
     def reset_choices(self, event: object = None) -> None:
         """Follow the viewer's layers."""
         super().reset_choices(event)
-        self._offer_shapes()
+        self.region.refresh()
 
     def estimate(self) -> NoiseEstimate | None:
         """Return the estimate shown, or None."""
@@ -203,21 +183,6 @@ class NoisePanel(LayerPanel):
         self._settling.stop()
         self._measuring.drop()
 
-    def draw(self) -> None:
-        """Start drawing on this panel's Shapes layer; add it if there is none."""
-        layer = self.layer.layer()
-        if layer is None:
-            return
-        name = f"noise region of {layer.name}"
-        named = [shapes for shapes in self._viewer.layers if shapes.name == name]
-        shapes = next((layer for layer in named if isinstance(layer, Shapes)), None)
-        if shapes is None:
-            shapes = shapes_on(layer, name, 1 / 200, face_color="transparent")
-            self._viewer.layers.append(shapes)
-        self.shapes.choose(shapes)
-        self._viewer.layers.selection.active = shapes
-        shapes.mode = "add_rectangle"
-
     def use(self) -> None:
         """Pass the estimate to the panel of the chosen filter."""
         estimate, layer = self.estimate(), self.layer.layer()
@@ -234,21 +199,14 @@ class NoisePanel(LayerPanel):
         return noise_call(self._request(), self.target.currentData(), self.estimate())
 
     def _request(self) -> NoiseRequest:
-        source, axes, region = self.captured(), self.axes.axes(), self.region.currentData()
-        shape, channel = source.data.shape, self.channel.currentData()
-        where = self.layer.layer(), axes, self._viewer.dims, channel
-        if region == WHOLE:
-            part = regions.part_of(axes, shape, channel)
-        elif region == VIEW:
-            part = regions.in_view(*where)
-        else:
-            part = regions.in_rectangle(*where, self.shapes.layer(), one_plane=region == FLAT)
+        source, axes = self.captured(), self.axes.axes()
+        part = self.region.part(self.layer.layer(), axes, self.channel.currentData())
         return NoiseRequest(
             source=source,
             axes=axes,
-            part=regions.without_alpha(part, shape) if source.alpha else part,
+            part=regions.without_alpha(part, source.data.shape) if source.alpha else part,
             model=self.model.currentData(),
-            flat=region == FLAT,
+            flat=self.region.chosen() == FLAT,
             device=preferences.read().device,
         )
 
@@ -268,31 +226,14 @@ class NoisePanel(LayerPanel):
         self._offer_channels(count)
         self.measure()
 
-    def _take_region(self, _: int) -> None:
-        self._offer_shapes()
-        self._show_row(self._drawn, self.region.currentData() in (RECTANGLE, FLAT))
-        self.measure()
-
-    def _take_shapes(self) -> None:
-        self._follow()
-        self._on_drawn()
-
     def _take_target(self, _: int) -> None:
         self._target_chosen = True
 
-    def _offer_shapes(self) -> None:
-        layers = list(self._viewer.layers)[::-1]
-        self.shapes.offer([layer for layer in layers if isinstance(layer, Shapes)])
-
     def _follow(self) -> None:
-        """Follow changes of the chosen layer and Shapes layer only."""
-        layer, shapes = self.layer.layer(), self.shapes.layer()
-        connections: list[tuple[Any, Any]] = []
+        """Follow changes of the chosen layer, and of the region."""
+        layer, connections = self.layer.layer(), self.region.events()
         if layer is not None:
             connections += [(getattr(layer.events, name), self._on_moved) for name in MOVES]
-        if shapes is not None:
-            connections += [(getattr(shapes.events, name), self._on_drawn) for name in MOVES]
-            connections.append((shapes.selected_data.events.items_changed, self._on_drawn))
         self.follow("layers", connections)
 
     def _on_active(self, event: object = None) -> None:
@@ -301,18 +242,10 @@ class NoisePanel(LayerPanel):
         if active is not None and METADATA_KEY not in active.metadata:
             self.layer.choose(active)
 
-    def _on_view(self, event: object = None) -> None:
-        if self.region.currentData() == VIEW:
-            self.measure()
-
     def _on_moved(self, event: Any = None) -> None:
         if event is not None and event.type == "data":
             self.offer_axes()
-        elif self.region.currentData() != WHOLE:
-            self.measure()
-
-    def _on_drawn(self, event: object = None) -> None:
-        if self.region.currentData() in (RECTANGLE, FLAT):
+        elif self.region.chosen() != WHOLE:
             self.measure()
 
     def _on_settled(self) -> None:

@@ -22,7 +22,7 @@ from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import Job, prepare
 from napari_gpu_denoise.run.noise import NoiseMemory, is_measured
-from napari_gpu_denoise.run.part import Part, filter_part
+from napari_gpu_denoise.run.part import Part, filter_part, with_uncut_axes, within
 from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.request import Run
 
@@ -167,20 +167,8 @@ def _prepared(request: PreviewRequest, pixels: Pixels) -> Job:
 
 
 def _part(job: Job, region: Region) -> tuple[Part, tuple[slice, ...]]:
-    """Return the part to filter, and the region as an index into its result.
-
-    Channels that are joined, and axes too short for the filter, are filtered whole.
-    """
-    yields, kept = [], []
-    colours = [(0, n) for n in job.shape[len(region.spans) :]]
-    for axis, length, (start, stop) in zip(
-        job.names, job.shape, (*region.spans, *colours), strict=True
-    ):
-        joined = axis in "CS" and "C" in job.filter.joint
-        if joined or (axis in "YX" and length < job.filter.smallest):
-            yields.append(slice(0, length))
-            kept.append(slice(start, stop))
-        else:
-            yields.append(slice(start, stop))
-            kept.append(slice(0, stop - start))
-    return Part.of(job, yields), tuple(kept)
+    """Return the part to filter, and the region as an index into its result."""
+    colours = job.shape[len(region.spans) :]
+    wanted = [*(slice(*span) for span in region.spans), *(slice(0, n) for n in colours)]
+    part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, wanted))
+    return part, within(wanted, part.yields)

@@ -1,0 +1,126 @@
+"""The region of a layer that is worked on: the whole layer, the view, or a drawn rectangle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from napari.layers import Image, Shapes
+from napari.viewer import Viewer
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QVBoxLayout, QWidget
+
+from napari_gpu_denoise._napari import docks, parts
+from napari_gpu_denoise._napari.layers import regions
+from napari_gpu_denoise._napari.layers.layer_input import LayerChoice
+from napari_gpu_denoise._napari.layers.source import MOVES, finest, shapes_on
+
+WHOLE, VIEW, RECTANGLE, FLAT = "whole", "view", "rectangle", "flat"
+
+#: Choices, by their text.
+REGIONS = {
+    "Whole layer": WHOLE,
+    "Current view": VIEW,
+    "Rectangle in a Shapes layer": RECTANGLE,
+}
+_DRAWN = RECTANGLE, FLAT
+
+
+class RegionInput(QWidget):
+    """A list of regions; below it, for drawn ones, the Shapes layers and a button to draw."""
+
+    #: Another region was chosen, or it was moved.
+    changed = Signal()
+
+    def __init__(self, viewer: Viewer, choices: Mapping[str, str], tip: str):
+        super().__init__()
+        self._viewer = viewer
+        self.box = parts.narrow(parts.choice(choices, tip), 8)
+        self.box.setAccessibleName("Region")
+        self.shapes = parts.narrow(
+            LayerChoice(
+                "Shapes layer with the region: its selected shape, else the last one. For a "
+                "rotated or round shape, the upright bounding rectangle is used."
+            ),
+            8,
+        )
+        self.shapes.setAccessibleName("Shapes layer")
+        self.shapes.setPlaceholderText("No Shapes layer")
+        self.draw_button = parts.button("Draw", "Draw a rectangle on the image, in a Shapes layer.")
+        self._drawn = parts.holding(parts.row_of(self.shapes, self.draw_button, shares=(1,)))
+        parts.stack(QVBoxLayout(self), (self.box, self._drawn), spacing=4)
+        self._drawn.hide()
+        self.box.currentIndexChanged.connect(self._choose)
+        self.shapes.chosen.connect(self.moved)
+
+    def chosen(self) -> str:
+        """Return the choice."""
+        return self.box.currentData()
+
+    def word(self) -> str:
+        """Return the choice in a word for a button; empty for the whole layer."""
+        return "" if self.chosen() == WHOLE else self.chosen()
+
+    def take_over(self, other: RegionInput) -> None:
+        """Choose what another list has chosen."""
+        self.box.setCurrentIndex(other.box.currentIndex())
+        if (shapes := other.shapes.layer()) is not None:
+            self.refresh()
+            self.shapes.choose(shapes)
+
+    def reset(self) -> None:
+        """Choose the whole layer."""
+        self.box.setCurrentIndex(0)
+
+    def refresh(self) -> None:
+        """List the Shapes layers of the viewer."""
+        layers = list(self._viewer.layers)[::-1]
+        self.shapes.offer([layer for layer in layers if isinstance(layer, Shapes)])
+
+    def events(self) -> list[tuple[Any, Any]]:
+        """Return the events of the viewer and of the Shapes layer that move the region."""
+        camera, dims = docks.camera_of(self._viewer).events, self._viewer.dims.events
+        views = (camera.center, camera.zoom, dims.current_step, dims.ndisplay, dims.order)
+        found = [(event, self._on_view) for event in views]
+        if (shapes := self.shapes.layer()) is not None:
+            found += [(getattr(shapes.events, name), self.moved) for name in MOVES]
+            found.append((shapes.selected_data.events.items_changed, self.moved))
+        return found
+
+    def part(self, layer: Image, axes: str, channel: int | None = None) -> regions.Part:
+        """Return the region of a layer; raises `LayerError` if there is none."""
+        chosen, where = self.chosen(), (layer, axes, self._viewer.dims, channel)
+        if chosen == WHOLE:
+            return regions.part_of(axes, finest(layer).shape, channel)
+        if chosen == VIEW:
+            return regions.in_view(*where)
+        return regions.in_rectangle(*where, self.shapes.layer(), one_plane=chosen == FLAT)
+
+    def draw(self, layer: Image | None) -> None:
+        """Start drawing on a Shapes layer for a layer; add it if there is none."""
+        if layer is None:
+            return
+        name = f"region of {layer.name}"
+        named = [shapes for shapes in self._viewer.layers if shapes.name == name]
+        shapes = next((each for each in named if isinstance(each, Shapes)), None)
+        if shapes is None:
+            shapes = shapes_on(layer, name, 1 / 200, face_color="transparent")
+            self._viewer.layers.append(shapes)
+        self.refresh()
+        self.shapes.choose(shapes)
+        self._viewer.layers.selection.active = shapes
+        shapes.mode = "add_rectangle"
+
+    def moved(self, event: object = None) -> None:
+        """Tell that a drawn region has changed, if it is chosen."""
+        if self.chosen() in _DRAWN:
+            self.changed.emit()
+
+    def _on_view(self, event: object = None) -> None:
+        if self.chosen() == VIEW:
+            self.changed.emit()
+
+    def _choose(self, _: int) -> None:
+        self.refresh()
+        self._drawn.setVisible(self.chosen() in _DRAWN)
+        self.changed.emit()

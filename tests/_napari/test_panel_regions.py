@@ -1,0 +1,148 @@
+"""A rectangle, or the view, alone: its pixels and its place."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from _napari.conftest import PLUGIN
+from _napari.inputs import choose
+from napari_gpu_denoise._napari.compare.pair import Pair, partners
+from napari_gpu_denoise._napari.denoise.panel import DenoisePanel
+from napari_gpu_denoise._napari.docks import camera_of, docked
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
+from napari_gpu_denoise._napari.layers.region_input import RECTANGLE, VIEW
+from napari_gpu_denoise.filters import BM3D, BM4D, VBM3D, NLMeans
+from napari_gpu_denoise.run import denoise as runs
+from scenes import noisy, small
+
+pytestmark = pytest.mark.gui
+
+CORNERS = (10.0, 12.0), (30.0, 47.0)  # rows and columns
+INSIDE = np.s_[..., 10:31, 12:48]
+AXES = {NLMeans: "yx", BM3D: "yx", VBM3D: "tyx", BM4D: "zyx"}
+
+
+def rectangle(viewer, layer, low=CORNERS[0], high=CORNERS[1], at=0.0):
+    """Draw an upright rectangle in the pixels of a layer, on its first plane."""
+    corners = [(low[0], low[1]), (low[0], high[1]), (high[0], high[1]), (high[0], low[1])]
+    first = (at,) * (layer.ndim - 2)
+    world = [layer.data_to_world((*first, *each)) for each in corners]
+    return viewer.add_shapes([np.array(world)], shape_type="rectangle", name="cell")
+
+
+def scaled(viewer, image, axes, **more):
+    scale, units = (0.5, 0.25, 0.2)[-len(axes) :], ("um",) * len(axes)
+    place = {"scale": scale, "translate": (3,) * len(axes), "units": units, "axis_labels": axes}
+    return viewer.add_image(image, name="cells", **place, **more)
+
+
+@pytest.mark.parametrize("kind", AXES)
+def test_a_drawn_rectangle(viewer, open_panel, run, kind, copied, pasted):
+    axes = AXES[kind]
+    image = noisy(*(5, 44, 60)[-len(axes) :], dtype="uint16")
+    image[..., 50:] = 2 * image[..., 50:]  # its noise is outside, and counts
+    source = scaled(viewer, image, axes)
+    panel = open_panel(kind.title)
+    panel.form.show_settings(small(kind))
+    choose(panel.region.box, RECTANGLE)
+    assert "There is no rectangle yet: click Draw" in run(panel)
+    rectangle(viewer, source)
+    assert run(panel).startswith("Done in ")
+    result = viewer.layers.selection.active
+    assert result.name.endswith(", rows 10 to 30, columns 12 to 47)")
+    whole = runs.denoise(image, panel.form.settings(), axes=axes.upper())
+    assert_array_equal(result.data, whole.image[INSIDE])
+    record = result.metadata[METADATA_KEY]
+    assert (record["rows"], record["columns"]) == ([10, 31], [12, 48])
+    assert record["sigma"] == list(whole.record.sigma)
+    corner = (*(0,) * (source.ndim - 2), 10, 12)
+    assert_allclose(result.data_to_world((0,) * source.ndim), source.data_to_world(corner))
+    for name in ("scale", "units", "axis_labels"):
+        assert_array_equal(getattr(result, name), getattr(source, name))
+    assert viewer.layers.index(result) == viewer.layers.index(source) + 1
+    there = pasted(panel)
+    assert_array_equal(there["denoised"], result.data)
+    assert_allclose(there["added"].translate, result.translate)
+    assert there["added"].name == f"{result.name} [1]"
+    copied(panel.command_button)
+    assert "It filters all rows and columns." in panel.status.text()
+    # The same rectangle again takes its place; another one does not.
+    run(panel)
+    assert len(viewer.layers) == 3
+    panel.region.shapes.choose(rectangle(viewer, source, (2, 3), (20, 40)))
+    assert run(panel).startswith("Done in ")
+    assert len(viewer.layers) == 5
+    panel.reset()
+    assert panel.cut(source, axes) == {}
+
+
+def test_the_view_of_one_frame_of_a_file(viewer, open_panel, run, click, pasted, qtbot):
+    main = viewer.window._qt_window
+    main.show()
+    qtbot.waitExposed(main)
+    image = noisy(4, 64, 80, dtype="uint16")
+    source = scaled(viewer, da.from_array(image, chunks=(1, 32, 40)), "tyx")
+    panel = open_panel("NL-means")
+    choose(panel.region.box, VIEW)
+    camera_of(viewer).center = (0, 3 + 8, 3 + 8)
+    camera_of(viewer).zoom *= 3
+    qtbot.waitUntil(lambda: source.corner_pixels[0][1] > 0)
+    assert run(panel).startswith("Done in ")
+    record = (result := viewer.layers.selection.active).metadata[METADATA_KEY]
+    (top, bottom), (left, right) = record["rows"], record["columns"]
+    assert 0 <= top < bottom < 64 and 0 <= left < right < 80
+    whole = runs.denoise(image, panel.form.settings(), axes="TYX").image
+    assert_array_equal(result.data, whole[:, top:bottom, left:right])
+    click(panel.places.boxes["T"])
+    viewer.dims.set_point(0, 3 + 2 * 0.5)
+    run(panel)
+    result = viewer.layers.selection.active
+    assert ", frame 2, rows " in result.name
+    assert_array_equal(result.data, whole[2:3, top:bottom, left:right])
+    assert_array_equal(pasted(panel)["denoised"], result.data)
+    assert partners(result, viewer.layers)[0] == source
+    before, after = Pair(source, result).read(np.s_[0, 3:9, 2:7])
+    assert_array_equal(before, image[2, top + 3 : top + 9, left + 2 : left + 7])
+    assert_array_equal(after, result.data[0, 3:9, 2:7])
+    main.hide()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_colours_and_maps_of_a_rectangle(viewer, open_panel, run, click, lazy, pasted):
+    image = np.random.default_rng(1).integers(0, 255, (3, 44, 60, 4)).astype(np.uint8)
+    data = da.from_array(image, chunks=(1, 22, 60, 4)) if lazy else image
+    source = viewer.add_image(data, name="cells", axis_labels=("t", "y", "x"))
+    panel = open_panel("Isoline")
+    panel.form.controls["channels"].value = "joint"
+    choose(panel.region.box, RECTANGLE)
+    rectangle(viewer, source)
+    click(panel.maps)
+    assert run(panel).startswith("Done in ")
+    result = next(each for each in viewer.layers if each.name.endswith("columns 12 to 47)"))
+    whole = runs.denoise(image[..., :3], panel.form.settings(), axes="TYXS").image
+    assert_array_equal(result.data[..., :3], whole[:, 10:31, 12:48])
+    assert_array_equal(result.data[..., 3], image[:, 10:31, 12:48, 3])
+    maps = [each for each in viewer.layers if "classes" in each.name or "directions" in each.name]
+    assert [each.data.shape for each in maps] == [(3, 21, 36)] * 2
+    assert all(tuple(each.translate) == (0, 10, 12) for each in (*maps, result))
+    there = pasted(panel)
+    assert_array_equal(there["denoised"], result.data)
+    assert_array_equal(there["maps"].classes, maps[-1].data)
+
+
+def test_the_panel_denoise(viewer, done, click, qtbot):
+    image = noisy(300, 400, dtype="uint16")
+    source = viewer.add_image(image, name="cells")
+    _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "Denoise")
+    qtbot.waitUntil(panel.more_button.isEnabled)
+    choose(panel.region.box, RECTANGLE)
+    shapes = rectangle(viewer, source)
+    qtbot.waitUntil(lambda: panel.run_button.text() == "Denoise rectangle")
+    assert done(panel).startswith("Done in ")
+    result, settings = viewer.layers.selection.active, panel.advised()[0].filter
+    assert_array_equal(result.data, runs.denoise(image, settings).image[INSIDE])
+    click(panel.more_button)
+    (other,) = docked(viewer, DenoisePanel)
+    assert (other.region.chosen(), other.region.shapes.layer()) == (RECTANGLE, shapes)
+    assert other.cut(source, "YX") == {"rows": slice(10, 31), "columns": slice(12, 48)}
