@@ -91,7 +91,7 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         "command": f"{PLUGIN}.write",
         "layer_types": ["image+"],
         # The first is what napari appends to a name without one.
-        "filename_extensions": [".ome.tif", ".ome.tiff", ".ome.zarr", *formats.SUFFIXES],
+        "filename_extensions": [".ome.tif", ".ome.tiff", ".ome.zarr", *formats.WRITTEN],
         "display_name": "image with record",
     }
     beside = [each for each in there["widgets"] if each["command"] in BESIDE]

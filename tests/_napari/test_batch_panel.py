@@ -352,7 +352,7 @@ def test_files_are_dropped_onto_the_list(batch, folder, qtbot, told):
     buttons = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
     panel.files.dropEvent(QDropEvent(place, act, dragged, *buttons))
     qtbot.waitUntil(lambda: len(panel.table.rows) == 3)
-    assert "notes.txt is not a TIFF, NIfTI, OME-Zarr or DICOM file" in panel.status.text()
+    assert "notes.txt is not a TIFF, NIfTI, OME-Zarr, DICOM or video file" in panel.status.text()
     assert list(states(panel)) == ["c.tif", "a.tif", "b.tif"]
     # Two rows at once: those behind the first move up.
     panel.files.selectRow(0)

@@ -433,6 +433,20 @@ def test_a_dicom_series_is_opened_and_saved(tmp_path):
         write_images(str(tmp_path / "new.dcm"), [layer_data(noise(20, 24))])
 
 
+def test_a_video_is_opened_and_saved(tmp_path):
+    pytest.importorskip("av", reason="needs the extra formats")
+    from files.test_video import frames, saved
+
+    path = saved(tmp_path / "a.mkv", frames(5), "ffv1", "gray")
+    ((data, attributes, _),) = get_reader(str(path))(str(path))
+    assert (attributes["scale"][0], attributes["units"][0]) == (0.04, "second")
+    (target,) = write_images(str(tmp_path / "b.mkv"), [layer_data(data, **attributes)])
+    assert_array_equal(gd.read(target).data, data)
+    # The name of a video that is not written is no name of a result.
+    (target,) = write_images(str(tmp_path / "c.avi"), [layer_data(data, **attributes)])
+    assert target.endswith("c.avi.ome.tif")
+
+
 def test_napari_draws_while_it_saves(qtbot, tmp_path, monkeypatch):
     ticks, writers, whole = [], [], formats.write
     timer = QTimer()

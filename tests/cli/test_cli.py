@@ -234,8 +234,8 @@ def test_several_files(here, run, calls):
     Path("notes.txt").write_text("Monday")
     code, out, err = run("nl-means", "*.tif", "notes.txt", "-o", "out")
     assert code == 4 and "2 denoised, 1 failed, 1 skipped." in out
-    assert "bad.tif is not a TIFF, NIfTI, OME-Zarr or DICOM file" in err
-    assert "notes.txt is not a TIFF, NIfTI, OME-Zarr or DICOM file and was skipped" in err
+    assert "bad.tif is not a TIFF, NIfTI, OME-Zarr, DICOM or video file" in err
+    assert "notes.txt is not a TIFF, NIfTI, OME-Zarr, DICOM or video file and was skipped" in err
     assert sorted(os.listdir("out")) == ["in.tif", "other.tif"]
     code, out, _ = run("nl-means", "in.tif", "other.tif", "-o", "pair")
     assert code == 0 and "2 denoised" in out
@@ -253,7 +253,7 @@ def test_several_files(here, run, calls):
         ("in.tif -o out.tif --step 9", 2, "step=9"),
         ("none.tif -o out.tif", 4, "none.tif"),
         ("*.png -o out.tif", 4, "No file matches"),
-        ("text.tif -o out.tif", 4, "not a TIFF, NIfTI, OME-Zarr or DICOM file"),
+        ("text.tif -o out.tif", 4, "not a TIFF, NIfTI, OME-Zarr, DICOM or video file"),
         ("in.tif -o in.tif", 5, "never replaced"),
         ("in.tif -o ./../HERE/in.tif --overwrite", 5, "never replaced"),
         ("in.tif -o there.tif", 5, "exists"),

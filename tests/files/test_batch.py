@@ -90,7 +90,7 @@ def test_text_among_images_is_skipped(folder, calls):
     report = run_batch("raw/*", SETTINGS, output="out")
     (skipped,) = report.skipped
     assert skipped.input == Path("raw/notes.txt")
-    said = f"{skipped.input} is not a TIFF, NIfTI, OME-Zarr or DICOM file and was skipped."
+    said = f"{skipped.input} is not a TIFF, NIfTI, OME-Zarr, DICOM or video file and was skipped."
     assert skipped.skipped == said
     assert (len(report.done), report.failed, report.cancelled) == (3, (), False)
     assert names(folder / "out") == ["a.tif", "b.tif", "c.tif"]

@@ -1,4 +1,4 @@
-"""Files in and out: TIFF, NIfTI, OME-Zarr, DICOM, sample data, batches."""
+"""Files in and out: TIFF, NIfTI, OME-Zarr, DICOM, videos, sample data, batches."""
 
 #: The names of all `formats.FORMATS`, for messages.
-FORMAT_NAMES = "TIFF, NIfTI, OME-Zarr or DICOM"
+FORMAT_NAMES = "TIFF, NIfTI, OME-Zarr, DICOM or video"

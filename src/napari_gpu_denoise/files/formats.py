@@ -14,18 +14,24 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import FORMAT_NAMES, dicom, nifti, tiff, zarr
+from napari_gpu_denoise.files import FORMAT_NAMES, dicom, nifti, tiff, video, zarr
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
 from napari_gpu_denoise.files.output import check_folder, check_output
 from napari_gpu_denoise.run.record import Record
 
 #: In the order in which they are tried; the first reads, or refuses, what none recognises.
-FORMATS = (tiff.FORMAT, nifti.FORMAT, zarr.FORMAT, dicom.FORMAT)
+FORMATS = (tiff.FORMAT, nifti.FORMAT, zarr.FORMAT, dicom.FORMAT, video.FORMAT)
 SUFFIXES = tuple(suffix for each in FORMATS for suffix in each.suffixes)
+#: Those of results.
+WRITTEN = tuple(
+    suffix
+    for each in FORMATS
+    for suffix in (each.suffixes if each.written is None else each.written)
+)
 
 
 def has_suffix(path: str | os.PathLike) -> bool:
-    """Return whether a name ends like that of a file that can be read and written."""
+    """Return whether a name ends like that of a file that can be read."""
     return os.fspath(path).lower().rstrip("/\\").endswith(SUFFIXES)
 
 
@@ -36,7 +42,7 @@ def is_image(path: str | os.PathLike) -> bool:
 
 
 def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> ImageFile:
-    """Read a NIfTI or DICOM file, an OME-Zarr folder, or the first image of a TIFF file.
+    """Read a NIfTI or DICOM file, a video, an OME-Zarr folder, or the first image of a TIFF file.
 
     Parameters
     ----------
@@ -45,7 +51,8 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Image
         0.5; or a NIfTI file, of version 1 or 2, compressed by gzip or not. The axes of a NIfTI file
         are in reverse order, as in (t, z, y, x), and slope and intercept of its header are applied.
         A DICOM file, or a folder that holds the slices of one series: grey levels with slope and
-        intercept, colours as RGB.
+        intercept, colours as RGB. A video (MKV, AVI, MP4, MOV, WMV, MPEG): grey levels if its
+        frames have no colours, else RGB.
     companions_anywhere : bool, default False
         Read the other files of an OME-TIFF set wherever its XML says they are, and what links in an
         OME-Zarr lead to. By default only those in the folder of `path`, or below.
@@ -96,7 +103,8 @@ def write(
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of another image, in its format.
 
-    Of DICOM the name may also be that of a NIfTI, TIFF or OME-Zarr, with axes and voxel size.
+    Of DICOM the name may also be that of a NIfTI, TIFF or OME-Zarr, with axes and voxel size,
+    and of a video that of a TIFF or OME-Zarr.
 
     The file is either complete or absent: it is written under a temporary name in the same folder,
     flushed to disk and renamed.
@@ -116,7 +124,8 @@ def write(
         become 1 and 0, because pixels are grey levels. Of an OME-Zarr: all attributes, chunks,
         shards and compression; the levels of its pyramid are computed again, as means of blocks.
         Of DICOM: all elements but those of pixels, with new identifiers of series and image; pixels
-        become the stored type, uncompressed. The result of a series in a folder is a folder.
+        become the stored type, uncompressed. The result of a series in a folder is a folder. Of a
+        video: times and type of its frames, as lossless video.
     record : Record or sequence of dict, optional
         How the pixels were made; several as `Record.as_dict` returns them. It is stored as JSON:
         in the Info of an ImageJ file, as an annotation of an OME image, as a comment among the
@@ -159,8 +168,8 @@ def check_name(path: str | os.PathLike, like: ImageFile) -> None:
 
 
 def format_named(path: str | os.PathLike) -> Format | None:
-    """Return the format that a name is one of; None if of none."""
-    return next((each for each in FORMATS if each.is_path(path)), None)
+    """Return the format of a result of a name; None if it is that of none."""
+    return next((each for each in FORMATS if each.is_target(path)), None)
 
 
 def result_like(path: str | os.PathLike, like: ImageFile) -> ImageFile:
@@ -311,8 +320,9 @@ def beside(path: str | os.PathLike, name: str) -> str:
     # As text: the path may be an address.
     folder, own = os.path.split(os.fspath(path).rstrip("/\\"))
     stem, suffix = split_name(own)
-    if not has_suffix(own):  # a TIFF in the format of a vendor is written as a plain one
-        suffix = ".dcm" if dicom.is_dicom(path) else ".tif"
+    if not format_named(own):  # a TIFF in the format of a vendor is written as a plain one
+        form = next((each for each in FORMATS if each.is_path(own)), None)
+        suffix = form.new_suffix if form else ".dcm" if dicom.is_dicom(path) else ".tif"
     return os.path.join(folder, f"{stem}_{name}{suffix}")
 
 
@@ -325,7 +335,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 def _result_name(path: Path) -> str:
     """Return the name of the result of a file: its own, if that is one of its format."""
-    if has_suffix(path):
+    if format_named(path):
         return path.name
     form = format_of(path)
     # A TIFF in the format of a vendor is written as a plain TIFF, so its suffix changes.

@@ -304,7 +304,7 @@ class ImageFile:
         One letter an axis, as tifffile names them: T Z C Y X, S colour samples, Q or I unknown.
     kind : str
         ``"ome"``, ``"imagej"`` or ``"plain"`` for a TIFF file, ``"nifti"``, ``"zarr"``,
-        ``"dicom"``.
+        ``"dicom"`` or ``"video"``.
     metadata : dict
         Tags and layout of the file, for `write`.
     path : Path
@@ -385,7 +385,8 @@ class ImageFile:
 class Format:
     """A format of image files: what the package for it offers to `formats`.
 
-    `suffixes` end the names of its files, `kinds` are those of an `ImageFile` that it writes.
+    `suffixes` end the names of its files, of results those of `written` only, if it has any;
+    `kinds` are those of an `ImageFile` that it reads.
     `name` and `new_suffix` are for messages. `is_format` judges a file by how it starts, False if
     it cannot be opened, `is_named` a path by its name, by default its suffix. With `in_place` large
     results are written part by part where they will be. `becomes` names the formats that results
@@ -405,6 +406,7 @@ class Format:
     is_named: Callable[[Any], bool] | None = None
     in_place: bool = False
     becomes: tuple[str, ...] = ()
+    written: tuple[str, ...] | None = None
     default_metadata: Callable[..., ImageFile] | None = None
     result_name: Callable[[Path], str] | None = None
 
@@ -413,6 +415,12 @@ class Format:
         if self.is_named is not None:
             return self.is_named(path)
         return os.fspath(path).lower().endswith(self.suffixes)
+
+    def is_target(self, path: str | os.PathLike) -> bool:
+        """Return whether a path has the name of a result of this format."""
+        if self.written is None:
+            return self.is_path(path)
+        return os.fspath(path).lower().endswith(self.written)
 
 
 def records_of(record: Record | Sequence[dict] | None) -> list[dict]:

@@ -39,7 +39,7 @@ from napari_gpu_denoise._napari.parts import Caption, button, holding, progress_
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
 from napari_gpu_denoise._napari.wording import counted
 from napari_gpu_denoise.errors import Cancelled, DenoiseError
-from napari_gpu_denoise.files import FORMAT_NAMES
+from napari_gpu_denoise.files import FORMAT_NAMES, formats
 from napari_gpu_denoise.files.batch import (
     Batch,
     BatchProgress,
@@ -418,7 +418,8 @@ class BatchPanel(Panel):
 
     def ask_files(self) -> list[str]:
         """Ask for files."""
-        kinds = "Images (*.tif *.tiff *.btf *.tf8 *.nii *.nii.gz *.lsm *.stk);;All files (*)"
+        names = " ".join(f"*{suffix}" for suffix in (*formats.SUFFIXES, ".lsm", ".stk"))
+        kinds = f"Images ({names});;All files (*)"
         names, _ = QFileDialog.getOpenFileNames(self, "Files to denoise", "", kinds)
         return names
 

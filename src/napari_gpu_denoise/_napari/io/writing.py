@@ -146,7 +146,7 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
         notes.append("Previews and comparisons are not saved.")
     whole = [_pixels(data, attributes) for data, attributes, _ in lasting]
     overwrite = True
-    if not formats.has_suffix(path):
+    if formats.format_named(path) is None:
         # The user was not asked whether the file of this name may be replaced.
         path, overwrite = path + _DEFAULT, False
     like, data = _as_file(path, whole, notes) or (None, None)

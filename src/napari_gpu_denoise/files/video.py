@@ -1,0 +1,350 @@
+"""Videos in, frame by frame, and lossless ones (FFV1 in Matroska) out.
+
+PyAV, the package of FFmpeg, is imported when a video is read or written. The container is the one
+that the first bytes of a file say, so that playlists, and what they name, are never opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from napari_gpu_denoise.errors import FileError, ImageError
+from napari_gpu_denoise.files.image_file import (
+    Blocks,
+    Format,
+    ImageFile,
+    PixelMetadata,
+    record_line,
+    records_in,
+    records_of,
+)
+from napari_gpu_denoise.files.input_checks import (
+    check_memory,
+    closed,
+    cut_short,
+    open_image,
+    open_regular,
+    reading,
+)
+from napari_gpu_denoise.files.output import new_file, writing
+from napari_gpu_denoise.run.record import Record
+
+SUFFIXES = (".mkv", ".avi", ".mp4", ".m4v", ".mov", ".webm", ".wmv", ".mpg", ".mpeg")
+# Containers by bytes at a place near the start of a file.
+_CONTAINERS = {
+    **{(8, b"AVI "): "avi", (0, b"\x1aE\xdf\xa3"): "matroska", (0, b"0&\xb2u"): "asf"},
+    **{(4, word): "mov" for word in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")},
+    (0, b"\0\0\1\xba"): "mpeg",
+}
+_RECORDS = "NAPARI-GPU-DENOISE"  # tag of the records
+_SAMPLED = 8  # frames that are looked at for colours
+_NEUTRAL = 4  # levels of 256 that chroma of grey pixels may differ from the middle
+_UNEVEN = 0.02  # of the time between frames, by which it may differ
+_KEPT = 4  # frames
+_AHEAD = 32  # frames that are rather decoded than jumped over
+
+
+def video_package() -> ModuleType:
+    """Return the package av; `FileError` says how to install it."""
+    try:
+        import av
+    except ImportError as error:
+        raise FileError(
+            "Videos need another package: pip install 'napari-gpu-denoise[formats]'."
+        ) from error
+    return av
+
+
+def is_video(path: str | os.PathLike) -> bool:
+    """Return whether a file starts like a video; False also if it cannot be opened."""
+    try:
+        with open_regular(path) as file:
+            return _container_of(file) is not None
+    except OSError:
+        return False
+
+
+def _container_of(file: BinaryIO) -> str | None:
+    start = file.read(12)
+    file.seek(0)
+    found = (name for (at, word), name in _CONTAINERS.items() if start[at:].startswith(word))
+    return next(found, None)
+
+
+@contextlib.contextmanager
+def open_stack(
+    path: str | os.PathLike, *, companions_anywhere: bool = False
+) -> Iterator[ImageFile]:
+    """Open the first video stream of a file, to decode its frames on demand."""
+    path = Path(path)
+    video_package()
+    with contextlib.ExitStack() as held:
+        with _decoding(path):
+            file = held.enter_context(open_image(path))
+            picture = _picture(path, file)
+        held.callback(picture.data.close)
+        yield picture
+
+
+def _picture(path: Path, file: BinaryIO) -> ImageFile:
+    container = _opened(path, file)
+    if not container.streams.video:
+        raise ImageError(f"{path} holds no video, such as sound alone: choose another file.")
+    stream, notes = container.streams.video[0], []
+    context, base = stream.codec_context, stream.time_base
+    if context is None or not context.width or context.pix_fmt is None:
+        raise FileError(
+            f"{path} is coded as {context.name if context else 'something'} that cannot be decoded "
+            f"here: convert it, for example with ffmpeg -i {path.name} -c:v ffv1 new.mkv."
+        )
+    check_memory(8 * _KEPT * context.width * context.height, path)
+    packets = [each for each in container.demux(stream) if each.size]
+    if not packets:
+        raise cut_short(path)
+    times = sorted({each.pts for each in packets if each.pts is not None})
+    if len(times) < len(packets):
+        times = []  # frames are counted
+    keys = sorted(each.pts for each in packets if times and each.is_keyframe) or times[:1]
+    rate = stream.average_rate or stream.guessed_rate or Fraction(25)
+    step = 1 / rate
+    if len(times) > 1:
+        apart = np.diff(times) * float(base)
+        mean = float(apart.mean())
+        if np.ptp(apart) > max(1.5 * float(base), _UNEVEN * mean):
+            notes.append(
+                f"The time between frames varies from {1000 * apart.min():.4g} to "
+                f"{1000 * apart.max():.4g} ms: a video keeps it, other formats its mean."
+            )
+        if abs(mean * rate - 1) > _UNEVEN / 2:
+            step = Fraction(times[-1] - times[0], len(times) - 1) * base
+        lasts, held = _seconds(container, stream), float(len(times) * step)
+        if lasts > held + 1.5 * step:
+            notes.append(
+                f"The file says that it lasts {lasts:.4g} s, but its frames end after {held:.4g} "
+                "s: it may be cut short."
+            )
+    elif not times:
+        notes.append("The frames have no times: the rate that the file tells is taken.")
+    if len(container.streams) > 1:
+        notes.append("Sound, subtitles and other streams of the video are not kept.")
+    data = VideoFrames(path, file, len(packets), times, keys, notes)
+    metadata = {"times": times, "base": base, "rate": 1 / step, "bits": data.bits}
+    history = records_in(container.metadata.get(_RECORDS, ""))
+    told = PixelMetadata({"T": (float(step), "second")})
+    axes = "TYX" + "S" * (data.ndim - 3)
+    kept = (path, (path,), tuple(notes), history)
+    return ImageFile(data, axes, "video", metadata, *kept, pixel_metadata=told)
+
+
+def _seconds(container: Any, stream: Any) -> float:
+    """Return how long a video is, as far as its header tells."""
+    if stream.frames and stream.average_rate:
+        return float(stream.frames / stream.average_rate)
+    if stream.duration:
+        return float(stream.duration * stream.time_base)
+    alone = container.duration and len(container.streams) == 1
+    return container.duration / 1e6 if alone else 0.0
+
+
+@contextlib.contextmanager
+def _decoding(path: Path) -> Iterator[None]:
+    """Turn what is raised while a video is read into a `FileError`."""
+    with reading(path):
+        try:
+            yield
+        except video_package().FFmpegError as error:
+            raise cut_short(path) from error
+
+
+def _opened(path: Path, file: BinaryIO) -> Any:
+    container = _container_of(file)
+    if container is None:
+        raise FileError(f"{path} is not a video that can be read: convert it to MKV or MP4.")
+    return video_package().open(file, format=container)
+
+
+class VideoFrames(Blocks):
+    """The frames of a video: grey levels if none has colours, else RGB.
+
+    Frames are best read in order: others are decoded from the frame before them that is stored as a
+    whole. `bits` are those of a grey level or colour.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        file: BinaryIO,
+        count: int,
+        times: list[int],
+        keys: list[int],
+        notes: list[str],
+    ) -> None:
+        self._path, self._file, self._times, self._keys = path, file, times, keys
+        self._places = {time: k for k, time in enumerate(times)}
+        self._kept: dict[int, Any] = {}
+        self._restart()
+        first = self._frame(0)
+        layout = first.format
+        self.bits = max(each.bits for each in layout.components)
+        if self.bits > 16:
+            raise ImageError(
+                f"{path} has pixels of the format {layout.name}, which is not read: convert it, "
+                f"for example with ffmpeg -i {path.name} -pix_fmt gray16le -c:v ffv1 new.mkv."
+            )
+        if any(each.is_alpha for each in layout.components):
+            notes.append("The transparency of the video is not read.")
+        if first.interlaced_frame:
+            notes.append("The frames are interlaced, and filtered as they are.")
+        dtype = np.dtype(np.uint8 if self.bits <= 8 else np.uint16)
+        self._colours, self._size = True, (first.height, first.width)
+        super().__init__((count, *self._size, 3), dtype, 1)
+        if layout.name.startswith(("yuv", "gray")):
+            numbers = sorted({k * (count - 1) // (_SAMPLED - 1) for k in range(_SAMPLED)})
+            self._colours = any(not _is_grey(self._frame(k)) for k in numbers)
+        if not self._colours:
+            super().__init__((count, *self._size), dtype, 1)
+            if layout.name.startswith("yuv"):
+                notes.append("The frames have no colours: they are read as grey levels (luma).")
+
+    def close(self) -> None:
+        """End decoding; `open_stack` closes the file."""
+        self._file = self._frames = None
+        self._kept = {}
+
+    def _block(self, number: int) -> np.ndarray:
+        with self._lock, _decoding(self._path):
+            if self._file is None:
+                raise closed(self._path)
+            frame = self._frame(number)
+            if (frame.height, frame.width) != self._size:
+                raise FileError(f"Frame {number} of {self._path} has another size: cut it off.")
+            if self._colours:
+                return frame.to_ndarray(format="rgb24" if self.bits <= 8 else "rgb48le")
+            if not _is_grey(frame):
+                raise FileError(
+                    f"Frame {number} of {self._path} has colours, which those looked at have not: "
+                    "convert it, for example with ffmpeg -pix_fmt bgr0 -c:v ffv1."
+                )
+            return _plane(frame, 0).astype(self.dtype)
+
+    def _restart(self) -> None:
+        """Go to the first frame."""
+        self._file.seek(0)
+        self._container = _opened(self._path, self._file)
+        self._stream = self._container.streams.video[0]
+        self._stream.thread_type = "AUTO"
+        self._frames, self._next = self._container.decode(self._stream), 0
+
+    def _frame(self, number: int) -> Any:
+        """Decode a frame."""
+        if number in self._kept:
+            return self._kept[number]
+        if not self._next <= number < self._next + _AHEAD:
+            key = bisect_right(self._keys, self._times[number]) - 1 if self._times else -1
+            if key > 0:
+                self._container.seek(self._keys[key], stream=self._stream)
+                self._frames = self._container.decode(self._stream)
+            else:
+                self._restart()
+        for frame in self._frames:
+            place = self._places.get(frame.pts, self._next)
+            self._next = place + 1
+            if place >= number - _KEPT:
+                self._kept[place] = frame
+                while len(self._kept) > _KEPT:
+                    del self._kept[next(iter(self._kept))]
+            if place == number:
+                return frame
+            if place > number:
+                break
+        raise FileError(f"Frame {number} of {self._path} cannot be decoded: the video is damaged.")
+
+
+def _plane(frame: Any, k: int) -> np.ndarray:
+    """Return a plane of a frame as it is stored, without padding."""
+    plane, layout = frame.planes[k], frame.format
+    wide = layout.components[0].bits > 8
+    dtype = np.dtype((">u2" if layout.is_big_endian else "<u2") if wide else "u1")
+    rows = np.frombuffer(plane, dtype).reshape(-1, plane.line_size // dtype.itemsize)
+    return rows[: plane.height, : plane.width]
+
+
+def _is_grey(frame: Any) -> bool:
+    if frame.format.name.startswith("gray"):
+        return True
+    middle = 1 << (frame.format.components[0].bits - 1)
+    near = _NEUTRAL * middle // 128
+    planes = (_plane(frame, k).astype(np.int32) for k in (1, 2))
+    return all(np.abs(each - middle).max() <= near for each in planes)
+
+
+def check_writable(like: ImageFile, dtype: np.dtype) -> None:
+    """Refuse nothing: frames are written in the type of those of the input."""
+
+
+def write(
+    path: str | os.PathLike,
+    data: Any,
+    like: ImageFile,
+    record: Record | Sequence[dict] | None = None,
+    *,
+    overwrite: bool = False,
+) -> tuple[str, ...]:
+    """Write frames as a lossless video with the times of another, as `formats.write` does.
+
+    They are rounded to the bits of those of the input. The record is a tag of the file.
+    """
+    av, told, clipped = video_package(), like.metadata, 0
+    dtype, most = like.data.dtype, 2 ** told["bits"] - 1
+    wide, colours = dtype.itemsize > 1, like.axes.endswith("S")
+    layout = ("rgb48le" if wide else "bgr0") if colours else "gray16le" if wide else "gray"
+    given = ("rgb48le" if wide else "rgb24") if colours else layout
+    if colours:
+        most = 2 ** (8 * dtype.itemsize) - 1
+    keep = (like.path, *like.files)
+    with contextlib.ExitStack() as opened:
+        file = opened.enter_context(new_file(path, overwrite=overwrite, keep=keep))
+        opened.enter_context(writing(path, "video"))
+        with av.open(file, "w", format="matroska") as container:
+            lines = [record_line(each) for each in (*like.history, *records_of(record))]
+            container.metadata[_RECORDS] = "\n".join(lines)
+            stream = container.add_stream("ffv1", rate=told["rate"].limit_denominator(2**30))
+            stream.height, stream.width = like.data.shape[1:3]
+            stream.pix_fmt, stream.options = layout, {"level": "3", "slicecrc": "1"}
+            base = told["base"] if told["times"] else 1 / told["rate"]
+            stream.time_base = stream.codec_context.time_base = base
+            for number, time in enumerate(told["times"] or range(len(data))):
+                whole = np.rint(np.nan_to_num(np.asarray(data[number], np.float64)))
+                clipped += int(np.count_nonzero((whole < 0) | (whole > most)))
+                pixels = np.ascontiguousarray(np.clip(whole, 0, most).astype(dtype))
+                frame = av.VideoFrame.from_ndarray(pixels, format=given)
+                frame.pts, frame.time_base = time, base
+                container.mux(stream.encode(frame))
+            container.mux(stream.encode(None))
+    if not clipped:
+        return ()
+    return (f"{clipped} values are beyond the range of the video, and became its ends.",)
+
+
+FORMAT = Format(
+    name="video",
+    suffixes=SUFFIXES,
+    kinds=("video",),
+    new_suffix=".mkv",
+    is_format=is_video,
+    open_stack=open_stack,
+    check_writable=check_writable,
+    write=write,
+    written=(".mkv",),
+    becomes=("TIFF", "OME-Zarr"),
+    result_name=lambda path: f"{path.stem}.mkv",
+)

@@ -1,0 +1,192 @@
+"""Videos in, frame by frame, and lossless ones out: frames, times, the record."""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from files.tiffs import RECORD
+from napari_gpu_denoise.errors import FileError, ImageError
+from napari_gpu_denoise.files import formats
+from scenes import noisy, small
+
+av = pytest.importorskip("av", reason="needs the extra formats")
+
+SMALL = small(gd.NLMeans)
+SIZE = 48, 64
+
+
+def frames(count: int = 20, *, coloured: bool = False) -> np.ndarray:
+    """Return frames as RGB, of which colours are those of a Doppler image, from the fifth on."""
+    grey = np.clip(noisy(count, *SIZE), 0, 255).astype(np.uint8)
+    image = np.repeat(grey[..., None], 3, axis=-1)
+    if coloured:
+        image[4:, :16, :16, :2] = 200, 0
+    return image
+
+
+def saved(path: Path, image: np.ndarray, codec: str, layout: str, times=None, sound=False) -> Path:
+    """Write a video of 25 frames in a second, or with these times in ms."""
+    base = Fraction(1, 25) if times is None else Fraction(1, 1000)
+    with av.open(path, "w") as container:
+        stream = container.add_stream(codec, rate=25)
+        stream.height, stream.width, stream.pix_fmt = *image.shape[1:3], layout
+        stream.codec_context.time_base = base
+        if codec in ("libx264", "mpeg4"):
+            stream.gop_size = 6
+        if sound:
+            container.add_stream("aac", rate=44100)
+        given = "rgb24" if image.ndim > 3 else "gray" if image.itemsize == 1 else "gray16le"
+        for k, pixels in enumerate(image):
+            frame = av.VideoFrame.from_ndarray(pixels, format=given)
+            frame.pts, frame.time_base = k if times is None else times[k], base
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return path
+
+
+def decoded(path: Path) -> list:
+    """Return the frames of a video as av decodes them in order."""
+    with av.open(path) as container:
+        return list(container.decode(video=0))
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "layout"),
+    [
+        ("a.mp4", "libx264", "yuv420p"),  # with frames that depend on later ones
+        ("a.avi", "mpeg4", "yuv420p"),
+        ("b.avi", "mjpeg", "yuvj422p"),
+        ("c.mkv", "ffv1", "gray"),
+    ],
+)
+def test_grey_videos(tmp_path, name, codec, layout):
+    if codec not in av.codecs_available:
+        pytest.skip(f"this FFmpeg has no {codec}")
+    path = saved(tmp_path / name, frames(), codec, layout)
+    levels = [
+        np.frombuffer(f.planes[0], "u1").reshape(SIZE[0], -1)[:, : SIZE[1]] for f in decoded(path)
+    ]
+    with formats.open_stack(path) as image:
+        assert (image.axes, image.data.shape, image.data.dtype) == ("TYX", (20, *SIZE), np.uint8)
+        for k in (19, 3, 11, 10, 0, 12):
+            np.testing.assert_array_equal(image.data[k], levels[k])
+        np.testing.assert_array_equal(image.data, levels)
+        assert image.pixel_metadata.steps == {"T": (0.04, "second")}
+        said = ("The frames have no colours: they are read as grey levels (luma).",)
+        assert image.notes == (said if layout != "gray" else ())
+
+
+def test_colours_and_deep_levels(tmp_path):
+    image = frames(coloured=True)
+    read = formats.read(saved(tmp_path / "a.mkv", image, "ffv1", "bgr0"))
+    assert read.axes == "TYXS"
+    np.testing.assert_array_equal(read.data, image)
+    deep = noisy(5, *SIZE).astype(np.uint16) * 200
+    read = formats.read(saved(tmp_path / "b.mkv", deep, "ffv1", "gray16le"))
+    np.testing.assert_array_equal(read.data, deep)
+    odd = saved(tmp_path / "c.mkv", frames(5), "ffv1", "yuv422p10le")
+    assert formats.read(odd).data.dtype == np.uint16
+
+
+def test_results_are_lossless_videos(tmp_path, streamed):
+    for name, layout in (("a.mkv", "gray"), ("b.mkv", "bgr0")):
+        path = saved(tmp_path / name, frames(coloured=layout == "bgr0"), "ffv1", layout)
+        (file,) = gd.run_batch(path, SMALL, 20, output=tmp_path / f"out_{name}").files
+        image, again = formats.read(path), formats.read(file.output)
+        result = gd.denoise(image.data, SMALL, 20, axes=image.axes).image
+        np.testing.assert_array_equal(again.data, np.clip(np.rint(result), 0, 255))
+        assert again.pixel_metadata == image.pixel_metadata
+        assert again.history == (file.record.as_dict(),)
+        with av.open(file.output) as container:
+            assert container.streams.video[0].codec_context.name == "ffv1"
+            assert container.streams.video[0].average_rate == 25
+
+
+def test_results_of_other_formats(tmp_path):
+    path = saved(tmp_path / "a.mkv", frames(), "ffv1", "gray")
+    (file,) = gd.run_batch(path, SMALL, 20, output=tmp_path / "a.ome.tif").files
+    again = formats.read(file.output)
+    assert (again.axes, again.pixel_metadata.steps["T"]) == ("TYX", (0.04, "second"))
+    odd = tmp_path / "b.avi"
+    odd.write_bytes(saved(tmp_path / "b.mp4", frames(), "mpeg4", "yuv420p").read_bytes())
+    (file,) = gd.run_batch(odd, SMALL, 20, output=tmp_path / "out").files
+    assert file.output == tmp_path / "out" / "b.mkv"
+    (file,) = gd.run_batch(odd, SMALL, 20, output=tmp_path / "c.avi").failed
+    assert "which is written as video: end it with .mkv, .tif" in str(file.error)
+
+
+def test_varying_times_are_kept_and_told(tmp_path):
+    times = [40 * k + 15 * (k % 3) for k in range(20)]
+    path = saved(tmp_path / "a.mkv", frames(), "ffv1", "gray", times)
+    image = formats.read(path)
+    (note,) = image.notes
+    assert note.startswith("The time between frames varies from 10 to 55 ms")
+    assert image.pixel_metadata.steps["T"][0] == pytest.approx(times[-1] / 19000)
+    notes = formats.write(tmp_path / "b.mkv", image.data + np.float32(300), image, RECORD)
+    assert notes == (
+        f"{image.data.size} values are beyond the range of the video, and became its ends.",
+    )
+    assert [round(1000 * float(f.time)) for f in decoded(tmp_path / "b.mkv")] == times
+    assert formats.read(tmp_path / "b.mkv").history == (RECORD.as_dict(),)
+
+
+def test_odd_videos(tmp_path):
+    path = saved(tmp_path / "a.mkv", frames(5), "ffv1", "yuva420p", sound=True)
+    notes = formats.read(path).notes
+    assert notes[:2] == (
+        "Sound, subtitles and other streams of the video are not kept.",
+        "The transparency of the video is not read.",
+    )
+    if "grayf32le" in {each.name for each in av.codec.Codec("ffv1", "w").video_formats}:
+        saved(path, frames(5), "ffv1", "grayf32le")
+        with pytest.raises(ImageError, match="pixels of the format grayf32le"):
+            formats.read(path)
+    # Colours in frames between those that are looked at.
+    image = frames(100)
+    image[7, :16, :16, :2] = 200, 0
+    saved(path, image, "ffv1", "yuv444p")
+    with formats.open_stack(path) as opened:
+        assert opened.axes == "TYX"
+        opened.data[6]
+        with pytest.raises(FileError, match=r"Frame 7 of .* has colours"):
+            opened.data[7]
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"), [("a.mp4", "mpeg4"), ("a.avi", "mjpeg"), ("a.mkv", "ffv1")]
+)
+def test_damaged_videos(tmp_path, name, codec):
+    path = saved(tmp_path / name, frames(), codec, "yuvj420p" if codec == "mjpeg" else "yuv420p")
+    whole = path.read_bytes()
+    told = 0
+    for share in (0.01, 0.3, 0.6, 0.9):
+        path.write_bytes(whole[: int(share * len(whole))])
+        try:
+            told += any("cut short" in note for note in formats.read(path).notes)
+        except (FileError, ImageError) as error:
+            told += "cut short" in str(error) or "not a video" in str(error)
+    assert told >= 3  # an index at the end may be missing without loss
+    path.write_bytes(b"\x1aE\xdf\xa3" + bytes(2000))
+    with pytest.raises(FileError, match="cut short or damaged"):
+        formats.read(path)
+
+
+def test_playlists_are_not_followed(tmp_path):
+    path = tmp_path / "list.avi"
+    path.write_text("#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n")
+    with pytest.raises(FileError, match="not a video"):
+        formats.read(path)
+
+
+def test_without_av(tmp_path, monkeypatch):
+    path = saved(tmp_path / "a.mkv", frames(3), "ffv1", "gray")
+    monkeypatch.setitem(sys.modules, "av", None)
+    assert formats.is_image(path)
+    with pytest.raises(FileError, match=r"napari-gpu-denoise\[formats\]"):
+        formats.read(path)
