@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
+from importlib.metadata import requires
 
 import numpy as np
 import pytest
@@ -287,6 +289,29 @@ def test_types_byte_orders_and_names_of_chunks(tmp_path, dtype, separator):
     expected = gd.denoise(picture.data, SETTINGS, 8, axes="ZYX", dtype="same").image
     np.testing.assert_array_equal(gd.read(out).data, expected)
     assert (out / "0" / separator.join("000")).is_file()
+
+
+@pytest.mark.parametrize("version", FORMATS)
+def test_boolean_images_are_0_and_1_as_layers_are(tmp_path, version):
+    image = np.random.default_rng(0).random((3, 33, 37)) < 0.6
+    path = write_store(tmp_path / "in.ome.zarr", image, "TYX", version, chunks=(1, 16, 16))
+    report = gd.run_batch(path, small(gd.NLMeans), 0.4, output=tmp_path / "out.ome.zarr")
+    expected = gd.denoise(image.astype(np.uint8), small(gd.NLMeans), 0.4, axes="TYX")
+    assert not report.failed
+    np.testing.assert_array_equal(gd.read(report.done[0].output).data, expected.image)
+
+
+@pytest.mark.parametrize(("installed", "fits"), [("3.1.5", False), ("3.1.6", True), ("3.2", True)])
+def test_the_version_of_zarr_is_that_of_the_requirement(monkeypatch, installed, fits):
+    monkeypatch.setattr("zarr.__version__", installed)
+    if fits:
+        assert places.zarr_package().__version__ == installed
+        return
+    named = {each.partition(";")[0].strip() for each in requires("napari-gpu-denoise")}
+    (needed,) = (each for each in named if each.startswith("zarr>="))
+    with pytest.raises(FileError, match=re.escape(f"but {installed} is installed")) as error:
+        places.zarr_package()
+    assert f"'{needed}'" in str(error.value)
 
 
 def test_without_zarr_an_error_says_what_to_install(tmp_path, monkeypatch):

@@ -297,7 +297,7 @@ class ImageFile:
     ----------
     data : ndarray or Blocks
         The pixels, in native byte order: in memory after `read`, in the file after `open_stack`.
-        Those of a boolean TIFF file are 0 and 1, of type uint8.
+        Those of a boolean file are 0 and 1, of type uint8.
         16-bit signed images of ImageJ, which that program stores with an offset of 32768, are
         int16 here.
     axes : str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -247,7 +248,7 @@ def zarr_package() -> ModuleType:
         raise FileError(
             "OME-Zarr needs another package: pip install 'napari-gpu-denoise[zarr]'."
         ) from error
-    if tuple(map(int, zarr.__version__.split(".")[:2])) < (3, 1):
+    if tuple(map(int, re.findall(r"\d+", zarr.__version__)[:3])) < (3, 1, 6):
         raise FileError(
             f"OME-Zarr needs zarr 3.1.6 or newer, but {zarr.__version__} is installed: "
             "pip install 'zarr>=3.1.6'."

@@ -147,7 +147,9 @@ class ZarrPixels(Blocks):
 
     def __init__(self, array: Any, path: Path) -> None:
         # Without numbers of planes, which would fill the memory where shapes lie.
-        super().__init__((1,) * len(array.shape), np.dtype(array.dtype).newbyteorder("="), 0)
+        stored = np.dtype(array.dtype).newbyteorder("=")
+        number = np.dtype(np.uint8) if stored.kind == "b" else stored  # which filters take
+        super().__init__((1,) * len(array.shape), number, 0)
         self.shape = tuple(int(length) for length in array.shape)
         self.size = math.prod(self.shape)
         self.nbytes = self.size * self.dtype.itemsize
@@ -170,7 +172,8 @@ class ZarrPixels(Blocks):
         if self._array is None:
             raise closed(self._path)
         with reading(self._path, "damaged"):
-            return with_retries(self._path, lambda: chunks.read(self._array, parts))[()]
+            pixels = with_retries(self._path, lambda: chunks.read(self._array, parts))
+        return pixels.astype(self.dtype, copy=False)[()]
 
     def _block(self, number: int) -> np.ndarray:
         return self[...]
