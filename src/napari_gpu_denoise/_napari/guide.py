@@ -33,7 +33,7 @@ def page_of(name: str) -> str:
 
 
 def anchor(heading: str) -> str:
-    """Return what links to a heading end with."""
+    """Return the anchor of a heading, with which links to it end."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 

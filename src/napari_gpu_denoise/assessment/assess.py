@@ -462,7 +462,7 @@ def _detail(
 
 
 def _structure(trial: Trial) -> list[Finding]:
-    """Return what there is of structured noise in the pixels that are judged."""
+    """Return the structured noise found in the pixels that are judged."""
     noisy = trial.pixels[trial.inner]
     view = Channels(trial.job.names, noisy.shape)
     planes = [view.of(noisy, k) for k in range(view.count)]

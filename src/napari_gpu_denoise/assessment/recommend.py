@@ -49,7 +49,7 @@ def noise_in_words(estimate: NoiseEstimate) -> str:
 
 
 def image_in_words(axes: str, shape: tuple[int, ...]) -> str:
-    """Return what an image is, such as ``"Time-lapse of 80 frames, 512 by 512 pixels"``."""
+    """Describe an image, such as ``"Time-lapse of 80 frames, 512 by 512 pixels"``."""
     lengths = dict(zip(axes, shape, strict=True))
     frames, slices = lengths.get("T", 1), lengths.get("Z", 1)
     colour = "colour " if "S" in lengths else ""
@@ -351,7 +351,9 @@ def _why_alone(axes: str, noise: NoiseEstimate) -> str:
 def _why_not_over_time(alike: Likeness) -> str:
     """Return why frames before and after do not help; empty where they do."""
     if alike.repeated >= _REPEATED:
-        return "the noise stays the same from frame to frame, so other frames cannot remove it"
+        return (
+            "the noise stays the same from frame to frame, so averaging frames does not reduce it"
+        )
     if alike.found < FOUND:
         return "frames before and after show different structures"
     if not nearest_window(alike):
@@ -368,7 +370,7 @@ def _how(alike: Likeness) -> str:
 
 
 def _unnamed(reader: PlaneReader, noise: NoiseEstimate) -> list[str]:
-    """Return what to do about an axis without a name."""
+    """Return hints on an axis without a name."""
     unknown = [i for i, a in enumerate(reader.axes) if a == UNNAMED and reader.shape[i] > 1]
     if not unknown or not any(noise.sigma):
         return []

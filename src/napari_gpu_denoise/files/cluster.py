@@ -120,7 +120,7 @@ class Done:
 
 
 def described(wanted: Any, version: str) -> tuple[str, str, str, str]:
-    """Return what tells the device of this process from those of other models."""
+    """Return name, platform, version and driver of the device of this process."""
     check_version(version)
     device = own_device(wanted)
     return device.name, device.platform, device.version, device.driver
@@ -418,7 +418,7 @@ _AHEAD, _GIVEN = 2, 256
 def device_of_workers(
     client: Any, wanted: Any
 ) -> Generator[Progress, None, list[tuple[str, str, str, str]]]:
-    """Return what tells the device of a worker from those of other models."""
+    """Return name, platform, version and driver of the device of a worker."""
     return [(yield from run_task(client, "device", described, wanted, package_version()))]
 
 

@@ -116,7 +116,7 @@ def open_stack(
 
 
 def _unpacked(file: BinaryIO) -> Any:
-    """Return what reads a compressed file: where indexed_gzip is installed, any part of it."""
+    """Return a reader of a compressed file: with indexed_gzip, of any part of it."""
     try:
         from indexed_gzip import IndexedGzipFile
     except ImportError:
@@ -191,7 +191,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
 
 
 def _reports(header: Any) -> list[str]:
-    """Return what nibabel warns of in a header, which is kept as it is; raise what it refuses."""
+    """Return the warnings of nibabel on a header, which is kept; raise its errors."""
     found: list[str] = []
     logger, handler = logging.Logger("nibabel"), logging.Handler(logging.WARNING)
     handler.emit = lambda record: found.append(record.getMessage())

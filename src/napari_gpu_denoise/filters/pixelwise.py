@@ -301,7 +301,7 @@ Mixing = tuple[tuple[float, ...], ...]
 
 
 def measured_mixing(image: Any, names: str) -> tuple[Mixing, str] | None:
-    """Return what whitens the noise of an image, and why, in words; None if a channel has no noise.
+    """Return a matrix that whitens the noise, and the reason; None if a channel has no noise.
 
     The image may be lazy: one plane is read, in the middle of all axes but channels, Y and X.
     """

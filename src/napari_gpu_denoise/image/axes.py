@@ -46,7 +46,8 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
         return UNNAMED * (ndim - 2) + "YX"
     if not isinstance(axes, str):
         raise AxesError(
-            f"axes={axes!r} is not text: give one string with a letter per axis, such as 'TZYX'."
+            f"axes={axes!r} is not text: give one string with a letter per axis, such as "
+            f"{_example(ndim)!r}."
         )
     names = axes.strip().upper()
     if len(names) != ndim:
@@ -91,7 +92,7 @@ def index_parts(index: Any, shape: tuple[int, ...]) -> list[int | slice]:
 
 
 def chosen_range(part: int | slice, length: int) -> range:
-    """Return what one of the parts of an index takes of an axis."""
+    """Return the range of an axis that a part of an index selects."""
     return range(length)[part] if isinstance(part, slice) else range(part, part + 1)
 
 

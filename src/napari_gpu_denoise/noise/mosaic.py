@@ -122,7 +122,7 @@ def _candidates(counts: tuple[int, ...]) -> np.ndarray:
 
 
 def _costs(cells: places.Cells, values: np.ndarray) -> np.ndarray:
-    """Return what each cell costs at each of several values, (value, cell)."""
+    """Return the cost of each cell at each of several values, (value, cell)."""
     used = np.isfinite(cells.sigma)
     found = np.zeros((len(values), len(used)))
     distance = (cells.sigma[used] - values[:, None]) / cells.error[used]

@@ -485,5 +485,5 @@ def _claim(names: Iterable[str]) -> str:
 
 
 def _physical(device: Device) -> str:
-    """Return what names a device in all processes, whatever its number is in each."""
+    """Return the name of a device that is the same in all processes, unlike its number."""
     return place_of(device) or f"{device.platform}/{device.name}/{device.index}"

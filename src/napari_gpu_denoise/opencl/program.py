@@ -520,7 +520,7 @@ def _built(context: Any, source: str, options: list[str]) -> Any:
 
 
 def program_key(name: str, constants: Mapping[str, int], standard: str) -> ProgramKey:
-    """Return what tells a program from others."""
+    """Return the key of a program."""
     return name, tuple(sorted(constants.items())), standard
 
 

@@ -241,7 +241,7 @@ def measured_noise(image: Any, names: str, model: str, device: Any) -> NoiseEsti
 
 
 def _own_noise(filter: Filter) -> tuple:
-    """Return what an estimate of sigma depends on: whether it is the filter's own, and its unit."""
+    """Return the key of an estimate of sigma: whether it is the filter's own, and its unit."""
     return filter.name, filter.keeps_zero, filter.sigma_power
 
 

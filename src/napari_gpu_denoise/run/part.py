@@ -110,7 +110,7 @@ def with_uncut_axes(
 
 
 def unit_of(array: Any) -> tuple[int, ...] | None:
-    """Return what is best read and written at once: the chunks of zarr, if there are any."""
+    """Return the chunks of an array, of zarr for example, if there are any."""
     chunks = getattr(array, "chunks", None)
     chunks = getattr(array, "shards", None) or chunks
     if not chunks or not all(isinstance(one, (int, np.integer)) for one in chunks):

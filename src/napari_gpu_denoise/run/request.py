@@ -49,7 +49,7 @@ class HostMemory:
 
     @classmethod
     def quarter_of(cls, free: int) -> HostMemory:
-        """Return what is chosen for the user, of the memory that is free."""
+        """Return the default limit: a quarter of the free memory."""
         return cls(free // 4, given=False)
 
     def for_parts(self, devices: Sequence[Device]) -> int:

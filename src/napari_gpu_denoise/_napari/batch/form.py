@@ -221,7 +221,7 @@ def python_call(batch: Batch, rows: Sequence[Row], folder: str) -> str:
 
 
 def inputs_of(rows: Sequence[Row]) -> list[str]:
-    """Return what names the files: the folders that were added, where they are still complete."""
+    """Return names for the files: the folders that were added, where they are still complete."""
     held = {row.path for row in rows}
     whole = {given: _is_all_of(given, held) for given in {row.given for row in rows}}
     names = (row.given if whole[row.given] else str(row.path) for row in rows)

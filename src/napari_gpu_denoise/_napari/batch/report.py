@@ -18,7 +18,7 @@ _SIZE = (820, 560)  # pixels
 
 
 def as_text(report: BatchReport, settings: Any) -> str:
-    """Return what became of each file, and the numbers of files."""
+    """Return the outcome of each file, and the numbers of files."""
     lines: list[str] = []
     for file in report.files:
         if file.output is not None:

@@ -62,7 +62,7 @@ def channels_with(result: Image, layers: Iterable[Layer]) -> tuple[Image, ...]:
 
 
 def counterpart(before: Image, result: Image, layers: Iterable[Layer]) -> Image | None:
-    """Return what a result is compared with, where `before` is that of another channel."""
+    """Return the layer to compare a result with, where `before` is that of another channel."""
     found = partners(result, layers)
     if before in found and provenance.place_in_file(before) == provenance.place_in_file(result):
         return before

@@ -168,7 +168,7 @@ class NoiseInput(QtWidgets.QWidget):
             self._typed(other.edit.text())
 
     def handed(self) -> tuple[NoiseEstimate, str] | None:
-        """Return what `hand_over` took, if it is chosen."""
+        """Return the estimate that was handed over and its origin, if it is chosen."""
         return (self._measured, self._origin) if self.chosen() == MEASURED else None
 
     def show_estimate(self, estimate: NoiseEstimate) -> None:

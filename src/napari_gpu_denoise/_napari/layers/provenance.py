@@ -117,7 +117,7 @@ def filter_title(record: Mapping[str, Any]) -> str:
 
 
 def identity(layer: Layer) -> str:
-    """Return what stays the same of a layer as long as napari runs."""
+    """Return the ID of a layer, which stays the same as long as napari runs."""
     return str(layer.unique_id)
 
 

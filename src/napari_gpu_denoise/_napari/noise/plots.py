@@ -51,7 +51,7 @@ class Series:
 
 
 def load_library() -> Any:
-    """Return what draws plots; the first time this takes long, in any thread."""
+    """Import pyqtgraph, which takes long the first time, in any thread."""
     # With the Qt that napari has.
     os.environ.setdefault("PYQTGRAPH_QT_LIB", qtpy.API_NAME)
     import pyqtgraph

@@ -154,7 +154,7 @@ def _count(shape: Any, place: Path | Address) -> int:
 
 
 def _unpacked(data: Any, packed: str, most: int) -> np.ndarray:
-    """Return what a chunk decompresses to; ValueError if that is more than `most` bytes."""
+    """Decompress a chunk; ValueError if that takes more than `most` bytes."""
     found = _UNPACK[packed](data, out=np.empty(most + 1, np.uint8))
     if len(found) > most:
         raise ValueError("a chunk is larger than its metadata say")

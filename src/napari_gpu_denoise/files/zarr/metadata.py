@@ -50,7 +50,7 @@ class Node:
 
 
 def node_at(place: Path | Address, within: str | None) -> Node | None:
-    """Return what the metadata at a place say; None if there are none.
+    """Return the metadata at a place; None if there are none.
 
     Files outside of the real folder `within` are refused, as by `open_inside`.
     """
@@ -65,7 +65,7 @@ def node_at(place: Path | Address, within: str | None) -> Node | None:
 
 
 def _json_at(file: Path | Address, within: str | None) -> Mapping[str, Any] | None:
-    """Return what a file holds, None if there is none; it is not read if it is too large."""
+    """Return the JSON in a file, None if there is no file; one that is too large is not read."""
     try:
         if isinstance(file, Address):
             system, inside = file.system()
@@ -128,7 +128,7 @@ def at_most(most: int, named: Any, path: Path | Address) -> Any:
 
 
 def described(attributes: Mapping[str, Any], path: Path) -> Described:
-    """Return what the attributes of an image say; `FileError` if they are damaged or missing."""
+    """Parse the attributes of an image; `FileError` if they are damaged or missing."""
     version, ome = ome_of(attributes)
     if "multiscales" not in ome:
         raise FileError(
@@ -268,7 +268,7 @@ def _placed(
 
 
 def new_attributes(axes: str, pixel_metadata: PixelMetadata, name: str) -> dict[str, Any]:
-    """Return the attributes of an image that comes from no OME-Zarr; its levels are to follow."""
+    """Return the attributes of a new OME-Zarr image, without its levels."""
     held = []
     for number, letter in enumerate(axes):
         one = {"name": letter.lower() if letter.isalpha() else f"axis{number}"}

@@ -216,7 +216,7 @@ def check_stored(
 
 
 def _named(array: Any, grid: list[int]) -> Callable[[str], bool]:
-    """Return what tells whether a file has the name of a chunk."""
+    """Return a test for names of chunks."""
     if array.metadata.zarr_format == 2:
         start, between = "", array.metadata.dimension_separator
     else:

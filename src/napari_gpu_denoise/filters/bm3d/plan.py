@@ -170,7 +170,7 @@ class GroupFilter(GroupKernels):
         self._units = weight_units(((search.window - 1) // search.step + 2) ** 2)
 
     def search_tile(self, tile: Tile, held: Tile) -> Tile:
-        """Return what is searched to yield a tile, in an image of which `held` is available."""
+        """Return the region searched to yield a tile, in an image of which `held` is available."""
         return restrict_to(spread(tile, self.settings.search.window // 2), held)
 
     def buffers(self, tile: Tile, held: Tile, padded: Sequence[str] = ()) -> Sizes:
@@ -338,7 +338,7 @@ class Plan(TilePlan):
         return channels_as_frames(tile)
 
     def _stages(self, tile: Tile) -> list[_Stage]:
-        """Return what each pass does for a tile."""
+        """Return the work of each pass for a tile."""
         mixes, last = self.mix is not None, list(self.passes)[-1]
         yields = yields_of_passes(self.passes, tile)
         stages, held, before = [], including_margins(tile), ""

@@ -108,7 +108,7 @@ class CubeFilter:
         self._units = weight_units(int(np.prod([(w - 1) // step + 2 for w, _, step in lengths])))
 
     def searched(self, made: Tile, held: Tile) -> Tile:
-        """Return what is searched to yield a tile, in an image of which `held` is available."""
+        """Return the region searched to yield a tile, in an image of which `held` is available."""
         reach = tuple(width // 2 for width in self.settings.windows)
         return restrict_to(spread(made, reach), held)
 

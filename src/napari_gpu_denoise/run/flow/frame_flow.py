@@ -76,7 +76,7 @@ def note_frame(
 
 
 def _digest(planes: list[np.ndarray], slices: list[int]) -> bytes | None:
-    """Return what tells frames apart, from some of their rows: no two hold the same noise."""
+    """Return a digest of some rows of a frame; no two frames have the same noise."""
     step = -(-planes[0].shape[1] // _MOST_ROWS)
     parts = [np.ascontiguousarray(plane[z, ::step]) for plane in planes for z in slices]
     if all(np.all(part == part.flat[0]) for part in parts):
