@@ -20,7 +20,7 @@ from _napari.inputs import choose
 from _napari.noise_records import estimate
 from napari_gpu_denoise import cli
 from napari_gpu_denoise._napari.batch.panel import BatchPanel
-from napari_gpu_denoise.files import one_file, resuming
+from napari_gpu_denoise.files import FORMAT_NAMES, one_file, resuming
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.run import part as parts_of_images
@@ -352,7 +352,7 @@ def test_files_are_dropped_onto_the_list(batch, folder, qtbot, told):
     buttons = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
     panel.files.dropEvent(QDropEvent(place, act, dragged, *buttons))
     qtbot.waitUntil(lambda: len(panel.table.rows) == 3)
-    assert "notes.txt is not a TIFF, NIfTI, OME-Zarr, DICOM or video file" in panel.status.text()
+    assert f"notes.txt is not a {FORMAT_NAMES} file" in panel.status.text()
     assert list(states(panel)) == ["c.tif", "a.tif", "b.tif"]
     # Two rows at once: those behind the first move up.
     panel.files.selectRow(0)

@@ -447,6 +447,21 @@ def test_a_video_is_opened_and_saved(tmp_path):
     assert target.endswith("c.avi.ome.tif")
 
 
+def test_channels_of_a_microscope_are_layers(tmp_path):
+    pytest.importorskip("bioio_czi", reason="needs the extra formats")
+    from files.test_microscopes import IMAGE, write_czi
+
+    path = str(write_czi(tmp_path / "cells.czi"))
+    layers = get_reader(path)(path)
+    names = [attributes["name"] for _, attributes, _ in layers]
+    assert names == ["cells DAPI", "cells GFP"]
+    assert layers[0][1]["scale"] == (1, 0.5, 0.2, 0.1)
+    assert_array_equal(layers[1][0], IMAGE[:, :, 1])
+    given = [layer_data(data, **attributes) for data, attributes, _ in layers]
+    (target,) = write_images(str(tmp_path / "out.ome.tif"), given)
+    assert gd.read(target).voxel == (0.5, 0.2, 0.1)
+
+
 def test_napari_draws_while_it_saves(qtbot, tmp_path, monkeypatch):
     ticks, writers, whole = [], [], formats.write
     timer = QTimer()

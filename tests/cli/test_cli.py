@@ -21,7 +21,7 @@ from cli.conftest import image, one_sentence
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.cli import bench, commands, warm
 from napari_gpu_denoise.cli.failures import EXIT_CODES, exit_code
-from napari_gpu_denoise.files import one_file, samples
+from napari_gpu_denoise.files import FORMAT_NAMES, one_file, samples
 from napari_gpu_denoise.opencl import device as opencl
 from napari_gpu_denoise.opencl import device_test, program
 from napari_gpu_denoise.run.request import HostMemory, Run
@@ -234,8 +234,8 @@ def test_several_files(here, run, calls):
     Path("notes.txt").write_text("Monday")
     code, out, err = run("nl-means", "*.tif", "notes.txt", "-o", "out")
     assert code == 4 and "2 denoised, 1 failed, 1 skipped." in out
-    assert "bad.tif is not a TIFF, NIfTI, OME-Zarr, DICOM or video file" in err
-    assert "notes.txt is not a TIFF, NIfTI, OME-Zarr, DICOM or video file and was skipped" in err
+    assert f"bad.tif is not a {FORMAT_NAMES} file" in err
+    assert f"notes.txt is not a {FORMAT_NAMES} file and was skipped" in err
     assert sorted(os.listdir("out")) == ["in.tif", "other.tif"]
     code, out, _ = run("nl-means", "in.tif", "other.tif", "-o", "pair")
     assert code == 0 and "2 denoised" in out
@@ -253,7 +253,7 @@ def test_several_files(here, run, calls):
         ("in.tif -o out.tif --step 9", 2, "step=9"),
         ("none.tif -o out.tif", 4, "none.tif"),
         ("*.png -o out.tif", 4, "No file matches"),
-        ("text.tif -o out.tif", 4, "not a TIFF, NIfTI, OME-Zarr, DICOM or video file"),
+        ("text.tif -o out.tif", 4, f"not a {FORMAT_NAMES} file"),
         ("in.tif -o in.tif", 5, "never replaced"),
         ("in.tif -o ./../HERE/in.tif --overwrite", 5, "never replaced"),
         ("in.tif -o there.tif", 5, "exists"),

@@ -25,7 +25,7 @@ from napari_gpu_denoise.errors import (
     NonFiniteError,
     OutputError,
 )
-from napari_gpu_denoise.files import batch, formats, one_file
+from napari_gpu_denoise.files import FORMAT_NAMES, batch, formats, one_file
 from napari_gpu_denoise.files.batch import BatchProgress, run_batch
 from napari_gpu_denoise.files.formats import find_files
 from napari_gpu_denoise.files.image_file import ImageFile
@@ -90,7 +90,7 @@ def test_text_among_images_is_skipped(folder, calls):
     report = run_batch("raw/*", SETTINGS, output="out")
     (skipped,) = report.skipped
     assert skipped.input == Path("raw/notes.txt")
-    said = f"{skipped.input} is not a TIFF, NIfTI, OME-Zarr, DICOM or video file and was skipped."
+    said = f"{skipped.input} is not a {FORMAT_NAMES} file and was skipped."
     assert skipped.skipped == said
     assert (len(report.done), report.failed, report.cancelled) == (3, (), False)
     assert names(folder / "out") == ["a.tif", "b.tif", "c.tif"]

@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import FORMAT_NAMES, dicom, nifti, tiff, video, zarr
+from napari_gpu_denoise.files import FORMAT_NAMES, dicom, microscopes, nifti, tiff, video, zarr
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
 from napari_gpu_denoise.files.output import check_folder, check_output
 from napari_gpu_denoise.run.record import Record
 
 #: In the order in which they are tried; the first reads, or refuses, what none recognises.
-FORMATS = (tiff.FORMAT, nifti.FORMAT, zarr.FORMAT, dicom.FORMAT, video.FORMAT)
+FORMATS = (
+    *(tiff.FORMAT, nifti.FORMAT, zarr.FORMAT),
+    *(dicom.FORMAT, video.FORMAT, microscopes.FORMAT),
+)
 SUFFIXES = tuple(suffix for each in FORMATS for suffix in each.suffixes)
 #: Those of results.
 WRITTEN = tuple(
@@ -52,7 +55,8 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Image
         are in reverse order, as in (t, z, y, x), and slope and intercept of its header are applied.
         A DICOM file, or a folder that holds the slices of one series: grey levels with slope and
         intercept, colours as RGB. A video (MKV, AVI, MP4, MOV, WMV, MPEG): grey levels if its
-        frames have no colours, else RGB.
+        frames have no colours, else RGB. An ND2, CZI or LIF file: its first image; ``cells.lif#2``
+        names the second.
     companions_anywhere : bool, default False
         Read the other files of an OME-TIFF set wherever its XML says they are, and what links in an
         OME-Zarr lead to. By default only those in the folder of `path`, or below.
@@ -104,7 +108,7 @@ def write(
     """Write new pixels with the metadata of another image, in its format.
 
     Of DICOM the name may also be that of a NIfTI, TIFF or OME-Zarr, with axes and voxel size,
-    and of a video that of a TIFF or OME-Zarr.
+    of a video that of a TIFF or OME-Zarr, and of ND2, CZI and LIF it is always that of these.
 
     The file is either complete or absent: it is written under a temporary name in the same folder,
     flushed to disk and renamed.
@@ -160,10 +164,12 @@ def check_name(path: str | os.PathLike, like: ImageFile) -> None:
     """Refuse a name for a result that is not one of the format of its input."""
     wanted, named = format_like(like), format_named(path)
     if (named or FORMATS[0]) is not wanted and (not named or named.name not in wanted.becomes):
-        also = [each.new_suffix for each in FORMATS if each.name in wanted.becomes]
+        first = wanted if wanted.write else FORMATS[0]
+        ends = [first.new_suffix]
+        ends += [e.new_suffix for e in FORMATS if e.name in wanted.becomes and e is not first]
         raise OutputError(
-            f"{path} cannot be the result of {like.path}, which is written as {wanted.name}: end "
-            f"it with {', '.join([wanted.new_suffix, *also])}."
+            f"{path} cannot be the result of {like.path}, which is written as {first.name}: end it "
+            f"with {', '.join(ends)}."
         )
 
 
@@ -182,6 +188,11 @@ def result_like(path: str | os.PathLike, like: ImageFile) -> ImageFile:
     affine = {"affine": like.metadata.get("affine")} if named is nifti.FORMAT else {}
     made = named.default_metadata(like.data, like.axes, like.pixel_metadata, name, inputs, **affine)
     notes = like.notes
+    if not own.write:
+        notes += (
+            f"{own.name} cannot be written: the result is {named.name}, with axes, steps and names "
+            "of channels; other metadata stay in the input.",
+        )
     if like.history:
         notes += (f"Records of earlier filters stay in {like.path}.",)
     return replace(like, kind=made.kind, axes=made.axes, metadata=made.metadata, notes=notes)
@@ -230,17 +241,18 @@ def _members(name: str) -> list[Path]:
     if os.path.isdir(place) and dicom.is_dicom(place):
         return [place]
     if name and os.path.isdir(place):
-        members = [p for p in sorted(place.iterdir()) if has_suffix(p)]
+        found = [p for p in sorted(place.iterdir()) if has_suffix(p)]
+        members = [image for each in found for image in microscopes.images_of(each)]
         if not members:
             raise FileError(f"The folder {name} contains no {FORMAT_NAMES}: choose another.")
         return members
     if os.path.exists(place) or not glob.has_magic(str(place)):
-        return [place]
+        return microscopes.images_of(place)
     members = [
         image
         for match in sorted(glob.glob(str(place), recursive=True))
         if not os.path.isdir(match) or zarr.is_zarr(match)
-        for image in (zarr.images_of(Path(match)) if zarr.is_zarr(match) else [Path(match)])
+        for image in (zarr if zarr.is_zarr(match) else microscopes).images_of(Path(match))
     ]
     if not members:
         raise FileError(f"No file matches the pattern {name}: check folder and spelling.")
@@ -335,7 +347,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 def _result_name(path: Path) -> str:
     """Return the name of the result of a file: its own, if that is one of its format."""
-    if format_named(path):
+    if has_suffix(path) and format_named(path):  # a field of a plate has no name of its own
         return path.name
     form = format_of(path)
     # A TIFF in the format of a vendor is written as a plain TIFF, so its suffix changes.

@@ -304,7 +304,7 @@ class ImageFile:
         One letter an axis, as tifffile names them: T Z C Y X, S colour samples, Q or I unknown.
     kind : str
         ``"ome"``, ``"imagej"`` or ``"plain"`` for a TIFF file, ``"nifti"``, ``"zarr"``,
-        ``"dicom"`` or ``"video"``.
+        ``"dicom"``, ``"video"`` or ``"microscope"``.
     metadata : dict
         Tags and layout of the file, for `write`.
     path : Path
@@ -386,13 +386,13 @@ class Format:
     """A format of image files: what the package for it offers to `formats`.
 
     `suffixes` end the names of its files, of results those of `written` only, if it has any;
-    `kinds` are those of an `ImageFile` that it reads.
-    `name` and `new_suffix` are for messages. `is_format` judges a file by how it starts, False if
-    it cannot be opened, `is_named` a path by its name, by default its suffix. With `in_place` large
-    results are written part by part where they will be. `becomes` names the formats that results
-    may have besides; `default_metadata` describes pixels of other formats as a new image of this
-    one. `result_name` returns a name for the result of a file, by default its own. The others do
-    what functions of these names in `formats` do.
+    `kinds` are those of an `ImageFile` that it reads. `name` and `new_suffix` are for messages.
+    `is_format` judges a file by how it starts, False if it cannot be opened, `is_named` a path by
+    its name, by default its suffix. With `in_place` large results are written part by part where
+    they will be. `becomes` names the formats that results may have besides, or only, if there is no
+    `write`; `default_metadata` describes pixels of other formats as a new image of this one.
+    `result_name` returns a name for the result of a file, by default its own. The others do what
+    functions of these names in `formats` do.
     """
 
     name: str
@@ -402,7 +402,7 @@ class Format:
     is_format: Callable[[Any], bool]
     open_stack: Callable[..., AbstractContextManager[ImageFile]]
     check_writable: Callable[[ImageFile, np.dtype], None]
-    write: Callable[..., tuple[str, ...]]
+    write: Callable[..., tuple[str, ...]] | None
     is_named: Callable[[Any], bool] | None = None
     in_place: bool = False
     becomes: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ from napari_gpu_denoise.files.zarr.places import (
     with_retries,
     zarr_package,
 )
-from napari_gpu_denoise.image.axes import index_parts
+from napari_gpu_denoise.image.axes import chosen_range, index_parts
 from napari_gpu_denoise.image.threads import mapping, shared_executor
 from napari_gpu_denoise.protocol.tiles import regions
 from napari_gpu_denoise.run.record import Record
@@ -171,10 +171,12 @@ class FullResolutionArray:
         with writing(self._folder, "OME-Zarr"):
             with_retries(self._folder, lambda: chunks.write(self._array, parts, values))
 
-    def stored_bytes(self, where: tuple[slice, ...]) -> int | None:
+    def stored_bytes(self, where: Any) -> int | None:
         """Return the size of the chunks of a region; None if it shares a chunk with others."""
         grid = []
-        for one, step, length in zip(where, self.chunks, self.shape, strict=True):
+        parts = index_parts(where, self.shape)
+        for part, step, length in zip(parts, self.chunks, self.shape, strict=True):
+            one = chosen_range(part, length)
             if one.start % step or (one.stop % step and one.stop < length):
                 return None
             grid.append(range(one.start // step, -(-one.stop // step)))

@@ -1,0 +1,231 @@
+"""ND2, CZI and LIF, as their readers read them: axes, sizes, channels, scenes; results as TIFF.
+
+CZI are written by the library of Zeiss. No package writes ND2 and LIF: small ones are made here, as
+the readers nd2 and liffile read them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+import sys
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files import formats, microscopes
+from scenes import noisy, small
+
+SMALL = small(gd.NLMeans)
+IMAGE = noisy(12, 24, 32).astype(np.uint16).reshape(3, 2, 2, 24, 32)  # t, z, c, y, x
+
+
+def write_czi(path: Path, image: np.ndarray = IMAGE) -> Path:
+    """Write an image (t, z, c, y, x) as CZI."""
+    czi = pytest.importorskip("pylibCZIrw.czi", reason="needs the extra formats")
+    with czi.create_czi(str(path)) as made:
+        for t, z, c in np.ndindex(image.shape[:3]):
+            made.write(image[t, z, c][..., None], plane={"T": t, "Z": z, "C": c})
+        names = {0: "DAPI", 1: "GFP"}
+        made.write_metadata(channel_names=names, scale_x=1e-7, scale_y=2e-7, scale_z=5e-7)
+    return path
+
+
+def write_lif(path: Path, images: int = 2) -> Path:
+    """Write images (t, z, c, y, x), each one more than the one before, as LIF."""
+    nt, nz, nc, ny, nx = IMAGE.shape
+    dimensions, step = "", 2
+    steps = (
+        (1, nx, 2e-7, "m", 1),
+        (2, ny, 4e-7, "m", 1),
+        (3, nz, 5e-7, "m", nc),
+        (4, nt, 2.0, "s", 1),
+    )
+    channels = "".join(
+        f'<ChannelDescription DataType="0" ChannelTag="0" BytesInc="{2 * nx * ny * c}"'
+        ' Resolution="16" NameOfMeasuredQuantity="" Min="0" Max="1" Unit="" LUTName="Green"'
+        ' IsLUTInverted="0" BitInc="0"/>'
+        for c in range(nc)
+    )
+    for number, count, apart, unit, channels_between in steps:
+        step *= channels_between
+        dimensions += (
+            f'<DimensionDescription DimID="{number}" NumberOfElements="{count}" Origin="0" '
+            f'Length="{apart * (count - 1)}" Unit="{unit}" BitInc="0" BytesInc="{step}"/>'
+        )
+        step *= count
+    elements = "".join(
+        f'<Element Name="Series {k + 1}"><Memory Size="{IMAGE.nbytes}" MemoryBlockID="Block{k}"/>'
+        f"<Data><Image><ImageDescription><Channels>{channels}</Channels>"
+        f"<Dimensions>{dimensions}</Dimensions></ImageDescription></Image></Data></Element>"
+        for k in range(images)
+    )
+    head = (
+        '<LMSDataContainerHeader Version="2"><Element Name="cells"><Data/><Memory Size="0" '
+        f'MemoryBlockID="Block"/><Children>{elements}</Children></Element></LMSDataContainerHeader>'
+    )
+    text = head.encode("utf-16-le")
+    content = struct.pack("<IIBI", 0x70, len(text) + 5, 0x2A, len(head)) + text
+    for k in range(images):
+        name = f"Block{k}"
+        pixels = (IMAGE + np.uint16(k)).tobytes()
+        content += struct.pack("<IIBQBI", 0x70, 0, 0x2A, len(pixels), 0x2A, len(name))
+        content += name.encode("utf-16-le") + pixels
+    path.write_bytes(content)
+    return path
+
+
+def variant(name: str, value: object) -> str:
+    """Return a value as ND2 of version 2 has it in XML."""
+    if isinstance(value, dict):
+        inner = "".join(variant(key, each) for key, each in value.items())
+        return f'<{name} runtype="CLxListVariant">{inner}</{name}>'
+    kind = {bool: "bool", int: "lx_uint32", float: "double", str: "CLxStringW"}[type(value)]
+    return f'<{name} runtype="{kind}" value={quoteattr(str(value))}/>'
+
+
+def write_nd2(path: Path, stored: int = 6) -> Path:
+    """Write an image (t, z, c, y, x) as ND2, of which so many frames are stored."""
+    nt, nz, nc, ny, nx = IMAGE.shape
+    wide = 2 * nc * nx
+    sizes = {"uiWidth": nx, "uiWidthBytes": wide, "uiHeight": ny, "uiComp": nc}
+    sizes |= {"uiBpcInMemory": 16, "uiBpcSignificant": 16, "uiSequenceCount": stored}
+    probe = {"m_ExcitationSpectrum": {"uiCount": 0}}
+    planes = {
+        f"a{c}": {"sDescription": name, "uiCompCount": 1, "pFluorescentProbe": probe}
+        for c, name in enumerate("ab")
+    }
+    shown = {"bCalibrated": True, "dCalibration": 0.1}
+    shown["sPicturePlanes"] = {"uiCount": nc, "sPlane": planes}
+    stack = {"eType": 4, "uLoopPars": {"uiCount": nz, "dZStep": 0.5}}
+    times = {"uiCount": nt, "dStart": 0.0, "dPeriod": 2000.0, "dDuration": 4000.0}
+    loops = {"eType": 1, "uLoopPars": times, "ppNextLevelEx": {"a": stack}}
+    chunks = {
+        "ImageAttributes!": {"SLxImageAttributes": sizes},
+        "ImageMetadataSeq|0!": {"SLxPictureMetadata": shown},
+        "ImageMetadata!": {"SLxExperiment": loops},
+    }
+    found = {
+        key: (
+            "<variant>" + "".join(variant(*each) for each in value.items()) + "</variant>"
+        ).encode()
+        for key, value in chunks.items()
+    }
+    found["CustomData|AcqTimesCache!"] = np.arange(6.0).tobytes()
+    for k, frame in enumerate(np.moveaxis(IMAGE, 2, -1).reshape(-1, ny, nx, nc)[:stored]):
+        found[f"ImageDataSeq|{k}!"] = bytes(8) + frame.tobytes()  # after the time
+    content = struct.pack(
+        "<IIQ32s64s", 0xABECEDA, 32, 64, b"ND2 FILE SIGNATURE CHUNK NAME01!", b"Ver2.0"
+    )
+    places = b""
+    for key, data in found.items():
+        places += key.encode() + struct.pack("<QQ", len(content), len(data))
+        content += struct.pack("<IIQ", 0xABECEDA, 4072, len(data)) + key.encode().ljust(4072, b"\0")
+        content += data
+    at, end = len(content), b"ND2 CHUNK MAP SIGNATURE 0000001!"
+    places += end + struct.pack("<Q", at)
+    name = b"ND2 FILEMAP SIGNATURE NAME 0001!"
+    content += struct.pack("<IIQ", 0xABECEDA, len(name), len(places)) + name + places
+    path.write_bytes(content)
+    return path
+
+
+def needs(kind: str) -> None:
+    """Skip a test where the reader of a format is not installed."""
+    pytest.importorskip(f"bioio_{kind}", reason="needs the extra formats")
+
+
+def test_czi(tmp_path):
+    needs("czi")
+    path = write_czi(tmp_path / "cells.czi")
+    with formats.open_stack(path) as image:
+        assert (image.axes, image.voxel, image.voxel_unit) == ("TCZYX", (0.5, 0.2, 0.1), "µm")
+        np.testing.assert_array_equal(image.data[2, 1, 0], IMAGE[2, 0, 1])
+        np.testing.assert_array_equal(image.data, IMAGE.swapaxes(1, 2))
+        assert [each.name for each in image.pixel_metadata.channels] == ["DAPI", "GFP"]
+    single = write_czi(tmp_path / "one.czi", IMAGE[:1, :1, :1])
+    assert formats.read(single).axes == "YX"
+
+
+def test_nd2(tmp_path):
+    needs("nd2")
+    path = write_nd2(tmp_path / "cells.nd2")
+    with formats.open_stack(path) as image:
+        assert (image.axes, image.voxel) == ("TZCYX", (0.5, 0.1, 0.1))
+        np.testing.assert_array_equal(image.data[2, 1, 0], IMAGE[2, 1, 0])
+        np.testing.assert_array_equal(image.data, IMAGE)
+        assert image.pixel_metadata.steps["T"] == (2, "second") and not image.notes
+        assert [each.name for each in image.pixel_metadata.channels] == ["a", "b"]
+    (note,) = formats.read(write_nd2(path, stored=4)).notes
+    assert note == "2 of 6 frames are not in the file, as of a run that was stopped: read as 0."
+
+
+def test_scenes_of_lif(tmp_path):
+    needs("lif")
+    path = write_lif(tmp_path / "cells.lif")
+    image = formats.read(path)
+    assert (image.axes, image.voxel) == ("TCZYX", pytest.approx((0.5, 0.4, 0.2)))
+    assert image.pixel_metadata.steps["T"] == (pytest.approx(2), "second")
+    np.testing.assert_array_equal(image.data, IMAGE.swapaxes(1, 2))
+    assert "holds 2 images: the first, 'Series 1', was used. cells.lif#2" in image.notes[0]
+    second = formats.read(f"{path}#2")
+    np.testing.assert_array_equal(second.data, IMAGE.swapaxes(1, 2) + 1)
+    assert second.notes == ()
+    with pytest.raises(FileError, match="has 2 images: name one of 1 to 2"):
+        formats.read(f"{path}#3")
+    # Each is an image of a batch, of a folder and of a pattern.
+    for given in (path, tmp_path, tmp_path / "*.lif"):
+        assert [each.name for each in formats.find_files(given)] == ["cells.lif#1", "cells.lif#2"]
+    report = gd.run_batch(path, SMALL, 20, output=tmp_path / "out")
+    assert [f.output.name for f in report.done] == ["cells_1.ome.tif", "cells_2.ome.tif"]
+    assert any(
+        "ND2/CZI/LIF cannot be written: the result is TIFF" in n for n in report.done[1].notes
+    )
+    again = formats.read(report.done[1].output)
+    assert (again.axes, again.voxel) == (image.axes, pytest.approx(image.voxel))
+    assert again.history[0]["source"] == "cells.lif#2"
+    result = gd.denoise(second.data, SMALL, 20, axes="TCZYX").image
+    np.testing.assert_array_equal(again.data, result)
+
+
+def test_results_keep_channels(tmp_path, streamed):
+    needs("czi")
+    path = write_czi(tmp_path / "cells.czi")
+    names = ["cells.ome.tif"]
+    if importlib.util.find_spec("zarr"):
+        names.append("cells.ome.zarr")
+    for name in names:
+        (file,) = gd.run_batch(path, SMALL, 20, output=tmp_path / name).files
+        again = formats.read(file.output)
+        assert [each.name for each in again.pixel_metadata.channels] == ["DAPI", "GFP"]
+        assert again.voxel == (0.5, 0.2, 0.1)
+    (file,) = gd.run_batch(path, SMALL, 20, output=tmp_path / "new.czi").failed
+    assert "which is written as TIFF: end it with .tif, .ome.zarr" in str(file.error)
+
+
+@pytest.mark.parametrize("kind", ["czi", "lif", "nd2"])
+def test_damaged_files(tmp_path, kind):
+    needs(kind)
+    path = tmp_path / f"a.{kind}"
+    {"czi": write_czi, "lif": lambda p: write_lif(p, images=1), "nd2": write_nd2}[kind](path)
+    whole = path.read_bytes()
+    for share in (0.001, 0.05, 0.5, 0.9):
+        path.write_bytes(whole[: int(share * len(whole))])
+        with pytest.raises(FileError):
+            formats.read(path)
+        assert formats.find_files(path)[0].name.startswith(path.name)
+    path.write_bytes(b"something else")
+    with pytest.raises(FileError, match="is not an ND2, CZI or LIF file"):
+        formats.read(path)
+
+
+def test_without_the_readers(tmp_path, monkeypatch):
+    path = write_lif(tmp_path / "a.lif")
+    monkeypatch.setitem(sys.modules, "bioio_lif", None)
+    assert formats.is_image(path) and microscopes.images_of(path) == [path]
+    with pytest.raises(FileError, match=r"napari-gpu-denoise\[formats\]"):
+        formats.read(path)
