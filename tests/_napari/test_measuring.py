@@ -8,6 +8,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from scipy.ndimage import gaussian_filter
 
 from _napari import noise_records
 from _napari.conftest import PLUGIN
@@ -79,6 +80,42 @@ def test_background_of_magnitudes_and_neighbours_that_share_noise_are_seen():
     assert isinstance(model, Correlated) and not found.white
     assert model.sigma == pytest.approx(15, rel=0.06)
     assert model.autocorrelation[0][1] == pytest.approx(0.5, abs=0.12)
+
+
+def test_objects_in_a_region_are_told():
+    y, x = np.mgrid[:60, :80]
+    objects = 45.0 * ((np.hypot(y - 20, x - 20) < 9) | (np.hypot(y - 40, x - 60) < 9))
+    noise = np.random.default_rng(0).normal(100, 10, objects.shape)
+    for uneven in (objects, 0.6 * x, 20.0 * (x > 30)):
+        found = flat_noise(noise + uneven, "YX")
+        assert found.sigma[0] > 12
+        (note,) = found.notes
+        assert note.startswith("the region is not flat: its parts differ by ")
+        within = float(note.partition("it is about ")[2].partition(")")[0])
+        assert within == pytest.approx(10, rel=0.1)
+        said = measuring.Measurement(found, None).verdict
+        assert said == "The region is not flat: draw it where there is no object"
+    image = np.stack([noise, noise + objects])
+    assert "not flat" in flat_noise(image, "CYX").reason
+    assert flat_noise(noise, "YX").notes == ()
+
+
+@pytest.mark.parametrize("side", [24, 40, 64, 150])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng, side: rng.normal(100, 10, (side, side)),
+        lambda rng, side: gaussian_filter(rng.normal(0, 10, (side, side)), 1.5),
+        lambda rng, side: np.hypot(*rng.normal(0, 10, (2, side, side))),
+        lambda rng, side: rng.exponential(50, (side, side)),
+        lambda rng, side: rng.poisson(0.3, (side, side)).astype(float),
+    ],
+    ids=["white", "correlated", "magnitudes", "speckle", "photons"],
+)
+def test_flat_regions_are_flat(draw, side):
+    rng = np.random.default_rng(7)
+    wrong = [measuring._unevenness(draw(rng, side)) is not None for _ in range(200)]
+    assert sum(wrong) <= 1
 
 
 @pytest.mark.parametrize(

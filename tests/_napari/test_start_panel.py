@@ -1,5 +1,7 @@
 """The panel "Denoise": advice on the layers selected, and one button that follows it."""
 
+import re
+
 import numpy as np
 import pytest
 import tifffile
@@ -10,6 +12,8 @@ from qtpy.QtWidgets import QShortcut
 from _napari.conftest import PLUGIN
 from _napari.inputs import choose, layer_names
 from napari_gpu_denoise._napari.start import info_of
+from napari_gpu_denoise._napari.wording import REMEDIES
+from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.filters import VBM3D
 from napari_gpu_denoise.noise import estimate as estimates
 
@@ -114,6 +118,20 @@ def test_after_a_run_it_is_asked_how_good_the_result_is(viewer, start, done, cli
     assert viewer.layers[-1].metadata[PLUGIN]["assessment"]["mse"] == pytest.approx(found.mse)
     panel.look()
     assert panel.assess.isHidden(), "of another layer nothing is known yet"
+
+
+def test_remedies_name_controls_that_a_panel_has(viewer, start, open_panel, noisy):
+    viewer.add_image(noisy, name="cells")
+    panels = start(), open_panel("BM3D")
+    choices = [panels[1].options.noise.mode.itemText(k) for k in range(3)]
+    for code in REMEDIES:
+        note = Note("it is so", "x", code=code, factor=2, axis="T", least=9, channels="")
+        of_denoise, of_filter = (each.worded(note) for each in panels)
+        own = ("at Noise", "at Correct first", "Result and device", "Set Channels", "Measure")
+        if any(name in of_denoise for name in own):
+            assert "click More settings …, then" in of_denoise, of_denoise
+        for word in re.findall(r"choose (\w+) at Noise", of_filter):
+            assert word in choices, of_filter
 
 
 def test_many_files_take_the_filter_that_is_recommended(viewer, start, click, noisy):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from napari.layers import Layer
@@ -26,8 +26,8 @@ from napari_gpu_denoise._napari.layers.axes_input import AxesInput
 from napari_gpu_denoise._napari.layers.layer_input import LayerInput
 from napari_gpu_denoise._napari.layers.source import Source, capture, finest, suggest_axes
 from napari_gpu_denoise._napari.parts import WIDTH, Caption, Scrolled, button, settling_timer, stack
-from napari_gpu_denoise._napari.wording import in_panel
-from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise._napari.wording import REMEDIES, in_panel
+from napari_gpu_denoise.errors import DenoiseError, Note
 from napari_gpu_denoise.noise.record import NoiseEstimate
 
 _PYTHON_COPIED = "Python call copied: paste it into napari's console."
@@ -47,6 +47,8 @@ class Panel(QWidget):
     out_of_memory: ClassVar[str]
     #: Whether errors are notifications of napari, too.
     aloud: ClassVar[bool] = False
+    #: What to do, by the codes of errors and notes.
+    remedies: ClassVar[Mapping[str, str]] = REMEDIES
 
     def __init__(self, viewer: Viewer):
         super().__init__()
@@ -176,9 +178,9 @@ class Panel(QWidget):
         if self.aloud and not quiet:
             show_error(sentence)
 
-    def worded(self, error: DenoiseError) -> str:
-        """Return an error in terms of the controls of the panel."""
-        return in_panel(error)
+    def worded(self, message: DenoiseError | Note | str) -> str:
+        """Return an error or a note in terms of the controls of the panel."""
+        return in_panel(message, self.remedies)
 
     def add_code_buttons(self, of: str) -> None:
         """Make the buttons that copy `python_code` and `command_line`; `of` is what these do."""

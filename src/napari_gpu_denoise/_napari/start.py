@@ -21,6 +21,7 @@ from napari_gpu_denoise._napari.layers.layer_input import same_axes
 from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
 from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task
+from napari_gpu_denoise._napari.wording import REMEDIES_IN_DENOISE
 from napari_gpu_denoise.assessment.recommend import Advice, recommend, time_in_words
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.opencl.device import choose_devices
@@ -78,6 +79,7 @@ class StartPanel(RunPanel):
     """Follows the layers that are selected, advises on them, and filters all of them."""
 
     title = "Denoise"
+    remedies = REMEDIES_IN_DENOISE
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         run_tip = "Denoise as recommended. Results are new layers."

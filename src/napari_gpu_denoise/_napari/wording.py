@@ -13,12 +13,13 @@ _ARGUMENT = re.compile(r"""\b([a-z]\w*)=('[^']*'|"[^"]*"|\([^)]*\)|[^\s:;,]+)"""
 _LABELS = {"strength": "parameter_h"}
 _TICKED = {"True": "on", "False": "off"}
 
+_CORRELATED = "choose Correlated at Model and click Use in"
 # By code; fields in braces are values of the error or note. Others are the same as in Python.
 REMEDIES = {
     "assess-check": "choose Automatic at Noise, or type {factor} times this sigma",
-    "assess-correlated": "choose Correlated at Noise",
+    "assess-correlated": f"click Measure… at Noise, {_CORRELATED}",
     "assess-empty": "move or zoom the view",
-    "assess-sigma": "choose Automatic at Noise",
+    "assess-sigma": "choose Automatic at Noise, or measure a flat region (Measure…)",
     "assess-small": "zoom out until at least {least} x {least} are in view",
     "volume-needed": "use BM3D for images, or name the slices Z at Axes",
     "axis-needed": "name it at Axes, such as {axis}YX",
@@ -33,8 +34,18 @@ REMEDIES = {
     "sigma-shape": "give one number{channels}",
     "sigma-value": "give 0 or a positive number in grey levels, or choose Automatic",
     "structured": "choose What is found at Correct first in the panel of a filter",
-    "unchanged": "type a sigma at Noise, or choose Correlated",
+    "unchanged": f"type a sigma at Noise, or click Measure…, {_CORRELATED}",
     "uneven": "choose Automatic",
+}
+_MORE = "click More settings …, then"
+_FOR_MORE = ("assess-correlated", "channels", "float-result", "nonfinite", "nonfinite-integer")
+_FOR_MORE += ("pearson-noise", "unchanged")
+# Of the panel Denoise, which measures the noise and has no control for it.
+REMEDIES_IN_DENOISE = REMEDIES | {
+    **{code: f"{_MORE} {REMEDIES[code]}" for code in _FOR_MORE},
+    "assess-check": f"{_MORE} type {{factor}} times this sigma at Noise",
+    "assess-sigma": f"{_MORE} Measure…, and measure a flat region",
+    "structured": f"{_MORE} choose What is found at Correct first",
 }
 
 

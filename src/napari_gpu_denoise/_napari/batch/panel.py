@@ -22,11 +22,11 @@ from napari_gpu_denoise._napari.batch.rows import (
     DONE,
     ENDED,
     FAILED,
+    REMEDIES,
     RUNNING,
     WAITING,
     FileInfo,
     Row,
-    in_batch,
     info_steps,
     stage_of,
 )
@@ -103,6 +103,7 @@ class BatchPanel(Panel):
     failed = "Not done."
     out_of_memory = "There is not enough memory: close other programs and run again."
     aloud = True
+    remedies = REMEDIES
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
@@ -405,7 +406,7 @@ class BatchPanel(Panel):
         try:
             self.form.options.noise.set_unused(self.form.filter.form.settings().sigma_unused)
         except DenoiseError as error:
-            self.say(in_batch(error), "Not ready.")
+            self.say(self.worded(error), "Not ready.")
 
     def _follow_axes(self, _: object = None) -> None:
         """Offer the settings that the axes of any file allow."""
@@ -435,10 +436,6 @@ class BatchPanel(Panel):
         """Return an equivalent command line, and remarks on its differences."""
         batch = self.form.batch(self._paths())
         return command_with_remarks(batch, self.table.rows, self.form.folder())
-
-    def worded(self, error: DenoiseError) -> str:
-        """Return an error in terms of the controls of this panel."""
-        return in_batch(error)
 
     def open_results(self) -> None:
         """Open the results of the selected files as layers."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from napari_gpu_denoise._napari import wording
 from napari_gpu_denoise._napari.tasks import Stage
-from napari_gpu_denoise._napari.wording import REMEDIES, counted, duration, in_panel
+from napari_gpu_denoise._napari.wording import counted, duration, in_panel
 from napari_gpu_denoise.errors import DenoiseError, Note
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.batch import BatchProgress, FileReport, is_expected
@@ -19,8 +20,8 @@ WAITING, RUNNING, STOPPED, DONE, SKIPPED, FAILED = (
 )
 ENDED = (DONE, SKIPPED)  # not tried again
 
-_REMEDIES = {
-    **REMEDIES,
+REMEDIES = {
+    **wording.REMEDIES,
     "exists": "choose Replace them at Existing results, or another folder",
     "file-dtype": "choose float32 at Result and device > Result type",
     "kept": "run it again to continue",
@@ -120,7 +121,7 @@ def stage_of(progress: BatchProgress) -> Stage:
 
 def in_batch(message: DenoiseError | Note | str) -> str:
     """Return an error or a note in terms of the controls of this panel."""
-    return in_panel(message, _REMEDIES)
+    return in_panel(message, REMEDIES)
 
 
 def error_words(error: Exception, path: Path | None = None) -> str:

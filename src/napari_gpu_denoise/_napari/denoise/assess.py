@@ -34,7 +34,6 @@ from napari_gpu_denoise._napari.parts import (
     wrapped,
 )
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task
-from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.assessment.assess import Options, assess_steps
 from napari_gpu_denoise.assessment.record import Assessment
 from napari_gpu_denoise.assessment.report import as_grey, middle_plane, report_text, residual_shades
@@ -214,7 +213,7 @@ class AssessSection(Section):
             request = panel.remembered()
             judging = judging_of(request, layer, self._viewer.dims)
         except DenoiseError as error:
-            self.status.setText(in_panel(error))
+            self.status.setText(self._panel.worded(error))
             return
         self.start_button.setText("Cancel")
         self.status.setText("Starting …")
@@ -235,7 +234,7 @@ class AssessSection(Section):
         self.plot.show_series(() if found is None else _series(found), f"Cycles per {unit}")
         self.residuals.show_residuals(found)
         if found is not None:
-            rows = [Row(title, text) for title, text in found.lines(in_panel)]
+            rows = [Row(title, text) for title, text in found.lines(self._panel.worded)]
             self.words.setText(f"<p><b>{html.escape(found.sentence())}</b></p>{as_html(rows)}")
             QTimer.singleShot(0, self._scroll_to)  # when it has its height
 
@@ -270,8 +269,9 @@ class AssessSection(Section):
     def write(self, path: str) -> None:
         """Write the report; a file of this name is replaced, as the user was asked."""
         name = self._judging.request.source.name
-        text = partial(report_text, path, self.assessment, name, in_panel)
-        self.status.setText(save_text(path, text, in_panel))
+        worded = self._panel.worded
+        text = partial(report_text, path, self.assessment, name, worded)
+        self.status.setText(save_text(path, text, worded))
 
     def note_results(self) -> None:
         """Put the assessment into the records of results of the same run."""

@@ -20,7 +20,8 @@ from napari_gpu_denoise._napari.layers.results import NewLayer, at_places
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.tasks import Outcome, Stage
-from napari_gpu_denoise._napari.wording import counted, duration, in_panel
+from napari_gpu_denoise._napari.wording import counted, duration
+from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.filters.isoline import map_steps
 from napari_gpu_denoise.filters.pixelwise import count_steps
@@ -349,7 +350,7 @@ def _with_alpha(
     return put_together(colours, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])
 
 
-def report(outcome: Outcome) -> tuple[str, str]:
+def report(outcome: Outcome, worded: Callable[[Note | str], str]) -> tuple[str, str]:
     """Summarise a successful run: time, noise, and what is to be known or done; and details."""
     done, seconds = outcome.value, outcome.seconds
     record = done.result.record
@@ -370,7 +371,7 @@ def report(outcome: Outcome) -> tuple[str, str]:
         sentences.append(f"{left} left in place.")
     # Notes stand alone elsewhere; here they become sentences. Those without a remedy are details.
     for note in filter(None, (*record.notes, done.without_maps)):
-        remedy, text = getattr(note, "code", "") or note == done.without_maps, in_panel(note)
+        remedy, text = getattr(note, "code", "") or note == done.without_maps, worded(note)
         (sentences if remedy else details).append(f"{text[:1].upper()}{text[1:].rstrip('.')}.")
     if outcome.request.target is not None:
         sentences.append(f"The result is in {outcome.request.target}.")

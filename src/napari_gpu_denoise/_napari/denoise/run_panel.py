@@ -168,7 +168,9 @@ class RunPanel(LayerPanel):
             return
         self.took(outcome)
         if not self.runs.running:
-            text, details = (summary, "") if (summary := self._summary()) else report(outcome)
+            text, details = (
+                (summary, "") if (summary := self._summary()) else report(outcome, self.worded)
+            )
             self.say(text, details=details)
 
     def _summary(self) -> str:

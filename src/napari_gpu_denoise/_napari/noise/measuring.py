@@ -19,7 +19,7 @@ from napari_gpu_denoise._napari.layers.source import Source, finest
 from napari_gpu_denoise._napari.noise.plots import load_library
 from napari_gpu_denoise._napari.tasks import Stage
 from napari_gpu_denoise.assessment.recommend import Advice, recommend
-from napari_gpu_denoise.errors import DenoiseError, LayerError
+from napari_gpu_denoise.errors import DenoiseError, LayerError, Note
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.correlation import NoiseSpectrum, noise_spectrum
 from napari_gpu_denoise.noise.estimate import estimate_noise
@@ -30,8 +30,17 @@ from napari_gpu_denoise.run.noise import NoiseMemory
 
 METHOD = "plain statistics of a flat region drawn by hand"
 FEWEST = 64  # pixels
+UNEVEN = "the region is not flat"
+_FLAT = "a flat region has one brightness, which one sigma describes"
 _RAYLEIGH = math.sqrt(math.pi / (4 - math.pi))  # mean over standard deviation
+_TO_SIGMA = 1.4826  # from the median deviation of normal noise
 _SKEWNESS = 0.631  # of a Rayleigh distribution
+
+_PARTS = 6  # of a region along Y and X, whose means are compared
+_SMALLEST_PART, _LARGE_PART = 4, 8  # pixels along each, from which parts are compared at all
+_OUTLYING = 10.0  # spreads of the means by which one of them is away in a flat region, at most
+_SMOOTH = 0.8  # of the variance of the means that a slope or a bend takes in a flat region, at most
+_EXCESS = 5.0  # variance of the means in a flat region, relative to that by the noise, at most
 
 _SAMPLED = 1 << 16  # pixels compared to notice that an array was changed in place
 
@@ -43,7 +52,8 @@ def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
 
     `region` is one plane, with or without channels; `model` as `estimate_noise` takes it. One
     brightness cannot show photon noise. Of Gaussian noise `sigma` is the standard deviation of the
-    pixels, of Rician noise, where the region is background, the root of half their mean square.
+    pixels, of Rician noise, where the region is background, the root of half their mean square. A
+    note says where its parts differ in brightness, which `sigma` then includes.
 
     Raises `LayerError` if the region is too small, or its pixels do not determine the model.
     """
@@ -74,6 +84,7 @@ def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
         model = "correlated"
     found = [_measured(v, model, s) for v, s in zip(finite, spectra, strict=True)]
     models, sigma, error, errors = zip(*found, strict=True)
+    notes = tuple(dict.fromkeys(each for plane in planes if (each := _unevenness(plane))))
     reasons = {
         "rician": "the pixels of the region are distributed like magnitudes without signal",
         "speckle": "the model was chosen by hand",
@@ -83,10 +94,10 @@ def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
         standard_error=error,
         method=METHOD,
         planes=len(planes),
-        notes=(),
+        notes=notes,
         axes=axes,
         models=models,
-        reason=reasons.get(model, "a flat region has one brightness, which one sigma describes"),
+        reason=UNEVEN if notes else reasons.get(model, _FLAT),
         errors=errors,
         curves=tuple(
             VarianceCurve((float(v.mean()),), (float(v.var(ddof=1)),), (v.size,), (True,))
@@ -99,6 +110,45 @@ def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
         spectra=spectra,
         covariance=None,
         clipped=tuple((float(np.mean(v == low)), float(np.mean(v == high))) for v in finite),
+    )
+
+
+def _unevenness(plane: np.ndarray) -> Note | None:
+    """Return a note if the parts of a region differ in brightness by more than their noise.
+
+    The noise may be correlated, and skewed (docs/methods/noise.md). Regions of less than 24 pixels
+    along Y or X are not judged.
+    """
+    ny, nx = (n // _PARTS for n in plane.shape)
+    if min(ny, nx) < _SMALLEST_PART:
+        return None
+    blocks = np.asarray(plane, np.float64)[: ny * _PARTS, : nx * _PARTS]
+    blocks = np.where(np.isfinite(blocks), blocks, np.median(blocks[np.isfinite(blocks)]))
+    blocks = blocks.reshape(_PARTS, ny, _PARTS, nx).swapaxes(1, 2)
+    means = blocks.mean((2, 3))
+    rest = blocks - means[..., None, None]
+    variance = float(np.median(rest.var((2, 3)))) * ny * nx / (ny * nx - 1)
+    if variance == 0:
+        return None
+    away = np.abs(means - np.median(means))
+    expected = variance / (ny * nx)
+    spread = max(_TO_SIGMA * float(np.median(away)), math.sqrt(expected) / 2)
+    y, x = np.indices(means.shape).reshape(2, -1) - (_PARTS - 1) / 2
+    basis, _ = np.linalg.qr(np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1))
+    centred = means.ravel() - means.mean()
+    smooth = float(np.sum((basis.T @ centred) ** 2)) / max(float(np.sum(centred**2)), expected)
+    # By the correlation of neighbours within parts the noise of their means is larger.
+    for first, second in ((rest[..., 1:], rest[..., :-1]), (rest[:, :, 1:], rest[:, :, :-1])):
+        shared = min(max(float(np.median((first * second).mean((2, 3)))) / variance, 0.0), 0.95)
+        expected *= (1 + shared) / (1 - shared)
+    excess = float(means.var(ddof=1)) / expected if min(ny, nx) >= _LARGE_PART else 0.0
+    if away.max() <= _OUTLYING * spread and smooth <= _SMOOTH and excess <= _EXCESS:
+        return None
+    return Note(
+        f"{UNEVEN}: its parts differ by {np.ptp(means):.3g} grey levels, which sigma includes "
+        f"(within them it is about {math.sqrt(variance):.3g})",
+        "draw it where there is no object",
+        code="uneven-region",
     )
 
 
@@ -205,6 +255,8 @@ class Measurement:
     def verdict(self) -> str:
         """The model, and what is recommended, in one line."""
         verdict, advice = self.estimate.verdict(), self.advice
+        if self.estimate.reason == UNEVEN:
+            return f"{UNEVEN.capitalize()}: draw it where there is no object"
         if advice is None or not any(self.estimate.sigma):
             return verdict
         return f"{verdict}; recommended: {advice.filter.title}, because {advice.reason}"
