@@ -291,6 +291,16 @@ def picture_of_preview() -> None:
     viewer.close()
 
 
+def picture_of_strengths() -> None:
+    """Show three strengths side by side, and save what is seen then."""
+    viewer, window, panel = open_window()
+    panel.preview.strip.click()
+    wait_for(lambda: panel.live.settled)
+    settle(1)
+    save(window, "napari_strengths")
+    viewer.close()
+
+
 def picture_of_region() -> None:
     """Draw a rectangle, denoise it, and save what is seen then."""
     viewer, window, panel = open_window()
@@ -522,6 +532,7 @@ def main() -> None:
         "bm4d": picture_of_bm4d,
         "isoline": pictures_of_isoline,
         "preview": picture_of_preview,
+        "strengths": picture_of_strengths,
         "region": picture_of_region,
         "noise": pictures_of_noise,
         "compare": pictures_of_comparison,

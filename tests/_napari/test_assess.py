@@ -77,6 +77,25 @@ def test_half_a_page_for_the_region_in_view(viewer, quick_panel, assessed, noisy
     assert "end it with" in section.status.text()
 
 
+def test_the_sigma_of_the_check_is_used(viewer, quick_panel, assessed, click):
+    y, x = np.mgrid[:128, :128]
+    clean = 300 + 60 * np.sin(y / 9) * np.cos(x / 11)
+    noise = np.random.default_rng(1).normal(0, 16, clean.shape)
+    viewer.add_image(clean + noise, name="cells")
+    panel = quick_panel()
+    type_sigma(panel, "16")
+    assert assessed(panel).check.fits and panel.assess.sigma_button.isHidden()
+    type_sigma(panel, "11.3")
+    found, button = assessed(panel), panel.assess.sigma_button
+    assert not found.check.fits and not button.isHidden()
+    assert button.text() == f"Use {found.check.best:.2g} times this sigma"
+    click(button)
+    assert panel.options.strength.value() == pytest.approx(found.check.best, rel=0.02)
+    assert panel.request().run.sigma_factor == panel.options.strength.value()
+    # As the check is of sigma before Strength, that is not multiplied again.
+    assert assessed(panel).check.best == pytest.approx(found.check.best, rel=0.1)
+
+
 @pytest.mark.parametrize("colours", [False, True])
 def test_the_error_map_becomes_a_layer_where_it_lies(
     viewer, open_panel, assessed, click, noisy, colours

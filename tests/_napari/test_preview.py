@@ -1,5 +1,7 @@
 """The live preview in napari: its layer, and when it is made again."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -264,3 +266,74 @@ def test_strength_counts_everywhere(viewer, open_panel, noisy, run, copied, qtbo
     assert (strength.value(), strength.label.text()) == (0.5, "0.50")
     panel.reset()
     assert strength.value() == 1
+
+
+def clicked(panel, viewer, place, moved=()):
+    """Press the mouse at a place of the strip, move it, and let it go."""
+    shown = panel.live.layer
+    event = SimpleNamespace(button=1, type="mouse_press", position=shown.data_to_world(place))
+    act = viewer.mouse_drag_callbacks[-1](viewer, event)
+    next(act)
+    for position in moved:
+        event.type, event.position = "mouse_move", position
+        next(act)
+    event.type = "mouse_release"
+    assert next(act, None) is None
+
+
+def test_three_strengths_side_by_side(viewer, open_panel, movie, settle):
+    look = {"scale": (1, 0.5, 0.5), "axis_labels": ("t", "y", "x"), "translate": (0, 3, 2)}
+    source = viewer.add_image(movie, name="movie", blending="additive", **look)
+    viewer.add_image(movie, name="above")
+    viewer.dims.set_current_step(0, 2)
+    viewer.layers.selection.active = source
+    panel = open_panel("NL-means")
+    type_sigma(panel)
+    callbacks = list(viewer.mouse_drag_callbacks)
+    panel.preview.strip.click()
+    settle(panel)
+    assert panel.preview.caption.text().startswith("Click the best: 40 by 15 pixels")
+    shown = panel.live.layer
+    assert layer_names(viewer) == ["movie", "above", "Strengths of movie (NL-means)"]
+    assert shown.blending == "translucent_no_depth" and source.visible
+    assert viewer.layers.selection.active is source
+    strengths = (0.71, 1.0, 1.41)
+    wholes = [gd.nl_means(movie, 10, axes="TYX", sigma_factor=each)[2] for each in strengths]
+    # Each picture is the middle of the view but for its number, and the second one is in its place.
+    for number, whole in enumerate(wholes):
+        picture = shown.data[0, :, 16 * number : 16 * number + 15]
+        assert_array_equal(picture[7:], whole[7:, 16:31])
+        assert set(np.unique(picture[:6])) == set(np.round(source.contrast_limits))
+    assert_allclose(shown.data_to_world((0, 0, 16)), source.data_to_world((2, 0, 16)))
+    # A drag moves the view; a click beside all, or between, chooses nothing; on one, that one.
+    clicked(panel, viewer, (0, 20, 40), [shown.data_to_world((0, 30, 20))])
+    clicked(panel, viewer, (0, 50, 40))
+    assert panel.preview.strip.isChecked() and panel.options.strength.value() == 1
+    clicked(panel, viewer, (0, 20, 40))
+    assert panel.options.strength.value() == 1.41 and not panel.preview.strip.isChecked()
+    assert layer_names(viewer) == ["movie", "above"]
+    assert viewer.mouse_drag_callbacks == callbacks
+    assert panel.options.strength.around() == (1.0, 1.41, 2.0)
+
+
+def test_the_strip_and_the_preview_take_turns(viewer, open_panel, noisy, tick, settle):
+    image = np.stack([noisy] * 3 + [np.full_like(noisy, 200)], axis=-1).astype(np.uint8)
+    viewer.add_image(image, name="colours")
+    panel, callbacks = open_panel("NL-means"), list(viewer.mouse_drag_callbacks)
+    tick(panel)
+    assert panel.live.layer.data.shape == image.shape
+    panel.preview.strip.click()
+    settle(panel)
+    assert layer_names(viewer) == ["colours", "Strengths of colours (NL-means)"]
+    strip = panel.live.layer.data
+    assert strip.shape == (64, 80 - 80 % 3 - 1, 4) and strip[..., 3].min() == 255
+    panel.options.strength.slider.setValue(-20)
+    settle(panel)
+    assert panel.live._shown.strengths == (0.5, 0.71, 1.0)
+    panel.preview.strip.click()
+    settle(panel)
+    assert previews(viewer) == ["Preview of colours (NL-means)"]
+    panel.preview.strip.click()
+    settle(panel)
+    viewer.window.remove_dock_widget(panel)
+    assert layer_names(viewer) == ["colours"] and viewer.mouse_drag_callbacks == callbacks

@@ -160,10 +160,16 @@ def _pixmap(plane: np.ndarray) -> QPixmap:
 class AssessSection(Section):
     """Tells how good the result of a panel would be, for the region in view, off the GUI thread.
 
-    `panel` is that of a filter, whose `remembered` request is assessed.
+    `panel` is that of a filter, whose `remembered` request is assessed. `set_strength`, if there is
+    one, takes the factor of sigma that the check found best.
     """
 
-    def __init__(self, viewer: Viewer, panel: LayerPanel):
+    def __init__(
+        self,
+        viewer: Viewer,
+        panel: LayerPanel,
+        set_strength: Callable[[float], None] | None = None,
+    ):
         form = QFormLayout()
         super().__init__(TITLE, form)
         self.start_button = button(
@@ -177,6 +183,12 @@ class AssessSection(Section):
             "Add the expected error around each pixel as a layer.",
             self.add_map,
         )
+        self.sigma_button = button(
+            "",
+            "Set Strength to the sigma at which unseen pixels are predicted best.",
+            self.use_sigma,
+        )
+        self._set_strength = set_strength
         tip = "Save this as a page, as JSON or as text."
         self.save_button = button("Save report …", tip, self.save)
         self.words, self.status = Caption(rich=True), Caption()
@@ -194,7 +206,8 @@ class AssessSection(Section):
 
     def _laid_out(self) -> QWidget:
         inside, buttons = QWidget(), row_of(self.map_button, self.save_button)
-        parts = (self.start_button, self.status, self.words, self.plot, self.residuals, buttons)
+        words = self.words, self.sigma_button
+        parts = (self.start_button, self.status, *words, self.plot, self.residuals, buttons)
         stack(QVBoxLayout(inside), parts, spacing=6)
         return inside
 
@@ -230,6 +243,10 @@ class AssessSection(Section):
         self.assessment = found
         for widget in (self.words, self.map_button, self.save_button):
             widget.setVisible(found is not None)
+        off = found is not None and found.check is not None and not found.check.fits
+        self.sigma_button.setVisible(off and self._set_strength is not None)
+        if off:
+            self.sigma_button.setText(f"Use {found.check.best:.2g} times this sigma")
         unit = found.unit if found is not None and found.spacing else "pixel"
         self.plot.show_series(() if found is None else _series(found), f"Cycles per {unit}")
         self.residuals.show_residuals(found)
@@ -246,6 +263,10 @@ class AssessSection(Section):
         if around is not None:
             top = self.words.mapTo(around.widget(), QPoint(0, 0)).y()
             around.verticalScrollBar().setValue(top)
+
+    def use_sigma(self) -> None:
+        """Set the strength to the sigma of the check."""
+        self._set_strength(self.assessment.check.best)
 
     def add_map(self) -> None:
         """Add the map of expected error as a layer."""

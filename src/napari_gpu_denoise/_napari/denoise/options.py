@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import Any
 
@@ -44,6 +45,7 @@ _SIGMA = (
 )
 
 _STEPS = 20  # of the slider from 1 to either end
+_HALF = _STEPS // 2
 _STRENGTH_TIP = (
     "Multiplies the noise level that is measured or typed: to the right more noise is removed, and "
     "more detail. 1 is best where the noise level is right. Double click sets 1."
@@ -237,6 +239,10 @@ class NoiseInput(QtWidgets.QWidget):
         self.changed.emit()
 
 
+def _factor(step: int) -> float:
+    return round(2.0 ** (step / _STEPS), 2)
+
+
 class StrengthInput(QtWidgets.QWidget):
     """A slider from 0.5 to 2, in equal ratios, and the value beside it."""
 
@@ -263,7 +269,19 @@ class StrengthInput(QtWidgets.QWidget):
 
     def value(self) -> float:
         """Return the factor, with two decimals."""
-        return round(2.0 ** (self.slider.value() / _STEPS), 2)
+        return _factor(self.slider.value())
+
+    def choose(self, factor: float) -> None:
+        """Set the factor, to the nearest one of the slider."""
+        self.slider.setValue(round(_STEPS * math.log2(factor)))
+
+    def around(self) -> tuple[float, ...]:
+        """Return three factors half an octave apart: the value in the middle, if that is possible.
+
+        They are 0.71, 1 and 1.41 times the value.
+        """
+        middle = min(max(self.slider.value(), _HALF - _STEPS), _STEPS - _HALF)
+        return tuple(_factor(middle + step) for step in (-_HALF, 0, _HALF))
 
     def reset(self) -> None:
         """Set the factor to 1."""

@@ -70,8 +70,9 @@ class DenoisePanel(RunPanel):
             "Many files …", "Open the panel Batch with this filter, these settings and this noise."
         )
         self.add_code_buttons("for the same run")
-        self.assess = AssessSection(viewer, self)
-        self.live = LivePreview(viewer, self.title, self.preview, self._previewed, self)
+        self.assess = AssessSection(viewer, self, self.options.strength.choose)
+        strengths = self.options.strength.around
+        self.live = LivePreview(viewer, self.title, self.preview, self._previewed, strengths, self)
         # Estimates handed over, by the layer that they were last used for.
         self._handed: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._last: ref | None = None
@@ -124,7 +125,9 @@ class DenoisePanel(RunPanel):
         self.form.changed.connect(self._check)
         for part in (self.form, self.axes, self.options):
             part.changed.connect(self.live.changed)
-        self.preview.box.toggled.connect(self._follow_view)
+        for box in (self.preview.box, self.preview.strip):
+            box.toggled.connect(self._follow_view)
+        self.live.chosen.connect(self.options.strength.choose)
         self.reset_button.clicked.connect(lambda: self.reset())
         self.batch_button.clicked.connect(lambda: self.show_batch())
         moved = self._viewer.dims.events
@@ -195,8 +198,8 @@ class DenoisePanel(RunPanel):
 
     def _follow_view(self, _: object = None) -> None:
         """Preview again when the view or the layer change."""
-        ticked = self.preview.box.isChecked()
-        self.follow("preview", self.live.events(self.layer.layer()) if ticked else ())
+        events = self.live.events(self.layer.layer()) if self.preview.ticked else ()
+        self.follow("preview", events)
         self.live.changed()
 
     def _previewed(self) -> tuple[Image, Source, Run, NoiseMemory | None]:

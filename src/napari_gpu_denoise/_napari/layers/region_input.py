@@ -13,6 +13,7 @@ from qtpy.QtWidgets import QVBoxLayout, QWidget
 from napari_gpu_denoise._napari import docks, parts
 from napari_gpu_denoise._napari.layers import regions
 from napari_gpu_denoise._napari.layers.layer_input import LayerChoice
+from napari_gpu_denoise._napari.layers.provenance import is_temporary
 from napari_gpu_denoise._napari.layers.source import MOVES, finest, shapes_on
 
 WHOLE, VIEW, RECTANGLE, FLAT = "whole", "view", "rectangle", "flat"
@@ -75,7 +76,8 @@ class RegionInput(QWidget):
     def refresh(self) -> None:
         """List the Shapes layers of the viewer."""
         layers = list(self._viewer.layers)[::-1]
-        self.shapes.offer([layer for layer in layers if isinstance(layer, Shapes)])
+        found = [each for each in layers if isinstance(each, Shapes) and not is_temporary(each)]
+        self.shapes.offer(found)
 
     def events(self) -> list[tuple[Any, Any]]:
         """Return the events of the viewer and of the Shapes layer that move the region."""

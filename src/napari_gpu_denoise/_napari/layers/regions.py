@@ -205,6 +205,25 @@ class Region:
         """The first pixel along each axis."""
         return {axis: start for axis, (start, _) in enumerate(self.spans)}
 
+    @property
+    def across(self) -> int:
+        """The axis that runs across the screen."""
+        return self.plane[1]
+
+    @property
+    def gap(self) -> int:
+        """Pixels between pictures of this region side by side."""
+        return max(self.shape[self.across] // 50, 1)
+
+    def third(self) -> Region:
+        """Return the middle across the screen, of which three fit side by side."""
+        spans, (start, stop) = list(self.spans), self.spans[self.across]
+        length = stop - start
+        width = max(min(10 * length // 31, (length - 2) // 3), 1)
+        start += (length - width) // 2
+        spans[self.across] = start, start + width
+        return replace(self, spans=tuple(spans))
+
     def words(self) -> str:
         """Return the size in words."""
         height, width = (self.shape[axis] for axis in sorted(self.plane))

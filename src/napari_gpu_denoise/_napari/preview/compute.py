@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -28,6 +28,11 @@ from napari_gpu_denoise.run.request import Run
 
 _MOST = 1 << 28  # pixels read at once
 _MOST_CORRECTED = 1 << 24  # pixels in memory that are corrected at once, not where they are read
+
+# Rows of the pixels of letters, each three bits.
+_ROWS = "75557 26227 71747 71717 55711 74717 74757 71111 75757 75717 00002"
+_GLYPHS = dict(zip("0123456789.", _ROWS.split(" "), strict=True))
+_ROOM = 60  # pixels across for each pixel of a letter
 
 _QUICK = "fast"  # profile, where a filter has it
 
@@ -102,7 +107,8 @@ class PreviewRequest:
 
     It holds no napari or Qt objects. `memory` is what is known of the noise of the layer. `final`
     says that the settings are those of the panel, not quicker ones; `stoppable` that there are
-    quicker ones, which it may be stopped for.
+    quicker ones, which it may be stopped for. With `strengths` the region is filtered with each of
+    them in place of that of the run, and the results lie side by side.
     """
 
     source: Source
@@ -111,6 +117,14 @@ class PreviewRequest:
     region: Region
     final: bool
     stoppable: bool
+    strengths: tuple[float, ...] = ()
+
+    def strength_at(self, place: np.ndarray) -> float | None:
+        """Return the strength of the picture at a place in the result; None beside all."""
+        down, across = self.region.plane
+        number = int(round(place[across]) // (self.region.shape[across] + self.region.gap))
+        inside = 0 <= round(place[down]) < self.region.shape[down]
+        return self.strengths[number] if inside and 0 <= number < len(self.strengths) else None
 
     @property
     def measures(self) -> bool:
@@ -122,7 +136,7 @@ class PreviewRequest:
         return (
             other is not None
             and self.memory is other.memory
-            and self.region == other.region
+            and (self.region, self.strengths) == (other.region, other.strengths)
             and self.run.noise is other.run.noise
             and replace(self.run, noise=None) == replace(other.run, noise=None)
         )
@@ -133,7 +147,44 @@ def filter_region(
 ) -> Generator[Stage | Progress, None, np.ndarray]:
     """Filter a region; every pixel is that of a run of the whole layer."""
     yield Stage("Denoising")
-    pixels = _pixels(request)
+    pixels, made = _pixels(request), []
+    for strength in request.strengths or (request.run.sigma_factor,):
+        run = replace(request.run, sigma_factor=strength)
+        made.append((yield from _filtered(replace(request, run=run), pixels)))
+    return _side_by_side(made, request) if request.strengths else made[0]
+
+
+def _side_by_side(made: Sequence[np.ndarray], request: PreviewRequest) -> np.ndarray:
+    """Put results beside each other, with dark gaps between them and their strengths on top."""
+    region = request.region
+    first, dtype = made[0], made[0].dtype
+    colours = (0, 255 if dtype.kind in "iu" else 1)
+    limits = request.source.attributes.get("contrast_limits", colours)
+    known = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
+    dark, bright = (dtype.type(min(max(each, known.min), known.max)) for each in limits)
+    gap, parts = np.full_like(first.take(range(1), region.across), dark), []
+    for one, strength in zip(made, request.strengths, strict=True):
+        text = _written(f"{strength:.2f}")
+        plane = np.moveaxis(one, region.plane, (0, 1))
+        size = max(plane.shape[1] // _ROOM, 1)
+        text = text.repeat(size, 0).repeat(size, 1)[: plane.shape[0], : plane.shape[1]]
+        text = text.reshape(*text.shape, *(1,) * (one.ndim - 2))
+        plane[: text.shape[0], : text.shape[1]] = np.where(text, bright, dark)
+        parts += [gap.repeat(region.gap, region.across), one]
+    strip = np.concatenate(parts[1:], axis=region.across)
+    if request.source.alpha:
+        strip[..., 3] = bright
+    return strip
+
+
+def _written(number: str) -> np.ndarray:
+    """Return a number as pixels, with a border; 3 by 5 pixels for each letter."""
+    rows = [[f"{int(_GLYPHS[letter][row]):03b}0" for letter in number] for row in range(5)]
+    return np.pad([[bit == "1" for bit in "".join(row)] for row in rows], ((1, 1), (1, 0)))
+
+
+def _filtered(request: PreviewRequest, pixels: Pixels) -> Generator[Progress, None, np.ndarray]:
+    """Filter the region with the strength of the run."""
     job = _prepared(request, pixels)
     part, kept = _part(job, request.region)
     block = pixels.read(part.reads)

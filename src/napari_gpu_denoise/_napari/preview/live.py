@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from napari.layers import Image
 from napari.viewer import Viewer
-from qtpy.QtCore import QObject
+from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.docks import camera_of
 from napari_gpu_denoise._napari.layers import provenance
-from napari_gpu_denoise._napari.layers.regions import Region, region_shown
+from napari_gpu_denoise._napari.layers.regions import region_shown
 from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise._napari.layers.source import (
     LOOKS,
@@ -25,7 +25,7 @@ from napari_gpu_denoise._napari.layers.source import (
     set_changed,
 )
 from napari_gpu_denoise._napari.noise.measuring import memory_of
-from napari_gpu_denoise._napari.parts import Caption, settling_timer, stack, wrapped
+from napari_gpu_denoise._napari.parts import Caption, row_of, settling_timer, stack, wrapped
 from napari_gpu_denoise._napari.preview.compute import (
     PreviewRequest,
     filter_region,
@@ -44,23 +44,36 @@ _TIP = (
     "shows one. Its pixels are those of a full run; while you drag, those of a faster profile."
 )
 
+_STRIP_TIP = (
+    "Show the middle of the view three times, side by side: filtered with 0.71, 1 and 1.41 times "
+    "the strength. A click on one sets Strength, and ends this."
+)
+
 # Drawn over its source, a preview would be added to it, or hidden by it.
 _MIXED = ("additive", "minimum", "multiplicative")
 
+_STILL = 3  # pixels of the screen that a click may move
 _KIND = "preview"  # of a temporary layer
 REST = 250  # ms without a change after which the settings of the panel are used
 _SOON = 15  # ms in which changes are taken together, and the view is drawn
 
 
 class PreviewBox(QWidget):
-    """A tick box, and below it a caption, empty unless it is ticked."""
+    """Two tick boxes, and below them a caption, empty unless one is ticked."""
 
     def __init__(self):
         super().__init__()
         self.box = QCheckBox("Live preview", toolTip=wrapped(_TIP))
+        self.strip = QCheckBox("Three strengths", toolTip=wrapped(_STRIP_TIP))
         self.caption = Caption()
-        stack(QVBoxLayout(self), (self.box, self.caption), spacing=2)
+        boxes = row_of(self.box, self.strip)
+        stack(QVBoxLayout(self), (boxes, self.caption), spacing=2)
         self.say("")
+
+    @property
+    def ticked(self) -> bool:
+        """Whether something is to be shown."""
+        return self.box.isChecked() or self.strip.isChecked()
 
     def say(self, text: str) -> None:
         """Show the size of the preview, or why there is none."""
@@ -73,11 +86,12 @@ class PreviewLayer:
     """Shows filtered regions of one source; `title` is that of the filter.
 
     Where the colours of the source are mixed with those of what lies above it, it is hidden
-    meanwhile.
+    meanwhile. A strip of several strengths lies above all layers.
     """
 
     def __init__(self, viewer: Viewer, title: str):
         self._viewer, self._title = viewer, title
+        self._is_strip = False
         self._layer: Image | None = None
         self._source: Image | None = None
         self._hidden = False  # the source
@@ -88,14 +102,20 @@ class PreviewLayer:
         """The layer, while there is one in the viewer."""
         return self._layer if self._layer in self._viewer.layers else None
 
-    def show(self, layer: Image, source: Source, region: Region, pixels: np.ndarray) -> None:
-        """Show pixels of a region of a layer; `source` is the layer as it was filtered."""
-        placed = at_places(source, region.starts).attributes
+    def show(self, layer: Image, request: PreviewRequest, pixels: np.ndarray) -> None:
+        """Show the pixels of a request, which was made of a layer."""
+        source, region, strengths = request.source, request.region, request.strengths
+        starts = region.starts
+        if strengths:
+            # The picture in the middle lies in its place.
+            starts[region.across] -= region.shape[region.across] + region.gap
+        placed = at_places(source, starts).attributes
         place = {name: placed[name] for name in PLACE if name in placed}
         shown = self.layer
         if shown is not None and (layer is not self._source or shown.ndim != layer.ndim):
             self.remove()
             shown = None
+        self._is_strip = bool(strengths)
         if shown is None:
             self._add(layer, source, pixels, place)
             return
@@ -115,7 +135,7 @@ class PreviewLayer:
         """Show the layer again, above results that are new."""
         if (shown := self.layer) is not None:
             layers, above = self._viewer.layers, self._place(self._source)
-            if layers.index(shown) < above - 1:
+            if layers.index(shown) < above - 1 and not self._is_strip:
                 layers.move(layers.index(shown), above)
             if self._away:
                 shown.visible = True
@@ -136,6 +156,8 @@ class PreviewLayer:
     def _place(self, layer: Image) -> int:
         """Return the place above a layer, if it is still there, and all that was made from it."""
         layers = self._viewer.layers
+        if self._is_strip:
+            return len(layers)
         family = [layer, *provenance.made_from(layer, layers)]
         return 1 + max((layers.index(each) for each in family if each in layers), default=-1)
 
@@ -143,7 +165,7 @@ class PreviewLayer:
         # multiscale=False: napari would otherwise guess from the shape.
         self._layer = Image(
             pixels,
-            name=f"Preview of {source.name} ({self._title})",
+            name=f"{'Strengths' if self._is_strip else 'Preview'} of {source.name} ({self._title})",
             rgb=layer.rgb,
             multiscale=False,
             metadata=provenance.temporary_metadata(_KIND),
@@ -162,12 +184,15 @@ class PreviewLayer:
         layers.selection.active = active
         for event in _events(layer):
             event.connect(self._follow)
-        if layer.visible and str(layer.blending) in _MIXED:
+        if layer.visible and str(layer.blending) in _MIXED and not self._is_strip:
             layer.visible, self._hidden = False, True
 
     def _follow(self, event: object = None) -> None:
         """Look like the source."""
-        set_changed(self._layer, looks_of(self._source))
+        looks = looks_of(self._source)
+        if self._is_strip:
+            looks |= {"blending": "translucent_no_depth", "opacity": 1.0}
+        set_changed(self._layer, looks)
 
 
 def _events(layer: Image) -> list[Any]:
@@ -175,13 +200,17 @@ def _events(layer: Image) -> list[Any]:
 
 
 class LivePreview(QObject):
-    """Keeps the preview of a panel up to date while its box is ticked.
+    """Keeps the preview of a panel up to date while one of its boxes is ticked.
 
     `wanted` returns the layer, also as it is now, the run that the panel is set to, and what is
     known of noise that it would measure, else None; it raises `DenoiseError` if the settings do not
-    fit. Of requests only the latest counts. Quick ones
-    are finished, so that something is seen while a hand moves; others are stopped by newer ones.
+    fit. `strengths` returns those to show side by side, for the other box. Of requests only the
+    latest counts. Quick ones are finished, so that something is seen while a hand moves; others are
+    stopped by newer ones.
     """
+
+    #: A strength was clicked.
+    chosen = Signal(float)
 
     def __init__(
         self,
@@ -189,10 +218,12 @@ class LivePreview(QObject):
         title: str,
         box: PreviewBox,
         wanted: Callable[[], tuple[Image, Source, Run, NoiseMemory | None]],
+        strengths: Callable[[], tuple[float, ...]],
         parent: QObject,
     ):
         super().__init__(parent)
         self._viewer, self._box, self._wanted = viewer, box, wanted
+        self._strengths = strengths
         self._preview = PreviewLayer(viewer, title)
         self._filtering = Task(self, filter_region, f"Preview: {title}")
         self._measuring = Task(self, measure_noise, "Noise for the preview")
@@ -200,13 +231,15 @@ class LivePreview(QObject):
         self._failed: PreviewRequest | None = None  # as measuring its noise did
         self._due = ""  # "quick" or "final"
         self._layer: Image | None = None  # that is previewed
+        self._is_strip = False  # with several strengths
         self._soon = settling_timer(self, _SOON, lambda: self._make("quick"))
         self._rest = settling_timer(self, REST, lambda: self._make("final"))
         self._filtering.ended.connect(self._show)
         self._filtering.free.connect(self._go)
         self._measuring.ended.connect(self._know)
         self._measuring.free.connect(self._go)
-        box.box.toggled.connect(self._switch)
+        for each in (box.box, box.strip):
+            each.toggled.connect(self._switch)
 
     @property
     def layer(self) -> Image | None:
@@ -231,7 +264,7 @@ class LivePreview(QObject):
 
     def changed(self, event: object = None) -> None:
         """Make the preview again: quickly now, and as it is to be when nothing changes any more."""
-        if not self._box.box.isChecked():
+        if not self._box.ticked:
             return
         if not self._soon.isActive():
             self._soon.start()
@@ -239,14 +272,34 @@ class LivePreview(QObject):
 
     def stop(self) -> None:
         """End, and remove the layer."""
-        self._box.box.setChecked(False)
+        for each in (self._box.box, self._box.strip):
+            each.setChecked(False)
         self._end()
 
-    def _switch(self, on: bool) -> None:
-        if on:
+    def _switch(self, _: bool) -> None:
+        clicks = self._viewer.mouse_drag_callbacks
+        if self._press in clicks:
+            clicks.remove(self._press)
+        if self._box.strip.isChecked():
+            clicks.append(self._press)
+        if self._box.ticked:
             self.changed()
         else:
             self._end()
+
+    def _press(self, viewer: Viewer, event: Any) -> Generator[None, None, None]:
+        """Choose the strength that is clicked; a drag moves the view as ever."""
+        start, zoom, moved = np.array(event.position), camera_of(viewer).zoom, event.button != 1
+        yield
+        while event.type == "mouse_move":
+            moved |= bool(zoom * np.abs(np.array(event.position) - start).max() > _STILL)
+            yield
+        shown = self._preview.layer
+        if not moved and shown is not None and shown.visible:
+            strength = self._shown.strength_at(shown.world_to_data(event.position))
+            if strength is not None:
+                self._box.strip.setChecked(False)
+                self.chosen.emit(strength)
 
     def _end(self) -> None:
         self._soon.stop()
@@ -254,8 +307,8 @@ class LivePreview(QObject):
         self._due = ""
         self._filtering.drop()
         self._measuring.drop()
-        self._shown = self._failed = None
-        self._preview.remove()
+        self._failed = None
+        self._clear()
         self._box.say("")
 
     def _moved(self, event: object = None) -> None:
@@ -292,9 +345,9 @@ class LivePreview(QObject):
             self._begin(request, layer)
 
     def _begin(self, request: PreviewRequest, layer: Image) -> None:
-        if layer is not self._layer:
+        if layer is not self._layer or bool(request.strengths) != self._is_strip:
             self._clear()
-        self._layer = layer
+        self._layer, self._is_strip = layer, bool(request.strengths)
         if request.measures:
             self._measure(request)
         elif request.same(self._shown):
@@ -311,8 +364,11 @@ class LivePreview(QObject):
         else:
             run = replace(run, noise=memory)
         quick = quick_settings(run.filter, run.axes)
-        region = region_shown(layer, self._viewer.dims)
-        final = PreviewRequest(source, run, memory, region, True, quick != run.filter)
+        region, strengths = region_shown(layer, self._viewer.dims), ()
+        if self._box.strip.isChecked():
+            region, strengths = region.third(), self._strengths()
+        stoppable = quick != run.filter
+        final = PreviewRequest(source, run, memory, region, True, stoppable, strengths)
         known = final.same(self._shown) or final.same(self._filtering.request)
         if due == "final" or known or quick == run.filter:
             return final, layer
@@ -345,10 +401,12 @@ class LivePreview(QObject):
             return
         if self._layer not in self._viewer.layers:
             return
-        self._preview.show(self._layer, request.source, request.region, outcome.value)
+        self._preview.show(self._layer, request, outcome.value)
         self._shown = request
         how = "" if request.final else ", quick profile"
-        self._box.say(f"{request.region.words()}{how}, {outcome.seconds:.2g} s".capitalize())
+        click = "Click the best: " if request.strengths else ""
+        words = f"{click}{request.region.words()}{how}, {outcome.seconds:.2g} s"
+        self._box.say(words[:1].upper() + words[1:])
 
     def _give_up(self, error: Exception) -> None:
         self._clear()
