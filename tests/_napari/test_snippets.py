@@ -19,7 +19,7 @@ from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
 from napari_gpu_denoise.files import samples
-from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
+from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans, NLMeansPixelwise
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
 from napari_gpu_denoise.run.request import Run
 
@@ -88,6 +88,13 @@ def test_a_profile_and_what_it_lacks():
     assert chosen_settings(parsed(line)) == request.run.filter
     call = python_call(request)
     assert "gd.nl_means(image, sigma=3.0, profile='fine', window=11)" in call
+
+
+def test_one_slice_is_no_setting_of_a_map():
+    run = Run(NLMeansPixelwise(slices=2), 9.0, axes="ZYX")
+    code = python_call(Request(Source("a", None), run, maps=True, slice=5))
+    assert "gd.NLMeansPixelwise(slices=2), sigma=9.0, axes='ZYX', slices=5).image" in code
+    assert "maps = gd.pixels_averaged(image, sigma=9.0, axes='ZYX', slices=2)" in code
 
 
 def called(code):

@@ -237,7 +237,8 @@ class StartPanel(RunPanel):
 
     def _name_button(self) -> None:
         several = f"{len(self._layers)} layers" if len(self._layers) > 1 else ""
-        self.run_button.setText(" ".join(filter(None, ("Denoise", several, self.region.word()))))
+        words = ", ".join(filter(None, (several, self.region.word())))
+        self.run_button.setText(f"Denoise {words}".rstrip())
 
     def _on_data(self, event: object = None) -> None:
         self.offer_axes()

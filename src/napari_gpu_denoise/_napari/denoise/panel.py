@@ -269,8 +269,8 @@ class DenoisePanel(RunPanel):
         if len(layers) == 1 and isinstance(meant, Image) and meant not in layers:
             name = layers[0].name  # and another one is selected
             what = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
-        chosen = ", ".join(filter(None, (chosen, self.region.word())))
-        self.run_button.setText(" ".join(filter(None, ("Denoise", what, chosen))))
+        words = ", ".join(filter(None, (what, chosen, self.region.word())))
+        self.run_button.setText(f"Denoise {words}".rstrip())
 
     def show_region(self) -> None:
         """Show what is filtered, and how long that takes."""

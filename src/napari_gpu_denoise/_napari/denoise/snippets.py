@@ -44,7 +44,9 @@ def python_call(request: Request) -> str:
         given |= {name: _span(at) for name, at in request.cut.items()} | common
         call = f"denoise({image}, {constructor(run.filter)}{code.arguments(given)}).image"
     if request.maps:
-        given = {**given, **chosen}
+        if run.filter.name != "isoline":
+            given.pop("slices", None)  # a setting of the others, whose maps are of all slices
+        given |= chosen
         given.pop("dtype", None)
         rest += f"maps = gd.{offer_of(run.filter).function}({image}{code.arguments(given)})\n"
     head = f"{code.IMPORT}{numpy}\n{code.image_of(request.source)}"

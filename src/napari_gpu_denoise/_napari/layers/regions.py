@@ -219,7 +219,7 @@ class Region:
         """Return the middle across the screen, of which three fit side by side."""
         spans, (start, stop) = list(self.spans), self.spans[self.across]
         length = stop - start
-        width = max(min(10 * length // 31, (length - 2) // 3), 1)
+        width = max(min(25 * length // 76, (length - 2) // 3), 1)
         start += (length - width) // 2
         spans[self.across] = start, start + width
         return replace(self, spans=tuple(spans))
