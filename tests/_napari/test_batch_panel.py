@@ -148,7 +148,7 @@ def test_each_file_as_recommended(batch, tmp_path, done, copied):
     assert "Done" in done(panel)
     for number, name in enumerate(("movie", "plane")):
         record = gd.read(tmp_path / f"raw/denoised/{name}.tif").history[-1]
-        assert record["recommended"].split(", because")[0] in cell(panel, number, 2)
+        assert f"Done by {record['recommended'].split(',')[0]}" in cell(panel, number, 2)
     assert "gd.Recommended()" in copied(panel.python_button)
     assert copied(panel.command_button).startswith("gpu-denoise auto ")
 

@@ -88,6 +88,21 @@ def test_a_residual_keeps_small_differences_of_large_numbers():
     assert_array_equal(Residual(Pair(before, made(small + 1, before)))[...], -1)
 
 
+def test_a_slice_is_made_once_until_the_pixels_change(stack):
+    before = Image(stack)
+    pair = Pair(before, made(stack + 1, before))
+    residual, curtain = Residual(pair), Curtain(pair, 2, 4)
+    for shown in (residual, curtain):
+        first = shown[1, ALL, ALL]
+        assert shown[1, ALL, ALL] is first and shown[2, ALL, ALL] is not first
+        before.data[1] += 1
+        pair.forget()
+        assert not np.array_equal(shown[1, ALL, ALL], first)
+    first = curtain[1, ALL, ALL]
+    curtain.at = 2
+    assert not np.array_equal(curtain[1, ALL, ALL], first)
+
+
 def test_a_frame_lies_in_its_stack(stack):
     before = Image(stack)
     after = made(stack[2:3] + 1, before, frame=2, axes="TYX")

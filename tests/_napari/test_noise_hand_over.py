@@ -47,7 +47,7 @@ def test_an_estimate_is_handed_to_a_filter(
         "Poisson-Gaussian, gain 1.5, read noise 4, offset 20 (measured in cells)"
     )
     status = run(filtering)
-    assert "Poisson-Gaussian noise (estimated)." in status
+    assert "Photon noise (estimated)." in status
     assert "Poisson-Gaussian noise, gain 1.5, read noise 4, offset 20." in status
     result = viewer.layers.selection.active
     expected = gd.denoise(noisy, NLMeans(), noise=PHOTONS, axes="XY").image

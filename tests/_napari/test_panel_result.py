@@ -43,7 +43,7 @@ def test_the_result_is_the_filters_and_looks_like_its_source(viewer, open_panel,
     assert (record["filter"], record["axes"]) == ("nl_means", "TYX")
     assert (record["version"], record["settings"]["patch"]) == (gd.__version__, 8)
     assert METADATA_KEY not in source.metadata
-    assert status.startswith("Done in ") and "Gaussian noise (estimated)." in status
+    assert status.startswith("Done in ") and "Noise of one strength (estimated)." in status
     shown = panel.status.text()
     for detail in (record["device"], f"Gaussian noise, sigma {record['sigma'][0]:.4g}."):
         assert detail in panel.details and detail not in shown

@@ -33,6 +33,7 @@ def test_speckle_is_measured_at_all_frequencies(grain):
     found = gd.estimate_noise(image)
     assert found.name == "correlated"
     assert "speckle on a logarithmic scale" in found.reason
+    assert found.verdict().startswith("Speckle on a logarithmic scale, sigma ")
     assert found.sigma[0] == pytest.approx(noise.std(), rel=0.1)
     noise -= noise.mean()
     for k, (dy, dx) in enumerate([(1, 0), (0, 1), (0, 3)]):

@@ -16,7 +16,7 @@ _TICKED = {"True": "on", "False": "off"}
 _CORRELATED = "choose Correlated at Model and click Use in"
 # By code; fields in braces are values of the error or note. Others are the same as in Python.
 REMEDIES = {
-    "assess-check": "choose Automatic at Noise, or type {factor} times this sigma",
+    "assess-check": "choose Automatic at Noise, or multiply Strength by {factor}",
     "assess-correlated": f"click Measure… at Noise, {_CORRELATED}",
     "assess-empty": "move or zoom the view",
     "assess-sigma": "choose Automatic at Noise, or measure a flat region (Measure…)",
@@ -43,7 +43,7 @@ _FOR_MORE += ("pearson-noise", "unchanged")
 # Of the panel Denoise, which measures the noise and has no control for it.
 REMEDIES_IN_DENOISE = REMEDIES | {
     **{code: f"{_MORE} {REMEDIES[code]}" for code in _FOR_MORE},
-    "assess-check": f"{_MORE} type {{factor}} times this sigma at Noise",
+    "assess-check": f"{_MORE} multiply Strength by {{factor}}",
     "assess-sigma": f"{_MORE} Measure…, and measure a flat region",
     "structured": f"{_MORE} choose What is found at Correct first",
 }

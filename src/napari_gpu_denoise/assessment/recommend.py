@@ -18,7 +18,8 @@ from napari_gpu_denoise.filters.ridge import RefinableFilter
 from napari_gpu_denoise.filters.search.likeness import FOUND, Likeness, compared
 from napari_gpu_denoise.filters.vbm3d import VBM3D, nearest_window
 from napari_gpu_denoise.image.axes import UNNAMED
-from napari_gpu_denoise.noise.record import NoiseEstimate
+from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.record import LOG_SPECKLE, NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
@@ -39,13 +40,19 @@ def noise_in_words(estimate: NoiseEstimate) -> str:
     """Return the noise in words."""
     if not any(estimate.sigma):
         return "no noise"
-    if estimate.name == "poisson-gaussian" and all(
-        model.gain <= _NEGLIGIBLE * model.read_noise for model in estimate.models
+    if estimate.log_speckle:
+        return LOG_SPECKLE
+    return models_in_words(estimate.models)
+
+
+def models_in_words(models: Sequence[NoiseModel]) -> str:
+    """Return models of channels, which are of one kind, in words."""
+    first = models[0]
+    if first.name == "poisson-gaussian" and all(
+        model.gain <= _NEGLIGIBLE * model.read_noise for model in models
     ):
         return _NOISE["gaussian"]
-    if any(each is not None and each.log_speckle for each in estimate.spectra):
-        return "speckle on a logarithmic scale"
-    return _NOISE.get(estimate.name, f"{estimate.models[0].title} noise")
+    return _NOISE.get(first.name, f"{first.title} noise")
 
 
 def image_in_words(axes: str, shape: tuple[int, ...]) -> str:

@@ -21,6 +21,7 @@ from napari_gpu_denoise.noise.patches.white import PATCH
 from napari_gpu_denoise.noise.places import SigmaSurface
 
 # What values that are no estimate raise: missing or of other types, infinity, lists in lists.
+LOG_SPECKLE = "speckle on a logarithmic scale"
 _NO_ESTIMATE = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
 _types = lru_cache(get_type_hints)
@@ -203,6 +204,11 @@ class NoiseEstimate:
         """Whether the noise of every channel passes as white."""
         return all(each is None or each.white for each in self.spectra)
 
+    @property
+    def log_speckle(self) -> bool:
+        """Whether the noise is speckle on a logarithmic scale, as ultrasound images have it."""
+        return any(each is not None and each.log_speckle for each in self.spectra)
+
     def verdict(self) -> str:
         """Return the model and whether the noise is white as one line.
 
@@ -214,7 +220,8 @@ class NoiseEstimate:
         if not any(self.sigma):
             return "no noise was found; there is nothing to remove"
         model = self.models[0]
-        parts = [model.title, *self._parameters(False)]
+        title = LOG_SPECKLE.capitalize() if self.log_speckle else model.title
+        parts = [title, *self._parameters(False)]
         white = "white" if self.white else "correlated"
         if model.additive and not model.models_correlation and not self.white:
             white = "at most slightly correlated"

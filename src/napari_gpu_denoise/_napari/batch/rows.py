@@ -108,8 +108,8 @@ class Row:
             clipped = report.record.saturated
             told = f"; {counted(clipped, 'value', 'values')} clipped" if clipped else ""
             chosen, because, _ = report.record.recommended.partition(", because")
-            by = f" by {chosen}" if because else ""
-            self.words = f"Done in {duration(seconds)}{by}{told}"
+            by = f" by {chosen.replace(', profile normal', '')}" if because else ""
+            self.words = f"Done{by} in {duration(seconds)}{told}"
 
 
 def stage_of(progress: BatchProgress) -> Stage:

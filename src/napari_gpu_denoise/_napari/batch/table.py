@@ -9,7 +9,13 @@ from typing import Any
 
 from qtpy import QtGui
 from qtpy.QtCore import QAbstractTableModel, QItemSelection, QModelIndex, Qt, Signal
-from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QSizePolicy, QTableView
+from qtpy.QtWidgets import (
+    QAbstractItemView,
+    QHeaderView,
+    QSizePolicy,
+    QStyledItemDelegate,
+    QTableView,
+)
 
 from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row
 from napari_gpu_denoise._napari.parts import wrapped
@@ -125,6 +131,14 @@ class RowTable(QAbstractTableModel):
         self.dataChanged.emit(self.index(number, 0), self.index(number, len(_TITLES) - 1))
 
 
+class _FromTheBeginning(QStyledItemDelegate):
+    """Draws the beginning of a text that does not fit; of names the end is shown, too."""
+
+    def initStyleOption(self, option: Any, index: QModelIndex) -> None:
+        super().initStyleOption(option, index)
+        option.textElideMode = Qt.TextElideMode.ElideRight
+
+
 class FileList(QTableView):
     """Shows the files; takes those that are dropped, and the key Delete.
 
@@ -145,6 +159,7 @@ class FileList(QTableView):
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.setItemDelegateForColumn(STATE, _FromTheBeginning(self))
         self.setTabKeyNavigation(False)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.verticalHeader().hide()

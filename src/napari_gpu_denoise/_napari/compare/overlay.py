@@ -144,7 +144,7 @@ class CompareOverlay(QObject):
         self.mode = NOTHING
         self.layer: Image | None = None
         self.line: Line | None = None
-        self._made: dict[tuple[str, Pair], Image] = {}
+        self._made: dict[tuple[str, Pair | None], Image] = {}
         self._shown: dict[Pair, Image] = {}
         self._axes: tuple[int, int] | None = None
         self._pairs: tuple[Pair, ...] = ()
@@ -206,11 +206,15 @@ class CompareOverlay(QObject):
 
     def _layer(self, pair: Pair, kind: str, axes: tuple[int, int]) -> Image:
         """Return the layer that shows a pair, as it is drawn now; a new one is added."""
-        known = self._made.get((kind, pair))
-        if known is None:
-            known = self._made[kind, pair] = self._add(pair, kind, axes)
-            return known
         residual = kind == RESIDUAL
+        key = kind, None if residual else pair
+        known = self._made.get(key)
+        if known is None:
+            known = self._made[key] = self._add(pair, kind, axes)
+            return known
+        if known.data.pair is not pair:  # faster than another layer
+            known.data, known.name = Residual(pair), _name(kind, pair)
+            known.metadata = temporary_metadata(kind, pair.before)
         set_changed(known, self._looks_of_residual(pair) if residual else looks_of(pair.after))
         known.visible = True
         return known
@@ -222,7 +226,7 @@ class CompareOverlay(QObject):
             data = Curtain(pair, axes[1], self.at)
             looks = looks_of(pair.after) | {"rgb": pair.after.rgb}
         place = place_of(pair.after) | {"metadata": temporary_metadata(kind, pair.before)}
-        place["name"] = f"{kind}: {pair.before.name} | {pair.after.name}"
+        place["name"] = _name(kind, pair)
         # With contrast, which napari would look for in all of the data.
         layer, layers = Image(data, multiscale=False, **place, **looks), self._viewer.layers
         layers.insert(max(layers.index(pair.before), layers.index(pair.after)) + 1, layer)
@@ -352,6 +356,10 @@ class CompareOverlay(QObject):
         sampled = tuple(slice(None, None, step) if isinstance(i, slice) else i for i in index)
         limit = _SIGMAS * spread(residual[sampled])
         return {"colormap": DIVERGING, "contrast_limits": (-limit, limit)}
+
+
+def _name(kind: str, pair: Pair) -> str:
+    return f"{kind}: {pair.before.name} | {pair.after.name}"
 
 
 def slice_shown(viewer: Viewer, layer: Image) -> tuple[int | slice, ...]:

@@ -120,6 +120,7 @@ class Pair:
             b - a for a, b in zip(first_places(before), first_places(after), strict=True)
         ]
         self._kept: dict[str, tuple[Any, np.ndarray]] = {}
+        self.reads = 0  # times that the pixels may have changed
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -139,6 +140,7 @@ class Pair:
     def forget(self) -> None:
         """Forget the planes kept in memory."""
         self._kept.clear()
+        self.reads += 1
 
     def _part(self, which: str, index: tuple[int | slice, ...]) -> np.ndarray:
         data = finest(getattr(self, which))
@@ -166,10 +168,14 @@ def luminance(pixels: np.ndarray) -> np.ndarray:
 
 
 class _Shown:
-    """What napari draws of a pair: an array of which it takes the slice that it shows."""
+    """What napari draws of a pair: an array of which it takes the slice that it shows.
+
+    The last slice is kept: of a new layer napari takes it three times.
+    """
 
     def __init__(self, pair: Pair):
         self.pair = pair
+        self._last: tuple[Any, np.ndarray] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -198,7 +204,17 @@ class _Shown:
         if sum((n or 0) > 1 for n in spans[: self._axes]) > _PLANE and self.pair.is_lazy:
             # A view in 3D: a stack that is not in memory is never read as a whole.
             return np.zeros([n for n in spans if n is not None], self.dtype)
-        return self._made(index)
+        key = str(index), self.pair.reads, self._state
+        last = self._last
+        if last is None or last[0] != key:
+            self._last = last = None  # not two at a time
+            self._last = last = key, self._made(index)
+        return last[1]
+
+    @property
+    def _state(self) -> Any:
+        """What the pixels depend on beside those of the pair."""
+        return None
 
     @property
     def _axes(self) -> int:
@@ -221,11 +237,15 @@ class Curtain(_Shown):
         found = whole[0] if pair.after.rgb and whole else np.result_type(before, after)
         self.dtype = np.dtype(np.float32 if found.kind == "f" else found)
 
+    @property
+    def _state(self) -> Any:
+        return self.at
+
     def _made(self, index: tuple[int | slice, ...]) -> np.ndarray:
         before, after = self.pair.read(index)
         place = index[self.axis]
         if not isinstance(place, slice):
-            return self._typed(before if place < self.at else after)
+            return np.asarray(self._typed(before if place < self.at else after), self.dtype)
         start, stop, step = place.indices(self.shape[self.axis])
         cut = len(range(start, min(max(self.at, start), stop), step))
         along = sum(isinstance(each, slice) for each in index[: self.axis])
@@ -237,8 +257,8 @@ class Curtain(_Shown):
     def _typed(self, pixels: np.ndarray) -> np.ndarray:
         if self.dtype.kind in "iu" and pixels.dtype.kind == "f":
             known = np.iinfo(self.dtype)
-            pixels = np.clip(np.rint(pixels), known.min, known.max)
-        return np.asarray(pixels, self.dtype)
+            return np.clip(np.rint(pixels), known.min, known.max)
+        return pixels
 
 
 class Residual(_Shown):
@@ -265,11 +285,11 @@ class Residual(_Shown):
             return before - after
         before, after = self.pair.read(index)
         # The difference of large whole numbers is exact only before they are rounded to float32.
-        if before.dtype == after.dtype and before.dtype.kind == "f" and before.dtype.itemsize <= 4:
-            return before.astype(np.float32) - after.astype(np.float32)
-        if before.dtype.itemsize <= 2 and after.dtype.itemsize <= 2:
-            return before.astype(np.float32) - after.astype(np.float32)
-        return (before.astype(np.float64) - after.astype(np.float64)).astype(np.float32)
+        types = before.dtype, after.dtype
+        exact = all(each.itemsize <= (4 if each.kind == "f" else 2) for each in types)
+        kind = np.float32 if exact else np.float64
+        residual = np.subtract(before, after, dtype=kind, casting="unsafe")
+        return residual.astype(np.float32, copy=False)
 
 
 def along(plane: np.ndarray, corners: np.ndarray, *, rgb: bool = False) -> np.ndarray:

@@ -21,6 +21,7 @@ from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.tasks import Outcome, Stage
 from napari_gpu_denoise._napari.wording import counted, duration
+from napari_gpu_denoise.assessment.recommend import models_in_words
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.filters.isoline import map_steps
@@ -390,6 +391,7 @@ def _noise(record: Record) -> tuple[str, str]:
     words = summary_of(record.noise)
     sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
     if words:
+        kind = models_in_words([NoiseModel.from_dict(each) for each in record.noise])
         words = f"{words[:1].upper()}{words[1:]}"
-        return f"{words.partition(',')[0]} ({how}).", f"{words}."
+        return f"{kind[:1].upper()}{kind[1:]} ({how}).", f"{words}."
     return (f"Noise {sigma} grey levels ({how})." if sigma else f"Sigma {record.sigma_source}."), ""

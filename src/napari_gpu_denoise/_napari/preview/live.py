@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from napari.layers import Image
+from napari.components import LayerList
+from napari.layers import Image, Layer
 from napari.viewer import Viewer
-from qtpy.QtCore import QObject, Signal
+from qtpy.QtCore import QObject, QTimer, Signal
 from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.docks import camera_of
@@ -177,7 +179,9 @@ class PreviewLayer:
         active = layers.selection.active
         for other in list(layers):
             if provenance.record_of(other).get(provenance.TEMPORARY) == _KIND:
-                layers.remove(other)  # its panel notices
+                other.visible = False
+                # Its panel notices. napari takes long: not in one go with the new layer.
+                QTimer.singleShot(0, partial(_remove, layers, other))
         layers.insert(self._place(layer), self._layer)
         # napari selects new layers.
         layers.selection = chosen
@@ -193,6 +197,11 @@ class PreviewLayer:
         if self._is_strip:
             looks |= {"blending": "translucent_no_depth", "opacity": 1.0}
         set_changed(self._layer, looks)
+
+
+def _remove(layers: LayerList, layer: Layer) -> None:
+    if layer in layers:
+        layers.remove(layer)
 
 
 def _events(layer: Image) -> list[Any]:
