@@ -301,7 +301,7 @@ def test_the_example_of_add_a_filter_is_a_filter(tmp_path, monkeypatch):
     assert result.record.filter == "yaroslavsky"
 
 
-def strings_of_the_source() -> list[str]:
+def strings_of_the_source(folder: str = "src", docstrings: bool = True) -> list[str]:
     """Return all strings of the source, with an ellipsis where a value is inserted.
 
     The names of the formats are always the same.
@@ -311,8 +311,13 @@ def strings_of_the_source() -> list[str]:
         return FORMAT_NAMES if ast.unparse(value) == "FORMAT_NAMES" else "…"
 
     found = []
-    for path in (ROOT / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path in (ROOT / folder).rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        nodes = list(ast.walk(tree))
+        unsaid = {each.value for each in nodes if isinstance(each, ast.Expr)}
+        for node in nodes:
+            if not docstrings and node in unsaid:
+                continue
             if isinstance(node, ast.JoinedStr):
                 values = (part.value for part in node.values)
                 found.append("".join(v if isinstance(v, str) else inserted(v) for v in values))
@@ -333,3 +338,29 @@ def test_messages_are_quoted_as_the_program_words_them():
             parts = re.split(r"…|\S*\d\S*|\b[A-Z]\b", quoted)
             longest = max((part.strip(" ,:") for part in parts), key=len)
             assert longest in texts, f"nothing says {longest!r}"
+
+
+# Menus of napari, a rendering of it, and this plugin and its writer as napari lists them.
+_OF_NAPARI = "File, Open Sample, Open Folder …, Preferences, Plugins, Save Selected Layers, Layers"
+_OF_NAPARI += ", Filter, Measure, Visualize, mip, GPU Denoise image with record"
+
+
+def test_the_guide_of_napari_names_what_panels_show():
+    """Words in italics are those of menus, buttons, boxes, lists, headings and layers."""
+    label_of = pytest.importorskip("napari_gpu_denoise._napari.wording").label_of
+    text = _FENCE.sub("", (ROOT / "docs" / "guide" / "napari.md").read_text("utf-8"))
+    named = re.findall(r"(?<![*\w])\*([^*]+)\*(?![*\w])", text)
+    parts = {part for each in named for part in " ".join(each.split()).split(" > ")}
+    assert len(parts) > 60
+    package = "src/napari_gpu_denoise"
+    shown = strings_of_the_source(f"{package}/_napari", docstrings=False)
+    shown += strings_of_the_source(f"{package}/assessment", docstrings=False)
+    shown.append((ROOT / package / "_napari" / "napari.yaml").read_text("utf-8"))
+    for kind in FILTERS:
+        shown += [kind.title, *(label_of(field.name) for field in dataclasses.fields(kind))]
+    texts = "\n".join(shown)
+    for part in sorted(parts - {*_OF_NAPARI.split(", ")}):
+        # Values and names of axes stand as an ellipsis in one of the two.
+        pieces = re.split(r"…|\d+|\bslice\b", part)
+        longest = max((piece.strip(" .,:") for piece in pieces), key=len)
+        assert longest in texts, f"no panel says {part!r}"

@@ -164,10 +164,11 @@ class PreviewLayer:
         return 1 + max((layers.index(each) for each in family if each in layers), default=-1)
 
     def _add(self, layer: Image, source: Source, pixels: np.ndarray, place: dict[str, Any]) -> None:
+        what = "Strengths of" if self._is_strip else "Preview of"
         # multiscale=False: napari would otherwise guess from the shape.
         self._layer = Image(
             pixels,
-            name=f"{'Strengths' if self._is_strip else 'Preview'} of {source.name} ({self._title})",
+            name=f"{what} {source.name} ({self._title})",
             rgb=layer.rgb,
             multiscale=False,
             metadata=provenance.temporary_metadata(_KIND),
