@@ -282,6 +282,12 @@ SHOWN = {
     None: ("gpu-denoise", "--version", PROJECT["version"]),
     "cpu": ("gpu-denoise", "devices", "CPU"),
     "zarr": ("python", "-c", "import zarr, napari_gpu_denoise.files.zarr; print('read')", "read"),
+    "formats": (
+        "python",
+        "-c",
+        "import av, bioio_czi, bioio_lif, bioio_nd2, pydicom; print(1)",
+        "1",
+    ),
     "cluster": ("python", "-c", "import distributed; print('workers')", "workers"),
     "napari": ("npe2", "validate", "napari-gpu-denoise", "valid"),
     "all": ("npe2", "validate", "--imports", "napari-gpu-denoise", "valid"),

@@ -42,8 +42,9 @@ class Case:
 
     @cached_property
     def whole(self) -> np.ndarray:
-        """The result in memory, as one part."""
-        return self.denoised()
+        """The result in memory, as one part; its steps of progress are kept."""
+        self.steps: list[int] = []
+        return self.denoised(progress=lambda done, total: self.steps.append(total))
 
     def denoised(self, **options) -> np.ndarray:
         return gd.denoise(self.image, self.filter, **self.options(**options)).image
@@ -154,12 +155,11 @@ def limit_of(case: Case) -> int:
 
 
 def in_tiles(case: Case, folder) -> np.ndarray:
-    totals, cut_into = [], []
-    case.denoised(progress=lambda done, total: totals.append(total))
+    cut_into: list[int] = []
     made = case.denoised(
         memory_limit=limit_of(case), progress=lambda done, total: cut_into.append(total)
     )
-    assert cut_into[-1] > totals[-1], "nothing was cut"
+    assert cut_into[-1] > case.steps[-1], "nothing was cut"
     return made
 
 

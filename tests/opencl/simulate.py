@@ -12,6 +12,7 @@ Oclgrind writes what it finds to the standard error, where a line ``== case`` go
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import sys
 from collections.abc import Iterator
@@ -60,7 +61,15 @@ MAX_GROUP = dict.fromkeys(
     + [("bm4d", axes) for axes in ("ZYX", "CZYX", "TZYX")],
     32,
 )
-MAX_GROUP |= dict.fromkeys([("vbm3d", number) for number in range(3)], 16)
+MAX_GROUP |= dict.fromkeys([("vbm3d", number) for number in range(3)], 16) | {("vbm3d", 3): 32}
+# So do those of ridge combinations, each with a patch of the group: here half as many patches
+# are combined, from windows that still take two turns of the search.
+SMALLER = {
+    "filters.vbm3d.NEIGHBOURS": 32,
+    "filters.vbm3d._RIDGE_WINDOW": 7,
+    "filters.vbm3d._RIDGE_NEXT": 3,
+    "filters.search.video_search._MANY": 32,
+}
 # The isoline filter has the same kernels everywhere, VBM3D the same on all GPUs. Of the searches
 # that filters share, NL-means runs all.
 PROFILES_OF = {"isoline": ("GPU",), "vbm3d": ("CPU", "GPU")}
@@ -386,6 +395,13 @@ def run_case(
     return out, {key[0] for key in session.programs}
 
 
+def combine_fewer() -> None:
+    """Let ridge combinations be of `SMALLER` groups in this process."""
+    for name, value in SMALLER.items():
+        module, _, attribute = name.rpartition(".")
+        setattr(importlib.import_module(f"napari_gpu_denoise.{module}"), attribute, value)
+
+
 def chosen(name: str):
     """Return the settings class of a filter."""
     return next(one for one in FILTERS if one.name == name)
@@ -393,6 +409,7 @@ def chosen(name: str):
 
 def run_filter(name: str, which: str, folder: Path) -> None:
     suit_oclgrind()
+    combine_fewer()
     results, kernels = {}, set()
     for case in cases(chosen(name), which):
         begin(case[0])
@@ -407,6 +424,7 @@ def run_filter(name: str, which: str, folder: Path) -> None:
 
 def run_one(name: str, which: str, kernels: Path) -> None:
     suit_oclgrind()
+    combine_fewer()
     source.kernel_folder = lambda: kernels
     run_case(*next(case for case in cases(chosen(name)) if case[0] == which))
 

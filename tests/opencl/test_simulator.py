@@ -22,7 +22,7 @@ from filters.one_pass import Plain
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.source import kernel_folder
-from opencl.simulate import BRIEF, CHECKS, FIRST, LEVELS, MODELS, OTHERS, cases, spoilt
+from opencl.simulate import BRIEF, CHECKS, FIRST, LEVELS, MODELS, OTHERS, SMALLER, cases, spoilt
 
 HERE = Path(__file__).parent
 FAULTS = {
@@ -139,6 +139,8 @@ def test_a_filter(simulator, device, kind, which, tmp_path, monkeypatch):
     check_kernels(kind, json.loads((tmp_path / "kernels.json").read_text()))
     monkeypatch.setattr(program, "Session", Plain)
     monkeypatch.setattr(program, "_sessions", {})
+    for name, value in SMALLER.items():
+        monkeypatch.setattr(f"napari_gpu_denoise.{name}", value)
     check_results(chosen, np.load(tmp_path / "results.npz"), device, ROUNDING[kind.name])
 
 
