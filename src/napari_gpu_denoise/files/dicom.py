@@ -89,9 +89,13 @@ def _has_position(path: Path) -> bool:
 
 
 def files_of(folder: str | os.PathLike) -> list[Path]:
-    """Return the files of a folder that start like DICOM, but for its index (DICOMDIR)."""
-    files = (path for path in sorted(Path(folder).iterdir()) if path.is_file())
-    return [path for path in files if path.name.upper() != "DICOMDIR" and is_dicom(path)]
+    """Return the files of a folder that start like DICOM, but for its index (DICOMDIR).
+
+    Their names end as those of DICOM do, with a number, or have no dot.
+    """
+    found = (path for path in sorted(Path(folder).iterdir()) if path.name.upper() != "DICOMDIR")
+    named = (p for p in found if p.suffix.lower() in ("", *SUFFIXES) or p.suffix[1:].isdigit())
+    return [path for path in named if path.is_file() and is_dicom(path)]
 
 
 def pydicom_package() -> ModuleType:
