@@ -156,6 +156,11 @@ def test_a_series_becomes_a_series(tmp_path):
         assert differing(folder / name, file.output / name) <= CHANGED
         before = pydicom.dcmread(folder / name)
         assert each.SourceImageSequence[0].ReferencedSOPInstanceUID == before.SOPInstanceUID
+    # A pattern finds it too, and its files only as part of it.
+    (tmp_path / "empty").mkdir()
+    assert formats.find_files(tmp_path / "1*") == [folder]
+    both = gd.run_batch([tmp_path / "1*", folder / "*"], SMALL, 20, output=tmp_path / "both")
+    assert (len(both.done), len(both.skipped)) == (1, 5)
     # Again, in its place, and a folder of anything else is kept.
     gd.run_batch(folder, SMALL, 20, output=file.output, overwrite=True)
     (file.output / "notes.txt").write_text("mine")

@@ -58,7 +58,7 @@ _UNEVEN = 0.02  # of the distance of slices, or of frames in time, by which it m
 _CENTIMETRES = 3  # code of a unit of ultrasound regions
 # Frames without positions are slices of these, and follow each other in time of all others.
 _SLICED = {"CT", "MR", "PT", "NM", "OPT", "RTDOSE"}
-_COLOURS = {"RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT", "PALETTE COLOR"}
+_COLOURS = ("PALETTE COLOR", "RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _JPEGS = "1.2.840.10008.1.2.4."  # how identifiers of JPEG, JPEG-LS, JPEG 2000 and MPEG begin
 _TABLE = {*range(0x1101, 0x1105), 0x1199, *range(0x1201, 0x1205), *range(0x1221, 0x1224)}
 _quiet = threading.RLock()
@@ -187,8 +187,13 @@ def _described(held: Any, path: Path, size: int) -> _Head:
     rows, columns = int(held.Rows), int(held.Columns)
     photometric = str(held.get("PhotometricInterpretation", "MONOCHROME2"))
     nbytes = rows * columns * samples * count * stored.itemsize
-    if nbytes == 0:
+    if nbytes <= 0:
         raise ImageError(f"{path} has no pixels: nothing to filter.")
+    if samples not in (1, 3) or (samples == 1) == (photometric in _COLOURS[1:]):
+        raise ImageError(
+            f"{path} has {samples} samples a pixel of the kind {photometric[:16]}, which is not "
+            "filtered: convert it to grey levels or RGB."
+        )
     if samples == 3 and photometric == "YBR_FULL_422":
         nbytes = nbytes // 3 * 2
     syntax = held.file_meta.TransferSyntaxUID
@@ -211,10 +216,9 @@ def _described(held: Any, path: Path, size: int) -> _Head:
     bits_of_overlays = (held.get((group, 0x0102)) for group in range(0x6000, 0x6020, 2))
     if any(each.value for each in bits_of_overlays if each is not None):
         notes.append("Overlays in unused bits of the pixels are not kept.")
-    colours = samples == 3 or photometric == "PALETTE COLOR"
     return _Head(
         series=str(held.get("SeriesInstanceUID", "")),
-        plane=(rows, columns, *((3,) if colours else ())),
+        plane=(rows, columns, *([3] if photometric in _COLOURS else [])),
         directions=None if directions is None else tuple(map(float, directions)),
         frames=frames,
         stored=stored,
@@ -367,12 +371,11 @@ def _picture(path: Path) -> ImageFile:
     frames = [frame for head in heads for frame in head.frames]
     steps = {letter: step for letter, step in first.steps.items() if letter in "YX"}
     axes, outer, frames = _in_order(path, first, frames, steps, notes)
-    scalings = {frame.scaling for frame in frames}
     if first.photometric in _COLOURS:
-        dtype, scalings = np.dtype("u1" if first.photometric[0] == "P" else first.stored), set()
+        dtype = np.dtype("u1" if first.photometric == _COLOURS[0] else first.stored)
     else:
-        scales = (None if each == (1.0, 0.0) else each for each in scalings)
-        dtype = np.result_type(*(type_of_levels(first.stored, each) for each in scales))
+        scalings = {None if f.scaling == (1.0, 0.0) else f.scaling for f in frames}
+        dtype = np.result_type(*(type_of_levels(first.stored, each) for each in scalings))
     data = Frames(frames, (*outer, *first.plane), dtype, path, first.photometric)
     metadata = {"frames": frames, "bits": (first.stored, first.bits)}
     if (affine := _affine(first, frames, outer, axes, steps)) is not None:
@@ -426,7 +429,7 @@ def _in_order(
         return "", (), frames
     known = first.directions is not None and all(frame.position for frame in frames)
     along = [_normal(first.directions) @ frame.position if known else 0 for frame in frames]
-    places = [round(float(z), 2) for z in along]  # hundredths of a millimetre
+    places = [round(float(z), 3) for z in along]  # micrometres
     counts = Counter(places)
     if len(counts) == 1 and frames[0].path == frames[-1].path:
         axis = "Z" if first.modality in _SLICED else "T"
@@ -464,8 +467,8 @@ def _measure_slices(
     """Tell the distance of slices, and where it is another."""
     apart = np.diff(places)
     usual = float(np.median(apart))
-    steps["Z"] = (round(usual, 2) if len(apart) < 3 else float(f"{usual:.4g}"), "millimeter")
-    uneven = np.flatnonzero(np.abs(apart - usual) > max(_UNEVEN * usual, 0.015))
+    steps["Z"] = (float(f"{usual:.4g}"), "millimeter")
+    uneven = np.flatnonzero(np.abs(apart - usual) > max(_UNEVEN * usual, 0.0015))
     if uneven.size:
         k = int(uneven[0])
         notes.append(
@@ -514,7 +517,7 @@ class Frames(Blocks):
         colours = photometric in _COLOURS
         super().__init__(shape, dtype, len(shape) - 2 - colours)
         self._frames: list[_Frame] | None = frames
-        self._path, self._colours, self._table = path, colours, photometric == "PALETTE COLOR"
+        self._path, self._colours, self._table = path, colours, photometric == _COLOURS[0]
 
     def close(self) -> None:
         """End reading."""

@@ -251,7 +251,7 @@ def _members(name: str) -> list[Path]:
     members = [
         image
         for match in sorted(glob.glob(str(place), recursive=True))
-        if not os.path.isdir(match) or zarr.is_zarr(match)
+        if not os.path.isdir(match) or zarr.is_zarr(match) or dicom.is_dicom(match)
         for image in (zarr if zarr.is_zarr(match) else microscopes).images_of(Path(match))
     ]
     if not members:
