@@ -100,7 +100,11 @@ class Row:
         """Take the report on the file."""
         self.report = report
         if report.error is not None:
-            self.state, self.words = FAILED, error_words(report.error, self.path)
+            # The name is in the first column.
+            name, found, rest = error_words(report.error, self.path).partition(" is ")
+            own = name == self.path.name
+            words = f"{rest[:1].upper()}{rest[1:]}" if own else f"{name}{found}{rest}"
+            self.state, self.words = FAILED, words
         elif report.skipped:
             self.state, self.words = SKIPPED, without_path(in_batch(report.skipped), self.path)
         else:
