@@ -226,6 +226,22 @@ def test_ultrasound_clip(tmp_path):
     assert [each.name for each in formats.find_files(tmp_path)] == ["clip.dcm", "other.dcm"]
 
 
+def test_tables_of_colours_give_eight_bits(tmp_path):
+    table = np.linspace(0, 255, 128).astype(np.uint8)
+    names = {each: table.tobytes() for each in ("Red", "Green", "Blue")}
+    elements = {f"{n}PaletteColorLookupTableData": each for n, each in names.items()}
+    elements |= {f"{n}PaletteColorLookupTableDescriptor": [128, 0, 8] for n in names}
+    elements |= {"PhotometricInterpretation": "PALETTE COLOR", "BitsStored": 7, "HighBit": 6}
+    image = np.clip(noisy(24, 20), 0, 127).astype(np.uint8)
+    path = saved(tmp_path / "a.dcm", image, ULTRASOUND, **elements)
+    read = formats.read(path)
+    np.testing.assert_array_equal(read.data, np.repeat(table[image][..., None], 3, axis=-1))
+    assert formats.write(tmp_path / "b.dcm", read.data, read) == ()
+    made = pydicom.dcmread(tmp_path / "b.dcm")
+    np.testing.assert_array_equal(made.pixel_array, read.data)
+    assert (made.BitsStored, made.PhotometricInterpretation) == (8, "RGB")
+
+
 def test_enhanced_files_tell_of_each_frame(tmp_path):
     frames = []
     for z in (3, 0, 6):  # in mm
@@ -317,6 +333,9 @@ def test_damaged_files_and_files_without_a_decoder(tmp_path):
     held["PixelData"].VR = "OB"
     held.save_as(path)
     with pytest.raises(FileError, match=r"compressed as MPEG-4.*no decoder here"):
+        formats.read(path)
+    saved(path, noisy(8, 8).astype("uint16"), RescaleSlope=0, RescaleIntercept=1)
+    with pytest.raises(ImageError, match="no valid slope"):
         formats.read(path)
     path.write_bytes(b"no preamble" * 50)
     with pytest.raises(FileError, match="not a DICOM file"):

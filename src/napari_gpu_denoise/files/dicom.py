@@ -11,6 +11,8 @@ import io
 import logging
 import math
 import os
+import re
+import struct
 import tempfile
 import threading
 import warnings
@@ -61,6 +63,10 @@ _SLICED = {"CT", "MR", "PT", "NM", "OPT", "RTDOSE"}
 _COLOURS = ("PALETTE COLOR", "RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _JPEGS = "1.2.840.10008.1.2.4."  # how identifiers of JPEG, JPEG-LS, JPEG 2000 and MPEG begin
 _TABLE = {*range(0x1101, 0x1105), 0x1199, *range(0x1201, 0x1205), *range(0x1221, 0x1224)}
+# The first of the segments that tell the size of a JPEG frame, and its height and width.
+_FRAME_HEAD = re.compile(
+    rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf\xf7]\0[\x0b\x0e\x11].(.{4})", re.S
+)
 _quiet = threading.RLock()
 
 
@@ -221,8 +227,8 @@ def _described(held: Any, path: Path, size: int) -> _Head:
         plane=(rows, columns, *([3] if photometric in _COLOURS else [])),
         directions=None if directions is None else tuple(map(float, directions)),
         frames=frames,
-        stored=stored,
-        bits=min(int(held.get("BitsStored", bits)), bits),
+        stored=np.dtype("u1") if photometric == _COLOURS[0] else stored,
+        bits=8 if photometric == _COLOURS[0] else min(int(held.get("BitsStored", bits)), bits),
         photometric=photometric,
         modality=str(held.get("Modality", "")),
         steps=_steps(held, notes),
@@ -256,6 +262,10 @@ def decode_frame(frame: bytes, runner: Any) -> bytes:
 
     code = int(str(runner.transfer_syntax).removeprefix(_JPEGS))
     codec = "jpeg" if code < 80 else "jpegls" if code < 90 else "jpeg2k"
+    # A damaged header may declare so much that its pixels fill the memory.
+    head = _FRAME_HEAD.search(frame) if code < 90 else None
+    if head and struct.unpack(">HH", head[1]) != (runner.rows, runner.columns):
+        raise ValueError("the size of the frame is another")
     pixels = getattr(imagecodecs, f"{codec}_decode")(frame)
     runner.set_option("bits_allocated", 8 * pixels.dtype.itemsize)
     if pixels.ndim == 3:
@@ -278,8 +288,10 @@ def _told(held: Any, index: int, sequence: str, name: str) -> Any:
 def _frames(held: Any, path: Path, count: int) -> Iterator[_Frame]:
     values = "PixelValueTransformationSequence"
     for k in range(count):
-        slope = _told(held, k, values, "RescaleSlope")
-        inter = _told(held, k, values, "RescaleIntercept")
+        told = _told(held, k, values, "RescaleSlope"), _told(held, k, values, "RescaleIntercept")
+        slope, inter = (1.0 if told[0] is None else float(told[0]), float(told[1] or 0))
+        if slope == 0 or not math.isfinite(slope) or not math.isfinite(inter):
+            raise ImageError(f"{path} has no valid slope and intercept: nothing to filter.")
         position = _told(held, k, "PlanePositionSequence", "ImagePositionPatient")
         content = "FrameContentSequence"
         order = (
@@ -298,7 +310,7 @@ def _frames(held: Any, path: Path, count: int) -> Iterator[_Frame]:
         yield _Frame(
             path,
             k,
-            (1.0 if slope is None else float(slope), 0.0 if inter is None else float(inter)),
+            (slope, inter),
             None if position is None or len(position) != 3 else tuple(map(float, position)),
             tuple(map(number, order)),
             tuple(map(str, other)),
@@ -353,8 +365,8 @@ def open_stack(
 ) -> Iterator[ImageFile]:
     """Open a file, or the series in a folder, to read its frames on demand."""
     path = Path(path)
-    pydicom_package()
-    picture = _picture(path)
+    with reading(path), _quietly(cut_short(path)):
+        picture = _picture(path)
     try:
         yield picture
     finally:
@@ -371,15 +383,13 @@ def _picture(path: Path) -> ImageFile:
     frames = [frame for head in heads for frame in head.frames]
     steps = {letter: step for letter, step in first.steps.items() if letter in "YX"}
     axes, outer, frames = _in_order(path, first, frames, steps, notes)
-    if first.photometric in _COLOURS:
-        dtype = np.dtype("u1" if first.photometric == _COLOURS[0] else first.stored)
-    else:
+    dtype = first.stored
+    if first.photometric not in _COLOURS:
         scalings = {None if f.scaling == (1.0, 0.0) else f.scaling for f in frames}
         dtype = np.result_type(*(type_of_levels(first.stored, each) for each in scalings))
     data = Frames(frames, (*outer, *first.plane), dtype, path, first.photometric)
     metadata = {"frames": frames, "bits": (first.stored, first.bits)}
-    if (affine := _affine(first, frames, outer, axes, steps)) is not None:
-        metadata["affine"] = affine
+    metadata["affine"] = _affine(first, frames, outer, axes, steps)
     told = PixelMetadata(steps)
     axes += "YX" + "S" * (len(first.plane) - 2)
     kept = (path, tuple(files), tuple(dict.fromkeys(notes)), first.records, *voxel_of(steps), told)
@@ -428,7 +438,8 @@ def _in_order(
     if count == 1:
         return "", (), frames
     known = first.directions is not None and all(frame.position for frame in frames)
-    along = [_normal(first.directions) @ frame.position if known else 0 for frame in frames]
+    normal = np.cross(first.directions[:3], first.directions[3:]) if known else None
+    along = [normal @ frame.position if known else 0 for frame in frames]
     places = [round(float(z), 3) for z in along]  # micrometres
     counts = Counter(places)
     if len(counts) == 1 and frames[0].path == frames[-1].path:
@@ -477,10 +488,6 @@ def _measure_slices(
         )
 
 
-def _normal(directions: Sequence[float]) -> np.ndarray:
-    return np.cross(directions[:3], directions[3:])
-
-
 def _affine(
     head: _Head,
     frames: list[_Frame],
@@ -494,7 +501,7 @@ def _affine(
         return None
     x, y = np.array(head.directions[:3]), np.array(head.directions[3:])
     nz = outer[-1] if axes.endswith("Z") else 1
-    z = _normal(head.directions) * steps.get("Z", head.steps.get("Z", (1.0, "")))[0]
+    z = np.cross(x, y) * steps.get("Z", head.steps.get("Z", (1.0, "")))[0]
     if nz > 1:
         z = (np.array(frames[nz - 1].position) - np.array(position)) / (nz - 1)
     affine = np.eye(4)
@@ -621,7 +628,8 @@ class _NewSeries:
             "end its name with .ome.tif."
         )
         big = not held.file_meta.TransferSyntaxUID.is_little_endian
-        pixels = (io.BytesIO if len(numbers) == 1 else tempfile.TemporaryFile)()
+        where = {"dir": os.path.dirname(file.name)} if len(numbers) > 1 else {}
+        pixels = (tempfile.TemporaryFile if where else io.BytesIO)(**where)
         with pixels, _quietly(failed):
             for _, k in sorted(numbers):
                 place = np.unravel_index(k, self._outer) if self._outer else ()
@@ -642,11 +650,7 @@ class _NewSeries:
     def _stored(self, levels: np.ndarray, frame: _Frame) -> np.ndarray:
         """Return grey levels as the values that slope and intercept of the file make them of."""
         dtype, bits = self._like.metadata["bits"]
-        if self._like.axes.endswith("S"):
-            dtype, bits = self._like.data.dtype, min(bits, 8 * self._like.data.dtype.itemsize)
-            slope, inter = 1.0, 0.0
-        else:
-            slope, inter = frame.scaling
+        slope, inter = (1.0, 0.0) if self._like.axes.endswith("S") else frame.scaling
         whole = np.rint((np.nan_to_num(levels.astype(np.float64)) - inter) / slope)
         signed = dtype.kind == "i"
         low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
@@ -655,8 +659,7 @@ class _NewSeries:
 
     def _revise(self, held: Any) -> None:
         """Change what tells of the pixels, and nothing that tells of the patient."""
-        pydicom = pydicom_package()
-        source = pydicom.Dataset()
+        pydicom, source = pydicom_package(), pydicom_package().Dataset()
         source.ReferencedSOPClassUID = held.SOPClassUID
         source.ReferencedSOPInstanceUID = held.SOPInstanceUID
         held.SourceImageSequence = [source]
@@ -674,9 +677,8 @@ class _NewSeries:
             # Descriptors, identifier and contents of a table of colours.
             for element in _TABLE:
                 held.pop((0x0028, element), None)
-            if (bits := 8 * self._like.data.dtype.itemsize) != held.BitsAllocated:
-                held.BitsAllocated = held.BitsStored = bits
-                held.HighBit = bits - 1
+            dtype, held.BitsStored = self._like.metadata["bits"]
+            held.BitsAllocated, held.HighBit = 8 * dtype.itemsize, held.BitsStored - 1
         block = held.private_block(_GROUP, _CREATOR, create=True)
         if _RECORDS in block:
             del block[_RECORDS]
