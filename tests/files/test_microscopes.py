@@ -183,7 +183,7 @@ def test_scenes_of_lif(tmp_path):
     report = gd.run_batch(path, SMALL, 20, output=tmp_path / "out")
     assert [f.output.name for f in report.done] == ["cells_1.ome.tif", "cells_2.ome.tif"]
     assert any(
-        "ND2/CZI/LIF cannot be written: the result is TIFF" in n for n in report.done[1].notes
+        "ND2/CZI/LIF cannot be written: the result is OME-TIFF" in n for n in report.done[1].notes
     )
     again = formats.read(report.done[1].output)
     assert (again.axes, again.voxel) == (image.axes, pytest.approx(image.voxel))

@@ -190,8 +190,9 @@ def result_like(path: str | os.PathLike, like: ImageFile) -> ImageFile:
     notes = like.notes
     if not own.write:
         notes += (
-            f"{own.name} cannot be written: the result is {named.name}, with axes, steps and names "
-            "of channels; other metadata stay in the input.",
+            f"{own.name} cannot be written: the result is {'OME-' * (made.kind == 'ome')}"
+            f"{named.name}, with axes, steps and names of channels; other metadata stay in the "
+            "input.",
         )
     if like.history:
         notes += (f"Records of earlier filters stay in {like.path}.",)
