@@ -173,6 +173,8 @@ class _Shown:
     The last slice is kept: of a new layer napari takes it three times.
     """
 
+    at: int | None = None  # where a line parts the two, if one does
+
     def __init__(self, pair: Pair):
         self.pair = pair
         self._last: tuple[Any, np.ndarray] | None = None
@@ -204,17 +206,12 @@ class _Shown:
         if sum((n or 0) > 1 for n in spans[: self._axes]) > _PLANE and self.pair.is_lazy:
             # A view in 3D: a stack that is not in memory is never read as a whole.
             return np.zeros([n for n in spans if n is not None], self.dtype)
-        key = str(index), self.pair.reads, self._state
+        key = str(index), self.pair.reads, self.at
         last = self._last
         if last is None or last[0] != key:
             self._last = last = None  # not two at a time
             self._last = last = key, self._made(index)
         return last[1]
-
-    @property
-    def _state(self) -> Any:
-        """What the pixels depend on beside those of the pair."""
-        return None
 
     @property
     def _axes(self) -> int:
@@ -236,10 +233,6 @@ class Curtain(_Shown):
         #: Colours of whole numbers reach to 255, those of fractions to 1: napari tells by the type.
         found = whole[0] if pair.after.rgb and whole else np.result_type(before, after)
         self.dtype = np.dtype(np.float32 if found.kind == "f" else found)
-
-    @property
-    def _state(self) -> Any:
-        return self.at
 
     def _made(self, index: tuple[int | slice, ...]) -> np.ndarray:
         before, after = self.pair.read(index)

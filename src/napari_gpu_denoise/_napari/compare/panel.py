@@ -23,13 +23,8 @@ from napari_gpu_denoise._napari.compare.pair import (
     profile,
     results_in,
 )
+from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.layer_input import Group, LayerChoice, LayerInput
-from napari_gpu_denoise._napari.layers.provenance import (
-    filter_title,
-    made_from,
-    record_of,
-    temporary_metadata,
-)
 from napari_gpu_denoise._napari.layers.source import place_of, shapes_on
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.panel import LayerPanel
@@ -70,7 +65,9 @@ class ResultInput(LayerInput):
         groups: list[Group] = []
         for each in self._layers:
             found = channels_with(each, self._viewer.layers)
-            text = f"All {len(found)} channels ({filter_title(record_of(each))})"
+            text = (
+                f"All {len(found)} channels ({provenance.filter_title(provenance.record_of(each))})"
+            )
             if len(found) > 1 and (group := Group(text, found)) not in groups:
                 groups.append(group)
         return groups
@@ -81,7 +78,7 @@ class ResultInput(LayerInput):
 
     def meant_by(self, active: Layer) -> Layer | None:
         """Return the selected result, or the newest of the selected layer."""
-        made = made_from(active, self._viewer.layers)
+        made = provenance.made_from(active, self._viewer.layers)
         found = [each for each in self._layers if each == active or each in made]
         return next(iter(found), None)
 
@@ -155,8 +152,16 @@ class ComparePanel(LayerPanel):
     def offer_partners(self, keep: bool) -> None:
         """List the layers that the result can be compared with."""
         after = self.layer.layer()
-        found = [] if after is None else partners(after, self._viewer.layers)
-        self.before.offer(found, keep)
+        found, names = [] if after is None else partners(after, self._viewer.layers), None
+        if len(self.layer.layers()) > 1:
+            found = [
+                each
+                for each in found
+                if provenance.place_in_file(each) == provenance.place_in_file(after)
+            ]
+            titles = [provenance.filter_title(provenance.record_of(each)) for each in found]
+            names = [f"Their results of {title}" if title else "Their sources" for title in titles]
+        self.before.offer(found, keep, names)
 
     def _connect(self) -> None:
         self.overlay.moved.connect(self._on_moved)
@@ -211,7 +216,7 @@ class ComparePanel(LayerPanel):
             return
         self._drop_profile()
         after = self._pair.after
-        metadata = temporary_metadata("line", after)
+        metadata = provenance.temporary_metadata("line", after)
         self._drawn = shapes_on(after, f"line on {after.name}", 1 / 250, metadata=metadata)
         self._viewer.layers.append(self._drawn)
         self._drawn.mode = "add_line"

@@ -36,7 +36,7 @@ class ProfileInput(QtWidgets.QComboBox):
         super().__init__(toolTip=tip, accessibleName="Profile")
         self.kind = kind
         self._own: dict[str, Any] = {}
-        parts.narrow(self)
+        parts.narrow(self, 6)  # beside the label, where names of settings are long
         self.fill()
         self.currentTextChanged.connect(self._choose)
 

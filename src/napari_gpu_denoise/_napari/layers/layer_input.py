@@ -99,13 +99,15 @@ class LayerChoice(QComboBox):
         index = self.currentIndex()
         return self._layers[index] if 0 <= index < len(self._layers) else None
 
-    def offer(self, layers: list[Layer], keep: bool = True) -> None:
-        """List layers; the choice stays if it is to be kept and is among them."""
+    def offer(
+        self, layers: list[Layer], keep: bool = True, names: Sequence[str] | None = None
+    ) -> None:
+        """List layers, by their names; the choice stays if it is to be kept and is among them."""
         before = self.layer()
         with QSignalBlocker(self):
             self.clear()
             self._layers = layers
-            self.addItems([layer.name for layer in layers])
+            self.addItems(names or [layer.name for layer in layers])
             self.setCurrentIndex(layers.index(before) if keep and before in layers else 0)
         if self.layer() is not before:
             self.chosen.emit()
