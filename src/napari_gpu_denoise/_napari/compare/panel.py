@@ -65,9 +65,8 @@ class ResultInput(LayerInput):
         groups: list[Group] = []
         for each in self._layers:
             found = channels_with(each, self._viewer.layers)
-            text = (
-                f"All {len(found)} channels ({provenance.filter_title(provenance.record_of(each))})"
-            )
+            title = provenance.filter_title(provenance.record_of(each))
+            text = f"All {len(found)} channels of {provenance.file_name(each)} ({title})"
             if len(found) > 1 and (group := Group(text, found)) not in groups:
                 groups.append(group)
         return groups

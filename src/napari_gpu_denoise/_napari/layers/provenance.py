@@ -146,7 +146,7 @@ def _named_in(record: dict, result: Layer, layers: list[Layer], runs: int) -> La
     found = [each for each in others if identity(each) == record.get(SOURCE_ID)]
     found += [each for each in others if each.name == name]
     wanted = name, place_in_file(result)
-    found += [e for e in others if (_file_name(e), place_in_file(e)) == wanted and _runs(e) == runs]
+    found += [e for e in others if (file_name(e), place_in_file(e)) == wanted and _runs(e) == runs]
     return next(iter(found), None)
 
 
@@ -156,7 +156,8 @@ def place_in_file(layer: Layer) -> int | None:
     return None if found is None or found.place < 0 else found.place
 
 
-def _file_name(layer: Layer) -> str:
+def file_name(layer: Layer) -> str:
+    """Return the name of the file of a layer, or of that it was made from; empty for none."""
     found = file_origin(layer.metadata)
     return Path(layer.source.path or "" if found is None else found.path).name
 
