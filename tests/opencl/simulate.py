@@ -121,7 +121,7 @@ SETTINGS["vbm3d"] = tuple(
         {},
         {"motion": False, "channels": "joint"},
         {"frames_after": 0},
-        {"refine": "once", "frames_before": 1, "frames_after": 1},
+        {"refine": "once", "frames_before": 1, "frames_after": 1, "window_nearest": 3},
     )
 )
 # Both choices, all methods and noises; joint channels, with planes of the guide and without.
