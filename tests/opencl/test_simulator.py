@@ -51,6 +51,7 @@ SHARED |= {
     "pri_nlm": "dct3d",
 }
 BM3D = "simulate.py", "case", "bm3d", "GPU 0 YX map"
+RIDGE = "simulate.py", "case", "vbm3d", "GPU 3 TYX"
 SEARCH, GROUPS = ("../filters/test_vbm3d_search.py",), ("../filters/test_vbm3d_groups.py",)
 RACE, UNREAD = "data race", "data race|uninitialized"
 BARRIER, LOOP = "barrier(CLK_LOCAL_MEM_FENCE);", "#pragma unroll for (int i = 0; i < 8; ++i)"
@@ -72,6 +73,8 @@ BROKEN = [
         RACE,
     ),
     ((*SEARCH, "windows"), "search_windows.cl", f"TEAM_SYNC(); {KEPT} best[k]", "", UNREAD),
+    (RIDGE, "search_many.cl", f"{BARRIER} CANDIDATE nearest", "", UNREAD),
+    (RIDGE, "combine_groups.cl", f"{BARRIER} for (int k = lane;", "", RACE),
     ((*SEARCH, "tracks"), "search_tracks.cl", f"{BARRIER} if (backward)", "", UNREAD),
     (
         *((*SEARCH, "strips"), "search_windows.cl"),
