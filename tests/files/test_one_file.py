@@ -10,11 +10,12 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.files import resuming
+from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run import part as parts_of_images
 from scenes import bytes_per_pixel, noisy, small
+from zarr_stores import write_store
 
 VIDEO = small(gd.VBM3D, frames_before=2, frames_after=1)
 OVER_TIME = small(gd.NLMeans, frames_before=1, frames_after=1)
@@ -184,3 +185,20 @@ def test_what_is_read_whole(streamed, tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(by_parts, "FrameStream", None)
     check(path, image, settings, 20.0, "TYX")
+
+
+def test_large_files_are_filtered_as_recommended(tmp_path, monkeypatch):
+    """Without being read whole, where they are written part by part, too."""
+    movie = np.random.default_rng(0).normal(100, 9, (5, 64, 64)).astype(np.uint16)
+    paths = written(tmp_path, movie, "TYX"), tmp_path / "in.ome.zarr"
+    write_store(paths[1], movie, "TYX", chunks=(1, 32, 32))
+    monkeypatch.setattr(ImageFile, "loaded", None)
+    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    report = gd.run_batch(paths, gd.Recommended(), output=tmp_path / "out")
+    advice = gd.recommend(movie, "TYX")
+    expected = gd.denoise(movie, advice.filter, axes="TYX").image
+    monkeypatch.undo()
+    for file in report.files:
+        assert file.error is None
+        assert file.record.recommended == f"{advice.choice}, because {advice.reason}"
+        np.testing.assert_array_equal(gd.read(file.output).data, expected)
