@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -89,8 +90,9 @@ def job_of(settings, shape, axes):
     return prepare(Run(settings, 20.0, axes=axes), Chunked(np.zeros(shape, np.uint16), shape))
 
 
-def regions(job, unit):
-    return regions_of(job, size_of(job, unit, [job.device]))
+def regions(job, unit, shares_cores=True):
+    device = SimpleNamespace(shares_cores=shares_cores)
+    return regions_of(job, size_of(job, unit, [device]))
 
 
 def test_parts_are_whole_chunks_as_many_as_fit(monkeypatch):
@@ -98,6 +100,7 @@ def test_parts_are_whole_chunks_as_many_as_fit(monkeypatch):
     assert len(regions(job, (1, 1, 128, 128))) == 4 * 3 * 4
     monkeypatch.setattr(parts_of_images, "PART_BYTES", 4 * 256 * 256)  # a plane and its result
     assert len(regions(job, (1, 1, 128, 128))) == 4 * 3
+    assert len(regions(job, (1, 1, 128, 128), shares_cores=False)) == 4  # three planes each
     monkeypatch.setattr(parts_of_images, "PART_BYTES", 1 << 40)
     assert regions(job, (1, 1, 128, 128)) == [tuple(slice(0, n) for n in job.shape)]
 

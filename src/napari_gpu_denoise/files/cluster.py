@@ -462,7 +462,7 @@ def cluster_steps(
     size = ledger.known("parts")
     if size is None:
         if host is None:
-            size = size_of(job, unit, [None])  # devices are only counted
+            size = size_of(job, unit, [None])
         else:
             size = yield from run_task(client, "size", size_of_parts, place, job, unit)
         ledger.keep("parts", size)

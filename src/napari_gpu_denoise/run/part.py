@@ -32,6 +32,8 @@ from napari_gpu_denoise.run.request import Run
 
 # Bytes of pixels and result that a part holds. Larger parts read fewer margins.
 PART_BYTES = 1 << 26
+# As many times as much for a GPU, which takes a part in less time than its chunks are packed.
+_ON_A_GPU = 4
 # As many times as much where a part would read half as much again as it yields, along one axis.
 _WIDE = 4
 # Of a filter over time, frames for each one that a part reads beyond them, if they fit.
@@ -138,12 +140,14 @@ def regions_of(
     ]
 
 
-def size_of(job: Job, unit: Sequence[int] | None, devices: Sequence[Device]) -> tuple[int, ...]:
+def size_of(
+    job: Job, unit: Sequence[int] | None, devices: Sequence[Device | None]
+) -> tuple[int, ...]:
     """Return the lengths of regions of whole units, as large as `PART_BYTES` allows.
 
     Without a unit it is a plane. The margins of volumes are wide: their regions may be larger. Each
     of several devices gets frames, if there are more than a filter looks at. All stay within the
-    memory that the run may take.
+    memory that the run may take. Devices that are not known yet are None.
     """
     filter, names, shape, host = job.filter, job.names, job.shape, job.run.host_memory
     whole = filter.uncut_axes(names)
@@ -160,7 +164,9 @@ def size_of(job: Job, unit: Sequence[int] | None, devices: Sequence[Device]) -> 
         t = names.index("T")
         longest[t] = min(shape[t], max(math.ceil(shape[t] / len(devices)), margins[t], 1))
     each = sum(one.itemsize for one in job.dtypes)
-    most = (PART_BYTES if host is None else min(PART_BYTES, host.part_bytes(devices))) // each
+    slow = any(one is None or one.shares_cores for one in devices)
+    aim = PART_BYTES * (1 if slow else _ON_A_GPU)
+    most = (aim if host is None else min(aim, host.part_bytes(devices))) // each
     if filter.over_time and "T" in names:
         frames = min(longest[t], _FRAMES_PER_MARGIN * max(margins[t], 1))
         alone = math.prod(s for i, s in enumerate(steps) if i != t)

@@ -148,7 +148,6 @@ def _unevenness(plane: np.ndarray) -> Note | None:
         f"{UNEVEN}: its parts differ by {np.ptp(means):.3g} grey levels, which sigma includes "
         f"(within them it is about {math.sqrt(variance):.3g})",
         "draw it where there is no object",
-        code="uneven-region",
     )
 
 
