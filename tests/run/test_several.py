@@ -63,6 +63,23 @@ def test_the_record_is_that_of_one_device(pair):
     assert both.record.saturated == one.record.saturated > 100
 
 
+@pytest.mark.parametrize(
+    ("settings", "shape"),
+    [
+        (gd.BM3D.of(profile="fast", refine="once"), (40, 600)),
+        (gd.VBM3D(refine="once", frames_before=1, frames_after=1), (160, 24, 25)),
+        (gd.BM4D.of(profile="fast", cube="4x4x4", refine="once"), (200, 16, 17)),
+    ],
+    ids=lambda given: getattr(given, "name", ""),
+)
+def test_refined_results_are_those_of_one_device(pair, settings, shape):
+    image, axes = noisy(*shape), {"bm3d": "YX", "vbm3d": "TYX", "bm4d": "ZYX"}[settings.name]
+    one = gd.denoise(image, settings, SIGMA, axes=axes, device=pair[0])
+    both = gd.denoise(image, settings, SIGMA, axes=axes, device=pair)
+    assert both.record.device == f"2 x {pair[0]}"
+    np.testing.assert_array_equal(both.image, one.image)
+
+
 def test_both_devices_work(pair, monkeypatch):
     used, plain = set(), several.filter_part
     meeting = threading.Barrier(2, timeout=60)
