@@ -124,7 +124,7 @@ def test_commands_run_and_print_what_is_said(page, tmp_path, monkeypatch):
 
 def options() -> dict[str, set[str]]:
     """Return the options of each command of the command line."""
-    parser = build_parser(["bench", "warm", "assess"])
+    parser = build_parser(["bench", "warm", "assess", "quality"])
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     found = {"": set(parser._option_string_actions)}
     for name, command in commands.choices.items():
