@@ -246,7 +246,6 @@ class RidgeKernels:
             **constants,
             **self.variant.constants,
         }
-        # So many cover a pixel only if all patches around match it: a smaller range suffices.
         self._scale, self._units = fixed_point(added, _LARGEST_SIGMAS), weight_units(matched)
         self._scales = self._scale, 2.0**31 / added, self._units
 

@@ -297,12 +297,11 @@ class Plan(FramePlan):
 
     def _shape(self, tile: Tile, batch: int) -> RingShape:
         """Return rings for all frames that the references of a batch add to and are matched in."""
-        sums = batch + self._late + self._after
-        # The last pass lags behind the noisy frames by what each pass before waits for.
-        waits = max(len(self.passes) - 1, 1) * (self._late + self._after)
-        images = batch + waits + self._after + self._before
+        each = self._late + self._after
+        # The last pass takes noisy frames too, and lags by what each pass before waits for.
+        images = batch + max(len(self.passes) - 1, 1) * each + self._after + self._before
         shift = tile.y.source_start % BLOCK, tile.x.source_start % BLOCK
-        return RingShape(images, sums, self._margin, *tile.source_shape[2:], shift)
+        return RingShape(images, batch + each, self._margin, *tile.source_shape[2:], shift)
 
     def compare(self, first: int, notes: list[FrameNote]) -> None:
         """Compare the brightness of the next frames with that of those before them."""
