@@ -5,7 +5,7 @@
 //   that their rows are loaded once (vbm3d/patch_columns.h).
 // Grid: (columns, rows, frames), for CPUs: the lanes are those of a vector.
 // Constants: PATCH = 8, STEP, WINDOW, NEXT, KEPT, NEIGHBOURS; MOTION (1 searches as search_tracks does, 0 as search_windows),
-//   NEAREST, COARSE, FURTHEST.
+//   NEAREST, COARSE, FURTHEST, FILL (width of the window that fills an incomplete group).
 // Shapes: as in search_windows.
 // Cost of a reference: 16 vector operations a candidate, and the sums over lanes.
 
@@ -163,12 +163,12 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
         CANDIDATE more[NEIGHBOURS];
         for (int k = 0; k < NEIGHBOURS; ++k)
             more[k] = NO_CANDIDATE;
-        for (int dx = -(NEAREST / 2); dx <= NEAREST / 2; ++dx) {
-            for (int top = -(NEAREST / 2); top <= NEAREST / 2; top += NEXT) {
+        for (int dx = -(FILL / 2); dx <= FILL / 2; ++dx) {
+            for (int top = -(FILL / 2); top <= FILL / 2; top += NEXT) {
                 COMPARE_COLUMN(sums, NEXT, 1, here + top * pitch + dx, 1.0f, 0.0f);
                 for (int k = 0; k < NEXT; ++k) {
                     const CANDIDATE one = candidate(lanes_sum(sums[k]), 0, top + k, dx, bias);
-                    if (one > last && one < more[NEIGHBOURS - 1] && top + k <= NEAREST / 2)
+                    if (one > last && one < more[NEIGHBOURS - 1] && top + k <= FILL / 2)
                         insert_candidate(more, NEIGHBOURS, one);
                 }
             }

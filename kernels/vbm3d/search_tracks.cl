@@ -7,7 +7,7 @@
 // Grid: (GROUP_X * GROUP_Y * groups, DIRECTIONS, frames), `groups_x` groups side by side.
 // Constants: PATCH = 8, STEP, WINDOW (in the frame of the reference), NEAREST (in the frames next to it), COARSE, NEXT (in all
 //   others), KEPT (of each frame), NEIGHBOURS, FURTHEST, CELL (displacements of a coarse strip along each axis), DIRECTIONS
-//   (1 if only one is searched, else 2), GROUP_X, GROUP_Y.
+//   (1 if only one is searched, else 2), FILL (width of the window that fills an incomplete group), GROUP_X, GROUP_Y.
 // Shapes: as in search_windows.
 // Cost of a reference: 128 operations a candidate; WINDOW^2 + DIRECTIONS * (NEAREST / COARSE)^2 + frames * NEXT^2 candidates.
 
@@ -154,7 +154,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
 #endif
     // Where other frames are few or too different, as at the start of a video, more patches of the own frame fill the group.
     if (!is_candidate(best[NEIGHBOURS - 1]) && is_candidate(last)) {
-        const int across = CELLS(NEAREST, 1, NEXT);
+        const int across = CELLS(FILL, 1, NEXT);
         float sums[1][NEXT];
         CANDIDATE more[NEIGHBOURS];
         #pragma unroll
@@ -162,11 +162,11 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
             more[k] = NO_CANDIDATE;
         // This is rare: flat strips keep its code small, which would otherwise displace that of the search above.
         #pragma unroll 1
-        for (int strip = 0; strip < NEAREST * across; ++strip) {
-            const int top = strip / across - NEAREST / 2;
-            const int left = strip % across * NEXT - NEAREST / 2;
+        for (int strip = 0; strip < FILL * across; ++strip) {
+            const int top = strip / across - FILL / 2;
+            const int left = strip % across * NEXT - FILL / 2;
             COMPARE_STRIP(sums, 1, NEXT, 1, here + top * pitch + left, UNCHANGED);
-            OFFER_STRIP(more, NEIGHBOURS, sums, 1, NEXT, 1, 0, top, left, left + d <= NEAREST / 2 && one > last);
+            OFFER_STRIP(more, NEIGHBOURS, sums, 1, NEXT, 1, 0, top, left, left + d <= FILL / 2 && one > last);
         }
         #pragma unroll
         for (int k = 0; k < NEIGHBOURS; ++k)

@@ -41,6 +41,9 @@ FURTHER = {
     "VBM3D, no motion": (gd.VBM3D(motion=False), "TYX"),
     "VBM3D, causal": (gd.VBM3D(frames_after=0), "TYX"),
     "BM4D": (gd.BM4D(cube="4x4x4"), "ZYX"),
+    "BM3D, fast, refined": (gd.BM3D.of(profile="fast", refine="chain"), "YX"),
+    "VBM3D, fast, refined": (gd.VBM3D.of(profile="fast", refine="chain"), "TYX"),
+    "BM4D, fast, refined": (gd.BM4D.of(profile="fast", cube="4x4x4", refine="once"), "ZYX"),
     "BM4D over time": (gd.BM4D.of(profile="fast", cube="4x4x4", frames_before=1), "TZYX"),
 }
 

@@ -119,6 +119,13 @@ def test_groups_of_a_video_are_the_reference(flowing, monkeypatch):
     assert {place[0] for place in groups} == set(range(5))
     assert all(group[0] == place for place, group in groups.items())
     assert max(place[0] - group[k][0] for place, group in groups.items() for k in range(64)) == 2
+    for (t, y, x), group in groups.items():
+        # Those of its own frame are the nearest of the window, also where they fill the group.
+        windows = np.lib.stride_tricks.sliding_window_view(np.asarray(estimate)[t], (8, 8))
+        distance = np.square(windows - windows[y, x]).sum(axis=(2, 3))
+        own = [distance[place[1:]] for place in group if place[0] == t]
+        nearest = np.sort(distance[max(y - 10, 0) : y + 11, max(x - 10, 0) : x + 11], axis=None)
+        np.testing.assert_allclose(np.sort(own), nearest[: len(own)], rtol=1e-3, atol=1e-2)
     expected = ridge(
         *(image, estimate, SIGMA, settings.passes["ridge 1"]),
         lambda image, place, settings: groups[place],

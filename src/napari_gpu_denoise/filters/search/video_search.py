@@ -342,6 +342,8 @@ class PredictiveSearch:
             "WINDOW": settings.first,
             "NEAREST": settings.nearest,
             "NEXT": settings.following,
+            # Large groups of overlapping patches lack many at the edges of an image.
+            "FILL": settings.first if settings.neighbours >= _MANY else settings.nearest,
             "COARSE": settings.coarse,
             "MOTION": (2 if settings.blocks else 1) if settings.nearest else 0,
             "FURTHEST": settings.furthest,
