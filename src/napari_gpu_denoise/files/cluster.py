@@ -473,7 +473,8 @@ def cluster_steps(
             levels = yield from _levels(client, place, job, parts)
             ledger.keep("levels", levels)
         job = replace(job, levels=levels)
-    rest, wrote = yield from parts_left(parts, ledger, made)
+    places = [part.yields for part in parts]
+    rest, wrote = yield from parts_left(parts, places, ledger, made)
     before, done = ledger.tally, len(parts) - len(rest)
     groups = groups_of(rest, unit) if place.target else [[part] for part in rest]
     report = ClusterReport()
@@ -492,9 +493,9 @@ def cluster_steps(
                     report.tally += tally
                 done += len(group)
             yield Progress(done, len(parts), "part")
-    yield from check_whole(ledger, made, [part.yields for part in parts])
+    yield from check_whole(ledger, made, places)
     image = Input(picture.data, job.names, correction)
-    change = change_in_the_middle(image.array, made, job, parts)
+    change = change_in_the_middle(image.array, made, job, parts, places)
     record = report.noted(job.record(before + report.tally, change, report.names))
     return Result(made, image.noted(record))
 

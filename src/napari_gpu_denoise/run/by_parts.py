@@ -21,7 +21,15 @@ from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, check_written, parts_left
 from napari_gpu_denoise.run.noise import Sigma
-from napari_gpu_denoise.run.part import Part, filter_part, finish, regions_of, size_of, unit_of
+from napari_gpu_denoise.run.part import (
+    Part,
+    filter_part,
+    finish,
+    regions_of,
+    size_of,
+    unit_of,
+    within,
+)
 from napari_gpu_denoise.run.record import (
     COMPILING,
     Progress,
@@ -35,29 +43,37 @@ from napari_gpu_denoise.run.stream import FrameStream
 
 
 def denoise_parts(
-    image: Any, job: Job, out: Any, devices: Sequence[Device], ledger: Ledger | None = None
+    image: Any,
+    job: Job,
+    out: Any,
+    devices: Sequence[Device],
+    ledger: Ledger | None = None,
+    region: Sequence[slice] | None = None,
 ) -> Steps[Result]:
-    """Denoise an array in parts, each of a few chunks; `job` is prepared for it.
+    """Denoise an array, or a region, in parts, each of a few chunks; `job` is for all of it.
 
     The image is read by NumPy indexing: each part with its margin; and once more before, if the
     range of its values has to be known first. Each pixel of `out` is written once, in whole chunks
     wherever possible. Parts that `ledger` knows are left as they are. Progress is yielded per part.
     """
+    region = [slice(0, n) for n in job.shape] if region is None else region
     unit = unit_of(out) or unit_of(image)
     locks, ledger = (threading.Lock(), threading.Lock()), ledger or Ledger()
     size = ledger.known("parts")
     if size is None:
         size = size_of(job, unit, devices)
         ledger.keep("parts", size)
-    parts = [Part.of(job, region) for region in regions_of(job, size)]
+    parts = [Part.of(job, one) for one in regions_of(job, size, region)]
+    places = [within(part.yields, region) for part in parts]  # in the result
     if job.levels is None and not is_plain(job.dtypes[0]):
         levels = ledger.known("levels")
         if levels is None:
-            blocks = (as_array(image[part.yields]) for part in parts)
-            levels = yield from range_of_levels(blocks, len(parts), "part read", job)
+            whole = regions_of(job, size)
+            blocks = (as_array(image[one]) for one in whole)
+            levels = yield from range_of_levels(blocks, len(whole), "part read", job)
             ledger.keep("levels", levels)
         job = replace(job, levels=levels)
-    rest, wrote = yield from parts_left(parts, ledger, out)
+    rest, wrote = yield from parts_left(parts, places, ledger, out)
     before = ledger.tally
 
     def read(part: Part) -> Block:
@@ -69,27 +85,30 @@ def denoise_parts(
         return np.empty(part.shape, job.dtypes[1])
 
     def write(part: Part, made: np.ndarray, tally: Tally) -> None:
+        place = within(part.yields, region)
         # Parts may share a chunk.
         with locks[1]:
-            out[part.yields] = made
-            wrote(part, tally, ledger.mark(out, part.yields, made))
+            out[place] = made
+            wrote(part, tally, ledger.mark(out, place, made))
 
     yield COMPILING
     done = len(parts) - len(rest)
     shared = yield from filter_parts(devices, job, rest, read, room, write, done, ahead=True)
-    yield from check_whole(ledger, out, [part.yields for part in parts])
-    change = change_in_the_middle(image, out, job, parts)
+    yield from check_whole(ledger, out, places)
+    change = change_in_the_middle(image, out, job, parts, places)
     shared.used = shared.used or list(devices)
     return Result(out, shared.noted(job.record(before + shared.tally, change)))
 
 
-def change_in_the_middle(image: Any, out: Any, job: Job, parts: Sequence[Part]) -> Note | None:
+def change_in_the_middle(
+    image: Any, out: Any, job: Job, parts: Sequence[Part], places: Sequence[tuple[slice, ...]]
+) -> Note | None:
     """Return what `change_note` says of one part of a result that is complete."""
     if not job.sigma.array.any() or job.filter.yields_map:
         return None
-    middle = parts[len(parts) // 2].yields
-    pixels = Block.of(as_array(image[middle]), job.names, job.run.nonfinite)
-    return change_note(pixels.finite, np.asarray(out[middle]), job.names)
+    middle = len(parts) // 2
+    pixels = Block.of(as_array(image[parts[middle].yields]), job.names, job.run.nonfinite)
+    return change_note(pixels.finite, np.asarray(out[places[middle]]), job.names)
 
 
 def range_of_levels(blocks: Iterable[np.ndarray], count: int, unit: str, job: Job) -> Steps[Levels]:

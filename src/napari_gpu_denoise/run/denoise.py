@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -17,12 +16,12 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.errors import AxesError, SaturationWarning, SettingsError, UnchangedWarning
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.image.levels import as_array, is_plain, output_dtype
+from napari_gpu_denoise.image.levels import output_dtype
 from napari_gpu_denoise.image.threads import new_array
 from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run.input import Block, Input
+from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import NO_NOISE, Job, prepare, type_with
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.noise import is_measured
@@ -31,8 +30,6 @@ from napari_gpu_denoise.run.part import (
     divide,
     filter_part,
     finish,
-    regions_of,
-    size_of,
     unit_of,
     with_uncut_axes,
     within,
@@ -44,7 +41,6 @@ from napari_gpu_denoise.run.record import (
     Record,
     Result,
     Steps,
-    Tally,
     change_note,
 )
 from napari_gpu_denoise.run.request import Run, takes_options, with_settings
@@ -258,44 +254,10 @@ def _piece_by_piece(
         job = Job(run, image.names, tuple(image.array.shape), *known)
     shape = tuple(one.stop - one.start for one in region)
     made = out(shape, job.dtypes[1]) if callable(out) else out
-    if shape != job.shape:
-        return (yield from _rectangle(image.array, job, made, devices, region))
-    if "T" in job.names and unit_of(image.array) is None and len(devices) == 1:
+    series = "T" in job.names and unit_of(image.array) is None and len(devices) == 1
+    if series and shape == job.shape:
         return (yield from by_parts.denoise_series(image.array, job, made, ledger))
-    return (yield from by_parts.denoise_parts(image.array, job, made, devices, ledger))
-
-
-def _rectangle(
-    image: Any, job: Job, out: Any, devices: Sequence[Device], region: Sequence[slice]
-) -> Steps[Result]:
-    """Denoise a region of an array that is not in memory, part by part; `job` is for all of it."""
-    size, locks = size_of(job, unit_of(image), devices), (threading.Lock(), threading.Lock())
-    if job.levels is None and not is_plain(job.dtypes[0]):
-        whole = regions_of(job, size)
-        blocks = (as_array(image[one]) for one in whole)
-        levels = yield from by_parts.range_of_levels(blocks, len(whole), "part read", job)
-        job = replace(job, levels=levels)
-    parts = [Part.of(job, one) for one in regions_of(job, size, region)]
-
-    def read(part: Part) -> Block:
-        with locks[0]:
-            pixels = as_array(image[part.reads])
-        return Block.of(pixels, job.names, job.run.nonfinite)
-
-    def room(part: Part) -> np.ndarray:
-        return np.empty(part.shape, job.dtypes[1])
-
-    def write(part: Part, made: np.ndarray, tally: Tally) -> None:
-        with locks[1]:
-            out[within(part.yields, region)] = made
-
-    yield COMPILING
-    report = yield from by_parts.filter_parts(devices, job, parts, read, room, write, ahead=True)
-    change, middle = None, parts[len(parts) // 2]
-    if job.sigma.array.any() and not job.filter.yields_map:
-        made = np.asarray(out[within(middle.yields, region)])
-        change = change_note(read(middle)[middle.inner].finite, made, job.names)
-    return Result(out, report.noted(job.record(report.tally, change)))
+    return (yield from by_parts.denoise_parts(image.array, job, made, devices, ledger, region))
 
 
 def wanted_region(

@@ -94,11 +94,14 @@ def check_whole(ledger: Ledger, out: Any, regions: Sequence[Any]) -> Steps[None]
 
 
 def parts_left(
-    parts: Sequence[Part], ledger: Ledger, out: Any
+    parts: Sequence[Part], places: Sequence[Any], ledger: Ledger, out: Any
 ) -> Steps[tuple[list[Part], Callable[[Part, Tally, int], None]]]:
-    """Return the parts that are not yet written, and a function to say that one is."""
+    """Return the parts that are not yet written, and a function to say that one is.
+
+    `places` has the region of each in the result.
+    """
     ledger.planned([[[one.start, one.stop] for one in part.yields] for part in parts])
-    yield from check_written(ledger, out, [part.yields for part in parts])
+    yield from check_written(ledger, out, places)
     numbers = {part: number for number, part in enumerate(parts)}
 
     def wrote(part: Part, tally: Tally, mark: int) -> None:
