@@ -59,6 +59,17 @@ def needs_volume(filter_class) -> bool:
     return "Z" in filter_class().joint
 
 
+def filters_and_axes():
+    """Yield each filter with axes, and with T or channels in front where it makes use of them."""
+    for kind in FILTERS:
+        axes = "ZYX" if needs_volume(kind) else "YX"
+        yield kind, axes
+        if kind.name in ("vbm3d", "bm4d", "nl_means"):
+            yield kind, f"T{axes}"
+        if hasattr(kind, "channels"):
+            yield kind, f"C{axes}"
+
+
 IMAGE_FILTERS = tuple(kind for kind in FILTERS if not needs_volume(kind))
 
 

@@ -16,12 +16,11 @@ from napari_gpu_denoise._napari.preview.compute import (
     quick_settings,
 )
 from napari_gpu_denoise.errors import AxesError, LayerError
-from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import noise as run_noise
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.part import finish
 from napari_gpu_denoise.run.request import Run
-from scenes import joining, needs_volume, noisy, small
+from scenes import filters_and_axes, joining, noisy, small
 
 pytestmark = pytest.mark.gui
 
@@ -38,17 +37,7 @@ def preview(data, run, spans=None, memory=None, alpha=False):
     return finish(filter_region(request))
 
 
-def cases():
-    for kind in FILTERS:
-        axes = "ZYX" if needs_volume(kind) else "YX"
-        yield pytest.param(kind, axes, id=f"{kind.name}-{axes}")
-        if kind.name in ("vbm3d", "bm4d", "nl_means"):
-            yield pytest.param(kind, f"T{axes}", id=f"{kind.name}-T{axes}")
-        if hasattr(kind, "channels"):
-            yield pytest.param(kind, f"C{axes}", id=f"{kind.name}-C{axes}")
-
-
-@pytest.mark.parametrize(("kind", "axes"), cases())
+@pytest.mark.parametrize(("kind", "axes"), filters_and_axes())
 def test_every_filter(kind, axes):
     image = noisy(*(LENGTHS[a] for a in axes), dtype="uint16")
     chosen = joining(kind, axes, **({"channels": "joint"} if "C" in axes else {}))

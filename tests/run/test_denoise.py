@@ -17,7 +17,7 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run import part
-from scenes import joining, needs_volume, noisy, small
+from scenes import filters_and_axes, joining, noisy, small
 
 KIND = FILTERS[0]
 
@@ -110,17 +110,7 @@ def test_one_slice_of_one_frame_reads_only_its_margins(device):
     assert 20 in {z for _, z, *_ in read} and len({z for _, z, *_ in read}) <= 4
 
 
-def rectangles():
-    for kind in FILTERS:
-        axes = "ZYX" if needs_volume(kind) else "YX"
-        yield pytest.param(kind, axes, id=f"{kind.name}-{axes}")
-        if kind.name in ("vbm3d", "bm4d", "nl_means"):
-            yield pytest.param(kind, f"T{axes}", id=f"{kind.name}-T{axes}")
-        if hasattr(kind, "channels"):
-            yield pytest.param(kind, f"C{axes}", id=f"{kind.name}-C{axes}")
-
-
-@pytest.mark.parametrize(("kind", "axes"), rectangles())
+@pytest.mark.parametrize(("kind", "axes"), filters_and_axes())
 def test_a_rectangle_has_the_pixels_of_the_whole(kind, axes, device):
     image = noisy(*({"T": 4, "Z": 9, "C": 2, "Y": 52, "X": 66}[a] for a in axes), dtype="uint16")
     image[..., 60:] = 2 * image[..., 60:]  # noise that is not seen in the rectangle

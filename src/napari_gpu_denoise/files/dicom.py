@@ -43,15 +43,14 @@ from napari_gpu_denoise.files.input_checks import (
     closed,
     cut_short,
     open_image,
-    open_regular,
     reading,
+    starts_like_dicom,
 )
 from napari_gpu_denoise.files.nifti import type_of_levels
 from napari_gpu_denoise.files.output import new_file, new_folder, writing
 from napari_gpu_denoise.run.record import Record
 
 SUFFIXES = (".dcm", ".dicom", ".ima")
-_MAGIC, _MAGIC_AT = b"DICM", 128
 _GROUP, _CREATOR, _RECORDS = 0x2115, "napari-gpu-denoise", 0x01  # of the private block
 _DEFERRED = 1 << 16  # bytes from which on elements stay in the file until they are copied
 _MOST_BYTES = 2**32 - 2  # that uncompressed pixels of a file may have
@@ -80,12 +79,7 @@ def is_dicom(path: str | os.PathLike) -> bool:
         with contextlib.suppress(FileError):  # what is wrong is said when it is opened
             return any(map(_has_position, files))
         return True
-    try:
-        with open_regular(path) as file:
-            file.seek(_MAGIC_AT)
-            return file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
-        return False
+    return starts_like_dicom(path)
 
 
 def _has_position(path: Path) -> bool:

@@ -45,6 +45,15 @@ def open_regular(path: str | os.PathLike) -> BinaryIO:
     return open_real(os.path.realpath(path))
 
 
+def starts_like_dicom(path: str | os.PathLike) -> bool:
+    """Return whether a file starts like DICOM; False also if it cannot be opened."""
+    try:
+        with open_regular(path) as file:
+            return file.read(132)[128:] == b"DICM"
+    except OSError:
+        return False
+
+
 def open_image(path: Path) -> BinaryIO:
     """Open a file that should hold an image; `FileError` if it is a folder, or empty."""
     if path.is_dir():

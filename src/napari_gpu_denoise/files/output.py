@@ -16,7 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
-from napari_gpu_denoise.files.input_checks import reason_of
+from napari_gpu_denoise.files.input_checks import reason_of, starts_like_dicom
 from napari_gpu_denoise.locks import is_alive
 
 # Unfinished files begin with the machine, since processes of others cannot be looked up.
@@ -176,7 +176,7 @@ def check_folder(
         return
     _check_input(path, keep)
     held = list(target.iterdir())
-    series = held and all(each.is_file() and _is_dicom_file(each) for each in held)
+    series = held and all(each.is_file() and starts_like_dicom(each) for each in held)
     if not series and not {"zarr.json", ".zgroup", ".zattrs"} & {each.name for each in held}:
         raise OutputError(
             f"{path} is a folder but neither zarr nor a series of DICOM, and is kept: choose "
@@ -184,12 +184,6 @@ def check_folder(
         )
     if not overwrite:
         raise already_there(f"{path} exists")
-
-
-def _is_dicom_file(path: Path) -> bool:
-    with contextlib.suppress(OSError), open(path, "rb") as file:
-        return file.read(132).endswith(b"DICM")
-    return False
 
 
 def _sync_folder(folder: Path) -> None:

@@ -21,15 +21,7 @@ from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, check_written, parts_left
 from napari_gpu_denoise.run.noise import Sigma
-from napari_gpu_denoise.run.part import (
-    Part,
-    filter_part,
-    finish,
-    regions_of,
-    size_of,
-    unit_of,
-    within,
-)
+from napari_gpu_denoise.run.part import Part, filter_part, finish, regions_of, size_of, unit_of
 from napari_gpu_denoise.run.record import (
     COMPILING,
     Progress,
@@ -64,7 +56,7 @@ def denoise_parts(
         size = size_of(job, unit, devices)
         ledger.keep("parts", size)
     parts = [Part.of(job, one) for one in regions_of(job, size, region)]
-    places = [within(part.yields, region) for part in parts]  # in the result
+    places = [part.place_in(region) for part in parts]
     if job.levels is None and not is_plain(job.dtypes[0]):
         levels = ledger.known("levels")
         if levels is None:
@@ -85,7 +77,7 @@ def denoise_parts(
         return np.empty(part.shape, job.dtypes[1])
 
     def write(part: Part, made: np.ndarray, tally: Tally) -> None:
-        place = within(part.yields, region)
+        place = part.place_in(region)
         # Parts may share a chunk.
         with locks[1]:
             out[place] = made

@@ -91,6 +91,10 @@ class Part:
         """What is yielded, as an index into what is read."""
         return tuple(slice(span.margin, span.margin + span.size) for span in self.spans)
 
+    def place_in(self, region: Sequence[slice]) -> tuple[slice, ...]:
+        """Return what is yielded, as an index into the result of a region that holds it."""
+        return within(self.yields, region)
+
 
 def within(inner: Sequence[slice], outer: Sequence[slice]) -> tuple[slice, ...]:
     """Return a region as an index into a larger one that holds it."""
