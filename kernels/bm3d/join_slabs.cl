@@ -7,9 +7,9 @@
 // Grid: groups of (GROUP_X, GROUP_Y) work-items for as many pixels of the region written, each with PIXELS below each other;
 //   frames in z.
 // Constants: PATCH, STEP, WINDOW; GROUP_X, GROUP_Y, PIXELS; SLAB_X, SLAB_Y (references that a slab serves along each axis);
-//   FLOAT_SUMS = 1: float sums, one a pixel, instead of slabs; VIDEO = 1: sums and weights in rings, as shrink_shared writes them.
-// Shapes: slabs as shrink_shared writes them, `groups_y` times `groups_x` a frame, or with FLOAT_SUMS one sum a pixel of the
-//   padded layout; weights, noisy (padded layout); out (frames, ny, nx), whose first pixel is (top, left) of the tile.
+//   VIDEO = 1: sums and weights in rings, as shrink_shared writes them, instead of slabs.
+// Shapes: slabs as shrink_shared writes them, `groups_y` times `groups_x` a frame; weights, noisy (padded layout); out (frames,
+//   ny, nx), whose first pixel is (top, left) of the tile.
 
 #include "common/patch_grid.h"
 
@@ -18,18 +18,13 @@
 // Most slabs along an axis that may cover a pixel, with one that lies before its place on the grid.
 #define SLABS_X ((SLAB_WIDTH + SLAB_X * STEP - 1) / (SLAB_X * STEP) + 1)
 #define SLABS_Y ((SLAB_HEIGHT + SLAB_Y * STEP - 1) / (SLAB_Y * STEP) + 1)
-#if FLOAT_SUMS
-#define SUM float
-#else
-#define SUM int
-#endif
 #if VIDEO
 #include "common/frame_ring.h"
 #endif
 #define AREA_X (GROUP_X + PATCH - 1)
 #define AREA_Y (GROUP_Y * PIXELS + PATCH - 1)
 
-#if !FLOAT_SUMS && !VIDEO
+#if !VIDEO
 // First and last slab along an axis that may cover position `at` of the tile.
 static inline int first_slab(int at, int first, int references, int length)
 {
@@ -47,10 +42,10 @@ static inline int last_slab(int at, int first, int references, int slabs)
 __kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
 void join_slabs(__global const float *noisy, int pny, int pitch, int y0, int x0,
 #if VIDEO
-                int ring, int first_slot, int sum_ring, int first_sum, int frames, __global const SUM *slabs,
+                int ring, int first_slot, int sum_ring, int first_sum, int frames, __global const int *slabs,
 #else
                 int first_y, int last_y, int first_x, int last_x, int groups_y, int groups_x,
-                __global const SUM *slabs, __global const int *weights,
+                __global const int *slabs, __global const int *weights,
 #endif
                 __global const float *levels, __global const float *kaiser, float scale, float units,
                 int top, int left, int ny, int nx, __global float *out)
@@ -101,7 +96,7 @@ void join_slabs(__global const float *noisy, int pny, int pitch, int y0, int x0,
     if (x >= nx)
         return;
     const int tx = left + x;
-#if !VIDEO && !FLOAT_SUMS
+#if !VIDEO
     const int column_stop = last_slab(tx, first_x, SLAB_X, groups_x);
     const int column_start = first_slab(tx, first_x, SLAB_X, SLAB_WIDTH);
     int inside[SLABS_X];  // place of the pixel's column in this slab and those after it
@@ -119,8 +114,6 @@ void join_slabs(__global const float *noisy, int pny, int pitch, int y0, int x0,
             const size_t place = (size_t)(y0 + ty) * pitch + x0 + tx;
 #if VIDEO
             const float numerator = convert_float(slabs[2 * sum_slot * plane + place]);
-#elif FLOAT_SUMS
-            const float numerator = slabs[frame * plane + place];
 #else
             long total = 0;
             const int row_stop = last_slab(ty, first_y, SLAB_Y, groups_y);
@@ -132,7 +125,7 @@ void join_slabs(__global const float *noisy, int pny, int pitch, int y0, int x0,
                 const int sy = ty - grid_position(r * SLAB_Y, first_y, last_y) + WINDOW / 2;
                 const bool crossed = r <= row_stop && sy >= 0 && sy < SLAB_HEIGHT;
                 const size_t slab = ((size_t)frame * groups_y + r) * groups_x + column_start;
-                __global const SUM *line = slabs + slab * (SLAB_HEIGHT * SLAB_WIDTH) + sy * SLAB_WIDTH;
+                __global const int *line = slabs + slab * (SLAB_HEIGHT * SLAB_WIDTH) + sy * SLAB_WIDTH;
                 #pragma unroll
                 for (int k = 0; k < SLABS_X; ++k)
                     if (crossed && inside[k] >= 0)

@@ -9,8 +9,8 @@
 //   references, TEAMS of them at once.
 // Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SPECTRUM, SIGMA_MAP; DEPTH
 //   (patches an item holds: a divisor of NEIGHBOURS, at least a quarter of it, and at least 2 where it is not all), GROUP_X,
-//   GROUP_Y, TEAMS (a divisor of their product), WARP_SYNC, LINE, WIDE (team.h); LOCAL_TILE (team_spectra.h); FLOAT_SUMS
-//   (team_sums.h); VIDEO = 1 for VBM3D: patches of many frames, sums in global memory; KALMAN (team_shrinkage.h).
+//   GROUP_Y, TEAMS (a divisor of their product), WARP_SYNC, LINE, WIDE (team.h); LOCAL_TILE (team_spectra.h); VIDEO = 1 for
+//   VBM3D: patches of many frames, sums in global memory; KALMAN (team_shrinkage.h).
 // Shapes: noisy, basic (frames, padded layout, see search/pad_far); offsets, keys (matched frames) as in search_plain, which
 //   all channels share: frame f has the matches of frame f % matched; levels (frames), sigma in grey levels, and the
 //   same of what was matched; variation as in sigma_map.h; kaiser (8); correlation as in shared_noise.h; slabs (frames,
@@ -23,7 +23,6 @@
 #include "common/patch_grid.h"
 #include "common/match_key.h"
 #include "common/search_group.h"
-#include "common/atomic_float.h"
 typedef float REAL;
 #define TILE_X REACHED(GROUP_X)
 #define TILE_Y REACHED(GROUP_Y)
@@ -56,7 +55,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
                    __global const float *levels, __global const float *matched_levels, MAP_ARGUMENTS
                    float similar, float threshold, float common, __global const float *kaiser,
                    __global const float *correlation, SPECTRUM_ARGUMENT
-                   float scale, float largest, float units, __global SUM *slabs WEIGHTS_ARGUMENT)
+                   float scale, float largest, float units, __global int *slabs WEIGHTS_ARGUMENT)
 {
     __local float scratch[TEAMS * PARTS * SCRATCH] __attribute__((aligned(16)));
     __local int places[TEAMS][NEIGHBOURS];
@@ -109,12 +108,10 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #elif WIENER
     __global const float *basic_pixels = basic + frame.first + (long)top * pitch + left;
 #endif
-#if !GLOBAL_SUMS
+#if !VIDEO
     __local int tile[TILE_Y * TILE_X];
     for (int k = item; k < TILE_Y * TILE_X; k += ITEMS)
         tile[k] = 0;
-#elif !VIDEO
-    __global SUM *tile = slabs + frame.first + (long)top * pitch + left;
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -241,7 +238,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
             }
         }
     }
-#if !GLOBAL_SUMS
+#if !VIDEO
     barrier(CLK_LOCAL_MEM_FENCE);
     __global int *slab = slabs + ((size_t)frame_number * get_num_groups(1) + group) * (TILE_Y * TILE_X);
     for (int k = item; k < TILE_Y * TILE_X; k += ITEMS)

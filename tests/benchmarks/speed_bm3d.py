@@ -22,7 +22,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -68,24 +68,15 @@ def show_kernels(title: str, timing: Timing, settings: BM3D, device: Device) -> 
 
 
 def show_device(options: argparse.Namespace, shape: tuple[int, int]) -> list[dict]:
-    """Print the kernels of every profile, reproducible and not, and how the two compare."""
+    """Print the kernels of every profile."""
     device = choose(options.device)
     print(f"{device}, {'x'.join(map(str, shape))} float32, sigma {SIGMA:g}")
-    found, summary = [], []
+    found = []
     for profile in options.profiles:
-        times = {}
-        for reproducible in (True, False):
-            settings = replace(settings_of(profile), reproducible=reproducible)
-            timing = measure(settings, shape, device, options.repeats)
-            title = f"{profile}, {'reproducible' if reproducible else 'not reproducible'}"
-            show_kernels(title, timing, settings, device)
-            times[reproducible] = timing.device_time
-            found.append(asdict(timing))
-        summary.append((profile, 1e3 * times[True], 1e3 * times[False], times[True] / times[False]))
-    print("\n" + row("profile", "reproducible, ms", "not, ms", "ratio"))
-    print(row(":---", "---:", "---:", "---:"))
-    for profile, *numbers in summary:
-        print(row(profile, *(f"{number:.2f}" for number in numbers)))
+        settings = settings_of(profile)
+        timing = measure(settings, shape, device, options.repeats)
+        show_kernels(profile, timing, settings, device)
+        found.append(asdict(timing))
     return found
 
 

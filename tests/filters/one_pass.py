@@ -136,7 +136,7 @@ def lanes(x: int = 1, y: int = 1) -> Variant:
 def shared(depth: int, tile: int = 0, x: int = 1, y: int = 1, teams: int = 1) -> Variant:
     # Without WARP_SYNC teams may have any shape; every device can compare and exchange.
     constants = {"GROUP_X": x, "GROUP_Y": y, "DEPTH": depth, "TEAMS": teams, "LOCAL_TILE": tile}
-    constants |= {"WARP_SYNC": 0, "ATOMIC_FLOAT": 0, "LINE": 9}
+    constants |= {"WARP_SYNC": 0, "LINE": 9}
     return Variant("shrink_shared", constants)
 
 
@@ -197,11 +197,10 @@ class Run:
         weights = got(arena.buffer("weights", 0), frames, pny, pitch)
         self.weights = weights[:, y0 : y0 + SHAPE[0], x0 : x0 + SHAPE[1]]
         assert np.count_nonzero(weights) == np.count_nonzero(self.weights)
-        if given.reproducible:
-            across = -(-columns // variant.constants["GROUP_X"])
-            down = -(-rows // variant.constants["GROUP_Y"])
-            shape = (frames, down, across, *slab_shape(given.search, variant))
-            self.slabs = got(arena.buffer("slabs", 0), *shape)
+        across = -(-columns // variant.constants["GROUP_X"])
+        down = -(-rows // variant.constants["GROUP_Y"])
+        shape = (frames, down, across, *slab_shape(given.search, variant))
+        self.slabs = got(arena.buffer("slabs", 0), *shape)
         self.out = got(out, *images.noisy.shape, dtype=np.float32)
         arena.free()
 

@@ -41,7 +41,7 @@ MORE = {
         {"whiten": True},
         {"show": "pixels"},
     ),
-    gd.BM3D: ({"stages": "basic"}, {"prefilter": "on"}, {"reproducible": False}),
+    gd.BM3D: ({"stages": "basic"}, {"prefilter": "on"}),
     gd.VBM3D: ({"stages": "basic"}, {"frames_after": 0}, {"motion": False}),
     gd.Isoline: (
         {"staircase": 0},

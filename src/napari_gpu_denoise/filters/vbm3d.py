@@ -92,9 +92,7 @@ class VideoPass(GroupKernels):
         search_variant: Variant | None = None,
     ):
         variant = variant or choose_video_group_variant(settings, arena.device)
-        super().__init__(
-            settings, arena, variant, video=True, INDEX_BITS=0, FLOAT_SUMS=0, ATOMIC_FLOAT=0
-        )
+        super().__init__(settings, arena, variant, video=True, INDEX_BITS=0)
         search = settings.search
         self.search = PredictiveSearch(search, arena, search_variant)
         added = search.covering(groups.PATCH)

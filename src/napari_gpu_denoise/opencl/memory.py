@@ -104,14 +104,14 @@ class Arena:
             self._constants[name] = constant_buffer(self.session, make())
         return self._constants[name]
 
-    def kernel(self, name: str, constants: Mapping[str, int], standard: str = "CL1.2"):
+    def kernel(self, name: str, constants: Mapping[str, int]):
         """Return a kernel as `Session.kernel` does, but make it only once: that takes long.
 
         All its arguments have to be set again.
         """
-        key = (name, tuple(sorted(constants.items())), standard)
+        key = (name, tuple(sorted(constants.items())))
         if key not in self._kernels:
-            self._kernels[key] = self.session.kernel(name, constants, standard, self.coming)
+            self._kernels[key] = self.session.kernel(name, constants, self.coming)
         return self._kernels[key]
 
     def keep(self, key: Hashable, make: Callable[[], Any]) -> Any:

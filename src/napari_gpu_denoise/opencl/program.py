@@ -329,10 +329,10 @@ def _status(error: Exception) -> str:
 
 
 # Options of all programs. No relaxed mathematics: such flags gave coloured blocks on some drivers.
-_OPTIONS: tuple[str, ...] = ()
+_OPTIONS = ("-cl-std=CL1.2",)
 
-ProgramKey = tuple[str, tuple[tuple[str, int], ...], str]
-"""A program: its name, its constants, and the version of OpenCL C."""
+ProgramKey = tuple[str, tuple[tuple[str, int], ...]]
+"""A program: its name and its constants."""
 
 
 class _QuietBuilds:
@@ -405,17 +405,15 @@ class Session:
         self,
         name: str,
         constants: Mapping[str, int],
-        standard: str = "CL1.2",
         coming: Callable[[], Iterable[ProgramKey]] | None = None,
     ) -> Kernel:
         """Return a new kernel object; its program is built once per process.
 
         `name` is the path of the kernel file without its suffix, and its last part the name of the
-        kernel; `constants` are passed to the compiler (``-D``); `standard` is the OpenCL C version.
-        `coming` returns the programs that will be asked for; it is called if they may be built at
-        the same time as this one.
+        kernel; `constants` are passed to the compiler (``-D``). `coming` returns the programs that
+        will be asked for; it is called if they may be built at the same time as this one.
         """
-        program = self.program(program_key(name, constants, standard), coming)
+        program = self.program(program_key(name, constants), coming)
         return Kernel(program, name.rsplit("/", 1)[-1])
 
     def program(
@@ -519,15 +517,15 @@ def _built(context: Any, source: str, options: list[str]) -> Any:
         return cl.Program(context, source).build(options=options, cache_dir=False)
 
 
-def program_key(name: str, constants: Mapping[str, int], standard: str) -> ProgramKey:
+def program_key(name: str, constants: Mapping[str, int]) -> ProgramKey:
     """Return the key of a program."""
-    return name, tuple(sorted(constants.items())), standard
+    return name, tuple(sorted(constants.items()))
 
 
 def build_options(key: ProgramKey) -> list[str]:
     """Return the options with which a program is built, always in the same order."""
-    _, constants, standard = key
-    return [f"-cl-std={standard}", *_OPTIONS, *(f"-D{k}={int(v)}" for k, v in constants)]
+    _, constants = key
+    return [*_OPTIONS, *(f"-D{k}={int(v)}" for k, v in constants)]
 
 
 def session(device: Device) -> Session:

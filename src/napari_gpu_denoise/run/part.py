@@ -422,11 +422,11 @@ class _Recorder(Arena):
             buffer = self._buffers[name] = cl.Buffer(self.session.context, flags, hostbuf=zeros)
         return buffer
 
-    def kernel(self, name: str, constants: Mapping[str, int], standard: str = "CL1.2"):
+    def kernel(self, name: str, constants: Mapping[str, int]):
         """Note a kernel; what is returned enqueues nothing but a marker."""
         import pyopencl as cl
 
-        self.programs[program_key(name, constants, standard)] = None
+        self.programs[program_key(name, constants)] = None
         return lambda queue, *_: cl.enqueue_marker(queue)
 
 

@@ -112,7 +112,6 @@ class BM3D(RidgeAfter, groups.CollaborativeFilter):
         advanced=True,
     )
     shared_noise: bool = groups.shared_noise(True)
-    reproducible: bool = setting(True, "Bit-identical results in repeated runs", advanced=True)
 
     def for_noise(self, models: Sequence[NoiseModel]) -> Filter | None:
         """Return the filter for correlated noise; see `TwoPasses.for_noise`."""
@@ -161,12 +160,11 @@ class BM3D(RidgeAfter, groups.CollaborativeFilter):
                 similar=0.0,
                 threshold=self.prefilter_threshold,
                 kaiser=self.kaiser,
-                reproducible=self.reproducible,
             )
         for name in self._pass_names():
             widths = (getattr(self, f"{key}_{name}") for key in ("step", "window", "neighbours"))
             search = SearchSettings(groups.PATCH, *widths)
-            passes[name] = self._pass(name, search, reproducible=self.reproducible)
+            passes[name] = self._pass(name, search)
         return passes
 
     @property
@@ -286,8 +284,8 @@ def bm3d() -> np.ndarray:
     -----
     Patches are 8 x 8. For each pixel and pass, the search takes ``64 * (window / step)**2``
     comparisons, and filtering about ``1600 * neighbours / step**2`` operations. Repeated runs on
-    one device are bit-identical, with any tiles, unless `reproducible` is False. In RGB images (an
-    axis S of length 3) luminance and chrominance are filtered with the matches of luminance.
+    one device are bit-identical, with any tiles. In RGB images (an axis S of length 3) luminance
+    and chrominance are filtered with the matches of luminance.
 
     For correlated noise (``noise=Correlated(...)``, or an estimate that finds it), thresholds and
     weights follow the noise variance of each coefficient.

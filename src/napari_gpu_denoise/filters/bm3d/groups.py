@@ -52,7 +52,6 @@ class GroupSettings:
     wiener: bool = False
     kalman: bool = False
     kaiser: float = 2.0
-    reproducible: bool = True
     shared_noise: bool = False
     spectra: tuple[tuple[tuple[float, ...], ...], ...] = ()
 
@@ -156,13 +155,6 @@ def slab_shape(search: SearchSettings, variant: Variant) -> tuple[int, int]:
     return tuple(
         (variant.constants[name] - 1) * search.step + around for name in ("GROUP_Y", "GROUP_X")
     )
-
-
-def float_atomics(device: Device) -> int:
-    """Return how a device adds floats atomically, numbered as in kernels/common/atomic_float.h."""
-    if device.is_nvidia:
-        return 1
-    return 2 if "cl_ext_float_atomics" in device.handle.extensions else 0
 
 
 GROUPS = (1, 2, 4, 8, 16, 32)

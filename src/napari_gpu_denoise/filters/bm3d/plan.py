@@ -18,7 +18,6 @@ from napari_gpu_denoise.filters.bm3d.groups import (
     choose_group_variant,
     correlations,
     covariances,
-    float_atomics,
     slab_shape,
 )
 from napari_gpu_denoise.filters.channels import JOINED, ChannelMix
@@ -74,7 +73,6 @@ class GroupKernels:
             "PATCH": PATCH,
             "STEP": search.step,
             "WINDOW": search.window,
-            "FLOAT_SUMS": constants["FLOAT_SUMS"],
             "VIDEO": video,
         }
         self._constants = {
@@ -105,12 +103,8 @@ class GroupKernels:
 
     def _shrink(self, is_map: bool):
         """Return the kernel that filters groups."""
-        return self.arena.kernel(
-            f"bm3d/{self.variant.kernel}",
-            {**self._constants, "SIGMA_MAP": is_map},
-            # Atomic floats are an extension to the atomics of OpenCL C 3.0.
-            standard="CL3.0" if self._constants["ATOMIC_FLOAT"] == 2 else "CL1.2",
-        )
+        constants = {**self._constants, "SIGMA_MAP": is_map}
+        return self.arena.kernel(f"bm3d/{self.variant.kernel}", constants)
 
     def _join_grid(self, ny: int, nx: int, frames: int) -> tuple[tuple, tuple]:
         """Return the work-items that join patches to images, and those of a work-group."""
@@ -152,16 +146,12 @@ class GroupFilter(GroupKernels):
         search, device = settings.search, arena.device
         self.search = PatchSearch(search, arena)
         variant = variant or choose_group_variant(settings, device)
-        # A CPU adds floats no faster than integers, so its results are always reproducible.
-        self._floats = not settings.reproducible and variant.kernel == "shrink_shared"
         super().__init__(
             settings,
             arena,
             variant,
             video=False,
             INDEX_BITS=self.search.constants["INDEX_BITS"],
-            FLOAT_SUMS=self._floats,
-            ATOMIC_FLOAT=float_atomics(device) if self._floats else 0,
         )
         self._pad = arena.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})
         references = variant.constants["GROUP_X"] * variant.constants["GROUP_Y"]
@@ -183,10 +173,8 @@ class GroupFilter(GroupKernels):
         at, frames = self.search.layout(searched), tile.channels * tile.t.size * tile.z.size
         *_, pny, pitch = at.shape
         plane = 4 * frames * pny * pitch
-        slabs = plane
-        if not self._floats:
-            groups = math.prod(self._groups(at))
-            slabs = 4 * frames * groups * math.prod(slab_shape(self.settings.search, self.variant))
+        groups = math.prod(self._groups(at))
+        slabs = 4 * frames * groups * math.prod(slab_shape(self.settings.search, self.variant))
         copies = {f"padded {name}": plane for name in padded}
         return {**self.search.buffers(searched), "weights": plane, "slabs": slabs, **copies}
 
@@ -231,8 +219,7 @@ class GroupFilter(GroupKernels):
                 )
         down, across = self._groups(matches)
         weights, slabs = held["weights"], held["slabs"]
-        for sums in (weights, slabs) if self._floats else (weights,):
-            run.clear(sums, 4 * frames * pny * pitch)
+        run.clear(weights, 4 * frames * pny * pitch)
         sigma_map = ()
         if noisy.variation is not None:
             part = noisy.variation.tile
