@@ -97,7 +97,7 @@ def test_a_program_is_built_once_and_each_kernel_is_its_own(folder, fresh, monke
     plain = Session._build
 
     def build(self, key):
-        name, constants, _ = key
+        name, constants = key
         built.append((name, dict(constants)))
         return plain(self, key)
 
