@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import types
 import warnings
 from pathlib import Path
 
@@ -367,6 +368,18 @@ def test_nothing_is_told_of_the_patient(tmp_path, caplog, capfd):
     said += [target.read_bytes().decode("latin-1")]
     assert not [text for text in said if "Unheard" in text or "4711" in text]
     assert made.PatientName == PATIENT and made.PatientID == "4711-0815"
+
+
+def test_without_imagecodecs(monkeypatch):
+    path = SHIPPED / "MR_small_jpeg_ls_lossless.dcm"
+    if not path.exists():
+        pytest.skip("this version of pydicom does not ship it")
+    for lacking in (types.SimpleNamespace(JPEGLS=types.SimpleNamespace(available=False)), None):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "imagecodecs", lacking)
+            with pytest.raises(FileError, match=r"JPEG-LS.*no decoder here: pip install --upgrade"):
+                formats.read(path)
+    assert formats.read(path).axes == "YX"
 
 
 def test_without_pydicom(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import imagecodecs
 import numpy as np
 import pytest
 import tifffile
@@ -523,8 +524,11 @@ def test_unknown_codec(tmp_path):
         (MemoryError(), "memory"),
         (
             ValueError("<COMPRESSION.LZW: 5> requires the 'imagecodecs' package"),
-            "pip install imagecodecs",
+            "pip install --upgrade imagecodecs",
         ),
+        (imagecodecs.DelayedImportError("lzw_decode"), "pip install --upgrade imagecodecs"),
+        # tifffile's stand-in for imagecodecs, before Python 3.14.
+        (ModuleNotFoundError("No zstd", name="compression"), "pip install --upgrade imagecodecs"),
     ],
 )
 def test_what_reading_raises_is_told(tmp_path, monkeypatch, error, said):

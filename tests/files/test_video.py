@@ -177,6 +177,13 @@ def test_damaged_videos(tmp_path, name, codec):
         formats.read(path)
 
 
+def test_codecs_that_ffmpeg_lacks(tmp_path):
+    path = saved(tmp_path / "a.mkv", frames(3), "ffv1", "gray")
+    path.write_bytes(path.read_bytes().replace(b"V_FFV1", b"V_QQV1"))
+    with pytest.raises(FileError, match=r"codec that FFmpeg lacks \(unknown\): convert it"):
+        formats.read(path)
+
+
 def test_playlists_are_not_followed(tmp_path):
     path = tmp_path / "list.avi"
     path.write_text("#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shutil
 import sys
 from importlib.metadata import requires
 
+import imagecodecs
 import numpy as np
 import pytest
 import tifffile
@@ -318,6 +320,23 @@ def test_without_zarr_an_error_says_what_to_install(tmp_path, monkeypatch):
     path = write_store(tmp_path / "in.ome.zarr", IMAGES["YX"], "YX")
     monkeypatch.setitem(sys.modules, "zarr", None)
     with pytest.raises(FileError, match=r"pip install 'napari-gpu-denoise\[zarr\]'"):
+        gd.read(path)
+
+
+def test_missing_codecs_are_no_damage(tmp_path, monkeypatch):
+    path = write_store(tmp_path / "in.ome.zarr", IMAGES["YX"], "YX")
+    arrays = importlib.import_module("napari_gpu_denoise.files.zarr.arrays")
+
+    def lacking(*args, **kwargs):
+        raise imagecodecs.DelayedImportError("zstd_decode")
+
+    for name in arrays._UNPACK:
+        monkeypatch.setitem(arrays._UNPACK, name, lacking)
+    with pytest.raises(FileError, match=r"missing .*zstd_decode.*: pip install --upgrade imagec"):
+        gd.read(path)
+    monkeypatch.delitem(sys.modules, arrays.__name__)
+    monkeypatch.setitem(sys.modules, "imagecodecs", None)
+    with pytest.raises(FileError, match=r"missing .*: pip install --upgrade imagecodecs\.$"):
         gd.read(path)
 
 

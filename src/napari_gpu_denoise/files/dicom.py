@@ -60,7 +60,9 @@ _CENTIMETRES = 3  # code of a unit of ultrasound regions
 # Frames without positions are slices of these, and follow each other in time of all others.
 _SLICED = {"CT", "MR", "PT", "NM", "OPT", "RTDOSE"}
 _COLOURS = ("PALETTE COLOR", "RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
-_JPEGS = "1.2.840.10008.1.2.4."  # how identifiers of JPEG, JPEG-LS, JPEG 2000 and MPEG begin
+# Codecs of imagecodecs by the ends of identifiers of transfer syntaxes.
+_CODECS = dict.fromkeys(("50", "51", "57", "70"), "jpeg") | {"80": "jpegls", "81": "jpegls"}
+_CODECS |= {"90": "jpeg2k", "91": "jpeg2k"}
 _TABLE = {*range(0x1101, 0x1105), 0x1199, *range(0x1201, 0x1205), *range(0x1221, 0x1224)}
 # The first of the segments that tell the size of a JPEG frame, and its height and width.
 _FRAME_HEAD = re.compile(
@@ -99,13 +101,9 @@ def files_of(folder: str | os.PathLike) -> list[Path]:
 
 
 def pydicom_package() -> ModuleType:
-    """Return the package pydicom; `FileError` says how to install it."""
-    try:
-        import pydicom.pixels
-    except ImportError as error:
-        raise FileError(
-            "DICOM needs another package: pip install 'napari-gpu-denoise[formats]'."
-        ) from error
+    """Return the package pydicom."""
+    import pydicom.pixels
+
     return pydicom
 
 
@@ -118,7 +116,7 @@ def _quietly(failed: DenoiseError) -> Iterator[None]:
         disabled, logger.disabled = logger.disabled, True
         try:
             yield
-        except (DenoiseError, MemoryError):
+        except (DenoiseError, ImportError, MemoryError):
             raise
         except Exception as error:
             if isinstance(error, OSError) and error.strerror:
@@ -163,8 +161,8 @@ class _Head:
 
 def _head(path: Path) -> _Head:
     """Read what a file tells of its pixels."""
-    pydicom = pydicom_package()
     with reading(path), _quietly(cut_short(path)), open_image(path) as file:
+        pydicom = pydicom_package()
         try:
             held = pydicom.dcmread(file, stop_before_pixels=True)
         except pydicom.errors.InvalidDicomError:
@@ -198,9 +196,10 @@ def _described(held: Any, path: Path, size: int) -> _Head:
         nbytes = nbytes // 3 * 2
     syntax = held.file_meta.TransferSyntaxUID
     if not _has_decoder(syntax):
+        install = "pip install --upgrade imagecodecs, or " * (_codec_of(syntax) is not None)
         raise FileError(
             f"{path} is compressed as {syntax.name}, for which there is no decoder here: "
-            "decompress it, for example with gdcmconv --raw."
+            f"{install}decompress it, for example with gdcmconv --raw."
         )
     if syntax.is_compressed:
         check_declared(nbytes, size, path, "pydicom")
@@ -246,18 +245,26 @@ def _has_decoder(syntax: Any) -> bool:
 
 def is_available(syntax: str) -> bool:
     """Return whether `decode_frame` decodes a transfer syntax, as pydicom asks."""
-    code = str(syntax).removeprefix(_JPEGS)
-    return code != str(syntax) and code in {"50", "51", "57", "70", "80", "81", "90", "91"}
+    with contextlib.suppress(ImportError):
+        import imagecodecs
+
+        codec = _codec_of(syntax)
+        return codec is not None and getattr(imagecodecs, codec.upper()).available
+    return False
+
+
+def _codec_of(syntax: str) -> str | None:
+    """Return the codec of imagecodecs for a transfer syntax."""
+    return _CODECS.get(str(syntax).removeprefix("1.2.840.10008.1.2.4."))
 
 
 def decode_frame(frame: bytes, runner: Any) -> bytes:
     """Decode a frame by imagecodecs, for what no package of pydicom decodes."""
     import imagecodecs
 
-    code = int(str(runner.transfer_syntax).removeprefix(_JPEGS))
-    codec = "jpeg" if code < 80 else "jpegls" if code < 90 else "jpeg2k"
+    codec = _codec_of(runner.transfer_syntax)
     # A damaged header may declare so much that its pixels fill the memory.
-    head = _FRAME_HEAD.search(frame) if code < 90 else None
+    head = _FRAME_HEAD.search(frame) if codec != "jpeg2k" else None
     if head and struct.unpack(">HH", head[1]) != (runner.rows, runner.columns):
         raise ValueError("the size of the frame is another")
     pixels = getattr(imagecodecs, f"{codec}_decode")(frame)

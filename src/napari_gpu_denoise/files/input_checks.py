@@ -27,6 +27,10 @@ _MOST_COMPRESSED = 500
 
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
+# What installs a package, if not the extra of formats; tifffile looks for codecs in `compression`.
+_INSTALLED_BY = dict.fromkeys(("imagecodecs", "compression"), "--upgrade imagecodecs")
+_INSTALLED_BY |= dict.fromkeys(("zarr", "numcodecs"), "'napari-gpu-denoise[zarr]'")
+
 # Keys of S3 may hold slashes. A number before a slash is that of a port.
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*:(?!\d+/)[^@\s]*(?=@)")
 _SIGNATURE = re.compile(
@@ -154,12 +158,16 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
         yield
     except DenoiseError:
         raise
+    except ImportError as error:
+        raise not_installed(path, error) from error
     except MemoryError as error:
         raise FileError(f"{path} does not fit into the memory of this machine.") from error
     except Exception as error:
         if isinstance(error, OSError) and error.strerror:
             raise FileError(f"{path} cannot be read: {error.strerror}.") from error
         reason = reason_of(error)
+        if "requires the 'imagecodecs'" in reason:  # as tifffile says it
+            raise not_installed(path, error) from error
         if isinstance(error, (ConnectionError, TimeoutError)):
             raise FileError(f"{path} cannot be reached: {reason}.") from error
         if "://" in str(path):  # it may as well be the network
@@ -168,6 +176,15 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
                 "source."
             ) from error
         raise FileError(f"{path} is {state} ({reason}): copy it again from its source.") from error
+
+
+def not_installed(path: object, error: Exception) -> FileError:
+    """Return the error for a file that needs a package which cannot be imported."""
+    missing = (getattr(error, "name", None) or "imagecodecs").partition(".")[0]
+    wanted = _INSTALLED_BY.get(missing, "'napari-gpu-denoise[formats]'")
+    return FileError(
+        f"{path} needs a package that is missing ({reason_of(error)}): pip install {wanted}."
+    )
 
 
 def brief(text: str) -> str:

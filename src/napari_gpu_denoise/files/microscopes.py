@@ -68,12 +68,7 @@ def _reader_of(path: Path) -> Any:
         kind = _kind_of(path)
     if kind is None:
         raise FileError(f"{path} is not an ND2, CZI or LIF file: copy it again from its source.")
-    try:
-        made = import_module(f"bioio_{kind}").Reader
-    except ImportError as error:
-        raise FileError(
-            f"{kind.upper()} files need another package: pip install 'napari-gpu-denoise[formats]'."
-        ) from error
+    made = import_module(f"bioio_{kind}").Reader
     # By default the others read whole stacks at once.
     return made(path) if kind == "nd2" else made(path, chunk_dims=["Y", "X"])
 

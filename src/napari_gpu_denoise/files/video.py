@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from types import ModuleType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -53,17 +52,6 @@ _KEPT = 4  # frames
 _AHEAD = 32  # frames that are rather decoded than jumped over
 
 
-def video_package() -> ModuleType:
-    """Return the package av; `FileError` says how to install it."""
-    try:
-        import av
-    except ImportError as error:
-        raise FileError(
-            "Videos need another package: pip install 'napari-gpu-denoise[formats]'."
-        ) from error
-    return av
-
-
 def is_video(path: str | os.PathLike) -> bool:
     """Return whether a file starts like a video; False also if it cannot be opened."""
     try:
@@ -86,7 +74,6 @@ def open_stack(
 ) -> Iterator[ImageFile]:
     """Open the first video stream of a file, to decode its frames on demand."""
     path = Path(path)
-    video_package()
     with contextlib.ExitStack() as held:
         with _decoding(path):
             file = held.enter_context(open_image(path))
@@ -103,8 +90,8 @@ def _picture(path: Path, file: BinaryIO) -> ImageFile:
     context, base = stream.codec_context, stream.time_base
     if context is None or not context.width or context.pix_fmt is None:
         raise FileError(
-            f"{path} is coded as {context.name if context else 'something'} that cannot be decoded "
-            f"here: convert it, for example with ffmpeg -i {path.name} -c:v ffv1 new.mkv."
+            f"{path} has a codec that FFmpeg lacks ({context.name if context else 'unknown'}): "
+            f"convert it, for example with ffmpeg -i {path.name} -c:v ffv1 new.mkv."
         )
     check_memory(8 * _KEPT * context.width * context.height, path)
     packets = [each for each in container.demux(stream) if each.size]
@@ -159,17 +146,21 @@ def _seconds(container: Any, stream: Any) -> float:
 def _decoding(path: Path) -> Iterator[None]:
     """Turn what is raised while a video is read into a `FileError`."""
     with reading(path):
+        from av import FFmpegError
+
         try:
             yield
-        except video_package().FFmpegError as error:
+        except FFmpegError as error:
             raise cut_short(path) from error
 
 
 def _opened(path: Path, file: BinaryIO) -> Any:
+    import av
+
     container = _container_of(file)
     if container is None:
         raise FileError(f"{path} is not a video that can be read: convert it to MKV or MP4.")
-    return video_package().open(file, format=container)
+    return av.open(file, format=container)
 
 
 class VideoFrames(Blocks):
@@ -303,7 +294,9 @@ def write(
 
     They are rounded to the bits of those of the input. The record is a tag of the file.
     """
-    av, told, clipped = video_package(), like.metadata, 0
+    import av
+
+    told, clipped = like.metadata, 0
     dtype, most = like.data.dtype, 2 ** told["bits"] - 1
     wide, colours = dtype.itemsize > 1, like.axes.endswith("S")
     layout = ("rgb48le" if wide else "bgr0") if colours else "gray16le" if wide else "gray"

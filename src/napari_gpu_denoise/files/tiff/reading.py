@@ -173,15 +173,7 @@ def listening(path: Path) -> Iterator[list[str]]:
     Much of what is wrong with a file is only logged.
     """
     with _log_of_tifffile() as log, reading(path):
-        try:
-            yield log
-        except Exception as error:
-            if "requires the 'imagecodecs'" not in str(error):
-                raise
-            raise FileError(
-                f"{path} is compressed in a way that needs another package: "
-                "pip install imagecodecs."
-            ) from error
+        yield log
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from napari_gpu_denoise.errors import DenoiseError, FileError
 from napari_gpu_denoise.files.input_checks import (
     brief,
     check_no_secrets,
+    not_installed,
     open_real,
     open_regular,
     reason_of,
@@ -36,7 +37,7 @@ _DEEPEST = 32  # folders that a name in metadata may have
 _PAUSES = (0.5, 2.0, 8.0)  # seconds before each new try
 # What another try does not change.
 _LASTING = (FileNotFoundError, PermissionError, ValueError, TypeError, LookupError, MemoryError)
-_LASTING += (NotImplementedError, DenoiseError)
+_LASTING += (NotImplementedError, DenoiseError, ImportError)
 
 
 class Address(os.PathLike):
@@ -245,9 +246,7 @@ def zarr_package() -> ModuleType:
     try:
         import zarr
     except ImportError as error:
-        raise FileError(
-            "OME-Zarr needs another package: pip install 'napari-gpu-denoise[zarr]'."
-        ) from error
+        raise not_installed("OME-Zarr", error) from error
     if tuple(map(int, re.findall(r"\d+", zarr.__version__)[:3])) < (3, 1, 6):
         raise FileError(
             f"OME-Zarr needs zarr 3.1.6 or newer, but {zarr.__version__} is installed: "
