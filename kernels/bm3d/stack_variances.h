@@ -18,13 +18,18 @@ static inline int stride_place(int stride)
     return stride < 4 ? before : (before + 15) / 16 * 16;
 }
 
-// Index of the pair p < q among the codes.
-static inline int pair_place(int p, int q)
+// Index among the codes of a pair p < q, in the halves of a block of twice `stride` patches.
+static inline int place_in_blocks(int p, int q, int stride)
 {
-    const int stride = 1 << (31 - clz(p ^ q));
     const int block = p & ~(2 * stride - 1);
     return stride_place(stride) + block / 2 * stride + (p - block) * stride + q - block - stride;
 }
+
+static inline int pair_place(int p, int q)
+{
+    return place_in_blocks(p, q, 1 << (31 - clz(p ^ q)));
+}
+
 
 // Turns sums of covariances into variances, in place, for a stack of `size`. On entry, variance[k + stride] holds the sum over
 // the pairs with one patch in either half of the block that begins at k; variance[0] is not read. `alone` is the variance in a

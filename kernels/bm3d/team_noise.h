@@ -13,17 +13,10 @@
 // Large groups: of blocks with 8 and more patches on either side, only how often each displacement comes is kept.
 #define HISTOGRAMS (PARTS != 4 || SPECTRUM ? 0 : NEIGHBOURS == 32 ? 3 : NEIGHBOURS == 16 ? 1 : 0)
 
-// Histogram of a pair p, q of such a block: that of all patches, then those of the halves of 32.
-static inline int histogram_of(int p, int q)
-{
-    return NEIGHBOURS == 16 || (p ^ q) >= 16 ? 0 : 1 + p / 16;
-}
+#define HALF_GROUP ((NEIGHBOURS + 1) / 2)
 
-// Other patches of a full group; groups of one have no pairs, but must not divide by zero.
-#define OTHERS (NEIGHBOURS > 1 ? NEIGHBOURS - 1 : 1)
-
-// Stores the displacement of each pair of patches, and clears and counts histograms. The pairs of p and those of
-// NEIGHBOURS - 1 - p are as many for every p: so each item has as much to do.
+// Stores the displacement of each pair of patches, and clears and counts histograms: that of the block of all patches, then those of
+// the halves of 32. Pairs are in the order of the blocks they count in.
 static inline void keep_overlaps(__local uchar *codes, __local int *counts, __local const int *places, int size, int member)
 {
 #if HISTOGRAMS
@@ -31,21 +24,42 @@ static inline void keep_overlaps(__local uchar *codes, __local int *counts, __lo
         counts[k] = 0;
     TEAM_SYNC();
 #endif
-    for (int pair = member; pair < NEIGHBOURS / 2 * (NEIGHBOURS - 1); pair += TEAM) {
-        const int r = pair / OTHERS, c = pair % OTHERS;
-        const int p = c >= r ? r : NEIGHBOURS - 1 - r;
-        const int q = c >= r ? c + 1 : NEIGHBOURS - 1 - c;
-        const int4 one = place_offset(places[p]), other = place_offset(places[q]);
-        const uchar code = q < size ? overlap_code(one, other) : APART;
-        if (!HISTOGRAMS || (p ^ q) < 8)
-            codes[pair_place(p, q)] = code;
-        else if (code != APART)
-            atomic_inc(counts + histogram_of(p, q) * PATCH * PATCH + code);
+    #pragma unroll
+    for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
+        #pragma unroll 1
+        for (int turn = 0; turn < NEIGHBOURS / 2 * stride; turn += TEAM) {
+            const uint pair = turn + member;
+            const uint k = pair % HALF_GROUP;
+            const int p = (k & ~(stride - 1)) * 2 + (k & (stride - 1));
+            const int q = (p ^ (pair / HALF_GROUP)) + stride;
+            if (pair < NEIGHBOURS / 2 * stride) {
+                const int4 one = place_offset(places[p]), other = place_offset(places[q]);
+                const uchar code = q < size ? overlap_code(one, other) : APART;
+                if (!HISTOGRAMS || stride < 8)
+                    codes[place_in_blocks(p, q, stride)] = code;
+                else if (code != APART)
+                    atomic_inc(counts + (2 * stride == NEIGHBOURS ? 0 : 1 + p / 16) * PATCH * PATCH + code);
+            }
+        }
     }
 #if HISTOGRAMS
     TEAM_SYNC();
 #endif
 }
+
+#if !SPECTRUM
+// Loads ROWS values, which are aligned.
+static inline void load_rows(float *rows, COVARIANCE *from)
+{
+#if ROWS == 2
+    vstore2(*(__local const float2 *)from, 0, rows);
+#else
+    #pragma unroll
+    for (int i = 0; i < ROWS / 4; ++i)
+        vstore4(((__local const float4 *)from)[i], i, rows);
+#endif
+}
+#endif
 
 static inline void add_pair(float *sum, uint code, COVARIANCE *along_y, COVARIANCE *along_x)
 {
@@ -55,9 +69,11 @@ static inline void add_pair(float *sum, uint code, COVARIANCE *along_y, COVARIAN
         sum[i] += along_y[code * (PATCH * PATCH) + i * PATCH];
 #else
     const float y = along_y[code & ~(PATCH - 1)];
+    float x[ROWS];
+    load_rows(x, along_x + code % PATCH * PATCH);
     #pragma unroll
     for (int i = 0; i < ROWS; ++i)
-        sum[i] = fma(y, along_x[code % PATCH * PATCH + i], sum[i]);
+        sum[i] = fma(y, x[i], sum[i]);
 #endif
 }
 
@@ -69,20 +85,20 @@ static inline void add_four(float *sum, uint four, COVARIANCE *along_y, COVARIAN
 }
 
 // Sums the covariances across the halves of each block of the stack, see variances_of_sums, for ROWS coefficients.
-static inline void across_pairs(float *sums, __local const uchar *codes, COVARIANCE *along_y, COVARIANCE *along_x)
+static inline void across_pairs(float *sums, __local const uchar *codes, int size, COVARIANCE *along_y, COVARIANCE *along_x)
 {
     #pragma unroll
     for (int stride = 1; stride < (HISTOGRAMS ? 8 : NEIGHBOURS); stride *= 2) {
         #pragma unroll
-        for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
-            __local const uchar *block = codes + stride_place(stride) + k / 2 * stride;
+        for (int k = 0; k < NEIGHBOURS && stride < size; k += 2 * stride) {
+            const int first = stride_place(stride) + k / 2 * stride;
             float sum[ROWS];
             #pragma unroll
             for (int i = 0; i < ROWS; ++i)
                 sum[i] = 0.0f;
             // Sixteen at a time, so that their loads overlap.
             for (int pair = 0; pair + 15 < stride * stride; pair += 16) {
-                const uint4 many = *(__local const uint4 *)(block + pair);
+                const uint4 many = *(__local const uint4 *)(codes + first + pair);
                 if (any(many != FOUR_APART)) {
                     add_four(sum, many.x, along_y, along_x);
                     add_four(sum, many.y, along_y, along_x);
@@ -92,8 +108,9 @@ static inline void across_pairs(float *sums, __local const uchar *codes, COVARIA
             }
             if (stride < 4) {
                 #pragma unroll
-                for (int pair = 0; pair < stride * stride; ++pair)
-                    add_pair(sum, block[pair], along_y, along_x);
+                for (int pair = first; pair < first + stride * stride; ++pair)
+                    // The compiler loads four codes at a time.
+                    add_pair(sum, ((__local const uint *)codes)[pair / 4] >> (8 * (pair % 4)) & 255, along_y, along_x);
             }
             #pragma unroll
             for (int i = 0; i < ROWS; ++i)
@@ -110,9 +127,7 @@ static inline void across_blocks(float *sums, __local const int *counts, COVARIA
     #pragma unroll
     for (int d = 0; d < PATCH; ++d) {
         y[d] = along_y[d * PATCH];
-        #pragma unroll
-        for (int i = 0; i < ROWS; ++i)
-            x[d][i] = along_x[d * PATCH + i];
+        load_rows(x[d], along_x + d * PATCH);
     }
     #pragma unroll
     for (int h = 0; h < HISTOGRAMS; ++h) {

@@ -51,14 +51,13 @@ static inline void swap_halves(float *v, __local float *scratch, int item, int o
         const float8 first = vload8(0, v + start), second = vload8(0, v + VALUES / 2 + start);
         float moved[8];
         vstore8(lower ? second : first, 0, moved);
+        __local float4 *fours = (__local float4 *)scratch;
         TEAM_SYNC();
-        #pragma unroll
-        for (int i = 0; i < 8; ++i)
-            scratch[i * TEAM + item] = moved[i];
+        fours[item] = vload4(0, moved);
+        fours[TEAM + item] = vload4(1, moved);
         TEAM_SYNC();
-        #pragma unroll
-        for (int i = 0; i < 8; ++i)
-            moved[i] = scratch[i * TEAM + other];
+        vstore4(fours[other], 0, moved);
+        vstore4(fours[TEAM + other], 1, moved);
         const float8 got = vload8(0, moved);
         vstore8(lower ? first : got, 0, v + start);
         vstore8(lower ? got : second, 0, v + VALUES / 2 + start);
