@@ -108,9 +108,11 @@ static inline void across_pairs(float *sums, __local const uchar *codes, int siz
             }
             if (stride < 4) {
                 #pragma unroll
-                for (int pair = first; pair < first + stride * stride; ++pair)
-                    // The compiler loads four codes at a time.
-                    add_pair(sum, ((__local const uint *)codes)[pair / 4] >> (8 * (pair % 4)) & 255, along_y, along_x);
+                for (int pair = first; pair < first + stride * stride; ++pair) {
+                    // The compiler loads four codes at a time, where whole words of them are in use.
+                    const uint four = ((__local const uint *)codes)[pair / 4];
+                    add_pair(sum, NEIGHBOURS < 8 ? codes[pair] : four >> (8 * (pair % 4)) & 255, along_y, along_x);
+                }
             }
             #pragma unroll
             for (int i = 0; i < ROWS; ++i)
