@@ -17,7 +17,7 @@ import napari_gpu_denoise as gd
 from files.tiffs import RECORD
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats
+from napari_gpu_denoise.files import dicom, formats
 from reference.data import REASON, data_folder
 from scenes import noisy, small
 
@@ -124,6 +124,36 @@ def test_files_of_pydicom_survive(tmp_path, name, axes):
     assert made.SOPInstanceUID == made.file_meta.MediaStorageSOPInstanceUID != held.SOPInstanceUID
     assert made.ImageType[0] == "DERIVED"
     np.testing.assert_array_equal(made.pixel_array.shape, image.data.shape)
+
+
+def test_all_files_of_pydicom_are_read_or_refused():
+    """Those that it makes pixels of are grey levels or colours, others are named errors."""
+    read = 0
+    for path in sorted(each for each in SHIPPED.rglob("*") if dicom.is_dicom(each)):
+        if path.is_dir():
+            continue
+        try:
+            image = formats.read(path)
+        except (FileError, ImageError) as error:
+            said = str(error)
+            assert said.endswith(".") and "\n" not in said
+            if "pixels of 1 bits" not in said:
+                with (
+                    pytest.raises((AttributeError, RuntimeError, ValueError)),
+                    warnings.catch_warnings(),
+                ):
+                    warnings.simplefilter("ignore")
+                    pydicom.pixels.pixel_array(path)
+            continue
+        held, stored = pydicom.dcmread(path), pydicom.pixels.pixel_array(path)
+        if held.PhotometricInterpretation == "PALETTE COLOR":
+            stored = pydicom.pixels.apply_color_lut(stored, held) >> 8
+        elif "RescaleSlope" in held:
+            stored = stored * float(held.RescaleSlope) + float(held.RescaleIntercept)
+        expected = stored.astype(image.data.dtype)
+        np.testing.assert_array_equal(image.data, expected, err_msg=path.name)
+        read += 1
+    assert read
 
 
 @pytest.mark.skipif(data_folder() is None, reason=REASON)
@@ -287,6 +317,70 @@ def test_times_and_echoes(tmp_path):
         formats.read(folder)
 
 
+def test_mosaics_and_directions_of_diffusion_are_no_slices(tmp_path):
+    image = noisy(3, 24, 20).astype("uint16")
+    kind = ["ORIGINAL", "PRIMARY", "DIFFUSION", "MOSAIC"]
+    folder = series(tmp_path / "mosaics", image, ImageType=kind)
+    read = formats.read(folder)
+    assert read.axes == "TYX" and "side by side in a plane (mosaic)" in read.notes[0]
+    held = pydicom.dcmread(folder / "IM0")
+    held.DiffusionGradientOrientation = [0, 0, 1]
+    held.save_as(folder / "IM0")
+    assert formats.read(folder).axes == "QYX"
+
+
+def test_grids_of_dose_become_nifti(tmp_path):
+    apart = {"GridFrameOffsetVector": [0, 5, 10], "Modality": "RTDOSE", "PixelSpacing": [2, 2]}
+    apart |= {"ImagePositionPatient": [1, 2, 3], "ImageOrientationPatient": [1, 0, 0, 0, 1, 0]}
+    path = saved(tmp_path / "a.dcm", noisy(3, 24, 20).astype("uint16"), **apart)
+    assert formats.read(path).voxel == (5, 2, 2)
+    held = pydicom.dcmread(path)
+    del held.GridFrameOffsetVector  # all frames at one place
+    held.save_as(path)
+    target, _ = run(path, "a.nii")
+    np.testing.assert_array_equal(nibabel.load(target).affine @ [0, 0, 1, 1], [-1, -2, 4, 1])
+
+
+def test_tiles_of_slides_are_filtered_each_by_itself(tmp_path):
+    path = saved(tmp_path / "a.dcm", noisy(3, 24, 20).astype("uint8"), Modality="SM")
+    assert formats.read(path).axes == "QYX"
+
+
+@pytest.mark.parametrize(("syntax", "coded"), [("201", "htj2k"), ("57", "ljpeg"), ("80", "jpegls")])
+def test_codecs_of_imagecodecs(tmp_path, syntax, coded):
+    import imagecodecs
+
+    if not hasattr(imagecodecs, coded.upper()) or not getattr(imagecodecs, coded.upper()).available:
+        pytest.skip(f"this imagecodecs has no {coded}")
+    image = noisy(24, 20).astype("uint16")
+    path = saved(tmp_path / "a.dcm", image)
+    held = pydicom.dcmread(path)
+    held.file_meta.TransferSyntaxUID = pydicom.uid.UID(f"1.2.840.10008.1.2.4.{syntax}")
+    options = {"reversible": True} if coded == "htj2k" else {}
+    frame = getattr(imagecodecs, f"{coded}_encode")(image, **options)
+    held.PixelData = pydicom.encaps.encapsulate([frame])
+    held["PixelData"].VR = "OB"
+    held.save_as(path)
+    np.testing.assert_array_equal(formats.read(path).data, image)
+    # A frame that declares another size than the file.
+    held.Rows = 12
+    held.save_as(path)
+    with pytest.raises(FileError, match="cut short or damaged"):
+        formats.read(path)
+
+
+def test_files_without_identifiers(tmp_path):
+    path = saved(tmp_path / "a.dcm", noisy(24, 20).astype("uint16"))
+    held = pydicom.dcmread(path)
+    del held.SOPClassUID, held.SOPInstanceUID
+    held.save_as(path)
+    image = formats.read(path)
+    formats.write(tmp_path / "b.dcm", image.data, image)
+    made = pydicom.dcmread(tmp_path / "b.dcm")
+    np.testing.assert_array_equal(made.pixel_array, image.data)
+    assert "SourceImageSequence" not in made
+
+
 def test_gaps_and_values_beyond_are_told(tmp_path):
     folder = series(tmp_path / "head", noisy(5, 24, 20).astype("uint16"), BitsStored=12, HighBit=11)
     (folder / "IM1").unlink()  # the fourth
@@ -374,6 +468,9 @@ def test_without_imagecodecs(monkeypatch):
     path = SHIPPED / "MR_small_jpeg_ls_lossless.dcm"
     if not path.exists():
         pytest.skip("this version of pydicom does not ship it")
+    decoder = pydicom.pixels.get_decoder(pydicom.uid.JPEGLSLossless)
+    if "napari-gpu-denoise" in decoder.available_plugins:
+        decoder.remove_plugin("napari-gpu-denoise")
     for lacking in (types.SimpleNamespace(JPEGLS=types.SimpleNamespace(available=False)), None):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, "imagecodecs", lacking)

@@ -7,12 +7,9 @@ the file says of a patient, and is neither logged nor repeated in messages.
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import math
 import os
-import re
-import struct
 import tempfile
 import threading
 import warnings
@@ -20,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -57,17 +53,16 @@ _MOST_BYTES = 2**32 - 2  # that uncompressed pixels of a file may have
 _SECONDS_OF_ARC = 1e-4  # by which directions of slices may differ
 _UNEVEN = 0.02  # of the distance of slices, or of frames in time, by which it may differ
 _CENTIMETRES = 3  # code of a unit of ultrasound regions
-# Frames without positions are slices of these, and follow each other in time of all others.
-_SLICED = {"CT", "MR", "PT", "NM", "OPT", "RTDOSE"}
+# What frames without positions are: slices, or tiles of a slide; of all others, times.
+_AXES = dict.fromkeys(("CT", "MR", "PT", "NM", "OPT", "RTDOSE"), "Z") | {"SM": "Q"}
 _COLOURS = ("PALETTE COLOR", "RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
-# Codecs of imagecodecs by the ends of identifiers of transfer syntaxes.
-_CODECS = dict.fromkeys(("50", "51", "57", "70"), "jpeg") | {"80": "jpegls", "81": "jpegls"}
-_CODECS |= {"90": "jpeg2k", "91": "jpeg2k"}
-_TABLE = {*range(0x1101, 0x1105), 0x1199, *range(0x1201, 0x1205), *range(0x1221, 0x1224)}
-# The first of the segments that tell the size of a JPEG frame, and its height and width.
-_FRAME_HEAD = re.compile(
-    rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf\xf7]\0[\x0b\x0e\x11].(.{4})", re.S
-)
+# Codecs of imagecodecs for transfer syntaxes.
+_JPEG = "1.2.840.10008.1.2.4."
+_CODECS = {f"{_JPEG}{end}": "jpeg" for end in (50, 51, 57, 70)}
+_CODECS |= {f"{_JPEG}{end}": "jpegls" for end in (80, 81)}
+_CODECS |= {f"{_JPEG}{end}": "jpeg2k" for end in (90, 91, 201, 202, 203)}
+# Direction and strength of diffusion, as files of Siemens tell it.
+_DIFFUSION = ((0x0018, 0x9089), (0x0019, 0x100C), (0x0019, 0x100E))
 _quiet = threading.RLock()
 
 
@@ -98,13 +93,6 @@ def files_of(folder: str | os.PathLike) -> list[Path]:
     found = (path for path in sorted(Path(folder).iterdir()) if path.name.upper() != "DICOMDIR")
     named = (p for p in found if p.suffix.lower() in ("", *SUFFIXES) or p.suffix[1:].isdigit())
     return [path for path in named if path.is_file() and is_dicom(path)]
-
-
-def pydicom_package() -> ModuleType:
-    """Return the package pydicom."""
-    import pydicom.pixels
-
-    return pydicom
 
 
 @contextlib.contextmanager
@@ -138,21 +126,22 @@ class _Frame:
     index: int
     scaling: tuple[float, float]
     position: tuple[float, ...] | None
-    order: tuple[Any, ...]
-    other: tuple[Any, ...]
+    order: tuple[float, ...]
+    other: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class _Head:
-    """What a file tells of its pixels; `plane` is what all files of a series have in common."""
+    """What a file tells of its pixels.
+
+    All files of a series have one `kind`: shape of a plane, stored type, bits, and photometric
+    interpretation. `directions` are unit vectors along x, y and from slice to slice.
+    """
 
     series: str
-    plane: tuple[Any, ...]
+    kind: tuple[tuple[int, ...], np.dtype, int, str]
     directions: tuple[float, ...] | None
     frames: tuple[_Frame, ...]
-    stored: np.dtype
-    bits: int
-    photometric: str
     modality: str
     steps: dict[str, tuple[float, str]]
     records: tuple[dict, ...]
@@ -162,7 +151,8 @@ class _Head:
 def _head(path: Path) -> _Head:
     """Read what a file tells of its pixels."""
     with reading(path), _quietly(cut_short(path)), open_image(path) as file:
-        pydicom = pydicom_package()
+        import pydicom.pixels
+
         try:
             held = pydicom.dcmread(file, stop_before_pixels=True)
         except pydicom.errors.InvalidDicomError:
@@ -170,33 +160,52 @@ def _head(path: Path) -> _Head:
                 f"{path} is not a DICOM file, or has no preamble: convert it, for example with "
                 "pydicom's dcmread(force=True)."
             ) from None
-        size = os.fstat(file.fileno()).st_size
-        if "Rows" not in held or "BitsAllocated" not in held:
-            raise ImageError(f"{path} holds no image, such as a report or plan: choose another.")
-        return _described(held, path, size)
+        _check_pixels(held, path, os.fstat(file.fileno()).st_size)
+        dtype = pydicom.pixels.utils.pixel_dtype(held).newbyteorder("=")
+        bits = min(int(held.get("BitsStored", held.BitsAllocated)), held.BitsAllocated)
+        photometric = held.PhotometricInterpretation
+        if photometric == _COLOURS[0]:
+            dtype, bits = np.dtype(np.uint8), 8
+        plane = (held.Rows, held.Columns, *([3] if photometric in _COLOURS else []))
+        directions = _told(held, 0, "PlaneOrientationSequence", "ImageOrientationPatient")
+        if directions is not None:
+            x, y = np.array(directions, float).reshape(2, 3)
+            directions = (*x, *y, *np.cross(x, y))
+        notes = list(_remarks(held))
+        return _Head(
+            str(held.get("SeriesInstanceUID", "")),
+            (plane, dtype, bits, photometric),
+            directions,
+            tuple(_frames(held, path, directions)),
+            str(held.get("Modality", "")),
+            _steps(held, notes),
+            tuple(_records(held)),
+            tuple(notes),
+        )
 
 
-def _described(held: Any, path: Path, size: int) -> _Head:
-    bits, signed = int(held.BitsAllocated), int(held.get("PixelRepresentation", 0))
-    if bits not in (8, 16, 32):
-        raise ImageError(f"{path} has pixels of {bits} bits, which is no grey level: not filtered.")
-    stored = np.dtype(f"{'i' if signed else 'u'}{bits // 8}")
-    count, samples = int(held.get("NumberOfFrames") or 1), int(held.get("SamplesPerPixel", 1))
-    rows, columns = int(held.Rows), int(held.Columns)
-    photometric = str(held.get("PhotometricInterpretation", "MONOCHROME2"))
-    nbytes = rows * columns * samples * count * stored.itemsize
+def _check_pixels(held: Any, path: Path, size: int) -> None:
+    """Refuse a file without pixels that can be decoded, or with more than it may hold."""
+    from pydicom.pixels.utils import get_expected_length, get_nr_frames
+
+    if "Rows" not in held or "BitsAllocated" not in held:
+        raise ImageError(f"{path} holds no image, such as a report or plan: choose another.")
+    if held.BitsAllocated not in (8, 16, 32):
+        raise ImageError(
+            f"{path} has pixels of {held.BitsAllocated} bits, which is no grey level: not filtered."
+        )
+    nbytes, count = get_expected_length(held), get_nr_frames(held, warn=False)
     if nbytes <= 0:
         raise ImageError(f"{path} has no pixels: nothing to filter.")
+    samples, photometric = held.SamplesPerPixel, held.PhotometricInterpretation
     if samples not in (1, 3) or (samples == 1) == (photometric in _COLOURS[1:]):
         raise ImageError(
             f"{path} has {samples} samples a pixel of the kind {photometric[:16]}, which is not "
             "filtered: convert it to grey levels or RGB."
         )
-    if samples == 3 and photometric == "YBR_FULL_422":
-        nbytes = nbytes // 3 * 2
     syntax = held.file_meta.TransferSyntaxUID
     if not _has_decoder(syntax):
-        install = "pip install --upgrade imagecodecs, or " * (_codec_of(syntax) is not None)
+        install = "pip install --upgrade imagecodecs, or " * (syntax in _CODECS)
         raise FileError(
             f"{path} is compressed as {syntax.name}, for which there is no decoder here: "
             f"{install}decompress it, for example with gdcmconv --raw."
@@ -205,37 +214,16 @@ def _described(held: Any, path: Path, size: int) -> _Head:
         check_declared(nbytes, size, path, "pydicom")
     if count > size or (nbytes > size and not syntax.is_compressed):
         raise cut_short(path)
-    frames = tuple(_frames(held, path, count))
-    directions = _told(held, 0, "PlaneOrientationSequence", "ImageOrientationPatient")
-    notes = []
-    if photometric == "MONOCHROME1":
-        notes.append("Low grey levels are meant to be shown bright (MONOCHROME1): kept as stored.")
-    if "ModalityLUTSequence" in held:
-        notes.append("Grey levels are the stored values: a table of the file is not applied.")
-    bits_of_overlays = (held.get((group, 0x0102)) for group in range(0x6000, 0x6020, 2))
-    if any(each.value for each in bits_of_overlays if each is not None):
-        notes.append("Overlays in unused bits of the pixels are not kept.")
-    return _Head(
-        series=str(held.get("SeriesInstanceUID", "")),
-        plane=(rows, columns, *([3] if photometric in _COLOURS else [])),
-        directions=None if directions is None else tuple(map(float, directions)),
-        frames=frames,
-        stored=np.dtype("u1") if photometric == _COLOURS[0] else stored,
-        bits=8 if photometric == _COLOURS[0] else min(int(held.get("BitsStored", bits)), bits),
-        photometric=photometric,
-        modality=str(held.get("Modality", "")),
-        steps=_steps(held, notes),
-        records=tuple(_records(held)),
-        notes=tuple(notes),
-    )
 
 
 def _has_decoder(syntax: Any) -> bool:
     """Return whether pixels of a transfer syntax can be decoded, at least by imagecodecs."""
+    from pydicom.pixels import get_decoder
+
     if syntax.is_deflated or not syntax.is_compressed:
         return not syntax.is_deflated
     try:
-        decoder = pydicom_package().pixels.get_decoder(syntax)
+        decoder = get_decoder(syntax)
     except NotImplementedError:
         return False
     if is_available(syntax) and _CREATOR not in decoder.available_plugins:
@@ -245,29 +233,25 @@ def _has_decoder(syntax: Any) -> bool:
 
 def is_available(syntax: str) -> bool:
     """Return whether `decode_frame` decodes a transfer syntax, as pydicom asks."""
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(ImportError, KeyError):
         import imagecodecs
 
-        codec = _codec_of(syntax)
-        return codec is not None and getattr(imagecodecs, codec.upper()).available
+        return getattr(imagecodecs, _CODECS[syntax].upper()).available
     return False
-
-
-def _codec_of(syntax: str) -> str | None:
-    """Return the codec of imagecodecs for a transfer syntax."""
-    return _CODECS.get(str(syntax).removeprefix("1.2.840.10008.1.2.4."))
 
 
 def decode_frame(frame: bytes, runner: Any) -> bytes:
     """Decode a frame by imagecodecs, for what no package of pydicom decodes."""
     import imagecodecs
 
-    codec = _codec_of(runner.transfer_syntax)
-    # A damaged header may declare so much that its pixels fill the memory.
-    head = _FRAME_HEAD.search(frame) if codec != "jpeg2k" else None
-    if head and struct.unpack(">HH", head[1]) != (runner.rows, runner.columns):
-        raise ValueError("the size of the frame is another")
-    pixels = getattr(imagecodecs, f"{codec}_decode")(frame)
+    decode = getattr(imagecodecs, f"{_CODECS[runner.transfer_syntax]}_decode")
+    shape = (runner.rows, runner.columns, runner.samples_per_pixel)
+    shape = shape[: 2 + (shape[2] > 1)]
+    # Whose shape is checked: a damaged frame may declare so much that it fills the memory.
+    try:
+        pixels = decode(frame, out=np.empty(shape, np.uint8))
+    except ValueError:  # more than eight bits
+        pixels = decode(frame, out=np.empty(shape, np.uint16))
     runner.set_option("bits_allocated", 8 * pixels.dtype.itemsize)
     if pixels.ndim == 3:
         runner.set_option("photometric_interpretation", "RGB")
@@ -286,35 +270,48 @@ def _told(held: Any, index: int, sequence: str, name: str) -> Any:
     return None if value == "" else value
 
 
-def _frames(held: Any, path: Path, count: int) -> Iterator[_Frame]:
-    values = "PixelValueTransformationSequence"
-    for k in range(count):
-        told = _told(held, k, values, "RescaleSlope"), _told(held, k, values, "RescaleIntercept")
-        slope, inter = (1.0 if told[0] is None else float(told[0]), float(told[1] or 0))
+def _remarks(held: Any) -> Iterator[str]:
+    """Yield what is unusual about the pixels of a file."""
+    if "MOSAIC" in (held.get("ImageType") or ()):
+        yield (
+            "The slices lie side by side in a plane (mosaic), which is filtered as it is: convert "
+            "the series to NIfTI, for example with dcm2niix, to filter volumes."
+        )
+    if held.PhotometricInterpretation == "MONOCHROME1":
+        yield "Low grey levels are meant to be shown bright (MONOCHROME1): kept as stored."
+    if "ModalityLUTSequence" in held:
+        yield "Grey levels are the stored values: a table of the file is not applied."
+    bits_of_overlays = (held.get((group, 0x0102)) for group in range(0x6000, 0x6020, 2))
+    if any(each.value for each in bits_of_overlays if each is not None):
+        yield "Overlays in unused bits of the pixels are not kept."
+
+
+def _frames(held: Any, path: Path, directions: tuple[float, ...] | None) -> Iterator[_Frame]:
+    values, content = "PixelValueTransformationSequence", "FrameContentSequence"
+    below = list(held.get("GridFrameOffsetVector") or ()) if directions else []
+    for k in range(int(held.get("NumberOfFrames") or 1)):
+        slope, inter = (_told(held, k, values, f"Rescale{n}") for n in ("Slope", "Intercept"))
+        slope, inter = 1.0 if slope is None else float(slope), float(inter or 0)
         if slope == 0 or not math.isfinite(slope) or not math.isfinite(inter):
             raise ImageError(f"{path} has no valid slope and intercept: nothing to filter.")
         position = _told(held, k, "PlanePositionSequence", "ImagePositionPatient")
-        content = "FrameContentSequence"
+        position = tuple(map(float, position)) if position and len(position) == 3 else None
+        if position and k < len(below):
+            position = tuple(position + (below[k] - below[0]) * np.array(directions[6:]))
         order = (
             _told(held, k, content, "TemporalPositionIndex")
             or held.get("TemporalPositionIdentifier"),
             _told(held, k, content, "FrameReferenceDateTime") or held.get("AcquisitionTime"),
-            held.get("TriggerTime"),
-            held.get("AcquisitionNumber"),
-            held.get("InstanceNumber"),
+            *map(held.get, ("TriggerTime", "AcquisitionNumber", "InstanceNumber")),
         )
         other = (
             _told(held, k, "MREchoSequence", "EffectiveEchoTime") or held.get("EchoTime"),
             _told(held, k, "MRDiffusionSequence", "DiffusionBValue"),
-            tuple(held.get("ImageType", ()))[2:],
+            *(held[tag].value for tag in _DIFFUSION if tag in held),
+            tuple(held.get("ImageType") or ())[2:],
         )
         yield _Frame(
-            path,
-            k,
-            (slope, inter),
-            None if position is None or len(position) != 3 else tuple(map(float, position)),
-            tuple(map(number, order)),
-            tuple(map(str, other)),
+            path, k, (slope, inter), position, tuple(map(number, order)), tuple(map(str, other))
         )
 
 
@@ -322,8 +319,7 @@ def _steps(held: Any, notes: list[str]) -> dict[str, tuple[float, str]]:
     """Return the steps along y, x, z and t that a file tells; z is that between its slices."""
     measures = "PixelMeasuresSequence"
     spacing = _told(held, 0, measures, "PixelSpacing") or held.get("ImagerPixelSpacing")
-    if spacing is None:
-        spacing = _ultrasound_spacing(held, notes)
+    spacing = spacing or _ultrasound_spacing(held, notes)
     found: dict[str, tuple[Any, str]] = {}
     if spacing is not None and len(spacing) == 2:
         found |= {"Y": (spacing[0], "mm"), "X": (spacing[1], "mm")}
@@ -368,10 +364,8 @@ def open_stack(
     path = Path(path)
     with reading(path), _quietly(cut_short(path)):
         picture = _picture(path)
-    try:
+    with contextlib.closing(picture.data):
         yield picture
-    finally:
-        picture.data.close()
 
 
 def _picture(path: Path) -> ImageFile:
@@ -384,15 +378,16 @@ def _picture(path: Path) -> ImageFile:
     frames = [frame for head in heads for frame in head.frames]
     steps = {letter: step for letter, step in first.steps.items() if letter in "YX"}
     axes, outer, frames = _in_order(path, first, frames, steps, notes)
-    dtype = first.stored
-    if first.photometric not in _COLOURS:
+    plane, stored, bits, photometric = first.kind
+    dtype = stored
+    if photometric not in _COLOURS:
         scalings = {None if f.scaling == (1.0, 0.0) else f.scaling for f in frames}
-        dtype = np.result_type(*(type_of_levels(first.stored, each) for each in scalings))
-    data = Frames(frames, (*outer, *first.plane), dtype, path, first.photometric)
-    metadata = {"frames": frames, "bits": (first.stored, first.bits)}
+        dtype = np.result_type(*(type_of_levels(stored, each) for each in scalings))
+    data = Frames(frames, (*outer, *plane), dtype, path, photometric)
+    metadata = {"frames": frames, "bits": (stored, bits)}
     metadata["affine"] = _affine(first, frames, outer, axes, steps)
     told = PixelMetadata(steps)
-    axes += "YX" + "S" * (len(first.plane) - 2)
+    axes += "YX" + "S" * (len(plane) - 2)
     kept = (path, tuple(files), tuple(dict.fromkeys(notes)), first.records, *voxel_of(steps), told)
     return ImageFile(data, axes, "dicom", metadata, *kept)
 
@@ -401,30 +396,31 @@ def _check_one_series(path: Path, heads: list[_Head]) -> None:
     """Refuse what is no series: of several, or of slices that do not fit each other."""
     if not heads:
         raise FileError(f"{path} holds no DICOM files: choose another folder.")
-    if (several := len({head.series for head in heads})) > 1:
-        raise FileError(
-            f"{path} holds {several} series of DICOM: put each in a folder of its own, or give the "
-            "files, to filter each by itself."
-        )
-    first = heads[0]
-    if len({(h.plane, h.stored, h.bits, h.photometric) for h in heads}) > 1:
-        raise FileError(
-            f"The slices in {path} differ in size or type of pixels: put those of one kind in a "
-            "folder of their own."
-        )
-    if len(heads) > 1 and any(not f.position for h in heads for f in h.frames):
-        raise FileError(
-            f"Not all files in {path} tell the position of their slice: give the files, to filter "
-            "each by itself."
-        )
+    several = len({head.series for head in heads})
     directions = [head.directions for head in heads]
-    if len(heads) > 1 and (
-        None in directions or np.ptp(np.array(directions), axis=0).max() > _SECONDS_OF_ARC
-    ):
-        raise FileError(
+    apart = None in directions or np.ptp(directions, axis=0).max() > _SECONDS_OF_ARC
+    alone, own = "give the files, to filter each by itself", "in a folder of their own"
+    for wrong, said in (
+        (
+            several > 1,
+            f"{path} holds {several} series of DICOM: put each in a folder of its own, or {alone}.",
+        ),
+        (
+            len({head.kind for head in heads}) > 1,
+            f"The slices in {path} differ in size or type of pixels: put those of one kind {own}.",
+        ),
+        (
+            len(heads) > 1 and any(not f.position for head in heads for f in head.frames),
+            f"Not all files in {path} tell the position of their slice: {alone}.",
+        ),
+        (
+            len(heads) > 1 and apart,
             f"The slices in {path} differ in orientation, as those of a localizer do: put those of "
-            f"one orientation in a folder of their own. The first is {first.frames[0].path.name}."
-        )
+            f"one orientation {own}. The first is {heads[0].frames[0].path.name}.",
+        ),
+    ):
+        if wrong:
+            raise FileError(said)
 
 
 def _in_order(
@@ -435,41 +431,40 @@ def _in_order(
     notes: list[str],
 ) -> tuple[str, tuple[int, ...], list[_Frame]]:
     """Return the axes before those of a plane, their lengths, and the frames in this order."""
-    count = len(frames)
-    if count == 1:
+    if len(frames) == 1:
         return "", (), frames
     known = first.directions is not None and all(frame.position for frame in frames)
-    normal = np.cross(first.directions[:3], first.directions[3:]) if known else None
-    along = [normal @ frame.position if known else 0 for frame in frames]
+    known = known and "MOSAIC" not in frames[0].other[-1]  # whose positions are of whole volumes
+    along = [np.dot(first.directions[6:], frame.position) if known else 0 for frame in frames]
     places = [round(float(z), 3) for z in along]  # micrometres
     counts = Counter(places)
     if len(counts) == 1 and frames[0].path == frames[-1].path:
-        axis = "Z" if first.modality in _SLICED else "T"
+        axis = _AXES.get(first.modality, "T")
         steps |= {axis: first.steps[axis]} if axis in first.steps else {}
-        return axis, (count,), frames
-    nz, nt = len(counts), count // len(counts)
-    if set(counts.values()) != {nt}:
-        few = sum(n < max(counts.values()) for n in counts.values())
+        return axis, (len(frames),), frames
+    nz, nt = len(counts), max(counts.values())
+    if few := sum(n < nt for n in counts.values()):
         raise FileError(
             f"{few} of {nz} positions in {path} have fewer images than others: slices are missing; "
             "copy the series again, or give the files, to filter each by itself."
         )
-    ranked = sorted(range(count), key=lambda k: (places[k], *frames[k].order, frames[k].index))
+    ranked = sorted(
+        range(len(frames)), key=lambda k: (places[k], *frames[k].order, frames[k].index)
+    )
     by_place = np.array(ranked).reshape(nz, nt)
-    if nz > 1:
-        _measure_slices(sorted(counts), steps, notes)
-    axes, outer = ("Z", (nz,)) if nz > 1 else ("", ())
+    axes, outer = "", ()
     if nt > 1:
-        same = len({frames[k].other for k in by_place[0]}) == 1
-        if not same:
+        axes, outer = "T", (nt,)
+        if len({frames[k].other for k in by_place[0]}) > 1:
+            axes = "Q"
             notes.append(
                 f"Each slice is there {nt} times, which differ in echo, diffusion or part: they "
                 "are filtered each by itself (axis Q)."
             )
-        letter = "T" if same else "Q"
-        axes, outer = letter + axes, (nt, *outer)
-        if same and "T" in first.steps:
-            steps["T"] = first.steps["T"]
+        steps |= {a: step for a, step in first.steps.items() if a == axes}
+    if nz > 1:
+        axes, outer = f"{axes}Z", (*outer, nz)
+        _measure_slices(sorted(counts), steps, notes)
     return axes, outer, [frames[k] for k in by_place.T.ravel()]
 
 
@@ -500,13 +495,13 @@ def _affine(
     position = frames[0].position
     if head.directions is None or position is None or not {"Y", "X"} <= steps.keys():
         return None
-    x, y = np.array(head.directions[:3]), np.array(head.directions[3:])
-    nz = outer[-1] if axes.endswith("Z") else 1
-    z = np.cross(x, y) * steps.get("Z", head.steps.get("Z", (1.0, "")))[0]
-    if nz > 1:
-        z = (np.array(frames[nz - 1].position) - np.array(position)) / (nz - 1)
+    x, y, z = np.reshape(head.directions, (3, 3))
+    z = z * (steps.get("Z") or head.steps.get("Z") or (1.0, ""))[0]
+    last = frames[outer[-1] - 1] if axes.endswith("Z") else frames[0]
+    if last.position != position:
+        z = np.subtract(last.position, position) / (outer[-1] - 1)
     affine = np.eye(4)
-    affine[:3] = np.stack([x * steps["X"][0], y * steps["Y"][0], z, np.array(position)], axis=1)
+    affine[:3] = np.stack([x * steps["X"][0], y * steps["Y"][0], z, position], axis=1)
     affine[:2] *= -1
     return affine
 
@@ -532,11 +527,12 @@ class Frames(Blocks):
         self._frames = None
 
     def _block(self, number: int) -> np.ndarray:
-        pydicom = pydicom_package()
         if self._frames is None:
             raise closed(self._path)
         frame = self._frames[number]
         with reading(frame.path), _quietly(cut_short(frame.path)):
+            import pydicom.pixels
+
             stored = pydicom.pixels.pixel_array(frame.path, index=frame.index)
             if self._table:
                 table = pydicom.dcmread(frame.path, stop_before_pixels=True)
@@ -573,7 +569,9 @@ def write(
     The result of a folder is a folder. Series and images get new identifiers (UIDs), and refer to
     those they were made from; pixels are stored in the type of the input, uncompressed.
     """
-    pydicom, path = pydicom_package(), Path(path)
+    import pydicom
+
+    path = Path(path)
     check_writable(like, data.dtype)
     numbers: dict[Path, list[tuple[int, int]]] = {}
     for k, frame in enumerate(like.metadata["frames"]):
@@ -584,107 +582,102 @@ def write(
         opened.enter_context(writing(path))
         if like.path.is_dir():
             folder = opened.enter_context(new_folder(path, overwrite=overwrite, keep=keep))
-            for source, held in numbers.items():
+            for source, places in numbers.items():
                 with open(folder / source.name, "xb") as file:
-                    made.write(file, source, held)
+                    made.write(file, source, places)
         else:
             file = opened.enter_context(new_file(path, overwrite=overwrite, keep=keep))
             made.write(file, *next(iter(numbers.items())))
-    return made.notes()
+    notes = []
+    if made.unpacked:
+        notes.append(f"The {made.unpacked} of the input is replaced by uncompressed pixels.")
+    if made.clipped:
+        notes.append(
+            f"{made.clipped} values are beyond what the {like.metadata['bits'][1]} bits of the "
+            "input hold, and became the nearest that they do."
+        )
+    return tuple(notes)
 
 
+@dataclass
 class _NewSeries:
     """A series of results, written file by file."""
 
-    def __init__(self, data: Any, like: ImageFile, records: list[dict], series: str) -> None:
-        self._data, self._like, self._series = data, like, series
-        self._lines = [record_line(each) for each in (*like.history, *records)]
-        self._named = ", ".join(str(each.get("filter", "")) for each in records)
-        self._outer = data.shape[: -3 if like.axes.endswith("S") else -2]
-        self._clipped, self._unpacked = 0, ""
-
-    def notes(self) -> tuple[str, ...]:
-        """Return what could not be preserved."""
-        notes = []
-        if self._unpacked:
-            notes.append(f"The {self._unpacked} of the input is replaced by uncompressed pixels.")
-        if self._clipped:
-            notes.append(
-                f"{self._clipped} values are beyond what the {self._like.metadata['bits'][1]} bits "
-                "of the input hold, and became the nearest that they do."
-            )
-        return tuple(notes)
+    data: Any
+    like: ImageFile
+    records: list[dict]
+    series: str
+    clipped: int = 0
+    unpacked: str = ""
 
     def write(self, file: Any, source: Path, numbers: list[tuple[int, int]]) -> None:
         """Write the frames of a file, given by their numbers there and in the data."""
-        pydicom, uid = pydicom_package(), pydicom_package().uid
+        import pydicom
+
         with reading(source), _quietly(cut_short(source)):
             held = pydicom.dcmread(source, defer_size=_DEFERRED)
         syntax = held.file_meta.TransferSyntaxUID
         if syntax.is_compressed:
-            self._unpacked = f"{syntax.name} compression"
-            held.file_meta.TransferSyntaxUID = uid.ExplicitVRLittleEndian
+            self.unpacked = f"{syntax.name} compression"
+            syntax = held.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
         failed = OutputError(
             f"The result of {source} cannot be written as DICOM, as its elements are not valid: "
             "end its name with .ome.tif."
         )
-        big = not held.file_meta.TransferSyntaxUID.is_little_endian
-        where = {"dir": os.path.dirname(file.name)} if len(numbers) > 1 else {}
-        pixels = (tempfile.TemporaryFile if where else io.BytesIO)(**where)
-        with pixels, _quietly(failed):
+        frames, order = self.like.metadata["frames"], "<" if syntax.is_little_endian else ">"
+        outer = self.data.shape[: -3 if self.like.axes.endswith("S") else -2]
+        with tempfile.TemporaryFile(dir=os.path.dirname(file.name)) as kept, _quietly(failed):
+            pixels = getattr(kept, "file", kept)  # of Windows
             for _, k in sorted(numbers):
-                place = np.unravel_index(k, self._outer) if self._outer else ()
-                stored = self._stored(
-                    np.asarray(self._data[place]), self._like.metadata["frames"][k]
-                )
-                pixels.write(
-                    stored.astype(stored.dtype.newbyteorder(">" if big else "<")).tobytes()
-                )
+                place = np.unravel_index(k, outer) if outer else ()
+                stored = self._stored(np.asarray(self.data[place]), frames[k])
+                pixels.write(stored.astype(stored.dtype.newbyteorder(order)).tobytes())
             pixels.write(b"\0" * (pixels.tell() % 2))
             pixels.seek(0)
             self._revise(held)
-            del held.PixelData
-            wide = held.BitsAllocated > 8 or held.file_meta.TransferSyntaxUID.is_implicit_VR
+            wide = held.BitsAllocated > 8 or syntax.is_implicit_VR
             held.add_new("PixelData", "OW" if wide else "OB", pixels)
             held.save_as(file, enforce_file_format=True)
 
     def _stored(self, levels: np.ndarray, frame: _Frame) -> np.ndarray:
         """Return grey levels as the values that slope and intercept of the file make them of."""
-        dtype, bits = self._like.metadata["bits"]
-        slope, inter = (1.0, 0.0) if self._like.axes.endswith("S") else frame.scaling
+        dtype, bits = self.like.metadata["bits"]
+        slope, inter = (1.0, 0.0) if self.like.axes.endswith("S") else frame.scaling
         whole = np.rint((np.nan_to_num(levels.astype(np.float64)) - inter) / slope)
-        signed = dtype.kind == "i"
-        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-        self._clipped += int(np.count_nonzero((whole < low) | (whole > high)))
+        low = -(2 ** (bits - 1)) if dtype.kind == "i" else 0
+        high = low + 2**bits - 1
+        self.clipped += int(np.count_nonzero((whole < low) | (whole > high)))
         return np.clip(whole, low, high).astype(dtype)
 
     def _revise(self, held: Any) -> None:
         """Change what tells of the pixels, and nothing that tells of the patient."""
-        pydicom, source = pydicom_package(), pydicom_package().Dataset()
-        source.ReferencedSOPClassUID = held.SOPClassUID
-        source.ReferencedSOPInstanceUID = held.SOPInstanceUID
-        held.SourceImageSequence = [source]
-        held.SeriesInstanceUID = self._series
+        import pydicom
+
+        if "SOPClassUID" in held and "SOPInstanceUID" in held:
+            source = pydicom.Dataset()
+            source.ReferencedSOPClassUID = held.SOPClassUID
+            source.ReferencedSOPInstanceUID = held.SOPInstanceUID
+            held.SourceImageSequence = [source]
+        held.SeriesInstanceUID = self.series
         held.SOPInstanceUID = pydicom.uid.generate_uid(prefix=None)
         held.file_meta.MediaStorageSOPInstanceUID = held.SOPInstanceUID
-        held.ImageType = ["DERIVED", *list(held.get("ImageType", ["", "PRIMARY"]))[1:]]
-        held.DerivationDescription = f"Denoised: {self._named}"[:1024]
-        for name in ("SmallestImagePixelValue", "LargestImagePixelValue"):
-            if name in held:
-                delattr(held, name)
-        if self._like.axes.endswith("S"):
+        held.ImageType = ["DERIVED", *list(held.get("ImageType") or ["", "PRIMARY"])[1:]]
+        named = ", ".join(str(each.get("filter", "")) for each in self.records)
+        held.DerivationDescription = f"Denoised: {named}"[:1024]
+        gone = held.dir("SmallestImagePixelValue", "LargestImagePixelValue")
+        if self.like.axes.endswith("S"):
             held.SamplesPerPixel, held.PlanarConfiguration = 3, 0
             held.PhotometricInterpretation = "RGB"
-            # Descriptors, identifier and contents of a table of colours.
-            for element in _TABLE:
-                held.pop((0x0028, element), None)
-            dtype, held.BitsStored = self._like.metadata["bits"]
+            dtype, held.BitsStored = self.like.metadata["bits"]
             held.BitsAllocated, held.HighBit = 8 * dtype.itemsize, held.BitsStored - 1
+            gone += held.dir("PaletteColorLookupTable")
+        for name in ("PixelData", *gone):
+            held.pop(name, None)
         block = held.private_block(_GROUP, _CREATOR, create=True)
         if _RECORDS in block:
             del block[_RECORDS]
-        if self._lines:
-            block.add_new(_RECORDS, "UT", "\n".join(self._lines))
+        if lines := [record_line(each) for each in (*self.like.history, *self.records)]:
+            block.add_new(_RECORDS, "UT", "\n".join(lines))
 
 
 def result_name(path: Path) -> str:

@@ -392,7 +392,7 @@ class Format:
     they will be. `becomes` names the formats that results may have besides, or only, if there is no
     `write`; `default_metadata` describes pixels of other formats as a new image of this one.
     `result_name` returns a name for the result of a file, by default its own. The others do what
-    functions of these names in `formats` do.
+    functions of these names in `formats` do; by default any type is writable.
     """
 
     name: str
@@ -401,8 +401,8 @@ class Format:
     new_suffix: str
     is_format: Callable[[Any], bool]
     open_stack: Callable[..., AbstractContextManager[ImageFile]]
-    check_writable: Callable[[ImageFile, np.dtype], None]
     write: Callable[..., tuple[str, ...]] | None
+    check_writable: Callable[[ImageFile, np.dtype], None] = lambda like, dtype: None
     is_named: Callable[[Any], bool] | None = None
     in_place: bool = False
     becomes: tuple[str, ...] = ()

@@ -89,10 +89,8 @@ def open_stack(
     file, scene = _parts(path)
     with reading(file):
         picture = _picture(Path(path), file, scene)
-    try:
+    with contextlib.closing(picture.data):
         yield picture
-    finally:
-        picture.data.close()
 
 
 def _picture(path: Path, file: Path, scene: int | None) -> ImageFile:
@@ -171,10 +169,6 @@ class Planes(Blocks):
         return np.asarray(plane).astype(self.dtype, copy=False)
 
 
-def check_writable(like: ImageFile, dtype: np.dtype) -> None:
-    """Refuse nothing: the format of the result refuses what it cannot hold."""
-
-
 def result_name(path: Path) -> str:
     """Return a name for the result of a scene."""
     file, scene = _parts(path)
@@ -188,7 +182,6 @@ FORMAT = Format(
     new_suffix=".ome.tif",
     is_format=is_microscope,
     open_stack=open_stack,
-    check_writable=check_writable,
     write=None,
     is_named=is_named,
     written=(),

@@ -278,10 +278,6 @@ def _is_grey(frame: Any) -> bool:
     return all(np.abs(each - middle).max() <= near for each in planes)
 
 
-def check_writable(like: ImageFile, dtype: np.dtype) -> None:
-    """Refuse nothing: frames are written in the type of those of the input."""
-
-
 def write(
     path: str | os.PathLike,
     data: Any,
@@ -335,7 +331,6 @@ FORMAT = Format(
     new_suffix=".mkv",
     is_format=is_video,
     open_stack=open_stack,
-    check_writable=check_writable,
     write=write,
     written=(".mkv",),
     becomes=("TIFF", "OME-Zarr"),
