@@ -7,13 +7,12 @@ cd "$(dirname "$0")/.."
 . scripts/common.sh
 
 make_environment
-system_packages pocl-opencl-icd mesa-opencl-icd
+system_packages pocl-opencl-icd
 install_with_extra test
 
 drivers=$PWD/.drivers
-mkdir -p "$drivers/none" "$drivers/debian" "$drivers/intel" "$drivers/mesa"
+mkdir -p "$drivers/none" "$drivers/debian" "$drivers/intel"
 cp /etc/OpenCL/vendors/pocl.icd "$drivers/debian"
-cp /etc/OpenCL/vendors/rusticl.icd "$drivers/mesa"
 # Intel's packages hold an .icd with a path that is not there.
 if [ ! -e "$drivers/intel_runtime/lib/libintelocl.so" ]; then
     "$(find_python)" -m venv "$drivers/intel_runtime"
@@ -24,7 +23,7 @@ echo "$drivers/intel_runtime/lib/libintelocl.so" >"$drivers/intel/intel.icd"
 # Compare one driver: the folder of its .icd, a part of the name of its device or platform, and an option.
 compare() {
     echo
-    export OCL_ICD_VENDORS="$drivers/$1" RUSTICL_ENABLE=llvmpipe
+    export OCL_ICD_VENDORS="$drivers/$1"
     .venv/bin/gpu-denoise devices
     .venv/bin/python tests/benchmarks/compare_drivers.py --folder "$drivers/results" --device "$2" --limit 1800 $3
 }
@@ -37,7 +36,7 @@ tests() {
 # What pip brings is always listed, after those of Debian.
 compare debian portable --save
 # PoCL names the processor, which may be Intel's.
-for driver in debian:portable none:portable "intel:Intel(R) OpenCL" mesa:llvmpipe; do
+for driver in debian:portable none:portable "intel:Intel(R) OpenCL"; do
     compare "${driver%:*}" "${driver#*:}" --all
     [ "${1:-}" = --tests ] || continue
     tests "${driver#*:}" tests/test_contract.py tests/filters

@@ -197,18 +197,18 @@ def test_a_process_that_computes_does_not_hang(untested, child, monkeypatch):
     assert "it did not finish a test within" in only(untested).problem
 
 
-@pytest.mark.parametrize("step", [0, 1, 2])
+@pytest.mark.parametrize("step", [0, 1, 2, 3])
 def test_a_wrong_result_is_named(device, monkeypatch, step):
-    monkeypatch.setattr(self_test, "_PARTS", (("vectors", "barriers", "nl_means"),))
+    monkeypatch.setattr(self_test, "_PARTS", (("vectors", "barriers", "loops", "nl_means"),))
     plain, made = self_test._run, self_test._filtered
 
     def spoiled(_, name, *given):
         plain(_, name, *given)
-        if name == ("vector_functions", "prefix_sums", "")[step]:
-            given[-1][3] += 1
+        if name == ("vector_functions", "prefix_sums", "long_loop", "")[step]:
+            given[-1][-1] += 1
 
     def dim(name, device):
-        return made(name, device) - (step == 2)
+        return made(name, device) - (step == 3)
 
     monkeypatch.setattr(self_test, "_run", spoiled)
     monkeypatch.setattr(self_test, "_filtered", dim)
@@ -217,9 +217,10 @@ def test_a_wrong_result_is_named(device, monkeypatch, step):
     )
     told = []
     problem, lasting = outcome_of(steps, told.append)
-    name = ("vectors", "barriers", "NL-means")[step]
+    name = ("vectors", "barriers", "loops", "NL-means")[step]
+    wrong = "a loop ended before its 131072 turns" if step == 2 else "its result is wrong by 1"
     assert len(told) == step + 1 and lasting
-    assert problem.startswith(f"the test of {name}") and "its result is wrong by 1" in problem
+    assert problem.startswith(f"the test of {name}") and wrong in problem
 
 
 @pytest.mark.parametrize(

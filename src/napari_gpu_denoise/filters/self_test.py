@@ -36,7 +36,7 @@ _RMS, _MOST = 0.1, 4.0
 # The steps of each part; the parts run side by side, and their programs compile in equal times.
 # Each begins with the vectors, as compilers that fail at those may take minutes to fail at filters.
 _PARTS: tuple[tuple[str, ...], ...] = (
-    ("vectors", "barriers", "bm3d"),
+    ("vectors", "barriers", "loops", "bm3d"),
     ("vectors", "nl_means", "vbm3d"),
 )
 
@@ -50,7 +50,9 @@ def run_part(platform: str, name: str, index: int, lanes: int, part: int) -> Ite
         If a result is wrong, or the device fails.
     """
     device = replace(find_untested(name, platform, index), float_lanes=lanes, tested=True)
-    checks: dict[str, Callable[[Device], None]] = {"vectors": _vectors, "barriers": _barriers}
+    checks: dict[str, Callable[[Device], None]] = dict(
+        vectors=_vectors, barriers=_barriers, loops=_loops
+    )
     try:
         for step in _PARTS[part]:
             if step in checks:
@@ -113,6 +115,17 @@ def _barriers(device: Device) -> None:
     sums = np.empty_like(values)
     _run(device, "prefix_sums", {"GROUP": group}, values.size, group, values, sums)
     _compare(sums, values.reshape(8, group).cumsum(axis=1).ravel(), 0, 0)
+
+
+def _loops(device: Device) -> None:
+    """Check that a loop makes all of its turns."""
+    turns = 1 << 17
+    values, sums = np.arange(64, dtype=np.uint32), np.empty(1, np.uint32)
+    _run(device, "long_loop", {"TURNS": turns}, 1, None, values, sums)
+    powers = np.cumprod(np.full(turns - 1, 3, np.uint32), dtype=np.uint32)[::-1]
+    each = np.tile(values, turns // 64)
+    if sums[0] != np.sum(each[:-1] * powers, dtype=np.uint32) + each[-1]:
+        raise KernelError(f"a loop ended before its {turns} turns")
 
 
 def _run(
