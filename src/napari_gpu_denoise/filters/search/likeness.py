@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.image.threads import begin_each
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
@@ -25,7 +26,13 @@ _PAIRS = 3  # of neighbouring frames that are compared
 _MATCHED_BYTES = 20 * 8 * (_SIDE * _MOST_BLOCKS) ** 2  # that are gone through for a pair, about
 FOUND = 0.35  # share of structures found again, from which frames help
 # Each row averages the pixels of a block at one place.
-_MEANS = np.array([[(k <= n < k + _BLOCK) / _BLOCK for n in range(_SIDE)] for k in range(_SPAN)])
+_MEANS = np.float32([[(k <= n < k + _BLOCK) / _BLOCK for n in range(_SIDE)] for k in range(_SPAN)])
+# Fourier transforms of so few pixels are faster as products: along an axis, and back to _SPAN
+# places along Y, and along X from half of the frequencies, whose conjugates the others are.
+_WAVES = np.exp(-2j * np.pi / _SIDE * np.outer(*2 * [np.arange(_SIDE)])).astype(np.complex64)
+_HALF = _WAVES[:, : _SIDE // 2 + 1]
+_TWICE = np.float32([1, *[2] * (_SIDE // 2 - 1), 1]) / _SIDE
+_BACK = _WAVES[:_SPAN].conj() / _SIDE, (_HALF[:_SPAN].conj() * _TWICE).T
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,8 @@ class _Blocks(NamedTuple):
     left: np.ndarray  # mean squared difference at the best place, without that of the means
     chance: np.ndarray  # the same in a frame with other structures of the same kind
     moved: np.ndarray  # distance of the best place along y or x, the larger, in pixels
-    fine: np.ndarray  # share of the finest detail that differs at the best place
+    own: np.ndarray  # pixels, (n, _BLOCK, _BLOCK), less their mean
+    best: np.ndarray  # those at the best place
 
 
 def _matched(pairs: Sequence[tuple[np.ndarray, np.ndarray]], by: int) -> _Blocks:
@@ -90,45 +98,67 @@ def _matched(pairs: Sequence[tuple[np.ndarray, np.ndarray]], by: int) -> _Blocks
 
 
 def _found(first: np.ndarray, second: np.ndarray, by: int) -> _Blocks:
-    # Turned by half, it has the same kind of structures in other places.
-    own, around, turned = (_windows(f, by) for f in (first, second, second[::-1, ::-1]))
+    own, around = _windows(first, by), _windows(second, by)
     own = own[:, _REACH : _REACH + _BLOCK, _REACH : _REACH + _BLOCK]
     own = own - own.mean(axis=(1, 2), keepdims=True)
     variance = np.mean(own**2, axis=(1, 2))
-    spectrum = np.fft.rfft2(own / _BLOCK**2, (_SIDE, _SIDE)).conj()
+    spectrum = _spectra(own / _BLOCK**2).conj()
+    other = _means(around**2) - _means(around) ** 2
 
-    def differences(windows: np.ndarray) -> np.ndarray:
-        shared = np.fft.irfft2(np.fft.rfft2(windows) * spectrum)[:, :_SPAN, :_SPAN]
-        total = variance[:, None, None] + _means(windows**2) - _means(windows) ** 2
-        return total - 2 * shared
+    def differences(windows: np.ndarray, other: np.ndarray) -> np.ndarray:
+        shared = _BACK[0] @ (_spectra(windows) * spectrum) @ _BACK[1]
+        return variance[:, None, None] + other - 2 * shared.real
 
-    left, chance = differences(around), differences(turned)
+    left = differences(around, other)
+    # Turned by half, a frame has the same kind of structures in other places.
+    chance = differences(around[::-1, ::-1, ::-1], other[::-1, ::-1, ::-1])
     dy, dx = np.divmod(left.reshape(-1, _SPAN**2).argmin(axis=1), _SPAN)
-    places = zip(around, dy, dx, strict=True)
-    others = [window[y : y + _BLOCK, x : x + _BLOCK] for window, y, x in places]
-    others = np.reshape(others, own.shape)
-    fine = _fine(own - others) / np.maximum(_fine(own) + _fine(others), 1e-30)
+    best = sliding_window_view(around, (_BLOCK, _BLOCK), (1, 2))[np.arange(len(own)), dy, dx]
     moved = np.maximum(abs(dy - _REACH), abs(dx - _REACH))
-    return _Blocks(variance, left.min(axis=(1, 2)), chance.min(axis=(1, 2)), moved, fine)
+    return _Blocks(variance, left.min(axis=(1, 2)), chance.min(axis=(1, 2)), moved, own, best)
 
 
 def _windows(frame: np.ndarray, by: int) -> np.ndarray:
-    """Return the pixels in which blocks are searched, reduced `by` times, (n, _SIDE, _SIDE)."""
-    side, starts = _SIDE * by, []
+    """Return the pixels in which blocks are searched, reduced `by` times, (n, _SIDE, _SIDE).
+
+    Less their mean, so that squares suit float32.
+    """
+    starts = []
     for length in frame.shape:
         most = length // by - _SIDE
         if most < 0:
-            return np.zeros((0, _SIDE, _SIDE))
+            return np.zeros((0, _SIDE, _SIDE), np.float32)
         count = min(_MOST_BLOCKS, most // _BLOCK + 1)
-        starts.append(np.linspace(0, most, count).round().astype(int) * by)
-    rows, columns = starts
-    cut = np.array([frame[y : y + side, x : x + side] for y in rows for x in columns])
+        starts.append(np.linspace(0, most, count).round().astype(int))
+    reduced = frame.size < 2 * len(starts[0]) * len(starts[1]) * (_SIDE * by) ** 2
+    if reduced:  # all of a small frame is less than what windows share
+        frame, side = _reduced(frame, by), _SIDE
+    else:
+        starts, side = [each * by for each in starts], _SIDE * by
+    cut = sliding_window_view(frame, (side, side))[np.ix_(*starts)].reshape(-1, side, side)
+    pixels = (cut if reduced else _reduced(cut, by)).astype(np.float32, copy=False)
+    mean = pixels.mean(axis=(1, 2), keepdims=True)
+    if not np.isfinite(mean).all():
+        np.nan_to_num(pixels, copy=False, posinf=0, neginf=0)
+        mean = pixels.mean(axis=(1, 2), keepdims=True)
+    return pixels - mean
+
+
+def _reduced(images: np.ndarray, by: int) -> np.ndarray:
+    """Return the means of squares of so many pixels along Y and X, the last axes."""
+    if by == 1:
+        return images
+    ny, nx = (length // by * by for length in images.shape[-2:])
     # Along Y, then along X by slices: faster than means over short axes.
-    added = cut.reshape(-1, _SIDE, by, side).sum(axis=2) if by > 1 else cut
-    pixels = np.zeros((len(cut), _SIDE, _SIDE))
-    for k in range(by):
-        pixels += added[..., k::by]
-    return np.nan_to_num(pixels / by**2, copy=False, posinf=0, neginf=0)
+    rows = images[..., :ny, :nx].reshape(*images.shape[:-2], -1, by, nx)
+    rows = rows.sum(axis=-2, dtype=np.float32)
+    return sum(rows[..., k::by] for k in range(by)) / by**2
+
+
+def _spectra(blocks: np.ndarray) -> np.ndarray:
+    """Return the Fourier transform of blocks in _SIDE pixels, the half of it along X."""
+    size = blocks.shape[1]
+    return _WAVES[:, :size] @ (blocks @ _HALF[:size])
 
 
 def _means(windows: np.ndarray) -> np.ndarray:
@@ -148,7 +178,7 @@ def _flat_noise(blocks: _Blocks) -> float:
 
 def _followed(blocks: _Blocks, noise: float) -> tuple[float, float]:
     """Return the share of structure found again, and how far it moved; NaN without structure."""
-    variance, left, chance, moved, _ = blocks
+    variance, left, chance, moved, *_ = blocks
     clear = variance - noise > _STANDS_OUT * max(noise, 1e-12)
     if clear.sum() < _FEWEST:
         return math.nan, math.nan
@@ -165,10 +195,12 @@ def _repeated(blocks: _Blocks, noise: float) -> float:
     Texture that is found again looks like repeated noise in the finest detail, and texture that was
     taken for noise in the variance: the smaller share counts.
     """
-    variance, left, fine = blocks.variance, blocks.left, blocks.fine
+    variance, left = blocks.variance, blocks.left
     if variance.size < _FEWEST or not 0 < noise < math.inf:
         return math.nan
     flat = variance <= np.quantile(variance, _FLATTEST)
     expected = 2 * np.minimum(variance[flat], noise)
-    gone = max(np.median(fine[flat]), np.median(left[flat] / np.maximum(expected, 1e-30)))
+    own, best = blocks.own[flat], blocks.best[flat]
+    fine = _fine(own - best) / np.maximum(_fine(own) + _fine(best), 1e-30)
+    gone = max(np.median(fine), np.median(left[flat] / np.maximum(expected, 1e-30)))
     return float(np.clip(1 - gone, 0, 1))
