@@ -151,6 +151,54 @@ def test_czi(tmp_path):
     assert formats.read(single).axes == "YX"
 
 
+def test_colours_of_czi_are_rgb(tmp_path):
+    needs("czi")
+    czi = pytest.importorskip("pylibCZIrw.czi", reason="needs the extra formats")
+    colours = np.random.default_rng(0).integers(0, 255, (2, 24, 32, 3), np.uint8)
+    with czi.create_czi(str(tmp_path / "a.czi")) as made:
+        for t, frame in enumerate(colours):
+            made.write(frame[..., ::-1], plane={"T": t, "Z": 0, "C": 0})  # BGR
+    with formats.open_stack(tmp_path / "a.czi") as image:
+        assert image.axes == "TYXS"
+        np.testing.assert_array_equal(image.data[1], colours[1])
+        np.testing.assert_array_equal(image.data, colours)
+
+
+def test_czi_of_a_run_that_was_stopped(tmp_path):
+    needs("czi")
+    czi = pytest.importorskip("pylibCZIrw.czi", reason="needs the extra formats")
+    with czi.create_czi(str(tmp_path / "a.czi")) as made:
+        for z, t in ((0, 0), (1, 0), (0, 1)):
+            made.write(IMAGE[t, z, 0][..., None], plane={"T": t, "Z": z, "C": 0})
+    with pytest.raises(FileError, match="lacks planes, as of a run that was stopped"):
+        formats.read(tmp_path / "a.czi")
+
+
+def test_czi_with_a_damaged_directory(tmp_path):
+    """Its reader would end the program, or count planes for hours."""
+    needs("czi")
+    path = write_czi(tmp_path / "a.czi")
+    whole = path.read_bytes()
+    at = int.from_bytes(whole[84:92], "little")
+    entry = at + 160
+    first = {whole[k : k + 1]: k for k in range(entry + 32, entry + 112, 20)}
+    for place, value in (
+        (84, len(whole) + 100),  # where the directory is
+        (at + 24, 1 << 40),  # its length
+        (at + 32, 1 << 20),  # its entries
+        (entry + 6, 1 << 50),  # where a plane is
+        (entry + 28, 1 << 20),  # its dimensions
+        (first[b"Z"] + 4, 1 << 30),  # its number
+        (first[b"X"] + 8, 1 << 30),  # its width
+    ):
+        damaged = bytearray(whole)
+        length = 8 if place in (84, at + 24, entry + 6) else 4
+        damaged[place : place + length] = value.to_bytes(length, "little")
+        path.write_bytes(damaged)
+        with pytest.raises(FileError, match=r"damaged"):
+            formats.read(path)
+
+
 def test_nd2(tmp_path):
     needs("nd2")
     path = write_nd2(tmp_path / "cells.nd2")

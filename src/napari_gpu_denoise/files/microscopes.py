@@ -27,10 +27,21 @@ from napari_gpu_denoise.files.image_file import (
     kept_steps,
     voxel_of,
 )
-from napari_gpu_denoise.files.input_checks import closed, open_image, open_regular, reading
+from napari_gpu_denoise.files.input_checks import (
+    check_declared,
+    closed,
+    cut_short,
+    open_image,
+    open_regular,
+    reading,
+)
 
 SUFFIXES = (".nd2", ".czi", ".lif")
 _MAGICS = {b"\xda\xce\xbe\n": "nd2", b"ZISRAWFILE": "czi", b"p\0\0\0": "lif"}
+# A dimension of a plane in the directory of a CZI.
+_DIMENSION = np.dtype([("name", "S1"), ("a", "V3"), ("start", "<i4"), ("size", "<i4"), ("b", "V8")])
+# Planes up to which any number may be missing in a CZI; of more, one of so many must be there.
+_SPARE, _ONE_OF = 1 << 12, 500
 _SCENE = re.compile(r"(.+\.(?:nd2|czi|lif))#(\d+)$", re.I)
 
 
@@ -69,8 +80,40 @@ def _reader_of(path: Path) -> Any:
     if kind is None:
         raise FileError(f"{path} is not an ND2, CZI or LIF file: copy it again from its source.")
     made = import_module(f"bioio_{kind}").Reader
-    # By default the others read whole stacks at once.
-    return made(path) if kind == "nd2" else made(path, chunk_dims=["Y", "X"])
+    if kind == "nd2":
+        return made(path)
+    if kind == "czi":
+        _check_directory(path)
+    # By default the others read whole stacks at once. A: samples (colours) of CZI.
+    return made(path, chunk_dims=["Y", "X", "A"] if kind == "czi" else ["Y", "X"])
+
+
+def _check_directory(path: Path) -> None:
+    """Refuse a CZI whose list of planes is damaged, which its reader would take as it is."""
+    with open_image(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(84)
+        file.seek(int.from_bytes(file.read(8), "little"))
+        head = file.read(160)
+        used, count = (int.from_bytes(head[at : at + 8], "little") for at in (24, 32))
+        if not head.startswith(b"ZISRAWDIRECTORY") or not 128 <= used <= size:
+            raise cut_short(path)
+        entries, at, found = file.read(used - 128), 0, []
+    for _ in range(count & 0xFFFFFFFF):
+        end = at + 32 + 20 * int.from_bytes(entries[at + 28 : at + 32], "little")
+        if int.from_bytes(entries[at + 6 : at + 14], "little") >= size or end > len(entries):
+            raise cut_short(path)
+        found.append(entries[at + 32 : end])
+        at = end
+    told = np.frombuffer(b"".join(found), _DIMENSION)
+    ends, planes = told["start"].astype(np.int64) + told["size"], 1
+    for name in set(told["name"].tolist()) - {b"X", b"Y"}:
+        own = told["name"] == name
+        planes *= int(ends[own].max() - told["start"][own].min())
+    width, height = (int(told["size"][told["name"] == a].max(initial=0)) for a in (b"X", b"Y"))
+    check_declared(width * height, size, path, "ZEN")
+    if not 0 < planes <= _SPARE + _ONE_OF * len(found):
+        raise cut_short(path)
 
 
 def images_of(path: Path) -> list[Path]:
@@ -127,6 +170,8 @@ def _picture(path: Path, file: Path, scene: int | None) -> ImageFile:
     told = kept_steps(steps)
     channels = [Channel(str(name)) for name in reader.channel_names or ()]
     shown = PixelMetadata(told, tuple(channels) if "C" in axes else ())
+    if _kind_of(file) == "czi" and axes.endswith("S"):
+        lazily = lazily[..., ::-1]  # BGR
     data = Planes(lazily, axes, file)
     rest = (path, (file,), tuple(notes), (), *voxel_of(told), shown)
     return ImageFile(data, axes, "microscope", {}, *rest)
@@ -165,7 +210,15 @@ class Planes(Blocks):
             raise closed(self._path)
         place = tuple(map(int, np.unravel_index(number, outer))) if outer else ()
         with reading(self._path):
-            plane = array[place].compute(scheduler="synchronous")
+            try:
+                plane = array[place].compute(scheduler="synchronous")
+            except Exception as error:
+                if "not a subset of the defined image" not in str(error):  # as libCZI says it
+                    raise
+                raise FileError(
+                    f"{self._path} lacks planes, as of a run that was stopped: save those that are "
+                    "complete as a file of their own."
+                ) from error
         return np.asarray(plane).astype(self.dtype, copy=False)
 
 
