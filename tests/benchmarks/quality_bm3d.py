@@ -27,6 +27,7 @@ from peer_bm3d import PeerScores
 from profiles_bm3d import PROFILES, settings_of
 
 import napari_gpu_denoise as gd
+from napari_gpu_denoise.assessment.published import SETS
 
 SIGMAS = {
     "bsd68": (15.0, 20.0, 25.0, 50.0),
@@ -36,17 +37,8 @@ SIGMAS = {
     "colin27": (20.0,),
     "colour": (25.0,),
 }
-# Means that others have published, in dB: Davy and Ehret 2020 at sigma 20, else those that papers
-# on denoising repeat.
-PUBLISHED = {
-    ("bsd68", 20.0): {"fast": 29.34, "normal": 29.50, "fixed": 29.27},
-    ("bsd68", 15.0): {"normal": 31.07},
-    ("bsd68", 25.0): {"normal": 28.57},
-    ("bsd68", 50.0): {"normal": 25.62},
-    ("set12", 15.0): {"normal": 32.37},
-    ("set12", 25.0): {"normal": 29.97},
-    ("set12", 50.0): {"normal": 26.72},
-}
+# Means that Davy and Ehret 2020 have published, in dB; `published_mean` knows those of others.
+DAVY = {("bsd68", 20.0): {"fast": 29.34, "normal": 29.50, "fixed": 29.27}}
 # Returns PSNR and seconds for the case of a set with a seed, or None where it cannot run.
 Method = Callable[[str, Case, int], tuple[float, float] | None]
 
@@ -112,6 +104,13 @@ def measure(name: str, sigma: float, options: argparse.Namespace) -> list[Score]
     return found
 
 
+def published_mean(name: str, sigma: float, profile: str) -> float | None:
+    """Return the published mean PSNR of BM3D on a set, if there is one."""
+    if name in SETS and profile == "normal" and sigma in SETS[name].sigmas:
+        return SETS[name].rows["BM3D"][SETS[name].sigmas.index(sigma)]
+    return DAVY.get((name, sigma), {}).get(profile)
+
+
 def mean(scores: list[Score], **wanted) -> float:
     """Return the mean PSNR of those scores that have these attributes."""
     return float(
@@ -141,7 +140,7 @@ def show_means(scores: list[Score]) -> None:
         cells = [f"{mean(rows, sigma=s):.3f}" if s in names(rows, "sigma") else "" for s in sigmas]
         seconds = np.mean([s.seconds for s in rows])
         print(row(title, *cells, len(names(rows, "seed")), f"{seconds:.3f}"))
-        known = [PUBLISHED.get((name, s), {}).get(title.removeprefix("ours ")) for s in sigmas]
+        known = [published_mean(name, s, title.removeprefix("ours ")) for s in sigmas]
         if any(known):
             cells = [f"{value:.2f}" if value else "" for value in known]
             print(row(f"published, {title.removeprefix('ours ')}", *cells, "", ""))

@@ -30,7 +30,11 @@ def small(monkeypatch):
     """Sets of two small images, with their own names and tables."""
     for name, known in SETS.items():
         shape = (*SHAPE, 3) if len(next(iter(known.shapes))) == 3 else SHAPE
-        monkeypatch.setitem(SETS, name, replace(known, shapes={shape: 2}, tolerance=1.0))
+        changes = {"shapes": {shape: 2}, "tolerance": 1.0}
+        if known.frames:
+            changes |= {"sigmas": (20.0,), "noisy": (22.11,), "frames": 2}
+            changes["rows"] = {method: means[1:2] for method, means in known.rows.items()}
+        monkeypatch.setitem(SETS, name, replace(known, **changes))
 
 
 def fill(folder, name, seeds=(0, 1)):
@@ -39,13 +43,16 @@ def fill(folder, name, seeds=(0, 1)):
     (shape,) = known.shapes
     for seed in seeds:
         clean = photograph(seed, shape)
-        if known.pairs is None:
+        if known.frames:
+            for t in range(3):
+                write(folder / f"clip {seed}", f"{t:05}.png", clean + t)
+        elif known.pairs is None:
             write(folder, f"{seed}.png", clean)
-            continue
-        (noisy, end), (truth, mean) = known.pairs
-        noise = np.random.default_rng(9 + seed).normal(0, 11.1, shape)
-        write(folder / noisy, f"{seed}{end}.png", clean + noise)
-        write(folder / truth, f"{seed}{mean}.png", clean)
+        else:
+            noise = np.random.default_rng(9 + seed).normal(0, 11.1, shape)
+            for pattern, image in zip(known.pairs, (clean + noise, clean), strict=True):
+                path = folder / pattern.replace("*", str(seed))
+                write(path.parent, f"{path.name}.png", image)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -54,7 +61,7 @@ def test_a_complete_set_is_printed_beside_published_means_and_stored(run, tmp_pa
     stored = tmp_path / "rows.csv"
     code, out, err = run("quality", name, tmp_path / "set", "--filter", "nl-means", "--csv", stored)
     assert code == 0, err
-    assert "2 of 2 images" in out and "NL-means here, nothing told" in out
+    assert "2 of 2 " in out and "NL-means here, nothing told" in out
     for method, means in SETS[name].rows.items():
         (row,) = (line for line in out.splitlines() if line.startswith(f"{method} "))
         assert row.split()[-len(means) :] == [f"{mean:.2f}" for mean in means]
@@ -63,7 +70,8 @@ def test_a_complete_set_is_printed_beside_published_means_and_stored(run, tmp_pa
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * len(SETS[name].sigmas)
     noisy = float(rows[0]["noisy dB"])
-    expected = 24.61 if SETS[name].pairs is None else 27.22
+    known = SETS[name]
+    expected = 27.22 if known.pairs else 22.11 if known.frames else 24.61
     assert noisy == pytest.approx(expected, abs=0.7) and float(rows[0]["result dB"]) != noisy
     assert rows[0]["version"] and rows[0]["device"]
     before = stored.read_bytes()
@@ -90,6 +98,28 @@ def test_a_part_of_a_set_or_another_version_is_named(run, tmp_path, small, monke
     (folder / "2.png").write_bytes(b"\x89PNG")
     code, _, err = run(*given)
     assert code == 4 and "2.png cannot be read" in err
+
+
+def test_videos_are_filtered_by_vbm3d_with_the_first_frames(run, tmp_path, small):
+    fill(tmp_path, "davis")
+    code, out, err = run("quality", "davis", tmp_path, "--told")
+    assert code == 0 and "VBM3D here, sigma told" in out and "2 of 2 videos" in out, err
+    (case, _) = SETS["davis"].read(tmp_path, 20.0)
+    assert case.noisy.shape == (2, *SHAPE, 3)
+    write(tmp_path / "clip 1", "00001.png", photograph(1, (24, 29, 3)))
+    code, _, err = run("quality", "davis", tmp_path)
+    assert code == 4 and "clip 1 needs frames, all of one size" in one_sentence(err)
+
+
+def test_sets_that_are_scaled_by_themselves_are_compared_after_an_affine_fit(run, tmp_path, small):
+    fill(tmp_path, "w2s")
+    before = run("quality", "w2s", tmp_path, "--filter", "nl-means")[1]
+    for path in tmp_path.glob("input*"):
+        write(tmp_path, path.name, imagecodecs.imread(str(path)) // 2 + 20)
+    after = run("quality", "w2s", tmp_path, "--filter", "nl-means")[1]
+    rows = [out.splitlines()[3].split()[-1] for out in (before, after)]
+    assert "after an affine fit" in after
+    assert float(rows[0]) == pytest.approx(float(rows[1]), abs=0.05)
 
 
 def test_a_folder_of_which_files_are_missing_is_refused(run, tmp_path, small):
@@ -142,3 +172,5 @@ def test_pure_noise_has_scenes_for_every_filter():
 
 def test_psnr_is_of_peak_255_without_rounding():
     assert psnr(np.full((3, 3), 10.4), np.full((3, 3), 5.4)) == pytest.approx(34.1514, abs=1e-3)
+    two = np.array([np.full((3, 3), 1.0), np.full((3, 3), 10.0)])
+    assert psnr(two, 0 * two, frames=True) == pytest.approx(48.1308 - 10, abs=1e-3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +24,7 @@ _PHOTONS, _BRIGHT = 20.0, 4.0  # a pixel, on average; sigmas above the mean
 
 
 class Case(NamedTuple):
-    """A noisy image, its truth, and the sigma of synthetic noise (None of real noise)."""
+    """A noisy image or video, its truth, and the sigma of synthetic noise (None of real noise)."""
 
     name: str
     noisy: np.ndarray
@@ -36,30 +36,36 @@ class Case(NamedTuple):
 class PublishedSet:
     """A set: its files, its size, and means that others have published, in dB.
 
-    `shapes` are those of the complete set with the number of images of each. Of sets with real
-    noise, `pairs` has the folder of noisy and of clean images, and the endings of their names.
-    `rows` are by method, a mean for each sigma; `noisy` is the mean before any filter.
+    `shapes` are those of the images, or frames, of the complete set with the number of images, or
+    videos, of each. Of sets with real noise, `pairs` has patterns of the names of noisy and of
+    clean images, in which ``*`` stands for the same text; otherwise noise of `sigmas` is added. A
+    video is a folder of frames, of which the first `frames` count. With `fit`, an affine map of
+    grey levels precedes each comparison. `rows` are by method, a mean for each sigma; `noisy` is
+    the mean before any filter.
     """
 
     title: str
     source: str
     shapes: Mapping[tuple[int, ...], int]
-    pairs: tuple[tuple[str, str], tuple[str, str]] | None = None
+    pairs: tuple[str, str] | None = None
+    sigmas: tuple[float | None, ...] = SIGMAS
+    frames: int = 0
+    fit: bool = False
     rows: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     noisy: tuple[float, ...] = ()
     tolerance: float = 0.02
 
     @property
-    def sigmas(self) -> tuple[float | None, ...]:
-        """Standard deviations of the noise that is added; of real noise, None."""
-        return (None,) if self.pairs else SIGMAS
+    def filter(self) -> str:
+        """The filter that is tried by default."""
+        return "vbm3d" if self.frames else "bm3d"
 
-    def is_complete(self, cases: list[Case]) -> bool:
-        """Whether the images are as many, of the shapes, as the published results are of."""
-        return Counter(case.clean.shape for case in cases) == dict(self.shapes)
+    def is_complete(self, shapes: Iterable[tuple[int, ...]]) -> bool:
+        """Whether images of these shapes are as many as the published results are of."""
+        return Counter(shape[bool(self.frames) :] for shape in shapes) == dict(self.shapes)
 
-    def read(self, folder: Path, sigma: float | None) -> list[Case]:
-        """Read the images of a folder; noise of `sigma` is added, the same in every run.
+    def read(self, folder: Path, sigma: float | None) -> Iterator[Case]:
+        """Read the images of a folder one by one; noise of `sigma` is the same in every run.
 
         Raises
         ------
@@ -68,34 +74,47 @@ class PublishedSet:
         """
         if not folder.is_dir():
             raise FileError(f"{folder} is not a folder: give the one of {self.title}.")
-        found = list(self._paired(folder) if self.pairs else self._noised(folder, sigma))
+        found = self._files(folder)
         if not found:
-            where = f" in {self.pairs[0][0]}/" if self.pairs and self.pairs[0][0] else ""
-            what = f"names that end in {self.pairs[0][1]}" if self.pairs else "names of images"
-            raise FileError(f"{folder} has no files of {self.title}: it needs{where} {what}.")
-        for case in found:
-            if case.noisy.shape != case.clean.shape:
-                raise FileError(f"{case.name} and its truth differ in size: copy the set again.")
-        return found
+            what = "folders of frames" if self.frames else "images"
+            where = f" named {self.pairs[0]}" if self.pairs else ""
+            raise FileError(f"{folder} has no files of {self.title}: it needs {what}{where}.")
+        for path, truth in found:
+            clean = _read_frames(path, self.frames) if self.frames else _read(truth)
+            if truth != path:
+                noisy = _read(path)
+            else:
+                noise = np.random.default_rng(SEED).normal(0, sigma or 0.0, clean.shape)
+                noisy = (clean + noise).astype(np.float32)
+            if noisy.shape != clean.shape:
+                raise FileError(f"{path.name} and its truth differ in size: copy the set again.")
+            yield Case(path.name, noisy, clean, sigma)
 
-    def _noised(self, folder: Path, sigma: float | None) -> Iterator[Case]:
-        for path in _images(folder):
-            clean = _read(path)
-            noise = np.random.default_rng(SEED).normal(0, sigma or 0.0, clean.shape)
-            yield Case(path.name, (clean + noise).astype(np.float32), clean, sigma)
-
-    def _paired(self, folder: Path) -> Iterator[Case]:
-        assert self.pairs
-        (noisy, end), (clean, mean) = self.pairs
-        for path in _images(folder / noisy):
-            if not path.stem.endswith(end):
+    def _files(self, folder: Path) -> list[tuple[Path, Path]]:
+        """Return each image or folder of frames with its truth, itself where noise is added."""
+        if self.pairs is None:
+            paths = _images(folder)
+            if self.frames:
+                paths = sorted(path for path in folder.iterdir() if path.is_dir())
+            return [(path, path) for path in paths]
+        noisy, clean = (folder / pattern for pattern in self.pairs)
+        begin, end = noisy.name.split("*")
+        found = []
+        for path in _images(noisy.parent):
+            if not (path.stem.startswith(begin) and path.stem.endswith(end)):
                 continue
-            truth = folder / clean / f"{path.stem.removesuffix(end)}{mean}{path.suffix}"
+            name = clean.name.replace("*", path.stem[len(begin) : len(path.stem) - len(end)])
+            truth = clean.with_name(name + path.suffix)
             if not truth.exists():
                 raise FileError(f"{truth} is missing, the truth of {path.name}: add it.")
-            yield Case(path.name, _read(path), _read(truth), None)
+            found.append((path, truth))
+        return found
 
 
+# Videos: README of the authors of DVDnet, github.com/m-tassano/dvdnet; 85 frames at most.
+_VIDEO_SIGMAS = (10.0, 20.0, 30.0, 40.0, 50.0)
+_DVDNET = "Tassano et al. 2019, arxiv.org/abs/1906.11890; every method knows sigma"
+_NOISY_VIDEOS = (28.13, 22.11, 18.59, 16.09, 14.15)
 # Means of BSD68: README of the authors of DnCNN, github.com/cszn/DnCNN.
 SETS: dict[str, PublishedSet] = {
     "bsd68": PublishedSet(
@@ -122,35 +141,98 @@ SETS: dict[str, PublishedSet] = {
         "FMD, mixed test set, one raw frame",
         "Zhang et al. 2019, arxiv.org/abs/1812.10366",
         {(256, 256): 48},
-        pairs=(("test_mix/raw", ""), ("test_mix/gt", "")),
+        pairs=("test_mix/raw/*", "test_mix/gt/*"),
+        sigmas=(None,),
         rows={"VST+NL-means": (31.25,), "VST+BM3D": (32.71,)},
         noisy=(27.21685,),
         tolerance=5e-4,
+    ),
+    "w2s": PublishedSet(
+        "W2S, one wide-field frame against the mean of 400",
+        "images: Zhou et al. 2020, arxiv.org/abs/2003.05961; networks: see docs/quality.md",
+        {(512, 512): 10},
+        pairs=("input_avg1_*", "target_avg400_*"),
+        sigmas=(None,),
+        fit=True,
+        rows={"Noise2Void": (29.22,), "Noise2Void, fast": (30.71,), "Noise2Noise": (30.49,)},
+    ),
+    "kodak24": PublishedSet(
+        "Kodak24, RGB",
+        "images: r0k.us/graphics/kodak",
+        {(512, 768, 3): 18, (768, 512, 3): 6},
+        noisy=(24.61, 20.17, 14.15),
+    ),
+    "davis": PublishedSet(
+        "DAVIS 2017 test-dev, 480p",
+        _DVDNET,
+        {(480, 854, 3): 30},
+        sigmas=_VIDEO_SIGMAS,
+        frames=85,
+        rows={
+            "V-BM4D": (37.58, 33.88, 31.65, 30.05, 28.80),
+            "VNLB": (38.85, 35.68, 33.73, 32.32, 31.13),
+            "DVDnet (network)": (38.13, 35.70, 34.08, 32.86, 31.85),
+        },
+        noisy=_NOISY_VIDEOS,
+    ),
+    "set8": PublishedSet(
+        "Set8, 960 x 540",
+        _DVDNET,
+        {(540, 960, 3): 8},
+        sigmas=_VIDEO_SIGMAS,
+        frames=85,
+        rows={
+            "V-BM4D": (36.05, 32.19, 30.00, 28.48, 27.33),
+            "VNLB": (37.26, 33.72, 31.74, 30.39, 29.24),
+            "DVDnet (network)": (36.08, 33.49, 31.79, 30.55, 29.56),
+        },
+        noisy=_NOISY_VIDEOS,
+    ),
+    "vid4": PublishedSet(
+        "Vid4",
+        "videos: Liu and Sun 2011, doi.org/10.1109/CVPR.2011.5995614",
+        {(576, 720, 3): 1, (576, 704, 3): 1, (480, 720, 3): 2},
+        sigmas=_VIDEO_SIGMAS,
+        frames=85,
+        noisy=_NOISY_VIDEOS,
     ),
     "cc15": PublishedSet(
         "CC15",
         "images: Nam et al. 2016, doi.org/10.1109/CVPR.2016.186",
         {(512, 512, 3): 15},
-        pairs=(("", "_real"), ("", "_mean")),
+        pairs=("*_real", "*_mean"),
+        sigmas=(None,),
     ),
     "polyu": PublishedSet(
         "PolyU, crops of 512 x 512",
         "images: Xu et al. 2018, arxiv.org/abs/1804.02603",
         {(512, 512, 3): 100},
-        pairs=(("", "_real"), ("", "_mean")),
+        pairs=("*_real", "*_mean"),
+        sigmas=(None,),
     ),
 }
 
 
-def psnr(image: np.ndarray, clean: np.ndarray) -> float:
-    """Return the PSNR in dB of peak 255; nothing is rounded, clipped or fitted."""
-    error = np.subtract(image, clean, dtype=np.float64)
-    return float(10 * np.log10(_PEAK**2 / np.mean(np.square(error))))
+def psnr(image: np.ndarray, clean: np.ndarray, frames: bool = False, fit: bool = False) -> float:
+    """Return the PSNR in dB of peak 255, of a video the mean over its `frames`.
+
+    Nothing is rounded or clipped. With `fit`, the affine map of the image that is nearest to the
+    clean one takes its place.
+    """
+    if frames:
+        return float(np.mean([psnr(*pair, fit=fit) for pair in zip(image, clean, strict=True)]))
+    levels, truth = (np.asarray(each, np.float64) for each in (image, clean))
+    if fit:
+        slope, offset = np.polyfit(levels.ravel(), truth.ravel(), 1)
+        levels = slope * levels + offset
+    return float(10 * np.log10(_PEAK**2 / np.mean(np.square(levels - truth))))
 
 
-def filtered(case: Case, settings: Filter, told: bool, device: str | None) -> np.ndarray:
-    """Filter a case; sigma is measured unless the filter is `told` it."""
-    axes = "YXS" if case.noisy.ndim == 3 else "YX"
+def filtered(
+    case: Case, settings: Filter, told: bool, device: str | None, frames: bool = False
+) -> np.ndarray:
+    """Filter a case, a video if it has `frames`; sigma is measured unless the filter is `told`."""
+    axes = "T" * frames + "YX" + "S" * (case.noisy.ndim - frames - 2)
     sigma = case.sigma if told else None
     return denoise(case.noisy, settings, sigma, axes=axes, dtype="float32", device=device).image
 
@@ -168,6 +250,13 @@ def _read(path: Path) -> np.ndarray:
         return np.asarray(imagecodecs.imread(str(path)))
     except Exception as error:
         raise FileError(f"{path} cannot be read as an image ({error}): copy it again.") from error
+
+
+def _read_frames(folder: Path, count: int) -> np.ndarray:
+    frames = [_read(path) for path in _images(folder)[:count]]
+    if len({frame.shape for frame in frames}) != 1:
+        raise FileError(f"{folder} needs frames, all of one size: copy the set again.")
+    return np.stack(frames)
 
 
 class NoiseScore(NamedTuple):

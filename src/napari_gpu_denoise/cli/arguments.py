@@ -108,8 +108,8 @@ def _add_quality(parser: argparse.ArgumentParser) -> None:
     names = f"{', '.join(SETS)}, or noise for images without objects"
     add("set", metavar="SET", choices=(*SETS, "noise"), help=names)
     add("folder", metavar="FOLDER", nargs="?", type=Path, help="folder with the files of the set")
-    about = "filter to run, bm3d or nl-means (default: bm3d)"
-    add("--filter", choices=("bm3d", "nl-means"), default="bm3d", help=about)
+    about = "filter to run (default: bm3d, of videos vbm3d)"
+    add("--filter", choices=("bm3d", "nl-means", "vbm3d"), help=about)
     add("--told", action="store_true", help="tell the filter the sigma of synthetic noise")
     add("--csv", metavar="FILE", type=Path, help="store the numbers of each image as CSV")
     add("--overwrite", action="store_true", help="replace an existing file")

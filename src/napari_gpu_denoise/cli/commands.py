@@ -422,21 +422,24 @@ def _compare(args: argparse.Namespace, known: PublishedSet) -> list[tuple]:
     from napari_gpu_denoise.assessment.published import SEED, filtered, psnr
     from napari_gpu_denoise.filters import FILTERS
 
-    name = args.filter.replace("-", "_")
-    settings = next(kind for kind in FILTERS if kind.name == name)()
+    name = (args.filter or known.filter).replace("-", "_")
+    settings, video = next(kind for kind in FILTERS if kind.name == name)(), bool(known.frames)
     rows, noisy, ours, complete = [], [], [], True
     for sigma in known.sigmas:
-        cases = known.read(args.folder, sigma)
-        complete = known.is_complete(cases)
-        scores = []
-        for case in cases:
-            result = filtered(case, settings, args.told, args.device)
-            scores.append((psnr(case.noisy, case.clean), psnr(result, case.clean)))
+        scores, shapes = [], []
+        for case in known.read(args.folder, sigma):
+            result = filtered(case, settings, args.told, args.device, video)
+            images = (case.noisy, result)
+            scores.append([psnr(each, case.clean, video, known.fit) for each in images])
+            shapes.append(case.clean.shape)
             rows.append((case.name, sigma or "", *(f"{score:.4f}" for score in scores[-1])))
+        complete = known.is_complete(shapes)
         for means, values in zip((noisy, ours), zip(*scores, strict=True), strict=True):
             means.append(sum(values) / len(values))
     total = sum(known.shapes.values())
-    print(f"{known.title}, {len(cases)} of {total} images; mean PSNR in dB, peak 255")
+    what = "videos" if video else "images"
+    fitted = ", after an affine fit" if known.fit else ""
+    print(f"{known.title}, {len(scores)} of {total} {what}; mean PSNR in dB, peak 255{fitted}")
     heads = ["real noise" if sigma is None else f"sigma {sigma:g}" for sigma in known.sigmas]
     told = "sigma told" if args.told and not known.pairs else "nothing told"
     table = {"noisy": noisy, **known.rows, f"{settings.title} here, {told}": ours}
@@ -445,9 +448,11 @@ def _compare(args: argparse.Namespace, known: PublishedSet) -> list[tuple]:
         print(f"{method:<34}" + "".join(f"{mean:>12.2f}" for mean in means))
     print(f"Source: {known.source}.")
     if not known.pairs:
-        print(f"Noise: seed {SEED} for each image, neither rounded nor clipped.")
+        print(f"Noise: seed {SEED} for each {what[:-1]}, neither rounded nor clipped.")
     if not complete:
-        print("Note: images are missing or of other sizes: do not compare these means with others.")
+        print(
+            f"Note: {what} are missing or of other sizes: do not compare these means with others."
+        )
     elif known.noisy:
         pairs = zip(noisy, known.noisy, strict=True)
         same = all(abs(mean - expected) <= known.tolerance for mean, expected in pairs)
