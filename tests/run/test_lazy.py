@@ -254,6 +254,32 @@ def test_chunks_bound_the_memory_and_the_overhead_is_what_they_read_more(device,
     assert told.chunks == image.shape
 
 
+def test_chunks_are_filtered_together_so_that_few_frames_are_filtered_twice(device, monkeypatch):
+    read, plain = [], module.filter_part
+
+    def filter_part(job, part, block, out):
+        read.append(block.given.shape[0])
+        return plain(job, part, block, out)
+
+    monkeypatch.setattr(module, "filter_part", filter_part)
+    image, settings = noisy(40, 30, 34, dtype="uint8"), joining(KIND, "TYX")
+    told = {"axes": "TYX", "device": device}
+    out, expected = both(image, (2, 30, 34), settings, **told)
+    np.testing.assert_array_equal(out, expected)
+    # Blocks of eight times the margin of a frame on each side, instead of 20 chunks.
+    assert sorted(read) == [9, 17, 18]
+    array = da.from_array(image, chunks=(2, 30, 34))
+    lazy = gd.denoise_lazy(array, settings, 20.0, **told)
+    assert lazy.chunks == array.chunks
+    assert gd.propose_chunks(array, settings, axes="TYX").present == pytest.approx(4 / 40)
+    for k in (19, 0, 8, 7):
+        chunk = lazy.blocks[k].compute(scheduler="synchronous")
+        np.testing.assert_array_equal(chunk, expected[2 * k : 2 * k + 2])
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 8 * 30 * 34)
+    both(image, (2, 30, 34), settings, **told)
+    assert max(read[-7:]) <= 8, "they bound the memory"
+
+
 def test_chunks_grow_until_they_take_the_bytes():
     array = da.zeros((100, 4096, 4096), dtype="uint16", chunks=(1, 256, 256))
     filter = gd.BM3D()

@@ -92,7 +92,9 @@ def denoise_lazy(
     Chunks are read with the margin that the filter needs, so the result equals that of `denoise`:
     it is identical for integers of 8 and 16 bits, and within float32 rounding for other types,
     whose offset and scale are removed chunk by chunk. Results next to spots of NaN or infinity
-    wider than 32 pixels may differ. The memory needed is a few chunks per thread.
+    wider than 32 pixels may differ. The memory needed is a few chunks per thread. By filters over
+    time, chunks of up to 256 MiB are filtered together, so that margins are up to an eighth of the
+    work: the first frame takes longer, all frames less.
     """
     return lazy_result(array, Run(filter, sigma, **options))
 
@@ -122,12 +124,13 @@ def lazy_result(array: Any, run: Run) -> da.Array:
         before, after = job.margin_along(letter)
         more = extra * (letter in "YX")
         margins[axis] = (before + more, after + more)
-    array = array.rechunk(joined_chunks(array.chunks, job.names, job.filter, margins))
+    kept = joined_chunks(array.chunks, job.names, job.filter, margins)
+    array = array.rechunk(time_blocks(kept, job.names, margins, array.dtype.itemsize))
     depth = {
         axis: both for axis, both in margins.items() if array.numblocks[axis] > 1 and any(both)
     }
     read = overlap(array, depth, "none", allow_rechunk=False) if depth else array  # not a copy
-    return read.map_blocks(
+    made = read.map_blocks(
         _denoise_block,
         job=job,
         devices=sent,
@@ -137,6 +140,7 @@ def lazy_result(array: Any, run: Run) -> da.Array:
         meta=np.empty((0,) * array.ndim, job.dtypes[1]),
         token=job.filter.name,
     )
+    return made.rechunk(kept)
 
 
 def check_shape(array: Any) -> None:
@@ -184,6 +188,29 @@ def joined_chunks(
         short = i in uncut or length < max(margin, filter.smallest if letter in "YX" else 0)
         joined.append((length,) if short else ensure_minimum_chunksize(max(margin, 1), own))
     return tuple(joined)
+
+
+_BLOCK_BYTES = 1 << 28  # of pixels that chunks filtered together read
+
+
+def time_blocks(
+    chunks: Sequence[tuple[int, ...]],
+    names: str,
+    margins: Mapping[int, tuple[int, int]],
+    itemsize: int,
+) -> tuple[tuple[int, ...], ...]:
+    """Return chunks joined along time until they are eight times as long as their margins."""
+    t = names.find("T")
+    if t < 0 or not (margin := sum(margins[t])):
+        return tuple(chunks)
+    sizes = [max(own) + sum(margins[i]) for i, own in enumerate(chunks) if i != t]
+    frame = itemsize * math.prod(sizes)
+    most, joined = min(8 * margin, _BLOCK_BYTES // frame - margin), [0]
+    for length in chunks[t]:
+        if joined[-1] and joined[-1] + length > most:
+            joined.append(0)
+        joined[-1] += length
+    return (*chunks[:t], tuple(joined), *chunks[t + 1 :])
 
 
 def _denoise_block(
@@ -361,7 +388,8 @@ def propose_chunks(
     present = None
     if own is not None:
         joined = joined_chunks(own, names, filter, dict(enumerate(margins)))
-        present = overhead(shape, joined, margins)
+        blocks = time_blocks(joined, names, dict(enumerate(margins)), itemsize)
+        present = overhead(shape, blocks, margins)
     taken = _bytes(size, shape, margins, itemsize)
     return Chunks(names, tuple(size), overhead(shape, cut, margins), present, margins, taken)
 
