@@ -14,7 +14,7 @@ import tempfile
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from napari_gpu_denoise.files.image_file import (
     Format,
     ImageFile,
     PixelMetadata,
+    Records,
     kept_steps,
     number,
     record_line,
@@ -44,7 +45,6 @@ from napari_gpu_denoise.files.input_checks import (
 )
 from napari_gpu_denoise.files.nifti import type_of_levels
 from napari_gpu_denoise.files.output import new_file, new_folder, writing
-from napari_gpu_denoise.run.record import Record
 
 SUFFIXES = (".dcm", ".dicom", ".ima")
 _GROUP, _CREATOR, _RECORDS = 0x2115, "napari-gpu-denoise", 0x01  # of the private block
@@ -357,11 +357,8 @@ def _records(held: Any) -> Iterator[dict]:
 
 
 @contextlib.contextmanager
-def open_stack(
-    path: str | os.PathLike, *, companions_anywhere: bool = False
-) -> Iterator[ImageFile]:
+def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
     """Open a file, or the series in a folder, to read its frames on demand."""
-    path = Path(path)
     with reading(path), _quietly(cut_short(path)):
         picture = _picture(path)
     with contextlib.closing(picture.data):
@@ -557,12 +554,7 @@ def check_writable(like: ImageFile, dtype: np.dtype) -> None:
 
 
 def write(
-    path: str | os.PathLike,
-    data: Any,
-    like: ImageFile,
-    record: Record | Sequence[dict] | None = None,
-    *,
-    overwrite: bool = False,
+    path: Path, data: Any, like: ImageFile, record: Records = None, *, overwrite: bool = False
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of DICOM files, as `formats.write` does.
 
@@ -571,7 +563,6 @@ def write(
     """
     import pydicom
 
-    path = Path(path)
     check_writable(like, data.dtype)
     numbers: dict[Path, list[tuple[int, int]]] = {}
     for k, frame in enumerate(like.metadata["frames"]):

@@ -258,6 +258,7 @@ SYMBOLS = {
 _KNOWN = set(SYMBOLS)
 
 Steps = dict[str, tuple[float, str]]
+Records = Record | Sequence[dict] | None  # of one run, of several, or none
 
 METRES = {
     **{"meter": 1.0, "centimeter": 1e-2, "millimeter": 1e-3, "micrometer": 1e-6},
@@ -423,7 +424,7 @@ class Format:
         return os.fspath(path).lower().endswith(self.written)
 
 
-def records_of(record: Record | Sequence[dict] | None) -> list[dict]:
+def records_of(record: Records) -> list[dict]:
     """Return the records that a writer is given: of one run, of several, or none."""
     if record is None:
         return []

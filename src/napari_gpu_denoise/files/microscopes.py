@@ -125,13 +125,11 @@ def images_of(path: Path) -> list[Path]:
 
 
 @contextlib.contextmanager
-def open_stack(
-    path: str | os.PathLike, *, companions_anywhere: bool = False
-) -> Iterator[ImageFile]:
+def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
     """Open a scene of a file, by default the first, to read its planes on demand."""
     file, scene = _parts(path)
     with reading(file):
-        picture = _picture(Path(path), file, scene)
+        picture = _picture(path, file, scene)
     with contextlib.closing(picture.data):
         yield picture
 

@@ -17,7 +17,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,6 +31,7 @@ from napari_gpu_denoise.files.image_file import (
     Format,
     ImageFile,
     PixelMetadata,
+    Records,
     kept_steps,
     record_line,
     records_in,
@@ -94,15 +95,12 @@ def is_nifti(path: str | os.PathLike) -> bool:
 
 
 @contextlib.contextmanager
-def open_stack(
-    path: str | os.PathLike, *, companions_anywhere: bool = False
-) -> Iterator[ImageFile]:
+def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
     """Open a NIfTI file, to read its planes on demand.
 
     Grey levels are what slope and intercept of the header make of the stored values. It has no
     companions.
     """
-    path = Path(path)
     with contextlib.ExitStack() as held:
         with reading(path):
             file = held.enter_context(open_image(path))
@@ -359,18 +357,12 @@ class Voxels(Blocks):
 
 
 def write(
-    path: str | os.PathLike,
-    data: Any,
-    like: ImageFile,
-    record: Record | Sequence[dict] | None = None,
-    *,
-    overwrite: bool = False,
+    path: Path, data: Any, like: ImageFile, record: Records = None, *, overwrite: bool = False
 ) -> tuple[str, ...]:
     """Write new voxels with the header of another NIfTI file, as `formats.write` does.
 
     The name says whether the file is compressed. The record becomes an extension of the header.
     """
-    path = Path(path)
     check_writable(like, data.dtype)
     keep = (like.path, *like.files)
     with new_file(path, overwrite=overwrite, keep=keep) as file, contextlib.ExitStack() as opened:
@@ -390,7 +382,7 @@ def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     check_type(like.path, "a NIfTI", dtype, _HELD)
 
 
-def _head(dtype: np.dtype, like: ImageFile, record: Record | Sequence[dict] | None) -> bytes:
+def _head(dtype: np.dtype, like: ImageFile, record: Records) -> bytes:
     """Return all that precedes the voxels."""
     kept = like.metadata
     header = _header_of(kept["header"], kept["version"], kept["byteorder"])

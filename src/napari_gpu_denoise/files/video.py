@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,6 +22,7 @@ from napari_gpu_denoise.files.image_file import (
     Format,
     ImageFile,
     PixelMetadata,
+    Records,
     record_line,
     records_in,
     records_of,
@@ -35,7 +36,6 @@ from napari_gpu_denoise.files.input_checks import (
     reading,
 )
 from napari_gpu_denoise.files.output import new_file, writing
-from napari_gpu_denoise.run.record import Record
 
 SUFFIXES = (".mkv", ".avi", ".mp4", ".m4v", ".mov", ".webm", ".wmv", ".mpg", ".mpeg")
 # Containers by bytes at a place near the start of a file.
@@ -69,11 +69,8 @@ def _container_of(file: BinaryIO) -> str | None:
 
 
 @contextlib.contextmanager
-def open_stack(
-    path: str | os.PathLike, *, companions_anywhere: bool = False
-) -> Iterator[ImageFile]:
+def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
     """Open the first video stream of a file, to decode its frames on demand."""
-    path = Path(path)
     with contextlib.ExitStack() as held:
         with _decoding(path):
             file = held.enter_context(open_image(path))
@@ -279,12 +276,7 @@ def _is_grey(frame: Any) -> bool:
 
 
 def write(
-    path: str | os.PathLike,
-    data: Any,
-    like: ImageFile,
-    record: Record | Sequence[dict] | None = None,
-    *,
-    overwrite: bool = False,
+    path: Path, data: Any, like: ImageFile, record: Records = None, *, overwrite: bool = False
 ) -> tuple[str, ...]:
     """Write frames as a lossless video with the times of another, as `formats.write` does.
 

@@ -379,16 +379,13 @@ def is_tiff(path: str | os.PathLike) -> bool:
 
 
 @contextlib.contextmanager
-def open_stack(
-    path: str | os.PathLike, *, companions_anywhere: bool = False
-) -> Iterator[ImageFile]:
+def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
     """Open the first image of a TIFF file, to read its planes on demand.
 
     Yields what `formats.read` returns, but ``data`` is a `Planes`. It can be indexed until the
     block ends, and raises `FileError` for a plane that turns out to be damaged. The rest stays
     valid, so that `write` still takes the image for its metadata.
     """
-    path = Path(path)
     with contextlib.ExitStack() as held:
         # Errors that the caller raises in its block are not about reading this file.
         with listening(path) as log:

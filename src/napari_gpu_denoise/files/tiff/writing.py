@@ -7,7 +7,7 @@ import json
 import math
 import os
 import string
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +19,7 @@ from napari_gpu_denoise.files.image_file import (
     ImageFile,
     PixelMetadata,
     PlaneStore,
+    Records,
     record_line,
     records_of,
 )
@@ -26,7 +27,6 @@ from napari_gpu_denoise.files.output import check_type, new_file, writing
 from napari_gpu_denoise.files.tiff import imagej, ome_xml, reading
 from napari_gpu_denoise.files.tiff.reading import Planes, page_axis
 from napari_gpu_denoise.image.threads import ahead
-from napari_gpu_denoise.run.record import Record
 
 CLASSIC_LIMIT = 2**32 - 2**25  # bytes of pixels that a TIFF of 32-bit offsets may hold
 _LOSSLESS = {1, 5, 8, 32773, 32946, 34925, 50000}  # none, LZW, deflate, PackBits, LZMA, Zstandard
@@ -47,15 +47,9 @@ _UNASSOCIATED_ALPHA = 2
 
 
 def write(
-    path: str | os.PathLike,
-    data: np.ndarray | Planes | PlaneStore,
-    like: ImageFile,
-    record: Record | Sequence[dict] | None = None,
-    *,
-    overwrite: bool = False,
+    path: Path, data: Any, like: ImageFile, record: Records = None, *, overwrite: bool = False
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of another TIFF file, as `formats.write` does."""
-    path = Path(path)
     _check_dtype(like, data.dtype)
     notes: list[str] = []
     with new_file(path, overwrite=overwrite, keep=(like.path, *like.files)) as file:
@@ -79,7 +73,7 @@ def _encode(
     path: Path,
     data: np.ndarray | Planes | PlaneStore,
     like: ImageFile,
-    record: Record | Sequence[dict] | None,
+    record: Records,
     notes: list[str],
 ) -> None:
     """Write a whole TIFF file; `path` is what an error names."""
@@ -99,9 +93,7 @@ def _check_dtype(like: ImageFile, dtype: np.dtype) -> None:
     check_type(like.path, name, dtype, held)
 
 
-def _prepare(
-    dtype: np.dtype, like: ImageFile, record: Record | Sequence[dict] | None, notes: list[str]
-) -> dict[str, Any]:
+def _prepare(dtype: np.dtype, like: ImageFile, record: Records, notes: list[str]) -> dict[str, Any]:
     """Return the arguments of ``TiffWriter.write`` for pixels of a type."""
     kept = like.metadata
     records = records_of(record)

@@ -25,7 +25,6 @@ from napari_gpu_denoise.files.zarr.metadata import Node, described, node_at, ome
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
     Address,
-    as_path,
     is_zarr,
     with_retries,
     zarr_package,
@@ -41,14 +40,11 @@ _LISTED = 1 << 16  # chunks up to which those at an address are listed, a thousa
 
 
 @contextlib.contextmanager
-def open_stack(
-    path: str | os.PathLike, *, companions_anywhere: bool = False
-) -> Iterator[ImageFile]:
+def open_stack(path: Path | Address, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
     """Open an image of OME-Zarr, to read it part by part.
 
     Links that lead out of its folder are followed with `companions_anywhere` only.
     """
-    path = as_path(path)
     zarr_package()
     if not is_zarr(path):
         raise FileError(f"{path} is not there, or holds no zarr: check the name.")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, records_of
+from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, Records, records_of
 from napari_gpu_denoise.files.output import already_there, check_type, new_folder, writing
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
 from napari_gpu_denoise.files.zarr.places import (
@@ -35,7 +35,6 @@ from napari_gpu_denoise.files.zarr.places import (
 from napari_gpu_denoise.image.axes import chosen_range, index_parts
 from napari_gpu_denoise.image.threads import mapping, shared_executor
 from napari_gpu_denoise.protocol.tiles import regions
-from napari_gpu_denoise.run.record import Record
 
 _HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 _HELD |= {"float16", "float32", "float64"}
@@ -76,9 +75,7 @@ class NewImage:
         array = self._added(0, tuple(shape), np.dtype(dtype))
         return FullResolutionArray(array, self._folder, _inside(self.folder, self.name))
 
-    def finish(
-        self, record: Record | Sequence[dict] | None, check: Callable[[], None] = lambda: None
-    ) -> None:
+    def finish(self, record: Records, check: Callable[[], None] = lambda: None) -> None:
         """Write the coarser levels and the metadata.
 
         `check` is called last before the metadata are written, which make an image of it.
@@ -286,12 +283,7 @@ def _in_place(place: Address, like: ImageFile, overwrite: bool) -> Iterator[None
 
 
 def write(
-    path: str | os.PathLike,
-    data: Any,
-    like: ImageFile,
-    record: Record | Sequence[dict] | None = None,
-    *,
-    overwrite: bool = False,
+    path: Path, data: Any, like: ImageFile, record: Records = None, *, overwrite: bool = False
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of another OME-Zarr, as `formats.write` does."""
     with new_image(path, like, overwrite=overwrite) as made:
