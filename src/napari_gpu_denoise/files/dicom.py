@@ -28,6 +28,7 @@ from napari_gpu_denoise.files.image_file import (
     ImageFile,
     PixelMetadata,
     Records,
+    Steps,
     kept_steps,
     number,
     record_line,
@@ -92,7 +93,7 @@ def files_of(folder: str | os.PathLike) -> list[Path]:
     """
     found = (path for path in sorted(Path(folder).iterdir()) if path.name.upper() != "DICOMDIR")
     named = (p for p in found if p.suffix.lower() in ("", *SUFFIXES) or p.suffix[1:].isdigit())
-    return [path for path in named if path.is_file() and is_dicom(path)]
+    return list(filter(starts_like_dicom, named))
 
 
 @contextlib.contextmanager
@@ -143,7 +144,7 @@ class _Head:
     directions: tuple[float, ...] | None
     frames: tuple[_Frame, ...]
     modality: str
-    steps: dict[str, tuple[float, str]]
+    steps: Steps
     records: tuple[dict, ...]
     notes: tuple[str, ...]
 
@@ -315,25 +316,21 @@ def _frames(held: Any, path: Path, directions: tuple[float, ...] | None) -> Iter
         )
 
 
-def _steps(held: Any, notes: list[str]) -> dict[str, tuple[float, str]]:
+def _steps(held: Any, notes: list[str]) -> Steps:
     """Return the steps along y, x, z and t that a file tells; z is that between its slices."""
     measures = "PixelMeasuresSequence"
     spacing = _told(held, 0, measures, "PixelSpacing") or held.get("ImagerPixelSpacing")
     spacing = spacing or _ultrasound_spacing(held, notes)
-    found: dict[str, tuple[Any, str]] = {}
+    apart = _told(held, 0, measures, "SpacingBetweenSlices")
+    found = {"Z": (apart or _told(held, 0, measures, "SliceThickness"), "mm")}
     if spacing is not None and len(spacing) == 2:
         found |= {"Y": (spacing[0], "mm"), "X": (spacing[1], "mm")}
-    apart = _told(held, 0, measures, "SpacingBetweenSlices")
-    found["Z"] = (apart or _told(held, 0, measures, "SliceThickness"), "mm")
     rate = number(held.get("CineRate")) or number(held.get("RecommendedDisplayFrameRate"))
     times = [number(each) for each in held.get("FrameTimeVector") or ()][1:]
     if times and max(times) - min(times) > _UNEVEN * max(times):
         notes.append("The times between frames differ, and are taken for equal.")
-    found["T"] = (
-        held.get("FrameTime") or (sum(times) / len(times) if times else rate and 1000 / rate),
-        "ms",
-    )
-    return kept_steps(found)
+    mean = sum(times) / len(times) if times else rate and 1000 / rate
+    return kept_steps(found | {"T": (held.get("FrameTime") or mean, "ms")})
 
 
 def _ultrasound_spacing(held: Any, notes: list[str]) -> tuple[float, float] | None:
@@ -341,9 +338,7 @@ def _ultrasound_spacing(held: Any, notes: list[str]) -> tuple[float, float] | No
     sizes = {
         (10 * number(each.get("PhysicalDeltaY")), 10 * number(each.get("PhysicalDeltaX")))
         for each in held.get("SequenceOfUltrasoundRegions") or ()
-        if each.get("PhysicalUnitsXDirection")
-        == each.get("PhysicalUnitsYDirection")
-        == _CENTIMETRES
+        if {each.get(f"PhysicalUnits{axis}Direction") for axis in "XY"} == {_CENTIMETRES}
     }
     if len(sizes) > 1:
         notes.append("Regions of the image have pixels of different sizes: none is taken.")
@@ -381,12 +376,11 @@ def _picture(path: Path) -> ImageFile:
         scalings = {None if f.scaling == (1.0, 0.0) else f.scaling for f in frames}
         dtype = np.result_type(*(type_of_levels(stored, each) for each in scalings))
     data = Frames(frames, (*outer, *plane), dtype, path, photometric)
-    metadata = {"frames": frames, "bits": (stored, bits)}
-    metadata["affine"] = _affine(first, frames, outer, axes, steps)
-    told = PixelMetadata(steps)
+    affine = _affine(first, frames, outer[-1] if axes.endswith("Z") else 1, steps)
+    metadata = {"frames": frames, "bits": (stored, bits), "affine": affine}
     axes += "YX" + "S" * (len(plane) - 2)
-    kept = (path, tuple(files), tuple(dict.fromkeys(notes)), first.records, *voxel_of(steps), told)
-    return ImageFile(data, axes, "dicom", metadata, *kept)
+    kept = (path, tuple(files), tuple(dict.fromkeys(notes)), first.records, *voxel_of(steps))
+    return ImageFile(data, axes, "dicom", metadata, *kept, PixelMetadata(steps))
 
 
 def _check_one_series(path: Path, heads: list[_Head]) -> None:
@@ -421,11 +415,7 @@ def _check_one_series(path: Path, heads: list[_Head]) -> None:
 
 
 def _in_order(
-    path: Path,
-    first: _Head,
-    frames: list[_Frame],
-    steps: dict[str, tuple[float, str]],
-    notes: list[str],
+    path: Path, first: _Head, frames: list[_Frame], steps: Steps, notes: list[str]
 ) -> tuple[str, tuple[int, ...], list[_Frame]]:
     """Return the axes before those of a plane, their lengths, and the frames in this order."""
     if len(frames) == 1:
@@ -465,9 +455,7 @@ def _in_order(
     return axes, outer, [frames[k] for k in by_place.T.ravel()]
 
 
-def _measure_slices(
-    places: list[float], steps: dict[str, tuple[float, str]], notes: list[str]
-) -> None:
+def _measure_slices(places: list[float], steps: Steps, notes: list[str]) -> None:
     """Tell the distance of slices, and where it is another."""
     apart = np.diff(places)
     usual = float(np.median(apart))
@@ -481,22 +469,15 @@ def _measure_slices(
         )
 
 
-def _affine(
-    head: _Head,
-    frames: list[_Frame],
-    outer: tuple[int, ...],
-    axes: str,
-    steps: dict[str, tuple[float, str]],
-) -> np.ndarray | None:
+def _affine(head: _Head, frames: list[_Frame], nz: int, steps: Steps) -> np.ndarray | None:
     """Return what makes pixels (x, y, z) positions in mm, to the right, front and top (RAS)."""
     position = frames[0].position
     if head.directions is None or position is None or not {"Y", "X"} <= steps.keys():
         return None
     x, y, z = np.reshape(head.directions, (3, 3))
     z = z * (steps.get("Z") or head.steps.get("Z") or (1.0, ""))[0]
-    last = frames[outer[-1] - 1] if axes.endswith("Z") else frames[0]
-    if last.position != position:
-        z = np.subtract(last.position, position) / (outer[-1] - 1)
+    if frames[nz - 1].position != position:
+        z = np.subtract(frames[nz - 1].position, position) / (nz - 1)
     affine = np.eye(4)
     affine[:3] = np.stack([x * steps["X"][0], y * steps["Y"][0], z, position], axis=1)
     affine[:2] *= -1
@@ -507,17 +488,10 @@ class Frames(Blocks):
     """The frames of DICOM files as grey levels or colours (RGB), each decoded when it is needed."""
 
     def __init__(
-        self,
-        frames: list[_Frame],
-        shape: tuple[int, ...],
-        dtype: np.dtype,
-        path: Path,
-        photometric: str,
+        self, frames: list[_Frame], shape: tuple[int, ...], dtype: np.dtype, path: Path, kind: str
     ) -> None:
-        colours = photometric in _COLOURS
-        super().__init__(shape, dtype, len(shape) - 2 - colours)
-        self._frames: list[_Frame] | None = frames
-        self._path, self._colours, self._table = path, colours, photometric == _COLOURS[0]
+        super().__init__(shape, dtype, len(shape) - 2 - (kind in _COLOURS))
+        self._frames, self._path, self._kind = frames, path, kind
 
     def close(self) -> None:
         """End reading."""
@@ -531,11 +505,11 @@ class Frames(Blocks):
             import pydicom.pixels
 
             stored = pydicom.pixels.pixel_array(frame.path, index=frame.index)
-            if self._table:
+            if self._kind == _COLOURS[0]:
                 table = pydicom.dcmread(frame.path, stop_before_pixels=True)
                 stored = pydicom.pixels.apply_color_lut(stored, table)
                 return (stored >> 8 if stored.dtype.itemsize > 1 else stored).astype(self.dtype)
-            if self._colours or frame.scaling == (1.0, 0.0):
+            if self._kind in _COLOURS or frame.scaling == (1.0, 0.0):
                 return stored.astype(self.dtype, copy=False)
             slope, inter = frame.scaling
             return (stored.astype(np.float64) * slope + inter).astype(self.dtype)
@@ -673,9 +647,7 @@ class _NewSeries:
 
 def result_name(path: Path) -> str:
     """Return a name for the result of a file, whose dots may be those of an identifier."""
-    stem = path.name
-    known = next((each for each in SUFFIXES if stem.lower().endswith(each)), "")
-    return (stem[: -len(known)] if known else stem) + ".dcm"
+    return (path.stem if path.suffix.lower() in SUFFIXES else path.name) + ".dcm"
 
 
 FORMAT = Format(

@@ -168,13 +168,7 @@ class VideoFrames(Blocks):
     """
 
     def __init__(
-        self,
-        path: Path,
-        file: BinaryIO,
-        count: int,
-        times: list[int],
-        keys: list[int],
-        notes: list[str],
+        self, path: Path, file: BinaryIO, count: int, times: list[int], keys: list[int], notes: list
     ) -> None:
         self._path, self._file, self._times, self._keys = path, file, times, keys
         self._places = {time: k for k, time in enumerate(times)}
