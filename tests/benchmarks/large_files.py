@@ -7,6 +7,7 @@ import os
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,9 @@ def _number(*place: int) -> int:
     return sum((2 * k + 1) * at for k, at in enumerate(place)) % _BLOCKS
 
 
-def write_zarr(path: Path, shape: tuple[int, ...], axes: str, side: int) -> Path:
+def write_zarr(
+    path: Path, shape: tuple[int, ...], axes: str, side: int, compressors: Any = "auto"
+) -> Path:
     """Write a uint16 OME-Zarr of chunks of `side` x `side` pixels; equal chunks are one file."""
     import zarr
 
@@ -38,7 +41,12 @@ def write_zarr(path: Path, shape: tuple[int, ...], axes: str, side: int) -> Path
     chunks = (*(1,) * (len(shape) - 2), side, side)
     names = [axis.lower() for axis in axes]
     array = group.create_array(
-        "0", shape=shape, chunks=chunks, dtype=np.uint16, dimension_names=names
+        "0",
+        shape=shape,
+        chunks=chunks,
+        dtype=np.uint16,
+        dimension_names=names,
+        compressors=compressors,
     )
     made: dict[int, Path] = {}
     tiles = blocks(side, side, np.dtype(np.uint16))

@@ -50,6 +50,7 @@ def main() -> None:
     add("--chunk", type=int, default=820)
     add("--side", type=int, nargs="+", default=[30_000])
     add("--layout", nargs="+", choices=("tiles", "strips"), default=["tiles"])
+    add("--blosc", action="store_true", help="OME-Zarr compressed as new images are")
     add("--packed", action="store_true", help="compressed by deflate")
     add("--folder", type=Path, default=Path("."), help="for input and result")
     add("--options", default="", help="further options of gpu-denoise, in one text")
@@ -60,7 +61,12 @@ def main() -> None:
     try:
         if args.kind == "zarr":
             shape = tuple(args.shape)
-            path = write_zarr(folder / "in.ome.zarr", shape, "TCZYX", args.chunk)
+            stored = "auto"
+            if args.blosc:
+                from zarr.codecs import BloscCodec
+
+                stored = BloscCodec(cname="zstd", clevel=1, shuffle="bitshuffle")
+            path = write_zarr(folder / "in.ome.zarr", shape, "TCZYX", args.chunk, stored)
             rows += [_row(path, filter, args) for filter in args.filters]
         else:
             for side in args.side:

@@ -27,6 +27,9 @@ from napari_gpu_denoise.files.zarr.writing import fill
 
 STORED = {
     "Zstandard": {},
+    "Blosc, as new images": {
+        "compressors": zarr.codecs.BloscCodec(cname="zstd", clevel=1, shuffle="bitshuffle")
+    },
     "LZ4": {"compressors": zarr.codecs.BloscCodec(cname="lz4", clevel=5)},
     "uncompressed": {"compressors": None},
     "Zstandard, shards of ten planes": {"shards": (10, 1640, 1640)},

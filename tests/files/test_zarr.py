@@ -18,6 +18,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, resuming
+from napari_gpu_denoise.files.image_file import PixelMetadata
 from napari_gpu_denoise.files.zarr import Address, places, writing
 from napari_gpu_denoise.files.zarr.writing import block_means, coarser_shape
 from napari_gpu_denoise.run import part as parts_of_images
@@ -129,6 +130,21 @@ def test_gd_write(tmp_path):
     with pytest.raises(OutputError, match="cannot take the metadata"):
         gd.write(tmp_path / "other.zarr", result.image[0], picture)
     assert names(tmp_path) == ["in.ome.zarr", "out.ome.zarr", "two.ome.zarr"]
+
+
+def test_new_images_are_smaller_than_zarr_makes_them_by_itself(tmp_path):
+    y, x = np.mgrid[:256, :256]
+    smooth = (1000 + 500 * np.sin(x / 40) * np.cos(y / 30)).astype(np.uint16)
+    pixels = smooth + np.random.default_rng(1).integers(0, 9, smooth.shape, np.uint16)
+    like = writing.default_metadata(pixels, "YX", PixelMetadata({}), "new")
+    gd.write(tmp_path / "ours.ome.zarr", pixels, like)
+    ours = opened(tmp_path / "ours.ome.zarr")["0"]
+    alone = zarr.create_array(str(tmp_path / "zarr"), data=pixels, chunks=pixels.shape)
+    np.testing.assert_array_equal(ours[:], pixels)
+    assert ours.nbytes_stored() < 0.8 * alone.nbytes_stored()
+    (codec,) = ours.compressors
+    assert codec.to_dict()["name"] == "blosc", "a codec of the core of zarr 3"
+    assert codec.typesize == 2
 
 
 def test_the_command_line(tmp_path, capsys):

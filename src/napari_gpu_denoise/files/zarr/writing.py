@@ -324,12 +324,18 @@ def stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str
 
 def stored_new(like: ImageFile, shape: tuple[int, ...]) -> dict[str, Any]:
     """Return the storage layout for images that were not read from OME-Zarr."""
+    # It needs zarr.
+    from zarr.codecs import BloscCodec
+
     planes = "YX"
     chunks = tuple(
         min(n, 1024) if a in planes else 1 for a, n in zip(like.axes, shape, strict=True)
     )
     axes = ome_of(like.metadata["attributes"])[1]["multiscales"][0]["axes"]
-    return {"chunks": chunks, "dimension_names": [each["name"] for each in axes]}
+    # Of 16 bits smaller than zarr's own choice, Zstandard without shuffling, and in less time.
+    compressor = BloscCodec(cname="zstd", clevel=1, shuffle="bitshuffle")
+    names = [each["name"] for each in axes]
+    return {"chunks": chunks, "dimension_names": names, "compressors": compressor}
 
 
 def factors_like(shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
