@@ -35,18 +35,23 @@ def write_czi(path: Path, image: np.ndarray = IMAGE) -> Path:
     return path
 
 
-def write_lif(path: Path, images: int = 2) -> Path:
-    """Write images (t, z, c, y, x), each one more than the one before, as LIF."""
+def write_lif(path: Path, images: int = 2, *, coloured: bool = False) -> Path:
+    """Write images (t, z, c, y, x), each one more than the one before, as LIF.
+
+    Colours are told, without pixels.
+    """
     nt, nz, nc, ny, nx = IMAGE.shape
-    dimensions, step = "", 2
+    nc = 3 if coloured else nc
+    dimensions, step = "", 2 * (nc if coloured else 1)
     steps = (
         (1, nx, 2e-7, "m", 1),
         (2, ny, 4e-7, "m", 1),
-        (3, nz, 5e-7, "m", nc),
+        (3, nz, 5e-7, "m", 1 if coloured else nc),
         (4, nt, 2.0, "s", 1),
     )
     channels = "".join(
-        f'<ChannelDescription DataType="0" ChannelTag="0" BytesInc="{2 * nx * ny * c}"'
+        f'<ChannelDescription DataType="0" ChannelTag="{c + 1 if coloured else 0}"'
+        f' BytesInc="{2 * c * (1 if coloured else nx * ny)}"'
         ' Resolution="16" NameOfMeasuredQuantity="" Min="0" Max="1" Unit="" LUTName="Green"'
         ' IsLUTInverted="0" BitInc="0"/>'
         for c in range(nc)
@@ -238,6 +243,13 @@ def test_scenes_of_lif(tmp_path):
     assert again.history[0]["source"] == "cells.lif#2"
     result = gd.denoise(second.data, SMALL, 20, axes="TCZYX").image
     np.testing.assert_array_equal(again.data, result)
+
+
+def test_lif_with_colours_is_refused(tmp_path):
+    needs("lif")
+    path = write_lif(tmp_path / "cells.lif", coloured=True)
+    with pytest.raises(FileError, match="has colours, which are not read: save it as TIFF"):
+        formats.read(path)
 
 
 def test_results_keep_channels(tmp_path, streamed):

@@ -145,7 +145,7 @@ def _picture(path: Path, file: Path, scene: int | None) -> ImageFile:
             f"{file.name}#2 names the second."
         )
     reader.set_scene(scene or 0)
-    if missing := _missing_frames(file):
+    if missing := _missing_frames(file, scene or 0):
         notes.append(missing)
     array = reader.xarray_dask_data
     names, sizes = [str(name).upper() for name in array.dims], array.shape
@@ -175,8 +175,19 @@ def _picture(path: Path, file: Path, scene: int | None) -> ImageFile:
     return ImageFile(data, axes, "microscope", {}, *rest)
 
 
-def _missing_frames(file: Path) -> str:
-    """Return a note on frames of an ND2 file that are not stored; its reader fills them with 0."""
+def _missing_frames(file: Path, scene: int) -> str:
+    """Return a note on frames of an ND2 file that are not stored; its reader fills them with 0.
+
+    Refuse a LIF with colours, as its reader knows none.
+    """
+    if _kind_of(file) == "lif":
+        import liffile
+
+        with liffile.LifFile(file) as opened:
+            if "S" in opened.images[scene].sizes:
+                raise FileError(
+                    f"{file} has colours, which are not read: save it as TIFF, for example in Fiji."
+                )
     if _kind_of(file) != "nd2":
         return ""
     import nd2
