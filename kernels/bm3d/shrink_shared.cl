@@ -167,7 +167,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         const bool holds_mean = member == 0;
         float v[VALUES];
 #if WIENER && LOCAL_TILE != 1 && SHARED_NOISE && HISTOGRAMS && !VIDEO
-        across_pairs(across, codes[team], size, correlations + lane, correlations + first_coefficient(part));
+        across_pairs(across, codes[team], correlations + lane, correlations + first_coefficient(part));
         // Both images by the same code: twice as much does not fit the instruction cache beside that of the shared noise. The
         // guide first: its shares take the place of the variances, and registers hold two arrays of values, not three.
         float sum = 0.0f;
@@ -193,9 +193,9 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         gather_stack(b, team_scratch, member);
 #endif
 #if SHARED_NOISE && SPECTRUM
-        across_pairs(across, codes[team], size, covariance, covariance);
+        across_pairs(across, codes[team], covariance, covariance);
 #elif SHARED_NOISE
-        across_pairs(across, codes[team], size, correlations + lane, correlations + first_coefficient(part));
+        across_pairs(across, codes[team], correlations + lane, correlations + first_coefficient(part));
 #endif
         float in_common = common;
 #if VIDEO && !KALMAN

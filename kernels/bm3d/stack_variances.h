@@ -18,16 +18,20 @@ static inline int stride_place(int stride)
     return stride < 4 ? before : (before + 15) / 16 * 16;
 }
 
-// Index among the codes of a pair p < q, in the halves of a block of twice `stride` patches.
-static inline int place_in_blocks(int p, int q, int stride)
+// Index of the pair p < q among the codes.
+static inline int pair_place(int p, int q)
 {
+    const int stride = 1 << (31 - clz(p ^ q));
     const int block = p & ~(2 * stride - 1);
     return stride_place(stride) + block / 2 * stride + (p - block) * stride + q - block - stride;
 }
 
-static inline int pair_place(int p, int q)
+// The same the other way round: the pair p, q whose code is that far behind the first one of the blocks of a stride.
+static inline int2 pair_at(uint number, int stride)
 {
-    return place_in_blocks(p, q, 1 << (31 - clz(p ^ q)));
+    const int row = number % (stride * stride) / stride, column = number % stride;
+    const int block = number / (stride * stride) * (2 * stride);
+    return (int2)(block + row, block + stride + column);
 }
 
 

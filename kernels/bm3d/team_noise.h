@@ -13,8 +13,6 @@
 // Large groups: of blocks with 8 and more patches on either side, only how often each displacement comes is kept.
 #define HISTOGRAMS (PARTS != 4 || SPECTRUM ? 0 : NEIGHBOURS == 32 ? 3 : NEIGHBOURS == 16 ? 1 : 0)
 
-#define HALF_GROUP ((NEIGHBOURS + 1) / 2)
-
 // Stores the displacement of each pair of patches, and clears and counts histograms: that of the block of all patches, then those of
 // the halves of 32. Pairs are in the order of the blocks they count in.
 static inline void keep_overlaps(__local uchar *codes, __local int *counts, __local const int *places, int size, int member)
@@ -28,17 +26,15 @@ static inline void keep_overlaps(__local uchar *codes, __local int *counts, __lo
     for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
         #pragma unroll 1
         for (int turn = 0; turn < NEIGHBOURS / 2 * stride; turn += TEAM) {
-            const uint pair = turn + member;
-            const uint k = pair % HALF_GROUP;
-            const int p = (k & ~(stride - 1)) * 2 + (k & (stride - 1));
-            const int q = (p ^ (pair / HALF_GROUP)) + stride;
-            if (pair < NEIGHBOURS / 2 * stride) {
-                const int4 one = place_offset(places[p]), other = place_offset(places[q]);
-                const uchar code = q < size ? overlap_code(one, other) : APART;
+            const int number = turn + member;
+            if (number < NEIGHBOURS / 2 * stride) {
+                const int2 pair = pair_at(number, stride);
+                const int4 one = place_offset(places[pair.x]), other = place_offset(places[pair.y]);
+                const uchar code = pair.y < size ? overlap_code(one, other) : APART;
                 if (!HISTOGRAMS || stride < 8)
-                    codes[place_in_blocks(p, q, stride)] = code;
+                    codes[stride_place(stride) + number] = code;
                 else if (code != APART)
-                    atomic_inc(counts + (2 * stride == NEIGHBOURS ? 0 : 1 + p / 16) * PATCH * PATCH + code);
+                    atomic_inc(counts + (2 * stride == NEIGHBOURS ? 0 : 1 + pair.x / 16) * PATCH * PATCH + code);
             }
         }
     }
@@ -85,12 +81,12 @@ static inline void add_four(float *sum, uint four, COVARIANCE *along_y, COVARIAN
 }
 
 // Sums the covariances across the halves of each block of the stack, see variances_of_sums, for ROWS coefficients.
-static inline void across_pairs(float *sums, __local const uchar *codes, int size, COVARIANCE *along_y, COVARIANCE *along_x)
+static inline void across_pairs(float *sums, __local const uchar *codes, COVARIANCE *along_y, COVARIANCE *along_x)
 {
     #pragma unroll
     for (int stride = 1; stride < (HISTOGRAMS ? 8 : NEIGHBOURS); stride *= 2) {
         #pragma unroll
-        for (int k = 0; k < NEIGHBOURS && stride < size; k += 2 * stride) {
+        for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
             const int first = stride_place(stride) + k / 2 * stride;
             float sum[ROWS];
             #pragma unroll

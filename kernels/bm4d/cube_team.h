@@ -102,11 +102,14 @@ static inline void add_cubes(__local const float *cubes, __local const int4 *pla
             for (int j = 0; j < QUARTER; ++j)
                 v[j] = cubes[k * LINE + COLUMN_VOXEL(q, j)];
             columns_inverse(v);
+            float inverse[CZ];
+            #pragma unroll
+            for (int dz = 0; dz < CZ; ++dz)
+                inverse[dz] = factor / max(slices[offset.y + dz], SMALLEST_SIGMA);
             #pragma unroll
             for (int j = 0; j < QUARTER; ++j) {
                 const int e = COLUMN_VOXEL(0, j);
-                const float here = slices[offset.y + e / (CY * CX)];
-                const float taken = v[j] * (factor * kaiser[e + q] / max(here, SMALLEST_SIGMA));
+                const float taken = v[j] * (inverse[e / (CY * CX)] * kaiser[e + q]);
                 atomic_add(sums + first + e / (CY * CX) * plane + e / CX % CY * pitch + e % CX + q,
                            convert_int_rte(clamp(taken, -largest, largest)));
             }

@@ -42,12 +42,12 @@ void shrink_cubes(__global const float *noisy,
 {
     __local float cubes[NEIGHBOURS * LINE];
     __local int4 place[NEIGHBOURS];
-    __local float noise[NEIGHBOURS];
+    __local float noise[NEIGHBOURS] __attribute__((aligned(16)));
     __local CODE codes[CODES] __attribute__((aligned(16)));
     __local int counts[COUNTS] __attribute__((aligned(16)));
     __local uchar list[LISTED] __attribute__((aligned(16)));
     __local uint occurs[2];
-    __local float parts[TEAM];
+    __local float parts[TEAM] __attribute__((aligned(16)));
 #if TIMES > 1
     __local int4 moved[TIMES];
     __local float share[TIMES];
@@ -83,13 +83,15 @@ void shrink_cubes(__global const float *noisy,
         noise[item] = s;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    int found = 1;
-    while (found < NEIGHBOURS && noise[found] >= 0.0f)
-        ++found;
-    const int size = 1 << (31 - clz(found));
+    // The largest power of two of those found, which come first.
+    int size = 1;
+    #pragma unroll
+    for (int most = 2; most <= NEIGHBOURS; most *= 2)
+        size = noise[most - 1] >= 0.0f ? most : size;
     float variance = 0.0f;
-    for (int k = 0; k < size; ++k)
-        variance += noise[k] * noise[k];
+    #pragma unroll
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        variance += k < size ? noise[k] * noise[k] : 0.0f;
     const float sigma = sqrt(variance / size);
 #if TIMES > 1
     // What is used of each time, and the noise in A and E.
@@ -233,10 +235,12 @@ void shrink_cubes(__global const float *noisy,
 #endif
     parts[item] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
-    // In this order on every device.
-    sum = 0.0f;
-    for (int k = 0; k < TEAM; ++k)
-        sum += parts[k];
+    // In the same order in every run; four sums at a time take less time.
+    float4 sums_of_parts = (float4)(0.0f);
+    #pragma unroll
+    for (int k = 0; k < TEAM / 4; ++k)
+        sums_of_parts += ((__local const float4 *)parts)[k];
+    sum = sums_of_parts.x + sums_of_parts.y + sums_of_parts.z + sums_of_parts.w;
     const int weight = group_units(sum / (gain * mean_variance(correlation)), units);
     const float factor = weight / units * scale / gain * sigma;
 

@@ -23,17 +23,21 @@ static inline void clear_pairs(__local CODE *codes, __local int *counts, __local
 static inline void count_pairs(__local CODE *codes, __local int *counts, __local uint *occurs, __local const int4 *place, int item,
                                int size)
 {
-    for (int pair = item; pair < NEIGHBOURS * (NEIGHBOURS - 1) / 2; pair += TEAM) {
-        // Pairs that are 1, 2, ... apart, from the end on to the beginning.
-        const int one = pair % NEIGHBOURS, other = (one + 1 + pair / NEIGHBOURS) % NEIGHBOURS;
-        const int p = min(one, other), q = max(one, other);
-        const int code = q < size ? shared_noise(place[p], place[q]) : APART;
-        const int stride = 1 << (31 - clz(p ^ q));
-        if (stride < COUNTED_STRIDE)
-            codes[pair_place(p, q)] = code;
-        else if (code != APART) {
-            atomic_inc(counts + code * COUNTED_ROW + counted_block(stride, p & ~(2 * stride - 1)));
-            atomic_or(occurs + code / 32, 1u << code % 32);
+    #pragma unroll
+    for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
+        #pragma unroll 1
+        for (int turn = 0; turn < NEIGHBOURS / 2 * stride; turn += TEAM) {
+            const int number = turn + item;
+            if (number < NEIGHBOURS / 2 * stride) {
+                const int2 pair = pair_at(number, stride);
+                const int code = pair.y < size ? shared_noise(place[pair.x], place[pair.y]) : APART;
+                if (stride < COUNTED_STRIDE)
+                    codes[stride_place(stride) + number] = code;
+                else if (code != APART) {
+                    atomic_inc(counts + code * COUNTED_ROW + counted_block(stride, pair.x & ~(2 * stride - 1)));
+                    atomic_or(occurs + code / 32, 1u << code % 32);
+                }
+            }
         }
     }
 }
