@@ -21,7 +21,7 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     smallest,
     transformed,
 )
-from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.spectra import read_alike, read_spectra
 from napari_gpu_denoise.noise.patches.variance import brightness_levels, grouped, pooled_variance
 from napari_gpu_denoise.noise.patches.white import frequencies
 from napari_gpu_denoise.noise.robust import medians
@@ -204,3 +204,13 @@ def test_sums_over_the_window_of_each_pixel(shape):
     np.testing.assert_allclose(
         outliers._window_sums(np.pad(values, window // 2, mode="symmetric")), expected, 1e-5
     )
+
+
+def test_patches_of_frames_are_those_finite_in_all():
+    frames = np.random.default_rng(3).normal(100, 5, (3, 40, 48)).astype(np.float32)
+    for k in range(2):  # as many are left of both
+        frames[k, 20, 5 + 30 * k] = np.nan
+    found = read_alike([[frame] for frame in frames], 500, [None])
+    for each in found:
+        np.testing.assert_array_equal(each.place, found[0].place)
+    assert 0 < len(found[0].mean) < len(read_spectra([frames[0]], 500).mean)

@@ -12,7 +12,13 @@ from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.noise.magnitude import rician_noise, speckle_noise
 from napari_gpu_denoise.noise.patches.device import read_statistics
-from napari_gpu_denoise.noise.patches.selection import blank_area, blank_width, not_image
+from napari_gpu_denoise.noise.patches.selection import (
+    _may_hold_square,
+    blank_area,
+    blank_width,
+    constant_squares,
+    not_image,
+)
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.noise.photon import single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import temporal_noise
@@ -226,3 +232,14 @@ def test_a_constant_image_has_no_noise(dtype, shape):
     assert estimate_noise(image).sigma == (0.0,)
     assert estimate_noise(image).blank_width == 0
     assert estimate_sigma(image).sigma == (0.0,)
+
+
+@pytest.mark.parametrize("levels", [2, 3, 5])
+def test_no_square_is_missed_by_the_look_at_some_rows(levels):
+    rng = np.random.default_rng(levels)
+    for _ in range(200):
+        plane = rng.integers(0, levels, rng.integers(8, 60, 2)).astype(np.uint8)
+        y, x = (int(rng.integers(0, n)) for n in plane.shape)
+        plane[max(y - 4, 0) : y + 4, max(x - 4, 0) : x + 4] = 1
+        if constant_squares(plane, 8) is not None:
+            assert _may_hold_square(plane)

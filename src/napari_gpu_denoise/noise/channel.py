@@ -33,7 +33,12 @@ from napari_gpu_denoise.noise.correlation import (
 )
 from napari_gpu_denoise.noise.log_speckle import log_speckle_spectrum
 from napari_gpu_denoise.noise.patches import selection, white
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, together
+from napari_gpu_denoise.noise.patches.spectra import (
+    PatchSpectra,
+    read_alike,
+    read_spectra,
+    together,
+)
 from napari_gpu_denoise.noise.patches.variance import (
     VarianceCurve,
     VarianceLaws,
@@ -130,7 +135,7 @@ class FramesInARow:
         try:
             parts, apart = self._differences(single.sigma)
             near, far = together(parts), together(apart)
-            if np.mean(~near.high.any(axis=1)) > REPEATED:
+            if np.mean(near.energy_of("high") == 0) > REPEATED:
                 return None
             found, further = spectrum_of_patches(near), spectrum_of_patches(far)
             each = [1.0] if alike else [spectrum_of_patches(part).sigma for part in parts]
@@ -151,8 +156,9 @@ class FramesInARow:
         """The patches of each frame, row by row."""
 
         def of_row(row: tuple[np.ndarray, ...]) -> list[PatchSpectra]:
-            blank, limit = _blank(row), PATCHES // len(self.rows)
-            return [read_spectra([frame], limit, [blank]) for frame in row]
+            masks = [mask for mask in selection.not_image(row) if mask is not None]
+            blank = np.any(masks, axis=0) if masks else None
+            return read_alike([[frame] for frame in row], PATCHES // len(self.rows), [blank])
 
         return self._each(of_row, self.rows)
 
@@ -183,14 +189,6 @@ def _of_any_range(found: NoiseSpectrum) -> NoiseSpectrum:
     if not max(covariance[0, FAR], covariance[FAR, 0]) > REACHES * variance:
         return found
     return with_covariance(found, covariance)
-
-
-def _blank(row: tuple[np.ndarray, ...]) -> np.ndarray | None:
-    """Return a mask of what is no image, or not finite, in one of the frames."""
-    masks = [mask for mask in selection.not_image(list(row)) if mask is not None]
-    masks += [~np.isfinite(frame) for frame in row if frame.dtype.kind == "f"]
-    masks = [mask for mask in masks if mask.any()]
-    return np.any(masks, axis=0) if masks else None
 
 
 def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> PatchSpectra:

@@ -20,7 +20,7 @@ from napari_gpu_denoise.image.levels import check_numbers
 from napari_gpu_denoise.noise import photon
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import matmul_in_blocks
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, weights
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_alike, weights
 from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
 from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, readable, spread
 
@@ -92,9 +92,7 @@ def still_noise(frames: PlaneStack) -> photon.PhotonNoise | None:
     blanks = _blanks(pairs)
     found = _pairs_noise(pairs, None, DIFFERENCES, blanks)
     # The transform of a difference is the difference of transforms.
-    before, after = (
-        read_spectra([pair[k] for pair in pairs[::2]], PATCHES, blanks[::2]) for k in (0, 1)
-    )
+    before, after = read_alike(list(zip(*pairs[::2], strict=True)), PATCHES, blanks[::2])
     if before.coefficients.shape != after.coefficients.shape or before.lows < 2:
         return None
     means = (before.mean + after.mean) / 2
@@ -223,13 +221,8 @@ def _quantile(ordered: np.ndarray, share: float) -> float:
 
 
 def _blanks(pairs: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray | None]:
-    """Return for each pair a mask of what is constant or not finite in one of its frames."""
-    frames = [frame for pair in pairs for frame in pair]
-    masks = selection.not_image(frames)
-    for k, frame in enumerate(frames):
-        bad = None if frame.dtype.kind != "f" else ~np.isfinite(frame)
-        if bad is not None and bad.any():
-            masks[k] = bad if masks[k] is None else masks[k] | bad
+    """Return for each pair a mask of what is constant in one of its frames."""
+    masks = selection.not_image([frame for pair in pairs for frame in pair])
     halves = zip(masks[::2], masks[1::2], strict=True)
     return [b if a is None else a if b is None else a | b for a, b in halves]
 

@@ -179,8 +179,8 @@ def _may_hold_square(plane: np.ndarray) -> bool:
     """Return whether there may be a constant square; some of the rows tell.
 
     One of eight rows goes through every square, with two of every fourth pixels: these are compared
-    first, then with those four rows above and below, all of a row only where they are equal, and
-    the rows beside it only where eight in it are.
+    first, then with the middle between them, and with those four rows above or below, the row only
+    beside those that are equal, and the rows beside it only where eight in it are.
     """
     last, margin = len(plane) - 1, WIDTHS[0] // 2
     found = []
@@ -191,23 +191,27 @@ def _may_hold_square(plane: np.ndarray) -> bool:
         pairs = ((0, margin - 1), (-1, -margin))
         equal = np.column_stack([inside, *(rows[:, one] == rows[:, other] for one, other in pairs)])
         y, which = np.divmod(np.flatnonzero(equal), equal.shape[1])
-        y, x = first + step * y, np.append(margin * np.arange(inside.shape[1]), (0, -1))[which]
-        level = plane[y, x]
-        above, below = plane[np.maximum(y - margin, 0), x], plane[np.minimum(y + margin, last), x]
-        found.append(y[(above == level) | (below == level)])
-    if not any(map(len, found)):
-        return False
-    rows = np.unique(np.concatenate(found))
-    wide = np.pad(plane[rows], ((0, 0), (margin, margin)), mode="edge")
-    y, x = np.nonzero(_all_of(wide[:, 1:] == wide[:, :-1], WIDTHS[0] - 1, 1))
-    if len(y) > SAMPLE:  # too many to look at each
-        return True
-    beside = rows[y, None] + np.arange(1 - WIDTHS[0], WIDTHS[0])
-    inside = np.clip(x[:, None] + np.arange(-margin, margin), 0, plane.shape[1] - 1)
+        x = margin * np.arange(inside.shape[1])
+        ends = np.concatenate([(x, x + margin), np.transpose(pairs)], axis=1)[:, which]
+        y, level = first + step * y, rows[y, ends[0]]
+        kept = plane[y, ends.sum(axis=0) // 2] == level
+        y, ends, level = y[kept], ends[:, kept], level[kept]
+        beside = np.maximum(y - margin, 0), np.minimum(y + margin, last)
+        same = np.any([(plane[row, ends] == level).all(axis=0) for row in beside], axis=0)
+        found.append((y[same], ends[0, same] % plane.shape[1]))
+    y, x = np.concatenate(found, axis=1)
+    if not 0 < len(y) <= SAMPLE:  # too many to look at each
+        return bool(len(y))
+    width, right = WIDTHS[0], plane.shape[1] - 1
+    near = plane[y[:, None], np.clip(x[:, None] + np.arange(-margin, width), 0, right)]
+    which, start = np.nonzero(_all_of(near == plane[y, x][:, None], width, 1))
+    y, x = y[which], x[which] + start
+    beside = y[:, None] + np.arange(1 - width, width)
+    inside = np.clip(x[:, None] + np.arange(-margin, margin), 0, right)
     near = plane[np.clip(beside, 0, last)[:, :, None], inside[:, None]]
-    flat = (near == near[:, [WIDTHS[0] - 1], :1]).all(axis=2)
+    flat = (near == near[:, [width - 1], :1]).all(axis=2)
     flat &= (beside >= -margin) & (beside <= last + margin)
-    return bool(_all_of(flat, WIDTHS[0], 1).any())
+    return bool(_all_of(flat, width, 1).any())
 
 
 def _equal_neighbours(plane: np.ndarray, area: Blank, edges: np.ndarray | None) -> float | None:
