@@ -37,6 +37,7 @@
 #endif
 
 // Turns columns into rows and back, among the eight items of a part. v holds [coefficient][patch].
+__attribute__((always_inline))
 static inline void transpose(float *v, __local float *scratch, int lane)
 {
 #if WIDE
@@ -64,6 +65,7 @@ static inline void transpose(float *v, __local float *scratch, int lane)
 }
 
 // Sum over the items of a team: of each eight, then of these sums.
+__attribute__((always_inline))
 static inline float team_sum(float own, __local float *scratch, int member)
 {
     TEAM_SYNC();

@@ -15,6 +15,7 @@
 
 // Stores the displacement of each pair of patches, and clears and counts histograms: that of the block of all patches, then those of
 // the halves of 32. Pairs are in the order of the blocks they count in.
+__attribute__((always_inline))
 static inline void keep_overlaps(__local uchar *codes, __local int *counts, __local const int *places, int size, int member)
 {
 #if HISTOGRAMS

@@ -13,6 +13,7 @@ static inline int first_coefficient(int part)
 
 #if WIDE
 // v holds [coefficient][patch], before and after.
+__attribute__((always_inline))
 static inline void gather_stack(float *v, __local float *scratch, int item)
 {
     const int lane = item % 8, part = item / 8;
@@ -27,6 +28,7 @@ static inline void gather_stack(float *v, __local float *scratch, int item)
         vstore4(*(__local const float4 *)(stacks + i / NEIGHBOURS * (8 * STACK_LINE) + i % NEIGHBOURS), 0, v + i);
 }
 
+__attribute__((always_inline))
 static inline void scatter_stack(float *v, __local float *scratch, int item)
 {
     const int lane = item % 8, part = item / 8;
@@ -44,6 +46,7 @@ static inline void scatter_stack(float *v, __local float *scratch, int item)
 // Two parts exchange halves of their values: the lower one keeps its first half and gets the first half of the other.
 // Vectors, since loops over values become loops over pointers into v that differ from item to item: these the compiler of Intel's
 // CPU runtime 2026.2 gets wrong (tests/opencl/compiler_cases/chosen_pointer.cl).
+__attribute__((always_inline))
 static inline void swap_halves(float *v, __local float *scratch, int item, int other, bool lower)
 {
     #pragma unroll
@@ -78,6 +81,7 @@ static inline void swap_halves(float *v, __local float *scratch, int item, int o
     }
 
 // v holds [coefficient][patch], before and after.
+__attribute__((always_inline))
 static inline void gather_stack(float *v, __local float *scratch, int item)
 {
 #if PARTS > 1
@@ -90,6 +94,7 @@ static inline void gather_stack(float *v, __local float *scratch, int item)
 #endif
 }
 
+__attribute__((always_inline))
 static inline void scatter_stack(float *v, __local float *scratch, int item)
 {
 #if PARTS > 2

@@ -17,6 +17,7 @@
 #include "ridge/groups.h"
 
 // Sum over all work-items, the same for all; `shared` holds one number for each.
+__attribute__((always_inline))
 static inline float group_sum(__local float *shared, int lane, float value)
 {
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -17,6 +17,7 @@
 #define HALF (NEIGHBOURS / 2)
 
 // The lower of a candidate and that of another work-item, or if not `lower` the higher.
+__attribute__((always_inline))
 static inline CANDIDATE exchanged(__local CANDIDATE *shared, int lane, int other, CANDIDATE mine, bool lower)
 {
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -27,6 +28,7 @@ static inline CANDIDATE exchanged(__local CANDIDATE *shared, int lane, int other
 }
 
 // Merges one more candidate of every work-item into the sorted list of which each holds one.
+__attribute__((always_inline))
 static inline CANDIDATE merged(__local CANDIDATE *shared, int lane, CANDIDATE best, CANDIDATE one)
 {
     for (int size = 2; size <= NEIGHBOURS; size *= 2)

@@ -69,6 +69,7 @@ static inline void compare_strip(float sums[NEXT][SPAN], __global const float *h
 }
 
 // Merges the best candidates of all items of one reference.
+__attribute__((always_inline))
 static inline void share(CANDIDATE *best, const CANDIDATE *own, __local CANDIDATE offers[ITEMS][KEPT], int item)
 {
     TEAM_SYNC();

@@ -102,3 +102,11 @@ def test_no_work_item_leaves_before_a_barrier(name):
     ]
     leaves = [at.start() for at in re.finditer(r"\breturn;", kernel)]
     assert not waits or all(at > waits[-1] for at in leaves), 'see "One exit" in kernels/README.md'
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_functions_with_barriers_are_always_inlined(name):
+    source = expand(name)
+    for part in parts_with_barriers(source):
+        before = re.findall(rf"^(.*)\nstatic inline [\w ]+?\**{part}\(", source, re.M)
+        assert set(before) <= {"__attribute__((always_inline))"}, f"{part}, see kernels/README.md"
