@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import cache_from_source
+from pathlib import Path
 
 import pytest
 
@@ -74,10 +76,13 @@ def test_what_cannot_be_compared_or_timed_is_said_before_anything_is_measured(
     assert run("bench", "--filter", "dct3d", "--set", "step=x")[0] == 2
 
 
-def test_a_first_call_is_timed_in_a_process_of_its_own(device):
+def test_a_first_call_is_timed_in_a_process_of_its_own(device, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    places = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     task = {"filter": "dct3d", "settings": {}, "shape": (4, 8, 9), "axes": "ZYX", "sigma": 5.0}
     task["device"] = [device.name, device.platform, device.index]
-    found = bench.time_process(task, {})
+    found = bench.time_process(task, places)
+    assert Path(cache_from_source(bench.__file__)).exists(), "with bytecode, as pip installs it"
     assert list(found) == ["python", "imports", "discovery", "context", "compiling", "call"]
     assert min(found[name] for name in ("python", "imports", "discovery", "call")) > 0
 
