@@ -41,7 +41,7 @@ static inline void offer_key(const uint *best, __local uint *pending, int *waiti
 // Number of candidates after which pending keys are inserted next, when `seen` have been offered so far.
 static inline int next_insertion(int seen)
 {
-    return seen + max(seen / 6, 1);
+    return seen + max(seen / (NEIGHBOURS < 32 ? 6 : 12), 1);
 }
 
 // Call this after every chunk of `offered` candidates. `seen` counts them; `next`, 1 at first, says when keys are inserted next.
