@@ -106,8 +106,8 @@ def measure(name: str, sigma: float, options: argparse.Namespace) -> list[Score]
 
 def published_mean(name: str, sigma: float, profile: str) -> float | None:
     """Return the published mean PSNR of BM3D on a set, if there is one."""
-    if name in SETS and profile == "normal" and sigma in SETS[name].sigmas:
-        return SETS[name].rows["BM3D"][SETS[name].sigmas.index(sigma)]
+    if name in SETS and profile == "normal" and sigma in SETS[name].levels:
+        return SETS[name].rows["BM3D"][SETS[name].levels.index(sigma)]
     return DAVY.get((name, sigma), {}).get(profile)
 
 

@@ -12,6 +12,7 @@ import pytest
 from cli.conftest import one_sentence
 from napari_gpu_denoise.assessment import published
 from napari_gpu_denoise.assessment.published import SETS, noise_score, psnr
+from reference.data import REASON, data_folder
 
 SHAPE = (24, 28)
 
@@ -31,8 +32,10 @@ def small(monkeypatch):
     for name, known in SETS.items():
         shape = (*SHAPE, 3) if len(next(iter(known.shapes))) == 3 else SHAPE
         changes = {"shapes": {shape: 2}, "tolerance": 1.0}
+        if name == "fmd":
+            changes["noisy"] = tuple(27.22 for _ in known.levels)
         if known.frames:
-            changes |= {"sigmas": (20.0,), "noisy": (22.11,), "frames": 2}
+            changes |= {"levels": (20.0,), "noisy": (22.11,), "frames": 2}
             changes["rows"] = {method: means[1:2] for method, means in known.rows.items()}
         monkeypatch.setitem(SETS, name, replace(known, **changes))
 
@@ -49,10 +52,12 @@ def fill(folder, name, seeds=(0, 1)):
         elif known.pairs is None:
             write(folder, f"{seed}.png", clean)
         else:
-            noise = np.random.default_rng(9 + seed).normal(0, 11.1, shape)
-            for pattern, image in zip(known.pairs, (clean + noise, clean), strict=True):
-                path = folder / pattern.replace("*", str(seed))
-                write(path.parent, f"{path.name}.png", image)
+            clean = photograph(seed if "*" in known.pairs[1] else 0, shape)
+            for level in known.levels:
+                noise = np.random.default_rng(9 + seed).normal(0, 11.1, shape)
+                for pattern, image in zip(known.pairs, (clean + noise, clean), strict=True):
+                    path = folder / pattern.format(level).replace("*", str(seed))
+                    write(path.parent, f"{path.name}.png", image)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -68,7 +73,7 @@ def test_a_complete_set_is_printed_beside_published_means_and_stored(run, tmp_pa
     assert ("as expected" in out) == bool(SETS[name].noisy) and "not as expected" not in out
     with stored.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * len(SETS[name].sigmas)
+    assert len(rows) == 2 * len(SETS[name].levels)
     noisy = float(rows[0]["noisy dB"])
     known = SETS[name]
     expected = 27.22 if known.pairs else 22.11 if known.frames else 24.61
@@ -122,6 +127,27 @@ def test_sets_that_are_scaled_by_themselves_are_compared_after_an_affine_fit(run
     assert float(rows[0]) == pytest.approx(float(rows[1]), abs=0.05)
 
 
+def test_levels_of_fmd_are_columns(run, tmp_path, small):
+    fill(tmp_path / "TwoPhoton_MICE", "fmd-field")
+    assert (tmp_path / "TwoPhoton_MICE" / "raw" / "19" / "0.png").exists()
+    assert (tmp_path / "TwoPhoton_MICE" / "gt" / "19" / "avg50.png").exists()
+    stored = tmp_path / "rows.csv"
+    given = ("quality", "fmd-field", tmp_path / "TwoPhoton_MICE", "--filter", "nl-means")
+    code, out, err = run(*given, "--csv", stored)
+    assert code == 0, err
+    assert out.splitlines()[2].split() == ["raw", "avg2", "avg4", "avg8", "avg16"]
+    with stored.open(newline="") as file:
+        assert {row["noise"] for row in csv.DictReader(file)} == set(SETS["fmd-field"].levels)
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+def test_a_noisy_frame_of_w2s_has_the_psnr_that_was_published():
+    """17.93 dB without a fit: README of Instant-Image-Denoising, image 010_0."""
+    case = next(SETS["w2s"].read(data_folder() / "microscopy" / "w2s", ""))
+    assert case.name == "input_avg1_010_0.tif"
+    assert psnr(case.noisy, case.clean) == pytest.approx(17.93, abs=0.01)
+
+
 def test_a_folder_of_which_files_are_missing_is_refused(run, tmp_path, small):
     code, _, err = run("quality", "bsd68", tmp_path / "none")
     assert code == 4 and "is not a folder" in one_sentence(err)
@@ -129,6 +155,12 @@ def test_a_folder_of_which_files_are_missing_is_refused(run, tmp_path, small):
     assert code == 4 and "has no files of BSD68" in one_sentence(err)
     code, _, err = run("quality", "fmd", tmp_path)
     assert code == 4 and "raw is missing" in one_sentence(err)
+    fill(tmp_path, "fmd")
+    for path in (tmp_path / "test_mix" / "avg16").iterdir():
+        path.unlink()
+    code, out, err = run("quality", "fmd", tmp_path)
+    assert code == 4 and "it needs images named test_mix/avg16/*" in one_sentence(err)
+    assert "dB" not in out
     fill(tmp_path, "polyu")
     write(tmp_path, "1_mean.png", photograph(1, (24, 29, 3)))
     code, _, err = run("quality", "polyu", tmp_path)

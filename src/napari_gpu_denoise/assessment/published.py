@@ -38,17 +38,17 @@ class PublishedSet:
 
     `shapes` are those of the images, or frames, of the complete set with the number of images, or
     videos, of each. Of sets with real noise, `pairs` has patterns of the names of noisy and of
-    clean images, in which ``*`` stands for the same text; otherwise noise of `sigmas` is added. A
-    video is a folder of frames, of which the first `frames` count. With `fit`, an affine map of
-    grey levels precedes each comparison. `rows` are by method, a mean for each sigma; `noisy` is
-    the mean before any filter.
+    clean images, in which ``*`` stands for the same text and ``{}`` for a folder of `levels`;
+    otherwise `levels` are the sigmas of noise that is added. A video is a folder of frames, of
+    which the first `frames` count. With `fit`, an affine map of grey levels precedes each
+    comparison. `rows` are by method, a mean for each level; `noisy` is the mean before any filter.
     """
 
     title: str
     source: str
     shapes: Mapping[tuple[int, ...], int]
     pairs: tuple[str, str] | None = None
-    sigmas: tuple[float | None, ...] = SIGMAS
+    levels: tuple[float | str, ...] = SIGMAS
     frames: int = 0
     fit: bool = False
     rows: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -64,22 +64,27 @@ class PublishedSet:
         """Whether images of these shapes are as many as the published results are of."""
         return Counter(shape[bool(self.frames) :] for shape in shapes) == dict(self.shapes)
 
-    def read(self, folder: Path, sigma: float | None) -> Iterator[Case]:
-        """Read the images of a folder one by one; noise of `sigma` is the same in every run.
+    def check(self, folder: Path) -> None:
+        """Look for the files of every level of noise, before any is filtered.
+
+        Raises
+        ------
+        FileError
+            If files of the set are missing.
+        """
+        for level in self.levels:
+            self._files(folder, level)
+
+    def read(self, folder: Path, level: float | str) -> Iterator[Case]:
+        """Read the images of a folder one by one; noise that is added is the same in every run.
 
         Raises
         ------
         FileError
             If files of the set are missing or cannot be read, or those of a pair differ in size.
         """
-        if not folder.is_dir():
-            raise FileError(f"{folder} is not a folder: give the one of {self.title}.")
-        found = self._files(folder)
-        if not found:
-            what = "folders of frames" if self.frames else "images"
-            where = f" named {self.pairs[0]}" if self.pairs else ""
-            raise FileError(f"{folder} has no files of {self.title}: it needs {what}{where}.")
-        for path, truth in found:
+        sigma = level if isinstance(level, float) else None
+        for path, truth in self._files(folder, level):
             clean = _read_frames(path, self.frames) if self.frames else _read(truth)
             if truth != path:
                 noisy = _read(path)
@@ -90,14 +95,24 @@ class PublishedSet:
                 raise FileError(f"{path.name} and its truth differ in size: copy the set again.")
             yield Case(path.name, noisy, clean, sigma)
 
-    def _files(self, folder: Path) -> list[tuple[Path, Path]]:
+    def _files(self, folder: Path, level: float | str) -> list[tuple[Path, Path]]:
         """Return each image or folder of frames with its truth, itself where noise is added."""
+        if not folder.is_dir():
+            raise FileError(f"{folder} is not a folder: give the one of {self.title}.")
+        found = self._pairs(folder, level) if self.pairs else []
         if self.pairs is None:
             paths = _images(folder)
             if self.frames:
                 paths = sorted(path for path in folder.iterdir() if path.is_dir())
-            return [(path, path) for path in paths]
-        noisy, clean = (folder / pattern for pattern in self.pairs)
+            found = [(path, path) for path in paths]
+        if not found:
+            what = "folders of frames" if self.frames else "images"
+            where = f" named {self.pairs[0].format(level)}" if self.pairs else ""
+            raise FileError(f"{folder} has no files of {self.title}: it needs {what}{where}.")
+        return found
+
+    def _pairs(self, folder: Path, level: float | str) -> list[tuple[Path, Path]]:
+        noisy, clean = (folder / pattern.format(level) for pattern in self.pairs or ())
         begin, end = noisy.name.split("*")
         found = []
         for path in _images(noisy.parent):
@@ -115,6 +130,7 @@ class PublishedSet:
 _VIDEO_SIGMAS = (10.0, 20.0, 30.0, 40.0, 50.0)
 _DVDNET = "Tassano et al. 2019, arxiv.org/abs/1906.11890; every method knows sigma"
 _NOISY_VIDEOS = (28.13, 22.11, 18.59, 16.09, 14.15)
+_FMD = ("raw", "avg2", "avg4", "avg8", "avg16")  # one frame, and means of 2 to 16
 # Means of BSD68: README of the authors of DnCNN, github.com/cszn/DnCNN.
 SETS: dict[str, PublishedSet] = {
     "bsd68": PublishedSet(
@@ -138,21 +154,33 @@ SETS: dict[str, PublishedSet] = {
         noisy=(24.61, 20.17, 14.15),
     ),
     "fmd": PublishedSet(
-        "FMD, mixed test set, one raw frame",
-        "Zhang et al. 2019, arxiv.org/abs/1812.10366",
-        {(256, 256): 48},
-        pairs=("test_mix/raw/*", "test_mix/gt/*"),
-        sigmas=(None,),
-        rows={"VST+NL-means": (31.25,), "VST+BM3D": (32.71,)},
-        noisy=(27.21685,),
+        "FMD, mixed test set",
+        "Zhang et al. 2019, arxiv.org/abs/1812.10366; networks: see docs/quality.md",
+        {(512, 512): 48},
+        pairs=("test_mix/{}/*", "test_mix/gt/*"),
+        levels=_FMD,
+        rows={
+            "VST+NL-means": (31.25, 32.85, 34.92, 37.09, 40.04),
+            "PURE-LET": (31.95, 33.49, 35.29, 37.25, 39.59),
+            "VST+BM3D": (32.71, 34.09, 36.05, 38.01, 40.60),
+            "Noise2Noise (network)": (34.70, 35.54, 37.06, 38.60, 40.35),
+        },
+        noisy=(27.21685, 30.07771, 32.86057, 36.02677, 39.70265),
         tolerance=5e-4,
+    ),
+    "fmd-field": PublishedSet(
+        "FMD, field 19 of one category",
+        "images: Zhang et al. 2019, arxiv.org/abs/1812.10366",
+        {(512, 512): 50},
+        pairs=("{}/19/*", "gt/19/avg50"),
+        levels=_FMD,
     ),
     "w2s": PublishedSet(
         "W2S, one wide-field frame against the mean of 400",
         "images: Zhou et al. 2020, arxiv.org/abs/2003.05961; networks: see docs/quality.md",
         {(512, 512): 10},
         pairs=("input_avg1_*", "target_avg400_*"),
-        sigmas=(None,),
+        levels=("",),
         fit=True,
         rows={"Noise2Void": (29.22,), "Noise2Void, fast": (30.71,), "Noise2Noise": (30.49,)},
     ),
@@ -166,7 +194,7 @@ SETS: dict[str, PublishedSet] = {
         "DAVIS 2017 test-dev, 480p",
         _DVDNET,
         {(480, 854, 3): 30},
-        sigmas=_VIDEO_SIGMAS,
+        levels=_VIDEO_SIGMAS,
         frames=85,
         rows={
             "V-BM4D": (37.58, 33.88, 31.65, 30.05, 28.80),
@@ -179,7 +207,7 @@ SETS: dict[str, PublishedSet] = {
         "Set8, 960 x 540",
         _DVDNET,
         {(540, 960, 3): 8},
-        sigmas=_VIDEO_SIGMAS,
+        levels=_VIDEO_SIGMAS,
         frames=85,
         rows={
             "V-BM4D": (36.05, 32.19, 30.00, 28.48, 27.33),
@@ -192,7 +220,7 @@ SETS: dict[str, PublishedSet] = {
         "Vid4",
         "videos: Liu and Sun 2011, doi.org/10.1109/CVPR.2011.5995614",
         {(576, 720, 3): 1, (576, 704, 3): 1, (480, 720, 3): 2},
-        sigmas=_VIDEO_SIGMAS,
+        levels=_VIDEO_SIGMAS,
         frames=85,
         noisy=_NOISY_VIDEOS,
     ),
@@ -201,14 +229,14 @@ SETS: dict[str, PublishedSet] = {
         "images: Nam et al. 2016, doi.org/10.1109/CVPR.2016.186",
         {(512, 512, 3): 15},
         pairs=("*_real", "*_mean"),
-        sigmas=(None,),
+        levels=("",),
     ),
     "polyu": PublishedSet(
         "PolyU, crops of 512 x 512",
         "images: Xu et al. 2018, arxiv.org/abs/1804.02603",
         {(512, 512, 3): 100},
         pairs=("*_real", "*_mean"),
-        sigmas=(None,),
+        levels=("",),
     ),
 }
 

@@ -406,7 +406,7 @@ def quality(args: argparse.Namespace) -> int:
             )
         print("Bright maxima lie more than 4 sigma of the noise above the mean; highest: in sigma.")
     else:
-        head, rows = "image,sigma,noisy dB,result dB", _compare(args, published.SETS[args.set])
+        head, rows = "image,noise,noisy dB,result dB", _compare(args, published.SETS[args.set])
     if args.csv:
         text = io.StringIO(newline="")
         writer = csv.writer(text)
@@ -425,22 +425,26 @@ def _compare(args: argparse.Namespace, known: PublishedSet) -> list[tuple]:
     name = (args.filter or known.filter).replace("-", "_")
     settings, video = next(kind for kind in FILTERS if kind.name == name)(), bool(known.frames)
     rows, noisy, ours, complete = [], [], [], True
-    for sigma in known.sigmas:
+    known.check(args.folder)
+    for level in known.levels:
         scores, shapes = [], []
-        for case in known.read(args.folder, sigma):
+        for case in known.read(args.folder, level):
             result = filtered(case, settings, args.told, args.device, video)
             images = (case.noisy, result)
             scores.append([psnr(each, case.clean, video, known.fit) for each in images])
             shapes.append(case.clean.shape)
-            rows.append((case.name, sigma or "", *(f"{score:.4f}" for score in scores[-1])))
-        complete = known.is_complete(shapes)
+            rows.append((case.name, level, *(f"{score:.4f}" for score in scores[-1])))
+        complete &= known.is_complete(shapes)
         for means, values in zip((noisy, ours), zip(*scores, strict=True), strict=True):
             means.append(sum(values) / len(values))
     total = sum(known.shapes.values())
     what = "videos" if video else "images"
     fitted = ", after an affine fit" if known.fit else ""
     print(f"{known.title}, {len(scores)} of {total} {what}; mean PSNR in dB, peak 255{fitted}")
-    heads = ["real noise" if sigma is None else f"sigma {sigma:g}" for sigma in known.sigmas]
+    heads = [
+        level or "real noise" if isinstance(level, str) else f"sigma {level:g}"
+        for level in known.levels
+    ]
     told = "sigma told" if args.told and not known.pairs else "nothing told"
     table = {"noisy": noisy, **known.rows, f"{settings.title} here, {told}": ours}
     print(f"{'':<34}" + "".join(f"{head:>12}" for head in heads))
