@@ -101,6 +101,7 @@ _MOST_CROWDED = 0.35  # and the share of them that may be in one
 _FEWEST = 4
 # Salt and pepper: its share of the pixels, and of those beside it, beyond twice that by chance.
 _FEWEST_SALT, _MOST_SALT, _BESIDE = 0.002, 0.1, 0.01
+_SALT_SAMPLE = 1 << 18  # pixels that show whether there may be any, at least
 _SALT = 10.0  # times the least weight that it has as evidence
 _PIXELS = 481 * 321  # of the images for which the next number was chosen
 LEAST_WEIGHT = 28.0  # of the outliers of an image; without any at most 24 (BSD68, W2S)
@@ -133,7 +134,7 @@ def find_outliers(
     with too few to count as found. Salt and pepper, far more pixels that are all at the end of the
     grey levels, is left out first.
     """
-    known = _salt_and_pepper(plane)
+    known = _salt_and_pepper(plane) if _may_be_salt(plane) else ()
     if any(map(np.any, known)):
         rest = replaced(plane, known[0] | known[1])
         both = []
@@ -159,6 +160,14 @@ def find_outliers(
 
     hot, dead = in_threads(side, (1, -1))
     return hot, dead
+
+
+def _may_be_salt(plane: np.ndarray) -> bool:
+    """Return whether enough pixels may be at an end of the grey levels; some rows tell."""
+    some = plane[:: max(1, plane.size // _SALT_SAMPLE)]
+    # Of the least share at least half is there, but for clusters, which are no salt.
+    least = _FEWEST_SALT / 2 * some.size
+    return any(np.count_nonzero(some == end) >= least for end in (some.max(), some.min()))
 
 
 def _salt_and_pepper(plane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

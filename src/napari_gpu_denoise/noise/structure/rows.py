@@ -51,7 +51,7 @@ class RowEvidence:
 def segments(plane: np.ndarray, finer: int = 1, axis: int = 1, exact: bool = True) -> Segments:
     """Return the means of some tens of pieces of each row of a plane (y, x), or `finer` ones.
 
-    With `axis` 0, of each column; these may be added up in float32 if they need not be `exact`.
+    With `axis` 0, of each column. They may be added up in float32 if they need not be `exact`.
     """
     nx = plane.shape[axis]
     count = min(max(finer * nx // _WIDTH, 6), finer * _MOST_SEGMENTS)
@@ -86,17 +86,18 @@ def _over_pieces(reduce: Callable, plane: np.ndarray, cuts: np.ndarray, axis: in
 def _sums(plane: np.ndarray, cuts: np.ndarray, axis: int, exact: bool) -> np.ndarray:
     """Return sums of pieces of rows, or of columns, (row, piece), float64."""
     count, width = len(cuts), plane.shape[axis] // len(cuts)
-    if axis == 0 and not exact and plane.dtype == np.float32:
+    single = not exact and plane.dtype == np.float32
+    if axis == 0 and single:
         # Columns are added up alike, so those that are equal have equal sums.
         return np.stack([_added(part) for part in np.split(plane, cuts[1:])], axis=1)
     if axis == 0 or width * count != plane.shape[1]:
         return _over_pieces(partial(np.add.reduce, dtype=np.float64), plane, cuts, axis)
-    ones = np.ones((width, 1))
+    ones = np.ones((width, 1), np.float32 if single else np.float64)
 
     def of(band: np.ndarray) -> np.ndarray:
         out = np.empty((len(band), count))
         for first in range(0, len(band), _AT_ONCE):
-            some = band[first : first + _AT_ONCE].astype(np.float64)
+            some = band[first : first + _AT_ONCE].astype(ones.dtype, copy=False)
             # Row by row: OpenBLAS shares larger products among threads.
             out[first : first + _AT_ONCE] = (some.reshape(-1, count, width) @ ones)[..., 0]
         return out
