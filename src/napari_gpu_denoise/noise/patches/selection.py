@@ -146,9 +146,9 @@ def constant_squares(plane: np.ndarray, width: int) -> np.ndarray | None:
         return None
     margin = width // 2
     wide = np.pad(plane, margin, mode="edge")
-    rows = _all_of(wide[:, 1:] == wide[:, :-1], width - 1, 1)
-    columns = _all_of(wide[1:] == wide[:-1], width - 1, 0)
-    squares = _all_of(rows, width, 0) & columns[:, : rows.shape[1]]
+    rows = all_of(wide[:, 1:] == wide[:, :-1], width - 1, 1)
+    columns = all_of(wide[1:] == wide[:-1], width - 1, 0)
+    squares = all_of(rows, width, 0) & columns[:, : rows.shape[1]]
     if not squares.any():
         return None
     inside = tuple(slice(margin, margin + length) for length in plane.shape)
@@ -165,8 +165,8 @@ def clear_patches(
     blank: np.ndarray, shape: tuple[int, int], down: int = 1, across: int = 1
 ) -> np.ndarray:
     """Return a mask of patches that touch no blank, at every `down`-th and `across`-th place."""
-    rows = _all_of(~blank, shape[1], 1)[:, ::across]
-    return _all_of(rows, shape[0], 0)[::down]
+    rows = all_of(~blank, shape[1], 1)[:, ::across]
+    return all_of(rows, shape[0], 0)[::down]
 
 
 def _with_rim(pixels: np.ndarray) -> np.ndarray:
@@ -204,14 +204,14 @@ def _may_hold_square(plane: np.ndarray) -> bool:
         return bool(len(y))
     width, right = WIDTHS[0], plane.shape[1] - 1
     near = plane[y[:, None], np.clip(x[:, None] + np.arange(-margin, width), 0, right)]
-    which, start = np.nonzero(_all_of(near == plane[y, x][:, None], width, 1))
+    which, start = np.nonzero(all_of(near == plane[y, x][:, None], width, 1))
     y, x = y[which], x[which] + start
     beside = y[:, None] + np.arange(1 - width, width)
     inside = np.clip(x[:, None] + np.arange(-margin, margin), 0, right)
     near = plane[np.clip(beside, 0, last)[:, :, None], inside[:, None]]
     flat = (near == near[:, [width - 1], :1]).all(axis=2)
     flat &= (beside >= -margin) & (beside <= last + margin)
-    return bool(_all_of(flat, width, 1).any())
+    return bool(all_of(flat, width, 1).any())
 
 
 def _equal_neighbours(plane: np.ndarray, area: Blank, edges: np.ndarray | None) -> float | None:
@@ -257,12 +257,12 @@ def _distinct(plane: np.ndarray, seeds: np.ndarray, area: np.ndarray) -> np.ndar
     return kept[numbers]
 
 
-def _all_of(flags: np.ndarray, length: int, axis: int) -> np.ndarray:
+def all_of(flags: np.ndarray, length: int, axis: int) -> np.ndarray:
     """Return where `length` flags in a row along an axis, from here on, are all set."""
     done = 1
     while done < length:
         step = min(done, length - done)
-        before, after = [slice(None)] * 2, [slice(None)] * 2
+        before, after = [slice(None)] * flags.ndim, [slice(None)] * flags.ndim
         before[axis], after[axis] = slice(None, max(flags.shape[axis] - step, 0)), slice(step, None)
         flags = flags[tuple(before)] & flags[tuple(after)]
         done += step
@@ -272,7 +272,7 @@ def _all_of(flags: np.ndarray, length: int, axis: int) -> np.ndarray:
 def _spread(flags: np.ndarray, width: int) -> np.ndarray:
     """Return the pixels of squares of a width, given which squares are set by their first pixel."""
     wide = np.pad(~flags, width - 1, constant_values=True)
-    return ~_all_of(_all_of(wide, width, 1), width, 0)
+    return ~all_of(all_of(wide, width, 1), width, 0)
 
 
 # Patches of a plane as rows of numbers, and clipping.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,9 +169,11 @@ def _possible(plane: np.ndarray, some: np.ndarray, levels: list) -> np.ndarray:
     wide = sliding_window_view(plane, (2 * BLOCK - 1,) * 2)[:: BLOCK * step, :: BLOCK * step]
     blocks = sliding_window_view(wide, (BLOCK, BLOCK), axis=(2, 3))
     blocks = blocks.transpose(2, 3, 0, 1, 4, 5).reshape(BLOCK**2, -1, BLOCK**2)
-    clear = np.ones(blocks.shape[:2], bool)
+    clear = np.ones(wide.shape, bool)
     for level in levels:
-        clear &= ~(blocks == level).any(axis=2)
+        clear &= wide != level
+    clear = selection.all_of(selection.all_of(clear, BLOCK, 3), BLOCK, 2)
+    clear = clear.transpose(2, 3, 0, 1).reshape(BLOCK**2, -1)
     number = blocks.shape[1]
     pixels = blocks.reshape(-1, BLOCK**2).astype(np.float32)
     values = matmul_in_blocks(pixels, some.T.astype(np.float32))
@@ -310,8 +312,8 @@ def plane_noise(
         # Near a clipping level, patches with few clipped pixels are those whose noise happens to be
         # weak. Choosing patches by their mean avoids this bias, as the mean is independent of the
         # high frequencies. A better estimate changes the choice, hence twice.
-        distance = np.min([np.abs(patches.mean - level) for level in levels], axis=0)
-        distance = distance[patches.order]
+        mean = patches.mean[patches.order]
+        distance = reduce(np.minimum, (np.abs(mean - level) for level in levels))
         for _ in range(2):
             far = patches.order[distance > MARGIN * math.sqrt(variance)]
             if len(far) < FIRST_PATCHES:
