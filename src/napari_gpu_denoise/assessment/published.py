@@ -65,13 +65,7 @@ class PublishedSet:
         return Counter(shape[bool(self.frames) :] for shape in shapes) == dict(self.shapes)
 
     def check(self, folder: Path) -> None:
-        """Look for the files of every level of noise, before any is filtered.
-
-        Raises
-        ------
-        FileError
-            If files of the set are missing.
-        """
+        """Raise FileError if files of any level of noise are missing, before one is filtered."""
         for level in self.levels:
             self._files(folder, level)
 
@@ -99,30 +93,29 @@ class PublishedSet:
         """Return each image or folder of frames with its truth, itself where noise is added."""
         if not folder.is_dir():
             raise FileError(f"{folder} is not a folder: give the one of {self.title}.")
-        found = self._pairs(folder, level) if self.pairs else []
-        if self.pairs is None:
-            paths = _images(folder)
-            if self.frames:
-                paths = sorted(path for path in folder.iterdir() if path.is_dir())
-            found = [(path, path) for path in paths]
+        if self.pairs:
+            found = self._pairs(folder, level, *self.pairs)
+        else:
+            videos = sorted(path for path in folder.iterdir() if path.is_dir())
+            found = [(path, path) for path in (videos if self.frames else _images(folder))]
         if not found:
             what = "folders of frames" if self.frames else "images"
             where = f" named {self.pairs[0].format(level)}" if self.pairs else ""
             raise FileError(f"{folder} has no files of {self.title}: it needs {what}{where}.")
         return found
 
-    def _pairs(self, folder: Path, level: float | str) -> list[tuple[Path, Path]]:
-        noisy, clean = (folder / pattern.format(level) for pattern in self.pairs or ())
+    @staticmethod
+    def _pairs(folder: Path, level: float | str, *names: str) -> list[tuple[Path, Path]]:
+        noisy, clean = (folder / name.format(level) for name in names)
         begin, end = noisy.name.split("*")
         found = []
         for path in _images(noisy.parent):
-            if not (path.stem.startswith(begin) and path.stem.endswith(end)):
-                continue
-            name = clean.name.replace("*", path.stem[len(begin) : len(path.stem) - len(end)])
-            truth = clean.with_name(name + path.suffix)
-            if not truth.exists():
-                raise FileError(f"{truth} is missing, the truth of {path.name}: add it.")
-            found.append((path, truth))
+            if path.match(f"{noisy.name}.*"):
+                name = clean.name.replace("*", path.stem[len(begin) : len(path.stem) - len(end)])
+                truth = clean.with_name(name + path.suffix)
+                if not truth.exists():
+                    raise FileError(f"{truth} is missing, the truth of {path.name}: add it.")
+                found.append((path, truth))
         return found
 
 
@@ -155,7 +148,7 @@ SETS: dict[str, PublishedSet] = {
     ),
     "fmd": PublishedSet(
         "FMD, mixed test set",
-        "Zhang et al. 2019, arxiv.org/abs/1812.10366; networks: see docs/quality.md",
+        "images: Zhang et al. 2019, arxiv.org/abs/1812.10366; means: see docs/quality.md",
         {(512, 512): 48},
         pairs=("test_mix/{}/*", "test_mix/gt/*"),
         levels=_FMD,

@@ -441,10 +441,7 @@ def _compare(args: argparse.Namespace, known: PublishedSet) -> list[tuple]:
     what = "videos" if video else "images"
     fitted = ", after an affine fit" if known.fit else ""
     print(f"{known.title}, {len(scores)} of {total} {what}; mean PSNR in dB, peak 255{fitted}")
-    heads = [
-        level or "real noise" if isinstance(level, str) else f"sigma {level:g}"
-        for level in known.levels
-    ]
+    heads = [level or "real noise" if known.pairs else f"sigma {level:g}" for level in known.levels]
     told = "sigma told" if args.told and not known.pairs else "nothing told"
     table = {"noisy": noisy, **known.rows, f"{settings.title} here, {told}": ours}
     print(f"{'':<34}" + "".join(f"{head:>12}" for head in heads))
