@@ -63,9 +63,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #if VIDEO
     __local int aheads[TEAMS][NEIGHBOURS];
     __local long sums_places[TEAMS][NEIGHBOURS];
-    __local float first_levels[TEAMS][NEIGHBOURS];
-    __local float scales[TEAMS][NEIGHBOURS];
-    __local float inverses[TEAMS][NEIGHBOURS];
+    __local float first_levels[TEAMS][NEIGHBOURS], scales[TEAMS][NEIGHBOURS], inverses[TEAMS][NEIGHBOURS];
 #endif
 #if SHARED_NOISE
     __local uchar codes[TEAMS][CODES] __attribute__((aligned(16)));
@@ -77,8 +75,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #endif
 
     const int member = get_local_id(0);
-    const int lane = member % 8;
-    const int part = member / 8;
+    const int lane = member % 8, part = member / 8;
     const int team = get_local_id(1);
     const int item = team * TEAM + member;
     const int frame_number = get_global_id(2);
@@ -213,6 +210,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         column_factors(factors, weight / units * in_levels * scale / gain * kaiser[lane], kaiser);
         TRANSFORM_ALL(transform_inverse, v)
         transpose(v, my_scratch, lane);
+        const int changed = KALMAN ? min(size, 1) : size;
         #pragma unroll
         for (int d = 0; d < DEPTH; ++d) {
             float patch_column[8];
@@ -220,22 +218,27 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
             for (int i = 0; i < 8; ++i)
                 patch_column[i] = v[i * DEPTH + d];
             transform_inverse(patch_column);
-            if (part * DEPTH + d < (KALMAN ? min(size, 1) : size)) {
+            if (part * DEPTH + d < changed) {
 #if VIDEO
                 const long corner = matches.sums[part * DEPTH + d];
-                if (corner >= 0) {
-                    const float here = sigma * matches.inverses[part * DEPTH + d];
+                const float here = sigma * matches.inverses[part * DEPTH + d];
+                if (corner >= 0)
                     add_column(slabs + corner + lane, pitch, patch_column, here, factors, largest);
-                    if (lane == d % 8)
-                        atomic_add(slabs + corner + plane, weight);
-                }
 #else
                 const int moved = (y - top + held[d].z) * SUM_LINE + x - left + held[d].w;
                 add_column(tile + moved + lane, SUM_LINE, patch_column, 1.0f, factors, largest);
-                if (lane == d % 8)
-                    atomic_add(weights + frame.first + (size_t)(y + held[d].z) * pitch + x + held[d].w, weight);
 #endif
             }
+        }
+        // Each item adds the weight of another patch.
+        for (int k = part * DEPTH + lane; k < min(changed, (part + 1) * DEPTH); k += 8) {
+#if VIDEO
+            if (matches.sums[k] >= 0)
+                atomic_add(slabs + matches.sums[k] + plane, weight);
+#else
+            const int4 offset = place_offset(matches.places[k]);
+            atomic_add(weights + frame.first + (size_t)(y + offset.z) * pitch + x + offset.w, weight);
+#endif
         }
     }
 #if !VIDEO
