@@ -119,10 +119,7 @@ def _found(first: np.ndarray, second: np.ndarray, by: int) -> _Blocks:
 
 
 def _windows(frame: np.ndarray, by: int) -> np.ndarray:
-    """Return the pixels in which blocks are searched, reduced `by` times, (n, _SIDE, _SIDE).
-
-    Less their mean, so that squares suit float32.
-    """
+    """Return the pixels in which blocks are searched, reduced `by` times, less their mean."""
     starts = []
     for length in frame.shape:
         most = length // by - _SIDE
@@ -130,18 +127,15 @@ def _windows(frame: np.ndarray, by: int) -> np.ndarray:
             return np.zeros((0, _SIDE, _SIDE), np.float32)
         count = min(_MOST_BLOCKS, most // _BLOCK + 1)
         starts.append(np.linspace(0, most, count).round().astype(int))
-    reduced = frame.size < 2 * len(starts[0]) * len(starts[1]) * (_SIDE * by) ** 2
-    if reduced:  # all of a small frame is less than what windows share
-        frame, side = _reduced(frame, by), _SIDE
-    else:
-        starts, side = [each * by for each in starts], _SIDE * by
-    cut = sliding_window_view(frame, (side, side))[np.ix_(*starts)].reshape(-1, side, side)
-    pixels = (cut if reduced else _reduced(cut, by)).astype(np.float32, copy=False)
-    mean = pixels.mean(axis=(1, 2), keepdims=True)
-    if not np.isfinite(mean).all():
+    # All of a small frame is less than what windows share.
+    small = frame.size < 2 * len(starts[0]) * len(starts[1]) * (_SIDE * by) ** 2
+    first, then = (by, 1) if small else (1, by)
+    side, starts = _SIDE * then, [each * then for each in starts]
+    cut = sliding_window_view(_reduced(frame, first), (side, side))[np.ix_(*starts)]
+    pixels = _reduced(cut.reshape(-1, side, side), then).astype(np.float32, copy=False)
+    if not np.isfinite(pixels.sum()):
         np.nan_to_num(pixels, copy=False, posinf=0, neginf=0)
-        mean = pixels.mean(axis=(1, 2), keepdims=True)
-    return pixels - mean
+    return pixels - pixels.mean(axis=(1, 2), keepdims=True)
 
 
 def _reduced(images: np.ndarray, by: int) -> np.ndarray:
@@ -150,8 +144,7 @@ def _reduced(images: np.ndarray, by: int) -> np.ndarray:
         return images
     ny, nx = (length // by * by for length in images.shape[-2:])
     # Along Y, then along X by slices: faster than means over short axes.
-    rows = images[..., :ny, :nx].reshape(*images.shape[:-2], -1, by, nx)
-    rows = rows.sum(axis=-2, dtype=np.float32)
+    rows = images[..., :ny, :nx].reshape(*images.shape[:-2], -1, by, nx).sum(-2, np.float32)
     return sum(rows[..., k::by] for k in range(by)) / by**2
 
 

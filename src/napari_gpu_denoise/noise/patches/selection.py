@@ -196,8 +196,8 @@ def _may_hold_square(plane: np.ndarray) -> bool:
         y, level = first + step * y, rows[y, ends[0]]
         kept = plane[y, ends.sum(axis=0) // 2] == level
         y, ends, level = y[kept], ends[:, kept], level[kept]
-        beside = np.maximum(y - margin, 0), np.minimum(y + margin, last)
-        same = np.any([(plane[row, ends] == level).all(axis=0) for row in beside], axis=0)
+        beside = plane[np.clip([y - margin, y + margin], 0, last)[:, None], ends]
+        same = (beside == level).all(axis=1).any(axis=0)
         found.append((y[same], ends[0, same] % plane.shape[1]))
     y, x = np.concatenate(found, axis=1)
     if not 0 < len(y) <= SAMPLE:  # too many to look at each

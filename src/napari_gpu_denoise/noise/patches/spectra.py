@@ -175,17 +175,12 @@ def read_spectra(
 def read_alike(
     sets: Sequence[Sequence[np.ndarray]], limit: int, blanks: list[np.ndarray | None]
 ) -> list[PatchSpectra]:
-    """Read the same patches of several sets of planes: those that are finite in all of them.
-
-    Each set has as many planes as there are `blanks`; the rest is as in `read_spectra`.
-    """
+    """Read the same patches of each set of planes, those finite in all, as `read_spectra` does."""
     found = [read_spectra(list(planes), limit, blanks) for planes in sets]
     if all(np.array_equal(each.place, found[0].place) for each in found[1:]):
         return found
     # To look for NaN in every pixel first would take as long as all the rest.
-    bad = [
-        ~np.all([np.isfinite(plane) for plane in row], axis=0) for row in zip(*sets, strict=True)
-    ]
+    bad = [~np.isfinite(row).all(axis=0) for row in zip(*sets, strict=True)]
     bad = [one if other is None else one | other for one, other in zip(bad, blanks, strict=True)]
     return [read_spectra(list(planes), limit, bad) for planes in sets]
 

@@ -172,13 +172,12 @@ def _possible(plane: np.ndarray, some: np.ndarray, levels: list) -> np.ndarray:
     clear = np.ones(wide.shape, bool)
     for level in levels:
         clear &= wide != level
-    clear = selection.all_of(selection.all_of(clear, BLOCK, 3), BLOCK, 2)
-    clear = clear.transpose(2, 3, 0, 1).reshape(BLOCK**2, -1)
+    clear = selection.all_of(selection.all_of(clear, BLOCK, 3), BLOCK, 2).transpose(2, 3, 0, 1)
     number = blocks.shape[1]
     pixels = blocks.reshape(-1, BLOCK**2).astype(np.float32)
     values = matmul_in_blocks(pixels, some.T.astype(np.float32))
     size = np.abs(values.reshape(BLOCK**2, number, len(some)).transpose(0, 2, 1))
-    usable = (size > SMALLEST / 2) & clear[:, None]
+    usable = (size > SMALLEST / 2) & clear.reshape(BLOCK**2, 1, -1)
     known = usable.sum(axis=2) >= TOLD
     # The first of the usable ones of each origin and frequency.
     first = np.argsort(~usable, axis=2, kind="stable")[:, :, :TOLD]

@@ -101,7 +101,6 @@ _MOST_CROWDED = 0.35  # and the share of them that may be in one
 _FEWEST = 4
 # Salt and pepper: its share of the pixels, and of those beside it, beyond twice that by chance.
 _FEWEST_SALT, _MOST_SALT, _BESIDE = 0.002, 0.1, 0.01
-_SALT_SAMPLE = 1 << 18  # pixels that show whether there may be any, at least
 _SALT = 10.0  # times the least weight that it has as evidence
 _PIXELS = 481 * 321  # of the images for which the next number was chosen
 LEAST_WEIGHT = 28.0  # of the outliers of an image; without any at most 24 (BSD68, W2S)
@@ -134,7 +133,7 @@ def find_outliers(
     with too few to count as found. Salt and pepper, far more pixels that are all at the end of the
     grey levels, is left out first.
     """
-    known = _salt_and_pepper(plane) if _may_be_salt(plane) else ()
+    known = _salt_and_pepper(plane)
     if any(map(np.any, known)):
         rest = replaced(plane, known[0] | known[1])
         both = []
@@ -162,19 +161,16 @@ def find_outliers(
     return hot, dead
 
 
-def _may_be_salt(plane: np.ndarray) -> bool:
-    """Return whether enough pixels may be at an end of the grey levels; some rows tell."""
-    some = plane[:: max(1, plane.size // _SALT_SAMPLE)]
-    # Of the least share at least half is there, but for clusters, which are no salt.
-    least = _FEWEST_SALT / 2 * some.size
-    return any(np.count_nonzero(some == end) >= least for end in (some.max(), some.min()))
-
-
-def _salt_and_pepper(plane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _salt_and_pepper(plane: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return masks of scattered pixels at the bright and the dark end of the grey levels.
 
-    Noise that is clipped there does not jump, and objects are not scattered.
+    Noise that is clipped there does not jump, and objects are not scattered. There are no masks
+    where some rows hold less than half the least share: clusters elsewhere are none either.
     """
+    some = plane[:: max(1, plane.size >> 18)]
+    least = _FEWEST_SALT / 2 * some.size
+    if all(np.count_nonzero(some == end) < least for end in (some.max(), some.min())):
+        return ()
     ends = plane.max(), plane.min()
     both = [plane == end for end in ends]
     for mask in both:
