@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -92,6 +93,23 @@ def test_noise_that_stays_is_not_filtered_over_time():
     advice = advise(movie, "TYX")
     assert advice.filter.name == "bm3d"
     assert "stays the same from frame to frame, so averaging frames" in advice.reason
+
+
+def test_constant_areas_do_not_count_as_structure_that_moves():
+    rng = np.random.default_rng(0)
+    still = 40 * ndimage.gaussian_filter(rng.normal(size=(64, 80)), 1.5) / 0.19
+    frames = np.float32(100 + still + rng.normal(0, 8, (3, 64, 80)))
+    frames[:, :, 40:] = 57.3
+    found = likeness([(frames[0], frames[1]), (frames[1], frames[2])], 8)
+    assert found.found > 0.85 and found.moved == 0
+
+
+def test_structures_of_small_frames_are_found_again():
+    y, x = np.mgrid[:40, :48]
+    frames = [500 + 80 * np.sin((x - 2 * t) / 4) * np.cos((y + t) / 5) for t in range(4)]
+    frames += np.random.default_rng(11).normal(0, SIGMA, (4, 40, 48))
+    found = likeness(list(itertools.pairwise(frames)), SIGMA)
+    assert found.found > 0.85 and found.moved == 2
 
 
 def test_nothing_is_said_of_frames_without_structure():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from pathlib import Path
 
 import dask.array as da
 import numpy as np
@@ -71,7 +72,7 @@ def report(run):
 def lazily(path: str, axes: str) -> dict:
     """The estimate of a dask array, read by tifffile alone; without alpha."""
     data = tifffile.imread(path)
-    with tiff.open_stack(path) as picture:
+    with tiff.open_stack(Path(path)) as picture:
         data = data[picture.colours]
         if picture.metadata["signed16"]:
             data = (data.astype(np.int32) - 32768).astype(np.int16)
@@ -133,7 +134,7 @@ def test_large_files_are_sampled(here, report, read, large, kind):
     shape = written(path, kind, 80).shape
     found = report(path)
     assert read and "all" not in read
-    with tiff.open_stack(path) as picture:
+    with tiff.open_stack(Path(path)) as picture:
         expected = lazily(path, picture.filter_axes)
         lengths = zip(picture.axes, picture.pixels.shape, strict=True)
         total = int(np.prod([n for letter, n in lengths if letter not in "YX"]))

@@ -24,6 +24,7 @@ _BETTER = 0.1  # more found again, from which fast motion is believed
 _FLATTEST = 0.25  # share of the blocks in which noise is compared
 _PAIRS = 3  # of neighbouring frames that are compared
 _MATCHED_BYTES = 20 * 8 * (_SIDE * _MOST_BLOCKS) ** 2  # that are gone through for a pair, about
+_ROUNDING = 5e-7  # of the largest square, which float32 leaves of a constant block
 FOUND = 0.35  # share of structures found again, from which frames help
 # Each row averages the pixels of a block at one place.
 _MEANS = np.float32([[(k <= n < k + _BLOCK) / _BLOCK for n in range(_SIDE)] for k in range(_SPAN)])
@@ -103,19 +104,27 @@ def _found(first: np.ndarray, second: np.ndarray, by: int) -> _Blocks:
     own = own - own.mean(axis=(1, 2), keepdims=True)
     variance = np.mean(own**2, axis=(1, 2))
     spectrum = _spectra(own / _BLOCK**2).conj()
-    other = _means(around**2) - _means(around) ** 2
+    other = _variances(around)
+    # Turned by half, a frame has the same kind of structures in other places.
+    turned = around[::-1, ::-1, ::-1], other[::-1, ::-1, ::-1]
+    if min(second.shape) // by < _SIDE + _BLOCK:
+        # A single window along an axis lies at its start: turned, it is in the same place.
+        elsewhere = _windows(second[::-1, ::-1], by)
+        turned = elsewhere, _variances(elsewhere)
 
     def differences(windows: np.ndarray, other: np.ndarray) -> np.ndarray:
         shared = _BACK[0] @ (_spectra(windows) * spectrum) @ _BACK[1]
         return variance[:, None, None] + other - 2 * shared.real
 
-    left = differences(around, other)
-    # Turned by half, a frame has the same kind of structures in other places.
-    chance = differences(around[::-1, ::-1, ::-1], other[::-1, ::-1, ::-1])
+    left, chance = differences(around, other), differences(*turned)
     dy, dx = np.divmod(left.reshape(-1, _SPAN**2).argmin(axis=1), _SPAN)
     best = sliding_window_view(around, (_BLOCK, _BLOCK), (1, 2))[np.arange(len(own)), dy, dx]
     moved = np.maximum(abs(dy - _REACH), abs(dx - _REACH))
-    return _Blocks(variance, left.min(axis=(1, 2)), chance.min(axis=(1, 2)), moved, own, best)
+    variance, left = (
+        np.where(each < _ROUNDING * np.max(around**2, initial=0), 0, each)
+        for each in (variance, left.min(axis=(1, 2)))
+    )
+    return _Blocks(variance, left, chance.min(axis=(1, 2)), moved, own, best)
 
 
 def _windows(frame: np.ndarray, by: int) -> np.ndarray:
@@ -157,6 +166,11 @@ def _spectra(blocks: np.ndarray) -> np.ndarray:
 def _means(windows: np.ndarray) -> np.ndarray:
     """Return the mean of a block at each place in windows."""
     return _MEANS @ windows @ _MEANS.T
+
+
+def _variances(windows: np.ndarray) -> np.ndarray:
+    """Return the variance of a block at each place in windows."""
+    return _means(windows**2) - _means(windows) ** 2
 
 
 def _fine(blocks: np.ndarray) -> np.ndarray:
