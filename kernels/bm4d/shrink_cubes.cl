@@ -137,7 +137,7 @@ void shrink_cubes(__global const float *noisy,
     const float level = noisy[corner_there];
     const float gain = stack_gain(size);
     if (SHARED_NOISE) {
-        clear_pairs(codes, counts, occurs, item);
+        clear_counts(counts, occurs, item);
         barrier(CLK_LOCAL_MEM_FENCE);
         count_pairs(codes, counts, occurs, place, item, size);
         barrier(CLK_LOCAL_MEM_FENCE);

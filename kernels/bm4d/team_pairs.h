@@ -8,12 +8,10 @@
 #define COUNTS (SPECTRUM ? 1 : (CUBE + 1) * COUNTED_ROW)
 #define LISTED (CUBE + 4)
 
-// Three steps with a barrier after each: codes and counters are cleared; codes are stored of pairs in small blocks, and counted in
+// Three steps with a barrier after each: counters are cleared; codes are stored of pairs in small blocks, and counted in
 // large ones; those that occur are listed, and counters become floats, as converting them at each use would take longer.
-static inline void clear_pairs(__local CODE *codes, __local int *counts, __local uint *occurs, int item)
+static inline void clear_counts(__local int *counts, __local uint *occurs, int item)
 {
-    for (int k = item; k < CODES * sizeof(CODE) / 4; k += TEAM)
-        ((__local uint *)codes)[k] = (SPECTRUM ? 0x00010001u : 0x01010101u) * APART;
     for (int k = item; k < COUNTS; k += TEAM)
         counts[k] = 0;
     if (item < 2)
@@ -69,10 +67,10 @@ static inline void across_pairs(float *sums, __local const CODE *codes, __local 
             #pragma unroll 16
             for (int pair = 0; pair < stride * stride; ++pair) {
                 const int at = stride_place(stride) + k / 2 * stride + pair;
-#if SPECTRUM
+#if SPECTRUM || NEIGHBOURS < 8
                 const uint code = codes[at];
 #else
-                // Four codes are read at a time.
+                // Four codes are read at a time, where whole words of them are in use.
                 const uint code = ((__local const uint *)codes)[at / 4] >> (8 * (at % 4)) & 255;
 #endif
                 across += correlation[code * CUBE];

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 from scipy import ndimage
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.filters import filters_for
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.denoise import denoise
 
@@ -119,10 +120,14 @@ class PublishedSet:
         return found
 
 
+def _of_white_noise(sigmas: Iterable[float]) -> tuple[float, ...]:
+    """Return the PSNR of images with white noise, in dB."""
+    return tuple(round(20 * math.log10(_PEAK / sigma), 2) for sigma in sigmas)
+
+
 # Videos: README of the authors of DVDnet, github.com/m-tassano/dvdnet; 85 frames at most.
 _VIDEO_SIGMAS = (10.0, 20.0, 30.0, 40.0, 50.0)
 _DVDNET = "Tassano et al. 2019, arxiv.org/abs/1906.11890; every method knows sigma"
-_NOISY_VIDEOS = (28.13, 22.11, 18.59, 16.09, 14.15)
 _FMD = ("raw", "avg2", "avg4", "avg8", "avg16")  # one frame, and means of 2 to 16
 # Means of BSD68: README of the authors of DnCNN, github.com/cszn/DnCNN.
 SETS: dict[str, PublishedSet] = {
@@ -137,14 +142,14 @@ SETS: dict[str, PublishedSet] = {
             "TNRD (trained)": (31.42, 28.92, 25.97),
             "DnCNN (network)": (31.73, 29.23, 26.23),
         },
-        noisy=(24.61, 20.17, 14.15),
+        noisy=_of_white_noise(SIGMAS),
     ),
     "set12": PublishedSet(
         "Set12",
         "Zhang et al. 2017, doi.org/10.1109/TIP.2017.2662206; BM3D knows sigma",
         {(256, 256): 7, (512, 512): 5},
         rows={"BM3D": (32.37, 29.97, 26.72)},
-        noisy=(24.61, 20.17, 14.15),
+        noisy=_of_white_noise(SIGMAS),
     ),
     "fmd": PublishedSet(
         "FMD, mixed test set",
@@ -185,7 +190,7 @@ SETS: dict[str, PublishedSet] = {
             "SwinIR (network)": (35.36, 32.90, 29.81),
             "Restormer (network)": (35.49, 33.05, 30.01),
         },
-        noisy=(24.61, 20.17, 14.15),
+        noisy=_of_white_noise(SIGMAS),
     ),
     "davis": PublishedSet(
         "DAVIS 2017 test-dev, 480p",
@@ -198,7 +203,7 @@ SETS: dict[str, PublishedSet] = {
             "VNLB": (38.85, 35.68, 33.73, 32.32, 31.13),
             "DVDnet (network)": (38.13, 35.70, 34.08, 32.86, 31.85),
         },
-        noisy=_NOISY_VIDEOS,
+        noisy=_of_white_noise(_VIDEO_SIGMAS),
     ),
     "set8": PublishedSet(
         "Set8, 960 x 540",
@@ -211,7 +216,7 @@ SETS: dict[str, PublishedSet] = {
             "VNLB": (37.26, 33.72, 31.74, 30.39, 29.24),
             "DVDnet (network)": (36.08, 33.49, 31.79, 30.55, 29.56),
         },
-        noisy=_NOISY_VIDEOS,
+        noisy=_of_white_noise(_VIDEO_SIGMAS),
     ),
     "vid4": PublishedSet(
         "Vid4",
@@ -219,7 +224,7 @@ SETS: dict[str, PublishedSet] = {
         {(576, 720, 3): 1, (576, 704, 3): 1, (480, 720, 3): 2},
         levels=_VIDEO_SIGMAS,
         frames=85,
-        noisy=_NOISY_VIDEOS,
+        noisy=_of_white_noise(_VIDEO_SIGMAS),
     ),
     "cc15": PublishedSet(
         "CC15",
@@ -318,12 +323,12 @@ def noise_scores(
     device: str | None, images: Mapping[str, tuple[np.ndarray, str, tuple[str, ...]]] | None = None
 ) -> Iterator[NoiseScore]:
     """Filter images of pure noise, with nothing said; yield a score for each filter."""
-    kinds: dict[str, Callable[[], Filter]] = {kind.name: kind for kind in FILTERS}
     for scene, (image, axes, names) in (images or pure_noise()).items():
         for name in names:
+            settings = filters_for(name)[0]()
             given = {"axes": axes, "dtype": "float32", "device": device}
-            result = denoise(image, kinds[name](), None, **given).image
-            yield noise_score(scene, kinds[name]().title, image, result)
+            result = denoise(image, settings, None, **given).image
+            yield noise_score(scene, settings.title, image, result)
 
 
 def noise_score(scene: str, title: str, image: np.ndarray, result: np.ndarray) -> NoiseScore:

@@ -420,10 +420,10 @@ def quality(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace, known: PublishedSet) -> list[tuple]:
     """Print means of a set beside those that are published; return a row for each image."""
     from napari_gpu_denoise.assessment.published import SEED, filtered, psnr
-    from napari_gpu_denoise.filters import FILTERS
+    from napari_gpu_denoise.filters import filters_for
 
     name = (args.filter or known.filter).replace("-", "_")
-    settings, video = next(kind for kind in FILTERS if kind.name == name)(), bool(known.frames)
+    settings, video = filters_for(name)[0](), bool(known.frames)
     rows, noisy, ours, complete = [], [], [], True
     known.check(args.folder)
     for level in known.levels:

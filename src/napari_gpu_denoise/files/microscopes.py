@@ -145,7 +145,10 @@ def _picture(path: Path, file: Path, scene: int | None) -> ImageFile:
             f"{file.name}#2 names the second."
         )
     reader.set_scene(scene or 0)
-    if missing := _missing_frames(file, scene or 0):
+    kind = _kind_of(file)
+    if kind == "lif":
+        _check_grey(file, scene or 0)
+    elif kind == "nd2" and (missing := _missing_frames(file)):
         notes.append(missing)
     array = reader.xarray_dask_data
     names, sizes = [str(name).upper() for name in array.dims], array.shape
@@ -162,34 +165,32 @@ def _picture(path: Path, file: Path, scene: int | None) -> ImageFile:
     if "T" in axes:
         interval = reader.time_interval
         seconds = interval.total_seconds() if interval is not None else 0.0
-        if _kind_of(file) == "lif" and "T" in array.coords:  # of which bioio tells no interval
+        if kind == "lif" and "T" in array.coords:  # of which bioio tells no interval
             seconds = float(np.diff(array.coords["T"]).mean())
         steps["T"] = (seconds, "s")
     told = kept_steps(steps)
     channels = [Channel(str(name)) for name in reader.channel_names or ()]
     shown = PixelMetadata(told, tuple(channels) if "C" in axes else ())
-    if _kind_of(file) == "czi" and axes.endswith("S"):
+    if kind == "czi" and axes.endswith("S"):
         lazily = lazily[..., ::-1]  # BGR
     data = Planes(lazily, axes, file)
     rest = (path, (file,), tuple(notes), (), *voxel_of(told), shown)
     return ImageFile(data, axes, "microscope", {}, *rest)
 
 
-def _missing_frames(file: Path, scene: int) -> str:
-    """Return a note on frames of an ND2 file that are not stored; its reader fills them with 0.
+def _check_grey(file: Path, scene: int) -> None:
+    """Refuse a LIF with colours, as its reader knows none."""
+    import liffile
 
-    Refuse a LIF with colours, as its reader knows none.
-    """
-    if _kind_of(file) == "lif":
-        import liffile
+    with liffile.LifFile(file) as opened:
+        if "S" in opened.images[scene].sizes:
+            raise FileError(
+                f"{file} has colours, which are not read: save it as TIFF, for example in Fiji."
+            )
 
-        with liffile.LifFile(file) as opened:
-            if "S" in opened.images[scene].sizes:
-                raise FileError(
-                    f"{file} has colours, which are not read: save it as TIFF, for example in Fiji."
-                )
-    if _kind_of(file) != "nd2":
-        return ""
+
+def _missing_frames(file: Path) -> str:
+    """Return a note on frames of an ND2 file that are not stored; its reader fills them with 0."""
     import nd2
 
     with nd2.ND2File(file) as opened:

@@ -17,6 +17,7 @@ from napari_gpu_denoise.opencl.program import (
     ends_context,
     forget,
     lacks_memory,
+    program_key,
     running_error,
 )
 
@@ -109,7 +110,7 @@ class Arena:
 
         All its arguments have to be set again.
         """
-        key = (name, tuple(sorted(constants.items())))
+        key = program_key(name, constants)
         if key not in self._kernels:
             self._kernels[key] = self.session.kernel(name, constants, self.coming)
         return self._kernels[key]

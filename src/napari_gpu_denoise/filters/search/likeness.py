@@ -120,10 +120,8 @@ def _found(first: np.ndarray, second: np.ndarray, by: int) -> _Blocks:
     dy, dx = np.divmod(left.reshape(-1, _SPAN**2).argmin(axis=1), _SPAN)
     best = sliding_window_view(around, (_BLOCK, _BLOCK), (1, 2))[np.arange(len(own)), dy, dx]
     moved = np.maximum(abs(dy - _REACH), abs(dx - _REACH))
-    variance, left = (
-        np.where(each < _ROUNDING * np.max(around**2, initial=0), 0, each)
-        for each in (variance, left.min(axis=(1, 2)))
-    )
+    least = _ROUNDING * np.max(np.abs(around), initial=0) ** 2
+    variance, left = (np.where(a < least, 0, a) for a in (variance, left.min(axis=(1, 2))))
     return _Blocks(variance, left, chance.min(axis=(1, 2)), moved, own, best)
 
 
