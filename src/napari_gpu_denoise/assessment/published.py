@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -122,7 +121,7 @@ class PublishedSet:
 
 def _of_white_noise(sigmas: Iterable[float]) -> tuple[float, ...]:
     """Return the PSNR of images with white noise, in dB."""
-    return tuple(round(20 * math.log10(_PEAK / sigma), 2) for sigma in sigmas)
+    return tuple(round(float(20 * np.log10(_PEAK / sigma)), 2) for sigma in sigmas)
 
 
 # Videos: README of the authors of DVDnet, github.com/m-tassano/dvdnet; 85 frames at most.

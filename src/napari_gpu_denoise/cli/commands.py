@@ -27,7 +27,6 @@ from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.protocol.settings import size_in_words
 
 if TYPE_CHECKING:
-    from napari_gpu_denoise.assessment.published import PublishedSet
     from napari_gpu_denoise.assessment.recommend import Advice
     from napari_gpu_denoise.assessment.record import Assessment
     from napari_gpu_denoise.files.batch import BatchReport
@@ -406,7 +405,7 @@ def quality(args: argparse.Namespace) -> int:
             )
         print("Bright maxima lie more than 4 sigma of the noise above the mean; highest: in sigma.")
     else:
-        head, rows = "image,noise,noisy dB,result dB", _compare(args, published.SETS[args.set])
+        head, rows = "image,noise,noisy dB,result dB", _compare(args)
     if args.csv:
         text = io.StringIO(newline="")
         writer = csv.writer(text)
@@ -417,11 +416,12 @@ def quality(args: argparse.Namespace) -> int:
     return 0
 
 
-def _compare(args: argparse.Namespace, known: PublishedSet) -> list[tuple]:
+def _compare(args: argparse.Namespace) -> list[tuple]:
     """Print means of a set beside those that are published; return a row for each image."""
-    from napari_gpu_denoise.assessment.published import SEED, filtered, psnr
+    from napari_gpu_denoise.assessment import published
     from napari_gpu_denoise.filters import filters_for
 
+    known = published.SETS[args.set]
     name = (args.filter or known.filter).replace("-", "_")
     settings, video = filters_for(name)[0](), bool(known.frames)
     rows, noisy, ours, complete = [], [], [], True
@@ -429,9 +429,9 @@ def _compare(args: argparse.Namespace, known: PublishedSet) -> list[tuple]:
     for level in known.levels:
         scores, shapes = [], []
         for case in known.read(args.folder, level):
-            result = filtered(case, settings, args.told, args.device, video)
+            result = published.filtered(case, settings, args.told, args.device, video)
             images = (case.noisy, result)
-            scores.append([psnr(each, case.clean, video, known.fit) for each in images])
+            scores.append([published.psnr(each, case.clean, video, known.fit) for each in images])
             shapes.append(case.clean.shape)
             rows.append((case.name, level, *(f"{score:.4f}" for score in scores[-1])))
         complete &= known.is_complete(shapes)
@@ -449,7 +449,7 @@ def _compare(args: argparse.Namespace, known: PublishedSet) -> list[tuple]:
         print(f"{method:<34}" + "".join(f"{mean:>12.2f}" for mean in means))
     print(f"Source: {known.source}.")
     if not known.pairs:
-        print(f"Noise: seed {SEED} for each {what[:-1]}, neither rounded nor clipped.")
+        print(f"Noise: seed {published.SEED} for each {what[:-1]}, neither rounded nor clipped.")
     if not complete:
         print(
             f"Note: {what} are missing or of other sizes: do not compare these means with others."
