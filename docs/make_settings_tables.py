@@ -79,20 +79,6 @@ CHANGES = {
         {"neighbours_basic": 16, "neighbours_final": 16},
         {"shared_noise": False},
     ),
-    "dct3d": (
-        {"cube": "2x4x8"},
-        {"cube": "1x8x8"},
-        {"step": 2},
-        {"threshold": 2.4},
-        {"threshold": 3.0},
-    ),
-    "pri_nlm": (
-        {"cube": "2x4x8"},
-        {"window": 7, "window_z": 7},
-        {"window_z": 5},
-        {"strength": 0.3},
-        {"strength": 0.5},
-    ),
     "isoline": (
         {"staircase": 0},
         {"choice": "hard"},

@@ -92,10 +92,8 @@ FIGURES = (
     Figure(gd.BM3D.of(profile="high"), _IMAGE, "## BM3D on a GPU", _ALL, 5),
     Figure(gd.VBM3D.of(profile="fast"), _VIDEO, "## Video on a GPU", "`fast`", 5),
     Figure(gd.VBM3D(), _VIDEO, "## Video on a GPU", "VBM3D", 5),
-    Figure(gd.DCT3D(), _VOLUME, "## Volumes", "`dct3d`"),
-    Figure(gd.PRINLM(), _VOLUME, "## Volumes", "`pri_nlm`"),
-    Figure(gd.BM4D.of(profile="fast"), _VOLUME, "### BM4D", "**all**", 3),
-    Figure(gd.BM4D(), _VOLUME, "### BM4D", "**all**"),
+    Figure(gd.BM4D.of(profile="fast"), _VOLUME, "## BM4D", "**all**", 3),
+    Figure(gd.BM4D(), _VOLUME, "## BM4D", "**all**"),
     Figure(gd.SWNLM(), _IMAGE, "## Shapiro-Wilk NL-means", words="(defaults) at"),
 )
 

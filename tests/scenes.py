@@ -25,7 +25,6 @@ SMALL = {
         **{"window_basic": 5, "neighbours_basic": 4, "window_final": 5, "neighbours_final": 4},
     },
     "swnlm": {"patch": 3, "window": 7},
-    "pri_nlm": {"window": 5, "window_z": 3},
     # Frames stay at their defaults, which alone need no axis T.
     "vbm3d": {
         **{"window": 3, "window_nearest": 5, "window_next": 3},

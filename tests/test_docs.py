@@ -224,11 +224,8 @@ def rows(page: Path, heading: str) -> list[list[str]]:
 @pytest.mark.parametrize("kind", FILTERS)
 def test_settings_of_the_methods_page(kind):
     page = ROOT / "docs" / "methods" / f"{kind.name}.md"
-    heading = "Settings"
-    if not page.exists():  # filters of volumes share a page
-        page, heading = page.with_name("volumes.md"), f"Settings of {kind.name}"
     said = {}
-    for names, defaults, *_ in rows(page, heading):
+    for names, defaults, *_ in rows(page, "Settings"):
         names = re.findall(r"`(\w+)`", names)
         said |= dict(zip(names, map(str.strip, defaults.split(",")), strict=True))
     assert said == {field.name: str(field.default) for field in dataclasses.fields(kind)}

@@ -25,6 +25,7 @@ from napari_gpu_denoise._napari.io.writing import write_images
 from napari_gpu_denoise._napari.layers.provenance import (
     FILE_KEY,
     METADATA_KEY,
+    filter_title,
     first_origin,
     is_temporary,
     record_of,
@@ -496,3 +497,9 @@ def test_records_that_strangers_have_changed(tmp_path):
     assert first_origin(layer, [layer]) is layer and first_places(layer) == [0, 0, 0]
     write_images(str(tmp_path / "out.ome.tif"), [layer.as_layer_data_tuple()])
     assert len(gd.read(tmp_path / "out.ome.tif").history) >= 3000
+
+
+def test_results_of_a_removed_filter_keep_its_title():
+    assert filter_title({"filter": "dct3d"}) == "Sliding 3D DCT"
+    assert filter_title({"filter": "bm4d"}) == "BM4D"
+    assert filter_title({"filter": ["dct3d"]}) == filter_title({}) == ""

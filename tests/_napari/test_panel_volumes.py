@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from _napari.inputs import type_sigma
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import voxel_of
-from napari_gpu_denoise.filters import BM4D, DCT3D
+from napari_gpu_denoise.filters import BM4D
 from napari_gpu_denoise.run import denoise as runs
 
 pytestmark = pytest.mark.gui
@@ -108,13 +108,13 @@ def test_one_slice_of_one_frame(viewer, open_panel, run, volume, pasted):
     rgba = np.stack([data // 4, data // 5, data // 6, data % 7], axis=-1).astype(np.uint8)
     viewer.add_image(rgba, rgb=True, name="v", axis_labels=("t", "z", "y", "x"))
     viewer.dims.set_current_step((0, 1), (1, 4))
-    panel = open_panel("Sliding 3D DCT")
+    panel = open_panel("BM4D")
     panel.places.boxes["T"].click()
     panel.places.boxes["Z"].click()
     assert panel.run_button.text() == "Denoise frame 1, slice 4"
     run(panel)
-    result = viewer.layers["v (Sliding 3D DCT, frame 1, slice 4)"]
-    whole = runs.denoise(rgba[..., :3], DCT3D(), axes="TZYXS").image
+    result = viewer.layers["v (BM4D, frame 1, slice 4)"]
+    whole = runs.denoise(rgba[..., :3], BM4D(), axes="TZYXS").image
     assert_array_equal(result.data[..., :3], whole[1:2, 4:5])
     assert_array_equal(result.data[..., 3], rgba[1:2, 4:5, ..., 3])
     assert_allclose(result.translate, (1, 4, 0, 0))

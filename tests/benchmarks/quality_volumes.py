@@ -27,18 +27,11 @@ FILTERS = {
     "nl_means, fine, slices=2": gd.NLMeans.of(profile="fine", slices=2),
     "pixelwise, volume": gd.NLMeansPixelwise.of(profile="volume"),
     "pixelwise, volume, spacing=off": gd.NLMeansPixelwise.of(profile="volume", spacing="off"),
-    "dct3d": gd.DCT3D(),
-    "dct3d, cube=2x4x8": gd.DCT3D(cube="2x4x8"),
-    "dct3d, cube=1x8x8": gd.DCT3D(cube="1x8x8"),
-    "dct3d, step=2": gd.DCT3D(step=2),
-    "dct3d, threshold=2.5": gd.DCT3D(threshold=2.5),
-    "dct3d, threshold=3.0": gd.DCT3D(threshold=3.0),
-    "pri_nlm": gd.PRINLM(),
-    "pri_nlm, window_z=5": gd.PRINLM(window_z=5),
-    "pri_nlm, window=7, window_z=7": gd.PRINLM(window=7, window_z=7),
-    "pri_nlm, strength=0.35": gd.PRINLM(strength=0.35),
-    "pri_nlm, strength=0.5": gd.PRINLM(strength=0.5),
-    "pri_nlm, cube=2x4x8": gd.PRINLM(cube="2x4x8"),
+    "bm4d, fast": gd.BM4D.of(profile="fast"),
+    "bm4d, fast, cube=4x4x4": gd.BM4D.of(profile="fast", cube="4x4x4"),
+    "bm4d, fast, cube=2x4x8": gd.BM4D.of(profile="fast", cube="2x4x8"),
+    "bm4d, fast, cube=1x8x8": gd.BM4D.of(profile="fast", cube="1x8x8"),
+    "bm4d": gd.BM4D(),
 }
 
 

@@ -49,6 +49,19 @@ def test_a_result_and_its_record_are_those_of_the_function(here, run, device):
     assert record["sigma"] == list(expected.record.sigma)
 
 
+@pytest.mark.parametrize("words", ["pri-nlm", "pri_nlm", "assess dct3d", "bench --filter dct3d"])
+def test_a_removed_filter_names_its_successor(here, run, words):
+    code, out, err = run(*words.split(), "a.tif")
+    assert (code, out) == (2, "")
+    assert "was removed: use gpu-denoise bm4d --profile fast, which" in err
+
+
+def test_a_file_may_be_named_like_a_removed_filter(here, run, device):
+    tifffile.imwrite("dct3d", image(1, (40, 44), "uint16"))
+    options = ("--sigma", 5, "--device", device.index)
+    assert run("nl-means", "dct3d", "-o", "assess", *options)[0] == 0
+
+
 def test_each_file_as_recommended(here, run, device):
     stack = image(1, (5, 64, 64), "uint16")
     tifffile.imwrite("stack.tif", stack, imagej=True, metadata={"axes": "TYX"})
@@ -533,11 +546,10 @@ def test_bench_is_wired(run, monkeypatch):
 
 
 def test_warm_runs_every_profile_of_a_filter(run, monkeypatch):
-    code, out, _ = run("warm", "--filter", "dct3d")
+    code, out, _ = run("warm", "--filter", "nl-means")
     assert code == 0
-    kind = next(kind for kind in gd.FILTERS if kind.name == "dct3d")
-    for profile in kind.presets:
-        assert f"dct3d, {profile}" in out
+    for profile in gd.NLMeans.presets:
+        assert f"nl_means, {profile}" in out
     assert "noise rician" in out and "All are ready" in out
 
     def fails(*_):
@@ -559,6 +571,6 @@ def test_warm_finds_the_programs_of_a_gpu_without_running_them(device, monkeypat
     said = list(warm.build(gd.FILTERS, posing))
     assert len(set(said)) == len(said)
     for kind in gd.FILTERS:
-        assert any(words.startswith(f"{kind.name}, ") for words in said) or kind.name == "dct3d"
-    for kernel in ("bm3d/shrink_shared", "dct3d/shrink_columns", "noise/inverse_photons"):
+        assert any(words.startswith(f"{kind.name}, ") for words in said)
+    for kernel in ("bm3d/shrink_shared", "bm4d/shrink_cubes", "noise/inverse_photons"):
         assert any(kernel in words for words in said)

@@ -337,6 +337,39 @@ def test_noise_of_slices_that_share_it():
 # What is chosen
 
 
+@pytest.mark.parametrize("slices", [1, 3, 4])
+def test_few_slices(slices, device):
+    image, options = noisy(slices, 40, 44), {"axes": "ZYX", "device": device}
+    small = {name: value for name, value in SMALL.items() if name != "cube"}
+    result = gd.denoise(image, gd.BM4D(**small), 20, **options)
+    assert psnr(result.image, scene(*image.shape)) > psnr(image, scene(*image.shape)) + 4
+    told = [note for note in result.record.notes if "too few for cubes" in note]
+    assert bool(told) == (slices < 4)
+    cube = "1x8x8" if slices < 4 else "4x4x4"
+    expected = gd.denoise(image, gd.BM4D(**small, cube=cube), 20, **options)
+    np.testing.assert_array_equal(result.image, expected.image)
+    assert not [note for note in expected.record.notes if "too few" in note]
+    thick = gd.denoise(image, gd.BM4D(**small, cube="4x4x4"), 20, **options)
+    np.testing.assert_array_equal(thick.image, expected.image)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "sentence"),
+    [
+        ((9, 20, 22), None, "name the axes, as axes='ZYX'"),
+        ((2, 9, 20, 22), None, "name the axes, as axes='TZYX'"),
+        ((2, 9, 20, 22), "C.YX", "name the axes, as axes='CZYX'"),
+        ((20, 22), None, "use bm3d for images"),
+        ((3, 20, 22), "CYX", "use bm3d for images"),
+        ((9, 20, 22), "TYX", "use bm3d for images"),
+        ((1, 20, 22), None, "use bm3d for images"),
+    ],
+)
+def test_what_is_no_volume_is_refused(shape, axes, sentence, device):
+    with pytest.raises(errors.AxesError, match=f"BM4D filters volumes.*{sentence}"):
+        gd.denoise(noisy(*shape), gd.BM4D(), 20, axes=axes, device=device)
+
+
 def test_work_groups_fit_the_device(device):
     gpu = replace(device, float_lanes=1, local_memory=49152, max_group=1024)
     for cube in CUBES:

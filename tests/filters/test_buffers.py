@@ -29,8 +29,6 @@ SMALL = {
     gd.VBM3D: {"frames_before": 1, "frames_after": 1, "window_nearest": 5},
     gd.Isoline: {},
     gd.BM4D: {"window_basic": 3, "window_final": 3, "neighbours_basic": 4, "neighbours_final": 4},
-    gd.DCT3D: {},
-    gd.PRINLM: {"window": 5, "window_z": 3},
     gd.SWNLM: {"window": 5},
 }
 MORE = {
@@ -56,8 +54,6 @@ MORE = {
         {"cube": "1x8x8"},
         {"frames_before": 1, "frames_after": 1, "window_next": 3},
     ),
-    gd.DCT3D: ({"cube": "2x4x8"}, {"step": 2}),
-    gd.PRINLM: ({"cube": "2x4x8"},),
     gd.SWNLM: ({"show": "pixels"},),
 }
 

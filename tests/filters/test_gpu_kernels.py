@@ -25,8 +25,6 @@ CASES = {
     "BM4D, fast": (gd.BM4D.of(profile="fast", cube="4x4x4"), "ZYX"),
     "isoline": (gd.Isoline(), "YX"),
     "pixelwise NL-means": (gd.NLMeansPixelwise(), "YX"),
-    "sliding DCT": (gd.DCT3D(cube="4x4x4"), "ZYX"),
-    "PRI-NLM": (gd.PRINLM(cube="4x4x4"), "ZYX"),
     "Shapiro-Wilk NL-means": (gd.SWNLM(), "YX"),
 }
 FURTHER = {

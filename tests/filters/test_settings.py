@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+import napari_gpu_denoise as gd
+from napari_gpu_denoise import filters
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import Settings, setting
@@ -129,3 +131,12 @@ def test_profiles_of_the_filters(kind):
         assert made not in seen
         assert made.profile_name() == profile
         seen.append(made)
+
+
+@pytest.mark.parametrize("name", ["pri_nlm", "PRINLM", "dct3d", "DCT3D"])
+def test_a_removed_filter_names_its_successor(name):
+    assert name not in gd.__all__
+    for module in (gd, filters):
+        with pytest.raises(SettingsError, match="was removed: use BM4D with profile='fast'"):
+            getattr(module, name)
+    gd.BM4D.of(profile="fast")

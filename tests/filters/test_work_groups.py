@@ -34,8 +34,6 @@ OTHERS = {
     "nl_means_pixelwise": (gd.NLMeansPixelwise(window=5), "YX"),
     "swnlm": (gd.SWNLM(window=5), "YX"),
     "bm4d": (gd.BM4D.of(profile="fast"), "ZYX"),
-    "dct3d": (gd.DCT3D(), "ZYX"),
-    "pri_nlm": (gd.PRINLM(window=3, window_z=3), "ZYX"),
 }
 SIZES = [(9 + 7 * k % 29, 8 + 5 * k % 31) for k in range(20)]
 every_case = pytest.mark.parametrize("settings, axes", CASES.values(), ids=CASES)

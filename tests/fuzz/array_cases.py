@@ -247,8 +247,7 @@ def joined(settings: dict[str, Any], kind: type) -> str:
     """Return the axis that settings need besides Y and X."""
     if kind is gd.VBM3D or is_one(settings.get("frames_before")):
         return "T"
-    volumes = kind in (gd.BM4D, gd.DCT3D, gd.PRINLM)
-    return "Z" if volumes or is_one(settings.get("slices")) else ""
+    return "Z" if kind is gd.BM4D or is_one(settings.get("slices")) else ""
 
 
 def is_one(value: Any) -> bool:

@@ -53,8 +53,6 @@ PROFILES = {
 }
 LOCAL_MEMORY = {("bm3d", number): 5 << 10 for number in range(6)}
 LOCAL_MEMORY |= {("vbm3d", number): 8 << 10 for number in (1, 2)}
-# Rows of cubes are exchanged a few at a time.
-LOCAL_MEMORY["dct3d", 2] = 3 << 10
 # Work-items of a group that compare for nothing take long, too: here half as many do, or fewer.
 MAX_GROUP = dict.fromkeys(
     [("nl_means_pixelwise", axes) for axes in ("YX", "TYX", "CYX", "ZYX")]
@@ -165,11 +163,6 @@ SETTINGS["bm4d"] = (
         **{"stages": "basic"},
     },
 )
-# Cubes of every shape; windows in which some voxels have neighbours outside on both sides.
-SETTINGS["dct3d"] = ({"step": 2}, {"cube": "2x4x8", "step": 4}, {"cube": "4x4x4", "step": 3})
-SETTINGS["pri_nlm"] = tuple(
-    {"window": 3, "window_z": 5, "step": 4, **changes} for changes in ({}, {"cube": "2x4x8"}, {})
-)
 # What lonely pixels fall back to is simulated as a filter of its own.
 SETTINGS["swnlm"] = tuple(
     {"patch": 3, "window": 3, "widen": 3.0, "fewest": 3, "fallback": "keep", **changes}
@@ -200,8 +193,6 @@ CASES = {
         *((0, "YX"), (0, "ZYX"), (1, "CYX"), (2, "YX"), (3, "CYX"), (4, "TYX")),
     ),
     "bm4d": ((0, "ZYX"), (1, "CZYX"), (2, "TZYX"), (3, "CZYX")),
-    "dct3d": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
-    "pri_nlm": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
     "swnlm": ((0, "YX"), (1, "TYX"), (2, "ZYX")),
 }
 # Cases that are enough day by day: each kernel and each of the settings in one profile.
@@ -220,8 +211,6 @@ BRIEF = {
         *("plain 0 ZYX", "CPU 0 YX map", "GPU 1 CYX", "CPU 2 YX", "GPU 3 CYX", "GPU 4 TYX"),
     ),
     "bm4d": ("CPU 0 ZYX", "GPU 1 CZYX", "CPU 2 TZYX", "CPU 3 CZYX"),
-    "dct3d": ("CPU 0 ZYX", "CPU 1 TZYX", "GPU 2 ZYX map", "CPU 2 ZYX map"),
-    "pri_nlm": ("CPU 0 ZYX", "GPU 1 TZYX", "CPU 2 ZYX map"),
     "swnlm": ("CPU 0 YX map", "GPU 1 TYX", "CPU 2 ZYX map"),
 }
 # Models of noise, grey levels from no light on, and how many of them have another model.
@@ -255,12 +244,6 @@ SHAPES = {
         **{"TYX": ((2, 5, 7), 1000), "ZYX": ((2, 5, 7), 1000)},
     },
     "bm4d": {"ZYX": ((5, 8, 8), 2000)} | dict.fromkeys(("CZYX", "TZYX"), ((2, 1, 8, 9), 2000)),
-    # The map is cut along x, where vectors reach beyond it.
-    "dct3d": {
-        **{"ZYX": ((4, 5, 7), 1000), (2, "ZYX"): ((4, 6, 22), 340)},
-        **{"TZYX": ((2, 2, 3, 4), 1000)},
-    },
-    "pri_nlm": {"ZYX": ((5, 5, 5), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
     "swnlm": {
         **{"YX": ((5, 18), 1000), "TYX": ((2, 3, 4), 1000), "ZYX": ((1, 4, 6), 1000)},
     },

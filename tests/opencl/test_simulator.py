@@ -39,17 +39,10 @@ FAULTS = {
 # Grey levels that results may differ by: the whole numbers that BM3D adds up are finer in some
 # kernels than in others.
 ROUNDING = {"nl_means": 1e-3, "bm3d": 0.1, "vbm3d": 0.1, "isoline": 1e-3}
-ROUNDING |= {"nl_means_pixelwise": 1e-3, "swnlm": 1e-3, "bm4d": 0.1, "dct3d": 0.01}
-ROUNDING |= {"pri_nlm": 0.01}
+ROUNDING |= {"nl_means_pixelwise": 1e-3, "swnlm": 1e-3, "bm4d": 0.1}
 # Folders whose kernels a filter uses, beside its own.
 SHARED = {"nl_means": "search", "bm3d": "search", "vbm3d": "bm3d ridge", "isoline": "bm3d"}
-SHARED |= {
-    "nl_means_pixelwise": "pixelwise",
-    "swnlm": "pixelwise",
-    "bm4d": "search",
-    "dct3d": "dct3d",
-    "pri_nlm": "dct3d",
-}
+SHARED |= {"nl_means_pixelwise": "pixelwise", "swnlm": "pixelwise", "bm4d": "search"}
 BM3D = "simulate.py", "case", "bm3d", "GPU 0 YX map"
 RIDGE = "simulate.py", "case", "vbm3d", "GPU 3 TYX"
 SEARCH, GROUPS = ("../filters/test_vbm3d_search.py",), ("../filters/test_vbm3d_groups.py",)

@@ -150,14 +150,14 @@ def test_a_gpu_gets_the_programs_of_a_run(device, built):
 
 
 def test_a_cpu_is_left_alone(device, built):
-    warm_up(gd.DCT3D(), dataclasses.replace(device, kind="CPU"))
+    warm_up(gd.BM4D(), dataclasses.replace(device, kind="CPU"))
     assert not built
 
 
 def test_a_rehearsal_leaves_nothing_behind(device, arenas):
     posing = dataclasses.replace(device, kind="discrete GPU")
     image = np.full((9, 30, 20), 50, np.float32)
-    job = prepare(Run(gd.DCT3D(), 5.0, axes="ZYX", device=posing), image)
+    job = prepare(Run(gd.BM4D(), 5.0, axes="ZYX", device=posing), image)
     before = set(session(posing).programs)
     assert programs_of(job, image.dtype, job.dtypes[1])
     assert set(session(posing).programs) == before

@@ -12,8 +12,6 @@ from qtpy.QtGui import QDesktopServices, QTextCursor, QTextDocument
 import napari_gpu_denoise
 from napari_gpu_denoise._napari.parts import row_of, wrapped
 
-# Pages of filters that share one.
-_SHARED = {"pri_nlm": "volumes.md#pri-nlm", "dct3d": "volumes.md#sliding-dct"}
 _SIZE = (760, 720)  # pixels
 _LINK_COLOUR = re.compile(r'(<a [^>]*><span style="[^"]*color:)#[0-9a-f]+')
 # What only the pages on a forge show.
@@ -25,11 +23,6 @@ def folder() -> Path:
     package = Path(napari_gpu_denoise.__file__).parent
     installed = package / "docs"
     return installed if installed.is_dir() else package.parents[1] / "docs"
-
-
-def page_of(name: str) -> str:
-    """Return the page on the filter of a name, as `Guide.open` takes it."""
-    return f"methods/{_SHARED.get(name, f'{name}.md')}"
 
 
 def anchor(heading: str) -> str:

@@ -77,7 +77,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
 
     judge = added.add_parser("assess", help="estimate the quality of a filter's result")
     if "assess" in argv:
-        _add_assess(judge)
+        _add_assess(judge, "".join(argv[1:2]) if argv[0] == "assess" else "")
 
     bench = added.add_parser("bench", help="time the filters on a device")
     if "bench" in argv:
@@ -117,12 +117,12 @@ def _add_quality(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=commands.quality)
 
 
-def _add_assess(parser: argparse.ArgumentParser) -> None:
-    """Add a command for each filter to ``gpu-denoise assess``."""
-    from napari_gpu_denoise.filters import FILTERS
+def _add_assess(parser: argparse.ArgumentParser, named: str) -> None:
+    """Add a command for each filter, or the one that is named, to ``gpu-denoise assess``."""
+    from napari_gpu_denoise.filters import filters_for
 
     added = parser.add_subparsers(title="filters", metavar="FILTER", required=True)
-    for settings in FILTERS:
+    for settings in filters_for(named.replace("-", "_")):
         about = f"Estimate the quality of a result, without writing it: {settings.summary}"
         each = _add_run_parser(added, settings, about)
         each.add_argument(

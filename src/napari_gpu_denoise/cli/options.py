@@ -8,8 +8,10 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from napari_gpu_denoise.cli.failures import on_command_line
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.files import FORMAT_NAMES
+from napari_gpu_denoise.filters import check_removed
 from napari_gpu_denoise.protocol.settings import checked_factor, number_of_bytes
 
 if TYPE_CHECKING:
@@ -186,8 +188,16 @@ def add_filters(parser: argparse.ArgumentParser, about: str) -> None:
     from napari_gpu_denoise.filters import FILTERS
 
     names = [kind.name.replace("_", "-") for kind in FILTERS]
-    parser.add_argument("--filter", choices=names, action="append", help=about)
+    parser.add_argument("--filter", type=_filter, choices=names, action="append", help=about)
     parser.add_argument("--device", help="number or name of the device")
+
+
+def _filter(text: str) -> str:
+    try:
+        check_removed(text.replace("-", "_"))
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(on_command_line(error)) from None
+    return text
 
 
 def chosen_filters(args: argparse.Namespace) -> list[type[Filter]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from napari_gpu_denoise.errors import SettingsError
+
 # Module, function and class of each, in the order of menus.
 _FILTERS = (
     ("nl_means", "nl_means", "NLMeans"),
@@ -16,19 +18,38 @@ _FILTERS = (
     ("bm3d.filter", "bm3d", "BM3D"),
     ("vbm3d", "vbm3d", "VBM3D"),
     ("bm4d.filter", "bm4d", "BM4D"),
-    ("dct3d", "pri_nlm", "PRINLM"),
-    ("dct3d", "dct3d", "DCT3D"),
     ("isoline", "isoline", "Isoline"),
 )
 _CLASSES = {function: kind for _, function, kind in _FILTERS}
+
+REMOVED = {
+    "pri_nlm": ("PRINLM", "PRI-NLM"),
+    "dct3d": ("DCT3D", "Sliding 3D DCT"),
+}
+"""Classes and titles of filters of earlier versions, by function; BM4D is better, and as fast."""
 
 MODULES = {name: f"{__name__}.{module}" for module, *names in _FILTERS for name in names}
 """The modules of the functions and classes of all filters."""
 
 
 def filters_for(name: str) -> tuple[Any, ...]:
-    """Return the filter whose function has this name; all of them if it is that of none."""
+    """Return the filter whose function has this name; all of them if it is that of none.
+
+    Raises `SettingsError` if it names a filter of an earlier version.
+    """
+    check_removed(name)
     return (_class(_CLASSES[name]),) if name in _CLASSES else tuple(map(_class, _CLASSES.values()))
+
+
+def check_removed(name: str) -> None:
+    """Raise `SettingsError` if a function or class is that of a filter of an earlier version."""
+    for function, (kind, title) in REMOVED.items():
+        if name in (function, kind):
+            raise SettingsError(
+                f"The filter {title} was removed",
+                "use BM4D with profile='fast', which is better in the same time",
+                code="removed-filter",
+            )
 
 
 def _class(name: str) -> Any:
@@ -40,4 +61,5 @@ def __getattr__(name: str) -> Any:
         return filters_for("")
     if name in _CLASSES.values():
         return _class(name)
+    check_removed(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,20 +1,17 @@
-"""What filters of volumes share: the axis Z, and cubes, flatter where slices are far apart."""
+"""What filters of volumes share: the distance of slices, and cubes that suit it."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import AxesError, SettingsError
-from napari_gpu_denoise.image.axes import UNNAMED
+from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.threads import in_threads
 from napari_gpu_denoise.noise.sampling import spread
-from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting
 
 AUTO = "auto"
@@ -30,16 +27,6 @@ _LAGS = (1, 2, 3, 4, 6, 8, 12, 16)  # pixels
 _SLICES, _OTHERS, _SIDE = 8, 2, 1024  # pairs of slices, positions along other axes, pixels read
 # Differences between lags that are less than this many standard errors tell nothing.
 _CERTAIN = 5.0
-
-
-def cube_setting() -> Any:
-    """Return the setting for the shape of a cube."""
-    return setting(
-        AUTO,
-        "Shape of cubes along Z, Y and X; auto uses flatter cubes if slices are far apart",
-        choices=(AUTO, *CUBES),
-        unit="voxels",
-    )
 
 
 def voxel_setting(decides: str = "the best shape of cubes") -> Any:
@@ -167,66 +154,3 @@ def _error(pairs: Sequence[tuple[np.ndarray, np.ndarray]], mean: float) -> float
         count += squares.size
         fourth += some
     return math.sqrt(max(fourth / count - mean**2, 0.0) / count) if count > 1 else math.nan
-
-
-class VolumeFilter(Filter):
-    """A filter of volumes, with settings made by `cube_setting` and `voxel_setting`."""
-
-    cube: str
-    voxel: str
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "voxel", voxel_text(self.voxel))
-        super().__post_init__()
-
-    @property
-    def joint(self) -> str:
-        """Slices, always."""
-        return "Z"
-
-    def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
-        """Return the settings for an array, without cubes thicker than it; refuse one without Z."""
-        fitting = super().for_array(names, shape)
-        if "Z" not in names:
-            raise no_volume(self.title, names, shape)
-        thick = self.cube != AUTO and CUBES[self.cube][0] > shape[names.index("Z")]
-        return replace(fitting, cube=AUTO) if thick else fitting
-
-    def for_pixels(self, image: Any, names: str) -> tuple[Self, tuple[str, ...]]:
-        """Return the settings with cubes that suit an image, and why."""
-        if self.cube != AUTO:
-            return self, ()
-        name, why = choose_cube(image, names, self.voxel)
-        return replace(self, cube=name), (why,)
-
-    @property
-    def cube_around(self) -> tuple[int, int, int]:
-        """How far a voxel's cubes reach along z, y and x; the furthest if none are chosen yet."""
-        shapes = CUBES.values() if self.cube == AUTO else (CUBES[self.cube],)
-        return tuple(max(lengths) - 1 for lengths in zip(*shapes, strict=True))
-
-    @property
-    def cube_shape(self) -> tuple[int, int, int]:
-        """Lengths of a cube along z, y and x."""
-        return CUBES["4x4x4" if self.cube == AUTO else self.cube]
-
-
-def no_volume(title: str, names: str, shape: tuple[int, ...]) -> AxesError:
-    """Return an error that says how to name the axes, or what to use instead."""
-    unnamed = [i for i, a in enumerate(names) if a == UNNAMED and shape[i] > 1]
-    if unnamed:
-        slices = unnamed[-1]
-        named = names[:slices] + "Z" + names[slices + 1 :]
-        if "T" not in named and named.count(UNNAMED) == 1:
-            named = named.replace(UNNAMED, "T")
-        return AxesError(
-            f"{title} filters volumes, but no axis is named Z",
-            f"name the axes, as axes={named!r}",
-            code="axis-needed",
-            axis="Z",
-        )
-    return AxesError(
-        f"{title} filters volumes, but the axes are {names!r}",
-        "use bm3d for images, or name the axis of slices, as axes='ZYX'",
-        code="volume-needed",
-    )

@@ -23,7 +23,7 @@ from napari_gpu_denoise._napari.denoise.options import NoiseInput, PlacesInput, 
 from napari_gpu_denoise._napari.denoise.run import Request, offer_of, remembering
 from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
 from napari_gpu_denoise._napari.denoise.snippets import command_with_remarks, python_call
-from napari_gpu_denoise._napari.guide import page_of, with_guide
+from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.layer_input import same_axes
 from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
 from napari_gpu_denoise._napari.loading import Loading
@@ -88,7 +88,7 @@ class DenoisePanel(RunPanel):
     def _lay_out(self) -> None:
         summary = Caption()
         summary.setText(self.filter.summary)
-        head = with_guide(summary, page_of(self.filter.name))
+        head = with_guide(summary, f"methods/{self.filter.name}.md")
         top = form_layout(
             {"Image": self.layer, "Axes": self.axes, "Region": self.region, **self.options.rows}
         )

@@ -110,10 +110,12 @@ def is_result(layer: Layer) -> bool:
 
 
 def filter_title(record: Mapping[str, Any]) -> str:
-    """Return the title of the filter of a record; empty if it names none of this package."""
-    from napari_gpu_denoise.filters import FILTERS
+    """Return the title of the filter of a record; empty if it names none of any version."""
+    from napari_gpu_denoise.filters import FILTERS, REMOVED
 
-    return next((kind.title for kind in FILTERS if kind.name == record.get("filter")), "")
+    known = [(kind.name, kind.title) for kind in FILTERS]
+    known += [(name, title) for name, (_, title) in REMOVED.items()]
+    return next((title for name, title in known if name == record.get("filter")), "")
 
 
 def identity(layer: Layer) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.plan import yields_of_passes
 from napari_gpu_denoise.filters.bm4d.cubes import (
@@ -47,10 +48,11 @@ from napari_gpu_denoise.filters.sums import blocks_in_turns, fixed_point, weight
 from napari_gpu_denoise.filters.volumes import (
     AUTO,
     CUBES,
-    VolumeFilter,
-    cube_setting,
+    choose_cube,
     voxel_setting,
+    voxel_text,
 )
+from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.plan import (
@@ -425,7 +427,7 @@ _PREFILTER_STEP = 3
 
 
 @dataclass(frozen=True)
-class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses, VolumeFilter):
+class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses):
     """Settings of BM4D.
 
     Groups of similar cubes are transformed together and small coefficients are removed: by hard
@@ -448,7 +450,12 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses, VolumeFilter):
         "best": {"refine": "chain"},
     }
 
-    cube: str = cube_setting()
+    cube: str = setting(
+        AUTO,
+        "Shape of cubes along Z, Y and X; auto uses flatter cubes if slices are far apart",
+        choices=(AUTO, *CUBES),
+        unit="voxels",
+    )
     voxel: str = voxel_setting()
     frames_before: int = frames_setting(0, "Earlier volumes to search")
     frames_after: int = frames_setting(0, "Later volumes to search")
@@ -481,10 +488,30 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses, VolumeFilter):
     kaiser: float = groups.kaiser(3.0, "cubes")
     shared_noise: bool = groups.shared_noise(True, "cubes")
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "voxel", voxel_text(self.voxel))
+        super().__post_init__()
+
     @property
     def joint(self) -> str:
         """Slices, and time if other volumes are searched."""
-        return super().joint + "T" * self.over_time
+        return "Z" + "T" * self.over_time
+
+    def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
+        """Return the settings for an array, without cubes thicker than it; refuse one without Z."""
+        fitting = super().for_array(names, shape)
+        if "Z" not in names:
+            raise no_volume(names, shape)
+        thick = self.cube != AUTO and CUBES[self.cube][0] > shape[names.index("Z")]
+        return replace(fitting, cube=AUTO) if thick else fitting
+
+    def for_pixels(self, image: Any, names: str) -> tuple[Self, tuple[str, ...]]:
+        """Return the settings with cubes that suit an image, and why."""
+        chosen, told = super().for_pixels(image, names)
+        if self.cube != AUTO:
+            return chosen, told
+        name, why = choose_cube(image, names, self.voxel)
+        return replace(chosen, cube=name), (why, *told)
 
     @property
     def whole_volumes(self) -> bool:
@@ -501,7 +528,7 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses, VolumeFilter):
         """The passes, in order: ``"basic"``, ``"final"``."""
         return {
             name: CubePass(
-                self.cube_shape,
+                CUBES["4x4x4" if self.cube == AUTO else self.cube],
                 getattr(self, f"step_{name}"),
                 getattr(self, f"window_{name}"),
                 getattr(self, f"neighbours_{name}"),
@@ -554,6 +581,27 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses, VolumeFilter):
 
     def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedBM4D:
         return CorrelatedBM4D(**vars(self), models=models)
+
+
+def no_volume(names: str, shape: tuple[int, ...]) -> AxesError:
+    """Return an error that says how to name the axes, or what to use instead."""
+    unnamed = [i for i, a in enumerate(names) if a == UNNAMED and shape[i] > 1]
+    if unnamed:
+        slices = unnamed[-1]
+        named = names[:slices] + "Z" + names[slices + 1 :]
+        if "T" not in named and named.count(UNNAMED) == 1:
+            named = named.replace(UNNAMED, "T")
+        return AxesError(
+            "BM4D filters volumes, but no axis is named Z",
+            f"name the axes, as axes={named!r}",
+            code="axis-needed",
+            axis="Z",
+        )
+    return AxesError(
+        f"BM4D filters volumes, but the axes are {names!r}",
+        "use bm3d for images, or name the axis of slices, as axes='ZYX'",
+        code="volume-needed",
+    )
 
 
 @dataclass(frozen=True)
@@ -617,7 +665,6 @@ def bm4d() -> np.ndarray:
     --------
     denoise : The same with a record of the run.
     stream : The same for volumes that arrive one by one.
-    pri_nlm, dct3d : Faster.
     bm3d : For images, and for slices that have little in common.
 
     Notes
