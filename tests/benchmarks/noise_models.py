@@ -25,7 +25,7 @@ from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.noise.magnitude import piesno, rician_noise, speckle_noise
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.photon import single_image_noise
-from napari_gpu_denoise.noise.photon_pairs import photon_transfer, temporal_noise
+from napari_gpu_denoise.noise.photon_pairs import neighbours, pairs_noise
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import REASON, data_folder, pictures
@@ -50,13 +50,12 @@ def sensor(folder: Path, step: int) -> list[dict]:
         ("single flat fields, snap 1", np.stack([pair[0] for pair in pairs])),
         ("single flat fields, snap 2", np.stack([pair[1] for pair in pairs])),
     ]
-    found = [("flat and dark pairs", photon_transfer(pairs, dark))]
+    found = [("flat and dark pairs", pairs_noise([*pairs, dark]))]
     found += [(name, single_image_noise(frames)) for name, frames in singles]
     rows = []
     for name, each in found:
         # What the line says of the dark level, which single flat fields do not know.
-        at = found[0][1].offset
-        read = max(each.gain * at + each.intercept, 0) ** 0.5
+        read = max(each.gain * np.mean(dark) + each.intercept, 0) ** 0.5
         rows.append(
             {
                 "from": name,
@@ -75,7 +74,7 @@ def photons(folder: Path, step: int) -> list[dict]:
     clean = [picture.astype(np.float64) for picture in pictures("bsd68").values()][::step]
     methods: dict[str, tuple[int, Callable]] = {
         "one image": (1, lambda frames: single_image_noise(frames[0])),
-        "four frames": (4, temporal_noise),
+        "four frames": (4, lambda frames: pairs_noise(neighbours(frames))),
     }
     rows = []
     for gain, read in PHOTONS:
@@ -154,7 +153,7 @@ def magnitudes(folder: Path, step: int) -> list[dict]:
                 }
             )
     data = np.moveaxis(np.asarray(nibabel.load(folder / "mri/test_piesno.nii.gz").dataobj), -1, 0)
-    error = 100 * (piesno(data, PIESNO_COILS).sigma / PIESNO_SIGMA - 1)
+    error = 100 * (piesno(data, [PIESNO_COILS])[0].sigma / PIESNO_SIGMA - 1)
     rows.append(
         {
             "case": "PIESNO, 8 coils",

@@ -12,7 +12,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SettingsError
+from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 from napari_gpu_denoise.noise.magnitude import (
     _Quantiles,
     koay_factor,
@@ -154,20 +154,21 @@ def test_piesno(coils):
     picture = np.zeros((96, 96))
     picture[30:60, 20:70] = 200
     stack = np.stack([magnitude(picture, 10, seed, coils) for seed in range(12)])
-    found = piesno(stack, coils)
+    found, number = piesno(stack)
+    assert number == coils and piesno(stack, [coils])[0] == found
     assert found.sigma == pytest.approx(10, rel=0.01)
     assert abs(found.sigma - 10) < 5 * found.error
     assert found.share == pytest.approx(1 - 1500 / 96**2, abs=0.03)
     # The number of coils matters.
-    assert piesno(stack, coils + coils).sigma != pytest.approx(10, rel=0.1)
+    assert piesno(stack, [coils + coils])[0].sigma != pytest.approx(10, rel=0.1)
 
 
 def test_piesno_without_background():
     stack = np.stack([magnitude(np.full((96, 96), 300.0), seed=seed) for seed in range(12)])
-    assert piesno(stack).sigma == 0
-    assert piesno(np.full((5, 20, 20), 3.0)).sigma == 0
-    assert piesno(np.zeros((5, 20, 20), np.uint8)).sigma == 0
-    assert piesno(np.full((5, 20, 20), np.nan)).sigma == 0
+    assert piesno(stack)[0].sigma == 0
+    assert piesno(np.full((5, 20, 20), 3.0))[0].sigma == 0
+    assert piesno(np.zeros((5, 20, 20), np.uint8))[0].sigma == 0
+    assert piesno(np.full((5, 20, 20), np.nan))[0].sigma == 0
 
 
 def test_refusals():
@@ -175,14 +176,13 @@ def test_refusals():
         piesno(np.ones((20, 20)))
     with pytest.raises(ImageError, match="repeat"):
         piesno(np.ones((1, 20, 20)))
-    with pytest.raises(SettingsError, match="coils"):
-        piesno(np.ones((3, 20, 20)), 0)
 
 
 @pytest.mark.skipif(data_folder() is None, reason=REASON)
 def test_piesno_of_measured_data():
     data = np.asarray(nibabel.load(data_folder() / "mri/test_piesno.nii.gz").dataobj)
-    found = piesno(np.moveaxis(data, -1, 0), coils=8)
+    found, coils = piesno(np.moveaxis(data, -1, 0))
+    assert coils == 8
     assert found.sigma == pytest.approx(0.010749458, rel=0.01)
 
 

@@ -21,7 +21,7 @@ from napari_gpu_denoise.noise.patches.selection import (
 )
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.noise.photon import single_image_noise
-from napari_gpu_denoise.noise.photon_pairs import temporal_noise
+from napari_gpu_denoise.noise.photon_pairs import neighbours, pairs_noise
 from napari_gpu_denoise.noise.sampling import PlaneStack
 
 SIDE = 144
@@ -148,11 +148,11 @@ def test_differences_of_frames_beside_moving_borders():
     stack = np.zeros((6, SIDE + 60, SIDE + 60), np.float32)
     for t, frame in enumerate(stack[:5]):  # the last one is empty
         frame[30:-30, 6 * t : 6 * t + SIDE + 20] = 5 * rng.poisson(60, (SIDE, SIDE + 20))
-    found = temporal_noise(stack)
+    found = pairs_noise(neighbours(stack))
     assert not found.grows
     level = found.gain * 300 + found.intercept
     assert level == pytest.approx(25 * 60, rel=0.1)
-    assert not temporal_noise(np.zeros_like(stack)).gain
+    assert not pairs_noise(neighbours(np.zeros_like(stack))).gain
 
 
 def test_series_along_time(device):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
@@ -52,31 +52,22 @@ class Piesno:
     share: float  # of the pixels (y, x) that hold noise alone
 
 
-def piesno(stack: Any, coils: int = 1) -> Piesno:
+def piesno(stack: Any, coils: Sequence[int] = COILS) -> tuple[Piesno, int]:
     """Measure sigma in magnitude images of one slice, on the pixels that hold only noise.
 
-    `stack` is (n, y, x), one slice measured n times, such as with n gradient directions; `coils` is
-    the number of coils whose squares were summed (degrees of freedom / 2). Sigma is 0 where no
+    `stack` is (n, y, x), one slice measured n times, such as with n gradient directions. Returned
+    is also the number of coils whose squares were summed (degrees of freedom / 2): of those given,
+    the one for which these pixels are closest to the theoretical distribution. Sigma is 0 where no
     pixel holds noise alone.
 
     Sigma follows from the quantile with the smallest error for that number of coils (0.797 for 1,
     0.626 for 8), not from the median. Pixels with NaN or infinity, and those that are the same in
     all images, such as padding, are left out; about 40 000 pixels are read.
     """
-    if coils < 1:
-        raise SettingsError(f"coils is {coils}; give 1 or more.")
-    return _of_coils(*_repeated(stack), coils)[0]
-
-
-def piesno_any_coils(stack: Any) -> tuple[Piesno, int]:
-    """Return the result of `piesno`, and the number of coils from 1 to 32 that fits best.
-
-    It is the one for which the pixels without signal are closest to the theoretical distribution.
-    """
     values, pixels = _repeated(stack)
-    found = [(*_of_coils(values, pixels, coils), coils) for coils in COILS]
-    best, _, coils = min(found, key=lambda each: each[1])
-    return best, coils
+    found = [(*_of_coils(values, pixels, number), number) for number in coils]
+    best, _, number = min(found, key=lambda each: each[1])
+    return best, number
 
 
 def _repeated(stack: Any) -> tuple[np.ndarray, int]:

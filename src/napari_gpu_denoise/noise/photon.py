@@ -62,8 +62,7 @@ class PhotonNoise:
     gain: float  # grey levels per electron; near 0 where noise does not grow with brightness
     gain_error: float
     intercept: float  # variance at grey level 0; negative where the camera adds an offset
-    # Grey level of no light: measured on dark frames, else where the line reaches 0, if above 0.
-    offset: float
+    offset: float  # grey level of no light: where the line reaches 0, if above 0
     read_noise: float  # standard deviation at `offset`, in grey levels
     read_noise_error: float
     curve: VarianceCurve  # that the line was fitted to
@@ -163,12 +162,11 @@ def robust_line(
 
 
 def photon_noise(
-    line: tuple[float, float, np.ndarray], offset: float | None, curve: VarianceCurve, method: str
+    line: tuple[float, float, np.ndarray], curve: VarianceCurve, method: str
 ) -> PhotonNoise:
     """Return the noise of a line (gain, intercept, covariance) fitted to a curve."""
     gain, intercept, covariance = line
-    if offset is None:
-        offset = -intercept / gain if intercept < 0 < gain else 0.0
+    offset = -intercept / gain if intercept < 0 < gain else 0.0
     at = np.array([offset, 1.0])
     variance = max(gain * offset + intercept, 0.0)
     spread = math.sqrt(max(float(at @ covariance @ at), 0.0))
@@ -557,7 +555,7 @@ def _nothing(spectra: PatchSpectra) -> PhotonNoise:
     means = levels.sums(spectra.mean) / levels.count
     found = LevelVariances(means, 0.0 * means, 0.0 * means, levels.count)
     curve = _curve(spectra.mean, levels, found, levels.count > 0)
-    return photon_noise((0.0, 0.0, np.zeros((2, 2))), None, curve, METHOD)
+    return photon_noise((0.0, 0.0, np.zeros((2, 2))), curve, METHOD)
 
 
 def _line(
@@ -582,7 +580,7 @@ def _line(
             found = level_variances(readings, *line[:2], spectra.overlap)
             line = robust_line(found.mean, found.variance, found.error, TEXTURED)
         flattened = _flattened(line[0], found, _variances(key, open_levels))
-    result = photon_noise(line[:3], None, _curve(spectra.seen, levels, found, line[3]), METHOD)
+    result = photon_noise(line[:3], _curve(spectra.seen, levels, found, line[3]), METHOD)
     if not known:
         result = dataclasses.replace(result, gain_error=math.inf)
     return result, flattened

@@ -1,4 +1,4 @@
-"""Photon and read noise of a sensor, from pairs of equal frames or a stack with little motion.
+"""Photon and read noise of a sensor, from pairs of frames with little motion.
 
 Two frames of a still scene share the scene, so half the variance of their difference is the noise,
 block by block. A block with an edge in it is as good as any: its variance and its mean are averages
@@ -9,20 +9,19 @@ tail of the blocks of a level of brightness.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise import photon
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import matmul_in_blocks
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_alike, weights
 from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
-from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, readable, spread
+from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, spread
 
 BLOCK = 8
 MEMBERS = 16  # blocks a level of brightness needs
@@ -38,49 +37,6 @@ ALIKE = 0.7  # noise at the high frequencies of differences over that at all of 
 PATCHES = 8000  # looked at over all differences, about
 
 
-def photon_transfer(
-    pairs: Iterable[tuple[Any, Any]], dark: tuple[Any, Any] | None = None
-) -> photon.PhotonNoise:
-    """Measure gain and read noise from pairs of equal frames: the photon-transfer curve.
-
-    A pair is two frames (y, x) of the same still scene, best of an even one: pairs of several
-    exposures, or one pair of a scene with dark and bright parts. `dark` is two frames without
-    light, which give the offset, and a point of the curve. Identical frames give 0.
-
-    About 40 000 blocks of 8 x 8 pixels are read. Blocks with NaN or infinite pixels are left out,
-    with NonFiniteError if none remain, and so are those in constant areas, such as padding, and
-    levels of brightness at which more than 1 % of the pixels are clipped.
-
-    With the pairs of the 12-bit CCD in EMVA 1288 sample data the gain is 0.280 (0.28) and the dark
-    noise 3.06 (3.07).
-    """
-    pairs = [tuple(np.asarray(frame) for frame in pair) for pair in pairs]
-    offset = None
-    if dark is not None:
-        pairs.append(tuple(np.asarray(frame) for frame in dark))
-        levels = [frame.astype(np.float64) for frame in pairs[-1]]
-        offset = float(np.mean([level[np.isfinite(level)].mean() for level in levels]))
-    return _pairs_noise(pairs, offset, "pairs of frames")
-
-
-def temporal_noise(stack: Any) -> photon.PhotonNoise:
-    """Measure gain and read noise from a stack (t, y, x) with little motion.
-
-    See `photon_transfer`; at most 8 pairs of neighbouring frames are read. Motion in up to about a
-    third of the blocks of each level of brightness does no harm; neither does light that flickers
-    or bleaches for the whole frame. Spatially correlated noise is measured in full, unlike from a
-    single image; noise that stays from frame to frame, such as fixed pattern, is not measured.
-    """
-    stack = readable(stack)
-    shape = tuple(int(length) for length in stack.shape)
-    if len(shape) != 3 or shape[0] < 2:
-        raise ImageError(
-            f"A stack of shape {shape} does not hold two frames or more; "
-            "give an array with the axes t, y and x."
-        )
-    return _pairs_noise(_neighbours(stack), None, DIFFERENCES)
-
-
 def still_noise(frames: PlaneStack) -> photon.PhotonNoise | None:
     """Return the noise of frames, from differences of neighbouring ones; None where they move.
 
@@ -88,9 +44,9 @@ def still_noise(frames: PlaneStack) -> photon.PhotonNoise | None:
     """
     if len(frames) < 2 or min(frames.shape[1:]) < BLOCK:
         return None
-    pairs = _neighbours(frames)
+    pairs = neighbours(frames)
     blanks = _blanks(pairs)
-    found = _pairs_noise(pairs, None, DIFFERENCES, blanks)
+    found = pairs_noise(pairs, blanks)
     # The transform of a difference is the difference of transforms.
     before, after = read_alike(list(zip(*pairs[::2], strict=True)), PATCHES, blanks[::2])
     if before.coefficients.shape != after.coefficients.shape or before.lows < 2:
@@ -132,32 +88,25 @@ def _moves(low: np.ndarray, high: np.ndarray, limit: float, patches: PatchSpectr
     return bool(np.median(low) > (SHIFTED + 2 * error) * np.median(high))
 
 
-def _neighbours(frames: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+def neighbours(frames: Any) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return pairs of neighbouring frames, spread evenly over time."""
     places = spread(int(frames.shape[0]) - 1, MAX_PLANES)
     return [(np.asarray(frames[t]), np.asarray(frames[t + 1])) for t in places]
 
 
-def _pairs_noise(
-    pairs: Sequence[tuple[np.ndarray, ...]],
-    offset: float | None,
-    method: str,
-    blanks: list[np.ndarray | None] | None = None,
+def pairs_noise(
+    pairs: Sequence[tuple[np.ndarray, ...]], blanks: list[np.ndarray | None] | None = None
 ) -> photon.PhotonNoise:
-    """Return the noise of pairs of frames; `offset` is None without dark frames.
+    """Return the noise of pairs of frames (y, x) of one still scene each.
 
-    `blanks` is what `_blanks` returned, if known.
+    `blanks` is what `_blanks` returned, if known. About 40 000 blocks of 8 x 8 pixels are read, but
+    for those with NaN or infinity, those in constant areas, and levels of brightness at which more
+    than 1 % of the pixels are clipped. Motion in up to about a third of the blocks of a level does
+    no harm; neither does flicker or bleaching. Correlated noise is measured in full.
+
+    With the pairs of the 12-bit CCD in EMVA 1288 sample data the gain is 0.280 (0.28) and the noise
+    of dark frames 3.06 (3.07).
     """
-    if not pairs:
-        raise ImageError("There is no pair of frames; give at least one.")
-    for first, second in pairs:
-        check_numbers(first)
-        check_numbers(second)
-        if first.shape != second.shape or first.ndim != 2 or min(first.shape) < BLOCK:
-            raise ImageError(
-                f"Frames of the shapes {first.shape} and {second.shape} do not make a pair; "
-                f"give two of one shape, at least {BLOCK} x {BLOCK} pixels."
-            )
     blanks = _blanks(pairs) if blanks is None else blanks
     limit = MAX_BLOCKS // len(pairs)
     parts = [_blocks(*pair, limit, blank) for pair, blank in zip(pairs, blanks, strict=True)]
@@ -186,7 +135,7 @@ def _pairs_noise(
     else:
         gain, intercept, covariance = 0.0, 0.0, np.zeros((2, 2))
     curve = VarianceCurve(*(tuple(each.tolist()) for each in (x, y, count, used)))
-    result = photon.photon_noise((gain, intercept, covariance), offset, curve, method)
+    result = photon.photon_noise((gain, intercept, covariance), curve, DIFFERENCES)
     return result if known else replace(result, gain_error=math.inf)
 
 

@@ -180,12 +180,12 @@ class Rician(base.NoiseModel):
     @classmethod
     def fit(cls, channel: ChannelNoise) -> base.Fit:
         """Measure sigma by PIESNO on repetitions of a slice, else on single images."""
-        from napari_gpu_denoise.noise.magnitude import piesno_any_coils, rician_noise
+        from napari_gpu_denoise.noise.magnitude import piesno, rician_noise
 
         notes: tuple[str, ...] = ()
         sigma, error, method = 0.0, 0.0, ""
         if channel.repeats is not None:
-            found, coils = piesno_any_coils(np.stack(list(channel.repeats)))
+            found, coils = piesno(np.stack(list(channel.repeats)))
             sigma, error, method = found.sigma, found.error, "PIESNO, repetitions of one slice"
             if coils > 1:
                 notes = (
