@@ -18,14 +18,3 @@ typedef WITH_LANES(int, LANES) whole;
 typedef real unaligned_real __attribute__((aligned(4)));
 #define AT(pointer) (*(__global const unaligned_real *)(pointer))
 #define PUT(pointer) (*(__global unaligned_real *)(pointer))
-
-// 0, 1, 2, ... from lane to lane.
-#if LANES == 16
-#define COUNTED (whole)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
-#elif LANES == 8
-#define COUNTED (whole)(0, 1, 2, 3, 4, 5, 6, 7)
-#elif LANES == 4
-#define COUNTED (whole)(0, 1, 2, 3)
-#else
-#define COUNTED 0
-#endif

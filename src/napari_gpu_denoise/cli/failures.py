@@ -28,7 +28,7 @@ REMEDIES = {
     "noise-estimate": "give the output of 'gpu-denoise estimate --json'",
     "nonfinite": "add --nonfinite keep to leave them unchanged and filter the others",
     "nonfinite-integer": "add --dtype float32",
-    "removed-filter": "use gpu-denoise bm4d --profile fast, which is better in the same time",
+    "removed-filter": "use gpu-denoise bm4d --profile fast, which is better",
     "own-noise": "leave out --noise, or the setting",
     "pearson-noise": "leave out --noise, or use --distance euclidean",
     "sigma-shape": "give one number{channels}, or a map with --sigma-map",

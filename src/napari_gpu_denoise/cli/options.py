@@ -188,16 +188,10 @@ def add_filters(parser: argparse.ArgumentParser, about: str) -> None:
     from napari_gpu_denoise.filters import FILTERS
 
     names = [kind.name.replace("_", "-") for kind in FILTERS]
-    parser.add_argument("--filter", type=_filter, choices=names, action="append", help=about)
+    parser.add_argument(
+        "--filter", type=_checked(check_removed), choices=names, action="append", help=about
+    )
     parser.add_argument("--device", help="number or name of the device")
-
-
-def _filter(text: str) -> str:
-    try:
-        check_removed(text.replace("-", "_"))
-    except SettingsError as error:
-        raise argparse.ArgumentTypeError(on_command_line(error)) from None
-    return text
 
 
 def chosen_filters(args: argparse.Namespace) -> list[type[Filter]]:
@@ -255,6 +249,6 @@ def _checked(check: Callable[[str], Any]) -> Callable[[str], Any]:
         try:
             return check(text)
         except SettingsError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
+            raise argparse.ArgumentTypeError(on_command_line(error)) from None
 
     return parse

@@ -26,7 +26,7 @@ REMOVED = {
     "pri_nlm": ("PRINLM", "PRI-NLM"),
     "dct3d": ("DCT3D", "Sliding 3D DCT"),
 }
-"""Classes and titles of filters of earlier versions, by function; BM4D is better, and as fast."""
+"""Classes and titles of filters of earlier versions, by function; BM4D is better."""
 
 MODULES = {name: f"{__name__}.{module}" for module, *names in _FILTERS for name in names}
 """The modules of the functions and classes of all filters."""
@@ -41,15 +41,16 @@ def filters_for(name: str) -> tuple[Any, ...]:
     return (_class(_CLASSES[name]),) if name in _CLASSES else tuple(map(_class, _CLASSES.values()))
 
 
-def check_removed(name: str) -> None:
-    """Raise `SettingsError` if a function or class is that of a filter of an earlier version."""
+def check_removed(name: str) -> str:
+    """Return a name; raise `SettingsError` if it is that of a filter of an earlier version."""
     for function, (kind, title) in REMOVED.items():
-        if name in (function, kind):
+        if name.replace("-", "_") in (function, kind):
             raise SettingsError(
                 f"The filter {title} was removed",
-                "use BM4D with profile='fast', which is better in the same time",
+                "use BM4D with profile='fast', which is better",
                 code="removed-filter",
             )
+    return name
 
 
 def _class(name: str) -> Any:
