@@ -72,6 +72,13 @@ progress : callable, optional
     uses several at once.
 cancel : object with ``is_set()``, optional
     An event that stops the run at the next tile or frame.""",
+    "part": """\
+frames : int or slice, optional
+    Frames along the axis T to return, by default all. The axis T stays.
+rows : slice, optional
+    The same along the axis Y.
+columns : slice, optional
+    The same along the axis X.""",
     "result": """\
 ndarray
     A new array of the shape of `image`.""",

@@ -681,14 +681,9 @@ def isoline_maps(
         Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. By default the last two are Y
         and X, the rest independent planes.
     {settings}
-    frames : int or slice, optional
-        Frames along the axis T to return, by default all. The axis T stays.
+    {part}
     slices : int or slice, optional
         The same along the axis Z.
-    rows : slice, optional
-        The same along the axis Y.
-    columns : slice, optional
-        The same along the axis X.
     {run}
     {fields}
 

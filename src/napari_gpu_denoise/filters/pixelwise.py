@@ -591,12 +591,7 @@ def pixels_averaged(
     axes : str, optional
         Names of the axes, as `nl_means_pixelwise` takes them.
     {settings}
-    frames : int or slice, optional
-        Frames along the axis T to return, by default all. The axis T stays.
-    rows : slice, optional
-        The same along the axis Y.
-    columns : slice, optional
-        The same along the axis X.
+    {part}
     {run}
     {fields}
 

@@ -357,12 +357,7 @@ def similar_pixels(
     axes : str, optional
         Names of the axes, as `swnlm` takes them.
     {settings}
-    frames : int or slice, optional
-        Frames along the axis T to return, by default all. The axis T stays.
-    rows : slice, optional
-        The same along the axis Y.
-    columns : slice, optional
-        The same along the axis X.
+    {part}
     {run}
     {fields}
 
