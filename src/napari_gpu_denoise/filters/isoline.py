@@ -596,11 +596,7 @@ def isoline() -> np.ndarray:
     axes : str, optional
         Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered, each
         plane separately. By default the last two are Y and X, the rest independent planes.
-    {settings}
-    {options}
-    {fields}
-
-    {outcome}
+    {common}
 
     See Also
     --------

@@ -358,11 +358,7 @@ def nl_means() -> np.ndarray:
         Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXC"``. Y and X are filtered; T and
         Z join the search only with `frames_before`, `frames_after` or `slices`; every other axis
         is independent. By default the last two are Y and X, the rest independent planes.
-    {settings}
-    {options}
-    {fields}
-
-    {outcome}
+    {common}
 
     See Also
     --------

@@ -527,11 +527,7 @@ def nl_means_pixelwise() -> np.ndarray:
         filtered; T and Z join with `frames_before`, `frames_after`, `slices` or `patch_slices`,
         channels by `channels`; every other axis is independent. By default the last two are Y and
         X, the rest independent planes.
-    {settings}
-    {options}
-    {fields}
-
-    {outcome}
+    {common}
 
     See Also
     --------

@@ -713,11 +713,7 @@ def vbm3d() -> np.ndarray:
         Names of the axes, such as ``"TYX"``, ``"TZYX"`` (every slice is a video of its own),
         ``"TCYX"`` or ``"TYXS"``. Every axis except T, Y and X is independent, except channels (see
         `channels`). Without T, axes without a name are rejected, because one of them may be time.
-    {settings}
-    {options}
-    {fields}
-
-    {outcome}
+    {common}
 
     See Also
     --------

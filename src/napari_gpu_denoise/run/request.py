@@ -211,8 +211,8 @@ def with_settings(
     """Return a decorator for a function whose ``**`` parameter is given to `Run.of`.
 
     It shows the options of a run, but for those `without`, and every setting of a filter in
-    ``__signature__``, for help and completion, and fills ``{settings}`` and ``{fields}`` in the
-    docstring, besides the `PARAGRAPHS`.
+    ``__signature__``, for help and completion, and fills ``{settings}``, ``{fields}`` and, from
+    settings to warnings, ``{common}`` in the docstring, besides the `PARAGRAPHS`.
     """
 
     def decorate(function: Function) -> Function:
@@ -221,6 +221,8 @@ def with_settings(
             "of a profile; settings given as keywords override them.",
             "fields": "\n".join(_paragraph(spec) for spec in setting_fields(kind)),
         }
+        parts = own["settings"], PARAGRAPHS["options"], own["fields"] + "\n", PARAGRAPHS["outcome"]
+        own["common"] = "\n".join(parts)
         start = [
             _keyword("profile", None, "str | None"),
             _keyword("settings", None, f"{kind.__name__} | None"),

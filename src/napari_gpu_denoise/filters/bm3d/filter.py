@@ -269,11 +269,7 @@ def bm3d() -> np.ndarray:
         Names of the axes, such as ``"TYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered; planes
         along every other axis are independent, except channels (see `channels`). By default the
         last two are Y and X, the rest independent planes.
-    {settings}
-    {options}
-    {fields}
-
-    {outcome}
+    {common}
 
     See Also
     --------

@@ -655,11 +655,7 @@ def bm4d() -> np.ndarray:
         Names of the axes, such as ``"ZYX"``, ``"TZYX"`` or ``"CZYX"``. Z, Y and X are required and
         filtered together, T only with `frames_before` or `frames_after`; volumes along every other
         axis are independent.
-    {settings}
-    {options}
-    {fields}
-
-    {outcome}
+    {common}
 
     See Also
     --------
