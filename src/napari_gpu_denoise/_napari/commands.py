@@ -26,9 +26,9 @@ def __getattr__(name: str) -> type | Callable[[], None]:
     if name in PANELS:
         module, panel = PANELS[name]
         return getattr(import_module(f"napari_gpu_denoise._napari.{module}"), panel)
-    from napari_gpu_denoise.filters import FILTERS
+    from napari_gpu_denoise.filters import filters_for
 
-    for kind in FILTERS:
+    for kind in filters_for(name):
         if kind.name == name:
             from napari_gpu_denoise._napari.denoise.panel import DenoisePanel
 
