@@ -16,9 +16,9 @@ MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have; only ever lowered.
 LIMITS = {
     "modules": 195,
-    "lines": 52_715,
-    "lines of imports": 3_255,
-    "modules with a single importer": 35,
+    "lines": 52_194,
+    "lines of imports": 3_243,
+    "modules with a single importer": 34,
 }
 
 # Files that may be longer, by their path from the root of the repository, and why.
