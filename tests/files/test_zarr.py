@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import sys
+import traceback
 from importlib.metadata import requires
 
 import imagecodecs
@@ -16,10 +17,12 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
-from napari_gpu_denoise.errors import FileError, ImageError, OutputError
+from napari_gpu_denoise.cli.failures import complain_unexpected
+from napari_gpu_denoise.errors import ClusterError, FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, resuming
+from napari_gpu_denoise.files.cluster import connected
 from napari_gpu_denoise.files.image_file import PixelMetadata
-from napari_gpu_denoise.files.zarr import Address, places, writing
+from napari_gpu_denoise.files.zarr import as_path, places, writing
 from napari_gpu_denoise.files.zarr.writing import block_means, coarser_shape
 from napari_gpu_denoise.run import part as parts_of_images
 from scenes import small
@@ -487,17 +490,27 @@ def test_places_that_are_not_there(bucket):
     assert "holds no zarr" in str(report.failed[0].error)
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "s3://KEY:sEcReT@lab/a.ome.zarr",
-        "s3://KEY:sEc/ReT@lab/a.ome.zarr",
-        "simplecache::s3://KEY:sEcReT@lab/a.ome.zarr",
-        "https://somebody:sEcReT@example.org:80/a.tif",
-        "https://example.org/a.ome.zarr?version=1&sig=sEcReT",
-        "https://example.org/a.ome.zarr?X-Amz-Signature=sEcReT",
-    ],
-)
+SECRETS = [
+    "s3://KEY:sEcReT@lab/a.ome.zarr",
+    "s3://KEY:sEc/ReT@lab/a.ome.zarr",
+    "simplecache::s3://KEY:sEcReT@lab/a.ome.zarr",
+    "zip://a.zarr::https://sEcReT@example.org/a.zip",
+    "https://somebody:sEcReT@example.org:80/a.tif",
+    "https://sEcReT@example.org/a.ome.zarr",
+    "https://some body:sEc'ReT@example.org/a.ome.zarr",
+    "https:/sEcReT@example.org/a.ome.zarr",  # a path that was made of an address
+    "tls://somebody:sEc?#ReT@login1:8786",
+    "https://example.org/a.ome.zarr?version=1&sig=sEcReT",
+    "https://example.org/a.ome.zarr?X-Amz-Signature=sEcReT",
+    "https://example.org/a.ome.zarr?AWSAccessKeyId=K&Signature=sEcReT",
+    "https://example.org/a.ome.zarr?access_key=sEcReT&api_key=sEcReT",
+    "https://example.org/a.ome.zarr?sEcReT",
+    "HTTPS://example.org/a.ome.zarr#sEcReT",
+    "abfs://box:sEcReT@lab.example.org/a.zarr",
+]
+
+
+@pytest.mark.parametrize("address", SECRETS)
 def test_secrets_in_addresses_are_refused_and_not_repeated(address, tmp_path, capsys):
     store = write_store(tmp_path / "in.ome.zarr", IMAGES["YX"], "YX")
     for call in (
@@ -509,12 +522,29 @@ def test_secrets_in_addresses_are_refused_and_not_repeated(address, tmp_path, ca
         with pytest.raises(FileError, match="password or key") as failed:
             call()
         assert "***" in str(failed.value) and "ReT" not in str(failed.value)
-    for words in (["nl-means", address, "-o", "x.tif"], ["nl-means", address, address], [address]):
+    several = [["nl-means", address, "-o", "x.tif"], ["nl-means", address, address], [address]]
+    several += [["nl-means", address, "-o", "x.tif", option] for option in ("-q", "--resume")]
+    several += [[name, address] for name in ("estimate", "assess", "quality", "bench", "isoline")]
+    several += [["bm3d", "a.tif", f"--{option}={address}"] for option in ("scheduler", "noise")]
+    for words in several:
         assert main(words) == 4
         assert "ReT" not in "".join(capsys.readouterr())
+    with pytest.raises(ClusterError) as refused, connected(address.rpartition("://")[2] + "@"):
+        pass
+    # Such as a proxy, a server, or where one leads to.
     with pytest.raises(FileError) as failed, input_checks.reading(store):
-        raise ValueError(f"cannot reach {address}")  # such as a proxy or server of the environment
-    assert "ReT" not in str(failed.value)
+        raise ValueError(f"cannot reach {address.replace(chr(32), '%20')}")
+    for error in (refused.value, failed.value):
+        assert "ReT" not in "".join(traceback.format_exception(error))
+
+
+def test_tracebacks_hold_no_secrets(capsys):
+    try:
+        raise RuntimeError(f"cannot reach {SECRETS[1]}") from KeyError(SECRETS[-2])
+    except RuntimeError as error:
+        complain_unexpected(error)
+    told = capsys.readouterr().err
+    assert "RuntimeError" in told and "report it" in told and "ReT" not in told
 
 
 @pytest.mark.parametrize(
@@ -523,10 +553,11 @@ def test_secrets_in_addresses_are_refused_and_not_repeated(address, tmp_path, ca
         "s3://lab/12:30@room.zarr",
         "http://localhost:80/a@b.zarr",
         "abfs://box@lab.example.org/a.zarr",
+        "C:/Users/a@b/c#1.lif",
     ],
 )
 def test_addresses_without_secrets_are_left_as_they_are(address):
-    assert str(Address(address)) == input_checks.without_secrets(address) == address
+    assert str(as_path(address)) == input_checks.printable(address) == address
 
 
 def test_means_of_blocks():

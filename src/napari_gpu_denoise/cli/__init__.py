@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 
@@ -14,7 +13,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Within, so that Ctrl-C at any moment ends in the sentence below.
         from napari_gpu_denoise import errors
         from napari_gpu_denoise.cli.arguments import build_parser
-        from napari_gpu_denoise.cli.failures import complain, exit_code
+        from napari_gpu_denoise.cli.failures import complain, complain_unexpected, exit_code
         from napari_gpu_denoise.version import package_version
 
         argv = list(sys.argv[1:] if argv is None else argv)
@@ -22,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"gpu-denoise {package_version()}")
             return 0
         try:
-            for address in (word for word in argv if "://" in word):
+            for address in (word for word in argv if ":/" in word):
                 from napari_gpu_denoise.files.input_checks import check_no_secrets
 
                 check_no_secrets(address)  # argparse repeats what it does not expect
@@ -36,8 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             complain(error)
             return exit_code(error)
         except Exception as error:
-            traceback.print_exc()
-            complain("This should not happen: please report it with the lines above.")
+            complain_unexpected(error)
             return exit_code(error)
         finally:
             try:

@@ -15,14 +15,19 @@ import shutil
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
+from napari_gpu_denoise.cli.failures import (
+    complain,
+    complain_unexpected,
+    exit_code,
+    on_command_line,
+    sentence,
+)
 from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.protocol.settings import size_in_words
 
@@ -213,8 +218,7 @@ def _report_on_batch(report: BatchReport, settings: Any, args: argparse.Namespac
     for note in report.notes:
         complain(on_command_line(note))
     if unexpected:
-        traceback.print_exception(unexpected[0])
-        complain("This should not happen: please report it with the lines above.")
+        complain_unexpected(unexpected[0])
     if len(report.files) > 1 and not args.quiet and not args.json:
         print(report.summary)
     if report.cancelled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 
 from napari_gpu_denoise import errors
 
@@ -78,6 +79,14 @@ def exit_code(error: BaseException) -> int:
 def complain(problem: BaseException | str) -> None:
     """Print one sentence to stderr."""
     print(f"gpu-denoise: {sentence(problem)}", file=sys.stderr)
+
+
+def complain_unexpected(error: BaseException) -> None:
+    """Print the traceback of an error that is not ours, without secrets of addresses."""
+    from napari_gpu_denoise.files.input_checks import printable
+
+    print(printable("".join(traceback.format_exception(error))), file=sys.stderr, end="")
+    complain("This should not happen: please report it with the lines above.")
 
 
 def sentence(problem: BaseException | str, path: object = "") -> str:

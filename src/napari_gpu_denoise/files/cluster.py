@@ -35,6 +35,7 @@ from napari_gpu_denoise.errors import (
     OutputError,
 )
 from napari_gpu_denoise.files import formats
+from napari_gpu_denoise.files.input_checks import check_no_secrets
 from napari_gpu_denoise.files.zarr import NewImage
 from napari_gpu_denoise.files.zarr.places import Address, as_path, zarr_package
 from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
@@ -620,6 +621,7 @@ def _check_address(distributed: Any, scheduler: str) -> None:
     from distributed.comm import get_address_host_port, parse_address
     from distributed.comm.registry import get_backend
 
+    check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", ClusterError)
     protocol, _ = parse_address(scheduler)
     try:
         get_backend(protocol)

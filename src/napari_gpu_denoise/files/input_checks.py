@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import stat
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -31,11 +32,12 @@ _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _INSTALLED_BY = dict.fromkeys(("imagecodecs", "compression"), "--upgrade imagecodecs")
 _INSTALLED_BY |= dict.fromkeys(("zarr", "numcodecs"), "'napari-gpu-denoise[zarr]'")
 
-# Keys of S3 may hold slashes. A number before a slash is that of a port.
-_PASSWORD = re.compile(r"(?<=://)[^/@\s]*:(?!\d+/)[^@\s]*(?=@)")
-_SIGNATURE = re.compile(
-    r"(?<=[?&])(sig|x-amz-[\w-]+|[\w-]*(?:token|password|secret))=[^&\s]*", re.I
+# An address in a text: scheme, user part, place, query and fragment. Passwords may hold any sign,
+# those of S3 slashes. A number before a slash is that of a port.
+_ADDRESS = re.compile(
+    r"""([a-z][\w+.-]+:/+)([^/\s]*:(?!\d+/)\S*@|[^/?#\s]*@|)([^?#\s"']*)((?:[?#][^\s"']*)?)""", re.I
 )
+_QUERY = re.compile(r"""(?<=[\w/])\?[^\s"']*=[^\s"']*""")  # of an address without its host
 
 
 def open_regular(path: str | os.PathLike) -> BinaryIO:
@@ -164,18 +166,19 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
         raise FileError(f"{path} does not fit into the memory of this machine.") from error
     except Exception as error:
         if isinstance(error, OSError) and error.strerror:
-            raise FileError(f"{path} cannot be read: {error.strerror}.") from error
+            raise FileError(f"{path} cannot be read: {error.strerror}.") from cause_of(error)
         reason = reason_of(error)
         if "requires the 'imagecodecs'" in reason:  # as tifffile says it
             raise not_installed(path, error) from error
         if isinstance(error, (ConnectionError, TimeoutError)):
-            raise FileError(f"{path} cannot be reached: {reason}.") from error
+            raise FileError(f"{path} cannot be reached: {reason}.") from cause_of(error)
         if "://" in str(path):  # it may as well be the network
             raise FileError(
                 f"{path} could not be read ({reason}): repeat the run, or copy it again from its "
                 "source."
-            ) from error
-        raise FileError(f"{path} is {state} ({reason}): copy it again from its source.") from error
+            ) from cause_of(error)
+        damage = f"{path} is {state} ({reason}): copy it again from its source."
+        raise FileError(damage) from cause_of(error)
 
 
 def not_installed(path: object, error: Exception) -> FileError:
@@ -189,7 +192,7 @@ def not_installed(path: object, error: Exception) -> FileError:
 
 def brief(text: str) -> str:
     """Return the first line of another package's message, short enough for a sentence."""
-    return "".join(without_secrets(text).strip().splitlines()[:1])[:160].rstrip(". ")
+    return "".join(printable(text).strip().splitlines()[:1])[:160].rstrip(". ")
 
 
 def reason_of(error: Exception) -> str:
@@ -197,15 +200,32 @@ def reason_of(error: Exception) -> str:
     return brief(str(error).strip() or type(error).__name__)
 
 
-def without_secrets(text: str) -> str:
-    """Return a text without the passwords, keys and signatures of addresses in it."""
-    return _SIGNATURE.sub(r"\1=***", _PASSWORD.sub("***", text))
+def printable(text: str) -> str:
+    """Return a text without user part, query and fragment of each address in it.
+
+    Any of them may be a password, a key or a signature.
+    """
+
+    def shown(found: re.Match[str]) -> str:
+        scheme, user, place, query = found.groups()
+        container = scheme.lower().startswith("abfs") and ":" not in user
+        return scheme + (user if container else user and "***@") + place + (query and "?***")
+
+    return _QUERY.sub("?***", _ADDRESS.sub(shown, text))
 
 
-def check_no_secrets(address: str) -> None:
-    """Refuse an address with a password or key, which records, logs and messages would repeat."""
-    if (masked := without_secrets(address)) != address:
-        raise FileError(
-            f"{masked} holds a password or key: leave it out and give it as the package for such "
-            "addresses wants it, for s3:// in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+def cause_of(error: Exception) -> Exception | None:
+    """Return an error as the cause of ours; None if a traceback of it would print secrets."""
+    text = "".join(traceback.format_exception(error))
+    return error if printable(text) == text else None
+
+
+def check_no_secrets(address: str, kind: type[DenoiseError] = FileError) -> None:
+    """Refuse an address with a user part, a query or a fragment, which would be repeated."""
+    text = re.sub(r"""[\s"']""", "_", address)  # where an address in a text would end
+    if (found := _ADDRESS.search(text)) and printable(text) != text:
+        raise kind(
+            f"{found[1]}*** has a user part, a query or a fragment (@, ? or #), which may hold a "
+            "password or key: leave it out and give it as the package for such addresses wants it, "
+            "for s3:// in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; in patterns write * for ?."
         )

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
-from napari_gpu_denoise.files.input_checks import reason_of, starts_like_dicom
+from napari_gpu_denoise.files.input_checks import cause_of, reason_of, starts_like_dicom
 from napari_gpu_denoise.locks import is_alive
 
 # Unfinished files begin with the machine, since processes of others cannot be looked up.
@@ -102,11 +102,15 @@ def writing(path: object, form: str = "") -> Iterator[None]:
     except (DenoiseError, MemoryError):
         raise
     except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise OutputError(
+            f"{path} cannot be written: {error.strerror or reason_of(error)}."
+        ) from cause_of(error)
     except Exception as error:
         if not form:
             raise
-        raise OutputError(f"{path} cannot be written as {form}: {reason_of(error)}.") from error
+        raise OutputError(f"{path} cannot be written as {form}: {reason_of(error)}.") from cause_of(
+            error
+        )
 
 
 @lru_cache(maxsize=1)  # once for all files of a batch

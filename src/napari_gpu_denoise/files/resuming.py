@@ -31,7 +31,7 @@ import numpy as np
 from napari_gpu_denoise.errors import DenoiseError, FileError, Note, OutputError
 from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.files.image_file import ImageFile
-from napari_gpu_denoise.files.input_checks import reason_of
+from napari_gpu_denoise.files.input_checks import cause_of, reason_of
 from napari_gpu_denoise.files.zarr import Address
 from napari_gpu_denoise.files.zarr.places import UNFINISHED, with_retries
 from napari_gpu_denoise.locks import is_alive, locked
@@ -326,7 +326,9 @@ class RemoteCheckpoint:
         try:
             self._done(self.folder / name, "pipe_file", text.encode())
         except FileNotFoundError as error:
-            raise OutputError(f"{self._target} cannot be written: {reason_of(error)}.") from error
+            raise OutputError(
+                f"{self._target} cannot be written: {reason_of(error)}."
+            ) from cause_of(error)
 
     def remove(self, name: str) -> None:
         """Remove a note, if it is there."""
@@ -371,7 +373,9 @@ class RemoteCheckpoint:
         except (FileNotFoundError, DenoiseError):
             raise
         except Exception as error:
-            raise OutputError(f"{self._target} cannot be reached: {reason_of(error)}.") from error
+            raise OutputError(
+                f"{self._target} cannot be reached: {reason_of(error)}."
+            ) from cause_of(error)
 
 
 def _check_size(size: int, most: int | None) -> None:

@@ -15,6 +15,7 @@ from urllib.request import url2pathname
 from napari_gpu_denoise.errors import DenoiseError, FileError
 from napari_gpu_denoise.files.input_checks import (
     brief,
+    cause_of,
     check_no_secrets,
     not_installed,
     open_real,
@@ -44,7 +45,6 @@ class Address(os.PathLike):
     """A place such as ``s3://bucket/in.ome.zarr``, with what batches ask of a `Path`."""
 
     def __init__(self, url: str) -> None:
-        check_no_secrets(url)
         self._protocol, _, place = url.partition("://")
         self._place = at = PurePosixPath(place)
         #: The last part, the same without its suffix, and that.
@@ -131,7 +131,7 @@ class Address(os.PathLike):
         try:
             yield found
         except Exception as error:
-            raise FileError(f"{self} cannot be reached: {reason_of(error)}.") from error
+            raise FileError(f"{self} cannot be reached: {reason_of(error)}.") from cause_of(error)
 
     def remove(self) -> None:
         """Remove all that is there."""
@@ -149,7 +149,7 @@ class Address(os.PathLike):
             system.invalidate_cache()
             return system, place
         except Exception as error:
-            raise FileError(f"{self} cannot be opened: {reason_of(error)}.") from error
+            raise FileError(f"{self} cannot be opened: {reason_of(error)}.") from cause_of(error)
 
 
 def as_path(path: str | os.PathLike) -> Path | Address:
@@ -157,6 +157,7 @@ def as_path(path: str | os.PathLike) -> Path | Address:
     if isinstance(path, Address):
         return path
     text = os.fspath(path)
+    check_no_secrets(text)
     scheme, found, place = text.partition("://")
     if not found:
         return Path(text)
