@@ -20,6 +20,7 @@ from scenes import noisy, small
 from zarr_stores import FORMATS, describe, write_plate, write_store
 
 zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+google_crc32c = pytest.importorskip("google_crc32c")  # zarr needs it
 
 IMAGE, SETTINGS = noisy(20, 30, dtype="uint16"), small(gd.NLMeans)
 
@@ -275,6 +276,73 @@ def test_many_chunks_at_an_address_are_said_not_to_be_counted():
             assert opened(url).notes[0].startswith(note)
     finally:
         system.rm("/lab", recursive=True)
+
+
+def sharded(path, place="end", checked=True, outer=(), codecs=None):
+    """Write an image of 3 x 4 chunks in four shards of 2 x 2, the last two partly outside of it."""
+    index = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
+    serializer = zarr.codecs.ShardingCodec(
+        chunk_shape=(4, 4),
+        index_location=place,
+        index_codecs=index[: 1 + checked],
+        codecs=codecs or [zarr.codecs.BytesCodec(), zarr.codecs.ZstdCodec()],
+    )
+    path = write_store(path, np.ones((12, 16), np.uint8), "YX", levels=1, chunks=(8, 8))
+    array = zarr.create_array(
+        f"{path}/0", shape=(12, 16), chunks=(8, 8), dtype="u1", serializer=serializer,
+        filters=outer, compressors=None, overwrite=True,
+    )  # fmt: skip
+    array[...] = IMAGE_OF_SHARDS
+    return path
+
+
+IMAGE_OF_SHARDS = np.arange(1, 193, dtype=np.uint8).reshape(12, 16)
+
+
+@pytest.mark.parametrize("place", ["start", "end"])
+@pytest.mark.parametrize("checked", [True, False])
+def test_chunks_that_shards_lack_are_counted(tmp_path, place, checked):
+    path = sharded(tmp_path / "in.zarr", place, checked)
+    shard = path / "0" / "c" / "0" / "0"
+    whole, size = shard.read_bytes(), 64 + 4 * checked
+    first = 0 if place == "start" else len(whole) - size
+    index = np.frombuffer(whole[first : first + 64], "<u8").reshape(4, 2)
+    picture = gd.read(path)
+    assert picture.notes == ()
+    np.testing.assert_array_equal(picture.data, IMAGE_OF_SHARDS)
+    gone = np.full(2, 2**64 - 1, np.uint64)
+
+    def changed(entries):
+        packed = np.asarray(entries, "<u8").tobytes()
+        packed += google_crc32c.value(packed).to_bytes(4, "little") if checked else b""
+        return whole[:first] + packed + whole[first + size :]
+
+    shard.write_bytes(changed([gone, index[1], gone, index[3]]))
+    assert opened(path).notes == ("2 chunks inside of shards are missing and were read as 0.",)
+    far, long = [index[0] + [1 << 40, 0], *index[1:]], [[0, 1 << 62], *index[1:]]
+    damaged = [changed(np.roll(index, 1, 1)), changed(far), changed(long), whole[:40], b""]
+    damaged += [changed([index[0]] * 4), changed([[*index[0][:1], 0], *index[1:]])]
+    damaged += [changed([[gone[0], 5], *index[1:]])]
+    damaged += [changed(index)[:-2] + b"ab"] if checked and place == "end" else []
+    for content in damaged:
+        shard.write_bytes(content)
+        with pytest.raises(FileError, match="is damaged"):
+            opened(path)
+
+
+@pytest.mark.parametrize("way", ["transposed", "nested", "address"])
+def test_shards_that_cannot_be_counted_are_said(tmp_path, way):
+    inner = zarr.codecs.ShardingCodec(chunk_shape=(2, 2)).to_dict()
+    options = {"transposed": {"outer": [zarr.codecs.TransposeCodec(order=(1, 0))]}}
+    options |= {"nested": {"codecs": [inner]}}
+    path = sharded(tmp_path / "in.zarr", **options.get(way, {}))
+    if way == "address":
+        system = pytest.importorskip("fsspec").filesystem("memory")
+        system.put(str(path), "/shards.zarr", recursive=True)
+        path = "memory://shards.zarr"
+    picture = gd.read(path)
+    assert any("in shards, if any, are not counted" in note for note in picture.notes)
+    np.testing.assert_array_equal(picture.data, IMAGE_OF_SHARDS)
 
 
 def test_a_huge_image_of_which_nearly_nothing_is_stored_is_refused(tmp_path):

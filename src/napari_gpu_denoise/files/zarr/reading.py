@@ -178,7 +178,7 @@ class ZarrPixels(Blocks):
 def check_stored(
     array: Any, place: Path | Address, path: Path | Address, within: str | None
 ) -> list[str]:
-    """Return a note of what is missing; `FileError` if nearly all of a huge image is.
+    """Return notes of what is missing; `FileError` if nearly all of a huge image is.
 
     Files are listed, not the chunks that the metadata declare, which may be any number.
     """
@@ -191,12 +191,16 @@ def check_stored(
         else _in_folder(place, within, len(grid))
     )
     files = dict(listed)
+    notes = []
+    if _depth_of_shards(array) > (bool(array.shards) and not isinstance(place, Address)):
+        notes.append(f"Chunks that are missing in shards, if any, are not counted, and {read_as}.")
     if isinstance(place, Address) and not any(name in files for name in HEADS):
-        return [f"Of {total} {kind} those that are not at the address, if any, are {read_as}."]
-    named = _named(array, grid)
-    there = [size for name, size in files.items() if named(name)]
+        one = f"Of {total} {kind} those that are not at the address, if any, are {read_as}."
+        return [one, *notes]
+    place_of = _places(array, grid)
+    there = [(at, size) for name, size in files.items() if (at := place_of(name)) is not None]
     stored, enough = 0, enough_stored(array.nbytes)
-    for size in there:
+    for _, size in there:
         if stored >= enough:
             break
         stored += size()
@@ -206,13 +210,47 @@ def check_stored(
             f"{path} declares {total} {kind} but holds {len(there)}: it is damaged or blank. If it "
             "is correct, read it with zarr and pass the array."
         )
-    if len(there) == total:
-        return []
-    return [f"{total - len(there)} of {total} {kind} are not in the folder and were {read_as}."]
+    if len(there) < total:
+        missing = f"{total - len(there)} of {total} {kind}"
+        notes.append(f"{missing} are not in the folder and were {read_as}.")
+    if array.shards and not isinstance(place, Address) and (missing := _missing(array, there)):
+        notes.append(f"{missing} chunks inside of shards are missing and were {read_as}.")
+    return notes
 
 
-def _named(array: Any, grid: list[int]) -> Callable[[str], bool]:
-    """Return a test for names of chunks."""
+def _depth_of_shards(array: Any) -> int:
+    """Return how often files of an array are divided: once in shards, twice in shards of them."""
+    depth, codecs = 0, getattr(array.metadata, "codecs", ())
+    while inner := [each for each in codecs if hasattr(each, "index_codecs")]:
+        depth, codecs = depth + 1, inner[0].codecs
+    return depth
+
+
+def _missing(array: Any, there: list[tuple[tuple[int, ...], Callable[[], int]]]) -> int:
+    """Return how many chunks the shards lack; ValueError for an index that cannot be true."""
+    # It needs zarr.
+    from napari_gpu_denoise.files.zarr import arrays, chunks
+
+    indexes, nbytes = arrays.shard_indexes(array)
+    count = [-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True)]
+    missing = 0
+    for at, size in there:
+        if (length := size()) < nbytes:
+            raise ValueError(f"a shard has {length} bytes, and its index would have {nbytes}")
+        sides = zip(at, indexes.chunks[:-1], count, strict=True)
+        inside = [slice(i * n, min((i + 1) * n, end)) for i, n, end in sides]
+        held = chunks.read(indexes, [*inside, slice(0, 2)]).reshape(-1, 2)
+        held = held[(held != arrays.NOT_STORED).any(1)]
+        missing += math.prod(one.stop - one.start for one in inside) - len(held)
+        begin, taken = held[np.argsort(held[:, 0])].T
+        room = np.append(begin[1:], np.uint64(length)) - begin
+        if (begin > length).any() or (taken > room).any() or not taken.all():
+            raise ValueError("the index of a shard names places that overlap or are not in it")
+    return missing
+
+
+def _places(array: Any, grid: list[int]) -> Callable[[str], tuple[int, ...] | None]:
+    """Return a function that returns the place of a chunk of a name; None for other names."""
     if array.metadata.zarr_format == 2:
         start, between = "", array.metadata.dimension_separator
     else:
@@ -221,16 +259,15 @@ def _named(array: Any, grid: list[int]) -> Callable[[str], bool]:
         if encoding.name == "default":
             start = f"c{between}"
 
-    def named(name: str) -> bool:
+    def place_of(name: str) -> tuple[int, ...] | None:
         parts = name.removeprefix(start).split(between)
-        return (
-            name.startswith(start)
-            and len(parts) == len(grid)
-            and all(p.isdecimal() and str(int(p)) == p for p in parts)
-            and all(int(p) < n for p, n in zip(parts, grid, strict=True))
-        )
+        wrong = not name.startswith(start) or len(parts) != len(grid)
+        if wrong or not all(p.isdecimal() and str(int(p)) == p for p in parts):
+            return None
+        place = tuple(map(int, parts))
+        return place if all(p < n for p, n in zip(place, grid, strict=True)) else None
 
-    return named
+    return place_of
 
 
 def _in_folder(
