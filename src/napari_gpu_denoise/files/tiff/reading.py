@@ -5,6 +5,7 @@ Files are read and not mapped, since mapped pages count as memory of the process
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import logging
@@ -151,11 +152,7 @@ class Planes(Blocks):
     ) -> Iterator[tifffile.TiffPage | tifffile.TiffFrame | None]:
         """Yield a page, with its file open; None if the file does not hold it."""
         page = series[number]
-        with contextlib.ExitStack() as opened:
-            if page is not None and page.parent.filehandle.closed:
-                # A set may have more files than a process may open.
-                page.parent.filehandle.open()
-                opened.callback(page.parent.filehandle.close)
+        with _open_file(page.parent) if page is not None else contextlib.nullcontext():
             yield page
 
     def _shown(self, pixels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -357,7 +354,12 @@ def _region_of(
 # georeference. ImageDescription and Software are handled separately: they may hold records.
 _CARRIED = (269, 271, 272, 274, 285, 286, 287, 306, 315, 316, 333, 700, 33432, 33550, 33922, 34264)
 _CARRIED += (34675, 34735, 34736, 34737, 42112, 42113)
+# Set by the writer for new pixels: resolution, description and software for all planes alike.
+_WRITTEN = (270, 282, 283, 296, 305)
+_LAYOUT = {254, 255, 256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 284, 297, 317, 320, 322, 323}
+_LAYOUT |= {324, 325, 338, 339, 347, 512, 513, 514, 519, 520, 521, 529, 530, 531, 532, 32997}
 _RATIONALS = {5, 10}
+_SECONDARY = 0b101  # kinds of pages: reduced images, masks
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 # Planes that OME-XML may declare whatever the file holds, and per plane that its files hold.
@@ -417,7 +419,9 @@ def _picture(
 ) -> ImageFile:
     if not tif.series:
         raise ImageError(f"{path} holds no image: choose another file.")
-    series, page = tif.series[0], tif.series[0].keyframe
+    shown = (each for each in tif.series if not each.keyframe.subfiletype & _SECONDARY)
+    series = next(shown, tif.series[0])
+    page = series.keyframe
     if math.prod(series.shape) == 0:
         raise ImageError(f"{path} has no pixels (its shape is {series.shape}): nothing to filter.")
     notes: list[str] = []
@@ -442,12 +446,12 @@ def _picture(
         "resolution": (page.tags.valueof(282), page.tags.valueof(283)),
         "resolutionunit": page.tags.valueof(296),
         "colormap": page.colormap,
-        "software": _raw(tif, page.tags.get(305)),
-        "tags": _carried(tif, page),
+        "software": _raw(page.tags.get(305)),
+        "tags": _carried(page),
         "stored": page.shaped,
         "signed16": False,
         # There may be two: tifffile writes its own description after the user's.
-        "descriptions": [_raw(tif, t) for i in (0, 1) if (t := page.tags.get(270, index=i))],
+        "descriptions": [_raw(t) for i in (0, 1) if (t := page.tags.get(270, index=i))],
     }
     history: tuple[dict, ...] = ()
     size, shown = NO_VOXEL, PixelMetadata({})
@@ -456,7 +460,7 @@ def _picture(
         told = ome_xml.read_image(xml, series.name, math.prod(series.shape))
         metadata["image"], history, size, shown = told
     elif kind == "imagej":
-        blocks = _raw(tif, page.tags.get(imagej.BLOCKS)) or b""
+        blocks = _raw(page.tags.get(imagej.BLOCKS)) or b""
         lengths = page.tags.valueof(imagej.LENGTHS, default=())
         try:
             metadata["imagej"] = imagej.Blocks(blocks, lengths, tif.byteorder)
@@ -474,10 +478,14 @@ def _picture(
             metadata["descriptions"] = []
             notes.append("The OME-XML does not describe these pixels and is not kept.")
     if len(tif.series) > 1:
+        which = "first" if series is tif.series[0] else "first that is no reduced one or mask"
         notes.append(
-            f"The file holds {len(tif.series)} images: the first, {series.axes} "
+            f"The file holds {len(tif.series)} images: the {which}, {series.axes} "
             f"{series.shape}, was used."
         )
+    if page.subfiletype & _SECONDARY:
+        notes.append("The image is marked as a reduced one, or a mask, of another.")
+    notes += _lost_tags(series, kind, len(series.levels) > 1)
     if len(series.levels) > 1:
         notes.append("The image is a pyramid: its finest level was used.")
     notes += [f"tifffile reports: {brief(m)}." for m in dict.fromkeys(log)][:3]
@@ -490,23 +498,85 @@ def _picture(
     return ImageFile(planes, grey(series)[1], kind, metadata, *kept)
 
 
-def _raw(tif: tifffile.TiffFile, tag: tifffile.TiffTag | None) -> bytes | None:
+def _raw(tag: tifffile.TiffTag | None) -> bytes | None:
     """Return the bytes of a tag as stored, whatever their text encoding."""
     if tag is None:
         return None
+    with _open_file(tag.parent) as handle:
+        handle.seek(tag.valueoffset)
+        return handle.read(tag.valuebytecount)
+
+
+@contextlib.contextmanager
+def _open_file(tif: tifffile.TiffFile) -> Iterator[tifffile.FileHandle]:
+    """Yield a file, open: a set may have more than a process may open."""
     handle = tif.filehandle
-    handle.seek(tag.valueoffset)
-    return handle.read(tag.valuebytecount)
+    with contextlib.ExitStack() as opened:
+        if handle.closed:
+            handle.open()
+            opened.callback(handle.close)
+        yield handle
 
 
-def _carried(tif: tifffile.TiffFile, page: tifffile.TiffPage) -> list[tuple]:
+def _carried(page: tifffile.TiffPage) -> list[tuple]:
     tags = []
     for code in _CARRIED:
         tag = page.tags.get(code)
         if tag is not None:
-            value = tag.value if tag.dtype in _RATIONALS else _raw(tif, tag)
+            value = tag.value if tag.dtype in _RATIONALS else _raw(tag)
             tags.append((code, int(tag.dtype), tag.count, value, True))
     return tags
+
+
+def _lost_tags(series: tifffile.TiffPageSeries, kind: str, levels: bool) -> list[str]:
+    """Return a note of tags that a result does not have, or only with the value of the first plane.
+
+    Directories are read as they are: pages of tifffile take forty times as long.
+    """
+    first, lost = series.keyframe, collections.Counter()
+    kept = {*_CARRIED, *_WRITTEN} | ({imagej.BLOCKS, imagej.LENGTHS} if kind == "imagej" else set())
+    known = _entries(first)
+    texts = sum(tag.code == 270 for tag in first.tags)
+    lost[270] = int(texts > (1 if kind == "ome" else 2))
+    for page in (first,) if series.is_truncated else series:
+        for code, entry in _entries(page).items() if page is not None and page.offset else ():
+            if code in _LAYOUT or (code == 330 and levels):
+                continue
+            lost[code] += code not in kept or not _same(entry, known.get(code))
+    names = [
+        f"{tifffile.TIFF.TAGS.get(code) or 'tag'} ({code}{f', of {n} planes' if n > 1 else ''})"
+        for code, n in sorted(lost.items())
+        if n
+    ]
+    if first.is_micromanager:
+        names.append("summary, comments and display settings of Micro-Manager")
+    return [f"Of the metadata of the file these are not kept: {', '.join(names)}."] if names else []
+
+
+def _entries(page: Any) -> dict[int, tuple[Any, int, bytes]]:
+    """Return file, place and bytes of each entry of the directory of a page, by code."""
+    tif = page.parent
+    with _open_file(tif) as handle:
+        handle.seek(page.offset)
+        (count,) = struct.unpack(tif.tiff.tagnoformat, handle.read(tif.tiff.tagnosize))
+        start, size = handle.tell(), tif.tiff.tagsize
+        held = handle.read(count * size)
+    code = f"{tif.byteorder}H"
+    return {
+        struct.unpack_from(code, held, at)[0]: (tif, start + at, held[at : at + size])
+        for at in range(0, len(held) - size + 1, size)
+    }
+
+
+def _same(one: tuple[Any, int, bytes], other: tuple[Any, int, bytes] | None) -> bool:
+    """Return whether two entries of directories have the same value."""
+    if other is None or (one[0] is other[0] and one[2] == other[2]):
+        return other is not None
+    values = []
+    for tif, at, _ in (one, other):
+        with contextlib.suppress(tifffile.TiffFileError), _open_file(tif):
+            values.append(_raw(tifffile.TiffTag.fromfile(tif, offset=at)))
+    return len(values) == 2 and values[0] == values[1]
 
 
 def _foreign(series: tifffile.TiffPageSeries, metadata: dict, notes: list[str]) -> None:

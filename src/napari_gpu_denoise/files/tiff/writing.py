@@ -181,6 +181,7 @@ def _colour(
             photometric = _MINISBLACK
             notes.append(f"The colour table of the image is left out: {dtype} cannot have one.")
     if photometric not in _PHOTOMETRIC or samples < _SAMPLES.get(photometric, 1):
+        notes.append(f"Photometric interpretation {photometric} is replaced by grey levels.")
         photometric = _MINISBLACK
     options["photometric"] = photometric
     if len(kept["extrasamples"]) == samples - _SAMPLES.get(photometric, 1) > 0:
