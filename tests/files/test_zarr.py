@@ -376,6 +376,7 @@ SCREEN = {name: IMAGES["YX"] for name in ("A/1/0", "A/1/1", "B/2/0")}
 def test_a_plate_gives_a_plate(tmp_path, version):
     plate = write_plate(tmp_path / "screen.ome.zarr", SCREEN, version=version)
     (plate / "tables").mkdir()
+    (plate / "A" / "1" / "notes.csv").touch()
     out, level = tmp_path / "out.ome.zarr", plate / "B" / "2" / "0" / "0"
     # As long as an image is missing it is none.
     level.rename(tmp_path / "away")
@@ -384,7 +385,9 @@ def test_a_plate_gives_a_plate(tmp_path, version):
     (tmp_path / "away").rename(level)
     report = gd.run_batch(plate, SETTINGS, 8, output=out, resume=True)
     assert (len(report.done), len(report.skipped)) == (1, 2)
-    assert "the wells are kept; tables beside them are not" in report.notes[0]
+    assert report.notes[0].endswith(
+        f"what lies beside the images in {plate}: A/1/notes.csv, tables."
+    )
     for place in ("", "A/1", "B/2"):
         assert dict(opened(plate / place).attrs) == dict(opened(out / place).attrs)
     found = [path.relative_to(out).as_posix() for path in formats.find_files(out)]

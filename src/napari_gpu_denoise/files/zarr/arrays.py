@@ -66,7 +66,7 @@ def open_arrays(
         store = Folder(place, within)
     read, like = (
         zarr.Array(zarr.AsyncArray(metadata=told, store_path=StorePath(store, name)))
-        for told in (bounded, dict(node.array))
+        for told in (bounded, {**node.array, "attributes": dict(node.attributes)})
     )
     return read, like
 

@@ -11,7 +11,7 @@ import copy
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ VERSIONS = {"0.4": 2, "0.5": 3}  # and the version of zarr that each one rests o
 OURS = "napari-gpu-denoise"  # the attribute that holds our records
 _TYPES = {"T": "time", "C": "channel", "Z": "space", "Y": "space", "X": "space"}
 _LEVELS, _IMAGES = 64, 1000  # of an image, and in one folder
+LAYOUT = "bioformats2raw.layout"  # of folders that hold more than an image or a plate
+_NAMED = 20  # of what is left out
 _SPARE = "QIRVWABDEFGHJKLMNOPU"
 
 
@@ -235,13 +237,15 @@ def revised(
     `factors` tell by how much each level is coarser than the finest along each axis.
     """
     made = copy.deepcopy(dict(attributes))
-    made.pop("bioformats2raw.layout", None)
+    made.pop(LAYOUT, None)
     _, ome = ome_of(made)
     image = ome["multiscales"][0]
     image.pop("coordinateTransformations", None)
     found = described(attributes, Path())
+    known = {each["path"]: each for each in image["datasets"]}
     image["datasets"] = [
         {
+            **known.get(path, {}),
             "path": path,
             "coordinateTransformations": _placed(found.scales[0], found.moves[0], factor),
         }
@@ -295,7 +299,6 @@ def _told(channel: Channel) -> dict[str, Any]:
 
 
 _WELLS, _FIELDS = 10_000, 10_000  # of a plate, and images of a well
-_LAYOUT = "bioformats2raw.layout"  # of folders that hold more than the plate
 
 
 def images_of(path: Path | Address) -> list[Path | Address]:
@@ -387,14 +390,39 @@ def describe_plate(target: Path | Address, plate: Path | Address) -> tuple[str, 
         for place in (*rows, *wells):
             group = f"{os.fspath(target)}/{place}"
             describe_group(group, form, dict(_attributes(plate / place)))
-        kept = {name: told for name, told in attributes.items() if name != _LAYOUT}
+        kept = {name: told for name, told in attributes.items() if name != LAYOUT}
         describe_group(os.fspath(target), form, kept)
-    known = {place.partition("/")[0] for place in (*rows, *wells)}
-    known |= {*HEADS, ".zmetadata"}
-    others = sorted(each.name for each in plate.iterdir() if each.name not in known)
-    if not others:
-        return ()
-    return (f"Of the plate {plate} the wells are kept; {', '.join(others)} beside them are not.",)
+    return tuple(beside(plate, [within(plate, each) for each in images_of(plate)], "the images"))
+
+
+def beside(
+    folder: Path | Address,
+    members: Iterable[str],
+    what: str,
+    known: Callable[[str], bool] = lambda name: False,
+) -> list[str]:
+    """Return a note of all in a folder, and in the folders of its members, but these."""
+    names: dict[str, set[str]] = {}
+    for parts in (each.split("/") for each in members):
+        for n, part in enumerate(parts):
+            names.setdefault("/".join(parts[:n]), set()).add(part)
+    found: list[str] = []
+    for inner, own in names.items():
+        there: set[str] = set()
+        with contextlib.suppress(OSError):
+            there = {each.name for each in (folder / inner if inner else folder).iterdir()}
+        found += ["what cannot be listed"] if not own & there else []
+        others = (each for each in there - own if each[0] != "." and each not in HEADS)
+        found += [f"{inner}/{each}".lstrip("/") for each in others if not known(each)]
+    note = f"Not in the result is what lies beside {what} in {folder}: {named(found)}."
+    return [note] if found else []
+
+
+def named(names: Iterable[str]) -> str:
+    """Return names for a note: some of them, without signs that cannot be printed."""
+    first = [each if each.isprintable() else repr(each) for each in sorted(set(names))]
+    more = [f"{len(first) - _NAMED} more"] * (len(first) > _NAMED)
+    return ", ".join([*first[:_NAMED], *more])
 
 
 def name_of(path: Path | Address) -> str:

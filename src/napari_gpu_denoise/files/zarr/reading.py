@@ -21,7 +21,15 @@ from napari_gpu_denoise.files.input_checks import (
     enough_stored,
     reading,
 )
-from napari_gpu_denoise.files.zarr.metadata import Node, described, node_at, ome_of
+from napari_gpu_denoise.files.zarr.metadata import (
+    LAYOUT,
+    Node,
+    beside,
+    described,
+    named,
+    node_at,
+    ome_of,
+)
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
     Address,
@@ -90,8 +98,10 @@ def _picture(path: Path | Address, within: str | None) -> ImageFile:
         if held >= _LARGE_CHUNK:
             check_memory(2 * held, path)
     notes += check_stored(finest, place / found.paths[0], path, within)
-    if is_zarr(place / "labels"):
-        notes.append("The labels beside the image are not part of the result.")
+    inner = found.paths if place == path else [f"{place.name}/{each}" for each in found.paths]
+    notes += beside(path, inner, "the image", lambda name: place != path and name.isdigit())
+    if (several := len(ome_of(attributes)[1]["multiscales"])) > 1:
+        notes.append(f"The metadata describe {several} images: the first was used.")
     pixels = [ZarrPixels(read, path) for read, _ in opened]
     metadata = {
         "attributes": attributes,
@@ -130,6 +140,8 @@ def _first_image(
     numbered = sum(each.name.isdigit() for each in path.iterdir())
     if numbered > 1:
         notes.append(f"The folder holds {numbered} images: the first was used.")
+    if others := sorted({*node.attributes, *ome} - {LAYOUT, "ome", "version"}):
+        notes.append(f"Attributes of {path} are not part of the result: {named(others)}.")
     return path / "0", first
 
 

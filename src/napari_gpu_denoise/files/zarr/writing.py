@@ -300,6 +300,7 @@ def stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str
     same = np.dtype(array.dtype).newbyteorder("=") == dtype
     chunks = tuple(max(1, min(c, n)) for c, n in zip(array.chunks, shape, strict=True))
     options: dict[str, Any] = {"chunks": chunks, "compressors": array.compressors or None}
+    options["attributes"] = dict(array.metadata.attributes)
     if array.metadata.zarr_format == 2:
         options["chunk_key_encoding"] = {
             "name": "v2",
