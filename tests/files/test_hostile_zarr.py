@@ -341,7 +341,7 @@ def test_shards_that_cannot_be_counted_are_said(tmp_path, way):
         system.put(str(path), "/shards.zarr", recursive=True)
         path = "memory://shards.zarr"
     picture = gd.read(path)
-    assert any("in shards, if any, are not counted" in note for note in picture.notes)
+    assert any("inside of shards, if any, are read" in note for note in picture.notes)
     np.testing.assert_array_equal(picture.data, IMAGE_OF_SHARDS)
 
 
@@ -455,7 +455,9 @@ def test_chunks_behind_a_link_within_the_image_are_not_missing(tmp_path):
     linked(path / "moved" / "circle", path)
     picture = gd.read(path)
     np.testing.assert_array_equal(picture.data, IMAGE)
-    assert picture.notes == (f"Not in the result is what lies beside the image in {path}: moved.",)
+    assert picture.notes == (
+        f"Not in the result is what lies beside the image in {path}: 'moved'.",
+    )
 
 
 def test_links_that_lead_nowhere_beside_the_pixels_are_left_alone(tmp_path):

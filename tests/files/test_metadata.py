@@ -89,7 +89,7 @@ def test_texts_of_micro_manager(tmp_path):
     tags = [("ImageDescription", (2, 0, DESCRIPTIONS["imagej"])), (50839, ("B", 5, b"IJIJ\0"))]
     path = write_tiff(tmp_path / "in.tif", "ome", [*tags, (51123, TEXT)])
     note = next(each for each in gd.read(path).notes if "not kept" in each)
-    for words in ("(270)", "(51123)", "(50839)", "display settings of Micro-Manager"):
+    for words in ("(270)", "(51123)", "(50839)"):
         assert words in note
 
 
@@ -105,8 +105,6 @@ def test_reduced_images_and_masks_are_not_taken_for_the_image(tmp_path, kind, in
     picture = gd.read(path)
     np.testing.assert_array_equal(picture.data, IMAGE[0])
     assert "first that is no reduced one" in " ".join(picture.notes)
-    tifffile.imwrite(path, small_one, subfiletype=1)
-    assert "marked as a reduced one, or a mask" in gd.read(path).notes[0]
 
 
 def test_images_and_levels_that_are_not_filtered_are_named(tmp_path):
@@ -195,5 +193,5 @@ def test_what_bioformats2raw_writes_beside_images(tmp_path, count):
     (path / "OME").mkdir()
     (path / "OME" / "METADATA.ome.xml").write_text(OME)
     _, notes = rewritten(path, "out.zarr")
-    assert f"beside the image in {path}: OME." in notes and "not part of the result: lab" in notes
+    assert f"beside the image in {path}: 'OME'." in notes and "not part of the result: lab" in notes
     assert ("holds 2 images" in notes) == (count == 2)

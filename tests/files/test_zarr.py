@@ -17,7 +17,7 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
-from napari_gpu_denoise.cli.failures import complain_unexpected
+from napari_gpu_denoise.cli.failures import complain
 from napari_gpu_denoise.errors import ClusterError, FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, resuming
 from napari_gpu_denoise.files.cluster import connected
@@ -386,7 +386,7 @@ def test_a_plate_gives_a_plate(tmp_path, version):
     report = gd.run_batch(plate, SETTINGS, 8, output=out, resume=True)
     assert (len(report.done), len(report.skipped)) == (1, 2)
     assert report.notes[0].endswith(
-        f"what lies beside the images in {plate}: A/1/notes.csv, tables."
+        f"what lies beside the image in {plate}: 'A/1/notes.csv', 'tables'."
     )
     for place in ("", "A/1", "B/2"):
         assert dict(opened(plate / place).attrs) == dict(opened(out / place).attrs)
@@ -545,7 +545,7 @@ def test_tracebacks_hold_no_secrets(capsys):
     try:
         raise RuntimeError(f"cannot reach {SECRETS[1]}") from KeyError(SECRETS[-2])
     except RuntimeError as error:
-        complain_unexpected(error)
+        complain(error)
     told = capsys.readouterr().err
     assert "RuntimeError" in told and "report it" in told and "ReT" not in told
 

@@ -13,7 +13,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Within, so that Ctrl-C at any moment ends in the sentence below.
         from napari_gpu_denoise import errors
         from napari_gpu_denoise.cli.arguments import build_parser
-        from napari_gpu_denoise.cli.failures import complain, complain_unexpected, exit_code
+        from napari_gpu_denoise.cli.failures import complain, exit_code
         from napari_gpu_denoise.version import package_version
 
         argv = list(sys.argv[1:] if argv is None else argv)
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             complain(error)
             return exit_code(error)
         except Exception as error:
-            complain_unexpected(error)
+            complain(error)
             return exit_code(error)
         finally:
             try:

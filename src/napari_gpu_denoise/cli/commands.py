@@ -21,13 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.cli.failures import (
-    complain,
-    complain_unexpected,
-    exit_code,
-    on_command_line,
-    sentence,
-)
+from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
 from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.protocol.settings import size_in_words
 
@@ -218,7 +212,7 @@ def _report_on_batch(report: BatchReport, settings: Any, args: argparse.Namespac
     for note in report.notes:
         complain(on_command_line(note))
     if unexpected:
-        complain_unexpected(unexpected[0])
+        complain(unexpected[0])
     if len(report.files) > 1 and not args.quiet and not args.json:
         print(report.summary)
     if report.cancelled:

@@ -77,16 +77,13 @@ def exit_code(error: BaseException) -> int:
 
 
 def complain(problem: BaseException | str) -> None:
-    """Print one sentence to stderr."""
+    """Print one sentence to stderr, behind the traceback of an error that is none of ours."""
+    if not isinstance(problem, (str, errors.DenoiseError, MemoryError)):
+        from napari_gpu_denoise.files.input_checks import printable
+
+        print(printable("".join(traceback.format_exception(problem))), file=sys.stderr, end="")
+        problem = "This should not happen: please report it with the lines above."
     print(f"gpu-denoise: {sentence(problem)}", file=sys.stderr)
-
-
-def complain_unexpected(error: BaseException) -> None:
-    """Print the traceback of an error that is not ours, without secrets of addresses."""
-    from napari_gpu_denoise.files.input_checks import printable
-
-    print(printable("".join(traceback.format_exception(error))), file=sys.stderr, end="")
-    complain("This should not happen: please report it with the lines above.")
 
 
 def sentence(problem: BaseException | str, path: object = "") -> str:

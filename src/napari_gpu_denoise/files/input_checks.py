@@ -32,10 +32,12 @@ _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _INSTALLED_BY = dict.fromkeys(("imagecodecs", "compression"), "--upgrade imagecodecs")
 _INSTALLED_BY |= dict.fromkeys(("zarr", "numcodecs"), "'napari-gpu-denoise[zarr]'")
 
-# An address in a text: scheme, user part, place, query and fragment. Passwords may hold any sign,
-# those of S3 slashes. A number before a slash is that of a port.
+# An address in a text: scheme (and container, of abfs), user part, place, query and fragment.
+# Passwords may hold any sign, those of S3 slashes. A number before a slash is that of a port.
 _ADDRESS = re.compile(
-    r"""([a-z][\w+.-]+:/+)([^/\s]*:(?!\d+/)\S*@|[^/?#\s]*@|)([^?#\s"']*)((?:[?#][^\s"']*)?)""", re.I
+    r"(abfss?://[\w-]+@|[a-z][\w+.-]+:/+)([^/\s]*:(?!\d+/)\S*@|[^/?#\s]*@|)"
+    r"""([^?#\s"']*)((?:[?#][^\s"']*)?)""",
+    re.I,
 )
 _QUERY = re.compile(r"""(?<=[\w/])\?[^\s"']*=[^\s"']*""")  # of an address without its host
 
@@ -177,8 +179,8 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
                 f"{path} could not be read ({reason}): repeat the run, or copy it again from its "
                 "source."
             ) from cause_of(error)
-        damage = f"{path} is {state} ({reason}): copy it again from its source."
-        raise FileError(damage) from cause_of(error)
+        problem = f"{path} is {state} ({reason}): copy it again from its source."
+        raise FileError(problem) from cause_of(error)
 
 
 def not_installed(path: object, error: Exception) -> FileError:
@@ -201,17 +203,12 @@ def reason_of(error: Exception) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text without user part, query and fragment of each address in it.
+    """Return a text without user part, query and fragment of addresses, which may be secrets."""
 
-    Any of them may be a password, a key or a signature.
-    """
+    def hidden(found: re.Match[str]) -> str:
+        return found[1] + (found[2] and "***@") + found[3] + (found[4] and "?***")
 
-    def shown(found: re.Match[str]) -> str:
-        scheme, user, place, query = found.groups()
-        container = scheme.lower().startswith("abfs") and ":" not in user
-        return scheme + (user if container else user and "***@") + place + (query and "?***")
-
-    return _QUERY.sub("?***", _ADDRESS.sub(shown, text))
+    return _QUERY.sub("?***", _ADDRESS.sub(hidden, text))
 
 
 def cause_of(error: Exception) -> Exception | None:

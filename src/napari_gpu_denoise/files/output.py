@@ -102,15 +102,13 @@ def writing(path: object, form: str = "") -> Iterator[None]:
     except (DenoiseError, MemoryError):
         raise
     except OSError as error:
-        raise OutputError(
-            f"{path} cannot be written: {error.strerror or reason_of(error)}."
-        ) from cause_of(error)
+        reason = error.strerror or reason_of(error)
+        raise OutputError(f"{path} cannot be written: {reason}.") from cause_of(error)
     except Exception as error:
         if not form:
             raise
-        raise OutputError(f"{path} cannot be written as {form}: {reason_of(error)}.") from cause_of(
-            error
-        )
+        problem = f"{path} cannot be written as {form}: {reason_of(error)}."
+        raise OutputError(problem) from cause_of(error)
 
 
 @lru_cache(maxsize=1)  # once for all files of a batch

@@ -326,9 +326,7 @@ class RemoteCheckpoint:
         try:
             self._done(self.folder / name, "pipe_file", text.encode())
         except FileNotFoundError as error:
-            raise OutputError(
-                f"{self._target} cannot be written: {reason_of(error)}."
-            ) from cause_of(error)
+            raise OutputError(f"{self._target} cannot be written: {reason_of(error)}.") from error
 
     def remove(self, name: str) -> None:
         """Remove a note, if it is there."""
@@ -373,9 +371,8 @@ class RemoteCheckpoint:
         except (FileNotFoundError, DenoiseError):
             raise
         except Exception as error:
-            raise OutputError(
-                f"{self._target} cannot be reached: {reason_of(error)}."
-            ) from cause_of(error)
+            problem = f"{self._target} cannot be reached: {reason_of(error)}."
+            raise OutputError(problem) from cause_of(error)
 
 
 def _check_size(size: int, most: int | None) -> None:

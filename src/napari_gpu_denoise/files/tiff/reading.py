@@ -354,10 +354,9 @@ def _region_of(
 # georeference. ImageDescription and Software are handled separately: they may hold records.
 _CARRIED = (269, 271, 272, 274, 285, 286, 287, 306, 315, 316, 333, 700, 33432, 33550, 33922, 34264)
 _CARRIED += (34675, 34735, 34736, 34737, 42112, 42113)
-# Set by the writer for new pixels: resolution, description and software for all planes alike.
-_WRITTEN = (270, 282, 283, 296, 305)
-_LAYOUT = {254, 255, 256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 284, 297, 317, 320, 322, 323}
-_LAYOUT |= {324, 325, 338, 339, 347, 512, 513, 514, 519, 520, 521, 529, 530, 531, 532, 32997}
+# How pixels are stored, and resolution, which the writer tells of all planes.
+_LAYOUT = {*range(254, 263), 266, 273, *range(277, 280), *range(282, 285), 296, 297, 317, 320}
+_LAYOUT |= {*range(322, 326), 338, 339, 347, *range(512, 522), *range(529, 533), 32997}
 _RATIONALS = {5, 10}
 _SECONDARY = 0b101  # kinds of pages: reduced images, masks
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
@@ -419,8 +418,8 @@ def _picture(
 ) -> ImageFile:
     if not tif.series:
         raise ImageError(f"{path} holds no image: choose another file.")
-    shown = (each for each in tif.series if not each.keyframe.subfiletype & _SECONDARY)
-    series = next(shown, tif.series[0])
+    full = (each for each in tif.series if not each.keyframe.subfiletype & _SECONDARY)
+    series = next(full, tif.series[0])
     page = series.keyframe
     if math.prod(series.shape) == 0:
         raise ImageError(f"{path} has no pixels (its shape is {series.shape}): nothing to filter.")
@@ -479,13 +478,9 @@ def _picture(
             notes.append("The OME-XML does not describe these pixels and is not kept.")
     if len(tif.series) > 1:
         which = "first" if series is tif.series[0] else "first that is no reduced one or mask"
-        notes.append(
-            f"The file holds {len(tif.series)} images: the {which}, {series.axes} "
-            f"{series.shape}, was used."
-        )
-    if page.subfiletype & _SECONDARY:
-        notes.append("The image is marked as a reduced one, or a mask, of another.")
-    notes += _lost_tags(series, kind, len(series.levels) > 1)
+        used = f"the {which}, {series.axes} {series.shape}, was used"
+        notes.append(f"The file holds {len(tif.series)} images: {used}.")
+    notes += _lost_tags(series, kind)
     if len(series.levels) > 1:
         notes.append("The image is a pyramid: its finest level was used.")
     notes += [f"tifffile reports: {brief(m)}." for m in dict.fromkeys(log)][:3]
@@ -528,55 +523,37 @@ def _carried(page: tifffile.TiffPage) -> list[tuple]:
     return tags
 
 
-def _lost_tags(series: tifffile.TiffPageSeries, kind: str, levels: bool) -> list[str]:
-    """Return a note of tags that a result does not have, or only with the value of the first plane.
-
-    Directories are read as they are: pages of tifffile take forty times as long.
-    """
+def _lost_tags(series: tifffile.TiffPageSeries, kind: str) -> list[str]:
+    """Return a note of tags that a result lacks, or has with the value of the first plane only."""
     first, lost = series.keyframe, collections.Counter()
-    kept = {*_CARRIED, *_WRITTEN} | ({imagej.BLOCKS, imagej.LENGTHS} if kind == "imagej" else set())
-    known = _entries(first)
-    texts = sum(tag.code == 270 for tag in first.tags)
-    lost[270] = int(texts > (1 if kind == "ome" else 2))
-    for page in (first,) if series.is_truncated else series:
-        for code, entry in _entries(page).items() if page is not None and page.offset else ():
-            if code in _LAYOUT or (code == 330 and levels):
-                continue
-            lost[code] += code not in kept or not _same(entry, known.get(code))
-    names = [
-        f"{tifffile.TIFF.TAGS.get(code) or 'tag'} ({code}{f', of {n} planes' if n > 1 else ''})"
-        for code, n in sorted(lost.items())
-        if n
-    ]
-    if first.is_micromanager:
-        names.append("summary, comments and display settings of Micro-Manager")
-    return [f"Of the metadata of the file these are not kept: {', '.join(names)}."] if names else []
+    kept = {*_CARRIED, 270, 305} | ({imagej.BLOCKS, imagej.LENGTHS} if kind == "imagej" else set())
+    ignored = _LAYOUT | ({330} if len(series.levels) > 1 else set())
+    for page in [first] if series.is_truncated else filter(None, series):
+        # Read as they are: the tags of a page, which tifffile makes of them, take 40 times as long.
+        for code in _codes(page) - ignored:
+            same = code in kept and page is first
+            if code in kept and not same:
+                same = str(page.aspage().tags.valueof(code)) == str(first.tags.valueof(code))
+            lost[code] += not same
+    if sum(tag.code == 270 for tag in first.tags) > (1 if kind == "ome" else 2):
+        lost[270] += 1
+    planes = {code: f", of {n} planes" if n > 1 else "" for code, n in sorted(lost.items()) if n}
+    found = [f"{tifffile.TIFF.TAGS.get(code, 'tag')} ({code}{n})" for code, n in planes.items()]
+    return [f"Of the metadata of the file these are not kept: {', '.join(found)}."] if found else []
 
 
-def _entries(page: Any) -> dict[int, tuple[Any, int, bytes]]:
-    """Return file, place and bytes of each entry of the directory of a page, by code."""
-    tif = page.parent
+def _codes(page: Any) -> set[int]:
+    """Return the codes of the tags of a page, as its directory in the file has them."""
+    tif, size = page.parent, page.parent.tiff.tagsize
+    if not page.offset:  # a plane of a stack with a single directory
+        return set()
     with _open_file(tif) as handle:
         handle.seek(page.offset)
         (count,) = struct.unpack(tif.tiff.tagnoformat, handle.read(tif.tiff.tagnosize))
-        start, size = handle.tell(), tif.tiff.tagsize
         held = handle.read(count * size)
-    code = f"{tif.byteorder}H"
     return {
-        struct.unpack_from(code, held, at)[0]: (tif, start + at, held[at : at + size])
-        for at in range(0, len(held) - size + 1, size)
+        struct.unpack_from(f"{tif.byteorder}H", held, at)[0] for at in range(0, len(held), size)
     }
-
-
-def _same(one: tuple[Any, int, bytes], other: tuple[Any, int, bytes] | None) -> bool:
-    """Return whether two entries of directories have the same value."""
-    if other is None or (one[0] is other[0] and one[2] == other[2]):
-        return other is not None
-    values = []
-    for tif, at, _ in (one, other):
-        with contextlib.suppress(tifffile.TiffFileError), _open_file(tif):
-            values.append(_raw(tifffile.TiffTag.fromfile(tif, offset=at)))
-    return len(values) == 2 and values[0] == values[1]
 
 
 def _foreign(series: tifffile.TiffPageSeries, metadata: dict, notes: list[str]) -> None:

@@ -48,7 +48,6 @@ _MOST = 16  # codecs of an array
 _AXES, _PIXELS = 32, 1 << 60  # of any array
 _SPARE = 64  # bytes that checksums, or the place of a chunk in the index of a shard, may take
 _BOUNDED = "napari_gpu_denoise.bounded"
-NOT_STORED = (1 << 64) - 1  # place and length of a chunk that a shard lacks
 
 
 def open_arrays(
@@ -263,41 +262,3 @@ class Folder(LocalStore):
             file.seek(start)
             kind = (prototype or default_buffer_prototype()).buffer
             return kind.from_bytes(file.read(max(0, stop - start)))
-
-
-def shard_indexes(array: zarr.Array) -> tuple[zarr.Array, int]:
-    """Return the indexes of all shards of an array in a folder, and the bytes of each.
-
-    They are an array of zarr: place and length in its file (a last axis of 2) for each chunk.
-    """
-    codec, told = array.metadata.codecs[0], array.metadata.to_dict()
-    per = [s // c for s, c in zip(array.shards, array.chunks, strict=True)]
-    size = 16 * math.prod(per)
-    for each in codec.index_codecs:
-        size = each.compute_encoded_size(size, None)
-    grid = (-(-n // s) for n, s in zip(array.shape, array.shards, strict=True))
-    told |= {
-        "shape": [*(n * p for n, p in zip(grid, per, strict=True)), 2],
-        "data_type": "uint64",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [*per, 2]}},
-        "codecs": [each.to_dict() for each in codec.index_codecs],
-        "fill_value": NOT_STORED,
-        "dimension_names": None,
-    }
-    part = RangeByteRequest(0, size)
-    store = _Indexes(
-        array.store, part if codec.index_location.value == "start" else SuffixByteRequest(size)
-    )
-    return zarr.Array(zarr.AsyncArray(metadata=told, store_path=StorePath(store, array.path))), size
-
-
-class _Indexes(Folder):
-    """The parts of files in a folder that hold indexes, by the names of shards and one more 0."""
-
-    def __init__(self, folder: Folder, part: ByteRequest) -> None:
-        super().__init__(folder.root, folder._within)
-        self._part = part
-
-    def get_sync(self, key: str, **options: Any) -> Buffer | None:
-        """Return an index; None if there is no such shard."""
-        return super().get_sync(key[:-2], **options | {"byte_range": self._part})

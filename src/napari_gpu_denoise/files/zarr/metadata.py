@@ -11,7 +11,7 @@ import copy
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -392,37 +392,23 @@ def describe_plate(target: Path | Address, plate: Path | Address) -> tuple[str, 
             describe_group(group, form, dict(_attributes(plate / place)))
         kept = {name: told for name, told in attributes.items() if name != LAYOUT}
         describe_group(os.fspath(target), form, kept)
-    return tuple(beside(plate, [within(plate, each) for each in images_of(plate)], "the images"))
+    return tuple(beside(plate, [within(plate, each) for each in images_of(plate)]))
 
 
-def beside(
-    folder: Path | Address,
-    members: Iterable[str],
-    what: str,
-    known: Callable[[str], bool] = lambda name: False,
-) -> list[str]:
-    """Return a note of all in a folder, and in the folders of its members, but these."""
-    names: dict[str, set[str]] = {}
-    for parts in (each.split("/") for each in members):
-        for n, part in enumerate(parts):
-            names.setdefault("/".join(parts[:n]), set()).add(part)
-    found: list[str] = []
-    for inner, own in names.items():
-        there: set[str] = set()
-        with contextlib.suppress(OSError):
-            there = {each.name for each in (folder / inner if inner else folder).iterdir()}
-        found += ["what cannot be listed"] if not own & there else []
-        others = (each for each in there - own if each[0] != "." and each not in HEADS)
-        found += [f"{inner}/{each}".lstrip("/") for each in others if not known(each)]
-    note = f"Not in the result is what lies beside {what} in {folder}: {named(found)}."
-    return [note] if found else []
-
-
-def named(names: Iterable[str]) -> str:
-    """Return names for a note: some of them, without signs that cannot be printed."""
-    first = [each if each.isprintable() else repr(each) for each in sorted(set(names))]
-    more = [f"{len(first) - _NAMED} more"] * (len(first) > _NAMED)
-    return ", ".join([*first[:_NAMED], *more])
+def beside(folder: Path | Address, members: Sequence[str]) -> list[str]:
+    """Return a note of what is in a folder, and in those that lead to members, besides them."""
+    lead = {each[:n] for each in members for n, sign in enumerate(each) if sign == "/"}
+    seen: list[str] = []
+    with contextlib.suppress(OSError):
+        for inner in ("", *(f"{each}/" for each in lead)):
+            seen += [inner + each.name for each in (folder / inner).iterdir()]
+    names = (each for each in sorted(seen) if each not in lead.union(members))
+    found = [
+        each for each in names if (name := each.rpartition("/")[2])[0] != "." and name not in HEADS
+    ]
+    found = [repr(each) for each in found[:_NAMED]] + ["more"] * (len(found) > _NAMED)
+    told = ", ".join(found if seen else ["what cannot be listed"])
+    return [f"Not in the result is what lies beside the image in {folder}: {told}."] if told else []
 
 
 def name_of(path: Path | Address) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,6 @@ from napari_gpu_denoise.files.zarr.metadata import (
     Node,
     beside,
     described,
-    named,
     node_at,
     ome_of,
 )
@@ -44,6 +45,8 @@ _LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk
 # Chunks up to which any number may be missing, of which zarr fills 5000 in a second; of more at
 # least one of so many must be stored.
 _MISSING, _ONE_OF = 1 << 18, 500
+_SAID = 1000  # images in a folder
+_NOT_STORED = (1 << 64) - 1  # place and length of a chunk that a shard lacks
 _LISTED = 1 << 16  # chunks up to which those at an address are listed, a thousand by each request
 
 
@@ -98,8 +101,10 @@ def _picture(path: Path | Address, within: str | None) -> ImageFile:
         if held >= _LARGE_CHUNK:
             check_memory(2 * held, path)
     notes += check_stored(finest, place / found.paths[0], path, within)
-    inner = found.paths if place == path else [f"{place.name}/{each}" for each in found.paths]
-    notes += beside(path, inner, "the image", lambda name: place != path and name.isdigit())
+    members = [*found.paths]
+    if place != path:  # other images beside it are said
+        members = [*(f"0/{each}" for each in members), *map(str, range(1, _SAID))]
+    notes += beside(path, members)
     if (several := len(ome_of(attributes)[1]["multiscales"])) > 1:
         notes.append(f"The metadata describe {several} images: the first was used.")
     pixels = [ZarrPixels(read, path) for read, _ in opened]
@@ -141,7 +146,7 @@ def _first_image(
     if numbered > 1:
         notes.append(f"The folder holds {numbered} images: the first was used.")
     if others := sorted({*node.attributes, *ome} - {LAYOUT, "ome", "version"}):
-        notes.append(f"Attributes of {path} are not part of the result: {named(others)}.")
+        notes.append(f"Attributes of {path} are not part of the result: {', '.join(others)}.")
     return path / "0", first
 
 
@@ -203,16 +208,22 @@ def check_stored(
         else _in_folder(place, within, len(grid))
     )
     files = dict(listed)
-    notes = []
-    if _depth_of_shards(array) > (bool(array.shards) and not isinstance(place, Address)):
-        notes.append(f"Chunks that are missing in shards, if any, are not counted, and {read_as}.")
+    # Of shards that are turned, or in shards, the chunks cannot be counted, nor at an address.
+    divided = str(array.metadata.to_dict().get("codecs")).count("sharding_indexed")
+    counted = array.shards and divided == 1 and not isinstance(place, Address)
+    notes = [f"Chunks that are missing inside of shards, if any, are {read_as}."]
+    notes = notes if divided and not counted else []
     if isinstance(place, Address) and not any(name in files for name in HEADS):
         one = f"Of {total} {kind} those that are not at the address, if any, are {read_as}."
         return [one, *notes]
-    place_of = _places(array, grid)
-    there = [(at, size) for name, size in files.items() if (at := place_of(name)) is not None]
+    there = []
+    for name, size in files.items():
+        at = tuple(map(int, re.findall(r"\d+", name)))
+        inside = len(at) == len(grid) and all(i < n for i, n in zip(at, grid, strict=True))
+        if inside and array.metadata.encode_chunk_key(at) == name:
+            there.append((name, at, size))
     stored, enough = 0, enough_stored(array.nbytes)
-    for _, size in there:
+    for *_, size in there:
         if stored >= enough:
             break
         stored += size()
@@ -222,64 +233,43 @@ def check_stored(
             f"{path} declares {total} {kind} but holds {len(there)}: it is damaged or blank. If it "
             "is correct, read it with zarr and pass the array."
         )
-    if len(there) < total:
-        missing = f"{total - len(there)} of {total} {kind}"
-        notes.append(f"{missing} are not in the folder and were {read_as}.")
-    if array.shards and not isinstance(place, Address) and (missing := _missing(array, there)):
+    if missing := total - len(there):
+        notes.append(f"{missing} of {total} {kind} are not in the folder and were {read_as}.")
+    if counted and (missing := _missing(array, there)):
         notes.append(f"{missing} chunks inside of shards are missing and were {read_as}.")
     return notes
 
 
-def _depth_of_shards(array: Any) -> int:
-    """Return how often files of an array are divided: once in shards, twice in shards of them."""
-    depth, codecs = 0, getattr(array.metadata, "codecs", ())
-    while inner := [each for each in codecs if hasattr(each, "index_codecs")]:
-        depth, codecs = depth + 1, inner[0].codecs
-    return depth
-
-
-def _missing(array: Any, there: list[tuple[tuple[int, ...], Callable[[], int]]]) -> int:
+def _missing(array: Any, there: Iterable[tuple[str, tuple[int, ...], Callable[[], int]]]) -> int:
     """Return how many chunks the shards lack; ValueError for an index that cannot be true."""
     # It needs zarr.
-    from napari_gpu_denoise.files.zarr import arrays, chunks
+    from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+    from zarr.core.buffer import default_buffer_prototype
 
-    indexes, nbytes = arrays.shard_indexes(array)
-    count = [-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True)]
-    missing = 0
-    for at, size in there:
+    codec, missing = array.metadata.codecs[0], 0
+    sides = list(zip(array.shape, array.shards, array.chunks, strict=True))
+    shape = [shard // chunk for _, shard, chunk in sides] + [2]
+    first, *checksums = codec.index_codecs
+    dtype = np.dtype("u8").newbyteorder(first.endian.value[0])
+    nbytes = 8 * math.prod(shape) + 4 * len(checksums)
+    at_start = codec.index_location.value == "start"
+    part = RangeByteRequest(0, nbytes) if at_start else SuffixByteRequest(nbytes)
+    for name, place, size in there:
         if (length := size()) < nbytes:
             raise ValueError(f"a shard has {length} bytes, and its index would have {nbytes}")
-        sides = zip(at, indexes.chunks[:-1], count, strict=True)
-        inside = [slice(i * n, min((i + 1) * n, end)) for i, n, end in sides]
-        held = chunks.read(indexes, [*inside, slice(0, 2)]).reshape(-1, 2)
-        held = held[(held != arrays.NOT_STORED).any(1)]
-        missing += math.prod(one.stop - one.start for one in inside) - len(held)
-        begin, taken = held[np.argsort(held[:, 0])].T
+        index = array.store.get_sync(f"{array.path}/{name}".lstrip("/"), byte_range=part)
+        for each in checksums:
+            index = each._decode_sync(index, SimpleNamespace(prototype=default_buffer_prototype()))
+        ends = (-(-(n - i * s) // c) for i, (n, s, c) in zip(place, sides, strict=True))
+        held = np.frombuffer(index.as_numpy_array(), dtype).astype("u8").reshape(shape)
+        held = held[tuple(map(slice, ends))].reshape(-1, 2)
+        stored = held[(held != _NOT_STORED).any(1)]
+        missing += len(held) - len(stored)
+        begin, taken = stored[np.argsort(stored[:, 0])].T
         room = np.append(begin[1:], np.uint64(length)) - begin
         if (begin > length).any() or (taken > room).any() or not taken.all():
             raise ValueError("the index of a shard names places that overlap or are not in it")
     return missing
-
-
-def _places(array: Any, grid: list[int]) -> Callable[[str], tuple[int, ...] | None]:
-    """Return a function that returns the place of a chunk of a name; None for other names."""
-    if array.metadata.zarr_format == 2:
-        start, between = "", array.metadata.dimension_separator
-    else:
-        encoding = array.metadata.chunk_key_encoding
-        start, between = "", encoding.separator
-        if encoding.name == "default":
-            start = f"c{between}"
-
-    def place_of(name: str) -> tuple[int, ...] | None:
-        parts = name.removeprefix(start).split(between)
-        wrong = not name.startswith(start) or len(parts) != len(grid)
-        if wrong or not all(p.isdecimal() and str(int(p)) == p for p in parts):
-            return None
-        place = tuple(map(int, parts))
-        return place if all(p < n for p, n in zip(place, grid, strict=True)) else None
-
-    return place_of
 
 
 def _in_folder(
