@@ -35,9 +35,8 @@ _INSTALLED_BY |= dict.fromkeys(("zarr", "numcodecs"), "'napari-gpu-denoise[zarr]
 # An address in a text: scheme (and container, of abfs), user part, place, query and fragment.
 # Passwords may hold any sign, those of S3 slashes. A number before a slash is that of a port.
 _ADDRESS = re.compile(
-    r"(abfss?://[\w-]+@|[a-z][\w+.-]+:/+)([^/\s]*:(?!\d+/)\S*@|[^/?#\s]*@|)"
-    r"""([^?#\s"']*)((?:[?#][^\s"']*)?)""",
-    re.I,
+    r"(?i)(abfss?://[\w-]+@|[a-z][\w+.-]+:/+)([^/\s]*:(?!\d+/)\S*@|[^/?#\s]*@|)"
+    r"""([^?#\s"']*)((?:[?#][^\s"']*)?)"""
 )
 _QUERY = re.compile(r"""(?<=[\w/])\?[^\s"']*=[^\s"']*""")  # of an address without its host
 

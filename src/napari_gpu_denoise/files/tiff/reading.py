@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import json
 import logging
 import math
@@ -531,10 +532,8 @@ def _lost_tags(series: tifffile.TiffPageSeries, kind: str) -> list[str]:
     for page in [first] if series.is_truncated else filter(None, series):
         # Read as they are: the tags of a page, which tifffile makes of them, take 40 times as long.
         for code in _codes(page) - ignored:
-            same = code in kept and page is first
-            if code in kept and not same:
-                same = str(page.aspage().tags.valueof(code)) == str(first.tags.valueof(code))
-            lost[code] += not same
+            pair = (each.aspage().tags.valueof(code) for each in (first, page))
+            lost[code] += code not in kept or len(set(map(str, pair))) > 1
     if sum(tag.code == 270 for tag in first.tags) > (1 if kind == "ome" else 2):
         lost[270] += 1
     planes = {code: f", of {n} planes" if n > 1 else "" for code, n in sorted(lost.items()) if n}
@@ -621,7 +620,7 @@ def stored_files(
             raise cut
         blocks += stored
         # tifffile reads blocks without a place as 0 as well.
-        places = [*zip(page.dataoffsets, page.databytecounts, strict=False)]
+        places = [*itertools.zip_longest(page.dataoffsets, page.databytecounts, fillvalue=0)]
         blank += sum(not (offset and length) for offset, length in places)
         stored_bytes += sum(page.databytecounts)
         handle = page.parent.filehandle

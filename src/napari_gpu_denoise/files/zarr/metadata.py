@@ -37,8 +37,6 @@ VERSIONS = {"0.4": 2, "0.5": 3}  # and the version of zarr that each one rests o
 OURS = "napari-gpu-denoise"  # the attribute that holds our records
 _TYPES = {"T": "time", "C": "channel", "Z": "space", "Y": "space", "X": "space"}
 _LEVELS, _IMAGES = 64, 1000  # of an image, and in one folder
-LAYOUT = "bioformats2raw.layout"  # of folders that hold more than an image or a plate
-_NAMED = 20  # of what is left out
 _SPARE = "QIRVWABDEFGHJKLMNOPU"
 
 
@@ -237,7 +235,7 @@ def revised(
     `factors` tell by how much each level is coarser than the finest along each axis.
     """
     made = copy.deepcopy(dict(attributes))
-    made.pop(LAYOUT, None)
+    made.pop("bioformats2raw.layout", None)
     _, ome = ome_of(made)
     image = ome["multiscales"][0]
     image.pop("coordinateTransformations", None)
@@ -299,6 +297,7 @@ def _told(channel: Channel) -> dict[str, Any]:
 
 
 _WELLS, _FIELDS = 10_000, 10_000  # of a plate, and images of a well
+_LAYOUT = "bioformats2raw.layout"  # of folders that hold more than the plate
 
 
 def images_of(path: Path | Address) -> list[Path | Address]:
@@ -390,7 +389,7 @@ def describe_plate(target: Path | Address, plate: Path | Address) -> tuple[str, 
         for place in (*rows, *wells):
             group = f"{os.fspath(target)}/{place}"
             describe_group(group, form, dict(_attributes(plate / place)))
-        kept = {name: told for name, told in attributes.items() if name != LAYOUT}
+        kept = {name: told for name, told in attributes.items() if name != _LAYOUT}
         describe_group(os.fspath(target), form, kept)
     return tuple(beside(plate, [within(plate, each) for each in images_of(plate)]))
 
@@ -398,16 +397,15 @@ def describe_plate(target: Path | Address, plate: Path | Address) -> tuple[str, 
 def beside(folder: Path | Address, members: Sequence[str]) -> list[str]:
     """Return a note of what is in a folder, and in those that lead to members, besides them."""
     lead = {each[:n] for each in members for n, sign in enumerate(each) if sign == "/"}
-    seen: list[str] = []
+    seen: set[str] = set()
     with contextlib.suppress(OSError):
         for inner in ("", *(f"{each}/" for each in lead)):
-            seen += [inner + each.name for each in (folder / inner).iterdir()]
-    names = (each for each in sorted(seen) if each not in lead.union(members))
-    found = [
-        each for each in names if (name := each.rpartition("/")[2])[0] != "." and name not in HEADS
-    ]
-    found = [repr(each) for each in found[:_NAMED]] + ["more"] * (len(found) > _NAMED)
-    told = ", ".join(found if seen else ["what cannot be listed"])
+            names = (each.name for each in (folder / inner).iterdir())
+            seen |= {inner + name for name in names if name[0] != "." and name not in HEADS}
+    others = [repr(each) for each in sorted(seen.difference(lead, members))]
+    told = ", ".join(
+        others[:20] + ["more"] * (len(others) > 20) if seen else ["what is not listed"]
+    )
     return [f"Not in the result is what lies beside the image in {folder}: {told}."] if told else []
 
 

@@ -23,14 +23,7 @@ from napari_gpu_denoise.files.input_checks import (
     enough_stored,
     reading,
 )
-from napari_gpu_denoise.files.zarr.metadata import (
-    LAYOUT,
-    Node,
-    beside,
-    described,
-    node_at,
-    ome_of,
-)
+from napari_gpu_denoise.files.zarr.metadata import Node, beside, described, node_at, ome_of
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
     Address,
@@ -45,7 +38,6 @@ _LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk
 # Chunks up to which any number may be missing, of which zarr fills 5000 in a second; of more at
 # least one of so many must be stored.
 _MISSING, _ONE_OF = 1 << 18, 500
-_SAID = 1000  # images in a folder
 _NOT_STORED = (1 << 64) - 1  # place and length of a chunk that a shard lacks
 _LISTED = 1 << 16  # chunks up to which those at an address are listed, a thousand by each request
 
@@ -101,10 +93,9 @@ def _picture(path: Path | Address, within: str | None) -> ImageFile:
         if held >= _LARGE_CHUNK:
             check_memory(2 * held, path)
     notes += check_stored(finest, place / found.paths[0], path, within)
-    members = [*found.paths]
-    if place != path:  # other images beside it are said
-        members = [*(f"0/{each}" for each in members), *map(str, range(1, _SAID))]
-    notes += beside(path, members)
+    notes += beside(place, found.paths)
+    if place != path:  # other images are said
+        notes += beside(path, [*map(str, range(1000))])
     if (several := len(ome_of(attributes)[1]["multiscales"])) > 1:
         notes.append(f"The metadata describe {several} images: the first was used.")
     pixels = [ZarrPixels(read, path) for read, _ in opened]
@@ -145,7 +136,7 @@ def _first_image(
     numbered = sum(each.name.isdigit() for each in path.iterdir())
     if numbered > 1:
         notes.append(f"The folder holds {numbered} images: the first was used.")
-    if others := sorted({*node.attributes, *ome} - {LAYOUT, "ome", "version"}):
+    if others := sorted({*node.attributes, *ome} - {"bioformats2raw.layout", "ome", "version"}):
         notes.append(f"Attributes of {path} are not part of the result: {', '.join(others)}.")
     return path / "0", first
 
@@ -212,10 +203,10 @@ def check_stored(
     divided = str(array.metadata.to_dict().get("codecs")).count("sharding_indexed")
     counted = array.shards and divided == 1 and not isinstance(place, Address)
     notes = [f"Chunks that are missing inside of shards, if any, are {read_as}."]
-    notes = notes if divided and not counted else []
+    notes *= bool(divided and not counted)
     if isinstance(place, Address) and not any(name in files for name in HEADS):
-        one = f"Of {total} {kind} those that are not at the address, if any, are {read_as}."
-        return [one, *notes]
+        note = f"Of {total} {kind} those that are not at the address, if any, are {read_as}."
+        return [note, *notes]
     there = []
     for name, size in files.items():
         at = tuple(map(int, re.findall(r"\d+", name)))
@@ -243,7 +234,7 @@ def check_stored(
 def _missing(array: Any, there: Iterable[tuple[str, tuple[int, ...], Callable[[], int]]]) -> int:
     """Return how many chunks the shards lack; ValueError for an index that cannot be true."""
     # It needs zarr.
-    from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+    from zarr.abc.store import RangeByteRequest
     from zarr.core.buffer import default_buffer_prototype
 
     codec, missing = array.metadata.codecs[0], 0
@@ -252,22 +243,23 @@ def _missing(array: Any, there: Iterable[tuple[str, tuple[int, ...], Callable[[]
     first, *checksums = codec.index_codecs
     dtype = np.dtype("u8").newbyteorder(first.endian.value[0])
     nbytes = 8 * math.prod(shape) + 4 * len(checksums)
-    at_start = codec.index_location.value == "start"
-    part = RangeByteRequest(0, nbytes) if at_start else SuffixByteRequest(nbytes)
     for name, place, size in there:
-        if (length := size()) < nbytes:
-            raise ValueError(f"a shard has {length} bytes, and its index would have {nbytes}")
+        if (end := size() - nbytes) < 0:
+            raise ValueError(f"a shard has {end + nbytes} bytes, and its index would have {nbytes}")
+        at, low = (0, nbytes) if codec.index_location.value == "start" else (end, 0)
+        part = RangeByteRequest(at, at + nbytes)
         index = array.store.get_sync(f"{array.path}/{name}".lstrip("/"), byte_range=part)
         for each in checksums:
             index = each._decode_sync(index, SimpleNamespace(prototype=default_buffer_prototype()))
+        index = np.frombuffer(index.as_numpy_array(), dtype).astype("u8").reshape(shape)
+        # Chunks that are wholly outside of the array need not be there.
         ends = (-(-(n - i * s) // c) for i, (n, s, c) in zip(place, sides, strict=True))
-        held = np.frombuffer(index.as_numpy_array(), dtype).astype("u8").reshape(shape)
-        held = held[tuple(map(slice, ends))].reshape(-1, 2)
-        stored = held[(held != _NOT_STORED).any(1)]
-        missing += len(held) - len(stored)
-        begin, taken = stored[np.argsort(stored[:, 0])].T
-        room = np.append(begin[1:], np.uint64(length)) - begin
-        if (begin > length).any() or (taken > room).any() or not taken.all():
+        inside = index[tuple(map(slice, ends))].reshape(-1, 2)
+        held = inside[(inside != _NOT_STORED).any(1)]
+        missing += len(inside) - len(held)
+        begin, taken = held[np.argsort(held[:, 0])].T
+        room = np.append(begin[1:], np.uint64(low + end)) - begin
+        if ((begin < low) | (begin > low + end) | (taken > room) | (taken == 0)).any():
             raise ValueError("the index of a shard names places that overlap or are not in it")
     return missing
 
