@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -171,6 +172,44 @@ def test_blocks_that_are_not_stored_are_counted(tmp_path, compression, layout, s
     assert note.startswith(f"{count // 2} of {count} strips or tiles (50 %)")
     np.testing.assert_array_equal(picture.data[32:], image[32:])
     assert not picture.data[:32].any()
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("layout", [{}, {"tile": (32, 32)}])
+@pytest.mark.parametrize(
+    ("compression", "mark", "lengths"),
+    [
+        ("jpeg", b"\xff\xc0", (5, ">HH")),
+        ("jpeg2000", b"\xff\x4f\xff\x51", (8, ">II")),
+        ("png", b"\x89PNG", (16, ">II")),
+    ],
+)
+def test_an_image_in_a_strip_or_tile_that_is_larger_is_not_decoded(
+    tmp_path, monkeypatch, compression, mark, lengths, layout, large
+):
+    monkeypatch.setattr(reading, "LARGE_PLANE", 1 if large else 1 << 27)
+    path, image = tmp_path / "in.tif", np.full((64, 96), 9, np.uint8)
+    options = {"photometric": "minisblack", "compression": compression, **layout}
+    tifffile.imwrite(path, image, **options)
+    np.testing.assert_allclose(gd.read(path).data, image, atol=1)
+    data = bytearray(path.read_bytes())
+    at = data.rindex(mark)
+    skipped, two = lengths
+    struct.pack_into(two, data, at + skipped, 9000, 9000)
+    path.write_bytes(data)
+    with pytest.raises(FileError, match="holds larger images than it declares"):
+        gd.read(path)
+
+
+def test_byte_counts_that_are_not_there_are_missing_tiles(tmp_path):
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(32, 48), tile=(16, 16), compression="lzw")
+    with tifffile.TiffFile(path) as file:
+        at = file.pages.first.tags[325].offset
+    data = bytearray(path.read_bytes())
+    data[at : at + 2] = (65001).to_bytes(2, "little")
+    path.write_bytes(data)
+    assert "of 6 strips or tiles" in gd.read(path).notes[0]
 
 
 def test_a_single_sample_that_is_called_alpha_is_filtered(tmp_path):

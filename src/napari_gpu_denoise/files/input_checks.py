@@ -166,20 +166,18 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
     except MemoryError as error:
         raise FileError(f"{path} does not fit into the memory of this machine.") from error
     except Exception as error:
-        if isinstance(error, OSError) and error.strerror:
-            raise FileError(f"{path} cannot be read: {error.strerror}.") from cause_of(error)
         reason = reason_of(error)
         if "requires the 'imagecodecs'" in reason:  # as tifffile says it
             raise not_installed(path, error) from error
-        if isinstance(error, (ConnectionError, TimeoutError)):
-            raise FileError(f"{path} cannot be reached: {reason}.") from cause_of(error)
-        if "://" in str(path):  # it may as well be the network
-            raise FileError(
-                f"{path} could not be read ({reason}): repeat the run, or copy it again from its "
-                "source."
-            ) from cause_of(error)
-        problem = f"{path} is {state} ({reason}): copy it again from its source."
-        raise FileError(problem) from cause_of(error)
+        if isinstance(error, OSError) and error.strerror:
+            problem = f"cannot be read: {error.strerror}"
+        elif isinstance(error, (ConnectionError, TimeoutError)):
+            problem = f"cannot be reached: {reason}"
+        elif "://" in str(path):  # it may as well be the network
+            problem = f"could not be read ({reason}): repeat the run, or copy it from its source"
+        else:
+            problem = f"is {state} ({reason}): copy it again from its source"
+        raise FileError(f"{path} {problem}.") from cause_of(error)
 
 
 def not_installed(path: object, error: Exception) -> FileError:

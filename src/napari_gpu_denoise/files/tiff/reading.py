@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import os
+import re
 import struct
 import threading
 from collections.abc import Iterable, Iterator
@@ -57,6 +58,23 @@ LARGE_PLANE = 1 << 27  # bytes from which on a plane is read in regions
 _ROWS, _COLUMNS = 256, 1024
 _AT_ONCE = 64  # segments that are in memory
 _THREADS = min(4, os.cpu_count() or 1)
+
+
+# Compressions of bytes; others are of images, which have lengths of their own.
+_OF_BYTES = {1, 5, 8, 32773, 32946, 34925, 34926, 50000, 50013}
+_SPARE = 1 << 12  # pixels that such an image may have more, as of whole blocks
+_FRAMES = {*range(0xC0, 0xD0), 0xF7} - {0xC4, 0xC8, 0xCC}  # markers of JPEG
+_CODED = re.compile(rb"(?s)\xff\x4f\xff\x51.{4}(.{4})(.{4})|^\x89PNG.{12}(.{4})(.{4})")
+
+
+def _coded_pixels(data: bytes) -> int:
+    """Return how many pixels an image in JPEG, JPEG 2000 or PNG says it has; of others 1."""
+    at, sides = 2, found.groups() if (found := _CODED.search(data)) else ()
+    while data[:2] == b"\xff\xd8" and at + 9 < len(data) and data[at] == 0xFF and not sides:
+        if data[at + 1] in _FRAMES:
+            sides = data[at + 5 : at + 7], data[at + 7 : at + 9]
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return math.prod(int.from_bytes(each, "big") for each in filter(None, sides))
 
 
 def page_axis(shape: tuple[int, ...], size: int) -> int | None:
@@ -127,6 +145,8 @@ class Planes(Blocks):
 
     def _whole(self) -> np.ndarray:
         with self._lock, self._reading() as series:
+            for page in series:
+                self._check_page(page)
             return self._shown(series.asarray(), self.shape)
 
     @contextlib.contextmanager
@@ -142,19 +162,28 @@ class Planes(Blocks):
             dtype = self._stored.newbyteorder(series.parent.byteorder)
             count = self._block_bytes // dtype.itemsize
             return handle.read_array(dtype, count, series.dataoffset + number * self._block_bytes)
-        with self._opened(series, number) as page:
-            if page is None:
-                return np.zeros(self._block_shape, self._stored)
+        if (page := series[number]) is None:
+            return np.zeros(self._block_shape, self._stored)
+        self._check_page(page)
+        with _open_file(page.parent):
             return page.asarray()
 
-    @contextlib.contextmanager
-    def _opened(
-        self, series: tifffile.TiffPageSeries, number: int
-    ) -> Iterator[tifffile.TiffPage | tifffile.TiffFrame | None]:
-        """Yield a page, with its file open; None if the file does not hold it."""
-        page = series[number]
-        with _open_file(page.parent) if page is not None else contextlib.nullcontext():
-            yield page
+    def _check_page(self, page: Any) -> None:
+        """Check the encoded images of a page before they are decoded."""
+        if page is None or page.keyframe.compression in _OF_BYTES:
+            return
+        with _open_file(page.parent) as handle:
+            for offset, length in zip(page.dataoffsets, page.databytecounts, strict=False):
+                handle.seek(offset)
+                self._checked(handle.read(length), page.keyframe)
+
+    def _checked(self, data: bytes, keyframe: tifffile.TiffPage) -> bytes:
+        """Return a strip or tile; `FileError` if the image encoded in it is larger than that."""
+        coded = 1 if keyframe.compression in _OF_BYTES else _coded_pixels(data)
+        if coded > 2 * math.prod(keyframe.chunks) + _SPARE:
+            problem = f"{self._path} holds larger images than it declares: it is damaged"
+            raise FileError(f"{problem}; copy it again from its source.")
+        return data
 
     def _shown(self, pixels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Return pixels as programs that know the format show them."""
@@ -266,10 +295,10 @@ class LargePlanes(Planes):
             if self._contiguous:
                 start = series.dataoffset + number * self._block_bytes
                 return self._shown(self._rows(series, start, region, shape), shape)
-            with self._opened(series, number) as page:
-                if page is None:
-                    pixels = np.zeros(shape, self._stored)
-                elif self._by_rows(page):
+            if (page := series[number]) is None:
+                return self._shown(np.zeros(shape, self._stored), shape)
+            with _open_file(page.parent):
+                if self._by_rows(page):
                     pixels = self._rows(page, page.dataoffsets[0], region, shape)
                 else:
                     pixels = self._segments(page, region, shape)
@@ -328,7 +357,8 @@ class LargePlanes(Planes):
                 for number in numbers[start : start + _AT_ONCE]:
                     offset, length = page.dataoffsets[number], page.databytecounts[number]
                     handle.seek(offset)
-                    read.append((handle.read(length) if offset and length else None, number))
+                    data = self._checked(handle.read(length), keyframe)
+                    read.append((data if offset and length else None, number))
                 list(threads.map(place, read))
         return pixels
 
@@ -515,13 +545,11 @@ def _open_file(tif: tifffile.TiffFile) -> Iterator[tifffile.FileHandle]:
 
 
 def _carried(page: tifffile.TiffPage) -> list[tuple]:
-    tags = []
-    for code in _CARRIED:
-        tag = page.tags.get(code)
-        if tag is not None:
-            value = tag.value if tag.dtype in _RATIONALS else _raw(tag)
-            tags.append((code, int(tag.dtype), tag.count, value, True))
-    return tags
+    tags = ((code, tag) for code in _CARRIED if (tag := page.tags.get(code)))
+    return [
+        (code, int(tag.dtype), tag.count, tag.value if tag.dtype in _RATIONALS else _raw(tag), True)
+        for code, tag in tags
+    ]
 
 
 def _lost_tags(series: tifffile.TiffPageSeries, kind: str) -> list[str]:

@@ -53,7 +53,7 @@ class Address(os.PathLike):
     def __fspath__(self) -> str:
         return f"{self._protocol}://{self._place}"
 
-    __str__ = __fspath__
+    __str__ = as_posix = __fspath__
 
     def __repr__(self) -> str:
         return f"Address({str(self)!r})"
@@ -77,17 +77,11 @@ class Address(os.PathLike):
         """The places that hold this one, the nearest first."""
         return [Address(f"{self._protocol}://{each}") for each in self._place.parents]
 
-    def as_posix(self) -> str:
-        """Return the place as text, whose parts end with ``/``."""
-        return str(self)
-
     def is_dir(self) -> bool:
-        """Return whether this is a local folder: it is not."""
+        """Return whether this is a local folder, or file: it is neither."""
         return False
 
-    def is_file(self) -> bool:
-        """Return whether this is a local file: it is not."""
-        return False
+    is_file = is_dir
 
     def exists(self) -> bool:
         """Return whether anything is there; `FileError` if that cannot be told."""
