@@ -219,7 +219,7 @@ def check_no_secrets(address: str, kind: type[DenoiseError] = FileError) -> None
     text = re.sub(r"""[\s"']""", "_", address)  # where an address in a text would end
     if (found := _ADDRESS.search(text)) and printable(text) != text:
         raise kind(
-            f"{found[1]}*** has a user part, a query or a fragment (@, ? or #), which may hold a "
-            "password or key: leave it out and give it as the package for such addresses wants it, "
-            "for s3:// in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; in patterns write * for ?."
+            f"{found[1]}*** has a user part or query (@, ?, #), which may hold a password or key: "
+            "leave it out and give it as the package for such addresses wants it, for s3:// in "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; in patterns write * for ?."
         )

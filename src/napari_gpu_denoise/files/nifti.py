@@ -61,8 +61,6 @@ _OTHERS = {1: "binary", 1536: "float128"}
 _UNITS = {1: "m", 2: "mm", 3: "µm"}
 _TIMES = {8: "s", 16: "ms", 24: "µs"}
 _MOST_EXTENSIONS = 1 << 26  # bytes
-# Of BIDS and FSL: acquisition and slice times, diffusion, events, transformations.
-_BESIDE = (".json", ".bval", ".bvec", ".tsv", ".mat")
 _FAULTY = 40  # level from which on nibabel refuses a header itself
 
 _GZIP = b"\x1f\x8b"
@@ -167,7 +165,8 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     if not whole:
         notes.append("The extensions of the header are damaged, and not all of them are kept.")
     stem = path.name[: path.name.lower().rfind(".nii")]
-    if others := [name for end in _BESIDE if path.with_name(name := f"{stem}{end}").exists()]:
+    beside = (path.with_name(stem + end) for end in (".json", ".bval", ".bvec", ".tsv", ".mat"))
+    if others := [each.name for each in beside if each.exists()]:
         notes.append(f"What other files tell of the image is not copied: {', '.join(others)}.")
     scaling = header.get_slope_inter()
     scaling = None if scaling in ((None, None), (1.0, 0.0)) else scaling

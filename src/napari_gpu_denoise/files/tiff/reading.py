@@ -17,6 +17,7 @@ import struct
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -533,15 +534,12 @@ def _raw(tag: tifffile.TiffTag | None) -> bytes | None:
         return handle.read(tag.valuebytecount)
 
 
-@contextlib.contextmanager
-def _open_file(tif: tifffile.TiffFile) -> Iterator[tifffile.FileHandle]:
-    """Yield a file, open: a set may have more than a process may open."""
-    handle = tif.filehandle
-    with contextlib.ExitStack() as opened:
-        if handle.closed:
-            handle.open()
-            opened.callback(handle.close)
-        yield handle
+def _open_file(tif: tifffile.TiffFile) -> AbstractContextManager[tifffile.FileHandle]:
+    """Open a file of a set, if it is closed: they may be more than a process may open."""
+    if not tif.filehandle.closed:
+        return contextlib.nullcontext(tif.filehandle)
+    tif.filehandle.open()
+    return contextlib.closing(tif.filehandle)
 
 
 def _carried(page: tifffile.TiffPage) -> list[tuple]:
@@ -562,8 +560,7 @@ def _lost_tags(series: tifffile.TiffPageSeries, kind: str) -> list[str]:
         for code in _codes(page) - ignored:
             pair = (each.aspage().tags.valueof(code) for each in (first, page))
             lost[code] += code not in kept or len(set(map(str, pair))) > 1
-    if sum(tag.code == 270 for tag in first.tags) > (1 if kind == "ome" else 2):
-        lost[270] += 1
+    lost[270] += sum(tag.code == 270 for tag in first.tags) > (1 if kind == "ome" else 2)
     planes = {code: f", of {n} planes" if n > 1 else "" for code, n in sorted(lost.items()) if n}
     found = [f"{tifffile.TIFF.TAGS.get(code, 'tag')} ({code}{n})" for code, n in planes.items()]
     return [f"Of the metadata of the file these are not kept: {', '.join(found)}."] if found else []
