@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import tifffile
@@ -82,6 +84,29 @@ def test_tags_of_each_plane_of_tiff(tmp_path, code):
         assert f"({code}, of " in it.notes[0]
     same = write_tiff(tmp_path / "same.tif", "plain", [(305, ("s", 0, "a camera"))], True)
     assert gd.read(same).notes == ()
+
+
+@pytest.mark.parametrize("name", "ab")
+def test_tags_of_files_of_a_set(tmp_path, name):
+    """Those of the file that is opened are kept."""
+    one = '<TiffData FirstT="{}" IFD="0"><UUID FileName="{}.tif">urn:uuid:{}</UUID></TiffData>'
+    data = "".join(one.format(n, each, each) for n, each in enumerate("ab"))
+    xml = OME.replace('SizeT="3"', 'SizeT="2"').replace('<TiffData IFD="0" PlaneCount="3"/>', data)
+    for each, plane in zip("ab", IMAGE, strict=False):
+        with tifffile.TiffWriter(tmp_path / f"{each}.tif", ome=False) as file:
+            text = xml.replace("<OME ", f'<OME UUID="urn:uuid:{each}" ')
+            tags = [(315, "s", 0, f"artist of {each}, not of the other", True)]
+            tags.append((65000, "d", 3, (1.0, 2.0, 3.0), True))
+            file.write(plane, description=text, metadata=None, extratags=tags)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        picture = gd.read(tmp_path / f"{name}.tif")
+    assert picture.data.shape == (2, 24, 32)
+    note = next(each for each in picture.notes if "not kept" in each)
+    assert "Artist (315), tag (65000, of 2 planes)." in note and "270" not in note
+    gd.write(tmp_path / "out.tif", picture.data, picture)
+    with tifffile.TiffFile(tmp_path / "out.tif") as file:
+        assert file.pages.first.tags.valueof(315) == f"artist of {name}, not of the other"
 
 
 def test_texts_of_micro_manager(tmp_path):
