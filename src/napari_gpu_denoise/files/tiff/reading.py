@@ -5,9 +5,7 @@ Files are read and not mapped, since mapped pages count as memory of the process
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import itertools
 import json
 import logging
 import math
@@ -17,7 +15,6 @@ import struct
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +60,7 @@ _THREADS = min(4, os.cpu_count() or 1)
 
 # Compressions of bytes; others are of images, which have lengths of their own.
 _OF_BYTES = {1, 5, 8, 32773, 32946, 34925, 34926, 50000, 50013}
-_SPARE = 1 << 12  # pixels that such an image may have more, as of whole blocks
+_SPARE = 1 << 12  # pixels that such an image may have more
 _FRAMES = {*range(0xC0, 0xD0), 0xF7} - {0xC4, 0xC8, 0xCC}  # markers of JPEG
 _CODED = re.compile(rb"(?s)\xff\x4f\xff\x51.{4}(.{4})(.{4})|^\x89PNG.{12}(.{4})(.{4})")
 
@@ -147,7 +144,7 @@ class Planes(Blocks):
     def _whole(self) -> np.ndarray:
         with self._lock, self._reading() as series:
             for page in series:
-                self._check_page(page)
+                self._check_coded(page)
             return self._shown(series.asarray(), self.shape)
 
     @contextlib.contextmanager
@@ -165,26 +162,24 @@ class Planes(Blocks):
             return handle.read_array(dtype, count, series.dataoffset + number * self._block_bytes)
         if (page := series[number]) is None:
             return np.zeros(self._block_shape, self._stored)
-        self._check_page(page)
+        self._check_coded(page)
         with _open_file(page.parent):
             return page.asarray()
 
-    def _check_page(self, page: Any) -> None:
-        """Check the encoded images of a page before they are decoded."""
+    def _check_coded(self, page: Any, numbers: Iterable[int] | None = None) -> None:
+        """Refuse strips or tiles in which larger images are encoded, before they are decoded."""
         if page is None or page.keyframe.compression in _OF_BYTES:
             return
+        places = list(zip(page.dataoffsets, page.databytecounts, strict=False))
         with _open_file(page.parent) as handle:
-            for offset, length in zip(page.dataoffsets, page.databytecounts, strict=False):
+            for offset, length in places if numbers is None else map(places.__getitem__, numbers):
                 handle.seek(offset)
-                self._checked(handle.read(length), page.keyframe)
-
-    def _checked(self, data: bytes, keyframe: tifffile.TiffPage) -> bytes:
-        """Return a strip or tile; `FileError` if the image encoded in it is larger than that."""
-        coded = 1 if keyframe.compression in _OF_BYTES else _coded_pixels(data)
-        if coded > 2 * math.prod(keyframe.chunks) + _SPARE:
-            problem = f"{self._path} holds larger images than it declares: it is damaged"
-            raise FileError(f"{problem}; copy it again from its source.")
-        return data
+                if (
+                    _coded_pixels(handle.read(length))
+                    > 2 * math.prod(page.keyframe.chunks) + _SPARE
+                ):
+                    problem = f"{self._path} holds larger images than it declares: it is damaged"
+                    raise FileError(f"{problem}; copy it again from its source.")
 
     def _shown(self, pixels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Return pixels as programs that know the format show them."""
@@ -335,6 +330,7 @@ class LargePlanes(Planes):
             for y in range(region[0].start // ny, -(-region[0].stop // ny))
             for x in range(region[1].start // nx, -(-region[1].stop // nx))
         ]
+        self._check_coded(page, numbers)
         options: dict[str, Any] = {"_fullsize": False}
         if keyframe.compression in (6, 7, 33007, 34892):
             options |= {"jpegtables": page.jpegtables, "jpegheader": keyframe.jpegheader}
@@ -358,8 +354,7 @@ class LargePlanes(Planes):
                 for number in numbers[start : start + _AT_ONCE]:
                     offset, length = page.dataoffsets[number], page.databytecounts[number]
                     handle.seek(offset)
-                    data = self._checked(handle.read(length), keyframe)
-                    read.append((data if offset and length else None, number))
+                    read.append((handle.read(length) if offset and length else None, number))
                 list(threads.map(place, read))
         return pixels
 
@@ -534,7 +529,7 @@ def _raw(tag: tifffile.TiffTag | None) -> bytes | None:
         return handle.read(tag.valuebytecount)
 
 
-def _open_file(tif: tifffile.TiffFile) -> AbstractContextManager[tifffile.FileHandle]:
+def _open_file(tif: tifffile.TiffFile) -> Any:
     """Open a file of a set, if it is closed: they may be more than a process may open."""
     if not tif.filehandle.closed:
         return contextlib.nullcontext(tif.filehandle)
@@ -552,7 +547,7 @@ def _carried(page: tifffile.TiffPage) -> list[tuple]:
 
 def _lost_tags(series: tifffile.TiffPageSeries, kind: str) -> list[str]:
     """Return a note of tags that a result lacks, or has with the value of the first plane only."""
-    first, lost = series.keyframe, collections.Counter()
+    first, lost = series.keyframe, {270: 0}
     kept = {*_CARRIED, 270, 305} | ({imagej.BLOCKS, imagej.LENGTHS} if kind == "imagej" else set())
     ignored = _LAYOUT | ({330} if len(series.levels) > 1 else set())
     for page in [first] if series.is_truncated else filter(None, series):
@@ -561,7 +556,8 @@ def _lost_tags(series: tifffile.TiffPageSeries, kind: str) -> list[str]:
         with _open_file(first.parent), _open_file(page.parent):
             for code in codes:
                 pair = (each.aspage().tags.valueof(code) for each in (first, page))
-                lost[code] += code not in kept or len(set(map(str, pair))) > 1
+                differs = code not in kept or len(set(map(str, pair))) > 1
+                lost[code] = lost.get(code, 0) + differs
     lost[270] += sum(tag.code == 270 for tag in first.tags) > (1 if kind == "ome" else 2)
     planes = {code: f", of {n} planes" if n > 1 else "" for code, n in sorted(lost.items()) if n}
     found = [f"{tifffile.TIFF.TAGS.get(code, 'tag')} ({code}{n})" for code, n in planes.items()]
@@ -647,7 +643,8 @@ def stored_files(
             raise cut
         blocks += stored
         # tifffile reads blocks without a place as 0 as well.
-        places = [*itertools.zip_longest(page.dataoffsets, page.databytecounts, fillvalue=0)]
+        lengths = (*page.databytecounts, *[0] * stored)
+        places = [*zip(page.dataoffsets, lengths, strict=False)]
         blank += sum(not (offset and length) for offset, length in places)
         stored_bytes += sum(page.databytecounts)
         handle = page.parent.filehandle

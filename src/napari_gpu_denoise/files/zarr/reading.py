@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -235,7 +234,6 @@ def _missing(array: Any, there: Iterable[tuple[str, tuple[int, ...], Callable[[]
     """Return how many chunks the shards lack; ValueError for an index that cannot be true."""
     # It needs zarr.
     from zarr.abc.store import RangeByteRequest
-    from zarr.core.buffer import default_buffer_prototype
 
     codec, missing = array.metadata.codecs[0], 0
     sides = list(zip(array.shape, array.shards, array.chunks, strict=True))
@@ -250,7 +248,7 @@ def _missing(array: Any, there: Iterable[tuple[str, tuple[int, ...], Callable[[]
         part = RangeByteRequest(at, at + nbytes)
         index = array.store.get_sync(f"{array.path}/{name}".lstrip("/"), byte_range=part)
         for each in checksums:
-            index = each._decode_sync(index, SimpleNamespace(prototype=default_buffer_prototype()))
+            index = each._decode_sync(index, codec._get_index_chunk_spec(tuple(shape[:-1])))
         index = np.frombuffer(index.as_numpy_array(), dtype).astype("u8").reshape(shape)
         # Chunks that are wholly outside of the array need not be there.
         ends = (-(-(n - i * s) // c) for i, (n, s, c) in zip(place, sides, strict=True))
