@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import platform
 import secrets
@@ -21,6 +22,8 @@ from napari_gpu_denoise.locks import is_alive
 
 # Unfinished files begin with the machine, since processes of others cannot be looked up.
 _OWN = f".gpu-denoise-{zlib.crc32(platform.node().encode()):08x}-"
+_PROBE_BYTES = 1 << 16
+_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 @contextlib.contextmanager
@@ -39,7 +42,15 @@ def new_file(
     try:
         with writing(path):
             with open(part, "xb") as file:
-                yield file
+                try:
+                    yield file
+                except Exception:
+                    # Some libraries do not say why a write failed: a full disk will say it again.
+                    with contextlib.suppress(ValueError):  # the file is closed
+                        file.seek(0, os.SEEK_END)
+                        file.write(bytes(_PROBE_BYTES))
+                        file.flush()
+                    raise
                 file.flush()
                 os.fsync(file.fileno())
             # Another program may have written it while we worked.
@@ -99,14 +110,29 @@ def writing(path: object, form: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except (DenoiseError, MemoryError):
+    except MemoryError:
         raise
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
     except Exception as error:
-        if not form:
+        named = isinstance(error, DenoiseError)
+        if _full_disk(error) or (isinstance(error, OSError) and not named):
+            raise OutputError(f"{path} cannot be written: {cause_of(error)}.") from error
+        if named or not form:
             raise
         raise OutputError(f"{path} cannot be written as {form}: {reason_of(error)}.") from error
+
+
+def cause_of(error: BaseException) -> str:
+    """Return why the system refused to write, also where a library tells it in other words."""
+    if (full := _full_disk(error)) is None:
+        return getattr(error, "strerror", None) or str(error)
+    return f"the disk is full, or a limit of it is reached: {full.strerror}"
+
+
+def _full_disk(error: BaseException | None) -> OSError | None:
+    """Return the error of a full disk that led to another."""
+    while error is not None and getattr(error, "errno", None) not in _FULL:
+        error = error.__cause__ or error.__context__
+    return error
 
 
 @lru_cache(maxsize=1)  # once for all files of a batch
