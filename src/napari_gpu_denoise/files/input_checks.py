@@ -108,6 +108,11 @@ def enough_stored(declared: int) -> int:
     return -(-declared // _MOST_COMPRESSED) if declared >= _LARGE else 0
 
 
+def most_declared(stored: int) -> int:
+    """Return the most bytes of an image that may be stored in so many."""
+    return max(_LARGE, stored * _MOST_COMPRESSED)
+
+
 def check_memory(needed: int, path: Path) -> None:
     """Refuse an image that does not fit into the memory that is free."""
     free = free_memory()
