@@ -171,6 +171,8 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
         if isinstance(error, OSError) and error.strerror:
             raise FileError(f"{path} cannot be read: {error.strerror}.") from error
         reason = reason_of(error)
+        if isinstance(error, NotImplementedError):
+            raise FileError(f"{path} is of a kind not read here ({reason}): convert it.") from error
         if "requires the 'imagecodecs'" in reason:  # as tifffile says it
             raise not_installed(path, error) from error
         if isinstance(error, (ConnectionError, TimeoutError)):
