@@ -288,6 +288,28 @@ def test_czi_with_a_damaged_directory(tmp_path):
             formats.read(path)
 
 
+@pytest.mark.parametrize("kind", ["zstd0", "zstd1", "jpegxr"])
+def test_planes_of_czi_larger_than_declared_are_refused_before_they_are_decoded(tmp_path, kind):
+    needs("czi")
+    czi = pytest.importorskip("pylibCZIrw.czi", reason="needs the extra formats")
+    path, codec = tmp_path / "a.czi", "zstd0" if kind == "jpegxr" else kind
+    with czi.create_czi(str(path)) as made:
+        options = {"compression_options": f"{codec}:ExplicitLevel=2"}
+        made.write(IMAGE[0, 0, 0][..., None], plane={"C": 0}, **options)
+    np.testing.assert_array_equal(formats.read(path).data, IMAGE[0, 0, 0])
+    damaged = bytearray(path.read_bytes())
+    start, head = damaged.index(b"\x28\xb5\x2f\xfd"), b"\x28\xb5\x2f\xfd\xe0"
+    head += struct.pack("<Q", 1 << 30)
+    if kind == "jpegxr":
+        damaged[int.from_bytes(damaged[84:92], "little") + 160 + 18] = 4
+        tags = struct.pack("<HHIIHHII", 0xBC80, 4, 1, 30000, 0xBC81, 4, 1, 30000)
+        head = b"II\xbc\x01" + struct.pack("<IH", 8, 2) + tags
+    damaged[start : start + len(head)] = head
+    path.write_bytes(damaged)
+    with pytest.raises(FileError, match="a.czi is cut short or damaged: copy"):
+        formats.read(path)
+
+
 def test_nd2(tmp_path):
     needs("nd2")
     path = write_nd2(tmp_path / "cells.nd2")

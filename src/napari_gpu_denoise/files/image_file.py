@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files.input_checks import check_memory
-from napari_gpu_denoise.files.output import cause_of
 from napari_gpu_denoise.image.axes import chosen_range, index_parts
 from napari_gpu_denoise.run.record import Record
 
@@ -197,7 +196,7 @@ class PlaneStore(Blocks):
         except OSError as error:
             raise OutputError(
                 f"The temporary file of the result in {self._folder} cannot be used: "
-                f"{cause_of(error)}."
+                f"{error.strerror or error}."
             ) from error
 
 

@@ -43,6 +43,8 @@ SUFFIXES = (".nd2", ".czi", ".lif")
 _MAGICS = {b"\xda\xce\xbe\n": "nd2", b"ZISRAWFILE": "czi", b"p\0\0\0": "lif"}
 # A dimension of a plane in the directory of a CZI.
 _DIMENSION = np.dtype([("name", "S1"), ("a", "V3"), ("start", "<i4"), ("size", "<i4"), ("b", "V8")])
+_JXR_TAG = np.dtype([("name", "<u2"), ("a", "V6"), ("value", "<u4")])
+_PIXEL_BYTES = 24  # of complex colours, the most
 # Planes up to which any number may be missing in a CZI; of more, one of so many must be there.
 _SPARE, _ONE_OF = 1 << 12, 500
 _ND2_FRAME = re.compile(rb"(ImageDataSeq\|\d+!)(.{16})", re.S)
@@ -103,12 +105,18 @@ def _checked_scenes(path: Path) -> list[int]:
         if not head.startswith(b"ZISRAWDIRECTORY") or not 128 <= used <= size:
             raise cut_short(path)
         entries, at, found = file.read(used - 128), 0, []
-    for _ in range(count & 0xFFFFFFFF):
-        end = at + 32 + 20 * int.from_bytes(entries[at + 28 : at + 32], "little")
-        if int.from_bytes(entries[at + 6 : at + 14], "little") >= size or end > len(entries):
-            raise cut_short(path)
-        found.append(entries[at + 32 : end])
-        at = end
+        for _ in range(count & 0xFFFFFFFF):
+            end = at + 32 + 20 * int.from_bytes(entries[at + 28 : at + 32], "little")
+            place = int.from_bytes(entries[at + 6 : at + 14], "little")
+            if place >= size or end > len(entries):
+                raise cut_short(path)
+            found.append(entries[at + 32 : end])
+            if compression := entries[at + 18 : at + 19].strip(b"\0"):
+                told = np.frombuffer(found[-1], _DIMENSION)
+                pixels = math.prod(told["size"][np.isin(told["name"], (b"X", b"Y"))].tolist())
+                if _inflated(file, place, compression[0]) > _PIXEL_BYTES * pixels:
+                    raise cut_short(path)
+            at = end
     told = np.frombuffer(b"".join(found), _DIMENSION)
     ends, planes = told["start"].astype(np.int64) + told["size"], 1
     for name in set(told["name"].tolist()) - {b"X", b"Y"}:
@@ -121,6 +129,25 @@ def _checked_scenes(path: Path) -> list[int]:
     if lost or not 0 < planes <= _SPARE + _ONE_OF * len(found):
         raise cut_short(path)
     return sorted(set(told["start"][told["name"] == b"S"].tolist())) or [0]
+
+
+def _inflated(file: Any, place: int, compression: int) -> int:
+    """Return the bytes, or pixels of JPEG XR, that a plane of a CZI becomes as it is decoded."""
+    file.seek(place)
+    head = file.read(80)
+    dimensions = int.from_bytes(head[76:80], "little")
+    file.seek(place + 32 + max(256, 48 + 20 * dimensions) + int.from_bytes(head[32:36], "little"))
+    data = file.read(1024)
+    if compression == 4:
+        at = int.from_bytes(data[4:8], "little")
+        tags = np.frombuffer(data[at + 2 :][: 12 * data[at]], _JXR_TAG)
+        return math.prod(tags["value"][np.isin(tags["name"], (0xBC80, 0xBC81))].tolist())
+    frame = data[data[0] * (compression == 6) :]  # of Zstandard
+    if not frame.startswith(b"\x28\xb5\x2f\xfd"):
+        return 0
+    kind, single = frame[4], frame[4] >> 5 & 1
+    at, length = 6 - single + (0, 1, 2, 4)[kind & 3], (single, 2, 4, 8)[kind >> 6]
+    return int.from_bytes(frame[at : at + length], "little")
 
 
 def images_of(path: Path) -> list[Path]:
@@ -151,15 +178,15 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
             f"The file holds {len(scenes)} images: the first, {scenes[0]!r}, was used. "
             f"{file.name}#2 names the second."
         )
-    number, own = scene or 0, dict(zip("ZYX", "ZYX", strict=True))  # in the file
+    number, own = scene or 0, {a: a for a in "ZYX"}  # letters here and in the file
     if kind == "czi":
         names, sizes, dtype, read = _open_czi(file, scenes[number], held, notes)
-    elif kind == "lif":
-        reader.set_scene(number)
-        names, sizes, dtype, read, own = _open_lif(file, number, held, notes)
     else:
-        notes += filter(None, [_missing_frames(file)])
         reader.set_scene(number)
+    if kind == "lif":
+        names, sizes, dtype, read, own = _open_lif(file, number, held, notes)
+    elif kind == "nd2":
+        notes += filter(None, [_missing_frames(file)])
         array = reader.xarray_dask_data
         names, sizes, dtype = [str(name).upper() for name in array.dims], array.shape, array.dtype
         read = partial(_computed, array.data)
@@ -167,7 +194,7 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
         notes.append("The tiles of the mosaic are filtered each by itself (axis M).")
     outer = [k for k, a in enumerate(names) if a not in "YXS"]
     order = [k for k in outer if sizes[k] > 1]
-    if kind == "lif":
+    if kind == "lif":  # stored in any order
         order.sort(key=lambda k: "MTCZ".find(names[k]))
     inner = [names.index(a) for a in "YXS" if a in names and (a != "S" or sizes[-1] > 1)]
     axes, shape = "".join(names[k] for k in order + inner), [sizes[k] for k in order + inner]
@@ -186,9 +213,8 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
         steps["T"] = (seconds, "s")
     told = kept_steps(steps)
     channels = [Channel(str(name)) for name in reader.channel_names or ()]
-    if "C" not in axes or len(channels) != shape[axes.index("C")]:  # such as wavelengths
-        channels = []
-    shown = PixelMetadata(told, tuple(channels))
+    named = "C" in axes and len(channels) == shape[axes.index("C")]  # else wavelengths
+    shown = PixelMetadata(told, tuple(channels) if named else ())
     data = Planes(shape, dtype, axes, file, plane)
     rest = (path, (file,), tuple(notes), (), *voxel_of(told), shown)
     return ImageFile(data, axes, "microscope", {}, *rest)

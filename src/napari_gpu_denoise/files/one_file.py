@@ -16,7 +16,7 @@ from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.input_checks import free_memory
-from napari_gpu_denoise.files.output import already_there, cause_of
+from napari_gpu_denoise.files.output import already_there
 from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.files.resuming import ResumeLedger, resume_fingerprint, unchanged
 from napari_gpu_denoise.image.axes import check_axes
@@ -250,7 +250,7 @@ def _make_folder(target: Path, new_folder: bool) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(
-            f"The folder {target.parent} cannot be created: {cause_of(error)}."
+            f"The folder {target.parent} cannot be created: {error.strerror or error}."
         ) from error
 
 

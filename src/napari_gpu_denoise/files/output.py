@@ -44,12 +44,9 @@ def new_file(
             with open(part, "xb") as file:
                 try:
                     yield file
-                except Exception:
-                    # Some libraries do not say why a write failed: a full disk will say it again.
-                    with contextlib.suppress(ValueError):  # the file is closed
-                        file.seek(0, os.SEEK_END)
-                        file.write(bytes(_PROBE_BYTES))
-                        file.flush()
+                except Exception:  # of a library that may not tell why: a full disk will, again
+                    file.seek(0, os.SEEK_END)
+                    file.write(bytes(_PROBE_BYTES))
                     raise
                 file.flush()
                 os.fsync(file.fileno())
@@ -113,26 +110,18 @@ def writing(path: object, form: str = "") -> Iterator[None]:
     except MemoryError:
         raise
     except Exception as error:
-        named = isinstance(error, DenoiseError)
-        if _full_disk(error) or (isinstance(error, OSError) and not named):
-            raise OutputError(f"{path} cannot be written: {cause_of(error)}.") from error
-        if named or not form:
+        full, named = error, isinstance(error, DenoiseError)
+        while full is not None and getattr(full, "errno", None) not in _FULL:
+            full = full.__cause__ or full.__context__  # what a library says in its own words
+        if full is not None:
+            reason = f"the disk is full, or a limit of it is reached: {full.strerror}"
+        elif isinstance(error, OSError) and not named:
+            reason = error.strerror or error
+        elif named or not form:
             raise
-        raise OutputError(f"{path} cannot be written as {form}: {reason_of(error)}.") from error
-
-
-def cause_of(error: BaseException) -> str:
-    """Return why the system refused to write, also where a library tells it in other words."""
-    if (full := _full_disk(error)) is None:
-        return getattr(error, "strerror", None) or str(error)
-    return f"the disk is full, or a limit of it is reached: {full.strerror}"
-
-
-def _full_disk(error: BaseException | None) -> OSError | None:
-    """Return the error of a full disk that led to another."""
-    while error is not None and getattr(error, "errno", None) not in _FULL:
-        error = error.__cause__ or error.__context__
-    return error
+        else:
+            raise OutputError(f"{path} cannot be written as {form}: {reason_of(error)}.") from error
+        raise OutputError(f"{path} cannot be written: {reason}.") from error
 
 
 @lru_cache(maxsize=1)  # once for all files of a batch

@@ -40,7 +40,7 @@ from napari_gpu_denoise.files.input_checks import (
 from napari_gpu_denoise.files.output import new_file, writing
 
 SUFFIXES = (".mkv", ".avi", ".mp4", ".m4v", ".mov", ".webm", ".wmv", ".mpg", ".mpeg")
-_EBML, _SEGMENT = b"\x1aE\xdf\xa3", b"\x18\x53\x80\x67"  # of Matroska
+_EBML, _SEGMENT = b"\x1aE\xdf\xa3", b"\x18\x53\x80\x67\x01"  # of Matroska
 _ASF_PROPERTIES = bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365")
 _HEAD_BYTES = 1 << 16
 # Containers by bytes at a place near the start of a file.
@@ -103,7 +103,8 @@ def _picture(path: Path, file: BinaryIO) -> ImageFile:
     check_declared(_PIXEL_BYTES * pixels, os.fstat(file.fileno()).st_size, path, "FFmpeg")
     check_memory(8 * _KEPT * pixels, path)
     # The packets themselves are not kept: they are the whole file.
-    packets = [(p.is_discard, p.is_corrupt, p.pts, p.is_keyframe) for p in _packets(container)]
+    demuxed = (each for each in container.demux(stream) if each.size)
+    packets = [(each.is_discard, each.is_corrupt, each.pts, each.is_keyframe) for each in demuxed]
     shown = [(pts, is_key) for is_discard, _, pts, is_key in packets if not is_discard]
     if not shown:
         raise cut_short(path)
@@ -143,10 +144,6 @@ def _picture(path: Path, file: BinaryIO) -> ImageFile:
     return ImageFile(data, axes, "video", metadata, *kept, pixel_metadata=told)
 
 
-def _packets(container: Any) -> Iterator[Any]:
-    return (each for each in container.demux(container.streams.video[0]) if each.size)
-
-
 def _missing_frames(file: BinaryIO, container: Any, count: int, end: float, step: float) -> str:
     """Return a note on frames that a file declares and lacks; empty if it lacks none."""
     stream = container.streams.video[0]
@@ -154,8 +151,8 @@ def _missing_frames(file: BinaryIO, container: Any, count: int, end: float, step
     if whole is not None:  # other containers repeat there what is left of the file
         lasts = (container.duration or 0) / 1e6 * (len(container.streams) == 1)
         with contextlib.suppress(KeyError, ValueError):
-            hours, minutes, seconds = map(float, stream.metadata["DURATION"].split(":"))
-            lasts = 3600 * hours + 60 * minutes + seconds
+            parts = map(float, stream.metadata["DURATION"].split(":"))
+            lasts = sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=True))
     size = os.fstat(file.fileno()).st_size
     if declared > count:
         lacks = f"{declared} frames and lacks {declared - count} of them"
@@ -174,16 +171,13 @@ def _declared_bytes(file: BinaryIO) -> int | None:
     """Return the size that a Matroska or ASF file declares, 0 for unknown; None for others."""
     file.seek(0)
     head = file.read(_HEAD_BYTES)
-    at = head.find(_ASF_PROPERTIES)
-    if at >= 0:
+    if (at := head.find(_ASF_PROPERTIES)) >= 0:
         return int.from_bytes(head[at + 40 : at + 48], "little")
-    at = head.find(_SEGMENT) + len(_SEGMENT)
-    if not head.startswith(_EBML) or not len(_SEGMENT) <= at < len(head):
+    if not head.startswith(_EBML):
         return None
-    length = 9 - head[at].bit_length()  # zeros that the first byte starts with are further bytes
-    unknown = (1 << 7 * length) - 1
-    told = int.from_bytes(head[at : at + length], "big") & unknown
-    return at + length + told if told < unknown else 0
+    at = head.find(_SEGMENT) + len(_SEGMENT)
+    told = int.from_bytes(head[at : at + 7], "big")
+    return at + 7 + told if at >= len(_SEGMENT) and told < (1 << 56) - 1 else 0
 
 
 @contextlib.contextmanager
