@@ -306,7 +306,7 @@ def test_planes_of_czi_larger_than_declared_are_refused_before_they_are_decoded(
         head = b"II\xbc\x01" + struct.pack("<IH", 8, 2) + tags
     damaged[start : start + len(head)] = head
     path.write_bytes(damaged)
-    with pytest.raises(FileError, match="a.czi is cut short or damaged: copy"):
+    with pytest.raises(FileError, match=r"a\.czi is cut short or damaged: copy"):
         formats.read(path)
 
 
