@@ -11,9 +11,7 @@ import logging
 import math
 import os
 import re
-import string
 from collections.abc import Iterator
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -180,16 +178,15 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
         )
     number, own = scene or 0, {a: a for a in "ZYX"}  # letters here and in the file
     if kind == "czi":
-        names, sizes, dtype, read = _open_czi(file, scenes[number], held, notes)
+        names, sizes, read = _open_czi(file, scenes[number], held, notes)
     else:
         reader.set_scene(number)
     if kind == "lif":
-        names, sizes, dtype, read, own = _open_lif(file, number, held, notes)
+        names, sizes, read, own = _open_lif(file, number, held, notes)
     elif kind == "nd2":
         notes += filter(None, [_missing_frames(file)])
         array = reader.xarray_dask_data
-        names, sizes, dtype = [str(name).upper() for name in array.dims], array.shape, array.dtype
-        read = partial(_computed, array.data)
+        names, sizes = [str(name).upper() for name in array.dims], array.shape
     if "M" in names and sizes[names.index("M")] > 1:
         notes.append("The tiles of the mosaic are filtered each by itself (axis M).")
     outer = [k for k, a in enumerate(names) if a not in "YXS"]
@@ -201,7 +198,10 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
 
     def plane(*place: int) -> np.ndarray:
         index = dict(zip(order, place, strict=True))
-        return read(tuple(index.get(k, 0) for k in outer)).reshape(shape[len(order) :])
+        whole = tuple(index.get(k, 0) for k in outer)
+        # Not by workers of dask.
+        one = array[whole].data.compute(scheduler="synchronous") if kind == "nd2" else read(whole)
+        return one.reshape(shape[len(order) :])
 
     sizes_um = reader.physical_pixel_sizes
     steps = {a: (getattr(sizes_um, b, 0) or 0, "µm") for a, b in own.items() if a in axes}
@@ -215,19 +215,14 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
     channels = [Channel(str(name)) for name in reader.channel_names or ()]
     named = "C" in axes and len(channels) == shape[axes.index("C")]  # else wavelengths
     shown = PixelMetadata(told, tuple(channels) if named else ())
-    data = Planes(shape, dtype, axes, file, plane)
+    data = Planes(shape, reader.dtype, axes, file, plane)
     rest = (path, (file,), tuple(notes), (), *voxel_of(told), shown)
     return ImageFile(data, axes, "microscope", {}, *rest)
 
 
-def _computed(array: Any, place: tuple[int, ...]) -> np.ndarray:
-    return array[place].compute(scheduler="synchronous")  # not by workers
-
-
 def _open_czi(file: Path, scene: int, held: contextlib.ExitStack, notes: list[str]) -> tuple:
-    """Return names and sizes of the axes of a scene, its type, and what reads a plane."""
+    """Return names and sizes of the axes of a scene, and what reads a plane."""
     from aicspylibczi import CziFile
-    from bioio_czi.aicspylibczi_reader.reader import PIXEL_DICT
 
     opened = CziFile(held.enter_context(open_image(file)))
     known = opened.get_dims_shape()
@@ -247,7 +242,7 @@ def _open_czi(file: Path, scene: int, held: contextlib.ExitStack, notes: list[st
 
     sizes = [int(np.ptp(each)) for each in ranges.values()]
     names = ["S" if a == "A" else a for a in ranges]  # samples (colours)
-    return names, sizes, np.dtype(PIXEL_DICT[opened.pixel_type]), read
+    return names, sizes, read
 
 
 def _open_lif(file: Path, scene: int, held: contextlib.ExitStack, notes: list[str]) -> tuple:
@@ -271,11 +266,11 @@ def _open_lif(file: Path, scene: int, held: contextlib.ExitStack, notes: list[st
     rows, columns = frames.frame_dims
     here = {"Y": rows, "X": columns} | {rows: "Y", columns: "X"}
     free = iter(sorted(set("CELHIRV") - set(names), key="CELHIRV".index))
-    made = [here.get(a) or (a if a in string.ascii_uppercase else next(free)) for a in names]
+    made = [here.get(a) or (a if re.fullmatch("[A-Z]", a) else next(free)) for a in names]
     if made != names:
         notes.append(f"The axes {', '.join(names)} of the scan are {', '.join(made)} here.")
     own = dict(zip(made, names, strict=True))
-    return made, frames.shape, frames.dtype, frames.__getitem__, own
+    return made, frames.shape, frames.__getitem__, own
 
 
 def _missing_frames(file: Path) -> str:
