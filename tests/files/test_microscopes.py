@@ -224,6 +224,7 @@ def test_every_scene_of_a_czi_is_an_image(tmp_path, numbers, narrower):
         assert (image.axes, image.notes) == ("TYX", ())
         expected = IMAGE[:2, 0, 0, :, : 32 - narrower * k] + np.uint16(k)
         np.testing.assert_array_equal(image.data, expected)
+    assert Path(formats.beside(tmp_path / names[1], "bm3d")).name == "a_2_bm3d.ome.tif"
     (note,) = formats.read(path).notes
     assert f"holds {len(numbers)} images: the first" in note and "a.czi#2 names the second" in note
     report = gd.run_batch(path, SMALL, 20, output=tmp_path / "out")
