@@ -7,7 +7,6 @@ second. The readers are imported when a file is read.
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import os
 import re
@@ -84,7 +83,6 @@ def _reader_of(path: Path) -> tuple[str, Any, list[Any]]:
     if kind is None:
         raise FileError(f"{path} is not an ND2, CZI or LIF file: copy it again from its source.")
     scenes = _checked_scenes(path) if kind == "czi" else None
-    logging.getLogger(f"bioio_{kind}").setLevel(logging.CRITICAL)  # it prints tracebacks
     reader = import_module(f"bioio_{kind}").Reader(path)
     return kind, reader, scenes or list(reader.scenes)
 
@@ -206,7 +204,8 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
     sizes_um = reader.physical_pixel_sizes
     steps = {a: (getattr(sizes_um, b, 0) or 0, "µm") for a, b in own.items() if a in axes}
     if "T" in axes:
-        interval = reader.time_interval
+        # bioio prints a traceback where the scenes of a CZI do not begin with 0.
+        interval = reader.time_interval if kind != "czi" or scenes[0] == 0 else None
         seconds = interval.total_seconds() if interval is not None else 0.0
         if kind == "lif" and "T" in (coords := reader.xarray_dask_data.coords):
             seconds = float(np.diff(coords["T"]).mean())  # bioio tells no interval
