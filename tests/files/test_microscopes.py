@@ -84,6 +84,36 @@ def write_lif(path: Path, images: int = 2, *, coloured: bool = False) -> Path:
     return path
 
 
+def write_scan(path: Path, scan: str, image: np.ndarray) -> Path:
+    """Write an image of one channel as LIF, whose axes are named from the last to the first."""
+    step, dimensions = image.itemsize, ""
+    for letter, count in zip(scan, image.shape[::-1], strict=True):
+        number = " XYZTλA....L".index(letter)
+        dimensions += (
+            f'<DimensionDescription DimID="{number}" NumberOfElements="{count}" Origin="0" '
+            f'Length="{min(number, 3) * 1e-6 * (count - 1)}" Unit="m" BitInc="0" '
+            f'BytesInc="{step}"/>'
+        )
+        step *= count
+    channel = (
+        '<ChannelDescription DataType="0" ChannelTag="0" BytesInc="0" Resolution="16" '
+        'NameOfMeasuredQuantity="" Min="0" Max="1" Unit="" LUTName="Gray" IsLUTInverted="0" '
+        'BitInc="0"/>'
+    )
+    head = (
+        '<LMSDataContainerHeader Version="2"><Element Name="cells"><Data/><Memory Size="0" '
+        'MemoryBlockID="Block"/><Children><Element Name="Series 1">'
+        f'<Memory Size="{image.nbytes}" MemoryBlockID="Block0"/><Data><Image><ImageDescription>'
+        f"<Channels>{channel}</Channels><Dimensions>{dimensions}</Dimensions></ImageDescription>"
+        "</Image></Data></Element></Children></Element></LMSDataContainerHeader>"
+    )
+    text, name = head.encode("utf-16-le"), "Block0"
+    content = struct.pack("<IIBI", 0x70, len(text) + 5, 0x2A, len(head)) + text
+    content += struct.pack("<IIBQBI", 0x70, 0, 0x2A, image.nbytes, 0x2A, len(name))
+    path.write_bytes(content + name.encode("utf-16-le") + image.tobytes())
+    return path
+
+
 def variant(name: str, value: object) -> str:
     """Return a value as ND2 of version 2 has it in XML."""
     if isinstance(value, dict):
@@ -93,8 +123,8 @@ def variant(name: str, value: object) -> str:
     return f'<{name} runtype="{kind}" value={quoteattr(str(value))}/>'
 
 
-def write_nd2(path: Path, stored: int = 6) -> Path:
-    """Write an image (t, z, c, y, x) as ND2, of which so many frames are stored."""
+def write_nd2(path: Path, stored: int = 6, positions: bool = False) -> Path:
+    """Write an image (t, z, c, y, x) as ND2, of which so many frames are stored; t as places."""
     nt, nz, nc, ny, nx = IMAGE.shape
     wide = 2 * nc * nx
     sizes = {"uiWidth": nx, "uiWidthBytes": wide, "uiHeight": ny, "uiComp": nc}
@@ -109,6 +139,9 @@ def write_nd2(path: Path, stored: int = 6) -> Path:
     stack = {"eType": 4, "uLoopPars": {"uiCount": nz, "dZStep": 0.5}}
     times = {"uiCount": nt, "dStart": 0.0, "dPeriod": 2000.0, "dDuration": 4000.0}
     loops = {"eType": 1, "uLoopPars": times, "ppNextLevelEx": {"a": stack}}
+    if positions:
+        points = {f"i{k}": {"dPosX": float(k), "dPosY": 0.0, "dPosZ": 0.0} for k in range(nt)}
+        loops |= {"eType": 2, "uLoopPars": {"uiCount": nt, "Points": points}}
     chunks = {
         "ImageAttributes!": {"SLxImageAttributes": sizes},
         "ImageMetadataSeq|0!": {"SLxPictureMetadata": shown},
@@ -169,6 +202,58 @@ def test_colours_of_czi_are_rgb(tmp_path):
         np.testing.assert_array_equal(image.data, colours)
 
 
+@pytest.mark.parametrize("numbers", [(0, 1), (0, 2), (3, 4), (1, 5, 7)])
+@pytest.mark.parametrize("narrower", [0, 5])
+def test_every_scene_of_a_czi_is_an_image(tmp_path, numbers, narrower):
+    """Also without names in the metadata, of other sizes, and with numbers left out."""
+    needs("czi")
+    czi = pytest.importorskip("pylibCZIrw.czi", reason="needs the extra formats")
+    path = tmp_path / "a.czi"
+    with czi.create_czi(str(path)) as made:
+        for k, scene in enumerate(numbers):
+            for t in range(2):
+                plane = IMAGE[t, 0, 0, :, : 32 - narrower * k] + np.uint16(k)
+                place = {"plane": {"T": t, "C": 0}, "location": (500 * k, 0)}
+                made.write(plane[..., None], **place, scene=scene)
+        made.write_metadata(channel_names={0: "DAPI"}, scale_x=1e-7, scale_y=2e-7)
+    names = [f"a.czi#{k + 1}" for k in range(len(numbers))]
+    for given in (path, tmp_path, tmp_path / "*.czi"):
+        assert [each.name for each in formats.find_files(given)] == names
+    for k, name in enumerate(names):
+        image = formats.read(tmp_path / name)
+        assert (image.axes, image.notes) == ("TYX", ())
+        expected = IMAGE[:2, 0, 0, :, : 32 - narrower * k] + np.uint16(k)
+        np.testing.assert_array_equal(image.data, expected)
+    assert Path(formats.beside(tmp_path / names[1], "bm3d")).name == "a_2_bm3d.ome.tif"
+    (note,) = formats.read(path).notes
+    assert f"holds {len(numbers)} images: the first" in note and "a.czi#2 names the second" in note
+    report = gd.run_batch(path, SMALL, 20, output=tmp_path / "out")
+    assert [f.output.name for f in report.done][-1] == f"a_{len(numbers)}.ome.tif"
+    assert len(report.done) == len(numbers)
+
+
+def test_planes_that_a_czi_lacks(tmp_path):
+    needs("czi")
+    path = write_czi(tmp_path / "a.czi")
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"<SizeT>3<", b"<SizeT>5<").replace(b"<SizeZ>2<", b"<SizeZ>4<"))
+    notes = " ".join(formats.read(path).notes)
+    assert "declares 5 along T but holds 3" in notes and "declares 4 along Z but holds 2" in notes
+    at = int.from_bytes(whole[84:92], "little")
+    entries = at + 160
+    length = 32 + 20 * int.from_bytes(whole[entries + 28 : entries + 32], "little")
+    one, another = (slice(entries + k * length, entries + (k + 1) * length) for k in (10, 11))
+    for place, value in (
+        (slice(at + 32, at + 36), (11).to_bytes(4, "little")),  # one entry less is counted
+        (another, whole[one]),  # one stands there twice
+    ):
+        damaged = bytearray(whole)
+        damaged[place] = value
+        path.write_bytes(damaged)
+        with pytest.raises(FileError, match="damaged"):
+            formats.read(path)
+
+
 def test_czi_of_a_run_that_was_stopped(tmp_path):
     needs("czi")
     czi = pytest.importorskip("pylibCZIrw.czi", reason="needs the extra formats")
@@ -204,6 +289,28 @@ def test_czi_with_a_damaged_directory(tmp_path):
             formats.read(path)
 
 
+@pytest.mark.parametrize("kind", ["zstd0", "zstd1", "jpegxr"])
+def test_planes_of_czi_larger_than_declared_are_refused_before_they_are_decoded(tmp_path, kind):
+    needs("czi")
+    czi = pytest.importorskip("pylibCZIrw.czi", reason="needs the extra formats")
+    path, codec = tmp_path / "a.czi", "zstd0" if kind == "jpegxr" else kind
+    with czi.create_czi(str(path)) as made:
+        options = {"compression_options": f"{codec}:ExplicitLevel=2"}
+        made.write(IMAGE[0, 0, 0][..., None], plane={"C": 0}, **options)
+    np.testing.assert_array_equal(formats.read(path).data, IMAGE[0, 0, 0])
+    damaged = bytearray(path.read_bytes())
+    start, head = damaged.index(b"\x28\xb5\x2f\xfd"), b"\x28\xb5\x2f\xfd\xe0"
+    head += struct.pack("<Q", 1 << 30)
+    if kind == "jpegxr":
+        damaged[int.from_bytes(damaged[84:92], "little") + 160 + 18] = 4
+        tags = struct.pack("<HHIIHHII", 0xBC80, 4, 1, 30000, 0xBC81, 4, 1, 30000)
+        head = b"II\xbc\x01" + struct.pack("<IH", 8, 2) + tags
+    damaged[start : start + len(head)] = head
+    path.write_bytes(damaged)
+    with pytest.raises(FileError, match=r"a\.czi is cut short or damaged: copy"):
+        formats.read(path)
+
+
 def test_nd2(tmp_path):
     needs("nd2")
     path = write_nd2(tmp_path / "cells.nd2")
@@ -215,6 +322,28 @@ def test_nd2(tmp_path):
         assert [each.name for each in image.pixel_metadata.channels] == ["a", "b"]
     (note,) = formats.read(write_nd2(path, stored=4)).notes
     assert note == "2 of 6 frames are not in the file, as of a run that was stopped: read as 0."
+    whole = write_nd2(path).read_bytes()
+    at = whole.rindex(b"ImageDataSeq|3!") + 15
+    path.write_bytes(whole[:at] + bytes(3) + b"\x01" + whole[at + 4 :])  # where it is
+    assert "1 of 6 frames are not in the file" in formats.read(path).notes[0]
+    path.write_bytes(
+        whole.replace(
+            b'uiHeight runtype="lx_uint32" value="24"', b'uiHeight runtype="lx_uint32" value="99"'
+        )
+    )
+    with pytest.raises(FileError, match="cut short or damaged"):
+        formats.read(path)
+
+
+def test_positions_of_nd2_are_images(tmp_path):
+    needs("nd2")
+    path = write_nd2(tmp_path / "cells.nd2", positions=True)
+    names = ["cells.nd2#1", "cells.nd2#2", "cells.nd2#3"]
+    assert [each.name for each in formats.find_files(path)] == names
+    for k, name in enumerate(names):
+        image = formats.read(tmp_path / name)
+        assert image.axes == "ZCYX"
+        np.testing.assert_array_equal(image.data, IMAGE[k])
 
 
 def test_scenes_of_lif(tmp_path):
@@ -243,6 +372,42 @@ def test_scenes_of_lif(tmp_path):
     assert again.history[0]["source"] == "cells.lif#2"
     result = gd.denoise(second.data, SMALL, 20, axes="TCZYX").image
     np.testing.assert_array_equal(again.data, result)
+
+
+@pytest.mark.parametrize(
+    ("scan", "axes"),
+    [
+        *(("XZ", "YX"), ("XZT", "TYX"), ("XZY", "ZYX"), ("XYλ", "CYX"), ("XYλT", "TCYX")),
+        *(("XT", "YX"), ("TX", "YX"), ("XYL", "LYX"), ("XYA", "AYX"), ("XYZT", "TZYX")),
+    ],
+)
+def test_scans_of_lif(tmp_path, scan, axes):
+    """Planes other than XY, wavelengths, and what else the microscope varies."""
+    needs("lif")
+    lengths = (32, 24, 3, 2)[: len(scan)]
+    image = noisy(144, 32).astype(np.uint16).ravel()[: np.prod(lengths)].reshape(lengths[::-1])
+    path = write_scan(tmp_path / "a.lif", scan, image)
+    read = formats.read(path)
+    assert read.axes == axes
+    np.testing.assert_array_equal(read.data, image)
+    assert any("of the scan are" in note for note in read.notes) == (axes[::-1] != scan)
+    if scan == "XZY":  # Z and Y are exchanged
+        assert read.voxel == pytest.approx((2.0, 3.0, 1.0))
+    report = gd.run_batch(path, SMALL, 20, output=tmp_path / "out")
+    assert [formats.read(f.output).axes[-2:] for f in report.done] == ["YX"]
+
+
+def test_planes_that_a_lif_does_not_describe_are_noted(tmp_path):
+    needs("lif")
+    path = write_scan(tmp_path / "a.lif", "XYZ", IMAGE[:, 0, 0])
+    whole = path.read_bytes()
+    more, fewer = (f'Elements="{n}"'.encode("utf-16-le") for n in (3, 2))
+    path.write_bytes(whole.replace(more, fewer))
+    (note,) = formats.read(path).notes
+    assert "holds 1 planes more than it describes" in note
+    path.write_bytes(whole.replace(more, 'Elements="9"'.encode("utf-16-le")))
+    with pytest.raises(FileError, match="cut short or damaged"):
+        formats.read(path)
 
 
 def test_lif_with_colours_is_refused(tmp_path):

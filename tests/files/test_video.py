@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -30,10 +31,12 @@ def frames(count: int = 20, *, coloured: bool = False) -> np.ndarray:
     return image
 
 
-def saved(path: Path, image: np.ndarray, codec: str, layout: str, times=None, sound=False) -> Path:
+def saved(
+    path: Path, image: np.ndarray, codec: str, layout: str, times=None, sound=False, **options
+) -> Path:
     """Write a video of 25 frames in a second, or with these times in ms."""
     base = Fraction(1, 25) if times is None else Fraction(1, 1000)
-    with av.open(path, "w") as container:
+    with av.open(path, "w", options=options) as container:
         stream = container.add_stream(codec, rate=25)
         stream.height, stream.width, stream.pix_fmt = *image.shape[1:3], layout
         stream.codec_context.time_base = base
@@ -156,6 +159,99 @@ def test_odd_videos(tmp_path):
         opened.data[6]
         with pytest.raises(FileError, match=r"Frame 7 of .* has colours"):
             opened.data[7]
+
+
+@pytest.mark.parametrize("layout", ["pal8", "nv12", "nv21", "yuyv422", "uyvy422", "ya8"])
+@pytest.mark.parametrize("coloured", [False, True])
+def test_grey_and_colours_are_told_apart_in_any_layout(tmp_path, layout, coloured):
+    """By the palette, or the chroma; a result has the kind of its input."""
+    grey, path = frames(3)[..., 0], tmp_path / f"a.{'mkv' if layout == 'ya8' else 'avi'}"
+    codec = "ffv1" if layout == "ya8" else "rawvideo"
+    if layout != "pal8":
+        image = np.repeat(grey[..., None], 3, axis=-1)
+        image[:, :16, :16, 1:] //= 1 + coloured
+        saved(path, image, codec, layout)
+    else:
+        palette = np.repeat(np.arange(256, dtype=np.uint8)[::-1, None], 4, axis=1)  # from white
+        palette[:, 1] //= 1 + coloured
+        with av.open(path, "w") as container:
+            stream = container.add_stream(codec, rate=25)
+            stream.height, stream.width, stream.pix_fmt = *SIZE, layout
+            for pixels in grey:
+                frame = av.VideoFrame(*SIZE[::-1], layout)
+                frame.planes[0].update(pixels.tobytes())
+                frame.planes[1].update(palette.tobytes())
+                container.mux(stream.encode(frame))
+    has_colours = coloured and layout != "ya8"
+    (file,) = gd.run_batch(path, SMALL, 20, output=tmp_path / "out.mkv").files
+    for name in (path, file.output):
+        image = formats.read(name)
+        assert (image.axes, image.data.dtype) == ("TYXS" if has_colours else "TYX", np.uint8)
+    first = decoded(path)[0]
+    if layout == "pal8":
+        expected = first.to_ndarray(format="rgb24")
+    else:
+        luma = np.frombuffer(first.planes[0], "u1")[layout == "uyvy422" :]
+        expected = luma[:: 1 if layout.startswith("nv") else 2].reshape(*SIZE, 1)
+    if not has_colours:
+        np.testing.assert_array_equal(formats.read(path).data[0], expected[..., 0])
+
+
+def test_the_packets_of_a_video_are_not_kept(tmp_path):
+    psutil = pytest.importorskip("psutil")
+    image = np.random.default_rng(0).integers(0, 255, (60, 1024, 1024)).astype(np.uint8)
+    path = saved(tmp_path / "a.mkv", image, "rawvideo", "gray")
+    formats.read(saved(tmp_path / "b.mkv", image[:2], "rawvideo", "gray"))
+    before = psutil.Process().memory_info().rss
+    with formats.open_stack(path) as opened:
+        assert len(opened.data) == 60
+        assert psutil.Process().memory_info().rss - before < image.nbytes / 2
+
+
+def test_frames_larger_than_a_file_can_hold_are_refused(tmp_path):
+    if "libx264" not in av.codecs_available:
+        pytest.skip("this FFmpeg has no libx264")
+    blank = np.zeros((1, 10240, 10240), np.uint8)
+    path = saved(tmp_path / "a.mp4", blank, "libx264", "yuv420p")
+    with pytest.raises(FileError, match=r"declares 315 MB of pixels but holds .*: it is damaged"):
+        formats.read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "options"),
+    [
+        ("a.avi", "mjpeg", {}),
+        ("a.avi", "mjpeg", {"sound": True}),
+        ("a.mkv", "ffv1", {}),
+        ("a.mkv", "ffv1", {"sound": True}),
+        ("a.wmv", "wmv2", {}),
+        ("a.mp4", "mpeg4", {"movflags": "faststart", "sound": True}),
+        ("b.mp4", "mpeg4", {"movflags": "frag_keyframe+empty_moov"}),
+        ("a.mpg", "mpeg2video", {}),
+    ],
+)
+def test_missing_frames_are_never_left_unsaid(tmp_path, name, codec, options):
+    layout = "yuvj420p" if codec == "mjpeg" else "yuv420p"
+    path = saved(tmp_path / name, frames(), codec, layout, **options)
+    whole, fewer = path.read_bytes(), 0
+    for share in np.linspace(0.1, 0.99, 19):
+        path.write_bytes(whole[: int(share * len(whole))])
+        with contextlib.suppress(FileError, ImageError):
+            image = formats.read(path)
+            said, fewer = " ".join(image.notes), fewer + (len(image.data) < 20)
+            assert len(image.data) == 20 or "cut short" in said, (share, said)
+    assert fewer or name == "b.mp4"
+
+
+def test_frames_lost_in_the_middle_are_noted(tmp_path):
+    times = [40 * k + 200 * (k > 9) for k in range(15)]
+    (note,) = formats.read(saved(tmp_path / "a.mkv", frames(15), "ffv1", "gray", times)).notes
+    assert "varies from 40 to 240 ms, as if 5 were lost" in note
+    path = saved(tmp_path / "a.avi", frames(), "mjpeg", "yuvj420p")
+    whole = path.read_bytes()
+    at = whole.index(b"00dc", len(whole) // 2)
+    path.write_bytes(whole[:at] + b"JUNK" + whole[at + 4 :])
+    assert "declares 20 frames and lacks 1 of them" in " ".join(formats.read(path).notes)
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,8 @@ def beside(path: str | os.PathLike, name: str) -> str:
     if not format_named(own):  # a TIFF in the format of a vendor is written as a plain one
         form = next((each for each in FORMATS if each.is_path(own)), None)
         suffix = form.new_suffix if form else ".dcm" if dicom.is_dicom(path) else ".tif"
+        if form and form.result_name:  # with the number of a scene
+            stem = split_name(form.result_name(Path(own)))[0]
     return os.path.join(folder, f"{stem}_{name}{suffix}")
 
 

@@ -111,6 +111,11 @@ def enough_stored(declared: int) -> int:
     return -(-declared // _MOST_COMPRESSED) if declared >= _LARGE else 0
 
 
+def most_declared(stored: int) -> int:
+    """Return the most bytes of an image that may be stored in so many."""
+    return max(_LARGE, stored * _MOST_COMPRESSED)
+
+
 def check_memory(needed: int, path: Path) -> None:
     """Refuse an image that does not fit into the memory that is free."""
     free = free_memory()
@@ -167,6 +172,8 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
         raise FileError(f"{path} does not fit into the memory of this machine.") from error
     except Exception as error:
         reason = reason_of(error)
+        if isinstance(error, NotImplementedError):
+            raise FileError(f"{path} is of a kind not read here ({reason}): convert it.") from error
         if "requires the 'imagecodecs'" in reason:  # as tifffile says it
             raise not_installed(path, error) from error
         if isinstance(error, OSError) and error.strerror:

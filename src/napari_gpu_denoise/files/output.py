@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import platform
 import secrets
@@ -21,6 +22,8 @@ from napari_gpu_denoise.locks import is_alive
 
 # Unfinished files begin with the machine, since processes of others cannot be looked up.
 _OWN = f".gpu-denoise-{zlib.crc32(platform.node().encode()):08x}-"
+_PROBE_BYTES = 1 << 16
+_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 @contextlib.contextmanager
@@ -39,7 +42,12 @@ def new_file(
     try:
         with writing(path):
             with open(part, "xb") as file:
-                yield file
+                try:
+                    yield file
+                except Exception:  # of a library that may not tell why: a full disk will, again
+                    file.seek(0, os.SEEK_END)
+                    file.write(bytes(_PROBE_BYTES))
+                    raise
                 file.flush()
                 os.fsync(file.fileno())
             # Another program may have written it while we worked.
@@ -99,16 +107,23 @@ def writing(path: object, form: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except (DenoiseError, MemoryError):
+    except MemoryError:
         raise
-    except OSError as error:
-        reason = error.strerror or reason_of(error)
-        raise OutputError(f"{path} cannot be written: {reason}.") from cause_of(error)
     except Exception as error:
-        if not form:
+        full, named = error, isinstance(error, DenoiseError)
+        while full is not None and getattr(full, "errno", None) not in _FULL:
+            full = full.__cause__ or full.__context__  # what a library says in its own words
+        if full is not None:
+            reason = f"the disk is full, or a limit of it is reached: {full.strerror}"
+        elif isinstance(error, OSError) and not named:
+            reason = error.strerror or reason_of(error)
+        elif named or not form:
             raise
-        problem = f"{path} cannot be written as {form}: {reason_of(error)}."
-        raise OutputError(problem) from cause_of(error)
+        else:
+            raise OutputError(
+                f"{path} cannot be written as {form}: {reason_of(error)}."
+            ) from cause_of(error)
+        raise OutputError(f"{path} cannot be written: {reason}.") from cause_of(error)
 
 
 @lru_cache(maxsize=1)  # once for all files of a batch

@@ -28,9 +28,11 @@ from napari_gpu_denoise.files.image_file import (
     records_of,
 )
 from napari_gpu_denoise.files.input_checks import (
+    check_declared,
     check_memory,
     closed,
     cut_short,
+    most_declared,
     open_image,
     open_regular,
     reading,
@@ -38,9 +40,12 @@ from napari_gpu_denoise.files.input_checks import (
 from napari_gpu_denoise.files.output import new_file, writing
 
 SUFFIXES = (".mkv", ".avi", ".mp4", ".m4v", ".mov", ".webm", ".wmv", ".mpg", ".mpeg")
+_EBML, _SEGMENT = b"\x1aE\xdf\xa3", b"\x18\x53\x80\x67\x01"  # of Matroska
+_ASF_PROPERTIES = bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365")
+_HEAD_BYTES = 1 << 16
 # Containers by bytes at a place near the start of a file.
 _CONTAINERS = {
-    **{(8, b"AVI "): "avi", (0, b"\x1aE\xdf\xa3"): "matroska", (0, b"0&\xb2u"): "asf"},
+    **{(8, b"AVI "): "avi", (0, _EBML): "matroska", (0, b"0&\xb2u"): "asf"},
     **{(4, word): "mov" for word in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")},
     (0, b"\0\0\1\xba"): "mpeg",
 }
@@ -49,6 +54,7 @@ _SAMPLED = 8  # frames that are looked at for colours
 _NEUTRAL = 4  # levels of 256 that chroma of grey pixels may differ from the middle
 _UNEVEN = 0.02  # of the time between frames, by which it may differ
 _KEPT = 4  # frames
+_PIXEL_BYTES = 3
 _AHEAD = 32  # frames that are rather decoded than jumped over
 
 
@@ -81,46 +87,55 @@ def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[Ima
 
 def _picture(path: Path, file: BinaryIO) -> ImageFile:
     container = _opened(path, file)
+    if not container.streams:
+        raise cut_short(path)
     if not container.streams.video:
         raise ImageError(f"{path} holds no video, such as sound alone: choose another file.")
     stream, notes = container.streams.video[0], []
     context, base = stream.codec_context, stream.time_base
     if context is None or not context.width or context.pix_fmt is None:
         raise FileError(
-            f"{path} has a codec that FFmpeg lacks ({context.name if context else 'unknown'}): "
-            f"convert it, for example with ffmpeg -i {path.name} -c:v ffv1 new.mkv."
+            f"{path} is damaged, or has a codec that FFmpeg lacks "
+            f"({context.name if context else 'unknown'}): convert it, for example with "
+            f"ffmpeg -i {path.name} -c:v ffv1 new.mkv."
         )
-    check_memory(8 * _KEPT * context.width * context.height, path)
-    packets = [each for each in container.demux(stream) if each.size]
-    if not packets:
+    pixels = context.width * context.height
+    check_declared(_PIXEL_BYTES * pixels, os.fstat(file.fileno()).st_size, path, "FFmpeg")
+    check_memory(8 * _KEPT * pixels, path)
+    # The packets themselves are not kept: they are the whole file.
+    demuxed = (each for each in container.demux(stream) if each.size)
+    packets = [(each.is_discard, each.is_corrupt, each.pts, each.is_keyframe) for each in demuxed]
+    shown = [(pts, is_key) for is_discard, _, pts, is_key in packets if not is_discard]
+    if not shown:
         raise cut_short(path)
-    times = sorted({each.pts for each in packets if each.pts is not None})
-    if len(times) < len(packets):
+    times = sorted({pts for pts, _ in shown if pts is not None})
+    if len(times) < len(shown):
         times = []  # frames are counted
-    keys = sorted(each.pts for each in packets if times and each.is_keyframe) or times[:1]
+    keys = sorted(pts for pts, is_key in shown if times and is_key) or times[:1]
     rate = stream.average_rate or stream.guessed_rate or Fraction(25)
     step = 1 / rate
     if len(times) > 1:
         apart = np.diff(times) * float(base)
         mean = float(apart.mean())
         if np.ptp(apart) > max(1.5 * float(base), _UNEVEN * mean):
+            lost = int(np.rint(apart / np.median(apart)).sum()) - len(apart)
             notes.append(
                 f"The time between frames varies from {1000 * apart.min():.4g} to "
-                f"{1000 * apart.max():.4g} ms: a video keeps it, other formats its mean."
+                f"{1000 * apart.max():.4g} ms{f', as if {lost} were lost' * (lost > 0)}: a video "
+                "keeps it, other formats its mean."
             )
         if abs(mean * rate - 1) > _UNEVEN / 2:
             step = Fraction(times[-1] - times[0], len(times) - 1) * base
-        lasts, held = _seconds(container, stream), float(len(times) * step)
-        if lasts > held + 1.5 * step:
-            notes.append(
-                f"The file says that it lasts {lasts:.4g} s, but its frames end after {held:.4g} "
-                "s: it may be cut short."
-            )
     elif not times:
         notes.append("The frames have no times: the rate that the file tells is taken.")
+    end = float((times[-1] * base if times else (len(shown) - 1) * step) + step)
+    missing = [_missing_frames(file, container, len(packets), end, float(step))]
+    if damaged := sum(is_corrupt for _, is_corrupt, *_ in packets):
+        missing.append(f"{damaged} frames are cut short or damaged, and read as they are.")
+    notes += filter(None, missing)
     if len(container.streams) > 1:
         notes.append("Sound, subtitles and other streams of the video are not kept.")
-    data = VideoFrames(path, file, len(packets), times, keys, notes)
+    data = VideoFrames(path, file, len(shown), times, keys, notes)
     metadata = {"times": times, "base": base, "rate": 1 / step, "bits": data.bits}
     history = records_in(container.metadata.get(_RECORDS, ""))
     told = PixelMetadata({"T": (float(step), "second")})
@@ -129,14 +144,40 @@ def _picture(path: Path, file: BinaryIO) -> ImageFile:
     return ImageFile(data, axes, "video", metadata, *kept, pixel_metadata=told)
 
 
-def _seconds(container: Any, stream: Any) -> float:
-    """Return how long a video is, as far as its header tells."""
-    if stream.frames and stream.average_rate:
-        return float(stream.frames / stream.average_rate)
-    if stream.duration:
-        return float(stream.duration * stream.time_base)
-    alone = container.duration and len(container.streams) == 1
-    return container.duration / 1e6 if alone else 0.0
+def _missing_frames(file: BinaryIO, container: Any, count: int, end: float, step: float) -> str:
+    """Return a note on frames that a file declares and lacks; empty if it lacks none."""
+    stream = container.streams.video[0]
+    declared, lasts, whole = stream.frames, 0.0, _declared_bytes(file)
+    if whole is not None:  # other containers repeat there what is left of the file
+        lasts = (container.duration or 0) / 1e6 * (len(container.streams) == 1)
+        with contextlib.suppress(KeyError, ValueError):
+            parts = map(float, stream.metadata["DURATION"].split(":"))
+            lasts = sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=True))
+    size = os.fstat(file.fileno()).st_size
+    if declared > count:
+        lacks = f"{declared} frames and lacks {declared - count} of them"
+    elif lasts > end + step / 2:
+        lacks = f"{lasts:.4g} s and lacks {round((lasts - end) / step)} frames after {end:.4g} s"
+    elif whole and whole > size:
+        lacks = f"{whole} bytes and lacks {whole - size} of them, which may be frames"
+    elif declared or lasts or whole:
+        return ""
+    else:
+        return "The file does not declare its number of frames: it may be cut short unnoticed."
+    return f"The file declares {lacks}: it is cut short or damaged."
+
+
+def _declared_bytes(file: BinaryIO) -> int | None:
+    """Return the size that a Matroska or ASF file declares, 0 for unknown; None for others."""
+    file.seek(0)
+    head = file.read(_HEAD_BYTES)
+    if (at := head.find(_ASF_PROPERTIES)) >= 0:
+        return int.from_bytes(head[at + 40 : at + 48], "little")
+    if not head.startswith(_EBML):
+        return None
+    at = head.find(_SEGMENT) + len(_SEGMENT)
+    told = int.from_bytes(head[at : at + 7], "big")
+    return at + 7 + told if at >= len(_SEGMENT) and told < (1 << 56) - 1 else 0
 
 
 @contextlib.contextmanager
@@ -157,7 +198,14 @@ def _opened(path: Path, file: BinaryIO) -> Any:
     container = _container_of(file)
     if container is None:
         raise FileError(f"{path} is not a video that can be read: convert it to MKV or MP4.")
-    return av.open(file, format=container)
+    # Frames may be larger than the file declares.
+    most = most_declared(os.fstat(file.fileno()).st_size) // _PIXEL_BYTES
+    options = {"max_pixels": str(min(most, 2**31 - 1))}
+    opened = av.open(file, format=container, options=options)
+    for each in opened.streams.video:
+        if each.codec_context is not None:
+            each.codec_context.options = options
+    return opened
 
 
 class VideoFrames(Blocks):
@@ -176,12 +224,13 @@ class VideoFrames(Blocks):
         self._restart()
         first = self._frame(0)
         layout = first.format
-        self.bits = max(each.bits for each in layout.components)
+        self.bits = max(8, *(each.bits for each in layout.components))
         if self.bits > 16:
             raise ImageError(
                 f"{path} has pixels of the format {layout.name}, which is not read: convert it, "
                 f"for example with ffmpeg -i {path.name} -pix_fmt gray16le -c:v ffv1 new.mkv."
             )
+        self._damage_noted = any("damaged" in each for each in notes)
         if any(each.is_alpha for each in layout.components):
             notes.append("The transparency of the video is not read.")
         if first.interlaced_frame:
@@ -189,12 +238,11 @@ class VideoFrames(Blocks):
         dtype = np.dtype(np.uint8 if self.bits <= 8 else np.uint16)
         self._colours, self._size = True, (first.height, first.width)
         super().__init__((count, *self._size, 3), dtype, 1)
-        if layout.name.startswith(("yuv", "gray")):
-            numbers = sorted({k * (count - 1) // (_SAMPLED - 1) for k in range(_SAMPLED)})
-            self._colours = any(not _is_grey(self._frame(k)) for k in numbers)
+        numbers = sorted({k * (count - 1) // (_SAMPLED - 1) for k in range(_SAMPLED)})
+        self._colours = any(_grey_levels(self._frame(k), self.bits) is None for k in numbers)
         if not self._colours:
             super().__init__((count, *self._size), dtype, 1)
-            if layout.name.startswith("yuv"):
+            if _may_have_colours(layout):
                 notes.append("The frames have no colours: they are read as grey levels (luma).")
 
     def close(self) -> None:
@@ -209,14 +257,16 @@ class VideoFrames(Blocks):
             frame = self._frame(number)
             if (frame.height, frame.width) != self._size:
                 raise FileError(f"Frame {number} of {self._path} has another size: cut it off.")
+            if frame.is_corrupt and not self._damage_noted:
+                raise FileError(f"Frame {number} of {self._path} is damaged: cut it off.")
             if self._colours:
                 return frame.to_ndarray(format="rgb24" if self.bits <= 8 else "rgb48le")
-            if not _is_grey(frame):
+            if (levels := _grey_levels(frame, self.bits)) is None:
                 raise FileError(
                     f"Frame {number} of {self._path} has colours, which those looked at have not: "
                     "convert it, for example with ffmpeg -pix_fmt bgr0 -c:v ffv1."
                 )
-            return _plane(frame, 0).astype(self.dtype)
+            return levels.astype(self.dtype)
 
     def _restart(self) -> None:
         """Go to the first frame."""
@@ -260,13 +310,27 @@ def _plane(frame: Any, k: int) -> np.ndarray:
     return rows[: plane.height, : plane.width]
 
 
-def _is_grey(frame: Any) -> bool:
-    if frame.format.name.startswith("gray"):
-        return True
-    middle = 1 << (frame.format.components[0].bits - 1)
-    near = _NEUTRAL * middle // 128
-    planes = (_plane(frame, k).astype(np.int32) for k in (1, 2))
-    return all(np.abs(each - middle).max() <= near for each in planes)
+def _may_have_colours(layout: Any) -> bool:
+    return layout.has_palette or sum(not each.is_alpha for each in layout.components) > 1
+
+
+def _grey_levels(frame: Any, bits: int) -> np.ndarray | None:
+    """Return the grey levels of a frame; None if it has colours, or is RGB."""
+    layout, deep = frame.format, f"{bits}le" if bits > 8 else ""
+    if layout.has_palette:
+        colours = frame.to_ndarray(format="rgb24")
+        return colours[..., 0] if (colours == colours[..., :1]).all() else None
+    if layout.is_rgb:
+        return None
+    has_chroma = _may_have_colours(layout)
+    if not layout.name.startswith(("yuv", "gray")):  # such as NV12, YUYV, one bit, with alpha
+        frame = frame.reformat(format=f"yuv444p{deep}" if has_chroma else f"gray{deep}")
+    if has_chroma:
+        middle = 1 << (frame.format.components[0].bits - 1)
+        planes = (_plane(frame, k).astype(np.int32) for k in (1, 2))
+        if any(np.abs(each - middle).max() > _NEUTRAL * middle // 128 for each in planes):
+            return None
+    return _plane(frame, 0)
 
 
 def write(
