@@ -29,8 +29,14 @@ from napari_gpu_denoise.noise.mosaic import noise_mosaic
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.noise.sampling import LARGEST_PLANE, PlaneReader, PlaneStack
-from napari_gpu_denoise.noise.series import differ, plane_axis, read_first, sigma_series
+from napari_gpu_denoise.noise.sampling import LARGEST_PLANE, PlaneReader, PlaneStack, plane_axis
+from napari_gpu_denoise.noise.series import (
+    differ,
+    limit_by_repeats,
+    limit_series,
+    read_first,
+    sigma_series,
+)
 
 
 def chosen_model(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], str]:
@@ -146,6 +152,9 @@ def estimate_noise(
     from the middle of the other axes. If the noise of these differs, up to 256 are read (not if the
     array is not in memory, because whole planes are read then). So the cost is limited.
 
+    Repeats bound the noise: along ``T``, or the longest axis without a name, no plane has a sigma
+    above that of its difference from another one by more than a tenth. What they share is no noise.
+
     The choice: speckle where the variance at up to 16 levels of brightness is proportional to the
     squared mean; Rician noise where at least 5 % of the image has the distribution of magnitudes
     without signal; photon noise where the variance grows linearly with brightness, by a factor of
@@ -253,6 +262,9 @@ def _measured(
         )
         for name, number in numbers.items()
     }
+    fits, factors = limit_by_repeats(source, channels, fits)
+    kind = type(fits[0].model)
+    series = {name: limit_series(each.scaled(factors), source) for name, each in series.items()}
     places = None
     compressed = any(each.compressed for each in channels)
     same = not any(map(differ, series.values()))
@@ -269,7 +281,7 @@ def _measured(
         surface = noise_surface(channels, [fit.model for fit in fits])
         if surface is not None:
             places, scales = surface
-            fits = list(map(_scaled, fits, scales))
+            fits = [fit.scaled(scale) for fit, scale in zip(fits, scales, strict=True)]
             series = {name: each.scaled(scales) for name, each in series.items()}
     return NoiseEstimate(
         sigma=tuple(fit.sigma for fit in fits),
@@ -300,20 +312,6 @@ def _colours(channels: list[ChannelNoise]) -> list[ChannelNoise]:
         return channels
     alike = alike_in_colours([(each.spectrum, each.shown) for each in channels])
     return [replace(each, spectrum=one) for each, one in zip(channels, alike, strict=True)]
-
-
-def _scaled(fit: Fit, scale: float) -> Fit:
-    """Return the fit for noise that is `scale` times as strong."""
-    old, new, curve = fit.model, fit.model.scaled(scale), fit.curve
-    errors = {
-        name: error * (getattr(new, name) / value if (value := getattr(old, name)) else 1.0)
-        for name, error in fit.errors.items()
-    }
-    if curve is not None:
-        curve = replace(curve, variance=tuple(scale**2 * each for each in curve.variance))
-    return fit._replace(
-        model=new, errors=errors, sigma=scale * fit.sigma, error=scale * fit.error, curve=curve
-    )
 
 
 def _covariance(stacks: list[PlaneStack], correlated: bool) -> ChannelCovariance | None:

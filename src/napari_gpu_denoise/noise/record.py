@@ -119,6 +119,14 @@ class SigmaSeries:
         )
         return replace(self, sigma=sigma, error=error)
 
+    def scaled_by_plane(self, factors: np.ndarray) -> SigmaSeries:
+        """Return the series with sigma and factor of each plane multiplied, (channels, n)."""
+        sigma, error, factor = (
+            tuple(map(tuple, (np.array(rows) * factors).tolist()))
+            for rows in (self.sigma, self.error, self.factor)
+        )
+        return replace(self, sigma=sigma, error=error, factor=factor)
+
 
 @dataclass(frozen=True)
 class NoiseEstimate:

@@ -171,6 +171,25 @@ class Fit(NamedTuple):
     curve: VarianceCurve | None = None  # variance against brightness
     notes: tuple[str, ...] = ()  # for the user
 
+    def scaled(self, scale: float) -> Fit:
+        """Return the fit for noise that is `scale` times as strong."""
+        old, new, curve = self.model, self.model.scaled(scale), self.curve
+        errors = {
+            name: error * (getattr(new, name) / value if (value := getattr(old, name)) else 1.0)
+            for name, error in self.errors.items()
+        }
+        if curve is not None:
+            curve = dataclasses.replace(
+                curve, variance=tuple(scale**2 * each for each in curve.variance)
+            )
+        return self._replace(
+            model=new,
+            errors=errors,
+            sigma=scale * self.sigma,
+            error=scale * self.error,
+            curve=curve,
+        )
+
 
 class NoiseModel(ABC):
     """Base class of the noise models in this package.
