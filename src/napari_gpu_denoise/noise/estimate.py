@@ -23,7 +23,7 @@ from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
 from napari_gpu_denoise.noise.correlation import alike_in_colours
 from napari_gpu_denoise.noise.covariance import ChannelCovariance, channel_covariance
-from napari_gpu_denoise.noise.models import AUTO, Gaussian, NoiseModel, choices
+from napari_gpu_denoise.noise.models import AUTO, Correlated, Gaussian, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.mosaic import noise_mosaic
 from napari_gpu_denoise.noise.patches.device import patches_on
@@ -31,6 +31,7 @@ from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import LARGEST_PLANE, PlaneReader, PlaneStack, plane_axis
 from napari_gpu_denoise.noise.series import (
+    WHITE,
     differ,
     limit_by_repeats,
     limit_series,
@@ -100,6 +101,7 @@ def _vote(channel: ChannelNoise) -> tuple[type[NoiseModel], str]:
 
 
 ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
+PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
 
 
@@ -262,9 +264,6 @@ def _measured(
         )
         for name, number in numbers.items()
     }
-    fits, factors = limit_by_repeats(source, channels, fits)
-    kind = type(fits[0].model)
-    series = {name: limit_series(each.scaled(factors), source) for name, each in series.items()}
     places = None
     compressed = any(each.compressed for each in channels)
     same = not any(map(differ, series.values()))
@@ -283,6 +282,12 @@ def _measured(
             places, scales = surface
             fits = [fit.scaled(scale) for fit, scale in zip(fits, scales, strict=True)]
             series = {name: each.scaled(scales) for name, each in series.items()}
+    fits, factors = limit_by_repeats(source, channels, fits)
+    if model == AUTO and "S" not in source.axes and places is None:
+        fits, shares = _limited_to_proof(source, channels, fits)
+        factors = [one * share for one, share in zip(factors, shares, strict=True)]
+    kind = type(fits[0].model)
+    series = {name: limit_series(each.scaled(factors), source) for name, each in series.items()}
     return NoiseEstimate(
         sigma=tuple(fit.sigma for fit in fits),
         standard_error=tuple(fit.error for fit in fits),
@@ -312,6 +317,65 @@ def _colours(channels: list[ChannelNoise]) -> list[ChannelNoise]:
         return channels
     alike = alike_in_colours([(each.spectrum, each.shown) for each in channels])
     return [replace(each, spectrum=one) for each, one in zip(channels, alike, strict=True)]
+
+
+def _limited_to_proof(
+    source: PlaneReader, channels: list[ChannelNoise], fits: list[Fit]
+) -> tuple[list[Fit], list[float]]:
+    """Return fits with the sigma that single planes prove, and what it was multiplied by.
+
+    A law over brightness is a proof by itself, and so are the differences of frames. Colours of an
+    image tell texture from noise as well.
+    """
+    kind = type(fits[0].model)
+    claims = [fit.sigma for fit in fits]
+    if not kind.additive or not any(claims):
+        return fits, [1.0] * len(fits)
+    limited = [
+        fit if _proven_by_others(each, fit) else _of_proven_sigma(each, fit)
+        for each, fit in zip(channels, fits, strict=True)
+    ]
+    if kind.models_correlation and all(
+        one is not fit for one, fit in zip(limited, fits, strict=True)
+    ):
+        limited = [fit._replace(model=Gaussian(fit.sigma)) for fit in limited]
+    shares = [
+        fit.sigma / claim if claim else 1.0 for fit, claim in zip(limited, claims, strict=True)
+    ]
+    return limited, shares
+
+
+def _proven_by_others(channel: ChannelNoise, fit: Fit) -> bool:
+    """Return whether something else than single planes proves the noise of a channel."""
+    return (
+        channel.spectra is None
+        or channel.compressed
+        or channel.log_speckle
+        or channel.frames is not None
+        or channel.temporal is not None
+        or bool(fit.limit and fit.sigma >= PROVEN_BY_REPEATS * fit.limit)
+    )
+
+
+def _of_proven_sigma(channel: ChannelNoise, fit: Fit) -> Fit:
+    """Return a fit of white noise with the sigma that single planes of a channel prove."""
+    proven = min(channel.proven_sigma, fit.sigma)
+    if not fit.model.models_correlation and proven == fit.sigma:
+        return fit
+    model = fit.model.scaled(proven / fit.sigma) if fit.sigma else fit.model
+    if model.models_correlation:
+        model = Correlated(proven, WHITE)
+    removed = f"{proven:.3g} of it is removed" if proven else "nothing is removed"
+    note = Note(
+        f"the noise may be fine texture: a sigma of {fit.sigma:.3g} is not proven, and {removed}",
+        f"noise={fit.model.name!r} takes it for noise",
+        code="unproven",
+        model=fit.model.name,
+        title=fit.model.title,
+    )
+    return fit._replace(
+        model=model, errors={}, sigma=proven, error=min(fit.error, proven), notes=(*fit.notes, note)
+    )
 
 
 def _covariance(stacks: list[PlaneStack], correlated: bool) -> ChannelCovariance | None:

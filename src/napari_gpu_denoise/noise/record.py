@@ -226,7 +226,11 @@ class NoiseEstimate:
             Such as ``"Poisson-Gaussian, gain 0.28, read noise 3.1; noise is white"``.
         """
         if not any(self.sigma):
-            return "no noise was found; there is nothing to remove"
+            unproven = any(getattr(note, "code", "") == "unproven" for note in self.notes)
+            found = (
+                "no noise is proven: it may be fine texture" if unproven else "no noise was found"
+            )
+            return f"{found}; there is nothing to remove"
         model = self.models[0]
         title = LOG_SPECKLE.capitalize() if self.log_speckle else model.title
         parts = [title, *self._parameters(False)]

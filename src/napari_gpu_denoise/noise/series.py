@@ -209,7 +209,7 @@ def limit_by_repeats(
 
     Speckle is exempt, which tissue that stands still repeats.
     """
-    factors, claims = [1.0] * len(fits), []
+    fits, factors, claims = list(fits), [1.0] * len(fits), []
     if source.repeats is None or any(each.log_speckle for each in channels):
         return fits, factors
     for number, (channel, fit) in enumerate(zip(source.channels, fits, strict=True)):
@@ -218,7 +218,9 @@ def limit_by_repeats(
         claimed = np.array([_claimed_variance(fit, plane) for plane in stack])
         known = np.isfinite(limits) & np.isfinite(claimed)
         limit, claim = (math.sqrt(max(each[known].sum(), 0.0)) for each in (limits, claimed))
-        claims.append(claim / math.sqrt(max(known.sum(), 1)))
+        count = math.sqrt(max(known.sum(), 1))
+        claims.append(claim / count)
+        fits[number] = fit._replace(limit=limit / count)
         if claim > LEEWAY * limit > 0:
             factors[number] = limit / claim
     if all(factor == 1 for factor in factors):

@@ -170,6 +170,7 @@ class Fit(NamedTuple):
     method: str  # how it was measured
     curve: VarianceCurve | None = None  # variance against brightness
     notes: tuple[str, ...] = ()  # for the user
+    limit: float = 0.0  # sigma of the differences of repeats; 0 where there are none
 
     def scaled(self, scale: float) -> Fit:
         """Return the fit for noise that is `scale` times as strong."""
