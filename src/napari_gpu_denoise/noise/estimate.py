@@ -283,7 +283,8 @@ def _measured(
             fits = [fit.scaled(scale) for fit, scale in zip(fits, scales, strict=True)]
             series = {name: each.scaled(scales) for name, each in series.items()}
     fits, factors = limit_by_repeats(source, channels, fits)
-    if model == AUTO and "S" not in source.axes and places is None:
+    colours = "S" in source.axes and kind.models_correlation
+    if model == AUTO and not colours and places is None:
         fits, shares = _limited_to_proof(source, channels, fits)
         factors = [one * share for one, share in zip(factors, shares, strict=True)]
     kind = type(fits[0].model)
