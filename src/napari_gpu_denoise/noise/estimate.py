@@ -25,11 +25,10 @@ from napari_gpu_denoise.noise.correlation import alike_in_colours
 from napari_gpu_denoise.noise.covariance import ChannelCovariance, channel_covariance
 from napari_gpu_denoise.noise.models import AUTO, Correlated, Gaussian, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
-from napari_gpu_denoise.noise.mosaic import noise_mosaic
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.noise.sampling import LARGEST_PLANE, PlaneReader, PlaneStack, plane_axis
+from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, plane_axis
 from napari_gpu_denoise.noise.series import (
     WHITE,
     differ,
@@ -169,9 +168,13 @@ def estimate_noise(
     more, along ``T`` or an axis without a name.
 
     White noise may differ between places independently of brightness, as after the correction of
-    uneven illumination, or in a mosaic of exposures. A smooth surface, or steps at the edges of
-    rectangles (`places`), are reported if they are clear and known everywhere, in planes of at
-    least 128 x 128 pixels that do not differ from each other.
+    uneven illumination. A smooth surface of sigma (`places`) is reported if it is clear and known
+    everywhere, in planes of at least 128 x 128 pixels that do not differ from each other.
+
+    What a single plane does not prove is not removed: white noise has to look white in the
+    smoothest patches, or to be nearly all that cannot be predicted from neighbouring pixels, and
+    correlated noise of one grey plane is never assumed. `sigma` is then the part that is proven, 0
+    where nothing is, and a note says so; to name the model takes the image for noise.
 
     Otherwise the sigma of white Gaussian noise is the one that filters measure if none is given.
     Images of fewer than 8 pixels along a side, and images with extreme grey levels, are assumed to
@@ -228,13 +231,8 @@ def _anywhere(source: PlaneReader, model: str, device: Any) -> NoiseEstimate:
     return _measured(source, model, device, None)
 
 
-def _measured(
-    source: PlaneReader, model: str, device: Any, place: Any, even: bool = False
-) -> NoiseEstimate:
-    """Estimate the noise with patches read at a place, as `patches_on` yields it.
-
-    With `even`, it is known not to step between places.
-    """
+def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> NoiseEstimate:
+    """Estimate the noise with patches read at a place, as `patches_on` yields it."""
     other = plane_axis(source.axes, source.shape)
     numbers = {"frames": source.axes.find("T"), "slices": source.axes.find("Z")}
     numbers |= {"others": -1 if other is None else other}
@@ -268,14 +266,6 @@ def _measured(
     compressed = any(each.compressed for each in channels)
     same = not any(map(differ, series.values()))
     clipped = tuple(each.clipped for each in channels)
-    plane = tuple(source.shape[source.axes.index(axis)] for axis in "YX")
-    if same and not compressed and not even and math.prod(plane) <= LARGEST_PLANE:
-        mosaic = noise_mosaic(channels)
-        if mosaic is not None:
-            units = source.in_units(mosaic.factors(*plane))
-            found = _measured(units, model, device, place, even=True)
-            if found.name == Gaussian.name:
-                return replace(found, places=mosaic, clipped=clipped)
     if same and not compressed and not kind.models_correlation:
         surface = noise_surface(channels, [fit.model for fit in fits])
         if surface is not None:

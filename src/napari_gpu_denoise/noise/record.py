@@ -15,7 +15,6 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum
 from napari_gpu_denoise.noise.covariance import ChannelCovariance
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.mosaic import SigmaMosaic
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import PATCH
 from napari_gpu_denoise.noise.places import SigmaSurface
@@ -171,7 +170,7 @@ class NoiseEstimate:
     blank_width : int
         Constant squares of this width are not part of the image, and filters leave them unchanged;
         0 if there are none.
-    places : SigmaSurface, SigmaMosaic or None
+    places : SigmaSurface or None
         How the noise differs between places of a plane, independently of brightness; `sigma` is
         then its root mean square. None if it does not clearly differ.
     """
@@ -194,7 +193,7 @@ class NoiseEstimate:
     covariance: ChannelCovariance | None
     clipped: tuple[tuple[float, float], ...]
     blank_width: int = 0
-    places: SigmaSurface | SigmaMosaic | None = None
+    places: SigmaSurface | None = None
 
     @property
     def name(self) -> str:

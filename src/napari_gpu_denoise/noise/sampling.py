@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from itertools import product
 from typing import Any
 
@@ -125,13 +124,6 @@ class PlaneReader:
         if axis is not None:
             self.channels = [(axis, index) for index in range(self.shape[axis])]
         self._read: set[tuple[int, ...]] = set()
-        self._unit: np.ndarray | None = None
-
-    def in_units(self, unit: np.ndarray) -> PlaneReader:
-        """Return a reader of planes divided by `unit`, (y, x), above 0."""
-        found = copy(self)
-        found._unit = unit.astype(np.float32)
-        return found
 
     @property
     def threads(self) -> int:
@@ -199,15 +191,13 @@ class PlaneReader:
             if large:
                 return self._windows(place)
             plane = as_array(self._image[place])
-            plane = plane if y < x else plane.T
-            return plane if self._unit is None else plane / self._unit
+            return plane if y < x else plane.T
 
         lengths = self.shape[y], self.shape[x]
         large = math.prod(lengths) > LARGEST_PLANE
         if large:
             lengths = tuple(min(n, _WINDOWS * _WINDOW) for n in lengths)
-        both = self._image.dtype, *([] if self._unit is None else [self._unit.dtype])
-        return PlaneStack(read, (len(places), *lengths), np.result_type(*both))
+        return PlaneStack(read, (len(places), *lengths), self._image.dtype)
 
     def _windows(self, place: tuple[int | slice, ...]) -> np.ndarray:
         """Return windows of a plane, spread evenly, put together as one plane (y, x)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -23,7 +23,7 @@ from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.patches.white import planes_differ
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
-from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, plane_axis, spread
+from napari_gpu_denoise.noise.sampling import PlaneReader, plane_axis, spread
 
 Table = tuple[tuple[float, ...], ...]
 WHITE: Table = tuple(tuple(float(y == x == 0) for x in range(LAGS + 1)) for y in range(LAGS + 1))
@@ -213,9 +213,11 @@ def limit_by_repeats(
     if source.repeats is None or any(each.log_speckle for each in channels):
         return fits, factors
     for number, (channel, fit) in enumerate(zip(source.channels, fits, strict=True)):
-        stack = channels[number].planes
-        limits = _difference_variances(stack, source.sampled(channel, repeat=True))
-        claimed = np.array([_claimed_variance(fit, plane) for plane in stack])
+        stack, others = channels[number].planes, source.sampled(channel, repeat=True)
+        which = range(0, len(stack), 4 if source.lazy else 1)  # reading may take long
+        planes = [stack[k] for k in which]
+        limits = _difference_variances(planes, [others[k] for k in which])
+        claimed = np.array([_claimed_variance(fit, plane) for plane in planes])
         known = np.isfinite(limits) & np.isfinite(claimed)
         limit, claim = (math.sqrt(max(each[known].sum(), 0.0)) for each in (limits, claimed))
         count = math.sqrt(max(known.sum(), 1))
@@ -268,7 +270,7 @@ def _claimed_variance(fit: Fit, plane: np.ndarray) -> float:
     return float(np.nanmean(fit.model.variance_told_by(pixels.astype(np.float64))))
 
 
-def _difference_variances(planes: PlaneStack, others: PlaneStack) -> np.ndarray:
+def _difference_variances(planes: Iterable[np.ndarray], others: Iterable[np.ndarray]) -> np.ndarray:
     """Return half the mean square of the difference of each plane from another.
 
     Pixels that are equal are left out, such as padding, and with few others it is NaN.
