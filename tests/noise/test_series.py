@@ -8,7 +8,7 @@ from dataclasses import replace
 import dask.array as da
 import numpy as np
 import pytest
-from scipy.ndimage import shift
+from scipy.ndimage import gaussian_filter, shift
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
@@ -24,6 +24,7 @@ from napari_gpu_denoise.noise.series import (
     plane_factors,
     plane_spectra,
 )
+from reference.data import REASON, data_folder
 from scenes import Stored, noisy, small
 
 SETTINGS = gd.NLMeans(window=7, neighbours=4)
@@ -78,6 +79,51 @@ def test_two_axes_multiply():
     estimate = gd.estimate_noise(image, "TZYX")
     found = plane_factors(estimate, image.shape)[..., 0, 0] * estimate.sigma[0]
     np.testing.assert_allclose(found, 5 * factors, rtol=0.15)
+
+
+def texture(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    """Return a texture that looks like correlated noise of sigma 30 on planes (y, x)."""
+    noise = np.random.default_rng(seed).standard_normal(shape)
+    blurred = gaussian_filter(noise, (0,) * (len(shape) - 2) + (0.7, 0.7))
+    return 200 + 30 * blurred / blurred.std()
+
+
+@pytest.mark.parametrize(
+    ("axes", "length"), [("TYX", 8), ("TYX", 2), ("QYX", 3), ("TZYX", 5), ("QCYX", 4), ("YXT", 6)]
+)
+def test_repeats_of_a_scene_bound_sigma(axes, length):
+    """What repeats share is not noise, whatever one of them suggests."""
+    lengths = {"T": length, "Q": length, "C": 2, "Z": 4, "Y": 96, "X": 110}
+    once = texture(tuple(1 if a in "TQ" else lengths[a] for a in axes.replace("YXT", "TYX")))
+    if axes == "YXT":
+        once = np.moveaxis(once, 0, -1)
+    weak = 3 * np.random.default_rng(1).standard_normal([lengths[a] for a in axes])
+    image = (once + weak).astype(np.float32)
+    for padding in (0, 20):
+        image[..., :padding] = 0 if axes != "YXT" else image[..., :padding]
+        for model in ("auto", "correlated", "gaussian", "poisson-gaussian"):
+            estimate = gd.estimate_noise(image, axes, model)
+            factors = plane_factors(estimate, image.shape)
+            largest = max(estimate.sigma) * (1 if factors is None else factors.max())
+            assert largest <= 1.1 * 3.1, model
+            assert any("repeats" in note for note in estimate.notes)
+    assert np.std(gd.bm3d(image, axes=axes, profile="fast") - image) < 3.2
+
+
+def test_repeats_that_hold_the_same_noise_tell_nothing():
+    image = noisy(1, 96, 110)
+    for axes in ("TYX", "QYX"):
+        estimate = gd.estimate_noise(np.repeat(image, 5, axis=0), axes)
+        assert estimate.sigma[0] == pytest.approx(gd.estimate_noise(image[0]).sigma[0], rel=0.05)
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+def test_a_perfusion_series_keeps_its_anatomy():
+    image = np.load(data_folder() / "trust/repeat_pcasl.npz")["a"]
+    others = np.array([(image[k % 2 :: 2].sum(0) - image[k]) / 4 for k in range(len(image))])
+    result = gd.bm3d(image, axes="TZYX", profile="fast", dtype="float32")
+    before, after = (np.sqrt(np.mean((x - others) ** 2)) for x in (image, result))
+    assert 20 * np.log10(after / before) < 0.3
 
 
 @pytest.mark.parametrize("count", [5, 32, 33, 200, 256])
@@ -222,7 +268,8 @@ def stack() -> np.ndarray:
 @pytest.mark.parametrize("axes", ["TYX", "ZYX", ".YX"])
 def test_every_plane_has_its_spectrum(axes):
     image, noise = registered()
-    estimate = gd.estimate_noise(image, axes)
+    # Nothing proves correlated noise in planes that share no scene.
+    estimate = gd.estimate_noise(image, axes, "correlated" if axes == "ZYX" else "auto")
     assert estimate.name == "correlated" and not estimate.white
     assert estimate.sigma[0] == pytest.approx(noise.std(), rel=0.1)
     (series,) = estimate.series

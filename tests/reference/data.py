@@ -50,7 +50,7 @@ def pictures(name: str) -> dict[str, np.ndarray]:
     name : str
         ``"bsd68"``, ``"set12"`` or ``"denoiselab13"``: photographs; ``"tractor"``: the luminance of
         ten video frames, ``"traffic"`` of ten more, ``"foliage"`` of 16; ``"colin27"``: slices of a
-        head, 0 to 255; ``"colour"``: photographs.
+        head, 0 to 255; ``"colour"``: photographs; ``"trust"``: photographs full of texture.
 
     Returns
     -------
@@ -71,6 +71,13 @@ def pictures(name: str) -> dict[str, np.ndarray]:
     if name == "foliage":
         frames = tifffile.imread(existing("video/foliage_clean") / "foliage_luma.tif")
         return {f"frame {t:02}": frame for t, frame in enumerate(frames)}
+    if name == "trust":
+        files = [
+            p for p in sorted(existing("trust").glob("*.webp")) if p.stem[-2:] not in ("_g", "_x")
+        ]
+        found = {p.stem: imageio.imread(p) for p in files}
+        grey = np.array([0.299, 0.587, 0.114], np.float32)
+        return {k: np.rint(i[..., :3] @ grey) if i.ndim == 3 else i for k, i in found.items()}
     return _pngs(f"images/{name}")
 
 

@@ -39,6 +39,7 @@ REMEDIES = {
     "unfinished": "repeat the run with the same settings, or leave out --resume to start again",
     "unfinished-damaged": "leave out --resume to start again",
     "uneven": "--noise auto",
+    "unproven": "--noise {model} takes it for noise",
 }
 
 # Numbers that scripts can rely on. An error has the code of the first line that it matches.

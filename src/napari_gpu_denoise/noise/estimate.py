@@ -23,14 +23,20 @@ from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
 from napari_gpu_denoise.noise.correlation import alike_in_colours
 from napari_gpu_denoise.noise.covariance import ChannelCovariance, channel_covariance
-from napari_gpu_denoise.noise.models import AUTO, Gaussian, NoiseModel, choices
+from napari_gpu_denoise.noise.models import AUTO, Correlated, Gaussian, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
-from napari_gpu_denoise.noise.mosaic import noise_mosaic
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.noise.sampling import LARGEST_PLANE, PlaneReader, PlaneStack
-from napari_gpu_denoise.noise.series import differ, plane_axis, read_first, sigma_series
+from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, plane_axis
+from napari_gpu_denoise.noise.series import (
+    WHITE,
+    differ,
+    limit_by_repeats,
+    limit_series,
+    read_first,
+    sigma_series,
+)
 
 
 def chosen_model(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], str]:
@@ -94,6 +100,7 @@ def _vote(channel: ChannelNoise) -> tuple[type[NoiseModel], str]:
 
 
 ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
+PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
 
 
@@ -146,6 +153,9 @@ def estimate_noise(
     from the middle of the other axes. If the noise of these differs, up to 256 are read (not if the
     array is not in memory, because whole planes are read then). So the cost is limited.
 
+    Repeats bound the noise: along ``T``, or the longest axis without a name, no plane has a sigma
+    above that of its difference from another one by more than a tenth. What they share is no noise.
+
     The choice: speckle where the variance at up to 16 levels of brightness is proportional to the
     squared mean; Rician noise where at least 5 % of the image has the distribution of magnitudes
     without signal; photon noise where the variance grows linearly with brightness, by a factor of
@@ -158,9 +168,13 @@ def estimate_noise(
     more, along ``T`` or an axis without a name.
 
     White noise may differ between places independently of brightness, as after the correction of
-    uneven illumination, or in a mosaic of exposures. A smooth surface, or steps at the edges of
-    rectangles (`places`), are reported if they are clear and known everywhere, in planes of at
-    least 128 x 128 pixels that do not differ from each other.
+    uneven illumination. A smooth surface of sigma (`places`) is reported if it is clear and known
+    everywhere, in planes of at least 128 x 128 pixels that do not differ from each other.
+
+    What a single plane does not prove is not removed: white noise has to look white in the
+    smoothest patches, or to be nearly all that cannot be predicted from neighbouring pixels, and
+    correlated noise of one grey plane is never assumed. `sigma` is then the part that is proven, 0
+    where nothing is, and a note says so; to name the model takes the image for noise.
 
     Otherwise the sigma of white Gaussian noise is the one that filters measure if none is given.
     Images of fewer than 8 pixels along a side, and images with extreme grey levels, are assumed to
@@ -217,13 +231,8 @@ def _anywhere(source: PlaneReader, model: str, device: Any) -> NoiseEstimate:
     return _measured(source, model, device, None)
 
 
-def _measured(
-    source: PlaneReader, model: str, device: Any, place: Any, even: bool = False
-) -> NoiseEstimate:
-    """Estimate the noise with patches read at a place, as `patches_on` yields it.
-
-    With `even`, it is known not to step between places.
-    """
+def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> NoiseEstimate:
+    """Estimate the noise with patches read at a place, as `patches_on` yields it."""
     other = plane_axis(source.axes, source.shape)
     numbers = {"frames": source.axes.find("T"), "slices": source.axes.find("Z")}
     numbers |= {"others": -1 if other is None else other}
@@ -257,20 +266,19 @@ def _measured(
     compressed = any(each.compressed for each in channels)
     same = not any(map(differ, series.values()))
     clipped = tuple(each.clipped for each in channels)
-    plane = tuple(source.shape[source.axes.index(axis)] for axis in "YX")
-    if same and not compressed and not even and math.prod(plane) <= LARGEST_PLANE:
-        mosaic = noise_mosaic(channels)
-        if mosaic is not None:
-            units = source.in_units(mosaic.factors(*plane))
-            found = _measured(units, model, device, place, even=True)
-            if found.name == Gaussian.name:
-                return replace(found, places=mosaic, clipped=clipped)
     if same and not compressed and not kind.models_correlation:
         surface = noise_surface(channels, [fit.model for fit in fits])
         if surface is not None:
             places, scales = surface
-            fits = list(map(_scaled, fits, scales))
+            fits = [fit.scaled(scale) for fit, scale in zip(fits, scales, strict=True)]
             series = {name: each.scaled(scales) for name, each in series.items()}
+    fits, factors = limit_by_repeats(source, channels, fits)
+    colours = "S" in source.axes and kind.models_correlation
+    if model == AUTO and not colours and places is None:
+        fits, shares = _limited_to_proof(source, channels, fits)
+        factors = [one * share for one, share in zip(factors, shares, strict=True)]
+    kind = type(fits[0].model)
+    series = {name: limit_series(each.scaled(factors), source) for name, each in series.items()}
     return NoiseEstimate(
         sigma=tuple(fit.sigma for fit in fits),
         standard_error=tuple(fit.error for fit in fits),
@@ -302,17 +310,62 @@ def _colours(channels: list[ChannelNoise]) -> list[ChannelNoise]:
     return [replace(each, spectrum=one) for each, one in zip(channels, alike, strict=True)]
 
 
-def _scaled(fit: Fit, scale: float) -> Fit:
-    """Return the fit for noise that is `scale` times as strong."""
-    old, new, curve = fit.model, fit.model.scaled(scale), fit.curve
-    errors = {
-        name: error * (getattr(new, name) / value if (value := getattr(old, name)) else 1.0)
-        for name, error in fit.errors.items()
-    }
-    if curve is not None:
-        curve = replace(curve, variance=tuple(scale**2 * each for each in curve.variance))
+def _limited_to_proof(
+    source: PlaneReader, channels: list[ChannelNoise], fits: list[Fit]
+) -> tuple[list[Fit], list[float]]:
+    """Return fits with the sigma that single planes prove, and what it was multiplied by.
+
+    A law over brightness is a proof by itself, and so are the differences of frames. Colours of an
+    image tell texture from noise as well.
+    """
+    kind = type(fits[0].model)
+    claims = [fit.sigma for fit in fits]
+    if not kind.additive or not any(claims):
+        return fits, [1.0] * len(fits)
+    limited = [
+        fit if _proven_by_others(each, fit) else _of_proven_sigma(each, fit)
+        for each, fit in zip(channels, fits, strict=True)
+    ]
+    if kind.models_correlation and all(
+        one is not fit for one, fit in zip(limited, fits, strict=True)
+    ):
+        limited = [fit._replace(model=Gaussian(fit.sigma)) for fit in limited]
+    shares = [
+        fit.sigma / claim if claim else 1.0 for fit, claim in zip(limited, claims, strict=True)
+    ]
+    return limited, shares
+
+
+def _proven_by_others(channel: ChannelNoise, fit: Fit) -> bool:
+    """Return whether something else than single planes proves the noise of a channel."""
+    return (
+        channel.spectra is None
+        or channel.compressed
+        or channel.log_speckle
+        or channel.frames is not None
+        or channel.temporal is not None
+        or bool(fit.limit and fit.sigma >= PROVEN_BY_REPEATS * fit.limit)
+    )
+
+
+def _of_proven_sigma(channel: ChannelNoise, fit: Fit) -> Fit:
+    """Return a fit of white noise with the sigma that single planes of a channel prove."""
+    proven = min(channel.proven_sigma, fit.sigma)
+    if not fit.model.models_correlation and proven == fit.sigma:
+        return fit
+    model = fit.model.scaled(proven / fit.sigma) if fit.sigma else fit.model
+    if model.models_correlation:
+        model = Correlated(proven, WHITE)
+    removed = f"{proven:.3g} of it is removed" if proven else "nothing is removed"
+    note = Note(
+        f"the noise may be fine texture: a sigma of {fit.sigma:.3g} is not proven, and {removed}",
+        f"noise={fit.model.name!r} takes it for noise",
+        code="unproven",
+        model=fit.model.name,
+        title=fit.model.title,
+    )
     return fit._replace(
-        model=new, errors=errors, sigma=scale * fit.sigma, error=scale * fit.error, curve=curve
+        model=model, errors={}, sigma=proven, error=min(fit.error, proven), notes=(*fit.notes, note)
     )
 
 

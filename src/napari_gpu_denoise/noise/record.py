@@ -15,7 +15,6 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum
 from napari_gpu_denoise.noise.covariance import ChannelCovariance
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.mosaic import SigmaMosaic
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import PATCH
 from napari_gpu_denoise.noise.places import SigmaSurface
@@ -119,6 +118,14 @@ class SigmaSeries:
         )
         return replace(self, sigma=sigma, error=error)
 
+    def scaled_by_plane(self, factors: np.ndarray) -> SigmaSeries:
+        """Return the series with sigma and factor of each plane multiplied, (channels, n)."""
+        sigma, error, factor = (
+            tuple(map(tuple, (np.array(rows) * factors).tolist()))
+            for rows in (self.sigma, self.error, self.factor)
+        )
+        return replace(self, sigma=sigma, error=error, factor=factor)
+
 
 @dataclass(frozen=True)
 class NoiseEstimate:
@@ -163,7 +170,7 @@ class NoiseEstimate:
     blank_width : int
         Constant squares of this width are not part of the image, and filters leave them unchanged;
         0 if there are none.
-    places : SigmaSurface, SigmaMosaic or None
+    places : SigmaSurface or None
         How the noise differs between places of a plane, independently of brightness; `sigma` is
         then its root mean square. None if it does not clearly differ.
     """
@@ -186,7 +193,7 @@ class NoiseEstimate:
     covariance: ChannelCovariance | None
     clipped: tuple[tuple[float, float], ...]
     blank_width: int = 0
-    places: SigmaSurface | SigmaMosaic | None = None
+    places: SigmaSurface | None = None
 
     @property
     def name(self) -> str:
@@ -218,7 +225,11 @@ class NoiseEstimate:
             Such as ``"Poisson-Gaussian, gain 0.28, read noise 3.1; noise is white"``.
         """
         if not any(self.sigma):
-            return "no noise was found; there is nothing to remove"
+            unproven = any(getattr(note, "code", "") == "unproven" for note in self.notes)
+            found = (
+                "no noise is proven: it may be fine texture" if unproven else "no noise was found"
+            )
+            return f"{found}; there is nothing to remove"
         model = self.models[0]
         title = LOG_SPECKLE.capitalize() if self.log_speckle else model.title
         parts = [title, *self._parameters(False)]

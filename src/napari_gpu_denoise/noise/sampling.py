@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from itertools import product
 from typing import Any
 
@@ -65,6 +64,14 @@ def spread(length: int, count: int) -> list[int]:
     return [(2 * i + 1) * length // (2 * count) for i in range(count)]
 
 
+def plane_axis(axes: str, shape: Sequence[int]) -> int | None:
+    """Return the longest axis of planes that is neither T nor Z; None if there is none."""
+    channel = channel_axis(axes)
+    found = [k for k, letter in enumerate(axes) if letter not in "TZYX" and k != channel]
+    longest = max(found, key=lambda k: shape[k], default=None)
+    return None if longest is None or shape[longest] < 2 else longest
+
+
 def _plane_at(
     ndim: int, channel: Channel | None, places: dict[int, int]
 ) -> tuple[int | slice, ...]:
@@ -117,13 +124,6 @@ class PlaneReader:
         if axis is not None:
             self.channels = [(axis, index) for index in range(self.shape[axis])]
         self._read: set[tuple[int, ...]] = set()
-        self._unit: np.ndarray | None = None
-
-    def in_units(self, unit: np.ndarray) -> PlaneReader:
-        """Return a reader of planes divided by `unit`, (y, x), above 0."""
-        found = copy(self)
-        found._unit = unit.astype(np.float32)
-        return found
 
     @property
     def threads(self) -> int:
@@ -140,23 +140,50 @@ class PlaneReader:
         """Number of different planes read so far."""
         return len(self._read)
 
-    def sampled(self, channel: Channel | None = None) -> PlaneStack:
-        """Return at most `MAX_PLANES` planes of a channel, spread evenly over each axis."""
-        return self._stack(plane_indices(self.axes, self.shape, channel))
+    @property
+    def repeats(self) -> int | None:
+        """The axis along which planes may repeat a scene: T, or the longest without a name."""
+        return self.axes.index("T") if "T" in self.axes else plane_axis(self.axes, self.shape)
 
-    def along(self, axis: int, channel: Channel | None, positions: Sequence[int]) -> PlaneStack:
-        """Return planes at these positions of an axis, from the middle of all others."""
+    def sampled(self, channel: Channel | None = None, repeat: bool = False) -> PlaneStack:
+        """Return at most `MAX_PLANES` planes of a channel, spread evenly over each axis.
+
+        With `repeat`, each is replaced by one beside it along `repeats`.
+        """
+        return self._stack(plane_indices(self.axes, self.shape, channel), repeat)
+
+    def along(
+        self, axis: int, channel: Channel | None, positions: Sequence[int], repeat: bool = False
+    ) -> PlaneStack:
+        """Return planes at these positions of an axis, from the middle of all others.
+
+        `repeat` is as in `sampled`.
+        """
         places = {
             k: self.shape[k] // 2
             for k, letter in enumerate(self.axes)
             if letter not in "YX" and k != axis and (channel is None or k != channel[0])
         }
         ndim = len(self.axes)
-        return self._stack([_plane_at(ndim, channel, {**places, axis: k}) for k in positions])
+        found = [_plane_at(ndim, channel, {**places, axis: k}) for k in positions]
+        return self._stack(found, repeat)
 
-    def _stack(self, places: Sequence[tuple[int | slice, ...]]) -> PlaneStack:
-        """Return the planes at these indices; none is read yet."""
+    def beside(self, position: int) -> int:
+        """Return the position of another repeat.
+
+        It is the second one, where there is one: cameras and scanners may share noise between
+        neighbours, or alternate between two states.
+        """
+        length = self.shape[self.repeats]
+        step = 2 if length > 3 else 1
+        return position + step if position + step < length else position - step
+
+    def _stack(self, places: Sequence[tuple[int | slice, ...]], repeat: bool = False) -> PlaneStack:
+        """Return the planes at these indices, or beside them; none is read yet."""
         y, x = self.axes.index("Y"), self.axes.index("X")
+        if repeat:
+            axis = self.repeats
+            places = [(*p[:axis], self.beside(p[axis]), *p[axis + 1 :]) for p in places]
 
         def read(number: int) -> np.ndarray:
             place = places[number]
@@ -164,15 +191,13 @@ class PlaneReader:
             if large:
                 return self._windows(place)
             plane = as_array(self._image[place])
-            plane = plane if y < x else plane.T
-            return plane if self._unit is None else plane / self._unit
+            return plane if y < x else plane.T
 
         lengths = self.shape[y], self.shape[x]
         large = math.prod(lengths) > LARGEST_PLANE
         if large:
             lengths = tuple(min(n, _WINDOWS * _WINDOW) for n in lengths)
-        both = self._image.dtype, *([] if self._unit is None else [self._unit.dtype])
-        return PlaneStack(read, (len(places), *lengths), np.result_type(*both))
+        return PlaneStack(read, (len(places), *lengths), self._image.dtype)
 
     def _windows(self, place: tuple[int | slice, ...]) -> np.ndarray:
         """Return windows of a plane, spread evenly, put together as one plane (y, x)."""

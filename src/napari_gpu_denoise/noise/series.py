@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -17,13 +17,13 @@ from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.channel import ChannelNoise
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.models.base import Fit
-from napari_gpu_denoise.noise.models.gaussian import Correlated
+from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
 from napari_gpu_denoise.noise.patches.device import read_statistics
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.patches.white import planes_differ
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
-from napari_gpu_denoise.noise.sampling import PlaneReader, spread
+from napari_gpu_denoise.noise.sampling import PlaneReader, plane_axis, spread
 
 Table = tuple[tuple[float, ...], ...]
 WHITE: Table = tuple(tuple(float(y == x == 0) for x in range(LAGS + 1)) for y in range(LAGS + 1))
@@ -36,14 +36,6 @@ AGREE = 1.2  # ratio of the largest to the smallest sigma, at most
 SHIFT = 0.725  # found by trial: of 256 planes, they hold every phase of rhythms of 2 to 16
 PATCHES = 4096
 PLAIN_PATCHES = 1024  # of the first planes, if they are large and all image
-
-
-def plane_axis(axes: str, shape: Sequence[int]) -> int | None:
-    """Return the longest axis of planes that is neither T nor Z; None if there is none."""
-    channel = channel_axis(axes)
-    found = [k for k, letter in enumerate(axes) if letter not in "TZYX" and k != channel]
-    longest = max(found, key=lambda k: shape[k], default=None)
-    return None if longest is None or shape[longest] < 2 else longest
 
 
 Statistics = list[list[PatchStatistics | None]]  # by channel, then by plane
@@ -201,6 +193,95 @@ def _scale(channel: ChannelNoise, fit: Fit) -> float:
         return 1.0
     high, _ = model.sigma_of(channel.spectra.statistics)
     return (fit.sigma / high) ** 2 if high else 1.0
+
+
+# Repeats of a scene, such as frames, bound the noise from above: they share the scene, texture and
+# all, and their differences hold motion besides the noise. What repeats share is not noise.
+LEEWAY = 1.1  # sigma over that of the differences, at most
+MIN_PIXELS = 256  # of a difference that tells something
+MAX_PIXELS = 1 << 16  # looked at in a plane, about
+
+
+def limit_by_repeats(
+    source: PlaneReader, channels: list[ChannelNoise], fits: list[Fit]
+) -> tuple[list[Fit], list[float]]:
+    """Return fits no stronger than the differences of repeats, and the factor of each.
+
+    Speckle is exempt, which tissue that stands still repeats.
+    """
+    fits, factors, claims = list(fits), [1.0] * len(fits), []
+    if source.repeats is None or any(each.log_speckle for each in channels):
+        return fits, factors
+    for number, (channel, fit) in enumerate(zip(source.channels, fits, strict=True)):
+        stack, others = channels[number].planes, source.sampled(channel, repeat=True)
+        which = range(0, len(stack), 4 if source.lazy else 1)  # reading may take long
+        planes = [stack[k] for k in which]
+        limits = _difference_variances(planes, [others[k] for k in which])
+        claimed = np.array([_claimed_variance(fit, plane) for plane in planes])
+        known = np.isfinite(limits) & np.isfinite(claimed)
+        limit, claim = (math.sqrt(max(each[known].sum(), 0.0)) for each in (limits, claimed))
+        count = math.sqrt(max(known.sum(), 1))
+        claims.append(claim / count)
+        fits[number] = fit._replace(limit=limit / count)
+        if claim > LEEWAY * limit > 0:
+            factors[number] = limit / claim
+    if all(factor == 1 for factor in factors):
+        return fits, factors
+    note = (
+        f"differences of repeats along {source.axes[source.repeats]} hold less than single planes "
+        f"suggest: sigma is {min(factors):.2g} of that, and fine texture stays"
+    )
+    both = list(zip(fits, factors, claims, strict=True))
+    if any(fit.model.scaled(factor) is None for fit, factor, _ in both):
+        both = [
+            (fit._replace(model=Gaussian(claim), sigma=claim, errors={}), factor, claim)
+            for fit, factor, claim in both
+        ]
+    limited = [fit.scaled(factor) for fit, factor, _ in both]
+    noted = [fit._replace(notes=(*fit.notes, note)) for fit in limited]
+    return [
+        fit if f == 1 else one for fit, one, f in zip(limited, noted, factors, strict=True)
+    ], factors
+
+
+def limit_series(series: SigmaSeries, source: PlaneReader) -> SigmaSeries:
+    """Return sigma along an axis, of no plane above that of its difference from a repeat."""
+    number = source.axes.index(series.axis)
+    if source.repeats is None or not differ(series):
+        return series
+    beside = np.array(series.index)
+    if number == source.repeats:
+        beside = np.array([source.beside(k) for k in series.index])
+    rows = []
+    for channel, sigma in zip(source.channels, np.array(series.sigma), strict=True):
+        stacks = (source.along(number, channel, series.index, repeat=r) for r in (False, True))
+        limits = 2 * _difference_variances(*stacks)
+        known = np.isfinite(sigma)
+        # The other frame may have stronger or weaker noise.
+        claims = sigma**2 + np.interp(beside, np.array(series.index)[known], sigma[known]) ** 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rows.append(np.where(claims > LEEWAY**2 * limits, np.sqrt(limits / claims), 1.0))
+    return series.scaled_by_plane(np.array(rows))
+
+
+def _claimed_variance(fit: Fit, plane: np.ndarray) -> float:
+    """Return the mean variance of the noise in a plane by its model."""
+    pixels = plane[:: 1 + plane.size // MAX_PIXELS]
+    return float(np.nanmean(fit.model.variance_told_by(pixels.astype(np.float64))))
+
+
+def _difference_variances(planes: Iterable[np.ndarray], others: Iterable[np.ndarray]) -> np.ndarray:
+    """Return half the mean square of the difference of each plane from another.
+
+    Pixels that are equal are left out, such as padding, and with few others it is NaN.
+    """
+    found = []
+    for plane, other in zip(planes, others, strict=True):
+        step = 1 + plane.size // MAX_PIXELS
+        apart = plane[::step].astype(np.float64) - other[::step]
+        apart = apart[np.isfinite(apart) & (apart != 0)]
+        found.append(np.mean(np.square(apart)) / 2 if apart.size >= MIN_PIXELS else math.nan)
+    return np.array(found)
 
 
 def plane_factors(estimate: NoiseEstimate, shape: Sequence[int]) -> np.ndarray | None:

@@ -170,6 +170,26 @@ class Fit(NamedTuple):
     method: str  # how it was measured
     curve: VarianceCurve | None = None  # variance against brightness
     notes: tuple[str, ...] = ()  # for the user
+    limit: float = 0.0  # sigma of the differences of repeats; 0 where there are none
+
+    def scaled(self, scale: float) -> Fit:
+        """Return the fit for noise that is `scale` times as strong."""
+        old, new, curve = self.model, self.model.scaled(scale), self.curve
+        errors = {
+            name: error * (getattr(new, name) / value if (value := getattr(old, name)) else 1.0)
+            for name, error in self.errors.items()
+        }
+        if curve is not None:
+            curve = dataclasses.replace(
+                curve, variance=tuple(scale**2 * each for each in curve.variance)
+            )
+        return self._replace(
+            model=new,
+            errors=errors,
+            sigma=scale * self.sigma,
+            error=scale * self.error,
+            curve=curve,
+        )
 
 
 class NoiseModel(ABC):

@@ -79,8 +79,11 @@ class PoissonGaussian(base.NoiseModel):
         """Read noise in electrons."""
         return self.read_noise / self.gain
 
-    def scaled(self, factor: float) -> Self:
-        return replace(self, gain=factor**2 * self.gain, read_noise=factor * self.read_noise)
+    def scaled(self, factor: float) -> Self | None:
+        gain, read_noise = factor**2 * self.gain, factor * self.read_noise
+        if read_noise > _MOST_READ_NOISE * gain:
+            return None
+        return replace(self, gain=gain, read_noise=read_noise)
 
     def variance(self, mean: Any) -> np.ndarray:
         light = np.maximum(np.asarray(mean, np.float64) - self.offset, 0)

@@ -1,0 +1,135 @@
+"""How much of the noise claimed for planes is proven, where texture could look the same.
+
+One plane cannot tell a random texture from correlated noise, nor fine texture from white noise. So
+noise counts as proven only if the smoothest patches look like white noise, or if hardly more of the
+plane can be predicted from neighbouring pixels than of white noise. What is not proven stays.
+
+Set on 24 crops of textured photographs with noise of sigma 0 to 10, on photographs, and on
+micrographs (``docs/methods/noise.md``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from napari_gpu_denoise.noise.patches.coefficients import span_sums
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
+from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
+
+# The smoothest patches.
+SMOOTH_SHARE, MIN_SMOOTH = 0.02, 64  # of all patches; patches, at least
+MIDDLE_FREQUENCIES, TOP_FREQUENCIES = (
+    1.4,
+    1.65,
+)  # up to and above which power is compared, (j+k+1)/8
+# What they show, relative to white noise: power of the top over that of the middle frequencies, at
+# least, and the variance of the energy of patches over its squared mean, at most.
+WHITE_FLATNESS, WHITE_DISPERSION = 0.65, 2.0
+NEARLY_FLATNESS, NEARLY_DISPERSION = 0.55, 2.5
+MAX_OVER_SMOOTH = 1.35  # the claimed sigma over theirs
+LOWEST = 0.001  # quantile of the energy of patches that bounds nearly white noise
+NEARLY_SHARE = 0.7  # of its bound that is taken as proven
+# Errors of the prediction of pixels.
+MIN_OF_ERROR = 0.88  # the claimed sigma over the median error, where all that is left is noise
+BLOCK, REACH = (
+    16,
+    2,
+)  # pixels along a side of a block; to either side that a pixel is predicted from
+MAX_BLOCKS = 200  # of a plane
+
+
+class SmoothPatches(NamedTuple):
+    """What the smoothest patches show; powers are sigmas of white noise, in grey levels."""
+
+    sigma: float
+    top: float  # of the top frequencies
+    flatness: float  # power of the top over that of the middle frequencies
+    dispersion: float
+    lowest: float  # of nearly the quietest of all patches
+
+    @classmethod
+    def of(cls, spectra: PatchSpectra) -> SmoothPatches:
+        """Measure them."""
+        energy = spectra.energy_of("high").astype(np.float64) / len(spectra.upper)
+        count = min(max(MIN_SMOOTH, round(SMOOTH_SHARE * len(energy))), len(energy))
+        smooth = spectra.statistics.order[:count]
+        power = span_sums(spectra.statistics.energy, smooth, [0], [count])[0] / count
+        j, k = np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)
+        frequency = (j + k + 1) / PATCH
+        top = float(power[frequency > TOP_FREQUENCIES].mean())
+        middle = float(power[frequency <= MIDDLE_FREQUENCIES].mean())
+        mean = float(energy[smooth].mean())
+        # Of white noise, energies are means of so many squares.
+        expected = 2 / len(power) * mean**2
+        return cls(
+            math.sqrt(mean),
+            math.sqrt(top),
+            top / middle if middle else 0.0,
+            float(energy[smooth].var()) / expected if expected else math.inf,
+            math.sqrt(np.quantile(energy, LOWEST)),
+        )
+
+    def proven(self, claim: float) -> float | None:
+        """Return how much of a sigma claimed for white noise is proven; None if that is open."""
+        white = self.flatness >= WHITE_FLATNESS and self.dispersion <= WHITE_DISPERSION
+        if white and claim <= MAX_OVER_SMOOTH * self.sigma:
+            return claim
+        if self.flatness >= NEARLY_FLATNESS and self.dispersion <= NEARLY_DISPERSION:
+            return NEARLY_SHARE * min(claim, self.sigma, self.top, self.lowest)
+        return None
+
+
+def prediction_error(planes: Sequence[np.ndarray]) -> float:
+    """Return the median error of pixels predicted from their neighbours, grey levels.
+
+    In each block of 16 x 16 pixels one is predicted linearly from the 24 around it, opposite ones
+    with one coefficient, leaving itself out. NaN without a block of finite pixels.
+    """
+    found = [error for plane in planes for error in _block_errors(plane)]
+    return math.sqrt(np.median(found)) if found else math.nan
+
+
+def _block_errors(plane: np.ndarray) -> np.ndarray:
+    """Return the mean square of leave-one-out errors of some blocks of a plane."""
+    side = BLOCK + 2 * REACH
+    if min(plane.shape) < side:
+        return np.zeros(0)
+    blocks = sliding_window_view(plane, (side, side))[::BLOCK, ::BLOCK].reshape(-1, side, side)
+    blocks = blocks[:: 1 + len(blocks) // MAX_BLOCKS].astype(np.float64)
+    blocks = blocks[np.isfinite(blocks).all(axis=(1, 2))]
+    blocks -= blocks.mean(axis=(1, 2), keepdims=True)
+    around = [
+        (y, x)
+        for y in range(-REACH, REACH + 1)
+        for x in range(-REACH, REACH + 1)
+        if (y, x) > (0, 0)
+    ]
+
+    def shifted(y: int, x: int) -> np.ndarray:
+        rows, columns = (slice(REACH + k, REACH + k + BLOCK) for k in (y, x))
+        return blocks[:, rows, columns].reshape(len(blocks), -1)
+
+    pairs = np.stack([shifted(y, x) + shifted(-y, -x) for y, x in around], axis=2)
+    products = pairs.swapaxes(1, 2) @ pairs
+    trace = np.trace(products, axis1=1, axis2=2)[:, None, None]
+    inverse = np.linalg.inv(products + (1e-9 * trace + 1e-300) * np.eye(len(around)))
+    target = shifted(0, 0)[..., None]
+    left = (target - pairs @ (inverse @ (pairs.swapaxes(1, 2) @ target)))[..., 0]
+    leverage = ((pairs @ inverse) * pairs).sum(axis=2)
+    return np.square(left / np.maximum(1 - leverage, 0.05)).mean(axis=1)
+
+
+def proven_sigma(claim: float, spectra: PatchSpectra, planes: Sequence[np.ndarray]) -> float:
+    """Return how much of a sigma claimed for white noise of some planes is proven."""
+    if not claim > 0:
+        return claim
+    smooth = SmoothPatches.of(spectra)
+    proven = smooth.proven(claim)
+    if proven == claim or claim >= MIN_OF_ERROR * prediction_error(planes):
+        return claim
+    return proven or 0.0
