@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,12 @@ _SMALLEST_RANGE = 2.0**-20
 
 #: The largest value, and the largest sigma, that kernels take: sums of their squares fit a float32.
 LARGEST_VALUE = 2.0**40
+
+# Values this many spreads from the middle are fill values: beside them, float32 loses the others.
+_FAR = 2.0**18
+_OFF = 512  # half ranges from 0 at which an offset is removed from float32 values
+_SAMPLE = 1 << 14  # pixels that spread and middle are taken from, about
+_WINDOW = 512  # pixels along Y and X that the levels of an image are chosen from
 
 
 def nonfinite_error(problem: str) -> NonFiniteError:
@@ -35,11 +41,13 @@ class Levels:
 
     8- and 16-bit integers and ordinary float32 data pass unchanged (offset 0, scale 1). float64,
     wide integers and extreme float32 ranges have an offset and a power-of-two scale removed, so
-    that small differences on a large level keep their precision.
+    that small differences on a large level keep their precision. Values out of the range `inner`
+    are fill values: far from all others.
     """
 
     offset: int | float
     scale: float
+    inner: tuple[float, float] = field(default=(-math.inf, math.inf), compare=False)
 
     @classmethod
     def of(cls, array: np.ndarray, keep_zero: bool = False) -> Levels:
@@ -51,7 +59,11 @@ class Levels:
         if array.dtype.kind == "f" and not (np.isfinite(low) and np.isfinite(high)):
             count = array.size - int(np.count_nonzero(np.isfinite(array)))
             raise nonfinite_error(f"{count} of {array.size} pixels are NaN or infinite")
-        return cls.spanning(low, high, keep_zero)
+        inner = usual_range(array)
+        if low < inner[0] or high > inner[1]:
+            usual = array[(array >= inner[0]) & (array <= inner[1])]
+            low, high = usual.min(), usual.max()
+        return replace(cls.spanning(low, high, keep_zero), inner=inner)
 
     @classmethod
     def spanning(cls, low: np.generic, high: np.generic, keep_zero: bool = False) -> Levels:
@@ -65,7 +77,7 @@ class Levels:
         else:
             low, high = float(low), float(high)
             half = high / 2 - low / 2  # the whole range may overflow
-            wide = dtype.itemsize > 4 or max(abs(low), abs(high)) > 64 * half > 0
+            wide = dtype.itemsize > 4 or max(abs(low), abs(high)) > _OFF * half > 0
             offset = low + half if wide and half > 0 else 0.0
             if half == 0:
                 offset = low
@@ -80,31 +92,32 @@ class Levels:
         return self.offset == 0 and self.scale == 1.0
 
     def takes(self, values: np.ndarray) -> bool:
-        """Return whether values are all finite, and small enough for kernels once they are mapped.
+        """Return whether values are finite, and neither too large nor too small once mapped.
 
-        Levels that were chosen from the same values always take them.
+        Levels that were chosen from the same values take them, but for fill values.
         """
-        bound = LARGEST_VALUE * self.scale
-        if values.dtype.kind == "f":
-            flat = values.reshape(-1)
-            with np.errstate(over="ignore", invalid="ignore"):
-                # One pass tells nearly always.
-                if math.sqrt(abs(float(np.vdot(flat, flat)))) <= bound - abs(self.offset):
-                    return True
-        low, high = (float(end) - self.offset for end in value_range(values))
-        return -bound <= low and high <= bound
+        low, high = map(float, value_range(values))
+        if self.inner[0] > -math.inf:
+            return self.inner[0] <= low and high <= self.inner[1]
+        half, reach = high / 2 - low / 2, max(abs(low - self.offset), abs(high - self.offset))
+        near = half == 0 or (reach <= _FAR * half and half >= _SMALLEST_RANGE / 2 * self.scale)
+        return near and reach <= LARGEST_VALUE * self.scale
 
     def load(self, levels: np.ndarray, out: np.ndarray) -> None:
         """Convert grey levels to kernel values in `out`, a float32 array of the same shape."""
         if self.plain:
-            np.copyto(out, levels, casting="unsafe")
+            with np.errstate(over="ignore"):
+                np.copyto(out, levels, casting="unsafe")
             return
-        if levels.dtype.kind in "iu" and self.offset != 0:
-            # Modulo 2**64 the difference is right even if a signed one would overflow.
-            shifted = levels.astype(np.uint64) - np.uint64(self.offset % 2**64)
+        if levels.dtype.kind in "iu" and levels.dtype.itemsize == 8:
+            # Modulo 2**64 each difference is right, though no type holds all of both signs.
+            above = levels.astype(np.uint64) - np.uint64(self.offset % 2**64)
+            below = (np.uint64(0) - above).astype(np.float64)
+            shifted = np.where(levels < self.offset, -below, above)
         else:
             shifted = levels.astype(np.float64) - self.offset
-        np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
+        with np.errstate(over="ignore"):
+            np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
 
     def store(self, values: np.ndarray, out: np.ndarray, *, spare: bool = False) -> int:
         """Convert kernel values to grey levels in `out`; return how many values were clipped.
@@ -182,6 +195,57 @@ def value_range(array: np.ndarray) -> tuple[np.generic, np.generic]:
     return np.min([low for low, _ in ends]), np.max([high for _, high in ends])
 
 
+def usual_range(array: np.ndarray) -> tuple[float, float]:
+    """Return the range beyond which values are fill values; infinite if there is one value only.
+
+    It is measured on the different values of a sample: those of a fill value count once.
+    """
+    step = max(1, round((array.size / _SAMPLE) ** (1 / array.ndim))) | 1
+    values = np.unique(array[(slice(None, None, step),) * array.ndim]).astype(np.float64)
+    values = values[np.isfinite(values)]
+    if len(values) < 2:
+        return -math.inf, math.inf
+    low, middle, high = (float(values[len(values) * k // 4]) for k in (1, 2, 3))
+    reach = _FAR * (high - low)
+    return middle - reach, middle + reach
+
+
+def far_values(array: np.ndarray, known: Levels | None = None) -> np.ndarray | None:
+    """Return where values are fill values, far from all others; None if nowhere.
+
+    They are out of the range of `known`, the levels of the whole image, if that is of its size.
+    """
+    if is_plain(array.dtype):
+        return None
+    low, high = value_range(array)
+    if known is not None and known.inner[0] <= low and high <= known.inner[1]:
+        return None
+    inner = usual_range(array)
+    if known is not None and known.inner[0] <= sum(inner) / 2 <= known.inner[1]:
+        inner = known.inner
+    with np.errstate(invalid="ignore"):
+        far = ((array < inner[0]) | (array > inner[1])) & np.isfinite(array)
+    return far if far.any() else None
+
+
+def window_of(names: str, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
+    """Return the index of the pixels that the levels of an image are chosen from.
+
+    They are in the middle, and in the first frame: streams know no other one.
+    """
+    middles = (slice(max(n - _WINDOW, 0) // 2, (n + _WINDOW) // 2) for n in shape)
+    both = zip(names, shape, middles, strict=True)
+    place = {"C": slice(None), "S": slice(None), "T": 0}
+    return tuple(middle if a in "YX" else place.get(a, n // 2) for a, n, middle in both)
+
+
+def levels_of_window(window: np.ndarray, keep_zero: bool = False) -> Levels | None:
+    """Choose the mapping for all parts of an image; None if each part has to choose its own."""
+    known = window if window.dtype.kind in "iu" else window[np.isfinite(window)]
+    levels = Levels.of(known, keep_zero) if known.size else Levels(0, 1.0)
+    return levels if is_plain(window.dtype) or levels.inner[0] > -math.inf else None
+
+
 def as_array(image: Any) -> np.ndarray:
     """Return an image as a NumPy array, but for rows of different lengths and masked pixels."""
     # NumPy drops the mask of a dask array.
@@ -256,18 +320,19 @@ def check_policy(nonfinite: str) -> None:
 
 
 def fill_nonfinite(
-    array: np.ndarray, names: str, nonfinite: str
+    array: np.ndarray, names: str, nonfinite: str, known: Levels | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the array with NaN and infinity replaced by the nearest finite pixel, and a mask.
+    """Return the array with fill values replaced by the nearest other pixel, and a mask.
 
-    The mask is None if all pixels are finite, or not checked, as with "raise". A plane without a
-    finite pixel becomes 0.
+    So are NaN and infinity, unless they are to be refused. `known` is as in `far_values`. The mask
+    is None if nothing was replaced. A plane without any other pixel becomes 0.
     """
     check_policy(nonfinite)
-    if nonfinite == "raise" or array.dtype.kind != "f":
-        return array, None
-    mask = ~np.isfinite(array)
-    if not mask.any():
+    mask = far_values(array, known)
+    if nonfinite == "keep" and array.dtype.kind == "f":
+        bad = ~np.isfinite(array)
+        mask = bad if mask is None else mask | bad
+    if mask is None or not mask.any():
         return array, None
     from scipy.ndimage import distance_transform_edt
 

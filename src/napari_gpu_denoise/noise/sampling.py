@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
-from napari_gpu_denoise.image.levels import as_array, check_numbers
+from napari_gpu_denoise.image.levels import as_array, check_numbers, far_values, fill_nonfinite
 
 Channel = tuple[int, int]
 """The axis of channels, and the index of one."""
@@ -164,7 +164,7 @@ class PlaneReader:
             if large:
                 return self._windows(place)
             plane = as_array(self._image[place])
-            plane = plane if y < x else plane.T
+            plane = _usual(plane if y < x else plane.T)
             return plane if self._unit is None else plane / self._unit
 
         lengths = self.shape[y], self.shape[x]
@@ -194,7 +194,15 @@ class PlaneReader:
                 window = as_array(self._image[tuple(where)])
                 row.append(window if axes[0] < axes[1] else window.T)
             rows.append(np.concatenate(row, axis=1))
-        return np.concatenate(rows, axis=0)
+        return _usual(np.concatenate(rows, axis=0))
+
+
+def _usual(plane: np.ndarray) -> np.ndarray:
+    """Return a plane with NaN in place of fill values; integers have the nearest other pixel."""
+    if plane.dtype.kind != "f":
+        return fill_nonfinite(plane, "YX", "raise")[0]
+    far = far_values(plane)
+    return plane if far is None else np.where(far, plane.dtype.type(np.nan), plane)
 
 
 def sample_planes(image: Any) -> list[np.ndarray]:

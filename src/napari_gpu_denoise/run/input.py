@@ -22,27 +22,37 @@ if TYPE_CHECKING:
 class Block:
     """A part of an image in memory, as it is and with only `finite` pixels.
 
-    NaN and infinity, if any, are replaced by the nearest finite pixel of the plane where
-    `nonfinite_mask` is True.
+    Fill values, NaN and infinity are replaced by the nearest other pixel of the plane where
+    `nonfinite_mask` is True. `ends` are the smallest and the largest pixel that are left, at most.
     """
 
     given: np.ndarray
     finite: np.ndarray
     nonfinite_mask: np.ndarray | None
+    ends: np.ndarray | None = None
 
     @classmethod
-    def of(cls, array: np.ndarray, names: str, nonfinite: str) -> Block:
-        """Return a block; with "raise" as `nonfinite`, NaN is left for `Levels` to refuse."""
-        return cls(array, *levels.fill_nonfinite(array, names, nonfinite))
+    def of(cls, array: np.ndarray, names: str, nonfinite: str, known: Any = None) -> Block:
+        """Return a block; with "raise" as `nonfinite`, NaN is left for `Job` to refuse.
+
+        `known` are the `Levels` of the whole image.
+        """
+        block = cls(array, *levels.fill_nonfinite(array, names, nonfinite, known))
+        return block if levels.is_plain(array.dtype) else replace(block, ends=block.range)
+
+    @property
+    def range(self) -> np.ndarray:
+        """`ends`, read from the pixels if they are not known."""
+        return np.array(levels.value_range(self.finite)) if self.ends is None else self.ends
 
     @property
     def nonfinite(self) -> int:
-        """Number of pixels that are NaN or infinite."""
+        """Number of fill values and of pixels that are NaN or infinite."""
         return 0 if self.nonfinite_mask is None else int(np.count_nonzero(self.nonfinite_mask))
 
     def __getitem__(self, region: tuple[slice, ...]) -> Block:
         mask = None if self.nonfinite_mask is None else self.nonfinite_mask[region]
-        return Block(self.given[region], self.finite[region], mask)
+        return Block(self.given[region], self.finite[region], mask, self.ends)
 
     def measurable(self, names: str) -> np.ndarray:
         """Return the pixels to measure noise on: as given, but planes without a finite one are 0.
@@ -56,9 +66,12 @@ class Block:
         return np.where(empty, self.finite, self.given) if empty.any() else self.given
 
     def restore(self, out: np.ndarray) -> None:
-        """Copy NaN and infinity to a result of this block."""
+        """Copy fill values, NaN and infinity to a result of this block."""
         if self.nonfinite_mask is not None:
-            out[self.nonfinite_mask] = self.given[self.nonfinite_mask]
+            kept = self.given[self.nonfinite_mask]
+            values = np.empty(kept.shape, out.dtype)
+            levels.convert(kept, values)
+            out[self.nonfinite_mask] = values
 
 
 def extend(array: np.ndarray, names: str, lengths: Iterable[int], smallest: int) -> np.ndarray:
@@ -174,7 +187,20 @@ class Input:
 
     def block(self, nonfinite: str, region: Any = ...) -> Block:
         """Read the pixels to filter, or a region of them, into memory."""
-        return Block.of(levels.as_array(self.array[region]), self.names, nonfinite)
+        pixels = levels.as_array(self.array[region])
+        return Block.of(pixels, self.names, nonfinite, self.levels)
+
+    @cached_property
+    def levels(self) -> levels.Levels | None:
+        """The mapping of grey levels for all parts, see `levels_of_window`."""
+        window = self.window()
+        return None if window is None else levels.levels_of_window(levels.as_array(window))
+
+    def window(self) -> Any:
+        """Return the pixels that levels are chosen from; None if all values pass unchanged."""
+        if levels.is_plain(self.array.dtype):
+            return None
+        return self.array[levels.window_of(self.names, self.array.shape)]
 
     def adapted(self, run: Run) -> Run:
         """Return a run for `array`: with named axes, and nothing left to remove."""

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note
-from napari_gpu_denoise.image.levels import Levels, output_dtype
+from napari_gpu_denoise.image.levels import (
+    Levels,
+    as_array,
+    is_plain,
+    levels_of_window,
+    output_dtype,
+    window_of,
+)
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device, choose
@@ -142,6 +149,31 @@ class Job:
         # Noise models are in grey levels, and stabilised values are of moderate size.
         return Levels(0, 1.0) if self.stabilised else levels
 
+    def sharing(self, window: Any) -> Job:
+        """Return the job with levels for all parts, chosen from the pixels of ``Input.window``."""
+        if window is None:
+            return self
+        levels = levels_of_window(as_array(window), self.filter.keeps_zero)
+        if self.stabilised:
+            levels = replace(levels or Levels(0, 1.0), offset=0, scale=1.0)
+        return replace(self, levels=levels)
+
+    def takes(self, block: Block) -> bool:
+        """Return whether the levels of the image suit a part of it."""
+        if self.stabilised:  # any float32
+            return bool(np.abs(block.range).max() <= np.finfo(np.float32).max)
+        return self.levels is not None and self.levels.takes(block.range)
+
+    def suited(self, block: Block) -> Job:
+        """Return the job with levels that suit a part: those of the image, or else its own."""
+        if is_plain(block.finite.dtype):
+            return self
+        if not np.isfinite(block.range).all():
+            Levels.of(block.finite)  # refuses NaN and infinity
+        if self.stabilised or self.takes(block):
+            return self
+        return replace(self, levels=Levels.of(block.finite, self.filter.keeps_zero))
+
     @property
     def blank_width(self) -> int:
         """Width of constant squares that are not image and are returned as they are, or 0."""
@@ -177,6 +209,11 @@ class Job:
         notes += self.notes
         if change is not None:
             notes.append(change)
+        if tally.nonfinite and self.run.nonfinite == "raise":
+            notes.append(
+                f"{tally.nonfinite} fill values, far from all other grey levels, are not used and "
+                "stay as they are"
+            )
         if not self.sigma.array.any():
             notes.append(NO_NOISE)
         elif any(n < smallest for a, n in zip(names, self.shape, strict=True) if a in "YX"):
@@ -240,7 +277,8 @@ def prepare(
     wanted = output_dtype(run.dtype, given)
     if block is not None:
         check_kept(block, given if wanted is None else wanted)
-        chosen = Levels.of(pixels, filter.keeps_zero)  # refuses NaN and infinity
+        if not (is_plain(given) or np.isfinite(block.range).all()):
+            Levels.of(pixels)  # refuses NaN and infinity
     noise = run.sigma, run.noise
     # Pixels that were filled in hold no noise.
     measured = block.measurable(names) if block else pixels
@@ -256,18 +294,16 @@ def prepare(
     applied, told = applied.for_pixels(measured, names)
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, is_stream_frame))
-    if sigma.stabilised:
-        # Of pixels that are not read yet, each part refuses NaN by itself.
-        levels = None if block is None else Levels(0, 1.0)
-    elif levels is None and block is not None:
-        same = applied.keeps_zero == filter.keeps_zero
-        levels = chosen if same else Levels.of(pixels, applied.keeps_zero)
-    return Job(run, names, shape, (given, wanted), applied, sigma, levels, told)
+    job = Job(run, names, shape, (given, wanted), applied, sigma, levels, told)
+    if block is None or levels is not None:
+        return job  # of pixels that are not read yet, each part refuses NaN by itself
+    return job.sharing(block.given[window_of(names, shape)]).suited(block)
 
 
 def check_kept(block: Block, dtype: np.dtype) -> None:
     """Refuse to keep NaN and infinity in a type that cannot hold them."""
-    if block.nonfinite_mask is not None and dtype.kind != "f":
+    mask = block.nonfinite_mask
+    if mask is not None and dtype.kind != "f" and not np.isfinite(block.given[mask]).all():
         raise NonFiniteError(
             f"NaN and infinity cannot be kept in a result of type {dtype}",
             "use dtype='float32'",

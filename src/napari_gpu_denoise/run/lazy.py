@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import dask.array as da
 import numpy as np
 from dask.array.overlap import ensure_minimum_chunksize, overlap
 
-from napari_gpu_denoise.errors import ImageError, SettingsError
+from napari_gpu_denoise.errors import ImageError, NoDeviceError, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.noise.structure.remove import Correction
@@ -25,6 +25,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
 from napari_gpu_denoise.run.input import Block, Input, is_lazy
 from napari_gpu_denoise.run.job import Job, prepare
+from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import Part, filter_part, finish, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
@@ -117,7 +118,13 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     image = Input.of(array, run)
     if image.correction:
         array = _corrected(array, image.correction)
-    job = prepare(image.adapted(run), array)
+    place = sent[0]
+    if is_measured(run.sigma, run.noise, run.filter):
+        with suppress(NoDeviceError):  # the workers may have one
+            place = _here(sent)[0]  # where `denoise` measures, so that sigma is the same
+    job = prepare(replace(image.adapted(run), device=place), array)
+    job = replace(job, run=replace(job.run, device=sent[0]))
+    window = Input(array, job.names).window()
     extra = _FILL_MARGIN if run.nonfinite == "keep" and array.dtype.kind == "f" else 0
     margins = {}
     for axis, letter in enumerate(job.names):
@@ -133,6 +140,7 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     made = read.map_blocks(
         _denoise_block,
         job=job,
+        window=window,
         devices=sent,
         margins=margins,
         dtype=job.dtypes[1],
@@ -217,16 +225,18 @@ def _denoise_block(
     block: np.ndarray,
     *,
     job: Job,
+    window: np.ndarray | None,
     devices: list[Any],
     margins: dict[int, tuple[int, int]],
     block_info: dict,
 ) -> np.ndarray:
     """Denoise one chunk, given with its margin."""
+    job = job.sharing(window)
     where = [slice(*ends) for ends in block_info[None]["array-location"]]
     part = Part.of(job, where)
     given = [slice(max(one.start - margins[axis][0], 0), None) for axis, one in enumerate(where)]
     out = np.empty(part.shape, job.dtypes[1])
-    pixels = Block.of(as_array(block), job.names, job.run.nonfinite)
+    pixels = Block.of(as_array(block), job.names, job.run.nonfinite, job.levels)
     with _least_busy(_here(devices)) as device:
         finish(filter_part(job.on(device), part, pixels[within(part.reads, given)], out))
     return out

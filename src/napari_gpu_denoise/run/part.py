@@ -15,7 +15,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, ImageError, SettingsError
 from napari_gpu_denoise.image.axes import arrange
-from napari_gpu_denoise.image.levels import Levels, convert
+from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
 from napari_gpu_denoise.opencl.program import ProgramKey, program_key, session
@@ -254,10 +254,10 @@ def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Ta
         # The range of the whole image is not known, as of one frame of many.
         array = clamp_sigma(job.sigma, block.finite, job.filter, is_stream_frame=True)
         job = replace(job, sigma=replace(job.sigma, array=array))
+    job = job.suited(block)
     inner, sigma = block[part.inner], sigma_over(job.sigma.array, part.yields)
     check_kept(block, out.dtype)
     if not sigma.any():
-        Levels.of(block.finite)  # refuses NaN and infinity
         yield Progress(0, 1)
         saturated = convert(job.unfiltered(inner.finite), out)
         inner.restore(out)

@@ -16,7 +16,6 @@ import numpy as np
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.image.axes import arrange, check_axes
 from napari_gpu_denoise.image.levels import (
-    LARGEST_VALUE,
     Levels,
     as_array,
     convert,
@@ -238,7 +237,8 @@ class FrameStream:
             self._given_sigma, self._first_sigma = run.sigma, run.sigma(0)
             run = replace(run, sigma=self._first_sigma, noise=None)
         self._given_dtype = first.dtype
-        block = Block.of(first if self._like is None else self._like, names, run.nonfinite)
+        first_of_all = Input(first if self._like is None else self._like, names)
+        block = first_of_all.block(run.nonfinite)
         self._job = prepare(run, block, levels=self._levels, is_stream_frame=True)
         if self._filter is not None:
             self._job = replace(self._job, filter=self._filter)
@@ -268,23 +268,6 @@ class FrameStream:
         for number in [n for n in self._held if n < before]:
             del self._held[number]
 
-    def _check_values(self, number: int, values: np.ndarray, levels: Levels) -> None:
-        """Refuse a frame with values that kernels cannot take once `levels` have mapped them."""
-        if is_plain(self._given_dtype):
-            return
-        if self._job.stabilised:
-            levels = Levels(0, np.finfo(np.float32).max / LARGEST_VALUE)  # any float32 is taken
-        if levels.takes(values):
-            return
-        # Finite grey levels may have become infinite when they were scaled, but not NaN.
-        scaled = not self._job.levels.plain
-        if np.isnan(values).any() or not (scaled or np.isfinite(values).all()):
-            raise nonfinite_error(f"Frame {number} holds NaN or infinity")
-        raise errors.ImageError(
-            f"Frame {number} has grey levels far beyond those of the first frame: give frames of "
-            "one scale, without infinite values."
-        )
-
     def _read(self, video: int, first: int, host: np.ndarray) -> list[FrameNote]:
         """Read frames of a video, as `FrameFlow.run` does."""
         pending, corners = [], []
@@ -296,7 +279,7 @@ class FrameStream:
             for plane, values in zip(planes, host[:, k], strict=True):
                 in_bands(frame.work.levels.load, plane, values)
             noise = self._noise_of(frame, video)
-            make = partial(self._note, first + k, host[:, k], *noise)
+            make = partial(self._note, host[:, k], *noise)
             if self._note_thread is not None:
                 make = self._note_thread.submit(make).result
             pending.append(make)
@@ -341,8 +324,15 @@ class FrameStream:
                 f"Frame {number} has the shape {given.shape} and type {given.dtype}, the first one "
                 f"{job.shape} and {self._given_dtype}: give frames of one shape and type."
             )
-        block = Block.of(given, job.names, job.run.nonfinite)
+        block = Block.of(given, job.names, job.run.nonfinite, job.levels)
         check_kept(block, job.dtypes[1])
+        if not is_plain(given.dtype) and not job.takes(block):
+            if not np.isfinite(block.range).all():
+                raise nonfinite_error(f"Frame {number} holds NaN or infinity")
+            raise errors.ImageError(
+                f"Frame {number} has grey levels far beyond those of the first frame: give frames "
+                "of one scale, without infinite values."
+            )
         if self._sigma_varies:
             told = self._given_sigma(number) if number else self._first_sigma
             sigma = resolve_sigma(told, block.finite, job.names, job.filter)
@@ -362,7 +352,7 @@ class FrameStream:
         kept_as_given = holes or job.blank_width or not job.sigma.array.all()
         if self._reads_again or kept_as_given:
             kept = np.array(given)
-            block = Block(kept, block.finite if holes else kept, block.nonfinite_mask)
+            block = replace(block, given=kept, finite=block.finite if holes else kept)
         return StreamFrame(job, block, np.empty(job.shape, job.dtypes[1]))
 
     def _noise_of(self, frame: StreamFrame, video: int) -> tuple[np.ndarray, np.ndarray]:
@@ -372,12 +362,9 @@ class FrameStream:
             self._noise[video] = sigma, work.sigma.of_frame(0, video, work.sigma_unit)
         return self._noise[video][1]
 
-    def _note(
-        self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
-    ) -> FrameNote:
+    def _note(self, values: np.ndarray, sigma: np.ndarray, models: np.ndarray) -> FrameNote:
         """Make the note of a frame from what is uploaded: its own pixels may be others by now."""
         levels = Levels(0, 1.0)
-        self._check_values(number, values, levels)
         compares, whole = self._job.filter.compares_brightness, self._job.filter.whole_volumes
         note = note_frame(list(values), sigma, levels, brightness=compares, whole=whole)
         return replace(note, models=models)
@@ -389,7 +376,6 @@ class FrameStream:
             if frame is None:
                 return
             self._forget(number + 1)
-            self._check_values(number, frame.block.finite, frame.job.levels)
             steps = filter_part(frame.job, Part.of(frame.job), frame.block, frame.out)
             yield frame.out, finish(steps)
 
