@@ -567,7 +567,7 @@ class ResumeLedger(Ledger):
         return mark_of(out, where, values)
 
     def wrote(self, number: int, tally: Tally, mark: int) -> None:
-        written = self.done[number] = Written(tally.saturated, tally.nonfinite, mark)
+        written = self.done[number] = Written(tally.saturated, tally.nonfinite, mark, tally.fill)
         if not self._usable:
             return
         if self.notes.lost:

@@ -12,8 +12,8 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, SettingsError
 from napari_gpu_denoise.image.axes import UNNAMED
-from napari_gpu_denoise.image.threads import in_threads
-from napari_gpu_denoise.noise.sampling import spread
+from napari_gpu_denoise.image.threads import in_threads, quiet
+from napari_gpu_denoise.noise.sampling import spread, without_fill
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting
 
@@ -94,6 +94,7 @@ def distance_of(image: Any, names: str, voxel: str) -> tuple[float, str]:
     return 1.0, "the distance of slices cannot be measured in the image, and there is no voxel size"
 
 
+@quiet()
 def slice_distance(image: Any, names: str) -> float | None:
     """Return the distance of slices in pixels: so far away pixels differ as much along y and x.
 
@@ -135,7 +136,7 @@ def _neighbours(image: Any, names: str):
             index = list(at)
             index[z] += step
             plane = np.asarray(image[tuple(index)], np.float32)
-            planes.append(plane if y < x else plane.T)
+            planes.append(without_fill(plane if y < x else plane.T))
         yield tuple(planes)
 
 

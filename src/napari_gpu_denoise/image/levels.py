@@ -60,8 +60,8 @@ class Levels:
             count = array.size - int(np.count_nonzero(np.isfinite(array)))
             raise nonfinite_error(f"{count} of {array.size} pixels are NaN or infinite")
         inner = usual_range(array)
-        if low < inner[0] or high > inner[1]:
-            usual = array[(array >= inner[0]) & (array <= inner[1])]
+        if float(low) < inner[0] or float(high) > inner[1]:
+            usual = array[~_out_of(inner, array)]
             low, high = usual.min(), usual.max()
         return replace(cls.spanning(low, high, keep_zero), inner=inner)
 
@@ -130,7 +130,7 @@ class Levels:
                 levels = levels if self.plain else levels + self.offset
                 np.copyto(out, levels, casting="same_kind")
             largest = LARGEST_VALUE * self.scale + abs(self.offset)
-            return _clip_overflow(values, out) if largest > np.finfo(out.dtype).max else 0
+            return _clip_overflow(values, out) if largest > float(np.finfo(out.dtype).max) else 0
         limits = np.iinfo(out.dtype)
         if self.plain and out.dtype.itemsize <= 2:
             # In float32, which is exact for these, and without checking each value if all fit.
@@ -217,15 +217,22 @@ def far_values(array: np.ndarray, known: Levels | None = None) -> np.ndarray | N
     """
     if is_plain(array.dtype):
         return None
-    low, high = value_range(array)
+    low, high = map(float, value_range(array))
     if known is not None and known.inner[0] <= low and high <= known.inner[1]:
         return None
     inner = usual_range(array)
     if known is not None and known.inner[0] <= sum(inner) / 2 <= known.inner[1]:
         inner = known.inner
-    with np.errstate(invalid="ignore"):
-        far = ((array < inner[0]) | (array > inner[1])) & np.isfinite(array)
+    if inner[0] <= low and high <= inner[1]:
+        return None
+    far = _out_of(inner, array) & np.isfinite(array)
     return far if far.any() else None
+
+
+def _out_of(inner: tuple[float, float], array: np.ndarray) -> np.ndarray:
+    """Return where values are out of a range, whose ends may be infinite in their type."""
+    with np.errstate(over="ignore"):
+        return (array < inner[0]) | (array > inner[1])
 
 
 def window_of(names: str, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
@@ -265,6 +272,16 @@ def as_array(image: Any) -> np.ndarray:
             "filter all pixels."
         )
     return np.asarray(array)
+
+
+def as_numbers(given: Any) -> np.ndarray:
+    """Return a setting as float64; TypeError for truth values and text, which NumPy converts."""
+    array = given if hasattr(given, "dtype") else np.array(given, object)
+    refused = (bool, np.bool_, str, bytes, bytearray, np.complexfloating)
+    each = (given, *array.ravel()) if array.dtype == object else ()
+    if array.dtype.kind not in "iufO" or any(isinstance(one, refused) for one in each):
+        raise TypeError(f"{given!r} is not a number")
+    return np.array(array, np.float64)
 
 
 def check_numbers(array: np.ndarray) -> None:

@@ -164,7 +164,7 @@ class PlaneReader:
             if large:
                 return self._windows(place)
             plane = as_array(self._image[place])
-            plane = _usual(plane if y < x else plane.T)
+            plane = without_fill(plane if y < x else plane.T)
             return plane if self._unit is None else plane / self._unit
 
         lengths = self.shape[y], self.shape[x]
@@ -194,10 +194,10 @@ class PlaneReader:
                 window = as_array(self._image[tuple(where)])
                 row.append(window if axes[0] < axes[1] else window.T)
             rows.append(np.concatenate(row, axis=1))
-        return _usual(np.concatenate(rows, axis=0))
+        return without_fill(np.concatenate(rows, axis=0))
 
 
-def _usual(plane: np.ndarray) -> np.ndarray:
+def without_fill(plane: np.ndarray) -> np.ndarray:
     """Return a plane with NaN in place of fill values; integers have the nearest other pixel."""
     if plane.dtype.kind != "f":
         return fill_nonfinite(plane, "YX", "raise")[0]

@@ -7,6 +7,7 @@ import math
 from typing import Any, ClassVar
 
 from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.image.levels import as_numbers
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -63,7 +64,7 @@ def number_of_bytes(size: Any) -> int:
         unit = number[-1:] if number[-1:] in _UNITS else ""
         number = number.removesuffix(unit)
     try:
-        nbytes = 0 if isinstance(size, bool) else int(float(number) * _UNITS[unit])
+        nbytes = int(float(number if isinstance(size, str) else as_numbers(size)) * _UNITS[unit])
     except (TypeError, ValueError, OverflowError):
         nbytes = 0
     if nbytes <= 0:
@@ -195,7 +196,8 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
         else:
             converted = kind(value)
             # 8.0 counts as a whole number, 8.5 does not; nan equals nothing.
-            fits = not isinstance(value, bool) and (kind is str or converted == value)
+            plain = kind is str or type(value) in (int, float)
+            fits = bool(converted == (value if plain else as_numbers(value)))
     except (TypeError, ValueError, OverflowError):
         fits = False
     if not fits:
@@ -219,8 +221,8 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
 def checked_factor(factor: Any) -> float:
     """Return the factor of sigma that a user gave; refuse what is not a positive number."""
     try:
-        value = float(factor)
-    except (TypeError, ValueError):
+        value = float(as_numbers(factor))
+    except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not (math.isfinite(value) and value > 0):
         raise SettingsError(

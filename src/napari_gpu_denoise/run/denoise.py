@@ -287,7 +287,7 @@ def _span(wanted: int | slice, count: int, name: str, axis: str) -> slice:
         if isinstance(wanted, slice):
             places = range(*wanted.indices(count))
         else:
-            start = operator.index(wanted)
+            start = operator.index(None if isinstance(wanted, bool) else wanted)
             start += count * (start < 0)
             places = range(start, start + 1)
     except (TypeError, ValueError):  # ValueError: a step of 0

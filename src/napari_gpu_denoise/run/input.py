@@ -47,8 +47,17 @@ class Block:
 
     @property
     def nonfinite(self) -> int:
-        """Number of fill values and of pixels that are NaN or infinite."""
-        return 0 if self.nonfinite_mask is None else int(np.count_nonzero(self.nonfinite_mask))
+        """Number of pixels that are NaN or infinite."""
+        return self._kept() - self.fill
+
+    @property
+    def fill(self) -> int:
+        """Number of fill values."""
+        return self._kept(np.isfinite)
+
+    def _kept(self, which: Any = np.ones_like) -> int:
+        mask = self.nonfinite_mask
+        return 0 if mask is None else int(np.count_nonzero(which(self.given[mask])))
 
     def __getitem__(self, region: tuple[slice, ...]) -> Block:
         mask = None if self.nonfinite_mask is None else self.nonfinite_mask[region]

@@ -61,7 +61,7 @@ def type_for_noise(
 def _variance(sigma: Sigma, image: Any, names: str) -> float:
     """Return the mean variance of the noise, of the channel that has least."""
     if not sigma.stabilised:
-        values = np.square(sigma.array)
+        values = np.square(np.minimum(sigma.array, 1e99))
         axes = tuple(k for k, name in enumerate(names) if name != "C")
         each = values.mean(axis=axes)
         return float(each[each > 0].min(initial=math.inf))
@@ -209,10 +209,9 @@ class Job:
         notes += self.notes
         if change is not None:
             notes.append(change)
-        if tally.nonfinite and self.run.nonfinite == "raise":
+        if tally.fill:
             notes.append(
-                f"{tally.nonfinite} fill values, far from all other grey levels, are not used and "
-                "stay as they are"
+                f"fill values, far from all other levels, stay as they are: {tally.fill} pixels"
             )
         if not self.sigma.array.any():
             notes.append(NO_NOISE)

@@ -262,7 +262,7 @@ def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Ta
         saturated = convert(job.unfiltered(inner.finite), out)
         inner.restore(out)
         yield Progress(1, 1)
-        return Tally(saturated, inner.nonfinite)
+        return Tally(saturated, inner.nonfinite, inner.fill)
     work = arrange_part(job, part, block.finite, out)
     coming = cache(partial(programs_of, job, block.finite.dtype, out.dtype))
     for shrink in itertools.count():
@@ -287,7 +287,7 @@ def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Ta
     keep_noiseless(job.unfiltered(inner.finite), out, job.names, sigma)
     keep_blank(block.given, out, part.inner, job.names, job.blank_width)
     inner.restore(out)
-    return Tally(saturated, inner.nonfinite)
+    return Tally(saturated, inner.nonfinite, inner.fill)
 
 
 def finish(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,16 +38,17 @@ COMPILING = Progress(0, 0, "compiling")
 
 @dataclass(frozen=True)
 class Tally:
-    """Numbers of clipped values and of non-finite pixels, as in `Record`."""
+    """Numbers of clipped values and of non-finite pixels, as in `Record`, and of fill values."""
 
     saturated: int = 0
     nonfinite: int = 0
+    fill: int = 0
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(self.saturated + other.saturated, self.nonfinite + other.nonfinite)
+        return Tally(*map(operator.add, astuple(self), astuple(other)))
 
     def __sub__(self, other: Tally) -> Tally:
-        return Tally(self.saturated - other.saturated, self.nonfinite - other.nonfinite)
+        return Tally(*map(operator.sub, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)
@@ -171,11 +173,12 @@ def change_note(before: np.ndarray, after: np.ndarray, names: str) -> Note | Non
         for first, last in ((0, -1), (1, None)):
             steps[along[0]] = slice(first, last, skip)
             pair.append(plane[tuple(steps)].astype(np.float64))
-        differences = np.abs(pair[1] - pair[0])
-        known = differences[np.isfinite(differences)]
-        if not known.size:
-            return None
-        ends.append((float(medians(known)), float(known.mean())))
+        with np.errstate(invalid="ignore", over="ignore"):  # of infinity, and the largest float64
+            differences = np.abs(pair[1] - pair[0])
+            known = differences[np.isfinite(differences)]
+            if not known.size:
+                return None
+            ends.append((float(medians(known)), float(known.mean())))
     (median, mean), (median_after, mean_after) = ends
     share = 1 - median_after / median if median > 0 else 1 - mean_after / mean if mean > 0 else 1.0
     if share >= _LEAST:

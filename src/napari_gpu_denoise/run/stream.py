@@ -67,7 +67,7 @@ class StreamFrame:
     @property
     def tally(self) -> Tally:
         """What was counted; complete once the frame is finished."""
-        return Tally(sum(self.clipped.values()), self.block.nonfinite)
+        return Tally(sum(self.clipped.values()), self.block.nonfinite, self.block.fill)
 
     def finished(self) -> np.ndarray:
         """Return the result, with the pixels that are not filtered as they were given."""
