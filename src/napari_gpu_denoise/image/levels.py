@@ -10,7 +10,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.axes import arrange
-from napari_gpu_denoise.image.threads import in_bands
+from napari_gpu_denoise.image.threads import in_bands, quiet
 
 # Values within these bounds can be squared and summed in float32; others are scaled first.
 _LARGEST = 2.0**20
@@ -103,11 +103,11 @@ class Levels:
         near = half == 0 or (reach <= _FAR * half and half >= _SMALLEST_RANGE / 2 * self.scale)
         return near and reach <= LARGEST_VALUE * self.scale
 
+    @quiet()
     def load(self, levels: np.ndarray, out: np.ndarray) -> None:
         """Convert grey levels to kernel values in `out`, a float32 array of the same shape."""
         if self.plain:
-            with np.errstate(over="ignore"):
-                np.copyto(out, levels, casting="unsafe")
+            np.copyto(out, levels, casting="unsafe")
             return
         if levels.dtype.kind in "iu" and levels.dtype.itemsize == 8:
             # Modulo 2**64 each difference is right, though no type holds all of both signs.
@@ -116,19 +116,18 @@ class Levels:
             shifted = np.where(levels < self.offset, -below, above)
         else:
             shifted = levels.astype(np.float64) - self.offset
-        with np.errstate(over="ignore"):
-            np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
+        np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
 
+    @quiet()
     def store(self, values: np.ndarray, out: np.ndarray, *, spare: bool = False) -> int:
         """Convert kernel values to grey levels in `out`; return how many values were clipped.
 
         Integers are rounded to nearest and saturated. With `spare`, `values` may be overwritten.
         """
         if out.dtype.kind == "f":
-            with np.errstate(over="ignore"):
-                levels = values if self.plain else values.astype(np.float64) * self.scale
-                levels = levels if self.plain else levels + self.offset
-                np.copyto(out, levels, casting="same_kind")
+            levels = values if self.plain else values.astype(np.float64) * self.scale
+            levels = levels if self.plain else levels + self.offset
+            np.copyto(out, levels, casting="same_kind")
             largest = LARGEST_VALUE * self.scale + abs(self.offset)
             return _clip_overflow(values, out) if largest > float(np.finfo(out.dtype).max) else 0
         limits = np.iinfo(out.dtype)
@@ -218,21 +217,18 @@ def far_values(array: np.ndarray, known: Levels | None = None) -> np.ndarray | N
     if is_plain(array.dtype):
         return None
     low, high = map(float, value_range(array))
-    if known is not None and known.inner[0] <= low and high <= known.inner[1]:
-        return None
-    inner = usual_range(array)
-    if known is not None and known.inner[0] <= sum(inner) / 2 <= known.inner[1]:
-        inner = known.inner
+    inner = usual_range(array) if known is None else known.inner
     if inner[0] <= low and high <= inner[1]:
         return None
+    own = usual_range(array)
+    inner = inner if inner[0] <= sum(own) / 2 <= inner[1] else own
     far = _out_of(inner, array) & np.isfinite(array)
     return far if far.any() else None
 
 
+@quiet()
 def _out_of(inner: tuple[float, float], array: np.ndarray) -> np.ndarray:
-    """Return where values are out of a range, whose ends may be infinite in their type."""
-    with np.errstate(over="ignore"):
-        return (array < inner[0]) | (array > inner[1])
+    return (array < inner[0]) | (array > inner[1])
 
 
 def window_of(names: str, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
@@ -246,11 +242,14 @@ def window_of(names: str, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
     return tuple(middle if a in "YX" else place.get(a, n // 2) for a, n, middle in both)
 
 
-def levels_of_window(window: np.ndarray, keep_zero: bool = False) -> Levels | None:
+def levels_of_window(window: Any, keep_zero: bool = False) -> Levels | None:
     """Choose the mapping for all parts of an image; None if each part has to choose its own."""
-    known = window if window.dtype.kind in "iu" else window[np.isfinite(window)]
+    if window is None or is_plain(window.dtype):
+        return None if window is None else Levels(0, 1.0)
+    known = as_array(window)
+    known = known[np.isfinite(known)]
     levels = Levels.of(known, keep_zero) if known.size else Levels(0, 1.0)
-    return levels if is_plain(window.dtype) or levels.inner[0] > -math.inf else None
+    return levels if levels.inner[0] > -math.inf else None
 
 
 def as_array(image: Any) -> np.ndarray:
@@ -282,6 +281,15 @@ def as_numbers(given: Any) -> np.ndarray:
     if array.dtype.kind not in "iufO" or any(isinstance(one, refused) for one in each):
         raise TypeError(f"{given!r} is not a number")
     return np.array(array, np.float64)
+
+
+def as_number(given: Any) -> float:
+    """Return one number, NaN for all else."""
+    try:
+        number = as_numbers(given)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+    return float(number) if number.ndim == 0 else math.nan
 
 
 def check_numbers(array: np.ndarray) -> None:

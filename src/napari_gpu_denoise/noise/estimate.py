@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -196,22 +195,12 @@ def measure_noise(
             f"model={model!r} is not a noise model: choose from {', '.join(choices())}."
         )
     source = PlaneReader(image, axes)
-    try:
-        return _with_structure(source, model, device, structure)
-    except (OverflowError, ZeroDivisionError) as error:
-        raise ImageError(
-            "The grey levels are too large, or too small, for their noise to be measured: multiply "
-            "the image so that they are between 1e-100 and 1e100."
-        ) from error
-
-
-def _with_structure(source: PlaneReader, model: str, device: Any, structure: bool) -> NoiseEstimate:
     if not structure or source.lazy:
         found = _anywhere(source, model, device)
         return replace(found, notes=(*found.notes, *_structure(source))) if structure else found
     # Structured noise is looked for in threads of its own, meanwhile.
     with ThreadPoolExecutor(1) as pool:
-        beside = pool.submit(_structure, copy(source))
+        beside = pool.submit(_structure, PlaneReader(image, axes))
         found = _anywhere(source, model, device)
         return replace(found, notes=(*found.notes, *beside.result()))
 

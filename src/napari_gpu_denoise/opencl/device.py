@@ -37,14 +37,11 @@ _DRIVERS = 1 << 29  # bytes of address space within which drivers are loaded
 
 
 def _advice() -> str:
-    """Return what to do where there is no device; drivers are not loaded without memory."""
+    """Return what to do where there is no device; without memory, no driver is loaded."""
     try:
         mmap.mmap(-1, _DRIVERS).close()
     except (OSError, MemoryError):
-        return (
-            "Its drivers cannot be loaded, as the memory of this process is limited (ulimit -v, or "
-            "the limit of a job): allow 1 GB more."
-        )
+        return "Memory of this process is limited (ulimit -v, or that of a job): allow 1 GB more."
     return ADVICE
 
 

@@ -7,7 +7,7 @@ import math
 from typing import Any, ClassVar
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.image.levels import as_numbers
+from napari_gpu_denoise.image.levels import as_number
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -64,7 +64,7 @@ def number_of_bytes(size: Any) -> int:
         unit = number[-1:] if number[-1:] in _UNITS else ""
         number = number.removesuffix(unit)
     try:
-        nbytes = int(float(number if isinstance(size, str) else as_numbers(size)) * _UNITS[unit])
+        nbytes = int(float(number if isinstance(size, str) else as_number(size)) * _UNITS[unit])
     except (TypeError, ValueError, OverflowError):
         nbytes = 0
     if nbytes <= 0:
@@ -197,7 +197,7 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
             converted = kind(value)
             # 8.0 counts as a whole number, 8.5 does not; nan equals nothing.
             plain = kind is str or type(value) in (int, float)
-            fits = bool(converted == (value if plain else as_numbers(value)))
+            fits = converted == (value if plain else as_number(value))
     except (TypeError, ValueError, OverflowError):
         fits = False
     if not fits:
@@ -220,10 +220,7 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
 
 def checked_factor(factor: Any) -> float:
     """Return the factor of sigma that a user gave; refuse what is not a positive number."""
-    try:
-        value = float(as_numbers(factor))
-    except (TypeError, ValueError, OverflowError):
-        value = math.nan
+    value = as_number(factor)
     if not (math.isfinite(value) and value > 0):
         raise SettingsError(
             f"sigma_factor={factor!r} is not a positive number",

@@ -48,16 +48,14 @@ class Block:
     @property
     def nonfinite(self) -> int:
         """Number of pixels that are NaN or infinite."""
-        return self._kept() - self.fill
+        mask = self.nonfinite_mask
+        return 0 if mask is None else int(np.count_nonzero(mask)) - self.fill
 
     @property
     def fill(self) -> int:
         """Number of fill values."""
-        return self._kept(np.isfinite)
-
-    def _kept(self, which: Any = np.ones_like) -> int:
         mask = self.nonfinite_mask
-        return 0 if mask is None else int(np.count_nonzero(which(self.given[mask])))
+        return 0 if mask is None else int(np.count_nonzero(np.isfinite(self.given[mask])))
 
     def __getitem__(self, region: tuple[slice, ...]) -> Block:
         mask = None if self.nonfinite_mask is None else self.nonfinite_mask[region]
@@ -77,10 +75,14 @@ class Block:
     def restore(self, out: np.ndarray) -> None:
         """Copy fill values, NaN and infinity to a result of this block."""
         if self.nonfinite_mask is not None:
-            kept = self.given[self.nonfinite_mask]
-            values = np.empty(kept.shape, out.dtype)
-            levels.convert(kept, values)
-            out[self.nonfinite_mask] = values
+            _copy(self.given, out, self.nonfinite_mask)
+
+
+def _copy(image: np.ndarray, out: np.ndarray, where: np.ndarray) -> None:
+    """Copy pixels in the type of the output."""
+    values = np.empty(int(np.count_nonzero(where)), out.dtype)
+    levels.convert(image[where], values)
+    out[where] = values
 
 
 def extend(array: np.ndarray, names: str, lengths: Iterable[int], smallest: int) -> np.ndarray:
@@ -103,13 +105,8 @@ def extend_sigma(
 
 def keep_noiseless(image: np.ndarray, out: np.ndarray, names: str, sigma: np.ndarray) -> None:
     """Copy the pixels whose sigma, as ``Sigma.array``, is 0 to the output: they have no noise."""
-    if sigma.all():
-        return
-    noiseless = np.broadcast_to(sigma == 0, image.shape)
-    kept = image[noiseless]
-    values = np.empty(kept.shape, out.dtype)
-    levels.convert(kept, values)
-    out[noiseless] = values
+    if not sigma.all():
+        _copy(image, out, np.broadcast_to(sigma == 0, image.shape))
 
 
 def keep_blank(
@@ -133,10 +130,7 @@ def keep_blank(
         plane, result = planes.frame(0, t)[0], results.frame(0, t)[0]
         squares = constant_squares(plane, width)
         if squares is not None:
-            kept = squares[y, x]
-            values = np.empty(int(np.count_nonzero(kept)), out.dtype)
-            levels.convert(plane[y, x][kept], values)
-            result[kept] = values
+            _copy(plane[y, x], result, squares[y, x])
 
 
 def is_lazy(image: Any) -> bool:
@@ -202,8 +196,7 @@ class Input:
     @cached_property
     def levels(self) -> levels.Levels | None:
         """The mapping of grey levels for all parts, see `levels_of_window`."""
-        window = self.window()
-        return None if window is None else levels.levels_of_window(levels.as_array(window))
+        return levels.levels_of_window(self.window())
 
     def window(self) -> Any:
         """Return the pixels that levels are chosen from; None if all values pass unchanged."""

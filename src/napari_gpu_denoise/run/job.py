@@ -14,7 +14,6 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note
 from napari_gpu_denoise.image.levels import (
     Levels,
-    as_array,
     is_plain,
     levels_of_window,
     output_dtype,
@@ -151,28 +150,19 @@ class Job:
 
     def sharing(self, window: Any) -> Job:
         """Return the job with levels for all parts, chosen from the pixels of ``Input.window``."""
-        if window is None:
-            return self
-        levels = levels_of_window(as_array(window), self.filter.keeps_zero)
-        if self.stabilised:
-            levels = replace(levels or Levels(0, 1.0), offset=0, scale=1.0)
+        levels = levels_of_window(window, self.filter.keeps_zero)
+        if levels and self.stabilised:
+            levels = replace(levels, offset=0, scale=1.0)
         return replace(self, levels=levels)
-
-    def takes(self, block: Block) -> bool:
-        """Return whether the levels of the image suit a part of it."""
-        if self.stabilised:  # any float32
-            return bool(np.abs(block.range).max() <= np.finfo(np.float32).max)
-        return self.levels is not None and self.levels.takes(block.range)
 
     def suited(self, block: Block) -> Job:
         """Return the job with levels that suit a part: those of the image, or else its own."""
         if is_plain(block.finite.dtype):
             return self
-        if not np.isfinite(block.range).all():
-            Levels.of(block.finite)  # refuses NaN and infinity
-        if self.stabilised or self.takes(block):
+        if self.levels is not None and self.levels.takes(block.range):
             return self
-        return replace(self, levels=Levels.of(block.finite, self.filter.keeps_zero))
+        own = Levels.of(block.finite, self.filter.keeps_zero)  # refuses NaN and infinity
+        return replace(self, levels=Levels(0, 1.0, own.inner) if self.stabilised else own)
 
     @property
     def blank_width(self) -> int:

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import dask.array as da
 import numpy as np
 from dask.array.overlap import ensure_minimum_chunksize, overlap
 
-from napari_gpu_denoise.errors import ImageError, NoDeviceError, SettingsError
+from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.noise.structure.remove import Correction
@@ -25,7 +25,6 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
 from napari_gpu_denoise.run.input import Block, Input, is_lazy
 from napari_gpu_denoise.run.job import Job, prepare
-from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import Part, filter_part, finish, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
@@ -114,16 +113,12 @@ def lazy_result(array: Any, run: Run) -> da.Array:
         choose_devices(several)  # refuses it
     # Device handles are invalid in other processes: send names instead.
     sent = [d.address if isinstance(d, Device) else d for d in several]
-    run = replace(run, device=sent[0])
+    # Named, as "", the best device measures the noise, as in `denoise`, if there is one here.
+    run = replace(run, device="" if sent[0] is None else sent[0])
     image = Input.of(array, run)
     if image.correction:
         array = _corrected(array, image.correction)
-    place = sent[0]
-    if is_measured(run.sigma, run.noise, run.filter):
-        with suppress(NoDeviceError):  # the workers may have one
-            place = _here(sent)[0]  # where `denoise` measures, so that sigma is the same
-    job = prepare(replace(image.adapted(run), device=place), array)
-    job = replace(job, run=replace(job.run, device=sent[0]))
+    job = prepare(image.adapted(run), array)
     window = Input(array, job.names).window()
     extra = _FILL_MARGIN if run.nonfinite == "keep" and array.dtype.kind == "f" else 0
     margins = {}

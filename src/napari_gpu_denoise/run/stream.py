@@ -326,7 +326,7 @@ class FrameStream:
             )
         block = Block.of(given, job.names, job.run.nonfinite, job.levels)
         check_kept(block, job.dtypes[1])
-        if not is_plain(given.dtype) and not job.takes(block):
+        if not (is_plain(given.dtype) or job.levels.takes(block.range)):
             if not np.isfinite(block.range).all():
                 raise nonfinite_error(f"Frame {number} holds NaN or infinity")
             raise errors.ImageError(
