@@ -91,6 +91,11 @@ class Levels:
         """Whether values pass unchanged."""
         return self.offset == 0 and self.scale == 1.0
 
+    @property
+    def spread(self) -> float:
+        """Distance of the quartiles of the values that the levels were chosen from, if known."""
+        return (self.inner[1] - self.inner[0]) / (2 * _FAR)
+
     def takes(self, values: np.ndarray) -> bool:
         """Return whether values are finite, and neither too large nor too small once mapped.
 
@@ -276,9 +281,9 @@ def as_array(image: Any) -> np.ndarray:
 def as_numbers(given: Any) -> np.ndarray:
     """Return a setting as float64; TypeError for truth values and text, which NumPy converts."""
     array = given if hasattr(given, "dtype") else np.array(given, object)
-    refused = (bool, np.bool_, str, bytes, bytearray, np.complexfloating)
-    each = (given, *array.ravel()) if array.dtype == object else ()
-    if array.dtype.kind not in "iufO" or any(isinstance(one, refused) for one in each):
+    each = (given, *np.ravel(array)) if array.dtype == object else (array,)
+    kinds = {np.dtype(getattr(one, "dtype", type(one))).kind for one in each}
+    if not kinds <= set("iufO") or any(isinstance(one, bytearray) for one in each):
         raise TypeError(f"{given!r} is not a number")
     return np.array(array, np.float64)
 

@@ -156,13 +156,20 @@ class Job:
         return replace(self, levels=levels)
 
     def suited(self, block: Block) -> Job:
-        """Return the job with levels that suit a part: those of the image, or else its own."""
-        if is_plain(block.finite.dtype):
-            return self
-        if self.levels is not None and self.levels.takes(block.range):
-            return self
-        own = Levels.of(block.finite, self.filter.keeps_zero)  # refuses NaN and infinity
-        return replace(self, levels=Levels(0, 1.0, own.inner) if self.stabilised else own)
+        """Return the job with levels that suit a part: those of the image, or else its own.
+
+        Sigma is limited to a multiple of the range of the values.
+        """
+        levels, pixels = self.levels, block.finite
+        if not is_plain(pixels.dtype):
+            if levels is None or not levels.takes(block.range):
+                levels = Levels.of(pixels, self.filter.keeps_zero)  # refuses NaN and infinity
+                levels = Levels(0, 1.0, levels.inner) if self.stabilised else levels
+            pixels = np.array([0, max(np.ptp(block.range.astype(np.float64)), levels.spread)])
+        elif levels is not None:
+            return self  # of an image in memory
+        array = clamp_sigma(self.sigma, pixels, self.filter, is_stream_frame=True)
+        return replace(self, levels=levels, sigma=replace(self.sigma, array=array))
 
     @property
     def blank_width(self) -> int:

@@ -25,6 +25,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
 from napari_gpu_denoise.run.input import Block, Input, is_lazy
 from napari_gpu_denoise.run.job import Job, prepare
+from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import Part, filter_part, finish, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
@@ -120,6 +121,8 @@ def lazy_result(array: Any, run: Run) -> da.Array:
         array = _corrected(array, image.correction)
     job = prepare(image.adapted(run), array)
     window = Input(array, job.names).window()
+    if is_measured(run.sigma, run.noise, run.filter):  # pixels have been read anyway
+        job, window = job.sharing(window), None
     extra = _FILL_MARGIN if run.nonfinite == "keep" and array.dtype.kind == "f" else 0
     margins = {}
     for axis, letter in enumerate(job.names):
@@ -226,7 +229,7 @@ def _denoise_block(
     block_info: dict,
 ) -> np.ndarray:
     """Denoise one chunk, given with its margin."""
-    job = job.sharing(window)
+    job = job if window is None else job.sharing(window)
     where = [slice(*ends) for ends in block_info[None]["array-location"]]
     part = Part.of(job, where)
     given = [slice(max(one.start - margins[axis][0], 0), None) for axis, one in enumerate(where)]

@@ -26,7 +26,6 @@ from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.job import Job, check_kept, prepare, sigma_over
-from napari_gpu_denoise.run.noise import clamp_sigma
 from napari_gpu_denoise.run.record import Progress, Steps, Tally
 from napari_gpu_denoise.run.request import Run
 
@@ -250,10 +249,6 @@ def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Ta
             job = _for_kind(job, int(planes.kinds.flat[0]))
         elif job.names[planes.axis] not in job.filter.joint:
             return (yield from _filter_kinds(job, part, block, out))
-    if job.levels is None:
-        # The range of the whole image is not known, as of one frame of many.
-        array = clamp_sigma(job.sigma, block.finite, job.filter, is_stream_frame=True)
-        job = replace(job, sigma=replace(job.sigma, array=array))
     job = job.suited(block)
     inner, sigma = block[part.inner], sigma_over(job.sigma.array, part.yields)
     check_kept(block, out.dtype)
