@@ -12,7 +12,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, SettingsError
 from napari_gpu_denoise.image.axes import UNNAMED
-from napari_gpu_denoise.image.threads import in_threads, quiet
+from napari_gpu_denoise.image.threads import in_threads
 from napari_gpu_denoise.noise.sampling import spread, without_fill
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting
@@ -94,7 +94,6 @@ def distance_of(image: Any, names: str, voxel: str) -> tuple[float, str]:
     return 1.0, "the distance of slices cannot be measured in the image, and there is no voxel size"
 
 
-@quiet()
 def slice_distance(image: Any, names: str) -> float | None:
     """Return the distance of slices in pixels: so far away pixels differ as much along y and x.
 

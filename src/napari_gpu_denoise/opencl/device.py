@@ -33,13 +33,11 @@ ADVICE = (
     "rocm-opencl-icd or mesa-opencl-icd (AMD), intel-opencl-icd. macOS includes OpenCL."
 )
 
-_DRIVERS = 1 << 29  # bytes of address space within which drivers are loaded
-
 
 def _advice() -> str:
     """Return what to do where there is no device; without memory, no driver is loaded."""
     try:
-        mmap.mmap(-1, _DRIVERS).close()
+        mmap.mmap(-1, 1 << 29).close()
     except (OSError, MemoryError):
         return "Memory of this process is limited (ulimit -v, or that of a job): allow 1 GB more."
     return ADVICE

@@ -190,13 +190,8 @@ class Input:
 
     def block(self, nonfinite: str, region: Any = ...) -> Block:
         """Read the pixels to filter, or a region of them, into memory."""
-        pixels = levels.as_array(self.array[region])
-        return Block.of(pixels, self.names, nonfinite, self.levels)
-
-    @cached_property
-    def levels(self) -> levels.Levels | None:
-        """The mapping of grey levels for all parts, see `levels_of_window`."""
-        return levels.levels_of_window(self.window())
+        known = levels.levels_of_window(self.window())
+        return Block.of(levels.as_array(self.array[region]), self.names, nonfinite, known)
 
     def window(self) -> Any:
         """Return the pixels that levels are chosen from; None if all values pass unchanged."""

@@ -19,6 +19,7 @@ from napari_gpu_denoise.image.levels import (
     output_dtype,
     window_of,
 )
+from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device, choose
@@ -60,7 +61,7 @@ def type_for_noise(
 def _variance(sigma: Sigma, image: Any, names: str) -> float:
     """Return the mean variance of the noise, of the channel that has least."""
     if not sigma.stabilised:
-        values = np.square(np.minimum(sigma.array, 1e99))
+        values = np.square(sigma.array)
         axes = tuple(k for k, name in enumerate(names) if name != "C")
         each = values.mean(axis=axes)
         return float(each[each > 0].min(initial=math.inf))
@@ -165,7 +166,8 @@ class Job:
             if levels is None or not levels.takes(block.range):
                 levels = Levels.of(pixels, self.filter.keeps_zero)  # refuses NaN and infinity
                 levels = Levels(0, 1.0, levels.inner) if self.stabilised else levels
-            pixels = np.array([0, max(np.ptp(block.range.astype(np.float64)), levels.spread)])
+            low, high = map(float, block.range)
+            pixels = np.array([0, max(high - low, levels.spread)])
         elif levels is not None:
             return self  # of an image in memory
         array = clamp_sigma(self.sigma, pixels, self.filter, is_stream_frame=True)
@@ -244,6 +246,7 @@ class Job:
         )
 
 
+@quiet()
 def prepare(
     run: Run,
     image: Any,

@@ -12,6 +12,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.robust import medians
 
 
@@ -150,6 +151,7 @@ _LEAST = 0.05  # share of the variation between neighbours that a filter is expe
 _PIXELS = 1 << 13  # looked at, about, each beside its neighbour
 
 
+@quiet()
 def change_note(before: np.ndarray, after: np.ndarray, names: str) -> Note | None:
     """Return a note if neighbouring pixels of a result vary nearly as much as those of its image.
 
@@ -173,12 +175,11 @@ def change_note(before: np.ndarray, after: np.ndarray, names: str) -> Note | Non
         for first, last in ((0, -1), (1, None)):
             steps[along[0]] = slice(first, last, skip)
             pair.append(plane[tuple(steps)].astype(np.float64))
-        with np.errstate(invalid="ignore", over="ignore"):  # of infinity, and the largest float64
-            differences = np.abs(pair[1] - pair[0])
-            known = differences[np.isfinite(differences)]
-            if not known.size:
-                return None
-            ends.append((float(medians(known)), float(known.mean())))
+        differences = np.abs(pair[1] - pair[0])
+        known = differences[np.isfinite(differences)]
+        if not known.size:
+            return None
+        ends.append((float(medians(known)), float(known.mean())))
     (median, mean), (median_after, mean_after) = ends
     share = 1 - median_after / median if median > 0 else 1 - mean_after / mean if mean > 0 else 1.0
     if share >= _LEAST:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from napari_gpu_denoise.image.threads import begin_each, quiet
+from napari_gpu_denoise.image.threads import begin_each
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
 
 _BLOCK = 16  # pixels along y and x
@@ -63,7 +63,6 @@ def compared(reader: PlaneReader, axis: int, sigma: Sequence[float] = (math.inf,
     return likeness(pairs, sigma[number if number < len(sigma) else 0])
 
 
-@quiet()
 def likeness(pairs: Sequence[tuple[np.ndarray, np.ndarray]], sigma: float = math.inf) -> Likeness:
     """Compare pairs of neighbouring frames (y, x).
 
