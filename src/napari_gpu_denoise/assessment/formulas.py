@@ -10,8 +10,6 @@ import numpy as np
 from scipy import fft
 from scipy.ndimage import gaussian_filter, zoom
 
-from napari_gpu_denoise.image.threads import quiet
-
 ALPHA = 0.1  # fresh noise in the image that is filtered, as variance in units of that of the noise
 RING = 0.04  # cycles per pixel
 _WIDEST = 2.0  # rings are at least so many steps of frequency wide
@@ -124,7 +122,6 @@ class Rings:
         return total * self.sums(np.zeros(1) + power)
 
 
-@quiet()
 def detail(
     rings: Rings,
     noisy: np.ndarray,
@@ -185,7 +182,6 @@ def squared_errors(
     return ((plus - noisy) ** 2 + (minus - noisy) ** 2) / 2 + followed - variance
 
 
-@quiet()
 def error_map(
     squared: np.ndarray,
     varied: np.ndarray,

@@ -23,7 +23,6 @@ LARGEST_VALUE = 2.0**40
 _FAR = 2.0**18
 _OFF = 512  # half ranges from 0 at which an offset is removed from float32 values
 _SAMPLE = 1 << 14  # pixels that spread and middle are taken from, about
-_WINDOW = 512  # pixels along Y and X that the levels of an image are chosen from
 
 
 def nonfinite_error(problem: str) -> NonFiniteError:
@@ -59,11 +58,9 @@ class Levels:
         if array.dtype.kind == "f" and not (np.isfinite(low) and np.isfinite(high)):
             count = array.size - int(np.count_nonzero(np.isfinite(array)))
             raise nonfinite_error(f"{count} of {array.size} pixels are NaN or infinite")
-        inner = usual_range(array)
-        if float(low) < inner[0] or float(high) > inner[1]:
-            usual = array[~_out_of(inner, array)]
-            low, high = usual.min(), usual.max()
-        return replace(cls.spanning(low, high, keep_zero), inner=inner)
+        far = far_values(array)
+        low, high = (low, high) if far is None else value_range(array[~far])
+        return replace(cls.spanning(low, high, keep_zero), inner=usual_range(array))
 
     @classmethod
     def spanning(cls, low: np.generic, high: np.generic, keep_zero: bool = False) -> Levels:
@@ -90,11 +87,6 @@ class Levels:
     def plain(self) -> bool:
         """Whether values pass unchanged."""
         return self.offset == 0 and self.scale == 1.0
-
-    @property
-    def spread(self) -> float:
-        """Distance of the quartiles of the values that the levels were chosen from, if known."""
-        return (self.inner[1] - self.inner[0]) / (2 * _FAR)
 
     def takes(self, values: np.ndarray) -> bool:
         """Return whether values are finite, and neither too large nor too small once mapped.
@@ -200,10 +192,7 @@ def value_range(array: np.ndarray) -> tuple[np.generic, np.generic]:
 
 
 def usual_range(array: np.ndarray) -> tuple[float, float]:
-    """Return the range beyond which values are fill values; infinite if there is one value only.
-
-    It is measured on the different values of a sample: those of a fill value count once.
-    """
+    """Return the range beyond which values are fill values, by the different ones of a sample."""
     step = max(1, round((array.size / _SAMPLE) ** (1 / array.ndim))) | 1
     values = np.unique(array[(slice(None, None, step),) * array.ndim]).astype(np.float64)
     values = values[np.isfinite(values)]
@@ -214,11 +203,9 @@ def usual_range(array: np.ndarray) -> tuple[float, float]:
     return middle - reach, middle + reach
 
 
+@quiet()
 def far_values(array: np.ndarray, known: Levels | None = None) -> np.ndarray | None:
-    """Return where values are fill values, far from all others; None if nowhere.
-
-    They are out of the range of `known`, the levels of the whole image, if that is of its size.
-    """
+    """Return where there are fill values, of an image whose levels are `known`; None if nowhere."""
     if is_plain(array.dtype):
         return None
     low, high = map(float, value_range(array))
@@ -227,30 +214,14 @@ def far_values(array: np.ndarray, known: Levels | None = None) -> np.ndarray | N
         return None
     own = usual_range(array)
     inner = inner if inner[0] <= sum(own) / 2 <= inner[1] else own
-    far = _out_of(inner, array) & np.isfinite(array)
+    far = ((array < inner[0]) | (array > inner[1])) & np.isfinite(array)
     return far if far.any() else None
-
-
-@quiet()
-def _out_of(inner: tuple[float, float], array: np.ndarray) -> np.ndarray:
-    return (array < inner[0]) | (array > inner[1])
-
-
-def window_of(names: str, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
-    """Return the index of the pixels that the levels of an image are chosen from.
-
-    They are in the middle, and in the first frame: streams know no other one.
-    """
-    middles = (slice(max(n - _WINDOW, 0) // 2, (n + _WINDOW) // 2) for n in shape)
-    both = zip(names, shape, middles, strict=True)
-    place = {"C": slice(None), "S": slice(None), "T": 0}
-    return tuple(middle if a in "YX" else place.get(a, n // 2) for a, n, middle in both)
 
 
 def levels_of_window(window: Any, keep_zero: bool = False) -> Levels | None:
     """Choose the mapping for all parts of an image; None if each part has to choose its own."""
-    if window is None or is_plain(window.dtype):
-        return None if window is None else Levels(0, 1.0)
+    if window is None:
+        return None
     known = as_array(window)
     known = known[np.isfinite(known)]
     levels = Levels.of(known, keep_zero) if known.size else Levels(0, 1.0)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.structure.remove import Correction
 
 
+_WINDOW = 512  # pixels along Y and X that the levels of an image are chosen from
+
+
 @dataclass(frozen=True)
 class Block:
     """A part of an image in memory, as it is and with only `finite` pixels.
@@ -33,10 +36,7 @@ class Block:
 
     @classmethod
     def of(cls, array: np.ndarray, names: str, nonfinite: str, known: Any = None) -> Block:
-        """Return a block; with "raise" as `nonfinite`, NaN is left for `Job` to refuse.
-
-        `known` are the `Levels` of the whole image.
-        """
+        """Return a block of an image whose levels are `known`; with "raise", NaN is left in it."""
         block = cls(array, *levels.fill_nonfinite(array, names, nonfinite, known))
         return block if levels.is_plain(array.dtype) else replace(block, ends=block.range)
 
@@ -195,9 +195,12 @@ class Input:
 
     def window(self) -> Any:
         """Return the pixels that levels are chosen from; None if all values pass unchanged."""
-        if levels.is_plain(self.array.dtype):
-            return None
-        return self.array[levels.window_of(self.names, self.array.shape)]
+        shape, place = self.array.shape, {"C": slice(None), "S": slice(None), "T": 0}
+        # Of a stream, the first frame is known.
+        middles = (slice(max(n - _WINDOW, 0) // 2, (n + _WINDOW) // 2) for n in shape)
+        both = zip(self.names, shape, middles, strict=True)
+        where = (middle if a in "YX" else place.get(a, n // 2) for a, n, middle in both)
+        return None if levels.is_plain(self.array.dtype) else self.array[tuple(where)]
 
     def adapted(self, run: Run) -> Run:
         """Return a run for `array`: with named axes, and nothing left to remove."""

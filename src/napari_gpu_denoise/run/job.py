@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note
-from napari_gpu_denoise.image.levels import (
-    Levels,
-    is_plain,
-    levels_of_window,
-    output_dtype,
-    window_of,
-)
+from napari_gpu_denoise.image.levels import Levels, is_plain, levels_of_window, output_dtype
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
@@ -157,20 +151,20 @@ class Job:
         return replace(self, levels=levels)
 
     def suited(self, block: Block) -> Job:
-        """Return the job with levels that suit a part: those of the image, or else its own.
-
-        Sigma is limited to a multiple of the range of the values.
-        """
+        """Return the job with levels and sigma that suit the values of a part."""
         levels, pixels = self.levels, block.finite
         if not is_plain(pixels.dtype):
             if levels is None or not levels.takes(block.range):
                 levels = Levels.of(pixels, self.filter.keeps_zero)  # refuses NaN and infinity
                 levels = Levels(0, 1.0, levels.inner) if self.stabilised else levels
             low, high = map(float, block.range)
-            pixels = np.array([0, max(high - low, levels.spread)])
+            spread = (levels.inner[1] - levels.inner[0]) / 2**19
+            pixels = np.array([0, max(high - low, spread)])
         elif levels is not None:
             return self  # of an image in memory
         array = clamp_sigma(self.sigma, pixels, self.filter, is_stream_frame=True)
+        if levels is self.levels and array is self.sigma.array:
+            return self
         return replace(self, levels=levels, sigma=replace(self.sigma, array=array))
 
     @property
@@ -296,7 +290,9 @@ def prepare(
     job = Job(run, names, shape, (given, wanted), applied, sigma, levels, told)
     if block is None or levels is not None:
         return job  # of pixels that are not read yet, each part refuses NaN by itself
-    return job.sharing(block.given[window_of(names, shape)]).suited(block)
+    if is_plain(given):
+        return replace(job, levels=Levels(0, 1.0))
+    return job.sharing(Input(block.given, names).window()).suited(block)
 
 
 def check_kept(block: Block, dtype: np.dtype) -> None:

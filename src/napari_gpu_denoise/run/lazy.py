@@ -90,9 +90,11 @@ def denoise_lazy(
 
     Notes
     -----
-    Chunks are read with the margin that the filter needs, so the result equals that of `denoise`:
-    it is identical for integers of 8 and 16 bits, and within float32 rounding for other types,
-    whose offset and scale are removed chunk by chunk. Results next to spots of NaN or infinity
+    Chunks are read with the margin that the filter needs, so the result is identical to that of
+    `denoise`. Of types other than integers of 8 and 16 bits, a window of 512 pixels in the middle
+    is read for the offset and scale of all chunks, without measured noise once in each computation;
+    if it has one grey level only, or a chunk is far beyond its levels, this chunk has its own, and
+    results are identical up to float32 rounding. Results next to spots of NaN or infinity
     wider than 32 pixels may differ. The memory needed is a few chunks per thread. By filters over
     time, chunks of up to 256 MiB are filtered together, so that margins are up to an eighth of the
     work: the first frame takes longer, all frames less.

@@ -16,6 +16,7 @@ import numpy as np
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, ImageError, SettingsError
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import convert
+from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
 from napari_gpu_denoise.opencl.program import ProgramKey, program_key, session
@@ -301,7 +302,7 @@ def finish(
         raise SettingsError(
             f"cancel={cancel!r} has no is_set(): give an event, such as threading.Event()."
         )
-    with closing(steps):
+    with closing(steps), quiet():
         try:
             while True:
                 step = next(steps)

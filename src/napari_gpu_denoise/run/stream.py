@@ -144,11 +144,12 @@ def stream(
 
     Notes
     -----
-    Results are those of `denoise` for the stack of all frames, to the last bit, for integers of 8
-    and 16 bits; for other types they may differ by rounding, as the range of grey levels is read
-    from the first frame alone. Settings that follow from several frames keep their default: VBM3D
-    searches for motion with ``window_nearest=15`` unless another is given. Closing the generator
-    stops the work and frees the device.
+    Results are those of `denoise` for the stack of all frames, to the last bit; of types other than
+    integers of 8 and 16 bits only up to rounding if the middle of the first frame has one grey
+    level. A frame far beyond the levels there, 2**18 times their spread, is refused. Settings that
+    follow from several frames keep their default: VBM3D searches for motion with
+    ``window_nearest=15`` unless another is given. Closing the generator stops the work and frees
+    the device.
 
     Examples
     --------
