@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-#: A decorator, too: extreme values overflow, which is checked where it matters.
-quiet = partial(np.errstate, over="ignore", invalid="ignore")
+quiet = partial(np.errstate, over="ignore", invalid="ignore")  # a decorator, too
 _quiet = partial(np.seterr, over="ignore", invalid="ignore")  # of a thread
 
 

@@ -194,10 +194,10 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
             fits = value in (True, False)
             converted = bool(value)
         else:
-            converted = kind(value)
             # 8.0 counts as a whole number, 8.5 does not; nan equals nothing.
-            plain = kind is str or type(value) in (int, float)
-            fits = converted == (value if plain else as_number(value))
+            given = value if kind is str or type(value) in (int, float) else as_number(value)
+            converted = kind(given)
+            fits = converted == given
     except (TypeError, ValueError, OverflowError):
         fits = False
     if not fits:
