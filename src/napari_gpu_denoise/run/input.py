@@ -195,10 +195,7 @@ class Input:
 
     def window(self) -> Any:
         """Return the pixels that levels are chosen from; None if all values pass unchanged."""
-        shape, place = (
-            self.array.shape,
-            {"C": slice(None), "S": slice(None), "T": 0},
-        )  # as in streams
+        shape, place = self.array.shape, {"C": slice(None), "S": slice(None), "T": 0}
         middles = (slice(max(n - _WINDOW, 0) // 2, (n + _WINDOW) // 2) for n in shape)
         both = zip(self.names, shape, middles, strict=True)
         where = (middle if a in "YX" else place.get(a, n // 2) for a, n, middle in both)

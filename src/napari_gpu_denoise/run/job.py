@@ -203,9 +203,7 @@ class Job:
         if change is not None:
             notes.append(change)
         if tally.fill:
-            notes.append(
-                f"fill values, far from all other levels, stay as they are: {tally.fill} pixels"
-            )
+            notes.append(f"fill values, far from all others, stay as they are: {tally.fill} pixels")
         if not self.sigma.array.any():
             notes.append(NO_NOISE)
         elif any(n < smallest for a, n in zip(names, self.shape, strict=True) if a in "YX"):

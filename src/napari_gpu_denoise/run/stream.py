@@ -238,8 +238,7 @@ class FrameStream:
             self._given_sigma, self._first_sigma = run.sigma, run.sigma(0)
             run = replace(run, sigma=self._first_sigma, noise=None)
         self._given_dtype = first.dtype
-        first_of_all = Input(first if self._like is None else self._like, names)
-        block = first_of_all.block(run.nonfinite)
+        block = Input(first if self._like is None else self._like, names).block(run.nonfinite)
         self._job = prepare(run, block, levels=self._levels, is_stream_frame=True)
         if self._filter is not None:
             self._job = replace(self._job, filter=self._filter)
