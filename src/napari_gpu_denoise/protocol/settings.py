@@ -7,7 +7,6 @@ import math
 from typing import Any, ClassVar
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.image.levels import as_number
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -56,6 +55,12 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def _as_number(given: Any) -> float:
+    from napari_gpu_denoise.image import levels  # NumPy is slow to import
+
+    return levels.as_number(given)
+
+
 def number_of_bytes(size: Any) -> int:
     """Return a positive size in bytes; text may have a unit, such as ``"512M"`` or ``"2 GB"``."""
     number, unit = size, ""
@@ -64,7 +69,7 @@ def number_of_bytes(size: Any) -> int:
         unit = number[-1:] if number[-1:] in _UNITS else ""
         number = number.removesuffix(unit)
     try:
-        nbytes = int(float(number if isinstance(size, str) else as_number(size)) * _UNITS[unit])
+        nbytes = int(float(number if isinstance(size, str) else _as_number(size)) * _UNITS[unit])
     except (TypeError, ValueError, OverflowError):
         nbytes = 0
     if nbytes <= 0:
@@ -195,7 +200,7 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
             converted = bool(value)
         else:
             # 8.0 counts as a whole number, 8.5 does not; nan equals nothing.
-            given = value if kind is str or type(value) in (int, float) else as_number(value)
+            given = value if kind is str or type(value) in (int, float) else _as_number(value)
             converted = kind(given)
             fits = converted == given
     except (TypeError, ValueError, OverflowError):
@@ -220,7 +225,7 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
 
 def checked_factor(factor: Any) -> float:
     """Return the factor of sigma that a user gave; refuse what is not a positive number."""
-    value = as_number(factor)
+    value = _as_number(factor)
     if not (math.isfinite(value) and value > 0):
         raise SettingsError(
             f"sigma_factor={factor!r} is not a positive number",

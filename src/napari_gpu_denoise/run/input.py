@@ -79,7 +79,6 @@ class Block:
 
 
 def _copy(image: np.ndarray, out: np.ndarray, where: np.ndarray) -> None:
-    """Copy pixels in the type of the output."""
     values = np.empty(int(np.count_nonzero(where)), out.dtype)
     levels.convert(image[where], values)
     out[where] = values

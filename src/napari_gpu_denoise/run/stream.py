@@ -147,9 +147,8 @@ def stream(
     Results are those of `denoise` for the stack of all frames, to the last bit; of types other than
     integers of 8 and 16 bits only up to rounding if the middle of the first frame has one grey
     level. A frame far beyond the levels there, 2**18 times their spread, is refused. Settings that
-    follow from several frames keep their default: VBM3D searches for motion with
-    ``window_nearest=15`` unless another is given. Closing the generator stops the work and frees
-    the device.
+    follow from several frames keep their default, as ``window_nearest=15`` of VBM3D. Closing the
+    generator stops the work and frees the device.
 
     Examples
     --------
