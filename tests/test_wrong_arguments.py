@@ -15,11 +15,27 @@ from napari_gpu_denoise.noise.record import NoiseEstimate
 from scenes import noisy
 
 IMAGE = noisy(24, 28)
+# What NumPy or Python convert to numbers.
+CONVERTED = [True, np.True_, b"5", "5", bytearray(b"5"), np.array(True), np.array("5"), 5 + 0j]
+CONVERTED += [np.complex64(5), np.timedelta64(5, "s")]
 WRONG = {
     "axes": [["Y", "X"], ("Y", "X"), 5, b"YX", "", "ÄX", True],
     "device": [1.5, [], True, b"cpu", -1, 10**30, {}, np.zeros(0)],
     "memory_limit": ["x", "", -5, 0, [], True, float("nan"), float("inf"), "1e999"],
-    "sigma": [10**400, [10**400], [], [[1, 2], [3]], 1j, object(), float("inf"), "x", -1],
+    "sigma": [
+        10**400,
+        [10**400],
+        [],
+        [[1, 2], [3]],
+        1j,
+        object(),
+        float("inf"),
+        "x",
+        -1,
+        *CONVERTED,
+    ],
+    "sigma_factor": CONVERTED,
+    "patch": CONVERTED,
     "cancel": [5, "x", [], True, lambda: True],
     "progress": [5, "x", []],
     "noise": [[], {}, "x", ["gaussian"], {"model": "rician"}, True],
@@ -38,6 +54,25 @@ def test_of_a_function(device, name, value):
     with pytest.raises(errors.DenoiseError) as raised:
         gd.nl_means(IMAGE, **{"device": device, "sigma": 10, name: value})
     assert str(raised.value).endswith((".", "version'"))
+
+
+SETTERS = {
+    "sigma of frames": lambda one: list(gd.stream(gd.NLMeans(), [IMAGE], lambda number: one)),
+    "sigma of channels": lambda one: gd.nl_means(np.stack([IMAGE] * 2), [one, 5.0], axes="CYX"),
+    "model": gd.Gaussian,
+    "threshold": lambda one: gd.remove_outliers(IMAGE, one),
+    "spacing": lambda one: gd.assess(IMAGE, gd.NLMeans(), 10, spacing=one),
+    "frames": lambda one: gd.denoise(
+        np.stack([IMAGE] * 9), gd.NLMeans(), 5, axes="TYX", frames=one
+    ),
+}
+
+
+@pytest.mark.parametrize("setter", SETTERS.values(), ids=SETTERS)
+def test_of_what_converts_to_a_number(setter):
+    for value in CONVERTED:
+        with pytest.raises(errors.DenoiseError):
+            setter(value)
 
 
 @pytest.mark.parametrize("number", range(8))

@@ -80,3 +80,84 @@ def test_levels_take_the_values_they_were_chosen_from(dtype):
     assert not Levels(0, 1.0).takes(beyond)
     assert Levels(0, 4.0).takes(beyond)
     assert not Levels(0, 4.0).takes(np.array([0.0, np.nan]))
+
+
+def same(way, frames, settings, device, **options):
+    """Filter by a way that keeps the type."""
+    run = {"sigma": 8.0, "device": device, "dtype": "same", **options}
+    if way is streamed:
+        return np.array(list(gd.stream(settings, iter(frames), **run)))
+    if way is whole:
+        return gd.denoise(frames, settings, axes="TYX", **run).image
+    chunks = da.from_array(frames, chunks=(-1, 24, 24) if way is lazily else (1, -1, -1))
+    if way is lazily:
+        return np.asarray(gd.denoise_lazy(chunks, settings, axes="TYX", **run))
+    return gd.denoise(chunks, settings, axes="TYX", out=np.empty_like(frames), **run).image
+
+
+@every_way
+@every_filter
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64", "float64", "float32"])
+def test_every_way_maps_grey_levels_as_the_whole(device, way, settings, dtype):
+    """Later frames may be darker than the first, and parts of an image flat or far from 0."""
+    darker = np.array([9, 3, 0, -9])[:, None, None]
+    frames = np.rint(noisy(4, 60, 52).astype(np.float64)) + darker
+    frames[1, :26, :26] = 20
+    for base in (0, 5 * 10**6):
+        image = (frames - frames.min() + base).astype(dtype)
+        expected = same(whole, image, settings, device)
+        np.testing.assert_array_equal(same(way, image, settings, device), expected)
+
+
+FILL = {"float32": (1e20, -3.4e38), "float64": (9.97e36, -1.7e308), "int32": (-(2**31), 2**31 - 1)}
+
+
+@every_way
+@every_filter
+@pytest.mark.parametrize("dtype", FILL)
+def test_fill_values_stay_and_change_nothing_else(device, way, settings, dtype):
+    frames = noisy(3, 60, 52, sigma=8.0).astype(dtype)
+    expected = same(way, frames, settings, device)
+    for value in FILL[dtype]:
+        for where in ((0, [5, 40], [7, 30]), (slice(None), slice(None), slice(0, 20))):
+            image = frames.copy()
+            image[where] = value
+            out = same(way, image, settings, device)
+            np.testing.assert_array_equal(out[where], image[where])
+            others = image == frames
+            assert np.std((out.astype(np.float64) - expected)[others]) < 3
+
+
+@pytest.mark.parametrize("dtype", FILL)
+def test_fill_values_are_left_out_of_the_noise_and_noted(device, dtype):
+    image = noisy(96, 104, sigma=8.0).astype(dtype)
+    image[[5, 40], [7, 30]] = FILL[dtype]
+    result = gd.denoise(image, SETTINGS["nl_means"], device=device)
+    assert result.record.sigma[0] == pytest.approx(8, rel=0.15)
+    assert any(note.endswith("stay as they are: 2 pixels") for note in result.record.notes)
+    assert result.record.nonfinite == 0
+    assert gd.estimate_noise(image, device=device).sigma[0] == pytest.approx(8, rel=0.15)
+
+
+LIMITS = [*(f"f{n}" for n in (2, 4, 8)), *(f"{k}{n}" for k in "iu" for n in (1, 2, 4, 8))]
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@every_filter
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_no_type_leads_to_warnings_of_numpy(device, settings, dtype):
+    """Of types at their ends, infinite pixels, and results that are too large for their type."""
+    unit = noisy(3, 40, 44).astype(np.float64)
+    unit = (unit - unit.min()) / np.ptp(unit)
+    limits = np.finfo(dtype) if dtype[0] == "f" else np.iinfo(dtype)
+    ends = [(0.0, float(limits.max) / 1.01), (float(limits.min) / 1.01, float(limits.max) / 1.01)]
+    for low, high in ends:
+        image = (low * (1 - unit) + high * unit).astype(dtype)
+        image[0, 3, 4:6] = (np.inf, -np.inf) if dtype[0] == "f" else 0
+        keep = {"nonfinite": "keep"} if dtype[0] == "f" else {}
+        for sigma in (None, 10.0):
+            for out in ("same", "float16"):
+                made = gd.denoise(
+                    image, settings, sigma, axes="TYX", dtype=out, device=device, **keep
+                ).image
+                assert np.isfinite(made[image == image]).sum() >= made.size - 2

@@ -93,7 +93,8 @@ def test_sigma_is_estimated_once_from_few_planes(device):
     result = gd.denoise_lazy(array, small(KIND), axes="TYX", device=device)
     # Frames that follow each other are looked at as well, for noise that changes with brightness.
     # So are three in a row at four places, for its spectrum, and 32, for noise that changes.
-    assert 0 < len(read) <= 68
+    # The first is read once more, for the mapping of grey levels.
+    assert 0 < len(read) <= 69
     read.clear()
     with dask.config.set(scheduler="synchronous"):
         out = result[7].compute()

@@ -54,10 +54,10 @@ def frames_of(indices: list, axis: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("axes", "dtype", "times"), [("TYX", "uint16", 1), ("CTYX", "uint8", 1), ("CTYX", "float32", 2)]
+    ("axes", "dtype"), [("TYX", "uint16"), ("CTYX", "uint8"), ("CTYX", "float32")]
 )
 @pytest.mark.parametrize("name", ALL)
-def test_each_frame_is_read_once_and_written_once(device, name, dtype, times, axes):
+def test_each_frame_is_read_once_and_written_once(device, name, dtype, axes):
     shape = (9, 33, 37) if axes == "TYX" else (2, 9, 33, 37)
     image, t = noisy(*shape, dtype=dtype), axes.index("T")
     source, sink = Stored(image), Stored(np.zeros(image.shape, dtype))
@@ -68,8 +68,8 @@ def test_each_frame_is_read_once_and_written_once(device, name, dtype, times, ax
     np.testing.assert_array_equal(sink._array, expected.image)
     for field in ("settings", "sigma", "sigma_source", "axes", "saturated", "notes"):
         assert getattr(result.record, field) == getattr(expected.record, field), field
-    # Of floats the range is needed first.
-    assert frames_of(source.read, t) == list(range(9)) * times
+    # Of floats a window of the first frame is needed first.
+    assert frames_of(source.read, t) == [0] * (dtype == "float32") + list(range(9))
     assert frames_of(sink.written, t) == list(range(9))
 
 
@@ -128,9 +128,8 @@ def test_progress_counts_frames_and_can_stop_anywhere(device):
     sink = Stored(np.zeros(source.shape, "float32"))
     steps = denoise_steps(source, Run(VIDEO, 20.0, axes="TYX", device=device), out=sink)
     told = list(steps)
-    assert told[:6] == [Progress(k, 6, "frame read") for k in range(6)]
-    assert told[6] == COMPILING
-    assert told[7:] == [Progress(k, 6, "frame") for k in range(7)]
+    assert told[0] == COMPILING
+    assert told[1:] == [Progress(k, 6, "frame") for k in range(7)]
     sink.written.clear()
     steps = denoise_steps(source, Run(VIDEO, 20.0, axes="TYX", device=device), out=sink)
     while next(steps) != Progress(2, 6, "frame"):
@@ -143,7 +142,7 @@ def test_what_is_not_finite_is_refused_or_kept(device):
     image = noisy(5, 33, 37)
     image[3, 4:6, 7] = np.nan
     options = {"axes": "TYX", "device": device, "out": np.zeros_like(image)}
-    with pytest.raises(NonFiniteError, match="2 of 6105 pixels"):
+    with pytest.raises(NonFiniteError, match="Frame 3 holds NaN"):
         gd.denoise(Stored(image), VIDEO, 20.0, **options)
     kept = gd.denoise(Stored(image), VIDEO, 20.0, nonfinite="keep", **options)
     np.testing.assert_array_equal(np.isnan(kept.image), np.isnan(image))

@@ -39,9 +39,7 @@ class Stage:
         """Return the progress of what `text` names."""
         if not progress.total:
             return cls(progress.unit.capitalize())
-        reading = progress.unit == "frame read"
-        named = "Reading: frame" if reading else f"{text}: {progress.unit}"
-        return cls(named, progress.done, progress.total)
+        return cls(f"{text}: {progress.unit}", progress.done, progress.total)
 
 
 class TimeLeft:

@@ -27,7 +27,7 @@ from napari_gpu_denoise.assessment.trial import (
 )
 from napari_gpu_denoise.errors import ImageError, Note, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.image.levels import as_array, check_numbers
+from napari_gpu_denoise.image.levels import as_array, as_numbers, check_numbers
 from napari_gpu_denoise.noise.structure.find import structure_in
 from napari_gpu_denoise.noise.structure.record import Finding
 from napari_gpu_denoise.opencl.device import choose_devices
@@ -156,7 +156,7 @@ class Options:
         if self.spacing is None:
             return None
         try:
-            given = np.broadcast_to(np.asarray(self.spacing, np.float64), 2)
+            given = np.broadcast_to(as_numbers(self.spacing), 2)
         except (TypeError, ValueError):
             given = np.zeros(2)
         if not (np.isfinite(given).all() and (given > 0).all()):

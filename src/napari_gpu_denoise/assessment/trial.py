@@ -403,7 +403,7 @@ class Trial:
         if block.nonfinite_mask is not None:
             known &= ~block.nonfinite_mask
         # Wherever constant areas are put back, they differ from what was put there.
-        other = block.finite + 1
+        other = np.nextafter(block.finite, np.inf)
         whole = tuple(slice(0, n) for n in other.shape)
         keep_blank(block.finite, other, whole, job.names, own.blank_width)
         known &= other != block.finite

@@ -63,7 +63,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sigma-factor",
-        type=_checked(checked_factor),
+        type=_checked(lambda text: checked_factor(float(text))),
         default=1.0,
         metavar="NUMBER",
         help="strength: multiplies the given or measured sigma; values above 1 remove more "
@@ -250,5 +250,7 @@ def _checked(check: Callable[[str], Any]) -> Callable[[str], Any]:
             return check(text)
         except SettingsError as error:
             raise argparse.ArgumentTypeError(on_command_line(error)) from None
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
     return parse

@@ -40,10 +40,10 @@ from napari_gpu_denoise.files.zarr import NewImage
 from napari_gpu_denoise.files.zarr.places import Address, as_path, zarr_package
 from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.axes import check_axes
-from napari_gpu_denoise.image.levels import as_array, is_plain
+from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.device import choose_devices, names_of, own_device
-from napari_gpu_denoise.run.by_parts import ValueRange, change_in_the_middle
+from napari_gpu_denoise.run.by_parts import change_in_the_middle
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import Job, prepare
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, mark_of, parts_left
@@ -130,7 +130,7 @@ def described(wanted: Any, version: str) -> tuple[str, str, str, str]:
 def prepared(place: Place, run: Run, known: Correction | None) -> tuple[Job, Correction | None]:
     """Prepare a run for an input: what to correct, and the noise, are measured."""
     image = Input.of(place.source(), run, known)
-    job = prepare(replace(run, device=own_device(place.device)), image)
+    job = prepare(replace(run, device=own_device(place.device)), image).sharing(image.window())
     # Devices of this machine mean nothing on another.
     return replace(job, run=replace(job.run, device=None)), image.correction
 
@@ -138,11 +138,6 @@ def prepared(place: Place, run: Run, known: Correction | None) -> tuple[Job, Cor
 def size_of_parts(place: Place, job: Job, unit: Sequence[int] | None) -> tuple[int, ...]:
     """Return the lengths of parts for one device."""
     return size_of(job, unit, [own_device(place.device)])
-
-
-def seen(place: Place, part: Part) -> ValueRange:
-    """Return the range of the values of a part."""
-    return ValueRange.of(as_array(place.source()[part.yields]))
 
 
 def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
@@ -153,7 +148,8 @@ def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
         device = str(job.device)
         source, target = place.source(), place.target and _result(place.run, *place.target)
         for part in parts:
-            block = Block.of(as_array(source[part.reads]), job.names, job.run.nonfinite)
+            pixels = as_array(source[part.reads])
+            block = Block.of(pixels, job.names, job.run.nonfinite, job.levels)
             out = np.empty([one.size for one in part.spans], job.dtypes[1])
             tallies.append(finish(filter_part(job, part, block, out)))
             if target is None:
@@ -468,12 +464,6 @@ def cluster_steps(
             size = yield from run_task(client, "size", size_of_parts, place, job, unit)
         ledger.keep("parts", size)
     parts = [Part.of(job, region) for region in regions_of(job, size)]
-    if job.levels is None and not is_plain(job.dtypes[0]):
-        levels = ledger.known("levels")
-        if levels is None:
-            levels = yield from _levels(client, place, job, parts)
-            ledger.keep("levels", levels)
-        job = replace(job, levels=levels)
     places = [part.yields for part in parts]
     rest, wrote = yield from parts_left(parts, places, ledger, made)
     before, done = ledger.tally, len(parts) - len(rest)
@@ -518,21 +508,6 @@ def groups_of(parts: Sequence[Part], unit: Sequence[int] | None) -> list[list[Pa
         key = tuple(held[one.start] for held, one in zip(numbers, part.yields, strict=True))
         groups.setdefault(key, []).append(part)
     return list(groups.values())
-
-
-def _levels(
-    client: Any, place: Place, job: Job, parts: Sequence[Part]
-) -> Generator[Progress, None, Any]:
-    """Choose the mapping of grey levels from the range of all pixels."""
-    total, done = ValueRange(), 0
-    work = (("range", seen, place, part) for part in parts)
-    with closing(Results(client, work, _GIVEN, ClusterReport())) as results:
-        for _, outcome in results.arriving():
-            if outcome is not None:
-                total += outcome
-                done += 1
-            yield Progress(done, len(parts), "part read")
-    return total.levels(job)
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DenoiseError, FileError, Note, OutputError
+from napari_gpu_denoise.errors import DenoiseError, FileError, NonFiniteError, Note, OutputError
 from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.input_checks import cause_of, reason_of
@@ -487,19 +487,19 @@ class ResumeLedger(Ledger):
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._keep_or_remove()
+        self._keep_or_remove(isinstance(error, NonFiniteError))  # needs another setting
         expected = OSError, DenoiseError, MemoryError
         unexpected = isinstance(error, Exception) and not isinstance(error, expected)
         if self._resumed and unexpected:
             # Of what was noted; after a new start it will show itself if it is another.
             raise self._damaged() from error
 
-    def _keep_or_remove(self) -> None:
+    def _keep_or_remove(self, useless: bool) -> None:
         with contextlib.ExitStack() as last, contextlib.suppress(OSError, DenoiseError):
             last.callback(self._release)
             if not self.notes.holds():
                 return
-            if self._brief():
+            if useless or self._brief():
                 self.notes.remove(_LEDGER)
             elif self._usable and self.done and not self._complete:
                 self._pause_to_disk = 0
@@ -568,7 +568,7 @@ class ResumeLedger(Ledger):
         return mark_of(out, where, values)
 
     def wrote(self, number: int, tally: Tally, mark: int) -> None:
-        written = self.done[number] = Written(tally.saturated, tally.nonfinite, mark)
+        written = self.done[number] = Written(tally.saturated, tally.nonfinite, mark, tally.fill)
         if not self._usable:
             return
         if self.notes.lost:

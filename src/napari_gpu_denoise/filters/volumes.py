@@ -11,7 +11,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.threads import in_threads
-from napari_gpu_denoise.noise.sampling import spread
+from napari_gpu_denoise.noise.sampling import spread, without_fill
 from napari_gpu_denoise.protocol.settings import setting
 
 AUTO = "auto"
@@ -122,7 +122,7 @@ def _neighbours(image: Any, names: str):
             index = list(at)
             index[z] += step
             plane = np.asarray(image[tuple(index)], np.float32)
-            planes.append(plane if y < x else plane.T)
+            planes.append(without_fill(plane if y < x else plane.T))
         yield tuple(planes)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.axes import arrange
-from napari_gpu_denoise.image.threads import in_bands
+from napari_gpu_denoise.image.threads import in_bands, quiet
 
 # Values within these bounds can be squared and summed in float32; others are scaled first.
 _LARGEST = 2.0**20
@@ -18,6 +18,11 @@ _SMALLEST_RANGE = 2.0**-20
 
 #: The largest value, and the largest sigma, that kernels take: sums of their squares fit a float32.
 LARGEST_VALUE = 2.0**40
+
+# Values this many spreads from the middle are fill values: beside them, float32 loses the others.
+_FAR = 2.0**18
+_OFF = 512  # half ranges from 0 at which an offset is removed from float32 values
+_SAMPLE = 1 << 14  # pixels that spread and middle are taken from, about
 
 
 def nonfinite_error(problem: str) -> NonFiniteError:
@@ -35,11 +40,13 @@ class Levels:
 
     8- and 16-bit integers and ordinary float32 data pass unchanged (offset 0, scale 1). float64,
     wide integers and extreme float32 ranges have an offset and a power-of-two scale removed, so
-    that small differences on a large level keep their precision.
+    that small differences on a large level keep their precision. Values out of the range `inner`
+    are fill values: far from all others.
     """
 
     offset: int | float
     scale: float
+    inner: tuple[float, float] = field(default=(-math.inf, math.inf), compare=False)
 
     @classmethod
     def of(cls, array: np.ndarray, keep_zero: bool = False) -> Levels:
@@ -51,7 +58,9 @@ class Levels:
         if array.dtype.kind == "f" and not (np.isfinite(low) and np.isfinite(high)):
             count = array.size - int(np.count_nonzero(np.isfinite(array)))
             raise nonfinite_error(f"{count} of {array.size} pixels are NaN or infinite")
-        return cls.spanning(low, high, keep_zero)
+        far = far_values(array)
+        low, high = (low, high) if far is None else value_range(array[~far])
+        return replace(cls.spanning(low, high, keep_zero), inner=usual_range(array))
 
     @classmethod
     def spanning(cls, low: np.generic, high: np.generic, keep_zero: bool = False) -> Levels:
@@ -65,7 +74,7 @@ class Levels:
         else:
             low, high = float(low), float(high)
             half = high / 2 - low / 2  # the whole range may overflow
-            wide = dtype.itemsize > 4 or max(abs(low), abs(high)) > 64 * half > 0
+            wide = dtype.itemsize > 4 or max(abs(low), abs(high)) > _OFF * half > 0
             offset = low + half if wide and half > 0 else 0.0
             if half == 0:
                 offset = low
@@ -80,44 +89,44 @@ class Levels:
         return self.offset == 0 and self.scale == 1.0
 
     def takes(self, values: np.ndarray) -> bool:
-        """Return whether values are all finite, and small enough for kernels once they are mapped.
+        """Return whether values are finite, and neither too large nor too small once mapped.
 
-        Levels that were chosen from the same values always take them.
+        Levels that were chosen from the same values take them, but for fill values.
         """
-        bound = LARGEST_VALUE * self.scale
-        if values.dtype.kind == "f":
-            flat = values.reshape(-1)
-            with np.errstate(over="ignore", invalid="ignore"):
-                # One pass tells nearly always.
-                if math.sqrt(abs(float(np.vdot(flat, flat)))) <= bound - abs(self.offset):
-                    return True
-        low, high = (float(end) - self.offset for end in value_range(values))
-        return -bound <= low and high <= bound
+        low, high = map(float, value_range(values))
+        if self.inner[0] > -math.inf:
+            return self.inner[0] <= low and high <= self.inner[1]
+        half, reach = high / 2 - low / 2, max(abs(low - self.offset), abs(high - self.offset))
+        near = half == 0 or (reach <= _FAR * half and half >= _SMALLEST_RANGE / 2 * self.scale)
+        return near and reach <= LARGEST_VALUE * self.scale
 
+    @quiet()
     def load(self, levels: np.ndarray, out: np.ndarray) -> None:
         """Convert grey levels to kernel values in `out`, a float32 array of the same shape."""
         if self.plain:
             np.copyto(out, levels, casting="unsafe")
             return
-        if levels.dtype.kind in "iu" and self.offset != 0:
-            # Modulo 2**64 the difference is right even if a signed one would overflow.
-            shifted = levels.astype(np.uint64) - np.uint64(self.offset % 2**64)
+        if levels.dtype.kind in "iu" and levels.dtype.itemsize == 8:
+            # Modulo 2**64 each difference is right, though no type holds all of both signs.
+            above = levels.astype(np.uint64) - np.uint64(self.offset % 2**64)
+            below = (np.uint64(0) - above).astype(np.float64)
+            shifted = np.where(levels < self.offset, -below, above)
         else:
             shifted = levels.astype(np.float64) - self.offset
         np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
 
+    @quiet()
     def store(self, values: np.ndarray, out: np.ndarray, *, spare: bool = False) -> int:
         """Convert kernel values to grey levels in `out`; return how many values were clipped.
 
         Integers are rounded to nearest and saturated. With `spare`, `values` may be overwritten.
         """
         if out.dtype.kind == "f":
-            with np.errstate(over="ignore"):
-                levels = values if self.plain else values.astype(np.float64) * self.scale
-                levels = levels if self.plain else levels + self.offset
-                np.copyto(out, levels, casting="same_kind")
+            levels = values if self.plain else values.astype(np.float64) * self.scale
+            levels = levels if self.plain else levels + self.offset
+            np.copyto(out, levels, casting="same_kind")
             largest = LARGEST_VALUE * self.scale + abs(self.offset)
-            return _clip_overflow(values, out) if largest > np.finfo(out.dtype).max else 0
+            return _clip_overflow(values, out) if largest > float(np.finfo(out.dtype).max) else 0
         limits = np.iinfo(out.dtype)
         if self.plain and out.dtype.itemsize <= 2:
             # In float32, which is exact for these, and without checking each value if all fit.
@@ -182,6 +191,43 @@ def value_range(array: np.ndarray) -> tuple[np.generic, np.generic]:
     return np.min([low for low, _ in ends]), np.max([high for _, high in ends])
 
 
+def usual_range(array: np.ndarray) -> tuple[float, float]:
+    """Return the range beyond which values are fill values, by the different ones of a sample."""
+    step = max(1, round((array.size / _SAMPLE) ** (1 / array.ndim))) | 1
+    values = np.unique(array[(slice(None, None, step),) * array.ndim]).astype(np.float64)
+    values = values[np.isfinite(values)]
+    if len(values) < 2:
+        return -math.inf, math.inf
+    low, middle, high = (float(values[len(values) * k // 4]) for k in (1, 2, 3))
+    reach = _FAR * (high - low)
+    return middle - reach, middle + reach
+
+
+@quiet()
+def far_values(array: np.ndarray, known: Levels | None = None) -> np.ndarray | None:
+    """Return where there are fill values, of an image whose levels are `known`; None if nowhere."""
+    if is_plain(array.dtype):
+        return None
+    low, high = map(float, value_range(array))
+    inner = usual_range(array) if known is None else known.inner
+    if inner[0] <= low and high <= inner[1]:
+        return None
+    own = usual_range(array)
+    inner = inner if inner[0] <= sum(own) / 2 <= inner[1] else own
+    far = ((array < inner[0]) | (array > inner[1])) & np.isfinite(array)
+    return far if far.any() else None
+
+
+def levels_of_window(window: Any, keep_zero: bool = False) -> Levels | None:
+    """Choose the mapping for all parts of an image; None if each part has to choose its own."""
+    if window is None:
+        return None
+    known = as_array(window)
+    known = known[np.isfinite(known)]
+    levels = Levels.of(known, keep_zero) if known.size else Levels(0, 1.0)
+    return levels if levels.inner[0] > -math.inf else None
+
+
 def as_array(image: Any) -> np.ndarray:
     """Return an image as a NumPy array, but for rows of different lengths and masked pixels."""
     # NumPy drops the mask of a dask array.
@@ -201,6 +247,25 @@ def as_array(image: Any) -> np.ndarray:
             "filter all pixels."
         )
     return np.asarray(array)
+
+
+def as_numbers(given: Any) -> np.ndarray:
+    """Return a setting as float64; TypeError for truth values and text, which NumPy converts."""
+    array = given if hasattr(given, "dtype") else np.array(given, object)
+    each = (given, *np.ravel(array)) if array.dtype == object else (array,)
+    kinds = {np.dtype(getattr(one, "dtype", type(one))).kind for one in each}
+    if not kinds <= set("iufO") or any(isinstance(one, bytearray) for one in each):
+        raise TypeError(f"{given!r} is not a number")
+    return np.array(array, np.float64)
+
+
+def as_number(given: Any) -> float:
+    """Return one number, NaN for all else."""
+    try:
+        number = as_numbers(given)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+    return float(number) if number.ndim == 0 else math.nan
 
 
 def check_numbers(array: np.ndarray) -> None:
@@ -256,18 +321,19 @@ def check_policy(nonfinite: str) -> None:
 
 
 def fill_nonfinite(
-    array: np.ndarray, names: str, nonfinite: str
+    array: np.ndarray, names: str, nonfinite: str, known: Levels | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the array with NaN and infinity replaced by the nearest finite pixel, and a mask.
+    """Return the array with fill values replaced by the nearest other pixel, and a mask.
 
-    The mask is None if all pixels are finite, or not checked, as with "raise". A plane without a
-    finite pixel becomes 0.
+    So are NaN and infinity, unless they are to be refused. `known` is as in `far_values`. The mask
+    is None if nothing was replaced. A plane without any other pixel becomes 0.
     """
     check_policy(nonfinite)
-    if nonfinite == "raise" or array.dtype.kind != "f":
-        return array, None
-    mask = ~np.isfinite(array)
-    if not mask.any():
+    mask = far_values(array, known)
+    if nonfinite == "keep" and array.dtype.kind == "f":
+        bad = ~np.isfinite(array)
+        mask = bad if mask is None else mask | bad
+    if mask is None or not mask.any():
         return array, None
     from scipy.ndimage import distance_transform_edt
 

@@ -11,17 +11,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
+
+quiet = partial(np.errstate, over="ignore", invalid="ignore")  # a decorator, too
+_quiet = partial(np.seterr, over="ignore", invalid="ignore")  # of a thread
 
 
 # Threads that are kept from call to call, by what they are for.
 @cache
 def shared_executor(purpose: str, number: int) -> ThreadPoolExecutor:
     """Return the executor kept for a purpose, of so many threads; they begin when there is work."""
-    return ThreadPoolExecutor(number, thread_name_prefix=f"gpu-denoise-{purpose}")
+    return ThreadPoolExecutor(number, f"gpu-denoise-{purpose}", _quiet)
 
 
 if hasattr(os, "register_at_fork"):
@@ -35,13 +38,13 @@ def mapping(threads: int) -> Iterator[Callable]:
     if threads == 1:
         yield map
         return
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(threads, initializer=_quiet) as pool:
         yield pool.map
 
 
 def ahead(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
     """Yield the results of a function in order, so many of them computed in advance."""
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(threads, initializer=_quiet) as pool:
         coming: deque[Future] = deque()
         for item in items:
             coming.append(pool.submit(function, item))

@@ -19,6 +19,7 @@ from napari_gpu_denoise.errors import (
     Note,
     SettingsError,
 )
+from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
 from napari_gpu_denoise.noise.correlation import alike_in_colours
@@ -200,6 +201,7 @@ def estimate_noise(
     return measure_noise(image, axes, model, device, structure=True)
 
 
+@quiet()
 def measure_noise(
     image: Any, axes: str | None, model: str, device: Any = None, *, structure: bool = False
 ) -> NoiseEstimate:

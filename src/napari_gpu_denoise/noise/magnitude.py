@@ -457,7 +457,7 @@ def _from_moments(mean: float, variance: float) -> tuple[float, float]:
     sigma = math.sqrt(variance)
     ratio = 0.0
     for _ in range(100):
-        ratio = math.sqrt(max((mean**2 + variance) / sigma**2 - 2, 0.0))
+        ratio = math.sqrt(max((mean / sigma) ** 2 + variance / sigma**2 - 2, 0.0))
         now = math.sqrt(variance / float(koay_factor(ratio)))
         if abs(now - sigma) <= 1e-9 * sigma:
             break

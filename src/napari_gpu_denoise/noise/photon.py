@@ -111,7 +111,7 @@ def weighted_line(
 def _weighted_sums(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, ...]:
     """Return the gain, the middle of x and y, the weighted spread of x, 0 if none, the weight."""
     weight = 1 / np.square(error)
-    total = float(weight.sum())
+    total = float(weight.sum()) or 1e-300  # of the largest float64 no weight is left
     centre, middle = float(weight @ x) / total, float(weight @ y) / total
     apart = x - centre
     weight *= apart

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
-from napari_gpu_denoise.image.levels import as_array, check_numbers
+from napari_gpu_denoise.image.levels import as_array, check_numbers, fill_nonfinite
 
 Channel = tuple[int, int]
 """The axis of channels, and the index of one."""
@@ -191,7 +191,7 @@ class PlaneReader:
             if large:
                 return self._windows(place)
             plane = as_array(self._image[place])
-            return plane if y < x else plane.T
+            return without_fill(plane if y < x else plane.T)
 
         lengths = self.shape[y], self.shape[x]
         large = math.prod(lengths) > LARGEST_PLANE
@@ -219,7 +219,13 @@ class PlaneReader:
                 window = as_array(self._image[tuple(where)])
                 row.append(window if axes[0] < axes[1] else window.T)
             rows.append(np.concatenate(row, axis=1))
-        return np.concatenate(rows, axis=0)
+        return without_fill(np.concatenate(rows, axis=0))
+
+
+def without_fill(plane: np.ndarray) -> np.ndarray:
+    """Return a plane with NaN in place of fill values; integers have the nearest other pixel."""
+    filled, far = fill_nonfinite(plane, "YX", "raise")
+    return filled if far is None or plane.dtype.kind != "f" else np.where(far, np.nan, plane)
 
 
 def sample_planes(image: Any) -> list[np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import mmap
 import os
 import tempfile
 import threading
@@ -31,6 +32,16 @@ ADVICE = (
     "For a GPU install its driver; on Linux also the OpenCL part of it: nvidia-opencl-icd, "
     "rocm-opencl-icd or mesa-opencl-icd (AMD), intel-opencl-icd. macOS includes OpenCL."
 )
+
+
+def _advice() -> str:
+    """Return what to do where there is no device; without memory, no driver is loaded."""
+    try:
+        mmap.mmap(-1, 1 << 29).close()
+    except (OSError, MemoryError):
+        return "Memory of this process is limited (ulimit -v, or that of a job): allow 1 GB more."
+    return ADVICE
+
 
 # In order of preference. A simulator is for tests: it is never chosen unless asked for.
 KINDS = ("discrete GPU", "integrated GPU", "CPU", "other", "simulator")
@@ -243,7 +254,7 @@ def _choose(wanted: Device | DeviceAddress | int | str | None) -> tuple[Device, 
     known = [_known.get(device, device) for device in fitting]
     if best is None:
         problems = "; ".join(f"{device}: {device.problem}" for device in known) or "only simulators"
-        remedy = ADVICE if wanted is None else "Update its driver or choose another device."
+        remedy = _advice() if wanted is None else "Update its driver or choose another device."
         raise NoDeviceError(f"No usable OpenCL device was found ({problems}). {remedy}")
     if wanted is None and sum(not device.problem for device in known) == 1:
         reason = "it is the only usable OpenCL device"
@@ -256,7 +267,7 @@ def _fitting(wanted: int | str | None) -> list[Device]:
     """Return the devices that fit a request, untested."""
     available = listed()
     if not available:
-        raise NoDeviceError(f"No OpenCL device was found. {ADVICE}")
+        raise NoDeviceError(f"No OpenCL device was found. {_advice()}")
     if wanted is None:
         return [d for d in available if d.kind != "simulator"]
     if isinstance(wanted, bool) or not isinstance(wanted, (int, np.integer, str)):

@@ -55,6 +55,12 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def _as_number(given: Any) -> float:
+    from napari_gpu_denoise.image import levels  # NumPy is slow to import
+
+    return levels.as_number(given)
+
+
 def number_of_bytes(size: Any) -> int:
     """Return a positive size in bytes; text may have a unit, such as ``"512M"`` or ``"2 GB"``."""
     number, unit = size, ""
@@ -63,7 +69,7 @@ def number_of_bytes(size: Any) -> int:
         unit = number[-1:] if number[-1:] in _UNITS else ""
         number = number.removesuffix(unit)
     try:
-        nbytes = 0 if isinstance(size, bool) else int(float(number) * _UNITS[unit])
+        nbytes = int(float(number if isinstance(size, str) else _as_number(size)) * _UNITS[unit])
     except (TypeError, ValueError, OverflowError):
         nbytes = 0
     if nbytes <= 0:
@@ -193,9 +199,10 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
             fits = value in (True, False)
             converted = bool(value)
         else:
-            converted = kind(value)
             # 8.0 counts as a whole number, 8.5 does not; nan equals nothing.
-            fits = not isinstance(value, bool) and (kind is str or converted == value)
+            given = value if kind is str or type(value) in (int, float) else _as_number(value)
+            converted = kind(given)
+            fits = converted == given
     except (TypeError, ValueError, OverflowError):
         fits = False
     if not fits:
@@ -218,10 +225,7 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
 
 def checked_factor(factor: Any) -> float:
     """Return the factor of sigma that a user gave; refuse what is not a positive number."""
-    try:
-        value = float(factor)
-    except (TypeError, ValueError):
-        value = math.nan
+    value = _as_number(factor)
     if not (math.isfinite(value) and value > 0):
         raise SettingsError(
             f"sigma_factor={factor!r} is not a positive number",

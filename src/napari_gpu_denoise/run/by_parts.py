@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, KernelError, NoDeviceError, Note
-from napari_gpu_denoise.image.levels import Levels, as_array, is_plain, nonfinite_error, value_range
+from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.opencl.device import Device, names_of
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
@@ -44,9 +44,9 @@ def denoise_parts(
 ) -> Steps[Result]:
     """Denoise an array, or a region, in parts, each of a few chunks; `job` is for all of it.
 
-    The image is read by NumPy indexing: each part with its margin; and once more before, if the
-    range of its values has to be known first. Each pixel of `out` is written once, in whole chunks
-    wherever possible. Parts that `ledger` knows are left as they are. Progress is yielded per part.
+    The image is read by NumPy indexing: each part with its margin. Each pixel of `out` is written
+    once, in whole chunks wherever possible. Parts that `ledger` knows are left as they are.
+    Progress is yielded per part.
     """
     region = [slice(0, n) for n in job.shape] if region is None else region
     unit = unit_of(out) or unit_of(image)
@@ -57,21 +57,13 @@ def denoise_parts(
         ledger.keep("parts", size)
     parts = [Part.of(job, one) for one in regions_of(job, size, region)]
     places = [part.place_in(region) for part in parts]
-    if job.levels is None and not is_plain(job.dtypes[0]):
-        levels = ledger.known("levels")
-        if levels is None:
-            whole = regions_of(job, size)
-            blocks = (as_array(image[one]) for one in whole)
-            levels = yield from range_of_levels(blocks, len(whole), "part read", job)
-            ledger.keep("levels", levels)
-        job = replace(job, levels=levels)
     rest, wrote = yield from parts_left(parts, places, ledger, out)
     before = ledger.tally
 
     def read(part: Part) -> Block:
         with locks[0]:
             pixels = as_array(image[part.reads])
-        return Block.of(pixels, job.names, job.run.nonfinite)
+        return Block.of(pixels, job.names, job.run.nonfinite, job.levels)
 
     def room(part: Part) -> np.ndarray:
         return np.empty(part.shape, job.dtypes[1])
@@ -99,67 +91,19 @@ def change_in_the_middle(
     if not job.sigma.array.any() or job.filter.yields_map:
         return None
     middle = len(parts) // 2
-    pixels = Block.of(as_array(image[parts[middle].yields]), job.names, job.run.nonfinite)
+    given = as_array(image[parts[middle].yields])
+    pixels = Block.of(given, job.names, job.run.nonfinite, job.levels)
     return change_note(pixels.finite, np.asarray(out[places[middle]]), job.names)
-
-
-def range_of_levels(blocks: Iterable[np.ndarray], count: int, unit: str, job: Job) -> Steps[Levels]:
-    """Choose the mapping of grey levels from the range of all pixels, read in `count` blocks."""
-    range_of_values = ValueRange()
-    for number, pixels in enumerate(blocks):
-        yield Progress(number, count, unit)
-        range_of_values += ValueRange.of(pixels)
-    return range_of_values.levels(job)
-
-
-@dataclass(frozen=True)
-class ValueRange:
-    """Range of the values of some pixels, their number, and how many are NaN or infinite."""
-
-    low: Any = None
-    high: Any = None
-    nonfinite: int = 0
-    size: int = 0
-
-    @classmethod
-    def of(cls, pixels: np.ndarray) -> ValueRange:
-        """Look at pixels."""
-        size, nonfinite = pixels.size, 0
-        if pixels.dtype.kind == "f":
-            finite = np.isfinite(pixels)
-            nonfinite = size - int(np.count_nonzero(finite))
-            pixels = pixels[finite]
-        return cls(*(value_range(pixels) if pixels.size else (None, None)), nonfinite, size)
-
-    def __add__(self, other: ValueRange) -> ValueRange:
-        ends = [(one.low, one.high) for one in (self, other) if one.low is not None]
-        low, high = (
-            (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (None,) * 2
-        )
-        return ValueRange(low, high, self.nonfinite + other.nonfinite, self.size + other.size)
-
-    def levels(self, job: Job) -> Levels:
-        """Choose the mapping of grey levels for all of the pixels; refuse NaN."""
-        if self.nonfinite and job.run.nonfinite == "raise":
-            raise nonfinite_error(f"{self.nonfinite} of {self.size} pixels are NaN or infinite")
-        if self.low is None:
-            return Levels(0, 1.0)
-        return Levels.spanning(self.low, self.high, job.filter.keeps_zero)
 
 
 def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger | None = None) -> Steps[Result]:
     """Denoise an array along its axis T; `job` is prepared for it. Progress is yielded per frame.
 
-    The image is read by NumPy indexing, once, or twice if the range of its values has to be known
-    first. Frames are written to `out` by NumPy indexing, each once and in order. Frames that
+    Frames are read, and written to `out`, by NumPy indexing, each once and in order. Frames that
     `ledger` knows are left as they are.
     """
     run, t, ledger = job.run, job.names.index("T"), ledger or Ledger()
     count = image.shape[t]
-    levels = ledger.known("levels")
-    if levels is None and not is_plain(job.dtypes[0]):
-        levels = yield from range_of_levels(_frames(image, t), count, "frame read", job)
-        ledger.keep("levels", levels)
     models, array, axes = job.sigma.models, job.sigma.array, job.names[:t] + job.names[t + 1 :]
     first = None if models else array.take(0, axis=t)
     one = replace(run, sigma=first, noise=models or None, axes=axes, dtype=job.dtypes[1])
@@ -173,9 +117,10 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger | None = None)
     start = max(done - sum(job.margin_along("T")), 0) if done < count else count
     middle: list[np.ndarray] = []  # frame in the middle, before and after
     frames = _kept_at(count // 2 - start, _frames(image, t, start), middle)
-    options = {"levels": levels, "sigma_of": _sigma_of(job.sigma, t, start), "filter": job.filter}
+    options = {"levels": job.levels, "filter": job.filter}
     first = as_array(image[_at(t, 0)]) if start else None
-    stream = FrameStream(one, frames, like=first, **options)
+    noise = _sigma_of(job.sigma, t, start)
+    stream = FrameStream(one, frames, like=first, sigma_of=noise, **options)
     yield COMPILING
     yield Progress(done, count, "frame")
     try:
@@ -195,7 +140,7 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger | None = None)
         if stream.count:
             raise
         # Whole frames are too large for the device; parts of them may fit.
-        block = Block.of(as_array(image[...]), job.names, run.nonfinite)
+        block = Block.of(as_array(image[...]), job.names, run.nonfinite, job.levels)
         made = np.empty(job.shape, job.dtypes[1])
         tally = yield from filter_part(job, Part.of(job), block, made)
         out[...] = made

@@ -193,7 +193,7 @@ def denoise_steps(
     # A device that computes with the cores of the host leaves none to spare.
     new, made = np.empty if devices[0].shares_cores else new_array, None
     if image.lazy and not whole:
-        job = prepare(run, image)
+        job = prepare(run, image).sharing(image.window())
         part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, region))
         block = image.block(run.nonfinite, part.reads)
     else:
@@ -248,7 +248,7 @@ def _piece_by_piece(
     if image.correction is not None:
         ledger.keep("correction", image.correction)
     if (known := ledger.known("job")) is None:
-        job = prepare(run, image)
+        job = prepare(run, image).sharing(image.window())
         ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
     else:
         job = Job(run, image.names, tuple(image.array.shape), *known)
@@ -287,7 +287,7 @@ def _span(wanted: int | slice, count: int, name: str, axis: str) -> slice:
         if isinstance(wanted, slice):
             places = range(*wanted.indices(count))
         else:
-            start = operator.index(wanted)
+            start = operator.index(None if isinstance(wanted, bool) else wanted)
             start += count * (start < 0)
             places = range(start, start + 1)
     except (TypeError, ValueError):  # ValueError: a step of 0

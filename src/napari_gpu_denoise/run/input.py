@@ -18,31 +18,48 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.structure.remove import Correction
 
 
+_WINDOW = 512  # pixels along Y and X that the levels of an image are chosen from
+
+
 @dataclass(frozen=True)
 class Block:
     """A part of an image in memory, as it is and with only `finite` pixels.
 
-    NaN and infinity, if any, are replaced by the nearest finite pixel of the plane where
-    `nonfinite_mask` is True.
+    Fill values, NaN and infinity are replaced by the nearest other pixel of the plane where
+    `nonfinite_mask` is True. `ends` are the smallest and the largest pixel that are left, at most.
     """
 
     given: np.ndarray
     finite: np.ndarray
     nonfinite_mask: np.ndarray | None
+    ends: np.ndarray | None = None
 
     @classmethod
-    def of(cls, array: np.ndarray, names: str, nonfinite: str) -> Block:
-        """Return a block; with "raise" as `nonfinite`, NaN is left for `Levels` to refuse."""
-        return cls(array, *levels.fill_nonfinite(array, names, nonfinite))
+    def of(cls, array: np.ndarray, names: str, nonfinite: str, known: Any = None) -> Block:
+        """Return a block of an image whose levels are `known`; with "raise", NaN is left in it."""
+        block = cls(array, *levels.fill_nonfinite(array, names, nonfinite, known))
+        return block if levels.is_plain(array.dtype) else replace(block, ends=block.range)
+
+    @property
+    def range(self) -> np.ndarray:
+        """`ends`, read from the pixels if they are not known."""
+        return np.array(levels.value_range(self.finite)) if self.ends is None else self.ends
 
     @property
     def nonfinite(self) -> int:
         """Number of pixels that are NaN or infinite."""
-        return 0 if self.nonfinite_mask is None else int(np.count_nonzero(self.nonfinite_mask))
+        mask = self.nonfinite_mask
+        return 0 if mask is None else int(np.count_nonzero(mask)) - self.fill
+
+    @property
+    def fill(self) -> int:
+        """Number of fill values."""
+        mask = self.nonfinite_mask
+        return 0 if mask is None else int(np.count_nonzero(np.isfinite(self.given[mask])))
 
     def __getitem__(self, region: tuple[slice, ...]) -> Block:
         mask = None if self.nonfinite_mask is None else self.nonfinite_mask[region]
-        return Block(self.given[region], self.finite[region], mask)
+        return Block(self.given[region], self.finite[region], mask, self.ends)
 
     def measurable(self, names: str) -> np.ndarray:
         """Return the pixels to measure noise on: as given, but planes without a finite one are 0.
@@ -56,9 +73,15 @@ class Block:
         return np.where(empty, self.finite, self.given) if empty.any() else self.given
 
     def restore(self, out: np.ndarray) -> None:
-        """Copy NaN and infinity to a result of this block."""
+        """Copy fill values, NaN and infinity to a result of this block."""
         if self.nonfinite_mask is not None:
-            out[self.nonfinite_mask] = self.given[self.nonfinite_mask]
+            _copy(self.given, out, self.nonfinite_mask)
+
+
+def _copy(image: np.ndarray, out: np.ndarray, where: np.ndarray) -> None:
+    values = np.empty(int(np.count_nonzero(where)), out.dtype)
+    levels.convert(image[where], values)
+    out[where] = values
 
 
 def extend(array: np.ndarray, names: str, lengths: Iterable[int], smallest: int) -> np.ndarray:
@@ -81,13 +104,8 @@ def extend_sigma(
 
 def keep_noiseless(image: np.ndarray, out: np.ndarray, names: str, sigma: np.ndarray) -> None:
     """Copy the pixels whose sigma, as ``Sigma.array``, is 0 to the output: they have no noise."""
-    if sigma.all():
-        return
-    noiseless = np.broadcast_to(sigma == 0, image.shape)
-    kept = image[noiseless]
-    values = np.empty(kept.shape, out.dtype)
-    levels.convert(kept, values)
-    out[noiseless] = values
+    if not sigma.all():
+        _copy(image, out, np.broadcast_to(sigma == 0, image.shape))
 
 
 def keep_blank(
@@ -111,10 +129,7 @@ def keep_blank(
         plane, result = planes.frame(0, t)[0], results.frame(0, t)[0]
         squares = constant_squares(plane, width)
         if squares is not None:
-            kept = squares[y, x]
-            values = np.empty(int(np.count_nonzero(kept)), out.dtype)
-            levels.convert(plane[y, x][kept], values)
-            result[kept] = values
+            _copy(plane[y, x], result, squares[y, x])
 
 
 def is_lazy(image: Any) -> bool:
@@ -174,7 +189,16 @@ class Input:
 
     def block(self, nonfinite: str, region: Any = ...) -> Block:
         """Read the pixels to filter, or a region of them, into memory."""
-        return Block.of(levels.as_array(self.array[region]), self.names, nonfinite)
+        known = levels.levels_of_window(self.window())
+        return Block.of(levels.as_array(self.array[region]), self.names, nonfinite, known)
+
+    def window(self) -> Any:
+        """Return the pixels that levels are chosen from; None if all values pass unchanged."""
+        shape, place = self.array.shape, {"C": slice(None), "S": slice(None), "T": 0}
+        middles = (slice(max(n - _WINDOW, 0) // 2, (n + _WINDOW) // 2) for n in shape)
+        both = zip(self.names, shape, middles, strict=True)
+        where = (middle if a in "YX" else place.get(a, n // 2) for a, n, middle in both)
+        return None if levels.is_plain(self.array.dtype) else self.array[tuple(where)]
 
     def adapted(self, run: Run) -> Run:
         """Return a run for `array`: with named axes, and nothing left to remove."""

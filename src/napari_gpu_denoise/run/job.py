@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note
-from napari_gpu_denoise.image.levels import Levels, output_dtype
+from napari_gpu_denoise.image.levels import Levels, is_plain, levels_of_window, output_dtype
+from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device, choose
@@ -142,6 +143,30 @@ class Job:
         # Noise models are in grey levels, and stabilised values are of moderate size.
         return Levels(0, 1.0) if self.stabilised else levels
 
+    def sharing(self, window: Any) -> Job:
+        """Return the job with levels for all parts, chosen from the pixels of ``Input.window``."""
+        levels = levels_of_window(window, self.filter.keeps_zero)
+        if levels and self.stabilised:
+            levels = replace(levels, offset=0, scale=1.0)
+        return replace(self, levels=levels)
+
+    def suited(self, block: Block) -> Job:
+        """Return the job with levels and sigma that suit the values of a part."""
+        levels, pixels = self.levels, block.finite
+        if not is_plain(pixels.dtype):
+            if levels is None or not levels.takes(block.range):
+                levels = Levels.of(pixels, self.filter.keeps_zero)  # refuses NaN and infinity
+                levels = Levels(0, 1.0, levels.inner) if self.stabilised else levels
+            low, high = map(float, block.range)
+            spread = (levels.inner[1] - levels.inner[0]) / 2**19
+            pixels = np.array([0, max(high - low, spread)])
+        elif levels is not None:
+            return self  # of an image in memory
+        array = clamp_sigma(self.sigma, pixels, self.filter, is_stream_frame=True)
+        if levels is self.levels and array is self.sigma.array:
+            return self
+        return replace(self, levels=levels, sigma=replace(self.sigma, array=array))
+
     @property
     def blank_width(self) -> int:
         """Width of constant squares that are not image and are returned as they are, or 0."""
@@ -177,6 +202,8 @@ class Job:
         notes += self.notes
         if change is not None:
             notes.append(change)
+        if tally.fill:
+            notes.append(f"fill values, far from all others, stay as they are: {tally.fill} pixels")
         if not self.sigma.array.any():
             notes.append(NO_NOISE)
         elif any(n < smallest for a, n in zip(names, self.shape, strict=True) if a in "YX"):
@@ -211,6 +238,7 @@ class Job:
         )
 
 
+@quiet()
 def prepare(
     run: Run,
     image: Any,
@@ -240,7 +268,8 @@ def prepare(
     wanted = output_dtype(run.dtype, given)
     if block is not None:
         check_kept(block, given if wanted is None else wanted)
-        chosen = Levels.of(pixels, filter.keeps_zero)  # refuses NaN and infinity
+        if not (is_plain(given) or np.isfinite(block.range).all()):
+            Levels.of(pixels)  # refuses NaN and infinity
     noise = run.sigma, run.noise
     # Pixels that were filled in hold no noise.
     measured = block.measurable(names) if block else pixels
@@ -256,18 +285,18 @@ def prepare(
     applied, told = applied.for_pixels(measured, names)
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, is_stream_frame))
-    if sigma.stabilised:
-        # Of pixels that are not read yet, each part refuses NaN by itself.
-        levels = None if block is None else Levels(0, 1.0)
-    elif levels is None and block is not None:
-        same = applied.keeps_zero == filter.keeps_zero
-        levels = chosen if same else Levels.of(pixels, applied.keeps_zero)
-    return Job(run, names, shape, (given, wanted), applied, sigma, levels, told)
+    job = Job(run, names, shape, (given, wanted), applied, sigma, levels, told)
+    if block is None or levels is not None:
+        return job  # of pixels that are not read yet, each part refuses NaN by itself
+    if is_plain(given):
+        return replace(job, levels=Levels(0, 1.0))
+    return job.sharing(Input(block.given, names).window()).suited(block)
 
 
 def check_kept(block: Block, dtype: np.dtype) -> None:
     """Refuse to keep NaN and infinity in a type that cannot hold them."""
-    if block.nonfinite_mask is not None and dtype.kind != "f":
+    mask = block.nonfinite_mask
+    if mask is not None and dtype.kind != "f" and not np.isfinite(block.given[mask]).all():
         raise NonFiniteError(
             f"NaN and infinity cannot be kept in a result of type {dtype}",
             "use dtype='float32'",

@@ -25,6 +25,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
 from napari_gpu_denoise.run.input import Block, Input, is_lazy
 from napari_gpu_denoise.run.job import Job, prepare
+from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import Part, filter_part, finish, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
@@ -89,9 +90,11 @@ def denoise_lazy(
 
     Notes
     -----
-    Chunks are read with the margin that the filter needs, so the result equals that of `denoise`:
-    it is identical for integers of 8 and 16 bits, and within float32 rounding for other types,
-    whose offset and scale are removed chunk by chunk. Results next to spots of NaN or infinity
+    Chunks are read with the margin that the filter needs, so the result is identical to that of
+    `denoise`. Of types other than integers of 8 and 16 bits, a window of 512 pixels in the middle
+    is read for the offset and scale of all chunks, without measured noise once in each computation;
+    if it has one grey level only, or a chunk is far beyond its levels, this chunk has its own, and
+    results are identical up to float32 rounding. Results next to spots of NaN or infinity
     wider than 32 pixels may differ. The memory needed is a few chunks per thread. By filters over
     time, chunks of up to 256 MiB are filtered together, so that margins are up to an eighth of the
     work: the first frame takes longer, all frames less.
@@ -113,11 +116,15 @@ def lazy_result(array: Any, run: Run) -> da.Array:
         choose_devices(several)  # refuses it
     # Device handles are invalid in other processes: send names instead.
     sent = [d.address if isinstance(d, Device) else d for d in several]
-    run = replace(run, device=sent[0])
+    # Named, as "", the best device measures the noise, as in `denoise`, if there is one here.
+    run = replace(run, device="" if sent[0] is None else sent[0])
     image = Input.of(array, run)
     if image.correction:
         array = _corrected(array, image.correction)
     job = prepare(image.adapted(run), array)
+    window = Input(array, job.names).window()
+    if is_measured(run.sigma, run.noise, run.filter):  # pixels have been read anyway
+        job, window = job.sharing(window), None
     extra = _FILL_MARGIN if run.nonfinite == "keep" and array.dtype.kind == "f" else 0
     margins = {}
     for axis, letter in enumerate(job.names):
@@ -133,6 +140,7 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     made = read.map_blocks(
         _denoise_block,
         job=job,
+        window=window,
         devices=sent,
         margins=margins,
         dtype=job.dtypes[1],
@@ -217,16 +225,18 @@ def _denoise_block(
     block: np.ndarray,
     *,
     job: Job,
+    window: np.ndarray | None,
     devices: list[Any],
     margins: dict[int, tuple[int, int]],
     block_info: dict,
 ) -> np.ndarray:
     """Denoise one chunk, given with its margin."""
+    job = job if window is None else job.sharing(window)
     where = [slice(*ends) for ends in block_info[None]["array-location"]]
     part = Part.of(job, where)
     given = [slice(max(one.start - margins[axis][0], 0), None) for axis, one in enumerate(where)]
     out = np.empty(part.shape, job.dtypes[1])
-    pixels = Block.of(as_array(block), job.names, job.run.nonfinite)
+    pixels = Block.of(as_array(block), job.names, job.run.nonfinite, job.levels)
     with _least_busy(_here(devices)) as device:
         finish(filter_part(job.on(device), part, pixels[within(part.reads, given)], out))
     return out

@@ -22,6 +22,7 @@ class Written(NamedTuple):
     saturated: int
     nonfinite: int
     mark: int
+    fill: int = 0
 
 
 class Ledger:
@@ -36,8 +37,8 @@ class Ledger:
     @property
     def tally(self) -> Tally:
         """What was counted in all parts that are done."""
-        saturated, nonfinite, _ = zip(*self.done.values(), strict=True) if self.done else ((),) * 3
-        return Tally(sum(saturated), sum(nonfinite))
+        each = (Tally(one.saturated, one.nonfinite, one.fill) for one in self.done.values())
+        return sum(each, Tally())
 
     def known(self, name: str) -> Any:
         """Return what an earlier run has kept by a name, or None."""

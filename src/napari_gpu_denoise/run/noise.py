@@ -13,6 +13,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError, SigmaError
 from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.image.levels import as_numbers
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, choices
 from napari_gpu_denoise.noise.patches.white import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.noise.sampling import LARGEST_PLANE, PlaneReader
@@ -82,7 +83,7 @@ def resolve_sigma(sigma: Any, image: Any, names: str, filter: Filter | None = No
         own = filter.estimate_sigma(image, names) if filter else None
         return estimated(own or estimate_sigma(image, names), image, names)
     try:
-        given = np.array(sigma, dtype=np.float64)
+        given = as_numbers(sigma)
     except (TypeError, ValueError, OverflowError) as error:
         raise SigmaError(
             f"sigma={sigma!r} is not a number",

@@ -15,7 +15,8 @@ import numpy as np
 
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, ImageError, SettingsError
 from napari_gpu_denoise.image.axes import arrange
-from napari_gpu_denoise.image.levels import Levels, convert
+from napari_gpu_denoise.image.levels import convert
+from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
 from napari_gpu_denoise.opencl.program import ProgramKey, program_key, session
@@ -26,7 +27,6 @@ from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.job import Job, check_kept, prepare, sigma_over
-from napari_gpu_denoise.run.noise import clamp_sigma
 from napari_gpu_denoise.run.record import Progress, Steps, Tally
 from napari_gpu_denoise.run.request import Run
 
@@ -250,19 +250,15 @@ def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Ta
             job = _for_kind(job, int(planes.kinds.flat[0]))
         elif job.names[planes.axis] not in job.filter.joint:
             return (yield from _filter_kinds(job, part, block, out))
-    if job.levels is None:
-        # The range of the whole image is not known, as of one frame of many.
-        array = clamp_sigma(job.sigma, block.finite, job.filter, is_stream_frame=True)
-        job = replace(job, sigma=replace(job.sigma, array=array))
+    job = job.suited(block)
     inner, sigma = block[part.inner], sigma_over(job.sigma.array, part.yields)
     check_kept(block, out.dtype)
     if not sigma.any():
-        Levels.of(block.finite)  # refuses NaN and infinity
         yield Progress(0, 1)
         saturated = convert(job.unfiltered(inner.finite), out)
         inner.restore(out)
         yield Progress(1, 1)
-        return Tally(saturated, inner.nonfinite)
+        return Tally(saturated, inner.nonfinite, inner.fill)
     work = arrange_part(job, part, block.finite, out)
     coming = cache(partial(programs_of, job, block.finite.dtype, out.dtype))
     for shrink in itertools.count():
@@ -287,7 +283,7 @@ def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Ta
     keep_noiseless(job.unfiltered(inner.finite), out, job.names, sigma)
     keep_blank(block.given, out, part.inner, job.names, job.blank_width)
     inner.restore(out)
-    return Tally(saturated, inner.nonfinite)
+    return Tally(saturated, inner.nonfinite, inner.fill)
 
 
 def finish(
@@ -306,7 +302,7 @@ def finish(
         raise SettingsError(
             f"cancel={cancel!r} has no is_set(): give an event, such as threading.Event()."
         )
-    with closing(steps):
+    with closing(steps), quiet():
         try:
             while True:
                 step = next(steps)

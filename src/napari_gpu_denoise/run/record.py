@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.robust import medians
 
 
@@ -37,16 +39,17 @@ COMPILING = Progress(0, 0, "compiling")
 
 @dataclass(frozen=True)
 class Tally:
-    """Numbers of clipped values and of non-finite pixels, as in `Record`."""
+    """Numbers of clipped values and of non-finite pixels, as in `Record`, and of fill values."""
 
     saturated: int = 0
     nonfinite: int = 0
+    fill: int = 0
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(self.saturated + other.saturated, self.nonfinite + other.nonfinite)
+        return Tally(*map(operator.add, astuple(self), astuple(other)))
 
     def __sub__(self, other: Tally) -> Tally:
-        return Tally(self.saturated - other.saturated, self.nonfinite - other.nonfinite)
+        return Tally(*map(operator.sub, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,7 @@ _LEAST = 0.05  # share of the variation between neighbours that a filter is expe
 _PIXELS = 1 << 13  # looked at, about, each beside its neighbour
 
 
+@quiet()
 def change_note(before: np.ndarray, after: np.ndarray, names: str) -> Note | None:
     """Return a note if neighbouring pixels of a result vary nearly as much as those of its image.
 

@@ -16,7 +16,6 @@ import numpy as np
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.image.axes import arrange, check_axes
 from napari_gpu_denoise.image.levels import (
-    LARGEST_VALUE,
     Levels,
     as_array,
     convert,
@@ -68,7 +67,7 @@ class StreamFrame:
     @property
     def tally(self) -> Tally:
         """What was counted; complete once the frame is finished."""
-        return Tally(sum(self.clipped.values()), self.block.nonfinite)
+        return Tally(sum(self.clipped.values()), self.block.nonfinite, self.block.fill)
 
     def finished(self) -> np.ndarray:
         """Return the result, with the pixels that are not filtered as they were given."""
@@ -145,11 +144,11 @@ def stream(
 
     Notes
     -----
-    Results are those of `denoise` for the stack of all frames, to the last bit, for integers of 8
-    and 16 bits; for other types they may differ by rounding, as the range of grey levels is read
-    from the first frame alone. Settings that follow from several frames keep their default: VBM3D
-    searches for motion with ``window_nearest=15`` unless another is given. Closing the generator
-    stops the work and frees the device.
+    Results are those of `denoise` for the stack of all frames, to the last bit; of types other than
+    integers of 8 and 16 bits only up to rounding if the middle of the first frame has one grey
+    level. A frame far beyond the levels there, 2**18 times their spread, is refused. Settings that
+    follow from several frames keep their default, as ``window_nearest=15`` of VBM3D. Closing the
+    generator stops the work and frees the device.
 
     Examples
     --------
@@ -238,7 +237,7 @@ class FrameStream:
             self._given_sigma, self._first_sigma = run.sigma, run.sigma(0)
             run = replace(run, sigma=self._first_sigma, noise=None)
         self._given_dtype = first.dtype
-        block = Block.of(first if self._like is None else self._like, names, run.nonfinite)
+        block = Input(first if self._like is None else self._like, names).block(run.nonfinite)
         self._job = prepare(run, block, levels=self._levels, is_stream_frame=True)
         if self._filter is not None:
             self._job = replace(self._job, filter=self._filter)
@@ -268,23 +267,6 @@ class FrameStream:
         for number in [n for n in self._held if n < before]:
             del self._held[number]
 
-    def _check_values(self, number: int, values: np.ndarray, levels: Levels) -> None:
-        """Refuse a frame with values that kernels cannot take once `levels` have mapped them."""
-        if is_plain(self._given_dtype):
-            return
-        if self._job.stabilised:
-            levels = Levels(0, np.finfo(np.float32).max / LARGEST_VALUE)  # any float32 is taken
-        if levels.takes(values):
-            return
-        # Finite grey levels may have become infinite when they were scaled, but not NaN.
-        scaled = not self._job.levels.plain
-        if np.isnan(values).any() or not (scaled or np.isfinite(values).all()):
-            raise nonfinite_error(f"Frame {number} holds NaN or infinity")
-        raise errors.ImageError(
-            f"Frame {number} has grey levels far beyond those of the first frame: give frames of "
-            "one scale, without infinite values."
-        )
-
     def _read(self, video: int, first: int, host: np.ndarray) -> list[FrameNote]:
         """Read frames of a video, as `FrameFlow.run` does."""
         pending, corners = [], []
@@ -296,7 +278,7 @@ class FrameStream:
             for plane, values in zip(planes, host[:, k], strict=True):
                 in_bands(frame.work.levels.load, plane, values)
             noise = self._noise_of(frame, video)
-            make = partial(self._note, first + k, host[:, k], *noise)
+            make = partial(self._note, host[:, k], *noise)
             if self._note_thread is not None:
                 make = self._note_thread.submit(make).result
             pending.append(make)
@@ -341,8 +323,15 @@ class FrameStream:
                 f"Frame {number} has the shape {given.shape} and type {given.dtype}, the first one "
                 f"{job.shape} and {self._given_dtype}: give frames of one shape and type."
             )
-        block = Block.of(given, job.names, job.run.nonfinite)
+        block = Block.of(given, job.names, job.run.nonfinite, job.levels)
         check_kept(block, job.dtypes[1])
+        if not (is_plain(given.dtype) or job.levels.takes(block.range)):
+            if not np.isfinite(block.range).all():
+                raise nonfinite_error(f"Frame {number} holds NaN or infinity")
+            raise errors.ImageError(
+                f"Frame {number} has grey levels far beyond those of the first frame: give frames "
+                "of one scale, without infinite values."
+            )
         if self._sigma_varies:
             told = self._given_sigma(number) if number else self._first_sigma
             sigma = resolve_sigma(told, block.finite, job.names, job.filter)
@@ -362,7 +351,7 @@ class FrameStream:
         kept_as_given = holes or job.blank_width or not job.sigma.array.all()
         if self._reads_again or kept_as_given:
             kept = np.array(given)
-            block = Block(kept, block.finite if holes else kept, block.nonfinite_mask)
+            block = replace(block, given=kept, finite=block.finite if holes else kept)
         return StreamFrame(job, block, np.empty(job.shape, job.dtypes[1]))
 
     def _noise_of(self, frame: StreamFrame, video: int) -> tuple[np.ndarray, np.ndarray]:
@@ -372,12 +361,9 @@ class FrameStream:
             self._noise[video] = sigma, work.sigma.of_frame(0, video, work.sigma_unit)
         return self._noise[video][1]
 
-    def _note(
-        self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
-    ) -> FrameNote:
+    def _note(self, values: np.ndarray, sigma: np.ndarray, models: np.ndarray) -> FrameNote:
         """Make the note of a frame from what is uploaded: its own pixels may be others by now."""
         levels = Levels(0, 1.0)
-        self._check_values(number, values, levels)
         compares, whole = self._job.filter.compares_brightness, self._job.filter.whole_volumes
         note = note_frame(list(values), sigma, levels, brightness=compares, whole=whole)
         return replace(note, models=models)
@@ -389,7 +375,6 @@ class FrameStream:
             if frame is None:
                 return
             self._forget(number + 1)
-            self._check_values(number, frame.block.finite, frame.job.levels)
             steps = filter_part(frame.job, Part.of(frame.job), frame.block, frame.out)
             yield frame.out, finish(steps)
 

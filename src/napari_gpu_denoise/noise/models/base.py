@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.image.levels import as_number, as_numbers, check_numbers
 from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.noise.patches.variance import pooled_variance
 
@@ -67,7 +67,7 @@ def checked(field: dataclasses.Field, given: Any, model: str) -> Any:
     """Return a field as a float, or numbers as tuples; SettingsError if it is invalid."""
     limit = field.metadata.get("limit", ANY)
     try:
-        value = np.array(given, np.float64) if limit in (TABLE, LINE) else float(given)
+        value = as_numbers(given) if limit in (TABLE, LINE) else as_number(given)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if limit == TABLE:

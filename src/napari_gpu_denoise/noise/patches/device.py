@@ -380,7 +380,7 @@ def patches_on(device: Any) -> Iterator[DevicePatches | None]:
     try:
         chosen = choose(device)
     except NoDeviceError:
-        if device is not None:
+        if device not in (None, ""):
             raise
         chosen = None
     if chosen is None:

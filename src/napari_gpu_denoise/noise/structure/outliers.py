@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from napari_gpu_denoise.image.threads import in_threads
+from napari_gpu_denoise.image.threads import in_threads, quiet
 from napari_gpu_denoise.noise.robust import finite_medians
 
 # Pixels and their eight neighbours, and the noise that these show at each brightness.
@@ -120,6 +120,7 @@ class Outliers:
         return self.weight >= LEAST_WEIGHT
 
 
+@quiet()
 def find_outliers(
     plane: np.ndarray, threshold: float | None = None, *, many: bool = False
 ) -> tuple[Outliers, Outliers]:

@@ -20,6 +20,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.axes import arrange, channel_axis, check_axes, index_parts
 from napari_gpu_denoise.image.levels import (
     as_array,
+    as_number,
     check_numbers,
     check_policy,
     convert,
@@ -523,9 +524,7 @@ def remove_outliers(
     P. G. van Dokkum, "Cosmic-ray rejection by Laplacian edge detection", PASP 113 (2001),
     doi:10.1086/323894.
     """
-    if threshold is not None and not (
-        isinstance(threshold, (int, float, np.number)) and 0 < threshold < np.inf
-    ):
+    if threshold is not None and not 0 < as_number(threshold) < np.inf:
         raise SettingsError(f"threshold={threshold!r} is not a positive number: give one, or None.")
     kinds = frozenset(CHOICES["outliers"])
     request = CorrectionRequest(kinds, kinds, threshold=threshold)
