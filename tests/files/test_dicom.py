@@ -137,7 +137,7 @@ def test_all_files_of_pydicom_are_read_or_refused():
         except (FileError, ImageError) as error:
             said = str(error)
             assert said.endswith(".") and "\n" not in said
-            if "pixels of 1 bits" not in said:
+            if "1 as BitsAllocated" not in said and "Deflated" not in said:
                 with (
                     pytest.raises((AttributeError, RuntimeError, ValueError)),
                     warnings.catch_warnings(),
@@ -402,7 +402,7 @@ def test_what_is_no_series(tmp_path):
         ({"SeriesInstanceUID": "1.2.4"}, "holds 2 series of DICOM"),
         ({"ImageOrientationPatient": [0, 1, 0, 0, 0, 1]}, "differ in orientation"),
         ({"Rows": 12, "Columns": 40}, "differ in size"),
-        ({"ImagePositionPatient": None}, "Not all files in"),
+        ({"ImagePositionPatient": None}, "without a valid position"),
     ):
         held = pydicom.dcmread(folder / "IM0")
         for name, value in change.items():
@@ -427,7 +427,7 @@ def test_damaged_files_and_files_without_a_decoder(tmp_path):
     held.PixelData = pydicom.encaps.encapsulate([b"\0" * 8])
     held["PixelData"].VR = "OB"
     held.save_as(path)
-    with pytest.raises(FileError, match=r"compressed as MPEG-4.*no decoder here"):
+    with pytest.raises(FileError, match=r"stored as MPEG-4.*not decoded here"):
         formats.read(path)
     saved(path, noisy(8, 8).astype("uint16"), RescaleSlope=0, RescaleIntercept=1)
     with pytest.raises(ImageError, match="no valid slope"):
@@ -474,7 +474,7 @@ def test_without_imagecodecs(monkeypatch):
     for lacking in (types.SimpleNamespace(JPEGLS=types.SimpleNamespace(available=False)), None):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, "imagecodecs", lacking)
-            with pytest.raises(FileError, match=r"JPEG-LS.*no decoder here: pip install --upgrade"):
+            with pytest.raises(FileError, match=r"JPEG-LS.*not decoded here: pip install --upgrade"):
                 formats.read(path)
     assert formats.read(path).axes == "YX"
 
