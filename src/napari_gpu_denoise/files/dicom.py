@@ -132,8 +132,8 @@ class _Frame:
     """A frame of a file: where it is, and what makes stored values grey levels.
 
     `position` is that of its first pixel, in mm; `order` and `other` tell frames of one position
-    apart, in time or by what they show. `pixels` of the file are where they start, what pydicom
-    decodes them by, and what holds their table of colours.
+    apart, in time or by what they show. `pixels`: start in the file, options of pydicom's decoder,
+    elements with a table of colours.
     """
 
     path: Path
@@ -150,8 +150,7 @@ class _Head:
     """What a file tells of its pixels.
 
     All files of a series have one `kind`: shape of a plane, stored type, bits, photometric
-    interpretation, and size of pixels. `directions` are unit vectors along x, y and from slice to
-    slice.
+    interpretation, pixel size. `directions` are unit vectors along x, y and from slice to slice.
     """
 
     series: str
@@ -172,13 +171,15 @@ def _head(path: Path) -> _Head:
 
         try:
             meta = pydicom.filereader.read_file_meta_info(path)
+            _check_syntax(meta.get("TransferSyntaxUID"), path)  # before anything is inflated
+            held = pydicom.dcmread(file, stop_before_pixels=True)
         except pydicom.errors.InvalidDicomError:
             raise FileError(
                 f"{path} is not a DICOM file, or has no preamble: convert it, for example with "
                 "pydicom's dcmread(force=True)."
             ) from None
-        _check_syntax(meta.get("TransferSyntaxUID"), path)  # before anything is inflated
-        held = pydicom.dcmread(file, stop_before_pixels=True)
+        except MemoryError:  # of an element that declares more than the file has
+            raise cut_short(path) from None
         pixels = _find_pixels(held, path, file)
         dtype = pydicom.pixels.utils.pixel_dtype(held).newbyteorder("=")
         bits, photometric = held.BitsStored, held.PhotometricInterpretation
@@ -284,7 +285,7 @@ def _find_pixels(held: Any, path: Path, file: Any) -> tuple[int, dict, Any]:
     implicit, little = held.original_encoding
     order, head = "><"[little], file.read(12).ljust(12, b"\0")
     group, element = struct.unpack_from(f"{order}HH", head)
-    keyword = _PIXELS.get(element) if group == 0x7FE0 and "Rows" in held else None
+    keyword = _PIXELS.get(element) if group == 0x7FE0 and "Rows" in held else ""
     if keyword != "PixelData":
         found = f"floating-point pixels ({keyword}), which are not read" if keyword else "no image"
         raise ImageError(f"{path} holds {found}, such as a report or plan: choose another.")
@@ -324,12 +325,14 @@ def _check_elements(held: Any, path: Path) -> None:
         **dict.fromkeys(("Rows", "Columns"), range(1, 1 << 16)),
         **{"BitsAllocated": (8, 16, 32), "BitsStored": range(1, bits + 1)},
         **{"HighBit": (stored - 1, None), "SamplesPerPixel": (1, 3), "PixelRepresentation": (0, 1)},
-        "PlanarConfiguration": (0, 1, None)[: 3 if one or syntax.is_encapsulated else 2],
+        "PlanarConfiguration": (0, 1, None)[: 2 + syntax.is_encapsulated] if not one else None,
         "NumberOfFrames": range(1 << 31) if held.get("NumberOfFrames") else (0, None, ""),
         "PhotometricInterpretation": grey if one else colours,
     }
     for name, values in allowed.items():
-        if (value := held.get(name)) not in values or isinstance(value, float):
+        value = held.get(name)  # others than numbers are compared with each of a range
+        known = isinstance(value, int) or not isinstance(values, range)
+        if values and (not known or value not in values or isinstance(value, float)):
             found = str(value)[:16] if isinstance(value, int) or values is colours else "no such"
             raise ImageError(
                 f"{path} declares {found} as {name}, which is not read, for {stored} of {bits} "
@@ -409,7 +412,7 @@ def _frames(
         if held.get("ModalityLUTSequence"):
             slope, inter = 1.0, 0.0
         if slope == 0 or not math.isfinite(slope) or not math.isfinite(inter):
-            raise ImageError(f"{path} has no valid slope and intercept: nothing to filter.")
+            raise ImageError(f"{path} has no valid slope or intercept (RescaleSlope): correct it.")
         own = _told(held, k, "PixelMeasuresSequence", "PixelSpacing"), _directions(held, k)
         if k and (own[0] != spacing or not _alike(own[1], directions)):
             raise ImageError(
@@ -562,8 +565,8 @@ def _in_order(
         copies = f"more images than others: remove copies, such as {' or '.join(names[:2])}"
         raise FileError(
             f"{len(odd)} of {nz} positions in {path} have "
-            f"{copies if names else 'fewer images than others: slices are missing; copy it again'}, "
-            "or give the files, to filter each by itself."
+            f"{copies if names else 'fewer images than others: slices are missing'}; or copy the "
+            "series again, or give the files, to filter each by itself."
         )
     ranked = sorted(
         range(len(frames)), key=lambda k: (places[k], *frames[k].order, frames[k].index)
@@ -636,13 +639,10 @@ class Frames(Blocks):
 
             start, options, table = frame.pixels
             decoder = _decoder(options["transfer_syntax_uid"])
-            plugin = _CREATOR * decoder.is_encapsulated
+            own = {"index": frame.index, "decoding_plugin": _CREATOR * decoder.is_encapsulated}
             with open_image(frame.path) as file:
                 file.seek(start)
-                decoded = decoder.as_array(
-                    file, index=frame.index, decoding_plugin=plugin, **options
-                )
-            stored = decoded[0]
+                stored, _ = decoder.as_array(file, **own, **options)
             if table is not None:
                 stored = pydicom.pixels.apply_color_lut(stored, table)
                 stored = stored >> 8 * (table.RedPaletteColorLookupTableDescriptor[2] > 8)
@@ -769,7 +769,7 @@ class _NewSeries:
         held.DerivationDescription = "; ".join([*map(str, earlier), f"Denoised: {named}"])[:1024]
         # Of the pixels as they were, or as they were compressed.
         gone = held.dir("SmallestImagePixel", "LargestImagePixel", "SmallestPixel", "LargestPixel")
-        gone += held.dir("ExtendedOffsetTable", "EncapsulatedPixelDataValueTotalLength")
+        gone += held.dir("ExtendedOffsetTable", "EncapsulatedPixelData")
         if self.like.axes.endswith("S"):
             held.SamplesPerPixel, held.PlanarConfiguration = 3, 0
             held.PhotometricInterpretation = "RGB"
