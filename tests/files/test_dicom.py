@@ -539,7 +539,7 @@ def test_no_more_is_decoded_than_is_declared(tmp_path):
     said = subprocess.run(run, check=True, capture_output=True, text=True).stdout.split()
     assert "read" not in said and int(said[-1]) < 60  # MiB
     with pytest.raises(
-        FileError, match="stored as Deflated Explicit VR Little Endian, which is no"
+        FileError, match="stored as Deflated Explicit VR Little Endian, not decoded"
     ):
         formats.read(paths[-1])
 

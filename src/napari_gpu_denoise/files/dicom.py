@@ -171,7 +171,13 @@ def _head(path: Path) -> _Head:
 
         try:
             meta = pydicom.filereader.read_file_meta_info(path)
-            _check_syntax(meta.get("TransferSyntaxUID"), path)  # before anything is inflated
+            syntax = meta.get("TransferSyntaxUID")
+            if not syntax or _decoder(syntax) is None:  # before anything is inflated
+                install = "pip install --upgrade imagecodecs, or " * (syntax in _CODECS)
+                raise FileError(
+                    f"{path} is stored as {syntax.name[:64] if syntax else 'no known syntax'}, not "
+                    f"decoded here: {install}convert it, for example with gdcmconv --raw."
+                )
             held = pydicom.dcmread(file, stop_before_pixels=True)
         except pydicom.errors.InvalidDicomError:
             raise FileError(
@@ -199,16 +205,6 @@ def _head(path: Path) -> _Head:
             steps,
             tuple(_records(held)),
             tuple(notes),
-        )
-
-
-def _check_syntax(syntax: Any, path: Path) -> None:
-    """Refuse a file that is deflated as a whole, or whose frames no codec here decodes."""
-    if not syntax or _decoder(syntax) is None:
-        install = "pip install --upgrade imagecodecs, or " * (syntax in _CODECS)
-        raise FileError(
-            f"{path} is stored as {syntax.name[:64] if syntax else 'it does not tell'}, which is "
-            f"not decoded here: {install}convert it, for example with gdcmconv --raw."
         )
 
 
@@ -399,18 +395,15 @@ def _remarks(held: Any) -> Iterator[str]:
         yield "Overlays in unused bits of the pixels are not kept."
 
 
-def _frames(
-    held: Any, path: Path, pixels: tuple[int, dict, Any], directions: tuple[float, ...] | None
-) -> Iterator[_Frame]:
+def _frames(held: Any, path: Path, pixels: tuple, directions: Any) -> Iterator[_Frame]:
     values, content = "PixelValueTransformationSequence", "FrameContentSequence"
     below = _values(held.get("GridFrameOffsetVector")) if directions else []
     spacing = _told(held, 0, "PixelMeasuresSequence", "PixelSpacing")
     for k in range(pixels[1]["number_of_frames"]):
-        told = (_values(_told(held, k, values, f"Rescale{n}")) for n in ("Slope", "Intercept"))
+        told = [_values(_told(held, k, values, f"Rescale{n}")) for n in ("Slope", "Intercept")]
+        told = [[], []] if held.get("ModalityLUTSequence") else told
         told = (each or [1.0 - n] for n, each in enumerate(told))
         slope, inter = (float(each[0]) if len(each) == 1 else math.nan for each in told)
-        if held.get("ModalityLUTSequence"):
-            slope, inter = 1.0, 0.0
         if slope == 0 or not math.isfinite(slope) or not math.isfinite(inter):
             raise ImageError(f"{path} has no valid slope or intercept (RescaleSlope): correct it.")
         own = _told(held, k, "PixelMeasuresSequence", "PixelSpacing"), _directions(held, k)
@@ -439,7 +432,7 @@ def _frames(
         yield _Frame(path, k, pixels, (slope, inter), position, order, other)
 
 
-def _alike(one: tuple[float, ...] | None, other: tuple[float, ...] | None) -> bool:
+def _alike(one: Any, other: Any) -> bool:
     """Return whether directions are those of one orientation."""
     return one == other or (one and other and np.ptp([one, other], axis=0).max() <= _SECONDS_OF_ARC)
 
