@@ -283,8 +283,9 @@ def _find_pixels(held: Any, path: Path, file: Any) -> tuple[int, dict, Any]:
     group, element = struct.unpack_from(f"{order}HH", head)
     keyword = _PIXELS.get(element) if group == 0x7FE0 and "Rows" in held else ""
     if keyword != "PixelData":
-        found = f"floating-point pixels ({keyword}), which are not read" if keyword else "no image"
-        raise ImageError(f"{path} holds {found}, such as a report or plan: choose another.")
+        found = f"{keyword} (floating-point numbers), which is not read: save it as NIfTI or TIFF"
+        found = found if keyword else "no image, such as a report or plan: choose another"
+        raise ImageError(f"{path} holds {found}.")
     _check_elements(held, path)
     (length,) = struct.unpack_from(f"{order}I", head, 4 if implicit else 8)
     start = file.seek(-4 if implicit else 0, os.SEEK_CUR)
