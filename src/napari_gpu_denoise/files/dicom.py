@@ -292,6 +292,8 @@ def _find_pixels(held: Any, path: Path, file: Any) -> tuple[int, dict, Any]:
     count, nbytes = int(held.get("NumberOfFrames") or 1), get_expected_length(held)
     size, kind = os.fstat(file.fileno()).st_size, held.PhotometricInterpretation
     syntax = held.file_meta.TransferSyntaxUID
+    if not implicit and head[4:6] not in (b"OB", b"OW"):  # whose length pydicom reads otherwise
+        raise cut_short(path)
     if syntax.is_encapsulated:
         check_declared(nbytes, size, path, "pydicom")
         more = _count_frames(held, path, file, count) - count
