@@ -79,7 +79,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--companions-anywhere",
         action="store_true",
-        help="read the other files of an OME-TIFF set, and what links in an OME-Zarr lead to, "
+        help="read the other files of an OME-TIFF set, and what links in OME-Zarr, DICOM lead to, "
         "wherever they are, not only beside or in the input",
     )
 

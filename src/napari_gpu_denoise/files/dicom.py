@@ -10,6 +10,7 @@ import contextlib
 import logging
 import math
 import os
+import struct
 import tempfile
 import threading
 import warnings
@@ -40,6 +41,8 @@ from napari_gpu_denoise.files.input_checks import (
     check_declared,
     closed,
     cut_short,
+    leads_out,
+    link_outside,
     open_image,
     reading,
     starts_like_dicom,
@@ -52,16 +55,21 @@ _GROUP, _CREATOR, _RECORDS = 0x2115, "napari-gpu-denoise", 0x01  # of the privat
 _DEFERRED = 1 << 16  # bytes from which on elements stay in the file until they are copied
 _MOST_BYTES = 2**32 - 2  # that uncompressed pixels of a file may have
 _SECONDS_OF_ARC = 1e-4  # by which directions of slices may differ
+_FARTHEST = 1e6  # mm of a position
 _UNEVEN = 0.02  # of the distance of slices, or of frames in time, by which it may differ
 _CENTIMETRES = 3  # code of a unit of ultrasound regions
 # What frames without positions are: slices, or tiles of a slide; of all others, times.
 _AXES = dict.fromkeys(("CT", "MR", "PT", "NM", "OPT", "RTDOSE"), "Z") | {"SM": "Q"}
-_COLOURS = ("PALETTE COLOR", "RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
-# Codecs of imagecodecs for transfer syntaxes.
+_GREY, _OF_JPEG2000 = ("MONOCHROME1", "MONOCHROME2"), ("YBR_RCT", "YBR_ICT")
+_COLOURS = ("PALETTE COLOR", "RGB", "YBR_FULL", "YBR_FULL_422", *_OF_JPEG2000)
+# Codecs of imagecodecs for transfer syntaxes. What pydicom decodes by depends on what is installed.
 _JPEG = "1.2.840.10008.1.2.4."
-_CODECS = {f"{_JPEG}{end}": "jpeg" for end in (50, 51, 57, 70)}
+_CODECS = {"1.2.840.10008.1.2.5": "dicomrle"}
+_CODECS |= {f"{_JPEG}{end}": "jpeg" for end in (50, 51, 57, 70)}
 _CODECS |= {f"{_JPEG}{end}": "jpegls" for end in (80, 81)}
 _CODECS |= {f"{_JPEG}{end}": "jpeg2k" for end in (90, 91, 201, 202, 203)}
+_CODESTREAM = b"\xff\x4f\xff\x51"  # starts JPEG 2000
+_PIXELS = {8: "FloatPixelData", 9: "DoubleFloatPixelData", 16: "PixelData"}  # in group 7FE0
 # Direction and strength of diffusion, as files of Siemens tell it.
 _DIFFUSION = ((0x0018, 0x9089), (0x0019, 0x100C), (0x0019, 0x100E))
 _quiet = threading.RLock()
@@ -73,7 +81,9 @@ def is_dicom(path: str | os.PathLike) -> bool:
     Files of a folder that tell no position of a slice, as of ultrasound, are images of their own.
     """
     if os.path.isdir(path):
-        files = files_of(path)
+        files, links = _files_of(path)
+        if not files:  # is opened only where they may lead out
+            return any(each.suffix.lower() in SUFFIXES for each in links)
         with contextlib.suppress(FileError):  # what is wrong is said when it is opened
             return any(map(_has_position, files))
         return True
@@ -82,18 +92,20 @@ def is_dicom(path: str | os.PathLike) -> bool:
 
 def _has_position(path: Path) -> bool:
     with contextlib.suppress(ImageError):
-        return _head(path).frames[0].position is not None
+        return bool(_head(path).frames[0].position)
     return False
 
 
-def files_of(folder: str | os.PathLike) -> list[Path]:
-    """Return the files of a folder that start like DICOM, but for its index (DICOMDIR).
+def _files_of(folder: str | os.PathLike, anywhere: bool = False) -> tuple[list[Path], list[Path]]:
+    """Return the files of a folder that start like DICOM, and links out of it, not opened.
 
-    Their names end as those of DICOM do, with a number, or have no dot.
+    Their names end as those of DICOM do, with a number, or have no dot. The index (DICOMDIR) is
+    left out. Links may lead `anywhere` if that is allowed.
     """
     found = (path for path in sorted(Path(folder).iterdir()) if path.name.upper() != "DICOMDIR")
-    named = (p for p in found if p.suffix.lower() in ("", *SUFFIXES) or p.suffix[1:].isdigit())
-    return list(filter(starts_like_dicom, named))
+    named = [p for p in found if p.suffix.lower() in ("", *SUFFIXES) or p.suffix[1:].isdigit()]
+    out = [p for p in named if not anywhere and p.is_symlink() and leads_out(folder, p)]
+    return [p for p in named if p not in out and starts_like_dicom(p)], out
 
 
 @contextlib.contextmanager
@@ -120,13 +132,15 @@ class _Frame:
     """A frame of a file: where it is, and what makes stored values grey levels.
 
     `position` is that of its first pixel, in mm; `order` and `other` tell frames of one position
-    apart, in time or by what they show.
+    apart, in time or by what they show. `pixels`: start in the file, options of pydicom's decoder,
+    elements with a table of colours.
     """
 
     path: Path
     index: int
+    pixels: tuple[int, dict, Any]
     scaling: tuple[float, float]
-    position: tuple[float, ...] | None
+    position: tuple[float, ...]
     order: tuple[float, ...]
     other: tuple[str, ...]
 
@@ -135,12 +149,13 @@ class _Frame:
 class _Head:
     """What a file tells of its pixels.
 
-    All files of a series have one `kind`: shape of a plane, stored type, bits, and photometric
-    interpretation. `directions` are unit vectors along x, y and from slice to slice.
+    All files of a series have one `kind`: shape of a plane, stored type, bits, photometric
+    interpretation, pixel size. `directions` are unit vectors along x, y and from slice to slice.
     """
 
     series: str
-    kind: tuple[tuple[int, ...], np.dtype, int, str]
+    image: str
+    kind: tuple[tuple[int, ...], np.dtype, int, str, str]
     directions: tuple[float, ...] | None
     frames: tuple[_Frame, ...]
     modality: str
@@ -155,81 +170,57 @@ def _head(path: Path) -> _Head:
         import pydicom.pixels
 
         try:
+            meta = pydicom.filereader.read_file_meta_info(path)
+            syntax = meta.get("TransferSyntaxUID")
+            if not syntax or _decoder(syntax) is None:  # before anything is inflated
+                install = "pip install --upgrade imagecodecs, or " * (syntax in _CODECS)
+                raise FileError(
+                    f"{path} is stored as {syntax.name[:64] if syntax else 'no known syntax'}, not "
+                    f"decoded here: {install}convert it, for example with gdcmconv --raw."
+                )
             held = pydicom.dcmread(file, stop_before_pixels=True)
         except pydicom.errors.InvalidDicomError:
             raise FileError(
                 f"{path} is not a DICOM file, or has no preamble: convert it, for example with "
                 "pydicom's dcmread(force=True)."
             ) from None
-        _check_pixels(held, path, os.fstat(file.fileno()).st_size)
+        except MemoryError:  # of an element that declares more than the file has
+            raise cut_short(path) from None
+        pixels = _find_pixels(held, path, file)
         dtype = pydicom.pixels.utils.pixel_dtype(held).newbyteorder("=")
-        bits = min(int(held.get("BitsStored", held.BitsAllocated)), held.BitsAllocated)
-        photometric = held.PhotometricInterpretation
+        bits, photometric = held.BitsStored, held.PhotometricInterpretation
         if photometric == _COLOURS[0]:
             dtype, bits = np.dtype(np.uint8), 8
         plane = (held.Rows, held.Columns, *([3] if photometric in _COLOURS else []))
-        directions = _told(held, 0, "PlaneOrientationSequence", "ImageOrientationPatient")
-        if directions is not None:
-            x, y = np.array(directions, float).reshape(2, 3)
-            directions = (*x, *y, *np.cross(x, y))
-        notes = list(_remarks(held))
+        directions, notes = _directions(held, 0), list(_remarks(held))
+        steps = _steps(held, notes)
+        size = " ".join(f"{steps[axis][0]:.4g}" for axis in "YX" if axis in steps)
         return _Head(
             str(held.get("SeriesInstanceUID", "")),
-            (plane, dtype, bits, photometric),
+            str(held.get("SOPInstanceUID", "")),
+            (plane, dtype, bits, photometric, size),
             directions,
-            tuple(_frames(held, path, directions)),
+            tuple(_frames(held, path, pixels, directions)),
             str(held.get("Modality", "")),
-            _steps(held, notes),
+            steps,
             tuple(_records(held)),
             tuple(notes),
         )
 
 
-def _check_pixels(held: Any, path: Path, size: int) -> None:
-    """Refuse a file without pixels that can be decoded, or with more than it may hold."""
-    from pydicom.pixels.utils import get_expected_length, get_nr_frames
-
-    if "Rows" not in held or "BitsAllocated" not in held:
-        raise ImageError(f"{path} holds no image, such as a report or plan: choose another.")
-    if held.BitsAllocated not in (8, 16, 32):
-        raise ImageError(
-            f"{path} has pixels of {held.BitsAllocated} bits, which is no grey level: not filtered."
-        )
-    nbytes, count = get_expected_length(held), get_nr_frames(held, warn=False)
-    if nbytes <= 0:
-        raise ImageError(f"{path} has no pixels: nothing to filter.")
-    samples, photometric = held.SamplesPerPixel, held.PhotometricInterpretation
-    if samples not in (1, 3) or (samples == 1) == (photometric in _COLOURS[1:]):
-        raise ImageError(
-            f"{path} has {samples} samples a pixel of the kind {photometric[:16]}, which is not "
-            "filtered: convert it to grey levels or RGB."
-        )
-    syntax = held.file_meta.TransferSyntaxUID
-    if not _has_decoder(syntax):
-        install = "pip install --upgrade imagecodecs, or " * (syntax in _CODECS)
-        raise FileError(
-            f"{path} is compressed as {syntax.name}, for which there is no decoder here: "
-            f"{install}decompress it, for example with gdcmconv --raw."
-        )
-    if syntax.is_compressed:
-        check_declared(nbytes, size, path, "pydicom")
-    if count > size or (nbytes > size and not syntax.is_compressed):
-        raise cut_short(path)
-
-
-def _has_decoder(syntax: Any) -> bool:
-    """Return whether pixels of a transfer syntax can be decoded, at least by imagecodecs."""
+def _decoder(syntax: Any) -> Any:
+    """Return pydicom's decoder of a transfer syntax, by imagecodecs if compressed; None if none."""
     from pydicom.pixels import get_decoder
 
-    if syntax.is_deflated or not syntax.is_compressed:
-        return not syntax.is_deflated
-    try:
+    with contextlib.suppress(NotImplementedError):
         decoder = get_decoder(syntax)
-    except NotImplementedError:
-        return False
-    if is_available(syntax) and _CREATOR not in decoder.available_plugins:
-        decoder.add_plugin(_CREATOR, (__name__, "decode_frame"))
-    return decoder.is_available
+        if not decoder.is_encapsulated:  # what is deflated may fill the memory
+            return None if decoder.UID.is_deflated else decoder
+        if is_available(syntax):
+            if _CREATOR not in decoder.available_plugins:
+                decoder.add_plugin(_CREATOR, (__name__, "decode_frame"))
+            return decoder
+    return None
 
 
 def is_available(syntax: str) -> bool:
@@ -242,22 +233,127 @@ def is_available(syntax: str) -> bool:
 
 
 def decode_frame(frame: bytes, runner: Any) -> bytes:
-    """Decode a frame by imagecodecs, for what no package of pydicom decodes."""
+    """Decode a frame by imagecodecs, into no more than what the file declares.
+
+    A damaged frame may declare so much that it fills the memory.
+    """
     import imagecodecs
 
-    decode = getattr(imagecodecs, f"{_CODECS[runner.transfer_syntax]}_decode")
+    codec, bits = _CODECS[runner.transfer_syntax], runner.bits_allocated
+    decode = getattr(imagecodecs, f"{codec}_decode")
     shape = (runner.rows, runner.columns, runner.samples_per_pixel)
-    shape = shape[: 2 + (shape[2] > 1)]
-    # Whose shape is checked: a damaged frame may declare so much that it fills the memory.
-    try:
-        pixels = decode(frame, out=np.empty(shape, np.uint8))
-    except ValueError:  # more than eight bits
-        pixels = decode(frame, out=np.empty(shape, np.uint16))
-    runner.set_option("bits_allocated", 8 * pixels.dtype.itemsize)
-    if pixels.ndim == 3:
+    runner.set_option("planar_configuration", int(codec == "dicomrle"))
+    if codec == "dicomrle":
+        return decode(frame, np.dtype(f"<u{bits // 8}"), out=math.prod(shape) * bits // 8)
+    types = [_type_in_jpeg2000(frame, shape)] if codec == "jpeg2k" else ["u1", "u2"]
+    rgb = codec != "jpeg" or shape[2] == 1  # else pydicom makes it of YBR, if it is that
+    options = {} if rgb else dict.fromkeys(("colorspace", "outcolorspace"), "YCBCR")
+    for each in types:
+        out = np.empty(shape[: 2 + (shape[2] > 1)], each)
+        with contextlib.suppress(*[ValueError] * (each != types[-1])):  # of this type
+            decode(frame, out=out, **options)
+            break
+    if 8 * out.itemsize > bits:
+        raise ValueError("the frame has more bits than are allocated")
+    runner.set_option("bits_allocated", 8 * out.itemsize)
+    if runner.photometric_interpretation in _OF_JPEG2000:
         runner.set_option("photometric_interpretation", "RGB")
-        runner.set_option("planar_configuration", 0)
-    return pixels.tobytes()
+    return out.tobytes()
+
+
+def _type_in_jpeg2000(frame: bytes, shape: tuple[int, ...]) -> str:
+    """Return the type of samples in JPEG 2000, whose codec decodes before it compares shapes."""
+    at = 0
+    while not frame.startswith(_CODESTREAM, at):  # boxes of JP2
+        (length,) = struct.unpack_from(">I", frame, at)
+        at += 8 if frame[at + 4 : at + 8] == b"jp2c" else max(length, 8)
+    right, bottom, left, top = struct.unpack_from(">4I", frame, at + 8)
+    samples, depth = struct.unpack_from(">HB", frame, at + 40)
+    if (bottom - top, right - left, samples) != shape:
+        raise ValueError("the frame is of another size than the file declares")
+    return f"{'ui'[depth // 128]}{next(n for n in (1, 2, 4, 8) if depth % 128 < 8 * n)}"
+
+
+def _find_pixels(held: Any, path: Path, file: Any) -> tuple[int, dict, Any]:
+    """Return `pixels` of a file that is open where they start, as its elements declare them."""
+    from pydicom.pixels.utils import as_pixel_options, get_expected_length
+
+    implicit, little = held.original_encoding
+    order, head = "><"[little], file.read(12).ljust(12, b"\0")
+    group, element = struct.unpack_from(f"{order}HH", head)
+    keyword = _PIXELS.get(element) if group == 0x7FE0 and "Rows" in held else ""
+    if keyword != "PixelData":
+        found = f"{keyword} (floating-point numbers), which is not read: save it as NIfTI or TIFF"
+        found = found if keyword else "no image, such as a report or plan: choose another"
+        raise ImageError(f"{path} holds {found}.")
+    _check_elements(held, path)
+    (length,) = struct.unpack_from(f"{order}I", head, 4 if implicit else 8)
+    start = file.seek(-4 if implicit else 0, os.SEEK_CUR)
+    count, nbytes = int(held.get("NumberOfFrames") or 1), get_expected_length(held)
+    size, kind = os.fstat(file.fileno()).st_size, held.PhotometricInterpretation
+    syntax = held.file_meta.TransferSyntaxUID
+    if not implicit and head[4:6] not in (b"OB", b"OW"):  # whose length pydicom reads otherwise
+        raise cut_short(path)
+    if syntax.is_encapsulated:
+        check_declared(nbytes, size, path, "pydicom")
+        more = _count_frames(held, path, file, count) - count
+    elif start + length > size:
+        raise cut_short(path)
+    else:
+        each, excess = nbytes // count, length - nbytes - nbytes % 2
+        # Or of colours that are declared to be subsampled, but are not.
+        more = min(length - nbytes, 0) or excess >= each or (kind[8:] == "_422" and excess > 0)
+    if more:
+        raise FileError(
+            f"{path} holds {'more' if more > 0 else 'less'} than the {count} frames that it "
+            "declares: copy it again from its source, or correct NumberOfFrames."
+        )
+    options = {"pixel_keyword": keyword, "pixel_vr": "OW" if implicit else head[4:6].decode()}
+    options = as_pixel_options(held, transfer_syntax_uid=syntax, **options)
+    return start, options, held if kind == _COLOURS[0] else None
+
+
+def _check_elements(held: Any, path: Path) -> None:
+    """Refuse elements of pixels that mean nothing, or not the same to all programs."""
+    syntax, one = held.file_meta.TransferSyntaxUID, held.get("SamplesPerPixel") == 1
+    bits, stored = (held.get(name) or 0 for name in ("BitsAllocated", "BitsStored"))
+    grey = _GREY + _COLOURS[:1] * syntax.is_little_endian
+    colours = _COLOURS[1 : 4 if bits == stored == 8 else 2]
+    colours += _OF_JPEG2000 * (_CODECS.get(syntax) == "jpeg2k")
+    allowed = {
+        **dict.fromkeys(("Rows", "Columns"), range(1, 1 << 16)),
+        **{"BitsAllocated": (8, 16, 32), "BitsStored": range(1, bits + 1)},
+        **{"HighBit": (stored - 1, None), "SamplesPerPixel": (1, 3), "PixelRepresentation": (0, 1)},
+        "PlanarConfiguration": (0, 1, None)[: 2 + syntax.is_encapsulated] if not one else None,
+        "NumberOfFrames": range(1 << 31) if held.get("NumberOfFrames") else (0, None, ""),
+        "PhotometricInterpretation": grey if one else colours,
+    }
+    for name, values in allowed.items():
+        value = held.get(name)  # others than numbers are compared with each of a range
+        known = isinstance(value, int) or not isinstance(values, range)
+        if values and (not known or value not in values or isinstance(value, float)):
+            found = str(value)[:16] if isinstance(value, int) or values is colours else "no such"
+            raise ImageError(
+                f"{path} declares {found} as {name}, which is not read, for {stored} of {bits} "
+                "bits: correct it, or convert it to grey levels or RGB of 8, 16 or 32 bits."
+            )
+
+
+def _count_frames(held: Any, path: Path, file: Any, count: int) -> int:
+    """Return how many of `count` compressed frames are stored, or a higher number."""
+    from pydicom import encaps
+
+    size, listed = os.fstat(file.fileno()).st_size, len(encaps.parse_basic_offsets(file))
+    found, places = encaps.parse_fragments(file)
+    starts = 0
+    for place in places:
+        file.seek(place + 4)
+        length, first = struct.unpack("<I4s", file.read(8))
+        if place + 8 + length > size:
+            raise cut_short(path)
+        starts += first.startswith((b"\xff\xd8\xff", _CODESTREAM))
+    listed = max(listed, len(held.get("ExtendedOffsetTable", b"")) // 8)
+    return min(found, max(listed, starts, count))
 
 
 def _told(held: Any, index: int, sequence: str, name: str) -> Any:
@@ -271,32 +367,56 @@ def _told(held: Any, index: int, sequence: str, name: str) -> Any:
     return None if value == "" else value
 
 
+def _values(told: Any) -> list:
+    """Return the values of an element, which may have none, one, or several."""
+    several = isinstance(told, (list, tuple)) or hasattr(told, "insert")  # of pydicom
+    return list(told) if several else [] if told in (None, "") else [told]
+
+
+def _directions(held: Any, index: int) -> tuple[float, ...] | None:
+    """Return unit vectors along x, y and across of a frame; None if there are no such."""
+    told = _values(_told(held, index, "PlaneOrientationSequence", "ImageOrientationPatient"))
+    if len(told) != 6:
+        return None
+    x, y = pair = np.array(told, float).reshape(2, 3)
+    return (*x, *y, *np.cross(x, y)) if np.allclose(pair @ pair.T, np.eye(2), atol=0.01) else None
+
+
 def _remarks(held: Any) -> Iterator[str]:
     """Yield what is unusual about the pixels of a file."""
-    if "MOSAIC" in (held.get("ImageType") or ()):
+    if "MOSAIC" in _values(held.get("ImageType")):
         yield (
             "The slices lie side by side in a plane (mosaic), which is filtered as it is: convert "
             "the series to NIfTI, for example with dcm2niix, to filter volumes."
         )
     if held.PhotometricInterpretation == "MONOCHROME1":
         yield "Low grey levels are meant to be shown bright (MONOCHROME1): kept as stored."
-    if "ModalityLUTSequence" in held:
+    if held.get("ModalityLUTSequence"):
         yield "Grey levels are the stored values: a table of the file is not applied."
     bits_of_overlays = (held.get((group, 0x0102)) for group in range(0x6000, 0x6020, 2))
     if any(each.value for each in bits_of_overlays if each is not None):
         yield "Overlays in unused bits of the pixels are not kept."
 
 
-def _frames(held: Any, path: Path, directions: tuple[float, ...] | None) -> Iterator[_Frame]:
+def _frames(held: Any, path: Path, pixels: tuple, directions: Any) -> Iterator[_Frame]:
     values, content = "PixelValueTransformationSequence", "FrameContentSequence"
-    below = list(held.get("GridFrameOffsetVector") or ()) if directions else []
-    for k in range(int(held.get("NumberOfFrames") or 1)):
-        slope, inter = (_told(held, k, values, f"Rescale{n}") for n in ("Slope", "Intercept"))
-        slope, inter = 1.0 if slope is None else float(slope), float(inter or 0)
+    below = _values(held.get("GridFrameOffsetVector")) if directions else []
+    spacing = _told(held, 0, "PixelMeasuresSequence", "PixelSpacing")
+    for k in range(pixels[1]["number_of_frames"]):
+        told = [_values(_told(held, k, values, f"Rescale{n}")) for n in ("Slope", "Intercept")]
+        told = [[], []] if held.get("ModalityLUTSequence") else told
+        told = (each or [1.0 - n] for n, each in enumerate(told))
+        slope, inter = (float(each[0]) if len(each) == 1 else math.nan for each in told)
         if slope == 0 or not math.isfinite(slope) or not math.isfinite(inter):
-            raise ImageError(f"{path} has no valid slope and intercept: nothing to filter.")
-        position = _told(held, k, "PlanePositionSequence", "ImagePositionPatient")
-        position = tuple(map(float, position)) if position and len(position) == 3 else None
+            raise ImageError(f"{path} has no valid slope or intercept (RescaleSlope): correct it.")
+        own = _told(held, k, "PixelMeasuresSequence", "PixelSpacing"), _directions(held, k)
+        if k and (own[0] != spacing or not _alike(own[1], directions)):
+            raise ImageError(
+                f"The frames of {path} differ in orientation or size of pixels: split the file."
+            )
+        position = _values(_told(held, k, "PlanePositionSequence", "ImagePositionPatient"))
+        position = tuple(map(float, position)) if directions and len(position) == 3 else ()
+        position = position if all(abs(v) < _FARTHEST for v in position) else ()
         if position and k < len(below):
             position = tuple(position + (below[k] - below[0]) * np.array(directions[6:]))
         order = (
@@ -309,24 +429,28 @@ def _frames(held: Any, path: Path, directions: tuple[float, ...] | None) -> Iter
             _told(held, k, "MREchoSequence", "EffectiveEchoTime") or held.get("EchoTime"),
             _told(held, k, "MRDiffusionSequence", "DiffusionBValue"),
             *(held[tag].value for tag in _DIFFUSION if tag in held),
-            tuple(held.get("ImageType") or ())[2:],
+            _values(held.get("ImageType"))[2:],
         )
-        yield _Frame(
-            path, k, (slope, inter), position, tuple(map(number, order)), tuple(map(str, other))
-        )
+        order, other = tuple(map(number, order)), tuple(map(str, other))
+        yield _Frame(path, k, pixels, (slope, inter), position, order, other)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Return whether directions are those of one orientation."""
+    return one == other or (one and other and np.ptp([one, other], axis=0).max() <= _SECONDS_OF_ARC)
 
 
 def _steps(held: Any, notes: list[str]) -> Steps:
     """Return the steps along y, x, z and t that a file tells; z is that between its slices."""
     measures = "PixelMeasuresSequence"
-    spacing = _told(held, 0, measures, "PixelSpacing") or held.get("ImagerPixelSpacing")
+    spacing = _values(_told(held, 0, measures, "PixelSpacing") or held.get("ImagerPixelSpacing"))
     spacing = spacing or _ultrasound_spacing(held, notes)
     apart = _told(held, 0, measures, "SpacingBetweenSlices")
     found = {"Z": (apart or _told(held, 0, measures, "SliceThickness"), "mm")}
     if spacing is not None and len(spacing) == 2:
         found |= {"Y": (spacing[0], "mm"), "X": (spacing[1], "mm")}
     rate = number(held.get("CineRate")) or number(held.get("RecommendedDisplayFrameRate"))
-    times = [number(each) for each in held.get("FrameTimeVector") or ()][1:]
+    times = [number(each) for each in _values(held.get("FrameTimeVector"))][1:]
     if times and max(times) - min(times) > _UNEVEN * max(times):
         notes.append("The times between frames differ, and are taken for equal.")
     mean = sum(times) / len(times) if times else rate and 1000 / rate
@@ -355,13 +479,15 @@ def _records(held: Any) -> Iterator[dict]:
 def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
     """Open a file, or the series in a folder, to read its frames on demand."""
     with reading(path), _quietly(cut_short(path)):
-        picture = _picture(path)
+        picture = _picture(path, companions_anywhere)
     with contextlib.closing(picture.data):
         yield picture
 
 
-def _picture(path: Path) -> ImageFile:
-    files = files_of(path) if path.is_dir() else [path]
+def _picture(path: Path, anywhere: bool) -> ImageFile:
+    files, links = _files_of(path, anywhere) if path.is_dir() else ([path], [])
+    if links:
+        raise link_outside(links[0], os.path.realpath(links[0]), path)
     heads = [_head(each) for each in files]
     _check_one_series(path, heads)
     first, notes = heads[0], [note for head in heads for note in head.notes]
@@ -370,7 +496,7 @@ def _picture(path: Path) -> ImageFile:
     frames = [frame for head in heads for frame in head.frames]
     steps = {letter: step for letter, step in first.steps.items() if letter in "YX"}
     axes, outer, frames = _in_order(path, first, frames, steps, notes)
-    plane, stored, bits, photometric = first.kind
+    plane, stored, bits, photometric, _ = first.kind
     dtype = stored
     if photometric not in _COLOURS:
         scalings = {None if f.scaling == (1.0, 0.0) else f.scaling for f in frames}
@@ -388,30 +514,29 @@ def _check_one_series(path: Path, heads: list[_Head]) -> None:
     if not heads:
         raise FileError(f"{path} holds no DICOM files: choose another folder.")
     several = len({head.series for head in heads})
-    directions = [head.directions for head in heads]
-    apart = None in directions or np.ptp(directions, axis=0).max() > _SECONDS_OF_ARC
+    images = Counter(head.image for head in heads if head.image)
+    copies = [head.frames[0].path.name for head in heads if images[head.image] > 1]
+    places = [frame.position for head in heads for frame in head.frames]
     alone, own = "give the files, to filter each by itself", "in a folder of their own"
     for wrong, said in (
-        (
-            several > 1,
-            f"{path} holds {several} series of DICOM: put each in a folder of its own, or {alone}.",
-        ),
+        (several > 1, f"{several} series of DICOM: put each in a folder of its own, or {alone}"),
         (
             len({head.kind for head in heads}) > 1,
-            f"The slices in {path} differ in size or type of pixels: put those of one kind {own}.",
+            f"slices that differ in size or type of pixels: put those of one kind {own}",
         ),
         (
-            len(heads) > 1 and any(not f.position for head in heads for f in head.frames),
-            f"Not all files in {path} tell the position of their slice: {alone}.",
+            not all(places) and (len(heads) > 1 or any(places)),
+            f"slices without a valid position or orientation: {alone}",
         ),
         (
-            len(heads) > 1 and apart,
-            f"The slices in {path} differ in orientation, as those of a localizer do: put those of "
-            f"one orientation {own}. The first is {heads[0].frames[0].path.name}.",
+            len(heads) > 1 and not all(_alike(h.directions, heads[0].directions) for h in heads),
+            "slices that differ in orientation, as those of a localizer do: put those of one "
+            f"orientation {own}. The first is {heads[0].frames[0].path.name}",
         ),
+        (copies, f"the same image twice (by SOPInstanceUID): remove {' or '.join(copies[:2])}"),
     ):
         if wrong:
-            raise FileError(said)
+            raise FileError(f"{path} holds {said}.")
 
 
 def _in_order(
@@ -429,11 +554,15 @@ def _in_order(
         axis = _AXES.get(first.modality, "T")
         steps |= {axis: first.steps[axis]} if axis in first.steps else {}
         return axis, (len(frames),), frames
-    nz, nt = len(counts), max(counts.values())
-    if few := sum(n < nt for n in counts.values()):
+    nz, times = len(counts), Counter(counts.values())
+    nt = max(times, key=lambda n: (times[n], n))
+    if odd := [place for place, n in counts.items() if n != nt]:
+        names = [f.path.name for f, z in zip(frames, places, strict=True) if counts[z] > nt]
+        copies = f"more images than others: remove copies, such as {' or '.join(names[:2])}"
         raise FileError(
-            f"{few} of {nz} positions in {path} have fewer images than others: slices are missing; "
-            "copy the series again, or give the files, to filter each by itself."
+            f"{len(odd)} of {nz} positions in {path} have "
+            f"{copies if names else 'fewer images than others: slices are missing'}; or copy the "
+            "series again, or give the files, to filter each by itself."
         )
     ranked = sorted(
         range(len(frames)), key=lambda k: (places[k], *frames[k].order, frames[k].index)
@@ -472,7 +601,7 @@ def _measure_slices(places: list[float], steps: Steps, notes: list[str]) -> None
 def _affine(head: _Head, frames: list[_Frame], nz: int, steps: Steps) -> np.ndarray | None:
     """Return what makes pixels (x, y, z) positions in mm, to the right, front and top (RAS)."""
     position = frames[0].position
-    if head.directions is None or position is None or not {"Y", "X"} <= steps.keys():
+    if head.directions is None or not position or not {"Y", "X"} <= steps.keys():
         return None
     x, y, z = np.reshape(head.directions, (3, 3))
     z = z * (steps.get("Z") or head.steps.get("Z") or (1.0, ""))[0]
@@ -504,13 +633,17 @@ class Frames(Blocks):
         with reading(frame.path), _quietly(cut_short(frame.path)):
             import pydicom.pixels
 
-            stored = pydicom.pixels.pixel_array(frame.path, index=frame.index)
-            if self._kind == _COLOURS[0]:
-                table = pydicom.dcmread(frame.path, stop_before_pixels=True)
+            start, options, table = frame.pixels
+            decoder = _decoder(options["transfer_syntax_uid"])
+            own = {"index": frame.index, "decoding_plugin": _CREATOR * decoder.is_encapsulated}
+            with open_image(frame.path) as file:
+                file.seek(start)
+                stored, _ = decoder.as_array(file, **own, **options)
+            if table is not None:
                 stored = pydicom.pixels.apply_color_lut(stored, table)
-                return (stored >> 8 if stored.dtype.itemsize > 1 else stored).astype(self.dtype)
+                stored = stored >> 8 * (table.RedPaletteColorLookupTableDescriptor[2] > 8)
             if self._kind in _COLOURS or frame.scaling == (1.0, 0.0):
-                return stored.astype(self.dtype, copy=False)
+                return stored.reshape(self._block_shape).astype(self.dtype, copy=False)
             slope, inter = frame.scaling
             return (stored.astype(np.float64) * slope + inter).astype(self.dtype)
 
@@ -626,10 +759,13 @@ class _NewSeries:
         held.SeriesInstanceUID = self.series
         held.SOPInstanceUID = pydicom.uid.generate_uid(prefix=None)
         held.file_meta.MediaStorageSOPInstanceUID = held.SOPInstanceUID
-        held.ImageType = ["DERIVED", *list(held.get("ImageType") or ["", "PRIMARY"])[1:]]
+        held.ImageType = ["DERIVED", *(_values(held.get("ImageType"))[1:] or ["PRIMARY"])]
         named = ", ".join(str(each.get("filter", "")) for each in self.records)
-        held.DerivationDescription = f"Denoised: {named}"[:1024]
-        gone = held.dir("SmallestImagePixelValue", "LargestImagePixelValue")
+        earlier = [held.get("DerivationDescription")] * ("DerivationDescription" in held)
+        held.DerivationDescription = "; ".join([*map(str, earlier), f"Denoised: {named}"])[:1024]
+        # Of the pixels as they were, or as they were compressed.
+        gone = held.dir("SmallestImagePixel", "LargestImagePixel", "SmallestPixel", "LargestPixel")
+        gone += held.dir("ExtendedOffsetTable", "EncapsulatedPixelData")
         if self.like.axes.endswith("S"):
             held.SamplesPerPixel, held.PlanarConfiguration = 3, 0
             held.PhotometricInterpretation = "RGB"

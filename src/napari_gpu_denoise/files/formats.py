@@ -59,7 +59,7 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Image
         names the second.
     companions_anywhere : bool, default False
         Read the other files of an OME-TIFF set wherever its XML says they are, and what links in an
-        OME-Zarr lead to. By default only those in the folder of `path`, or below.
+        OME-Zarr or a DICOM series lead to. By default only those in the folder of `path`, or below.
 
     Returns
     -------

@@ -61,6 +61,20 @@ def starts_like_dicom(path: str | os.PathLike) -> bool:
         return False
 
 
+def leads_out(folder: os.PathLike, place: os.PathLike) -> bool:
+    """Return whether a place in a folder is, by a link, one outside of it."""
+    return Path(os.path.realpath(folder)) not in Path(os.path.realpath(place)).parents
+
+
+def link_outside(path: object, real: str, folder: object) -> FileError:
+    """Return the error for a part of an image that is a link out of its folder."""
+    return FileError(
+        f"{path} is a link to {real}, outside of {folder}, and was not read",
+        "copy what it leads to into the folder, or pass companions_anywhere=True to read it",
+        code="link-outside",
+    )
+
+
 def open_image(path: Path) -> BinaryIO:
     """Open a file that should hold an image; `FileError` if it is a folder, or empty."""
     if path.is_dir():

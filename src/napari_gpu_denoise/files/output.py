@@ -193,7 +193,9 @@ def check_folder(
         return
     _check_input(path, keep)
     held = list(target.iterdir())
-    series = held and all(each.is_file() and starts_like_dicom(each) for each in held)
+    # Links may lead anywhere, and no result has one.
+    own = (each.is_file() and not each.is_symlink() and starts_like_dicom(each) for each in held)
+    series = held and all(own)
     if not series and not {"zarr.json", ".zgroup", ".zattrs"} & {each.name for each in held}:
         raise OutputError(
             f"{path} is a folder but neither zarr nor a series of DICOM, and is kept: choose "

@@ -18,6 +18,7 @@ from typing import Any
 
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files.image_file import Channel, PixelMetadata, kept_steps
+from napari_gpu_denoise.files.input_checks import leads_out
 from napari_gpu_denoise.files.output import writing
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
@@ -25,7 +26,6 @@ from napari_gpu_denoise.files.zarr.places import (
     describe_group,
     has_suffix,
     is_zarr,
-    leads_out,
     member,
     open_inside,
     with_retries,

@@ -17,6 +17,7 @@ from napari_gpu_denoise.files.input_checks import (
     brief,
     cause_of,
     check_no_secrets,
+    link_outside,
     not_installed,
     open_real,
     open_regular,
@@ -192,11 +193,6 @@ def member(folder: Path | Address, name: object) -> Path | Address:
     return folder / name
 
 
-def leads_out(folder: Path | Address, place: Path | Address) -> bool:
-    """Return whether a place in a folder is, by a link, one outside of it."""
-    return Path(os.path.realpath(folder)) not in Path(os.path.realpath(place)).parents
-
-
 def open_inside(folder: str | None, path: Path) -> BinaryIO:
     """Open a file to read it, as `open_regular`; `FileError` if it is outside of a real folder.
 
@@ -206,11 +202,7 @@ def open_inside(folder: str | None, path: Path) -> BinaryIO:
         return open_real(str(path))
     real = os.path.realpath(path)
     if folder is not None and not real.startswith(os.path.join(folder, "")):
-        raise FileError(
-            f"{path} is a link to {real}, outside of {folder}, and was not read",
-            "copy what it leads to into the folder, or pass companions_anywhere=True to read it",
-            code="link-outside",
-        )
+        raise link_outside(path, real, folder)
     return open_regular(real)
 
 
