@@ -198,9 +198,9 @@ def test_only_results_of_the_same_settings_are_resumed(folder, calls):
     Path("out/b.tif").write_text("precious")
     report = run_batch("raw/*.tif", SETTINGS, output="out", resume=True)
     assert [file.output.name for file in report.done] == ["c.tif"]
-    assert len(report.failed) == 2
-    for file in report.failed:
-        assert "is not a result of this filter and these settings" in str(file.error)
+    said = [str(file.error) for file in report.failed]
+    assert "a.tif was made with a different filter or setting: choose another name" in said[0]
+    assert "b.tif is no result whose record identifies its input and settings" in said[1]
     assert Path("out/b.tif").read_text() == "precious"
 
 

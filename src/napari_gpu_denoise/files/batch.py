@@ -455,13 +455,16 @@ class _Work:
         check_target(target, list(batch.found), self._written)
         if not has_result(target) or batch.overwrite:
             return None
+        anywhere, files = batch.companions_anywhere, ()
         if batch.resume:
-            check_result(target, batch.run)
+            files = check_result(path, target, batch.run, anywhere)
             remove_checkpoint(target)
+        else:
+            opened = formats.open_stack(path, companions_anywhere=anywhere)
+            with contextlib.suppress(errors.FileError, errors.ImageError), opened as picture:
+                files = picture.files
         # The other files of a set are then not denoised as images of their own.
-        opened = formats.open_stack(path, companions_anywhere=batch.companions_anywhere)
-        with contextlib.suppress(errors.FileError, errors.ImageError), opened as picture:
-            self._sources.update(map(_real, picture.files))
+        self._sources.update(map(_real, files))
         return FileReport(path, skipped=_kept(target, batch.resume))
 
     def is_small(self, path: Path) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 from collections.abc import Generator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -18,7 +16,12 @@ from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.input_checks import free_memory
 from napari_gpu_denoise.files.output import already_there
 from napari_gpu_denoise.files.recommended import Recommended
-from napari_gpu_denoise.files.resuming import ResumeLedger, resume_fingerprint, unchanged
+from napari_gpu_denoise.files.resuming import (
+    ResumeLedger,
+    fingerprint,
+    resume_fingerprint,
+    unchanged,
+)
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.protocol.filter import Filter
@@ -52,28 +55,25 @@ def denoise_file(
     """
     with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         formats.check_name(target, picture)
-        picture = formats.result_like(target, picture)
         check_numbers(picture.data)
-        given = picture.data.dtype
-        dtype = output_dtype(run.dtype, given)
-        if dtype is None and picture.has_palette:
-            dtype = output_dtype("same", given)
-        possible = [dtype] if dtype else [given, np.dtype(np.float32)]
+        picture, run, same = _for_image(picture, target, run)
+        dtype = run.dtype
+        possible = [dtype] if dtype else [picture.data.dtype, np.dtype(np.float32)]
         for one in possible:
             formats.check_writable(picture, one)
-        same = isinstance(run.dtype, str) and run.dtype == "same"
-        run = replace(run, axes=run.axes or picture.filter_axes, dtype=dtype)
         if run.host_memory is None:
             run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
+        made_from = fingerprint(picture, run, same)
         if formats.format_like(picture).in_place or _is_long(picture, run):
             _make_folder(target, new_folder)
             run, why = yield from _run_for(picture, run)
-            options = overwrite, companions_anywhere, resume, client
-            return (yield from _Streamed(picture, target, run, same, *options, why).steps())
+            options = overwrite, companions_anywhere, resume, client, why, made_from
+            return (yield from _Streamed(picture, target, run, same, *options).steps())
         largest = max(one.itemsize for one in possible)
         needed = picture.data.size * largest
         run.host_memory.check_whole(picture.data.nbytes + needed)
-        picture = picture.loaded(result=needed)
+        with unchanged(picture):
+            picture = picture.loaded(result=needed)
         run, why = yield from _run_for(picture, run)
     with run.host_memory.of_buffers(run.memory_limit):
         result = yield from denoise_steps(picture.pixels, run)
@@ -81,8 +81,19 @@ def denoise_file(
     image = result.image
     if picture.alpha is not None:
         image = put_together(image, picture.colours, picture.data, picture.alpha)
-    record = _about(result.record, picture, why)
+    record = _about(result.record, picture, why, made_from)
     return _written(target, image, picture, record, same, overwrite)
+
+
+def _for_image(picture: ImageFile, target: Path, run: Run) -> tuple[ImageFile, Run, bool]:
+    """Return an image as its result is described, its run, and whether that keeps the type."""
+    picture = formats.result_like(target, picture)
+    same = isinstance(run.dtype, str) and run.dtype == "same"
+    dtype = output_dtype(run.dtype, picture.data.dtype)
+    if dtype is None and picture.has_palette:
+        dtype = output_dtype("same", picture.data.dtype)
+    filter, axes = with_voxel(run.filter, picture), run.axes or picture.filter_axes
+    return picture, replace(run, filter=filter, axes=axes, dtype=dtype), same
 
 
 def _run_for(picture: ImageFile, run: Run) -> Generator[Progress, None, tuple[Run, str]]:
@@ -94,9 +105,9 @@ def _run_for(picture: ImageFile, run: Run) -> Generator[Progress, None, tuple[Ru
     return replace(run, filter=with_voxel(run.filter, picture)), why
 
 
-def _about(record: Record, picture: ImageFile, why: str) -> Record:
-    """Return a record that names the file, and why its filter was recommended."""
-    return replace(record, source=picture.path.name, recommended=why)
+def _about(record: Record, picture: ImageFile, why: str, made_from: dict[str, str]) -> Record:
+    """Return a record that names and identifies the file, and why its filter was recommended."""
+    return replace(record, source=picture.path.name, recommended=why, made_from=made_from)
 
 
 @dataclass(frozen=True)
@@ -112,6 +123,7 @@ class _Streamed:
     resume: bool
     client: Any
     why: str
+    made_from: dict[str, str]
 
     def steps(self) -> Generator[Progress, None, tuple[ImageFile, Record, tuple[str, ...]]]:
         """Do what `denoise_file` does."""
@@ -123,8 +135,8 @@ class _Streamed:
             from napari_gpu_denoise.files.cluster import device_of_workers
 
             devices = yield from device_of_workers(self.client, self.run.device)
-        fingerprint = resume_fingerprint(self.picture, self.run, self.same, devices)
-        with ResumeLedger(self.target, fingerprint, self.resume) as ledger:
+        wanted = resume_fingerprint(self.made_from, self.picture, self.run, devices)
+        with ResumeLedger(self.target, wanted, self.resume) as ledger:
             written = yield from (self._in_place(ledger) if in_place else self._by_planes(ledger))
             ledger.completed()
         return written
@@ -135,7 +147,7 @@ class _Streamed:
         with zarr.new_image(self.target, self.picture, part=ledger.notes.image, **options) as made:
             out = made.finest if self.client is None else made
             result = yield from self._filtered(self.picture.data, out, ledger)
-            record = _about(result.record, self.picture, self.why)
+            record = _about(result.record, self.picture, self.why, self.made_from)
             made.finish(record, ledger.check_lock)
         return self.picture, record, ()
 
@@ -156,8 +168,8 @@ class _Streamed:
 
             result = yield from self._filtered(data, store, ledger)
             ledger.check_lock()
-            made = result.image, picture, _about(result.record, picture, self.why)
-            return _written(self.target, *made, self.same, self.overwrite)
+            record = _about(result.record, picture, self.why, self.made_from)
+            return _written(self.target, result.image, picture, record, self.same, self.overwrite)
 
     def _filtered(
         self, data: Any, out: Any, ledger: ResumeLedger
@@ -210,31 +222,18 @@ def _is_long(picture: ImageFile, run: Run) -> bool:
     return picture.alpha is None and by_frame
 
 
-def check_result(target: Path, run: Run) -> None:
-    """Refuse a file that is not a result of the same filter, settings, noise and correction.
-
-    Where the filter is recommended for each file, that of the result must have been, too.
-    """
-    made: dict[str, Any] = {}
-    filter, other = run.filter, ""
+def check_result(path: Path, target: Path, run: Run, companions_anywhere: bool) -> tuple[Path, ...]:
+    """Refuse a file that is not the result of an input and a run; return the files of the input."""
+    made: Any = None
     with contextlib.suppress(FileError, ImageError), formats.open_stack(target) as picture:
-        made = dict(picture.history[-1]) if picture.history else {}
-        filter = with_voxel(filter, picture)
-    if isinstance(filter, Recommended):
-        same, unlike = bool(made.get("recommended")), "is not filtered as recommended"
-    else:
-        same = (made.get("filter"), made.get("settings")) == (filter.name, filter.as_dict())
-        unlike = "is not a result of this filter and these settings"
-    if not same:
-        other = unlike
-    elif made.get("sigma_factor", 1.0) != run.sigma_factor:
-        other = "was made with another strength"
-    elif bool(made.get("corrected")) != (run.correct is not None):
-        other = f"was made with{'out' * (not made.get('corrected'))} a correction"
-    elif not record_matches_noise(made, run.sigma, run.noise):
-        other = "was made with another noise"
-    if other:
-        raise already_there(f"{target} {other}")
+        made = dict(picture.history[-1]).get("made_from") if picture.history else None
+    with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
+        wanted = fingerprint(*_for_image(picture, target, run))
+    if not isinstance(made, dict):
+        raise already_there(f"{target} is no result whose record identifies its input and settings")
+    if names := [name for name, digest in wanted.items() if made.get(name) != digest]:
+        raise already_there(f"{target} was made with a different {' and '.join(names)}")
+    return picture.files
 
 
 def _make_folder(target: Path, new_folder: bool) -> None:
@@ -252,48 +251,3 @@ def _make_folder(target: Path, new_folder: bool) -> None:
         raise OutputError(
             f"The folder {target.parent} cannot be created: {error.strerror or error}."
         ) from error
-
-
-def record_matches_noise(record: dict[str, Any], sigma: Any, noise: Any) -> bool:
-    """Return whether a result was made with this `sigma` and `noise`, those of `denoise`.
-
-    What is measured may be anything that was measured, of the model that is named, if any.
-    """
-    source, models = str(record.get("sigma_source", "")), record.get("noise") or []
-    if not source.startswith(("given", "estimated")):
-        return True  # the filter takes no noise
-    if not _are_models(models):
-        return False
-    if sigma is None and isinstance(noise, (int, float, np.number)):
-        sigma = noise
-    if sigma is not None:
-        return source.startswith("given") and _has_sigma(record, source, sigma)
-    if noise is None or isinstance(noise, str):
-        named = {each["model"] for each in models} if noise not in (None, "auto") else set()
-        return source.startswith("estimated") and named <= {noise}
-    given = getattr(noise, "models", noise)
-    given = given if isinstance(given, (tuple, list)) else [given]
-    if any(getattr(each, "needs_image", False) for each in given):
-        return {each.name for each in given} == {each["model"] for each in models}
-    wanted = [json.loads(json.dumps(each.as_dict())) for each in given]
-    return bool(models) and all(
-        each == models[min(number, len(models) - 1)] for number, each in enumerate(wanted)
-    )
-
-
-def _has_sigma(record: dict[str, Any], source: str, sigma: Any) -> bool:
-    """Return whether a record has these values, or tells of a map like this one."""
-    values, held = np.ravel(np.asarray(sigma, np.float64)), record.get("sigma")
-    if source == "given":
-        return held == values.tolist()
-    told = f"given as a map from {values.min():.4g} to {values.max():.4g}"
-    mean = math.sqrt(np.mean(np.square(values)))
-    known = isinstance(held, list) and [type(value) for value in held] == [float]
-    return told == source and known and math.isclose(held[0], mean, rel_tol=1e-9)
-
-
-def _are_models(noise: Any) -> bool:
-    """Return whether a record, which anybody may have changed, holds noise models."""
-    return isinstance(noise, list) and all(
-        isinstance(each, dict) and isinstance(each.get("model"), str) for each in noise
-    )
