@@ -27,7 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
                 check_no_secrets(address)  # argparse repeats what it does not expect
             args = build_parser(argv).parse_args(argv)
-            return args.run(args)
+            from napari_gpu_denoise.files.input_checks import inputs_kept
+
+            with inputs_kept():
+                return args.run(args)
         except SystemExit as end:  # argparse has said what is wrong
             return int(end.code or 0)
         except BrokenPipeError:

@@ -106,8 +106,10 @@ def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, in
 def sigma_map(path: str) -> Any:
     """Read a map of sigma, (y, x)."""
     from napari_gpu_denoise.files import formats
+    from napari_gpu_denoise.files.input_checks import keep_input
 
     picture = formats.read(path)
+    keep_input(path, *picture.files)
     shape = zip(picture.axes, picture.data.shape, strict=True)
     values = picture.data[tuple(0 if a not in "YX" and n == 1 else slice(None) for a, n in shape)]
     if values.ndim != 2:
@@ -124,12 +126,11 @@ def named_noise(named: str) -> Any:
 
     if named in choices():
         return named
-    from napari_gpu_denoise.files.input_checks import open_regular
+    from napari_gpu_denoise.files.input_checks import read_json
     from napari_gpu_denoise.noise.record import NoiseEstimate
 
     try:
-        with open_regular(named) as file:
-            content = json.load(file)
+        content = read_json(named)
     except OSError as error:
         raise errors.FileError(
             f"--noise {named} is neither {', '.join(choices())} nor a file that can be read: "
@@ -255,6 +256,7 @@ def assess(args: argparse.Namespace) -> int:
     """Assess the result for each input."""
     from napari_gpu_denoise.assessment.report import check_report_name, report_text
     from napari_gpu_denoise.files.formats import find_files
+    from napari_gpu_denoise.files.input_checks import keep_input
     from napari_gpu_denoise.files.output import check_output, new_file
 
     settings, paths = chosen_settings(args), find_files(args.inputs)
@@ -266,6 +268,7 @@ def assess(args: argparse.Namespace) -> int:
                 "inputs: give one input."
             )
         check_report_name(args.report)
+        keep_input(*paths)
         check_output(args.report, overwrite=args.overwrite, keep=())
 
     def report(path: Path) -> dict[str, Any]:
@@ -284,10 +287,15 @@ def assess(args: argparse.Namespace) -> int:
 def _assessed(path: Path, settings: Any, options: dict[str, Any], args: Any) -> Assessment:
     from napari_gpu_denoise.assessment.assess import assess as judge
     from napari_gpu_denoise.files import formats
+    from napari_gpu_denoise.files.input_checks import keep_input
     from napari_gpu_denoise.files.one_file import with_voxel
+    from napari_gpu_denoise.files.output import check_output
     from napari_gpu_denoise.image.levels import check_numbers
 
     with formats.open_stack(path, companions_anywhere=args.companions_anywhere) as picture:
+        keep_input(*picture.files)
+        if args.report is not None:  # before the work
+            check_output(args.report, overwrite=args.overwrite, keep=())
         check_numbers(picture.data)
         axes = args.axes or picture.filter_axes
         spacing, unit = args.pixel_size, args.unit
@@ -380,6 +388,7 @@ def sample(args: argparse.Namespace) -> int:
 def quality(args: argparse.Namespace) -> int:
     """Compare a filter with published results, or show what it leaves of pure noise."""
     from napari_gpu_denoise.assessment import published
+    from napari_gpu_denoise.files.input_checks import keep_input
     from napari_gpu_denoise.files.output import check_output, new_file
     from napari_gpu_denoise.opencl.device import choose_devices
     from napari_gpu_denoise.version import package_version
@@ -387,6 +396,8 @@ def quality(args: argparse.Namespace) -> int:
     if (args.folder is None) != (args.set == "noise"):
         needed = "needs no folder" if args.folder else "needs the folder with its files"
         raise errors.SettingsError(f"gpu-denoise quality {args.set} {needed}.")
+    if args.folder:
+        keep_input(*published.SETS[args.set].files(args.folder))
     if args.csv:
         check_output(args.csv, overwrite=args.overwrite, keep=())
     device = " and ".join(map(str, choose_devices(args.device)))
@@ -419,16 +430,16 @@ def quality(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> list[tuple]:
     """Print means of a set beside those that are published; return a row for each image."""
     from napari_gpu_denoise.assessment import published
+    from napari_gpu_denoise.files.formats import read_picture
     from napari_gpu_denoise.filters import filters_for
 
     known = published.SETS[args.set]
     name = (args.filter or known.filter).replace("-", "_")
     settings, video = filters_for(name)[0](), bool(known.frames)
     rows, noisy, ours, complete = [], [], [], True
-    known.check(args.folder)
     for level in known.levels:
         scores, shapes = [], []
-        for case in known.read(args.folder, level):
+        for case in known.read(args.folder, level, read_picture):
             result = published.filtered(case, settings, args.told, args.device, video)
             images = (case.noisy, result)
             scores.append([published.psnr(each, case.clean, video, known.fit) for each in images])

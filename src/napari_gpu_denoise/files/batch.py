@@ -11,7 +11,7 @@ import os
 import traceback
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -364,7 +364,7 @@ def _by_workers(
 
     Returns what is left: large files, of which all workers filter parts.
     """
-    from napari_gpu_denoise.files.cluster import ClusterReport, Failed, Results
+    from napari_gpu_denoise.files.cluster import ClusterReport, Failed, Results, asked
 
     rest: list[Path] = []
     begun: list[Path] = []
@@ -386,7 +386,7 @@ def _by_workers(
                 left.append(FileReport(path, error=error))
 
     count = len(todo)
-    ahead = _AHEAD * max(1, sum(batch.client.nthreads().values()))
+    ahead = _AHEAD * max(1, sum(asked(batch.client.nthreads).values()))
     running = Results(batch.client, small(), ahead, ClusterReport(), raises=False)
     with contextlib.closing(running) as results:
         yield BatchProgress(todo[0], 0, count, 0, count, "file")
@@ -452,7 +452,7 @@ class _Work:
                 f"{twin} and {path} would have the same name in {target.parent}: write them to two "
                 "folders."
             )
-        check_target(target, list(batch.found), self._written)
+        check_target(target, self._inputs if batch.overwrite else batch.found, self._written)
         if not has_result(target) or batch.overwrite:
             return None
         anywhere, files = batch.companions_anywhere, ()
@@ -466,6 +466,17 @@ class _Work:
         # The other files of a set are then not denoised as images of their own.
         self._sources.update(map(_real, files))
         return FileReport(path, skipped=_kept(target, batch.resume))
+
+    @cached_property
+    def _inputs(self) -> list[Path]:
+        """All files of the batch, and all others of which their images are."""
+        found = list(self._batch.found)
+        for path in self._batch.targets:
+            options = {"companions_anywhere": self._batch.companions_anywhere}
+            # What cannot be read says so when it is its turn.
+            with contextlib.suppress(Exception), formats.open_stack(path, **options) as picture:
+                found += picture.files
+        return found
 
     def is_small(self, path: Path) -> bool:
         """Return whether one worker is to denoise a file."""

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import glob
 import itertools
+import math
 import os
+import struct
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from napari_gpu_denoise.errors import FileError, OutputError
+from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files import FORMAT_NAMES, dicom, microscopes, nifti, tiff, video, zarr
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
+from napari_gpu_denoise.files.input_checks import (
+    check_declared,
+    check_memory,
+    open_image,
+    reason_of,
+)
 from napari_gpu_denoise.files.output import check_folder, check_output
 from napari_gpu_denoise.run.record import Record
 
@@ -31,6 +39,10 @@ WRITTEN = tuple(
     for each in FORMATS
     for suffix in (each.suffixes if each.written is None else each.written)
 )
+
+
+# Held of a value of an image, as float64 mostly, while it is compared with its truth.
+_BYTES_COMPARED = 40
 
 
 def has_suffix(path: str | os.PathLike) -> bool:
@@ -75,6 +87,48 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Image
     """
     with open_stack(path, companions_anywhere=companions_anywhere) as picture:
         return picture.loaded()
+
+
+def read_picture(path: Path) -> np.ndarray:
+    """Read a PNG, JPEG, BMP or TIFF of an image set; `FileError` if its comparison may not fit."""
+    import imagecodecs
+
+    try:
+        with open_image(path) as file:
+            name, declared = _declared(file)
+            if name:
+                check_declared(declared, os.fstat(file.fileno()).st_size, path, "another program")
+                check_memory(declared * _BYTES_COMPARED, path)
+                file.seek(0)
+                return np.asarray(getattr(imagecodecs, f"{name}_decode")(file.read()))
+        with tiff.FORMAT.open_stack(path) as picture:
+            check_memory(picture.data.size * _BYTES_COMPARED, path)
+            return np.asarray(picture.data)
+    except DenoiseError:
+        raise
+    except Exception as error:
+        reason = getattr(error, "strerror", None) or reason_of(error)
+        raise FileError(f"{path} cannot be read as an image ({reason}): copy it again.") from error
+
+
+def _declared(file: BinaryIO) -> tuple[str, int]:
+    """Return the kind of a PNG, BMP or JPEG, and the bytes of its pixels; '' and 0 of another."""
+    head = file.read(30)
+    if head.startswith(b"\x89PNG"):
+        nx, ny, bits, colours = struct.unpack(">IIBB", head[16:26])
+        return "png", nx * ny * {0: 1, 2: 3, 4: 2}.get(colours, 4) * max(1, bits // 8)
+    if head.startswith(b"BM"):
+        return "bmp", abs(math.prod(struct.unpack("<ii", head[18:26]))) * 4
+    at = 2 if head.startswith(b"\xff\xd8") else 0
+    while at:  # from segment to segment of a JPEG
+        file.seek(at)
+        mark, kind, length, _, ny, nx, colours = struct.unpack(">BBHBHHB", file.read(10))
+        if mark != 0xFF:
+            raise ValueError("its segments are damaged")
+        if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
+            return "jpeg", ny * nx * colours
+        at += 1 if kind == 0xFF else 2 + length
+    return "", 0
 
 
 def open_stack(
@@ -355,7 +409,7 @@ def _result_name(path: Path) -> str:
     return form.result_name(path) if form.result_name else path.stem + form.suffixes[0]
 
 
-def check_target(target: Path, inputs: list[Path], written: set[tuple[int, int]]) -> None:
+def check_target(target: Path, inputs: Sequence[Path], written: set[tuple[int, int]]) -> None:
     """Check before the work starts that its result can be written, or replace what is there."""
     if not target.parent.is_dir():
         return
