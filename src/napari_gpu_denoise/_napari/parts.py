@@ -122,18 +122,10 @@ def stack(layout: QVBoxLayout, parts: Iterable[QWidget | QLayout], spacing: int)
             layout.addWidget(each)
 
 
-def save_text(
-    path: str,
-    text: Callable[[], str],
-    worded: Callable[[DenoiseError], str],
-    keep: Iterable[Any],
-) -> str:
-    """Save a text in a file that the user agreed to replace; return what to say of it.
-
-    Images are never replaced: those of `keep`.
-    """
+def save_text(path: str, text: Callable, worded: Callable, inputs: Iterable = ()) -> str:
+    """Save a text in a file that the user agreed to replace, no input; return what to say of it."""
     try:
-        with new_file(path, overwrite=True, keep=keep) as file:
+        with new_file(path, overwrite=True, keep=inputs) as file:
             file.write(text().encode())
     except DenoiseError as error:
         return worded(error)

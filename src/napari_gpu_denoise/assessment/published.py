@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -70,24 +70,19 @@ class PublishedSet:
         found = {path for pair in pairs for path in pair}
         return {file for path in found for file in (_images(path) if self.frames else [path])}
 
-    def read(
-        self, folder: Path, level: float | str, read: Callable[[Path], np.ndarray] | None = None
-    ) -> Iterator[Case]:
+    def read(self, folder: Path, level: float | str) -> Iterator[Case]:
         """Read the images of a folder one by one; noise that is added is the same in every run.
-
-        `read` returns the pixels of a file, by default without a check of its kind and its size.
 
         Raises
         ------
         FileError
             If files of the set are missing or cannot be read, or those of a pair differ in size.
         """
-        read = read or _read
         sigma = level if isinstance(level, float) else None
         for path, truth in self._files(folder, level):
-            clean = _read_frames(path, self.frames, read) if self.frames else read(truth)
+            clean = _read_frames(path, self.frames) if self.frames else _read(truth)
             if truth != path:
-                noisy = read(path)
+                noisy = _read(path)
             else:
                 noise = np.random.default_rng(SEED).normal(0, sigma or 0.0, clean.shape)
                 noisy = (clean + noise).astype(np.float32)
@@ -287,8 +282,8 @@ def _read(path: Path) -> np.ndarray:
         raise FileError(f"{path} cannot be read as an image ({error}): copy it again.") from error
 
 
-def _read_frames(folder: Path, count: int, read: Callable[[Path], np.ndarray]) -> np.ndarray:
-    frames = [read(path) for path in _images(folder)[:count]]
+def _read_frames(folder: Path, count: int) -> np.ndarray:
+    frames = [_read(path) for path in _images(folder)[:count]]
     if len({frame.shape for frame in frames}) != 1:
         raise FileError(f"{folder} needs frames, all of one size: copy the set again.")
     return np.stack(frames)

@@ -27,10 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
                 check_no_secrets(address)  # argparse repeats what it does not expect
             args = build_parser(argv).parse_args(argv)
-            from napari_gpu_denoise.files.input_checks import inputs_kept
-
-            with inputs_kept():
-                return args.run(args)
+            return args.run(args)
         except SystemExit as end:  # argparse has said what is wrong
             return int(end.code or 0)
         except BrokenPipeError:
@@ -43,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             complain("This should not happen: please report it with the lines above.")
             return exit_code(error)
         finally:
+            if read := sys.modules.get("napari_gpu_denoise.files.input_checks"):
+                read.read_files.clear()
             try:
                 sys.stdout.flush()
             except BrokenPipeError:  # whoever reads it, such as head, has closed the pipe

@@ -106,10 +106,10 @@ def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, in
 def sigma_map(path: str) -> Any:
     """Read a map of sigma, (y, x)."""
     from napari_gpu_denoise.files import formats
-    from napari_gpu_denoise.files.input_checks import keep_input
+    from napari_gpu_denoise.files.input_checks import read_files
 
     picture = formats.read(path)
-    keep_input(path, *picture.files)
+    read_files.update(map(os.path.abspath, (path, *picture.files)))
     shape = zip(picture.axes, picture.data.shape, strict=True)
     values = picture.data[tuple(0 if a not in "YX" and n == 1 else slice(None) for a, n in shape)]
     if values.ndim != 2:
@@ -256,7 +256,7 @@ def assess(args: argparse.Namespace) -> int:
     """Assess the result for each input."""
     from napari_gpu_denoise.assessment.report import check_report_name, report_text
     from napari_gpu_denoise.files.formats import find_files
-    from napari_gpu_denoise.files.input_checks import keep_input
+    from napari_gpu_denoise.files.input_checks import read_files
     from napari_gpu_denoise.files.output import check_output, new_file
 
     settings, paths = chosen_settings(args), find_files(args.inputs)
@@ -268,7 +268,7 @@ def assess(args: argparse.Namespace) -> int:
                 "inputs: give one input."
             )
         check_report_name(args.report)
-        keep_input(*paths)
+        read_files.update(map(os.path.abspath, paths))
         check_output(args.report, overwrite=args.overwrite, keep=())
 
     def report(path: Path) -> dict[str, Any]:
@@ -287,13 +287,13 @@ def assess(args: argparse.Namespace) -> int:
 def _assessed(path: Path, settings: Any, options: dict[str, Any], args: Any) -> Assessment:
     from napari_gpu_denoise.assessment.assess import assess as judge
     from napari_gpu_denoise.files import formats
-    from napari_gpu_denoise.files.input_checks import keep_input
+    from napari_gpu_denoise.files.input_checks import read_files
     from napari_gpu_denoise.files.one_file import with_voxel
     from napari_gpu_denoise.files.output import check_output
     from napari_gpu_denoise.image.levels import check_numbers
 
     with formats.open_stack(path, companions_anywhere=args.companions_anywhere) as picture:
-        keep_input(*picture.files)
+        read_files.update(map(os.path.abspath, picture.files))
         if args.report is not None:  # before the work
             check_output(args.report, overwrite=args.overwrite, keep=())
         check_numbers(picture.data)
@@ -388,7 +388,8 @@ def sample(args: argparse.Namespace) -> int:
 def quality(args: argparse.Namespace) -> int:
     """Compare a filter with published results, or show what it leaves of pure noise."""
     from napari_gpu_denoise.assessment import published
-    from napari_gpu_denoise.files.input_checks import keep_input
+    from napari_gpu_denoise.files.formats import check_picture
+    from napari_gpu_denoise.files.input_checks import read_files
     from napari_gpu_denoise.files.output import check_output, new_file
     from napari_gpu_denoise.opencl.device import choose_devices
     from napari_gpu_denoise.version import package_version
@@ -397,7 +398,9 @@ def quality(args: argparse.Namespace) -> int:
         needed = "needs no folder" if args.folder else "needs the folder with its files"
         raise errors.SettingsError(f"gpu-denoise quality {args.set} {needed}.")
     if args.folder:
-        keep_input(*published.SETS[args.set].files(args.folder))
+        for path in published.SETS[args.set].files(args.folder):
+            check_picture(path)
+            read_files.add(os.path.abspath(path))
     if args.csv:
         check_output(args.csv, overwrite=args.overwrite, keep=())
     device = " and ".join(map(str, choose_devices(args.device)))
@@ -430,7 +433,6 @@ def quality(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> list[tuple]:
     """Print means of a set beside those that are published; return a row for each image."""
     from napari_gpu_denoise.assessment import published
-    from napari_gpu_denoise.files.formats import read_picture
     from napari_gpu_denoise.filters import filters_for
 
     known = published.SETS[args.set]
@@ -439,7 +441,7 @@ def _compare(args: argparse.Namespace) -> list[tuple]:
     rows, noisy, ours, complete = [], [], [], True
     for level in known.levels:
         scores, shapes = [], []
-        for case in known.read(args.folder, level, read_picture):
+        for case in known.read(args.folder, level):
             result = published.filtered(case, settings, args.told, args.device, video)
             images = (case.noisy, result)
             scores.append([published.psnr(each, case.clean, video, known.fit) for each in images])

@@ -455,16 +455,14 @@ class _Work:
         check_target(target, self._inputs if batch.overwrite else batch.found, self._written)
         if not has_result(target) or batch.overwrite:
             return None
-        anywhere, files = batch.companions_anywhere, ()
+        opened = partial(formats.open_stack, companions_anywhere=batch.companions_anywhere)
         if batch.resume:
-            files = check_result(path, target, batch.run, anywhere)
+            with opened(path) as picture:
+                check_result(target, picture, batch.run)
             remove_checkpoint(target)
-        else:
-            opened = formats.open_stack(path, companions_anywhere=anywhere)
-            with contextlib.suppress(errors.FileError, errors.ImageError), opened as picture:
-                files = picture.files
         # The other files of a set are then not denoised as images of their own.
-        self._sources.update(map(_real, files))
+        with contextlib.suppress(errors.FileError, errors.ImageError), opened(path) as picture:
+            self._sources.update(map(_real, picture.files))
         return FileReport(path, skipped=_kept(target, batch.resume))
 
     @cached_property

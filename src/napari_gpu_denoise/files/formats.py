@@ -18,12 +18,7 @@ import numpy as np
 from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files import FORMAT_NAMES, dicom, microscopes, nifti, tiff, video, zarr
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
-from napari_gpu_denoise.files.input_checks import (
-    check_declared,
-    check_memory,
-    open_image,
-    reason_of,
-)
+from napari_gpu_denoise.files.input_checks import check_memory, open_image
 from napari_gpu_denoise.files.output import check_folder, check_output
 from napari_gpu_denoise.run.record import Record
 
@@ -89,46 +84,43 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Image
         return picture.loaded()
 
 
-def read_picture(path: Path) -> np.ndarray:
-    """Read a PNG, JPEG, BMP or TIFF of an image set; `FileError` if its comparison may not fit."""
-    import imagecodecs
-
+def check_picture(path: Path) -> None:
+    """Refuse what is no PNG, JPEG, BMP or TIFF, or whose comparison may not fit into memory."""
     try:
         with open_image(path) as file:
-            name, declared = _declared(file)
-            if name:
-                check_declared(declared, os.fstat(file.fileno()).st_size, path, "another program")
-                check_memory(declared * _BYTES_COMPARED, path)
-                file.seek(0)
-                return np.asarray(getattr(imagecodecs, f"{name}_decode")(file.read()))
-        with tiff.FORMAT.open_stack(path) as picture:
-            check_memory(picture.data.size * _BYTES_COMPARED, path)
-            return np.asarray(picture.data)
-    except DenoiseError:
-        raise
-    except Exception as error:
-        reason = getattr(error, "strerror", None) or reason_of(error)
-        raise FileError(f"{path} cannot be read as an image ({reason}): copy it again.") from error
+            size = _pixels_declared(file)
+        if size is None:
+            with tiff.FORMAT.open_stack(path) as picture:
+                size = picture.data.size
+    except (ValueError, struct.error) as error:
+        raise FileError(f"{path} cannot be read as an image: copy it again.") from error
+    except OSError as error:
+        if isinstance(error, DenoiseError):
+            raise
+        raise FileError(f"{path} cannot be read: {error.strerror}.") from error
+    check_memory(size * _BYTES_COMPARED, path)
 
 
-def _declared(file: BinaryIO) -> tuple[str, int]:
-    """Return the kind of a PNG, BMP or JPEG, and the bytes of its pixels; '' and 0 of another."""
+def _pixels_declared(file: BinaryIO) -> int | None:
+    """Return the values that a PNG, BMP or JPEG may hold; None of a TIFF."""
     head = file.read(30)
+    if head.startswith((b"II", b"MM")):
+        return None
     if head.startswith(b"\x89PNG"):
-        nx, ny, bits, colours = struct.unpack(">IIBB", head[16:26])
-        return "png", nx * ny * {0: 1, 2: 3, 4: 2}.get(colours, 4) * max(1, bits // 8)
+        return math.prod(struct.unpack(">II", head[16:24])) * 4
     if head.startswith(b"BM"):
-        return "bmp", abs(math.prod(struct.unpack("<ii", head[18:26]))) * 4
-    at = 2 if head.startswith(b"\xff\xd8") else 0
-    while at:  # from segment to segment of a JPEG
+        return abs(math.prod(struct.unpack("<ii", head[18:26]))) * 4
+    if not head.startswith(b"\xff\xd8"):
+        raise ValueError("it has another format")
+    at = 2
+    while True:  # from segment to segment of a JPEG
         file.seek(at)
         mark, kind, length, _, ny, nx, colours = struct.unpack(">BBHBHHB", file.read(10))
         if mark != 0xFF:
             raise ValueError("its segments are damaged")
         if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
-            return "jpeg", ny * nx * colours
+            return ny * nx * colours
         at += 1 if kind == 0xFF else 2 + length
-    return "", 0
 
 
 def open_stack(

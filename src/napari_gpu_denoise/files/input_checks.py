@@ -11,8 +11,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
-from contextvars import ContextVar
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,7 +27,8 @@ _LARGE = 1 << 28
 _MOST_COMPRESSED = 500
 
 _MOST_JSON = 1 << 28  # bytes of an estimate, a run of bench, or settings
-_inputs: ContextVar[list | None] = ContextVar("inputs of a command", default=None)
+#: Files that the command line has read: none is replaced.
+read_files: set[str] = set()
 
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
@@ -54,31 +54,10 @@ def open_regular(path: str | os.PathLike) -> BinaryIO:
     return open_real(os.path.realpath(path))
 
 
-@contextlib.contextmanager
-def inputs_kept() -> Iterator[None]:
-    """Never replace what `keep_input` is told while the block runs, which is that of a command."""
-    token = _inputs.set([])
-    try:
-        yield
-    finally:
-        _inputs.reset(token)
-
-
-def keep_input(*paths: str | os.PathLike) -> None:
-    """Say that files are read by the command that runs, if one does."""
-    if (held := _inputs.get()) is not None:
-        held.extend(paths)
-
-
-def inputs_among(keep: Iterable[str | os.PathLike]) -> list[str | os.PathLike]:
-    """Return all that is not to be replaced: `keep`, and what the command that runs has read."""
-    return [*keep, *(_inputs.get() or ())]
-
-
 def read_json(path: str | os.PathLike) -> Any:
     """Return what a file holds as JSON, and keep it; ValueError if that is none, or very long."""
+    read_files.add(os.path.abspath(path))
     with open_regular(path) as file:
-        keep_input(path)
         text = file.read(_MOST_JSON + 1)
     if len(text) > _MOST_JSON:
         raise ValueError(f"it has more than {_MOST_JSON} bytes")

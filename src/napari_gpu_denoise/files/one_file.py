@@ -222,18 +222,16 @@ def _is_long(picture: ImageFile, run: Run) -> bool:
     return picture.alpha is None and by_frame
 
 
-def check_result(path: Path, target: Path, run: Run, companions_anywhere: bool) -> tuple[Path, ...]:
-    """Refuse a file that is not the result of an input and a run; return the files of the input."""
+def check_result(target: Path, picture: ImageFile, run: Run) -> None:
+    """Refuse a file that is not the result of an input and a run."""
     made: Any = None
-    with contextlib.suppress(FileError, ImageError), formats.open_stack(target) as picture:
-        made = dict(picture.history[-1]).get("made_from") if picture.history else None
-    with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
-        wanted = fingerprint(*_for_image(picture, target, run))
+    with contextlib.suppress(FileError, ImageError), formats.open_stack(target) as found:
+        made = dict(found.history[-1]).get("made_from") if found.history else None
+    wanted = fingerprint(*_for_image(picture, target, run))
     if not isinstance(made, dict):
         raise already_there(f"{target} is no result whose record identifies its input and settings")
     if names := [name for name, digest in wanted.items() if made.get(name) != digest]:
         raise already_there(f"{target} was made with a different {' and '.join(names)}")
-    return picture.files
 
 
 def _make_folder(target: Path, new_folder: bool) -> None:

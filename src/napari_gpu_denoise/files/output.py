@@ -16,7 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
-from napari_gpu_denoise.files.input_checks import inputs_among, reason_of, starts_like_dicom
+from napari_gpu_denoise.files.input_checks import read_files, reason_of, starts_like_dicom
 from napari_gpu_denoise.locks import is_alive
 
 # Unfinished files begin with the machine, since processes of others cannot be looked up.
@@ -123,8 +123,6 @@ def check_output(
     path: str | os.PathLike, *, overwrite: bool, keep: Iterable[str | os.PathLike]
 ) -> None:
     """Refuse a path that cannot be written, or is one of `keep` by whatever name or link."""
-    if not os.path.isdir(path):
-        _check_input(path, keep)
     if not os.path.exists(path):
         folder = Path(os.path.realpath(path)).parent
         if not folder.is_dir():
@@ -134,26 +132,26 @@ def check_output(
         raise OutputError(f"{path} is a folder: name a file.")
     if not os.path.isfile(path):
         raise OutputError(f"{path} is a pipe or a device, and is kept: name a file.")
+    _check_input(path, keep)
     if not overwrite:
         raise already_there(f"{path} exists")
 
 
 def _check_input(path: str | os.PathLike, keep: Iterable[str | os.PathLike]) -> None:
-    """Refuse one of `keep` by whatever name, what is within its zarr, and metadata around that."""
-    target = Path(os.path.realpath(path))
-    stores = [each for each in target.parents if any(map(os.path.isfile, _heads(each)))]
-    for other in inputs_among(keep) if stores or target.exists() else ():
-        real = Path(os.path.realpath(other))
-        around = real in stores or (
-            target.parent in real.parents and target in _heads(target.parent)
-        )
-        if around or (target.exists() and real.exists() and target.samefile(real)):
-            raise OutputError(f"{path} is an input, which is never replaced: choose another name.")
+    """Refuse one of `keep`, and of what a command has read, by whatever name, or what is in it."""
+    above = Path(os.path.realpath(path)).parents
+    for other in (*keep, *read_files):
+        if os.path.exists(other):
+            real = Path(os.path.realpath(other))
+            if os.path.samefile(path, real) or (real in above and _is_store(real)):
+                raise OutputError(
+                    f"{path} is an input, which is never replaced: choose another name."
+                )
 
 
-def _heads(folder: Path) -> list[Path]:
-    """Return the places of metadata of zarr in a folder."""
-    return [folder / name for name in ("zarr.json", ".zgroup", ".zattrs")]
+def _is_store(folder: Path) -> bool:
+    """Return whether a folder holds the metadata of zarr."""
+    return any((folder / name).exists() for name in ("zarr.json", ".zgroup", ".zattrs"))
 
 
 def already_there(problem: str) -> OutputError:
@@ -180,11 +178,11 @@ def check_folder(
     Those are folders of zarr, or that hold only DICOM files.
     """
     target = Path(os.path.realpath(path))
-    for other in map(os.path.realpath, inputs_among(keep)):
+    for other in map(os.path.realpath, (*keep, *read_files)):
         inside = Path(other) in target.parents and os.path.isdir(other)
         if inside or target in Path(other).parents:
             raise OutputError(
-                f"{path} is within, or holds, the input {other}: choose another place."
+                f"{path} is within or around the input {other}: choose another place."
             )
     if not os.path.isdir(path):
         check_output(path, overwrite=False, keep=keep)
@@ -192,7 +190,7 @@ def check_folder(
     _check_input(path, keep)
     held = list(target.iterdir())
     series = held and all(each.is_file() and starts_like_dicom(each) for each in held)
-    if not series and not any(each in held for each in _heads(target)):
+    if not series and not _is_store(target):
         raise OutputError(
             f"{path} is a folder but neither zarr nor a series of DICOM, and is kept: choose "
             "another name."

@@ -34,7 +34,6 @@ from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.input_checks import open_regular, reason_of
 from napari_gpu_denoise.files.zarr import Address
 from napari_gpu_denoise.files.zarr.places import UNFINISHED, with_retries
-from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.locks import is_alive, locked
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of, packed, unpacked
@@ -712,7 +711,7 @@ def fingerprint(picture: ImageFile, run: Run, same: bool) -> dict[str, str]:
             "filter or setting": _told(run.filter),
             "sigma": [_told(sigma), float(run.sigma_factor)],
             "noise": _told(None if isinstance(noise, str) and noise == "auto" else noise),
-            "order of axes": check_axes(run.axes, picture.data.shape),
+            "order of axes": str(run.axes).upper(),
             "type of the result": [str(run.dtype), same],
             "handling of NaN": run.nonfinite,
             "correction": _told(run.correct),
@@ -721,14 +720,10 @@ def fingerprint(picture: ImageFile, run: Run, same: bool) -> dict[str, str]:
 
 
 def resume_fingerprint(
-    made_from: dict[str, str],
-    picture: ImageFile,
-    run: Run,
-    devices: Sequence[tuple[str, ...]] | None = None,
+    made_from: dict[str, str], picture: ImageFile, run: Run, devices: Sequence[Any] | None = None
 ) -> dict[str, str]:
-    """Return what the parts of a result depend on: beside its `fingerprint` the devices.
+    """Return what parts depend on: beside a `fingerprint` devices, times, the filter recommended.
 
-    The filter is that of `run`, also if it was recommended, and no file of the input may be newer.
     `devices` are name, platform, version and driver of those that are used, if they are not the
     devices of this process.
     """

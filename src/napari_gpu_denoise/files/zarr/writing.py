@@ -21,7 +21,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, Records, records_of
-from napari_gpu_denoise.files.input_checks import inputs_among, open_regular
+from napari_gpu_denoise.files.input_checks import open_regular, read_files
 from napari_gpu_denoise.files.output import already_there, check_type, new_folder, writing
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
 from napari_gpu_denoise.files.zarr.places import (
@@ -267,7 +267,7 @@ def check_place(path: str | os.PathLike, like: ImageFile, *, overwrite: bool) ->
     place = as_path(path)
     if not isinstance(place, Address):
         return
-    for other in inputs_among((like.path, *like.files)):
+    for other in (like.path, *like.files, *read_files):
         if as_path(other) == place or place in as_path(other).parents:
             raise OutputError(f"{place} is, or holds, an input: choose another place.")
     if not place.exists() or is_unfinished(place):
