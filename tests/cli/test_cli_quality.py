@@ -240,7 +240,7 @@ PICTURES = {
     "JPEG": (lambda path: path.write_bytes(JPEG), "of memory"),
     "BMP": (lambda path: path.write_bytes(BMP), "of memory"),
     "cut JPEG": (lambda path: path.write_bytes(JPEG[:12]), "cannot be read as an image"),
-    "text": (lambda path: path.write_text("Monday"), "cannot be read as an image"),
+    "text": (lambda path: path.write_text("Monday"), "or no image (it has another format)"),
 }
 
 

@@ -12,7 +12,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from files import test_dicom, test_microscopes, test_nifti, test_video
 from files.tiffs import handmade
-from napari_gpu_denoise.files import one_file, resuming
+from napari_gpu_denoise.files import one_file
 from scenes import noisy, small
 from zarr_stores import write_plate, write_store
 
@@ -101,7 +101,7 @@ def test_scenes_of_one_file_are_told_apart(tmp_path):
 
 
 def test_of_large_files_samples_sizes_and_times_count(tmp_path, monkeypatch):
-    monkeypatch.setattr(resuming, "_WHOLE", 0)
+    monkeypatch.setattr(one_file, "_WHOLE", 0)
     path, output = tiff(tmp_path / "a.tif"), tmp_path / "b.tif"
     assert outcome(path, output) == "" and "was kept" in outcome(path, output)
     change(path)
@@ -148,7 +148,7 @@ def test_equal_requests_are_equal(tmp_path):
 def test_a_result_of_another_version_is_refused(tmp_path, monkeypatch):
     path, output = tiff(tmp_path / "a.tif"), tmp_path / "b.tif"
     assert outcome(path, output) == ""
-    monkeypatch.setattr(resuming, "package_version", lambda: "0.0.1")
+    monkeypatch.setattr(one_file, "package_version", lambda: "0.0.1")
     assert "a different version of this package" in outcome(path, output)
 
 

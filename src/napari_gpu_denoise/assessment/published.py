@@ -279,7 +279,8 @@ def _read(path: Path) -> np.ndarray:
     try:
         return np.asarray(imagecodecs.imread(str(path)))
     except Exception as error:
-        raise FileError(f"{path} cannot be read as an image ({error}): copy it again.") from error
+        reason = str(error).partition("\n")[0]
+        raise FileError(f"{path} cannot be read as an image ({reason}): copy it again.") from error
 
 
 def _read_frames(folder: Path, count: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import itertools
 import math
@@ -15,10 +16,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
+from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import FORMAT_NAMES, dicom, microscopes, nifti, tiff, video, zarr
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
-from napari_gpu_denoise.files.input_checks import check_memory, open_image
+from napari_gpu_denoise.files.input_checks import check_memory, open_image, reading
 from napari_gpu_denoise.files.output import check_folder, check_output
 from napari_gpu_denoise.run.record import Record
 
@@ -86,41 +87,32 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Image
 
 def check_picture(path: Path) -> None:
     """Refuse what is no PNG, JPEG, BMP or TIFF, or whose comparison may not fit into memory."""
-    try:
-        with open_image(path) as file:
-            size = _pixels_declared(file)
-        if size is None:
-            with tiff.FORMAT.open_stack(path) as picture:
+    with reading(path, "cut short, damaged, or no image"), open_image(path) as file:
+        if tiff.FORMAT.is_format(path):
+            with open_stack(path) as picture:
                 size = picture.data.size
-    except (ValueError, struct.error) as error:
-        raise FileError(f"{path} cannot be read as an image: copy it again.") from error
-    except OSError as error:
-        if isinstance(error, DenoiseError):
-            raise
-        raise FileError(f"{path} cannot be read: {error.strerror}.") from error
+        else:
+            size = _values_declared(file)
     check_memory(size * _BYTES_COMPARED, path)
 
 
-def _pixels_declared(file: BinaryIO) -> int | None:
-    """Return the values that a PNG, BMP or JPEG may hold; None of a TIFF."""
-    head = file.read(30)
-    if head.startswith((b"II", b"MM")):
-        return None
-    if head.startswith(b"\x89PNG"):
-        return math.prod(struct.unpack(">II", head[16:24])) * 4
-    if head.startswith(b"BM"):
-        return abs(math.prod(struct.unpack("<ii", head[18:26]))) * 4
-    if not head.startswith(b"\xff\xd8"):
+def _values_declared(file: BinaryIO) -> int:
+    """Return how many values a PNG, BMP or JPEG may hold; 0 if its head is cut."""
+    head, at = file.read(30), 2
+    if not head.startswith((b"\x89PNG", b"BM", b"\xff\xd8")):
         raise ValueError("it has another format")
-    at = 2
-    while True:  # from segment to segment of a JPEG
-        file.seek(at)
-        mark, kind, length, _, ny, nx, colours = struct.unpack(">BBHBHHB", file.read(10))
-        if mark != 0xFF:
-            raise ValueError("its segments are damaged")
-        if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
-            return ny * nx * colours
-        at += 1 if kind == 0xFF else 2 + length
+    with contextlib.suppress(struct.error):
+        if head[:1] == b"\x89":
+            return math.prod(struct.unpack(">II", head[16:24])) * 4
+        if head[:1] == b"B":
+            return abs(math.prod(struct.unpack("<ii", head[18:26]))) * 4
+        while True:  # from segment to segment of a JPEG
+            file.seek(at)
+            mark, kind, length, _, ny, nx, colours = struct.unpack(">BBHBHHB", file.read(10))
+            if mark == 0xFF and 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
+                return ny * nx * colours
+            at += 1 if mark != 0xFF or kind == 0xFF else 2 + length
+    return 0
 
 
 def open_stack(

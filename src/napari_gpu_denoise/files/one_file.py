@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+import hashlib
+import json
+import os
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,24 +16,25 @@ import numpy as np
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
-from napari_gpu_denoise.files.input_checks import free_memory
+from napari_gpu_denoise.files.input_checks import free_memory, open_regular
 from napari_gpu_denoise.files.output import already_there
 from napari_gpu_denoise.files.recommended import Recommended
-from napari_gpu_denoise.files.resuming import (
-    ResumeLedger,
-    fingerprint,
-    resume_fingerprint,
-    unchanged,
-)
+from napari_gpu_denoise.files.resuming import ResumeLedger, digest_of
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
+from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.denoise import denoise_steps
+from napari_gpu_denoise.run.ledger import packed
 from napari_gpu_denoise.run.record import MEASURING, Progress, Record, Result
 from napari_gpu_denoise.run.request import HostMemory, Run
+from napari_gpu_denoise.version import package_version
 
 # Smaller stacks are read whole, once: for the range of values, the noise and the filter.
 STREAMED_BYTES = 1 << 27
+_WHOLE = 1 << 26  # bytes of an input up to which all are compared; else, beside size and time,
+_SAMPLES, _BLOCK = 256, 1 << 16  # so many blocks of its files, of this size,
+_PLACES, _SIDE = 16, 64  # or, at an address, samples of pixels, of this width
 
 
 def denoise_file(
@@ -130,13 +134,20 @@ class _Streamed:
         in_place = formats.format_like(self.picture).in_place
         if in_place:
             zarr.check_place(self.target, self.picture, overwrite=self.overwrite)
-        devices = None
         if self.client is not None:
             from napari_gpu_denoise.files.cluster import device_of_workers
 
             devices = yield from device_of_workers(self.client, self.run.device)
-        wanted = resume_fingerprint(self.made_from, self.picture, self.run, devices)
-        with ResumeLedger(self.target, wanted, self.resume) as ledger:
+        else:
+            used = choose_devices(self.run.device)
+            devices = [(each.name, each.platform, each.version, each.driver) for each in used]
+        # Of parts also the filter that was recommended, and times of files, are compared.
+        wanted = {
+            "input": [self.made_from["input"], _stamps(self.picture)],
+            "filter or setting": _told(self.run.filter),
+            "device": sorted(devices),
+        }
+        with ResumeLedger(self.target, self.made_from | _digests(wanted), self.resume) as ledger:
             written = yield from (self._in_place(ledger) if in_place else self._by_planes(ledger))
             ledger.completed()
         return written
@@ -249,3 +260,131 @@ def _make_folder(target: Path, new_folder: bool) -> None:
         raise OutputError(
             f"The folder {target.parent} cannot be created: {error.strerror or error}."
         ) from error
+
+
+def fingerprint(picture: ImageFile, run: Run, same: bool) -> dict[str, str]:
+    """Return what a result depends on, but for the device: a digest for each kind of thing.
+
+    `run` has the axes and the type of the result, which may be the `same` as stored in the input.
+    """
+    sigma, noise = run.sigma, run.noise
+    if sigma is None and isinstance(noise, (int, float, np.number)):
+        sigma, noise = noise, None
+    with contextlib.suppress(TypeError, ValueError):  # which the run refuses
+        sigma = None if sigma is None else np.atleast_1d(np.asarray(sigma, np.float64))
+    return _digests(
+        {
+            "input": _identity(picture),
+            "version of this package": package_version(),
+            "filter or setting": _told(run.filter),
+            "sigma": [_told(sigma), float(run.sigma_factor)],
+            "noise": _told(None if isinstance(noise, str) and noise == "auto" else noise),
+            "order of axes": str(run.axes).upper(),
+            "type of the result": [str(run.dtype), same],
+            "handling of NaN": run.nonfinite,
+            "correction": _told(run.correct),
+        }
+    )
+
+
+def _digests(values: dict[str, Any]) -> dict[str, str]:
+    return {name: digest_of(json.dumps(value))[:32] for name, value in values.items()}
+
+
+def _told(value: Any) -> Any:
+    """Encode a value as JSON; user-defined classes cannot be resumed."""
+    try:
+        return packed(value)
+    except TypeError:
+        return repr(value)
+
+
+def _identity(picture: ImageFile) -> list[Any]:
+    """Return shape and type of an input, its number in its file, and digests of its content."""
+    data, stamps = picture.data, _stamps(picture)
+    told = [list(data.shape), str(data.dtype), picture.path.name.partition("#")[2]]
+    if isinstance(picture.path, zarr.Address):
+        return [*told, stamps, _digest_of_pixels(picture)]
+    whole = sum(size for _, size, _ in stamps) <= _WHOLE
+    if not whole:
+        told.append(stamps)
+    few = slice(None, None, 1 if whole else -(-len(stamps) // _SAMPLES))
+    for (_, place), (name, size, when) in zip(_files_of(picture)[few], stamps[few], strict=False):
+        count = -(-size // _BLOCK) if whole else max(1, _SAMPLES // len(stamps))
+        # What a link in a folder leads to is not opened.
+        linked = os.path.islink(place) and Path(place) not in (*picture.files, picture.path)
+        content = when if linked else _digest_of_blocks(place, size, count)
+        told.append([name * (len(stamps) > 1), content])
+    return told
+
+
+def _digest_of_blocks(place: str, size: int, count: int) -> str:
+    """Return a digest of blocks of a file, evenly spaced; '' if it cannot be read."""
+    digest = hashlib.sha256()
+    with contextlib.suppress(OSError), open_regular(place) as file:
+        for start in np.linspace(0, max(size - _BLOCK, 0), count).astype(int):
+            file.seek(start)
+            digest.update(file.read(_BLOCK))
+        return digest.hexdigest()
+    return ""
+
+
+def _digest_of_pixels(picture: ImageFile) -> str:
+    """Return a digest of all pixels of a small image, and of samples of a large one."""
+    data, samples = picture.data, hashlib.sha256()
+    y, x = (picture.axes.index(axis) for axis in "YX")
+    outer = [n for axis, n in enumerate(data.shape) if axis not in (y, x)]
+    whole = data.nbytes <= _WHOLE
+    for share in (0,) if whole else np.linspace(0, 1, _PLACES):
+        place = iter(np.unravel_index(round(share * (int(np.prod(outer)) - 1)), outer or (1,)))
+        index = []
+        for axis, n in enumerate(data.shape):
+            first = round(share * max(n - _SIDE, 0))
+            plane = slice(first, first + _SIDE)
+            index.append(slice(n) if whole else plane if axis in (y, x) else int(next(place)))
+        samples.update(np.ascontiguousarray(data[tuple(index)]).tobytes())
+    return samples.hexdigest()
+
+
+def _stamps(picture: ImageFile) -> list[list[Any]]:
+    """Return name, size and time of all files of an input; at an address, of its metadata."""
+    path = picture.path
+    if isinstance(path, zarr.Address):
+        # To list all chunks would take long, and memory.
+        finest = picture.metadata["arrays"][0].path.strip("/")
+        places = (path / name for name in (*zarr.HEADS, *(f"{finest}/{n}" for n in zarr.HEADS)))
+        return [[str(place), *place.stamp()] for place in places]
+    return [[name, *_size_and_time(place)] for name, place in _files_of(picture)]
+
+
+def _files_of(picture: ImageFile) -> list[tuple[str, str]]:
+    """Return name and place of each file of an input, or in a folder that is one, sorted."""
+    found = []
+    for path in map(os.fspath, picture.files or (picture.path,)):
+        if not os.path.isdir(path):
+            found.append((os.path.basename(path), path))
+        for folder, _, names in os.walk(path):
+            below = folder[len(path) :].strip(os.sep)
+            found += [(os.path.join(below, name), os.path.join(folder, name)) for name in names]
+    return sorted(found)
+
+
+@contextlib.contextmanager
+def unchanged(picture: ImageFile) -> Iterator[None]:
+    """Raise if the input files change while the block runs."""
+    before = _stamps(picture)
+    yield
+    if _stamps(picture) != before:
+        raise FileError(
+            f"{picture.path} was changed during the run, so no result was written: repeat the run "
+            "when the file is complete.",
+            resumable=False,
+        )
+
+
+def _size_and_time(place: str | Path) -> tuple[int, int]:
+    for look in (os.stat, os.lstat):  # a link may lead nowhere, or in a circle
+        with contextlib.suppress(OSError):
+            status = look(place)
+            return status.st_size, status.st_mtime_ns
+    return 0, 0

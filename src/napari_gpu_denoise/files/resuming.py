@@ -28,18 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DenoiseError, FileError, Note, OutputError
+from napari_gpu_denoise.errors import DenoiseError, Note, OutputError
 from napari_gpu_denoise.files import zarr
-from napari_gpu_denoise.files.image_file import ImageFile
-from napari_gpu_denoise.files.input_checks import open_regular, reason_of
+from napari_gpu_denoise.files.input_checks import reason_of
 from napari_gpu_denoise.files.zarr import Address
 from napari_gpu_denoise.files.zarr.places import UNFINISHED, with_retries
 from napari_gpu_denoise.locks import is_alive, locked
-from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of, packed, unpacked
 from napari_gpu_denoise.run.record import Tally
-from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.version import package_version
 
 _SINCE = "written"  # a line for each part that was written since the notes were replaced
 LOCK = "lock.json"
@@ -414,9 +410,6 @@ _SHARE_OF_REPLACING = 0.05
 _LEDGER = "ledger.json"
 _MOST_BYTES = 1 << 26  # of the ledger: more than as many parts take as a run may have
 _MOST_BYTES_MEASURED = 1 << 28  # of any other note
-_WHOLE = 1 << 26  # bytes of an input up to which all are compared; else, beside size and time,
-_SAMPLES, _BLOCK = 256, 1 << 16  # so many blocks of its files, of this size,
-_PLACES, _SIDE = 16, 64  # or, at an address, samples of pixels, of this width
 
 
 def has_result(target: Path | Address) -> bool:
@@ -692,153 +685,6 @@ def _opened(sealed: str) -> Any:
     if digest != digest_of(text):
         raise ValueError("it was changed")
     return json.loads(text)
-
-
-def fingerprint(picture: ImageFile, run: Run, same: bool) -> dict[str, str]:
-    """Return what a result depends on, but for the device: a digest for each kind of thing.
-
-    `run` has the axes and the type of the result, which may be the `same` as stored in the input.
-    """
-    sigma, noise = run.sigma, run.noise
-    if sigma is None and isinstance(noise, (int, float, np.number)):
-        sigma, noise = noise, None
-    with contextlib.suppress(TypeError, ValueError):  # which the run refuses
-        sigma = None if sigma is None else np.atleast_1d(np.asarray(sigma, np.float64))
-    return _digests(
-        {
-            "input": _identity(picture),
-            "version of this package": package_version(),
-            "filter or setting": _told(run.filter),
-            "sigma": [_told(sigma), float(run.sigma_factor)],
-            "noise": _told(None if isinstance(noise, str) and noise == "auto" else noise),
-            "order of axes": str(run.axes).upper(),
-            "type of the result": [str(run.dtype), same],
-            "handling of NaN": run.nonfinite,
-            "correction": _told(run.correct),
-        }
-    )
-
-
-def resume_fingerprint(
-    made_from: dict[str, str], picture: ImageFile, run: Run, devices: Sequence[Any] | None = None
-) -> dict[str, str]:
-    """Return what parts depend on: beside a `fingerprint` devices, times, the filter recommended.
-
-    `devices` are name, platform, version and driver of those that are used, if they are not the
-    devices of this process.
-    """
-    if devices is None:
-        used = choose_devices(run.device)
-        devices = [(each.name, each.platform, each.version, each.driver) for each in used]
-    own = {
-        "input": [made_from["input"], _stamps(picture)],
-        "filter or setting": _told(run.filter),
-        "device": sorted(devices),
-    }
-    return made_from | _digests(own)
-
-
-def _digests(values: dict[str, Any]) -> dict[str, str]:
-    return {name: digest_of(json.dumps(value))[:32] for name, value in values.items()}
-
-
-def _told(value: Any) -> Any:
-    """Encode a value as JSON; user-defined classes cannot be resumed."""
-    try:
-        return packed(value)
-    except TypeError:
-        return repr(value)
-
-
-def _identity(picture: ImageFile) -> list[Any]:
-    """Return shape and type of an input, its number in its file, and digests of its content."""
-    data, stamps = picture.data, _stamps(picture)
-    told = [list(data.shape), str(data.dtype), picture.path.name.partition("#")[2]]
-    if isinstance(picture.path, Address):
-        return [*told, stamps, _digest_of_pixels(picture)]
-    whole = sum(size for _, size, _ in stamps) <= _WHOLE
-    if not whole:
-        told.append(stamps)
-    few = slice(None, None, 1 if whole else -(-len(stamps) // _SAMPLES))
-    for (_, place), (name, size, when) in zip(_files_of(picture)[few], stamps[few], strict=False):
-        count = -(-size // _BLOCK) if whole else max(1, _SAMPLES // len(stamps))
-        # What a link in a folder leads to is not opened.
-        linked = os.path.islink(place) and Path(place) not in (*picture.files, picture.path)
-        content = when if linked else _digest_of_blocks(place, size, count)
-        told.append([name * (len(stamps) > 1), content])
-    return told
-
-
-def _digest_of_blocks(place: str, size: int, count: int) -> str:
-    """Return a digest of blocks of a file, evenly spaced; '' if it cannot be read."""
-    digest = hashlib.sha256()
-    with contextlib.suppress(OSError), open_regular(place) as file:
-        for start in np.linspace(0, max(size - _BLOCK, 0), count).astype(int):
-            file.seek(start)
-            digest.update(file.read(_BLOCK))
-        return digest.hexdigest()
-    return ""
-
-
-def _digest_of_pixels(picture: ImageFile) -> str:
-    """Return a digest of all pixels of a small image, and of samples of a large one."""
-    data, samples = picture.data, hashlib.sha256()
-    y, x = (picture.axes.index(axis) for axis in "YX")
-    outer = [n for axis, n in enumerate(data.shape) if axis not in (y, x)]
-    whole = data.nbytes <= _WHOLE
-    for share in (0,) if whole else np.linspace(0, 1, _PLACES):
-        place = iter(np.unravel_index(round(share * (int(np.prod(outer)) - 1)), outer or (1,)))
-        index = []
-        for axis, n in enumerate(data.shape):
-            first = round(share * max(n - _SIDE, 0))
-            plane = slice(first, first + _SIDE)
-            index.append(slice(n) if whole else plane if axis in (y, x) else int(next(place)))
-        samples.update(np.ascontiguousarray(data[tuple(index)]).tobytes())
-    return samples.hexdigest()
-
-
-def _stamps(picture: ImageFile) -> list[list[Any]]:
-    """Return name, size and time of all files of an input; at an address, of its metadata."""
-    path = picture.path
-    if isinstance(path, Address):
-        # To list all chunks would take long, and memory.
-        finest = picture.metadata["arrays"][0].path.strip("/")
-        places = (path / name for name in (*zarr.HEADS, *(f"{finest}/{n}" for n in zarr.HEADS)))
-        return [[str(place), *place.stamp()] for place in places]
-    return [[name, *_size_and_time(place)] for name, place in _files_of(picture)]
-
-
-def _files_of(picture: ImageFile) -> list[tuple[str, str]]:
-    """Return name and place of each file of an input, or in a folder that is one, sorted."""
-    found = []
-    for path in map(os.fspath, picture.files or (picture.path,)):
-        if not os.path.isdir(path):
-            found.append((os.path.basename(path), path))
-        for folder, _, names in os.walk(path):
-            below = folder[len(path) :].strip(os.sep)
-            found += [(os.path.join(below, name), os.path.join(folder, name)) for name in names]
-    return sorted(found)
-
-
-@contextlib.contextmanager
-def unchanged(picture: ImageFile) -> Iterator[None]:
-    """Raise if the input files change while the block runs."""
-    before = _stamps(picture)
-    yield
-    if _stamps(picture) != before:
-        raise FileError(
-            f"{picture.path} was changed during the run, so no result was written: repeat the run "
-            "when the file is complete.",
-            resumable=False,
-        )
-
-
-def _size_and_time(place: str | Path) -> tuple[int, int]:
-    for look in (os.stat, os.lstat):  # a link may lead nowhere, or in a circle
-        with contextlib.suppress(OSError):
-            status = look(place)
-            return status.st_size, status.st_mtime_ns
-    return 0, 0
 
 
 def digest_of(text: str) -> str:
