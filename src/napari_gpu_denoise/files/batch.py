@@ -229,10 +229,10 @@ def run_batch(
         Replace existing results. By default files that have one are skipped. An input is never
         replaced.
     resume : bool, default False
-        Continue a batch that was interrupted: results of the same filter, settings, noise and
-        correction are kept, and any other file in their place is an error. A large file, or an
-        OME-Zarr, is continued with the parts that are not written yet; if settings, input, device
-        or version of this package differ, it is an error.
+        Continue a batch that was interrupted: results of the same input, by its content, settings,
+        noise, axes, type and version of this package are kept, any other file in their place is an
+        error. A large file, or an OME-Zarr, is continued with the parts that are not written yet;
+        if any of these or the device differ, it is an error.
     companions_anywhere : bool, default False
         Read the other files of an OME-TIFF set wherever its XML says they are, and what links in an
         OME-Zarr lead to, not only in the folder of the input or below.

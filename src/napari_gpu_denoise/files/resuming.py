@@ -1,7 +1,7 @@
 """A result that is being written, and can be continued after Ctrl-C, kill -9 or a power cut.
 
 The notes on it are what was measured, `ledger.json`, and the parts that were written since that was
-replaced. Each note has its digest, and each part its size or a checksum: parts that are not stored
+replaced. Each note has its digest, and each part a checksum: parts that are not stored
 any more as they were written are done again.
 
 Unfinished result and notes are beside a local result, in a hidden folder. At an address nothing can
