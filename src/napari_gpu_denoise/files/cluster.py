@@ -594,20 +594,25 @@ def connected(scheduler: str | None = None, workers: int = 0, device: Any = None
             options["dashboard_address"] = "127.0.0.1:8787"
             try:
                 cluster = distributed.LocalCluster(**options)
-                held.callback(_close, cluster)
+                _enter(held, cluster)
                 client = distributed.Client(cluster, set_as_default=False)
             except (OSError, RuntimeError) as error:
                 raise ClusterError(
                     f"{workers} workers could not be started ({error}): start fewer."
                 ) from error
-        held.callback(_close, client)
+        _enter(held, client)
         yield client
 
 
-def _close(opened: Any, **options: Any) -> None:
-    """Close a client, or the cluster that was started, if there is still somebody to tell."""
+def _enter(held: contextlib.ExitStack, opened: Any) -> None:
+    """Enter a client or a cluster, which is left whether or not there is somebody to tell."""
+    opened.__enter__()
+    held.callback(_quietly, opened.__exit__, None, None, None)
+
+
+def _quietly(method: Callable, *given: Any, **options: Any) -> None:
     with contextlib.suppress(*_LOST):
-        opened.close(**options)
+        method(*given, **options)
 
 
 def _client_of(distributed: Any, scheduler: str) -> Any:
@@ -622,7 +627,7 @@ def _client_of(distributed: Any, scheduler: str) -> Any:
     try:
         asked(client.wait_for_workers, 1, timeout=_SECONDS)
     except ClusterError as error:
-        _close(client, timeout=1)
+        _quietly(client.close, timeout=1)
         raise ClusterError(
             f"The scheduler at {scheduler} has no workers: start some with 'dask worker "
             f"{scheduler}'."
