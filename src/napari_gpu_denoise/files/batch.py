@@ -452,8 +452,9 @@ class _Work:
                 f"{twin} and {path} would have the same name in {target.parent}: write them to two "
                 "folders."
             )
-        check_target(target, self._inputs if batch.overwrite else batch.found, self._written)
-        if not has_result(target) or batch.overwrite:
+        replaced = has_result(target) and batch.overwrite
+        check_target(target, self._inputs if replaced else batch.found, self._written)
+        if replaced or not has_result(target):
             return None
         opened = partial(formats.open_stack, companions_anywhere=batch.companions_anywhere)
         if batch.resume:
