@@ -83,7 +83,7 @@ def test_each_file_as_recommended(here, run, device):
     assert run(*given, "-o", "out", "--resume")[0] == 0
     assert run("nl-means", "plane.tif", "-o", "out/plane.tif", "--overwrite")[0] == 0
     code, _, err = run(*given, "-o", "out", "--resume")
-    assert code != 0 and "plane.tif is not filtered as recommended" in err
+    assert code != 0 and "plane.tif was made with a different filter or setting" in err
     with pytest.raises(errors.SettingsError, match=r"gd\.recommend"):
         gd.denoise(stack, gd.Recommended())
 
@@ -574,3 +574,41 @@ def test_warm_finds_the_programs_of_a_gpu_without_running_them(device, monkeypat
         assert any(words.startswith(f"{kind.name}, ") for words in said)
     for kernel in ("bm3d/shrink_shared", "bm4d/shrink_cubes", "noise/inverse_photons"):
         assert any(kernel in words for words in said)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("map.tif", "nl-means in.tif --sigma-map map.tif -o map.tif"),
+        ("map.tif", "nl-means in.tif --sigma-map map.tif -o link.tif"),
+        ("link.tif", "nl-means in.tif --sigma-map link.tif -o map.tif"),
+        ("noise.tif", "nl-means in.tif --noise noise.tif -o noise.tif"),
+        ("noise.tif", "nl-means in.tif --noise hard.tif -o noise.tif"),
+        ("in.json", "assess nl-means in.json --report in.json"),
+        ("in.json", "assess nl-means in.tif --report in.json"),
+        ("noise.tif", "assess nl-means in.tif --noise noise.tif --report noise.html"),
+        ("run.json", "bench --compare run.json --save run.json --filter nl-means"),
+        ("set/a.tif", "quality set12 set --csv set/a.tif"),
+        ("set/a.tif", "quality set12 set --csv link.csv"),
+    ],
+)
+def test_no_path_that_a_command_reads_is_replaced(here, run, path, words):
+    (here / "set").mkdir()
+    for name in "map.tif", "set/a.tif":
+        tifffile.imwrite(name, np.full((12, 14), 5, np.float32))
+    (here / "noise.tif").write_text(run("estimate", "in.tif", "--json")[1])
+    speed = {"name": "NL", "timing": {"shape": [2]}, "numbers": {}}
+    head = dict.fromkeys(("device", "driver", "package"), "x")
+    (here / "run.json").write_text(json.dumps({"gpu-denoise bench": 1, **head, "filters": [speed]}))
+    for link, target in {"link.tif": "map.tif", "link.csv": "set/a.tif"}.items():
+        (here / link).symlink_to(here / target)
+    for link, target in (
+        ("hard.tif", "noise.tif"),
+        ("in.json", "in.tif"),
+        ("noise.html", "noise.tif"),
+    ):
+        (here / link).hardlink_to(here / target)
+    before = (here / path).read_bytes()
+    code, _, err = run(*words.split(), "--overwrite")
+    assert code == 5 and "is an input, which is never replaced" in one_sentence(err)
+    assert (here / path).read_bytes() == before

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
+import struct
+import zlib
 from dataclasses import replace
 
 import imagecodecs
@@ -12,6 +15,7 @@ import pytest
 from cli.conftest import one_sentence
 from napari_gpu_denoise.assessment import published
 from napari_gpu_denoise.assessment.published import SETS, noise_score, psnr
+from napari_gpu_denoise.files import input_checks
 from reference.data import REASON, data_folder
 
 SHAPE = (24, 28)
@@ -206,3 +210,53 @@ def test_psnr_is_of_peak_255_without_rounding():
     assert psnr(np.full((3, 3), 10.4), np.full((3, 3), 5.4)) == pytest.approx(34.1514, abs=1e-3)
     two = np.array([np.full((3, 3), 1.0), np.full((3, 3), 10.0)])
     assert psnr(two, 0 * two, frames=True) == pytest.approx(48.1308 - 10, abs=1e-3)
+
+
+def png(nx: int, ny: int) -> bytes:
+    """Return a PNG of zeros, which takes a thousandth of its pixels."""
+    rows = zlib.compress(bytes(ny * (nx + 1)), 9)
+    parts = (
+        (b"IHDR", struct.pack(">IIBBBBB", nx, ny, 8, 0, 0, 0, 0)),
+        (b"IDAT", rows),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
+    )
+
+
+JPEG = b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc0\0\x11\x08" + struct.pack(">HHB", 65000, 65000, 3)
+BMP = b"BM" + bytes(16) + struct.pack("<iiHH", 60000, -60000, 1, 8)
+PICTURES = {
+    "pipe": (os.mkfifo, "it is a pipe or a device"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "it is a pipe or a device"),
+    "folder": (lambda path: path.mkdir(), "is a folder"),
+    "empty": (lambda path: path.touch(), "is empty"),
+    "PNG": (
+        lambda path: path.write_bytes(png(20000, 20000)),
+        "of memory",
+    ),
+    "JPEG": (lambda path: path.write_bytes(JPEG), "of memory"),
+    "BMP": (lambda path: path.write_bytes(BMP), "of memory"),
+    "cut JPEG": (lambda path: path.write_bytes(JPEG[:12]), "cannot be read as an image"),
+    "text": (lambda path: path.write_text("Monday"), "or no image (it has another format)"),
+}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes and links")
+@pytest.mark.parametrize("kind", PICTURES)
+def test_pictures_are_looked_at_before_they_are_decoded(run, tmp_path, small, monkeypatch, kind):
+    monkeypatch.setattr(input_checks, "free_memory", lambda: 1 << 34)
+    make, said = PICTURES[kind]
+    make(tmp_path / "a.png")
+    code, _, err = run("quality", "set12", tmp_path)
+    assert code == 4 and said in one_sentence(err)
+
+
+def test_what_does_not_fit_into_memory_is_refused(run, tmp_path, small, monkeypatch):
+    monkeypatch.setattr(input_checks, "free_memory", lambda: 10_000)
+    for name in "0.png", "0.tif", "0.jpg", "0.bmp":
+        write(tmp_path / name, name, photograph(0))
+        code, _, err = run("quality", "set12", tmp_path / name)
+        assert code == 4 and "of memory" in one_sentence(err)

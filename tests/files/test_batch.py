@@ -26,9 +26,11 @@ from napari_gpu_denoise.errors import (
     OutputError,
 )
 from napari_gpu_denoise.files import FORMAT_NAMES, batch, formats, one_file
+from napari_gpu_denoise.files import output as outputs
 from napari_gpu_denoise.files.batch import BatchProgress, run_batch
 from napari_gpu_denoise.files.formats import find_files
 from napari_gpu_denoise.files.image_file import ImageFile
+from napari_gpu_denoise.files.output import check_folder, check_output
 from napari_gpu_denoise.run.record import COMPILING, Progress, Record, Result
 from napari_gpu_denoise.run.request import HostMemory, Run
 
@@ -198,9 +200,9 @@ def test_only_results_of_the_same_settings_are_resumed(folder, calls):
     Path("out/b.tif").write_text("precious")
     report = run_batch("raw/*.tif", SETTINGS, output="out", resume=True)
     assert [file.output.name for file in report.done] == ["c.tif"]
-    assert len(report.failed) == 2
-    for file in report.failed:
-        assert "is not a result of this filter and these settings" in str(file.error)
+    said = [str(file.error) for file in report.failed]
+    assert "a.tif was made with a different filter or setting: choose another name" in said[0]
+    assert "b.tif is no result whose record identifies its input and settings" in said[1]
     assert Path("out/b.tif").read_text() == "precious"
 
 
@@ -429,3 +431,40 @@ def test_a_type_that_is_asked_for_is_that_of_a_palette_image_too(tmp_path, dtype
     run_batch(path, SETTINGS, 3, output=tmp_path / "out.tif", dtype=dtype)
     wanted = np.uint8 if dtype in (None, "auto") else dtype
     assert formats.read(tmp_path / "out.tif").data.dtype == wanted
+
+
+@pytest.mark.parametrize("how", ["itself", "link", "hard link"])
+def test_companions_of_another_input_are_never_replaced(folder, calls, how):
+    """The second file of an OME-TIFF set, which only its XML names, has the name of a result."""
+    Path("set").mkdir()
+    handmade(folder / "set")
+    tifffile.imwrite("raw/1.ome.tif", image())
+    second = folder / "set/1.ome.tif"
+    before, output = second.read_bytes(), Path("set" if how == "itself" else "out")
+    output.mkdir(exist_ok=True)
+    if how != "itself":
+        link = output / "1.ome.tif"
+        (link.symlink_to if how == "link" else link.hardlink_to)(second)
+    options = {"output": output, "overwrite": True}
+    report = run_batch(["raw/1.ome.tif", "set/0.ome.tif"], SETTINGS, **options)
+    assert "never replaced" in str(report.failed[0].error) and second.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["in.zarr/a.tif", "in.zarr/zarr.json", "x.txt"])
+def test_what_a_command_has_read_is_never_replaced(folder, name):
+    """Neither a file by another name, nor a member of a store, nor a folder around it."""
+    Path("in.zarr").mkdir()
+    for file in "in.zarr/a.tif", "in.zarr/zarr.json", "X.TXT":
+        Path(file).write_text("precious")
+    Path("x.txt").exists() or Path("x.txt").hardlink_to("X.TXT")
+    options = {"overwrite": True, "keep": ()}
+    check_output(name, **options)
+    check_folder("in.zarr", **options)
+    for read in ("X.TXT",) if name == "x.txt" else (name, "in.zarr"):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(outputs, "read_files", {read})
+            with pytest.raises(OutputError, match="is an input, which is never replaced"):
+                check_output(name, **options)
+            if read != "X.TXT":
+                with pytest.raises(OutputError, match="input"):
+                    check_folder("in.zarr", **options)

@@ -344,6 +344,60 @@ def test_what_dask_raises_is_told_in_words():
             result_of(future)
 
 
+class CommClosedError(OSError):
+    """What dask raises where a connection ends, by this name."""
+
+
+@pytest.mark.parametrize("error", [CommClosedError("in <TCP>"), TimeoutError(), CancelledError()])
+@pytest.mark.parametrize("method", ["run", "nthreads", "submit", "cancel", "result"])
+def test_a_scheduler_that_is_lost_has_a_name(tmp_path, client, monkeypatch, method, error):
+    def lost(*_, **__):
+        raise error
+
+    place = written(tmp_path, kind="tif")
+    if method == "result":
+        if isinstance(error, TimeoutError):
+            return  # as a task may raise it
+        monkeypatch.setattr(client, "_work", lost)
+    else:
+        monkeypatch.setattr(client, method, lost)
+    if method == "cancel":  # when all is done
+        assert place.done(client=client)
+        return
+    with pytest.raises(ClusterError, match="scheduler was lost: start it again"):
+        place.done(client=client)
+
+
+@needs_dask
+def test_a_scheduler_without_workers_is_named(monkeypatch):
+    import distributed
+
+    monkeypatch.setattr(dask_workers, "_SECONDS", 3)
+    options = {"n_workers": 0, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options, protocol="tcp") as cluster:
+        running = connected(cluster.scheduler_address)
+        with pytest.raises(ClusterError, match="has no workers: start some"), running:
+            pass
+
+
+@needs_dask
+@pytest.mark.parametrize("error", [TimeoutError(), CancelledError(), OSError()])
+def test_closing_needs_nobody(monkeypatch, error):
+    import distributed
+
+    options = {"n_workers": 1, "processes": False, "dashboard_address": None}
+    plain = distributed.Client.close
+
+    def close(self, *given, **options):
+        plain(self, *given, **options)
+        raise error
+
+    monkeypatch.setattr(distributed.Client, "close", close)
+    started = distributed.LocalCluster(**options, protocol="tcp")
+    with started as cluster, connected(cluster.scheduler_address) as client:
+        assert client.nthreads()
+
+
 def test_without_the_package_the_command_line_says_what_to_install(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "distributed", None)
     given = ["nl-means", "in.tif", "-o", str(tmp_path), "--workers"]

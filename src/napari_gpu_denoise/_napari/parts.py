@@ -122,10 +122,10 @@ def stack(layout: QVBoxLayout, parts: Iterable[QWidget | QLayout], spacing: int)
             layout.addWidget(each)
 
 
-def save_text(path: str, text: Callable[[], str], worded: Callable[[DenoiseError], str]) -> str:
-    """Save a text in a file that the user agreed to replace; return what to say of it."""
+def save_text(path: str, text: Callable, worded: Callable, inputs: Iterable = ()) -> str:
+    """Save a text in a file that the user agreed to replace, no input; return what to say of it."""
     try:
-        with new_file(path, overwrite=True) as file:
+        with new_file(path, overwrite=True, keep=inputs) as file:
             file.write(text().encode())
     except DenoiseError as error:
         return worded(error)

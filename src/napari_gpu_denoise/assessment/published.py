@@ -64,10 +64,11 @@ class PublishedSet:
         """Whether images of these shapes are as many as the published results are of."""
         return Counter(shape[bool(self.frames) :] for shape in shapes) == dict(self.shapes)
 
-    def check(self, folder: Path) -> None:
-        """Raise FileError if files of any level of noise are missing, before one is filtered."""
-        for level in self.levels:
-            self._files(folder, level)
+    def files(self, folder: Path) -> set[Path]:
+        """Return the files that are read; FileError if those of any level of noise are missing."""
+        pairs = (pair for level in self.levels for pair in self._files(folder, level))
+        found = {path for pair in pairs for path in pair}
+        return {file for path in found for file in (_images(path) if self.frames else [path])}
 
     def read(self, folder: Path, level: float | str) -> Iterator[Case]:
         """Read the images of a folder one by one; noise that is added is the same in every run.
@@ -278,7 +279,8 @@ def _read(path: Path) -> np.ndarray:
     try:
         return np.asarray(imagecodecs.imread(str(path)))
     except Exception as error:
-        raise FileError(f"{path} cannot be read as an image ({error}): copy it again.") from error
+        reason = str(error).partition("\n")[0]
+        raise FileError(f"{path} cannot be read as an image ({reason}): copy it again.") from error
 
 
 def _read_frames(folder: Path, count: int) -> np.ndarray:

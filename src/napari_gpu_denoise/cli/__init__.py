@@ -38,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             complain(error)
             return exit_code(error)
         finally:
+            if read := sys.modules.get("napari_gpu_denoise.files.input_checks"):
+                read.read_files.clear()
             try:
                 sys.stdout.flush()
             except BrokenPipeError:  # whoever reads it, such as head, has closed the pipe

@@ -24,7 +24,7 @@ import numpy as np
 
 from napari_gpu_denoise.cli.options import add_filters, chosen_filters, whole_number
 from napari_gpu_denoise.errors import FileError, KernelError
-from napari_gpu_denoise.files.input_checks import open_regular
+from napari_gpu_denoise.files.input_checks import read_json
 from napari_gpu_denoise.files.output import check_output, new_file
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels
@@ -266,8 +266,7 @@ def read_run(path: Path) -> tuple[str, str, str, dict[str, dict[str, float]]]:
     These are by the title of the filter. Raises `FileError` if it is not a stored run.
     """
     try:
-        with open_regular(path) as file:
-            run = json.load(file)
+        run = read_json(path)
         if run["gpu-denoise bench"] != _FORMAT:
             raise ValueError("another version")
         numbers = {

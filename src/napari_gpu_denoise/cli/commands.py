@@ -105,8 +105,10 @@ def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, in
 def sigma_map(path: str) -> Any:
     """Read a map of sigma, (y, x)."""
     from napari_gpu_denoise.files import formats
+    from napari_gpu_denoise.files.input_checks import read_files
 
     picture = formats.read(path)
+    read_files.update(map(os.path.abspath, (path, *picture.files)))
     shape = zip(picture.axes, picture.data.shape, strict=True)
     values = picture.data[tuple(0 if a not in "YX" and n == 1 else slice(None) for a, n in shape)]
     if values.ndim != 2:
@@ -123,12 +125,11 @@ def named_noise(named: str) -> Any:
 
     if named in choices():
         return named
-    from napari_gpu_denoise.files.input_checks import open_regular
+    from napari_gpu_denoise.files.input_checks import read_json
     from napari_gpu_denoise.noise.record import NoiseEstimate
 
     try:
-        with open_regular(named) as file:
-            content = json.load(file)
+        content = read_json(named)
     except OSError as error:
         raise errors.FileError(
             f"--noise {named} is neither {', '.join(choices())} nor a file that can be read: "
@@ -253,6 +254,7 @@ def assess(args: argparse.Namespace) -> int:
     """Assess the result for each input."""
     from napari_gpu_denoise.assessment.report import check_report_name, report_text
     from napari_gpu_denoise.files.formats import find_files
+    from napari_gpu_denoise.files.input_checks import read_files
     from napari_gpu_denoise.files.output import check_output, new_file
 
     settings, paths = chosen_settings(args), find_files(args.inputs)
@@ -264,6 +266,7 @@ def assess(args: argparse.Namespace) -> int:
                 "inputs: give one input."
             )
         check_report_name(args.report)
+        read_files.update(map(os.path.abspath, paths))
         check_output(args.report, overwrite=args.overwrite, keep=())
 
     def report(path: Path) -> dict[str, Any]:
@@ -282,10 +285,15 @@ def assess(args: argparse.Namespace) -> int:
 def _assessed(path: Path, settings: Any, options: dict[str, Any], args: Any) -> Assessment:
     from napari_gpu_denoise.assessment.assess import assess as judge
     from napari_gpu_denoise.files import formats
+    from napari_gpu_denoise.files.input_checks import read_files
     from napari_gpu_denoise.files.one_file import with_voxel
+    from napari_gpu_denoise.files.output import check_output
     from napari_gpu_denoise.image.levels import check_numbers
 
     with formats.open_stack(path, companions_anywhere=args.companions_anywhere) as picture:
+        read_files.update(map(os.path.abspath, picture.files))
+        if args.report is not None:  # before the work
+            check_output(args.report, overwrite=args.overwrite, keep=())
         check_numbers(picture.data)
         axes = args.axes or picture.filter_axes
         spacing, unit = args.pixel_size, args.unit
@@ -378,6 +386,8 @@ def sample(args: argparse.Namespace) -> int:
 def quality(args: argparse.Namespace) -> int:
     """Compare a filter with published results, or show what it leaves of pure noise."""
     from napari_gpu_denoise.assessment import published
+    from napari_gpu_denoise.files.formats import check_picture
+    from napari_gpu_denoise.files.input_checks import read_files
     from napari_gpu_denoise.files.output import check_output, new_file
     from napari_gpu_denoise.opencl.device import choose_devices
     from napari_gpu_denoise.version import package_version
@@ -385,6 +395,10 @@ def quality(args: argparse.Namespace) -> int:
     if (args.folder is None) != (args.set == "noise"):
         needed = "needs no folder" if args.folder else "needs the folder with its files"
         raise errors.SettingsError(f"gpu-denoise quality {args.set} {needed}.")
+    if args.folder:
+        for path in published.SETS[args.set].files(args.folder):
+            check_picture(path)
+            read_files.add(os.path.abspath(path))
     if args.csv:
         check_output(args.csv, overwrite=args.overwrite, keep=())
     device = " and ".join(map(str, choose_devices(args.device)))
@@ -423,7 +437,6 @@ def _compare(args: argparse.Namespace) -> list[tuple]:
     name = (args.filter or known.filter).replace("-", "_")
     settings, video = filters_for(name)[0](), bool(known.frames)
     rows, noisy, ours, complete = [], [], [], True
-    known.check(args.folder)
     for level in known.levels:
         scores, shapes = [], []
         for case in known.read(args.folder, level):

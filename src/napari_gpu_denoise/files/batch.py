@@ -11,7 +11,7 @@ import os
 import traceback
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -229,10 +229,10 @@ def run_batch(
         Replace existing results. By default files that have one are skipped. An input is never
         replaced.
     resume : bool, default False
-        Continue a batch that was interrupted: results of the same filter, settings, noise and
-        correction are kept, and any other file in their place is an error. A large file, or an
-        OME-Zarr, is continued with the parts that are not written yet; if settings, input, device
-        or version of this package differ, it is an error.
+        Continue a batch that was interrupted: results of the same input, by its content, settings,
+        noise, axes, type and version of this package are kept, any other file in their place is an
+        error. A large file, or an OME-Zarr, is continued with the parts that are not written yet;
+        if any of these or the device differ, it is an error.
     companions_anywhere : bool, default False
         Read the other files of an OME-TIFF set wherever its XML says they are, and what links in an
         OME-Zarr lead to, not only in the folder of the input or below.
@@ -364,7 +364,7 @@ def _by_workers(
 
     Returns what is left: large files, of which all workers filter parts.
     """
-    from napari_gpu_denoise.files.cluster import ClusterReport, Failed, Results
+    from napari_gpu_denoise.files.cluster import ClusterReport, Failed, Results, asked
 
     rest: list[Path] = []
     begun: list[Path] = []
@@ -386,7 +386,7 @@ def _by_workers(
                 left.append(FileReport(path, error=error))
 
     count = len(todo)
-    ahead = _AHEAD * max(1, sum(batch.client.nthreads().values()))
+    ahead = _AHEAD * max(1, sum(asked(batch.client.nthreads).values()))
     running = Results(batch.client, small(), ahead, ClusterReport(), raises=False)
     with contextlib.closing(running) as results:
         yield BatchProgress(todo[0], 0, count, 0, count, "file")
@@ -452,17 +452,30 @@ class _Work:
                 f"{twin} and {path} would have the same name in {target.parent}: write them to two "
                 "folders."
             )
-        check_target(target, list(batch.found), self._written)
-        if not has_result(target) or batch.overwrite:
+        replaced = has_result(target) and batch.overwrite
+        check_target(target, self._inputs if replaced else batch.found, self._written)
+        if replaced or not has_result(target):
             return None
+        opened = partial(formats.open_stack, companions_anywhere=batch.companions_anywhere)
         if batch.resume:
-            check_result(target, batch.run)
+            with opened(path) as picture:
+                check_result(target, picture, batch.run)
             remove_checkpoint(target)
         # The other files of a set are then not denoised as images of their own.
-        opened = formats.open_stack(path, companions_anywhere=batch.companions_anywhere)
-        with contextlib.suppress(errors.FileError, errors.ImageError), opened as picture:
+        with contextlib.suppress(errors.FileError, errors.ImageError), opened(path) as picture:
             self._sources.update(map(_real, picture.files))
         return FileReport(path, skipped=_kept(target, batch.resume))
+
+    @cached_property
+    def _inputs(self) -> list[Path]:
+        """All files of the batch, and all others of which their images are."""
+        found = list(self._batch.found)
+        for path in self._batch.targets:
+            options = {"companions_anywhere": self._batch.companions_anywhere}
+            # What cannot be read says so when it is its turn.
+            with contextlib.suppress(Exception), formats.open_stack(path, **options) as picture:
+                found += picture.files
+        return found
 
     def is_small(self, path: Path) -> bool:
         """Return whether one worker is to denoise a file."""

@@ -5,6 +5,7 @@ dask.distributed is imported when it is used; it is an extra of this package.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -196,6 +197,8 @@ def _result(run: str, folder: str, name: str) -> FullResolutionArray:
 # Errors after which a task is tried again, on another worker if there is one.
 _TRANSIENT = (DeviceMemoryError, KernelError, NoDeviceError, FileError, OutputError)
 _TRIES = 3
+_LOST = OSError, CancelledError, asyncio.CancelledError  # of a client without its scheduler
+_NO_SCHEDULER = "The dask scheduler was lost", "start it again, and repeat the run with resume=True"
 _SAME_VERSION = f"install version {package_version()} there, as here"
 _logger = logging.getLogger(__name__)
 
@@ -267,7 +270,8 @@ class Results:
 
     def close(self) -> None:
         """Give up what is not done."""
-        self._client.cancel([task.future for task in self._given.values()])
+        with contextlib.suppress(ClusterError):
+            asked(self._client.cancel, [task.future for task in self._given.values()])
 
     def arriving(self) -> Iterator[tuple[int, Any]]:
         """Yield number and outcome of each task, in any order; None if nothing came for a while."""
@@ -299,7 +303,7 @@ class Results:
     def _give(self, task: _Task) -> None:
         others = {}
         if self._avoided:
-            left = [each for each in self._client.nthreads() if each not in self._avoided]
+            left = [each for each in asked(self._client.nthreads) if each not in self._avoided]
             # Where only others are left, or have come, they do it.
             others = {"workers": left, "allow_other_workers": True} if left else {}
         task.future = submit(self._client, *task.work, **others)
@@ -308,7 +312,7 @@ class Results:
 
     def _look_for_workers(self) -> None:
         """Say that there is no worker, and give up after a while: others may come until then."""
-        if self._client.nthreads():
+        if asked(self._client.nthreads):
             self._alone, self._told = None, False
             return
         now = time.monotonic()
@@ -342,7 +346,15 @@ class Results:
 def submit(client: Any, name: str, function: Callable, *given: Any, **options: Any) -> Any:
     """Give a task to the workers; the dashboard shows it by its name."""
     key = f"{name}-{uuid.uuid4().hex}"
-    return client.submit(function, *given, key=key, pure=False, **options)
+    return asked(client.submit, function, *given, key=key, pure=False, **options)
+
+
+def asked(method: Callable, *given: Any, **options: Any) -> Any:
+    """Return what a method of a client does; `ClusterError` if the scheduler does not answer."""
+    try:
+        return method(*given, **options)
+    except _LOST as error:
+        raise ClusterError(*_NO_SCHEDULER, code="no-scheduler") from error
 
 
 def run_task(client: Any, *work: Any) -> Generator[Progress, None, Any]:
@@ -369,12 +381,6 @@ def result_of(future: Any) -> Any:
     """Return the result of a task; `ClusterError` if workers or scheduler were lost."""
     try:
         return future.result()
-    except CancelledError as error:
-        raise ClusterError(
-            "The dask scheduler was lost",
-            "start it again, and repeat the run with resume=True",
-            code="no-scheduler",
-        ) from error
     except (ImportError, AttributeError) as error:
         if isinstance(error, AttributeError) and "Can't get attribute" not in str(error):
             raise
@@ -385,6 +391,8 @@ def result_of(future: Any) -> Any:
         if "deserialization of the task graph" in str(error):
             problem = "The dask scheduler cannot load this package"
             raise ClusterError(f"{problem}: {_SAME_VERSION}.") from error
+        if isinstance(error, CancelledError) or type(error).__name__ == "CommClosedError":
+            raise ClusterError(*_NO_SCHEDULER, code="no-scheduler") from error
         if type(error).__name__ != "KilledWorker":
             raise
         raise ClusterError(
@@ -397,8 +405,8 @@ def check_workers(client: Any) -> None:
     """Refuse workers without this package, or with another version: the first task ends them."""
     here = package_version()
     # What is of Python each worker has.
-    asked = eval, "__import__('napari_gpu_denoise.version').version.package_version()"
-    for worker, found in client.run(*asked, on_error="return").items():
+    question = eval, "__import__('napari_gpu_denoise.version').version.package_version()"
+    for worker, found in asked(client.run, *question, on_error="return").items():
         told = "no napari-gpu-denoise" if isinstance(found, ImportError) else ""
         if isinstance(found, str) and found != here:
             told = f"version {found} of napari-gpu-denoise"
@@ -444,8 +452,8 @@ def cluster_steps(
     correction, known = ledger.known("correction"), ledger.known("job")
     yield MEASURING
     if known is None or (run.correct is not None and correction is None):
-        asked = "noise", prepared, place, run, correction
-        job, correction = yield from run_task(client, *asked)
+        measured = "noise", prepared, place, run, correction
+        job, correction = yield from run_task(client, *measured)
         if correction is not None:
             ledger.keep("correction", correction)
         ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
@@ -471,7 +479,7 @@ def cluster_steps(
     report = ClusterReport()
     yield Progress(done, len(parts), "part")
     work = ((job.filter.name, filtered, place, job, group) for group in groups)
-    ahead = _GIVEN if place.target else _AHEAD * max(1, sum(client.nthreads().values()))
+    ahead = _GIVEN if place.target else _AHEAD * max(1, sum(asked(client.nthreads).values()))
     with _marked(place), closing(Results(client, work, ahead, report)) as results:
         for number, outcome in results.arriving():
             if outcome is not None:
@@ -553,22 +561,34 @@ def connected(scheduler: str | None = None, workers: int = 0, device: Any = None
             "'napari-gpu-denoise[cluster]'."
         ) from error
     with contextlib.ExitStack() as held:
+        held.callback(_quietened())
         if scheduler is not None:
             client = _client_of(distributed, scheduler)
         else:
-            held.callback(_quietened())
             options = {"n_workers": workers, "preload": [__name__], **_shared_out(workers, device)}
             # Whoever can reach the dashboard sees names of files, and more.
             options["dashboard_address"] = "127.0.0.1:8787"
             try:
                 cluster = distributed.LocalCluster(**options)
+                _enter(held, cluster)
+                client = distributed.Client(cluster, set_as_default=False)
             except (OSError, RuntimeError) as error:
                 raise ClusterError(
                     f"{workers} workers could not be started ({error}): start fewer."
                 ) from error
-            client = distributed.Client(held.enter_context(cluster), set_as_default=False)
-        held.enter_context(client)
+        _enter(held, client)
         yield client
+
+
+def _enter(held: contextlib.ExitStack, opened: Any) -> None:
+    """Enter a client or a cluster, which is left whether or not there is somebody to tell."""
+    opened.__enter__()
+    held.callback(_quietly, opened.__exit__, None, None, None)
+
+
+def _quietly(method: Callable, *given: Any, **options: Any) -> None:
+    with contextlib.suppress(*_LOST):
+        method(*given, **options)
 
 
 def _client_of(distributed: Any, scheduler: str) -> Any:
@@ -581,9 +601,9 @@ def _client_of(distributed: Any, scheduler: str) -> Any:
             "starts, such as tcp://login1:8786."
         ) from error
     try:
-        client.wait_for_workers(1, timeout=_SECONDS)
-    except TimeoutError as error:
-        client.close(timeout=0)
+        asked(client.wait_for_workers, 1, timeout=_SECONDS)
+    except ClusterError as error:
+        _quietly(client.close, timeout=1)
         raise ClusterError(
             f"The scheduler at {scheduler} has no workers: start some with 'dask worker "
             f"{scheduler}'."
@@ -631,8 +651,9 @@ def _shared_out(workers: int, device: Any) -> dict[str, Any]:
 
 
 def _quietened() -> Any:
-    """Let dask not tell of each worker that ends; return a function that undoes it."""
-    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.nanny")]
+    """Let dask not tell of each worker that ends, or of its scheduler; return what undoes it."""
+    names = ("distributed", *(f"distributed.{one}" for one in ("nanny", "client", "utils")))
+    loggers = [logging.getLogger(name) for name in names]
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)

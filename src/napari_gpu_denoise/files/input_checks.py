@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
 import stat
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import psutil
 
@@ -25,6 +26,10 @@ from napari_gpu_denoise.protocol.settings import size_in_words
 # counts of photons, in one of three hundred pixels, are not.
 _LARGE = 1 << 28
 _MOST_COMPRESSED = 500
+
+_MOST_JSON = 1 << 28  # bytes of an estimate, a run of bench, or settings
+#: Files that the command line has read: none is replaced.
+read_files: set[str] = set()
 
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
@@ -50,6 +55,16 @@ def open_regular(path: str | os.PathLike) -> BinaryIO:
     """
     _check(path, os.stat(path))
     return open_real(os.path.realpath(path))
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """Return what a file holds as JSON, and keep it; ValueError if that is none, or very long."""
+    read_files.add(os.path.abspath(path))
+    with open_regular(path) as file:
+        text = file.read(_MOST_JSON + 1)
+    if len(text) > _MOST_JSON:
+        raise ValueError(f"it has more than {_MOST_JSON} bytes")
+    return json.loads(text)
 
 
 def starts_like_dicom(path: str | os.PathLike) -> bool:

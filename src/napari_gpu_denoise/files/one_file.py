@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
-import math
-from collections.abc import Generator
+import os
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,25 @@ import numpy as np
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
-from napari_gpu_denoise.files.input_checks import free_memory
+from napari_gpu_denoise.files.input_checks import free_memory, open_regular
 from napari_gpu_denoise.files.output import already_there
 from napari_gpu_denoise.files.recommended import Recommended
-from napari_gpu_denoise.files.resuming import ResumeLedger, resume_fingerprint, unchanged
+from napari_gpu_denoise.files.resuming import ResumeLedger, digest_of
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
+from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.denoise import denoise_steps
+from napari_gpu_denoise.run.ledger import packed
 from napari_gpu_denoise.run.record import MEASURING, Progress, Record, Result
 from napari_gpu_denoise.run.request import HostMemory, Run
+from napari_gpu_denoise.version import package_version
 
 # Smaller stacks are read whole, once: for the range of values, the noise and the filter.
 STREAMED_BYTES = 1 << 27
+_WHOLE = 1 << 26  # bytes of an input up to which all are compared; else, beside size and time,
+_SAMPLES, _BLOCK = 256, 1 << 16  # so many blocks of its files, of this size,
+_PLACES, _SIDE = 16, 64  # or, at an address, samples of pixels, of this width
 
 
 def denoise_file(
@@ -52,28 +59,25 @@ def denoise_file(
     """
     with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         formats.check_name(target, picture)
-        picture = formats.result_like(target, picture)
         check_numbers(picture.data)
-        given = picture.data.dtype
-        dtype = output_dtype(run.dtype, given)
-        if dtype is None and picture.has_palette:
-            dtype = output_dtype("same", given)
-        possible = [dtype] if dtype else [given, np.dtype(np.float32)]
+        picture, run, same = _for_image(picture, target, run)
+        dtype = run.dtype
+        possible = [dtype] if dtype else [picture.data.dtype, np.dtype(np.float32)]
         for one in possible:
             formats.check_writable(picture, one)
-        same = isinstance(run.dtype, str) and run.dtype == "same"
-        run = replace(run, axes=run.axes or picture.filter_axes, dtype=dtype)
         if run.host_memory is None:
             run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
+        made_from = fingerprint(picture, run, same)
         if formats.format_like(picture).in_place or _is_long(picture, run):
             _make_folder(target, new_folder)
             run, why = yield from _run_for(picture, run)
-            options = overwrite, companions_anywhere, resume, client
-            return (yield from _Streamed(picture, target, run, same, *options, why).steps())
+            options = overwrite, companions_anywhere, resume, client, why, made_from
+            return (yield from _Streamed(picture, target, run, same, *options).steps())
         largest = max(one.itemsize for one in possible)
         needed = picture.data.size * largest
         run.host_memory.check_whole(picture.data.nbytes + needed)
-        picture = picture.loaded(result=needed)
+        with unchanged(picture):
+            picture = picture.loaded(result=needed)
         run, why = yield from _run_for(picture, run)
     with run.host_memory.of_buffers(run.memory_limit):
         result = yield from denoise_steps(picture.pixels, run)
@@ -81,8 +85,19 @@ def denoise_file(
     image = result.image
     if picture.alpha is not None:
         image = put_together(image, picture.colours, picture.data, picture.alpha)
-    record = _about(result.record, picture, why)
+    record = _about(result.record, picture, why, made_from)
     return _written(target, image, picture, record, same, overwrite)
+
+
+def _for_image(picture: ImageFile, target: Path, run: Run) -> tuple[ImageFile, Run, bool]:
+    """Return an image as its result is described, its run, and whether that keeps the type."""
+    picture = formats.result_like(target, picture)
+    same = isinstance(run.dtype, str) and run.dtype == "same"
+    dtype = output_dtype(run.dtype, picture.data.dtype)
+    if dtype is None and picture.has_palette:
+        dtype = output_dtype("same", picture.data.dtype)
+    filter, axes = with_voxel(run.filter, picture), run.axes or picture.filter_axes
+    return picture, replace(run, filter=filter, axes=axes, dtype=dtype), same
 
 
 def _run_for(picture: ImageFile, run: Run) -> Generator[Progress, None, tuple[Run, str]]:
@@ -94,9 +109,9 @@ def _run_for(picture: ImageFile, run: Run) -> Generator[Progress, None, tuple[Ru
     return replace(run, filter=with_voxel(run.filter, picture)), why
 
 
-def _about(record: Record, picture: ImageFile, why: str) -> Record:
-    """Return a record that names the file, and why its filter was recommended."""
-    return replace(record, source=picture.path.name, recommended=why)
+def _about(record: Record, picture: ImageFile, why: str, made_from: dict[str, str]) -> Record:
+    """Return a record that names and identifies the file, and why its filter was recommended."""
+    return replace(record, source=picture.path.name, recommended=why, made_from=made_from)
 
 
 @dataclass(frozen=True)
@@ -112,19 +127,27 @@ class _Streamed:
     resume: bool
     client: Any
     why: str
+    made_from: dict[str, str]
 
     def steps(self) -> Generator[Progress, None, tuple[ImageFile, Record, tuple[str, ...]]]:
         """Do what `denoise_file` does."""
         in_place = formats.format_like(self.picture).in_place
         if in_place:
             zarr.check_place(self.target, self.picture, overwrite=self.overwrite)
-        devices = None
         if self.client is not None:
             from napari_gpu_denoise.files.cluster import device_of_workers
 
             devices = yield from device_of_workers(self.client, self.run.device)
-        fingerprint = resume_fingerprint(self.picture, self.run, self.same, devices)
-        with ResumeLedger(self.target, fingerprint, self.resume) as ledger:
+        else:
+            used = choose_devices(self.run.device)
+            devices = [(each.name, each.platform, each.version, each.driver) for each in used]
+        # Of parts also the filter that was recommended, and times of files, are compared.
+        wanted = {
+            "input": [self.made_from["input"], _stamps(self.picture)],
+            "filter or setting": _told(self.run.filter),
+            "device": sorted(devices),
+        }
+        with ResumeLedger(self.target, self.made_from | _digests(wanted), self.resume) as ledger:
             written = yield from (self._in_place(ledger) if in_place else self._by_planes(ledger))
             ledger.completed()
         return written
@@ -135,7 +158,7 @@ class _Streamed:
         with zarr.new_image(self.target, self.picture, part=ledger.notes.image, **options) as made:
             out = made.finest if self.client is None else made
             result = yield from self._filtered(self.picture.data, out, ledger)
-            record = _about(result.record, self.picture, self.why)
+            record = _about(result.record, self.picture, self.why, self.made_from)
             made.finish(record, ledger.check_lock)
         return self.picture, record, ()
 
@@ -156,8 +179,8 @@ class _Streamed:
 
             result = yield from self._filtered(data, store, ledger)
             ledger.check_lock()
-            made = result.image, picture, _about(result.record, picture, self.why)
-            return _written(self.target, *made, self.same, self.overwrite)
+            record = _about(result.record, picture, self.why, self.made_from)
+            return _written(self.target, result.image, picture, record, self.same, self.overwrite)
 
     def _filtered(
         self, data: Any, out: Any, ledger: ResumeLedger
@@ -210,31 +233,16 @@ def _is_long(picture: ImageFile, run: Run) -> bool:
     return picture.alpha is None and by_frame
 
 
-def check_result(target: Path, run: Run) -> None:
-    """Refuse a file that is not a result of the same filter, settings, noise and correction.
-
-    Where the filter is recommended for each file, that of the result must have been, too.
-    """
-    made: dict[str, Any] = {}
-    filter, other = run.filter, ""
-    with contextlib.suppress(FileError, ImageError), formats.open_stack(target) as picture:
-        made = dict(picture.history[-1]) if picture.history else {}
-        filter = with_voxel(filter, picture)
-    if isinstance(filter, Recommended):
-        same, unlike = bool(made.get("recommended")), "is not filtered as recommended"
-    else:
-        same = (made.get("filter"), made.get("settings")) == (filter.name, filter.as_dict())
-        unlike = "is not a result of this filter and these settings"
-    if not same:
-        other = unlike
-    elif made.get("sigma_factor", 1.0) != run.sigma_factor:
-        other = "was made with another strength"
-    elif bool(made.get("corrected")) != (run.correct is not None):
-        other = f"was made with{'out' * (not made.get('corrected'))} a correction"
-    elif not record_matches_noise(made, run.sigma, run.noise):
-        other = "was made with another noise"
-    if other:
-        raise already_there(f"{target} {other}")
+def check_result(target: Path, picture: ImageFile, run: Run) -> None:
+    """Refuse a file that is not the result of an input and a run."""
+    made: Any = None
+    with contextlib.suppress(FileError, ImageError), formats.open_stack(target) as found:
+        made = dict(found.history[-1]).get("made_from") if found.history else None
+    wanted = fingerprint(*_for_image(picture, target, run))
+    if not isinstance(made, dict):
+        raise already_there(f"{target} is no result whose record identifies its input and settings")
+    if names := [name for name, digest in wanted.items() if made.get(name) != digest]:
+        raise already_there(f"{target} was made with a different {' and '.join(names)}")
 
 
 def _make_folder(target: Path, new_folder: bool) -> None:
@@ -254,46 +262,129 @@ def _make_folder(target: Path, new_folder: bool) -> None:
         ) from error
 
 
-def record_matches_noise(record: dict[str, Any], sigma: Any, noise: Any) -> bool:
-    """Return whether a result was made with this `sigma` and `noise`, those of `denoise`.
+def fingerprint(picture: ImageFile, run: Run, same: bool) -> dict[str, str]:
+    """Return what a result depends on, but for the device: a digest for each kind of thing.
 
-    What is measured may be anything that was measured, of the model that is named, if any.
+    `run` has the axes and the type of the result, which may be the `same` as stored in the input.
     """
-    source, models = str(record.get("sigma_source", "")), record.get("noise") or []
-    if not source.startswith(("given", "estimated")):
-        return True  # the filter takes no noise
-    if not _are_models(models):
-        return False
+    sigma, noise = run.sigma, run.noise
     if sigma is None and isinstance(noise, (int, float, np.number)):
-        sigma = noise
-    if sigma is not None:
-        return source.startswith("given") and _has_sigma(record, source, sigma)
-    if noise is None or isinstance(noise, str):
-        named = {each["model"] for each in models} if noise not in (None, "auto") else set()
-        return source.startswith("estimated") and named <= {noise}
-    given = getattr(noise, "models", noise)
-    given = given if isinstance(given, (tuple, list)) else [given]
-    if any(getattr(each, "needs_image", False) for each in given):
-        return {each.name for each in given} == {each["model"] for each in models}
-    wanted = [json.loads(json.dumps(each.as_dict())) for each in given]
-    return bool(models) and all(
-        each == models[min(number, len(models) - 1)] for number, each in enumerate(wanted)
+        sigma, noise = noise, None
+    with contextlib.suppress(TypeError, ValueError):  # which the run refuses
+        sigma = None if sigma is None else np.atleast_1d(np.asarray(sigma, np.float64))
+    return _digests(
+        {
+            "input": _identity(picture),
+            "version of this package": package_version(),
+            "filter or setting": _told(run.filter),
+            "sigma": [_told(sigma), float(run.sigma_factor)],
+            "noise": _told(None if isinstance(noise, str) and noise == "auto" else noise),
+            "order of axes": str(run.axes).upper(),
+            "type of the result": [str(run.dtype), same],
+            "handling of NaN": run.nonfinite,
+            "correction": _told(run.correct),
+        }
     )
 
 
-def _has_sigma(record: dict[str, Any], source: str, sigma: Any) -> bool:
-    """Return whether a record has these values, or tells of a map like this one."""
-    values, held = np.ravel(np.asarray(sigma, np.float64)), record.get("sigma")
-    if source == "given":
-        return held == values.tolist()
-    told = f"given as a map from {values.min():.4g} to {values.max():.4g}"
-    mean = math.sqrt(np.mean(np.square(values)))
-    known = isinstance(held, list) and [type(value) for value in held] == [float]
-    return told == source and known and math.isclose(held[0], mean, rel_tol=1e-9)
+def _digests(values: dict[str, Any]) -> dict[str, str]:
+    return {name: digest_of(json.dumps(value))[:32] for name, value in values.items()}
 
 
-def _are_models(noise: Any) -> bool:
-    """Return whether a record, which anybody may have changed, holds noise models."""
-    return isinstance(noise, list) and all(
-        isinstance(each, dict) and isinstance(each.get("model"), str) for each in noise
-    )
+def _told(value: Any) -> Any:
+    """Encode a value as JSON; user-defined classes cannot be resumed."""
+    try:
+        return packed(value)
+    except TypeError:
+        return repr(value)
+
+
+def _identity(picture: ImageFile) -> list[Any]:
+    """Return shape and type of an input, its number in its file, and digests of its content."""
+    data, stamps = picture.data, _stamps(picture)
+    told = [list(data.shape), str(data.dtype), picture.path.name.partition("#")[2]]
+    if isinstance(picture.path, zarr.Address):
+        return [*told, stamps, _digest_of_pixels(picture)]
+    whole = sum(size for _, size, _ in stamps) <= _WHOLE
+    if not whole:
+        told.append(stamps)
+    few = slice(None, None, 1 if whole else -(-len(stamps) // _SAMPLES))
+    for (_, place), (name, size, when) in zip(_files_of(picture)[few], stamps[few], strict=False):
+        count = -(-size // _BLOCK) if whole else max(1, _SAMPLES // len(stamps))
+        # What a link in a folder leads to is not opened.
+        linked = os.path.islink(place) and Path(place) not in (*picture.files, picture.path)
+        content = when if linked else _digest_of_blocks(place, size, count)
+        told.append([name * (len(stamps) > 1), content])
+    return told
+
+
+def _digest_of_blocks(place: str, size: int, count: int) -> str:
+    """Return a digest of blocks of a file, evenly spaced; '' if it cannot be read."""
+    digest = hashlib.sha256()
+    with contextlib.suppress(OSError), open_regular(place) as file:
+        for start in np.linspace(0, max(size - _BLOCK, 0), count).astype(int):
+            file.seek(start)
+            digest.update(file.read(_BLOCK))
+        return digest.hexdigest()
+    return ""
+
+
+def _digest_of_pixels(picture: ImageFile) -> str:
+    """Return a digest of all pixels of a small image, and of samples of a large one."""
+    data, samples = picture.data, hashlib.sha256()
+    y, x = (picture.axes.index(axis) for axis in "YX")
+    outer = [n for axis, n in enumerate(data.shape) if axis not in (y, x)]
+    whole = data.nbytes <= _WHOLE
+    for share in (0,) if whole else np.linspace(0, 1, _PLACES):
+        place = iter(np.unravel_index(round(share * (int(np.prod(outer)) - 1)), outer or (1,)))
+        index = []
+        for axis, n in enumerate(data.shape):
+            first = round(share * max(n - _SIDE, 0))
+            plane = slice(first, first + _SIDE)
+            index.append(slice(n) if whole else plane if axis in (y, x) else int(next(place)))
+        samples.update(np.ascontiguousarray(data[tuple(index)]).tobytes())
+    return samples.hexdigest()
+
+
+def _stamps(picture: ImageFile) -> list[list[Any]]:
+    """Return name, size and time of all files of an input; at an address, of its metadata."""
+    path = picture.path
+    if isinstance(path, zarr.Address):
+        # To list all chunks would take long, and memory.
+        finest = picture.metadata["arrays"][0].path.strip("/")
+        places = (path / name for name in (*zarr.HEADS, *(f"{finest}/{n}" for n in zarr.HEADS)))
+        return [[str(place), *place.stamp()] for place in places]
+    return [[name, *_size_and_time(place)] for name, place in _files_of(picture)]
+
+
+def _files_of(picture: ImageFile) -> list[tuple[str, str]]:
+    """Return name and place of each file of an input, or in a folder that is one, sorted."""
+    found = []
+    for path in map(os.fspath, picture.files or (picture.path,)):
+        if not os.path.isdir(path):
+            found.append((os.path.basename(path), path))
+        for folder, _, names in os.walk(path):
+            below = folder[len(path) :].strip(os.sep)
+            found += [(os.path.join(below, name), os.path.join(folder, name)) for name in names]
+    return sorted(found)
+
+
+@contextlib.contextmanager
+def unchanged(picture: ImageFile) -> Iterator[None]:
+    """Raise if the input files change while the block runs."""
+    before = _stamps(picture)
+    yield
+    if _stamps(picture) != before:
+        raise FileError(
+            f"{picture.path} was changed during the run, so no result was written: repeat the run "
+            "when the file is complete.",
+            resumable=False,
+        )
+
+
+def _size_and_time(place: str | Path) -> tuple[int, int]:
+    for look in (os.stat, os.lstat):  # a link may lead nowhere, or in a circle
+        with contextlib.suppress(OSError):
+            status = look(place)
+            return status.st_size, status.st_mtime_ns
+    return 0, 0

@@ -17,7 +17,12 @@ from typing import BinaryIO
 import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
-from napari_gpu_denoise.files.input_checks import cause_of, reason_of, starts_like_dicom
+from napari_gpu_denoise.files.input_checks import (
+    cause_of,
+    read_files,
+    reason_of,
+    starts_like_dicom,
+)
 from napari_gpu_denoise.locks import is_alive
 
 # Unfinished files begin with the machine, since processes of others cannot be looked up.
@@ -155,9 +160,20 @@ def check_output(
 
 
 def _check_input(path: str | os.PathLike, keep: Iterable[str | os.PathLike]) -> None:
-    for other in keep:
-        if os.path.exists(other) and os.path.samefile(path, other):
-            raise OutputError(f"{path} is an input, which is never replaced: choose another name.")
+    """Refuse one of `keep`, and of what a command has read, by whatever name, or what is in it."""
+    above = Path(os.path.realpath(path)).parents
+    for other in (*keep, *read_files):
+        if os.path.exists(other):
+            real = Path(os.path.realpath(other))
+            if os.path.samefile(path, real) or (real in above and _is_store(real)):
+                raise OutputError(
+                    f"{path} is an input, which is never replaced: choose another name."
+                )
+
+
+def _is_store(folder: Path) -> bool:
+    """Return whether a folder holds the metadata of zarr."""
+    return any((folder / name).exists() for name in ("zarr.json", ".zgroup", ".zattrs"))
 
 
 def already_there(problem: str) -> OutputError:
@@ -184,10 +200,12 @@ def check_folder(
     Those are folders of zarr, or that hold only DICOM files.
     """
     target = Path(os.path.realpath(path))
-    for other in map(os.path.realpath, keep):
-        inside = Path(other) in target.parents or target in Path(other).parents
-        if inside and os.path.isdir(other):
-            raise OutputError(f"{path} is within the input {other}: choose another place.")
+    for other in map(os.path.realpath, (*keep, *read_files)):
+        inside = Path(other) in target.parents and os.path.isdir(other)
+        if inside or target in Path(other).parents:
+            raise OutputError(
+                f"{path} is within or around the input {other}: choose another place."
+            )
     if not os.path.isdir(path):
         check_output(path, overwrite=False, keep=keep)
         return
@@ -196,7 +214,7 @@ def check_folder(
     # Links may lead anywhere, and no result has one.
     own = (each.is_file() and not each.is_symlink() and starts_like_dicom(each) for each in held)
     series = held and all(own)
-    if not series and not {"zarr.json", ".zgroup", ".zattrs"} & {each.name for each in held}:
+    if not series and not _is_store(target):
         raise OutputError(
             f"{path} is a folder but neither zarr nor a series of DICOM, and is kept: choose "
             "another name."

@@ -1,7 +1,7 @@
 """A result that is being written, and can be continued after Ctrl-C, kill -9 or a power cut.
 
 The notes on it are what was measured, `ledger.json`, and the parts that were written since that was
-replaced. Each note has its digest, and each part its size or a checksum: parts that are not stored
+replaced. Each note has its digest, and each part a checksum: parts that are not stored
 any more as they were written are done again.
 
 Unfinished result and notes are beside a local result, in a hidden folder. At an address nothing can
@@ -28,18 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DenoiseError, FileError, NonFiniteError, Note, OutputError
+from napari_gpu_denoise.errors import DenoiseError, NonFiniteError, Note, OutputError
 from napari_gpu_denoise.files import zarr
-from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.input_checks import cause_of, reason_of
 from napari_gpu_denoise.files.zarr import Address
 from napari_gpu_denoise.files.zarr.places import UNFINISHED, with_retries
 from napari_gpu_denoise.locks import is_alive, locked
-from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of, packed, unpacked
 from napari_gpu_denoise.run.record import Tally
-from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.version import package_version
 
 _SINCE = "written"  # a line for each part that was written since the notes were replaced
 LOCK = "lock.json"
@@ -415,8 +411,6 @@ _SHARE_OF_REPLACING = 0.05
 _LEDGER = "ledger.json"
 _MOST_BYTES = 1 << 26  # of the ledger: more than as many parts take as a run may have
 _MOST_BYTES_MEASURED = 1 << 28  # of any other note
-_PLACES = 16  # in the pixels of an input, where samples are read,
-_SIDE = 64  # of this width
 
 
 def has_result(target: Path | Address) -> bool:
@@ -692,107 +686,6 @@ def _opened(sealed: str) -> Any:
     if digest != digest_of(text):
         raise ValueError("it was changed")
     return json.loads(text)
-
-
-def resume_fingerprint(
-    picture: ImageFile, run: Run, same: bool, devices: Sequence[tuple[str, ...]] | None = None
-) -> dict[str, str]:
-    """Return what a result depends on: a digest for each kind of thing that may change.
-
-    `devices` are name, platform, version and driver of those that are used, if they are not the
-    devices of this process.
-    """
-    if devices is None:
-        used = choose_devices(run.device)
-        devices = [(each.name, each.platform, each.version, each.driver) for each in used]
-    given = np.asarray(run.sigma) if isinstance(run.sigma, (list, tuple)) else run.sigma
-    parts: dict[str, Any] = {
-        "input": _identity(picture),
-        "version of this package": package_version(),
-        "filter or setting": _told(run.filter),
-        "sigma": [_told(given), run.sigma_factor],
-        "noise": _told(run.noise),
-        "order of axes": run.axes,
-        "type of the result": [str(run.dtype), same],
-        "handling of NaN": run.nonfinite,
-        "correction": _told(run.correct),
-        "device": sorted(devices),
-    }
-    return {name: digest_of(json.dumps(value)) for name, value in parts.items()}
-
-
-def _told(value: Any) -> Any:
-    """Encode a value as JSON; user-defined classes cannot be resumed."""
-    try:
-        return packed(value)
-    except TypeError:
-        return repr(value)
-
-
-def _identity(picture: ImageFile) -> list[Any]:
-    """Return shape and type of an input, size and time of its files, and a digest of samples."""
-    data, found = picture.data, _stamps(picture)
-    samples = hashlib.sha256()
-    y, x = (picture.axes.index(axis) for axis in "YX")
-    outer = [n for axis, n in enumerate(data.shape) if axis not in (y, x)]
-    for share in np.linspace(0, 1, _PLACES):
-        place = iter(np.unravel_index(round(share * (int(np.prod(outer)) - 1)), outer or (1,)))
-        index = []
-        for axis, n in enumerate(data.shape):
-            if axis in (y, x):
-                first = round(share * max(n - _SIDE, 0))
-                index.append(slice(first, first + _SIDE))
-            else:
-                index.append(int(next(place)))
-        samples.update(np.ascontiguousarray(data[tuple(index)]).tobytes())
-    return [list(data.shape), str(data.dtype), found, samples.hexdigest()]
-
-
-def _stamps(picture: ImageFile) -> list[list[Any]]:
-    """Return name, size and time of all files of an input; at an address, of its metadata."""
-    found = []
-    for path in picture.files or (picture.path,):
-        if not isinstance(path, Address):
-            found += _files_below(Path(path))
-            continue
-        # To list all chunks would take long, and memory.
-        finest = picture.metadata["arrays"][0].path.strip("/")
-        places = (path / name for name in (*zarr.HEADS, *(f"{finest}/{n}" for n in zarr.HEADS)))
-        found += [[str(place), *place.stamp()] for place in places]
-    return found
-
-
-@contextlib.contextmanager
-def unchanged(picture: ImageFile) -> Iterator[None]:
-    """Raise if the input files change while the block runs."""
-    before = _stamps(picture)
-    yield
-    if _stamps(picture) != before:
-        raise FileError(
-            f"{picture.path} was changed during the run, so no result was written: repeat the run "
-            "when the file is complete.",
-            resumable=False,
-        )
-
-
-def _files_below(path: Path) -> list[list[Any]]:
-    """Return name, size and time of a file, or of each file of a folder."""
-    if not path.is_dir():
-        return [[path.name, *(_size_and_time(path) if path.exists() else ())]]
-    found = []
-    for folder, _, names in os.walk(path):
-        below = folder[len(os.fspath(path)) :].strip(os.sep)
-        places = ((os.path.join(below, name), os.path.join(folder, name)) for name in names)
-        found += [[name, *_size_and_time(place)] for name, place in places]
-    return sorted(found)
-
-
-def _size_and_time(place: str | Path) -> tuple[int, int]:
-    try:
-        status = os.stat(place)
-    except OSError:  # a link that leads nowhere, or in a circle
-        status = os.lstat(place)
-    return status.st_size, status.st_mtime_ns
 
 
 def digest_of(text: str) -> str:

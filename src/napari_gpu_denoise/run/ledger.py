@@ -58,15 +58,15 @@ class Ledger:
 
 
 def mark_of(out: Any, where: Any, values: np.ndarray | None = None) -> int:
-    """Return a number that is another one if a region of a result was lost or cut.
+    """Return a number that is another one if a region of a result was lost or changed.
 
-    It is the size of the chunks in which it is stored, else a checksum of its `values`, which are
-    read if they are not given.
+    It is that of the chunks in which it is stored, their size above 32 bits of a checksum; else a
+    checksum of its `values`, which are read if they are not given, or may be stored as others.
     """
-    size = out.stored_bytes(where) if hasattr(out, "stored_bytes") else None
-    if size is not None:
-        return size
-    return zlib.crc32(np.ascontiguousarray(out[where] if values is None else values))
+    in_chunks = hasattr(out, "mark_of_chunks")
+    if in_chunks and (mark := out.mark_of_chunks(where)) is not None:
+        return mark
+    return zlib.crc32(np.ascontiguousarray(out[where] if in_chunks or values is None else values))
 
 
 def check_written(ledger: Ledger, out: Any, regions: Sequence[Any]) -> Steps[None]:
@@ -80,18 +80,21 @@ def check_written(ledger: Ledger, out: Any, regions: Sequence[Any]) -> Steps[Non
 
 
 def check_whole(ledger: Ledger, out: Any, regions: Sequence[Any]) -> Steps[None]:
-    """Refuse a result in chunks if some were removed while others were written."""
-    if not hasattr(out, "stored_bytes"):
+    """Refuse a result in chunks if some were removed or cut while others were written."""
+    if not hasattr(out, "mark_of_chunks"):
         return
-    count = len(ledger.done)
-    yield from check_written(ledger, out, regions)
-    if len(ledger.done) < count:
-        raise OutputError(
-            "Finished parts of the result were removed or changed during the run",
-            "repeat the run with resume=True",
-            code="kept",
-            resumable=False,
-        )
+    for count, (number, written) in enumerate(ledger.done.items()):
+        yield Progress(count, len(ledger.done), "part checked")
+        # Sizes are enough: no power cut, after which chunks may hold zeros, was survived.
+        mark, place = written.mark, regions[number]
+        size = out.mark_of_chunks(place, content=False)
+        if size != mark >> 32 if size is not None else ledger.mark(out, place) != mark:
+            raise OutputError(
+                "Finished parts of the result were removed or changed during the run",
+                "repeat the run with resume=True",
+                code="kept",
+                resumable=False,
+            )
 
 
 def parts_left(

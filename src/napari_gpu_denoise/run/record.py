@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Generator
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -97,6 +97,9 @@ class Record:
         Name of the file or the layer that was filtered; empty for an array.
     recommended : str
         The filter, its profile and the reason, if `recommend` chose it for this file; else empty.
+    made_from : dict
+        Digests of the content of the input file, and of all of the request on which pixels depend,
+        by name; empty for an array. ``resume=True`` keeps results of which all are the same.
     """
 
     version: str
@@ -118,6 +121,7 @@ class Record:
     sigma_factor: float = 1.0
     source: str = ""
     recommended: str = ""
+    made_from: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values, ready for JSON."""
@@ -125,7 +129,7 @@ class Record:
             name: list(getattr(self, name)) for name in ("sigma", "notes", "noise", "corrected")
         }
         values = {**asdict(self), **lists}
-        for name in ("assessment", "source", "recommended"):
+        for name in ("assessment", "source", "recommended", "made_from"):
             if not values[name]:
                 del values[name]
         return values

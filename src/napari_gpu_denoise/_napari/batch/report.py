@@ -73,7 +73,8 @@ class ReportWindow(QtWidgets.QDialog):
         """Save under a name that the user agreed to replace."""
         told = as_json if as_data or name.lower().endswith(".json") else as_text
         text = partial(told, self._report, self._settings)
-        self.status.setText(save_text(name, text, in_batch))
+        inputs = [file.input for file in self._report.files]
+        self.status.setText(save_text(name, text, in_batch, inputs))
 
     def _copy(self) -> None:
         QtWidgets.QApplication.clipboard().setText(self.text.toPlainText())

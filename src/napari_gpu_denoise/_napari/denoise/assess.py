@@ -289,10 +289,10 @@ class AssessSection(Section):
 
     def write(self, path: str) -> None:
         """Write the report; a file of this name is replaced, as the user was asked."""
-        name = self._judging.request.source.name
-        worded = self._panel.worded
-        text = partial(report_text, path, self.assessment, name, worded)
-        self.status.setText(save_text(path, text, worded))
+        source, worded = self._judging.request.source, self._panel.worded
+        text = partial(report_text, path, self.assessment, source.name, worded)
+        keep = () if source.path is None else (source.path,)
+        self.status.setText(save_text(path, text, worded, keep))
 
     def note_results(self) -> None:
         """Put the assessment into the records of results of the same run."""

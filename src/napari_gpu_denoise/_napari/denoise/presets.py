@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.files.input_checks import open_regular
+from napari_gpu_denoise.files.input_checks import read_json
 
 # Settings that describe an image, and belong to no preset.
 OF_IMAGE = ("voxel",)
@@ -92,8 +92,7 @@ def _file() -> Path:
 
 def _read() -> dict[str, Any]:
     try:
-        with open_regular(_file()) as file:
-            held = json.load(file)
+        held = read_json(_file())
         parts = (held.get(part, {}) for part in (_PRESETS, _LAST))
         return held if all(isinstance(part, dict) for part in parts) else {}
     except (OSError, ValueError, AttributeError, RecursionError):

@@ -91,12 +91,15 @@ class Address(os.PathLike):
 
     def stamp(self) -> list[str]:
         """Return size and time, or other marks, of a file; none if it is not there."""
-        with self._reached() as (system, place):
-            try:
-                told = system.info(place)
-            except FileNotFoundError:
-                return []
-            return [str(told.get("size")), *(str(told[key]) for key in _VERSION if key in told)]
+        with self._reached(), contextlib.suppress(FileNotFoundError):
+            return self.version()
+        return []
+
+    def version(self) -> list[str]:
+        """Return the same; raises what the file system does."""
+        system, place = self.system()
+        told = system.info(place)
+        return [str(told.get("size")), *(str(told[key]) for key in _VERSION if key in told)]
 
     def touch(self) -> None:
         """Make an empty file."""

@@ -10,8 +10,10 @@ import contextlib
 import itertools
 import math
 import os
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, Records, records_of
+from napari_gpu_denoise.files.input_checks import open_regular, read_files
 from napari_gpu_denoise.files.output import already_there, check_type, new_folder, writing
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
 from napari_gpu_denoise.files.zarr.places import (
@@ -39,6 +42,7 @@ from napari_gpu_denoise.protocol.tiles import regions
 _HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 _HELD |= {"float16", "float32", "float64"}
 _REQUESTS = 16  # at a time
+_BLOCK = 1 << 20  # bytes of a chunk that are read at a time
 
 _SMALLEST = 512  # pixels along Y and X up to which a new image gets no coarser level
 _AT_ONCE = 1 << 21  # pixels of a finer level that a thread reads at a time, at least a chunk
@@ -168,8 +172,11 @@ class FullResolutionArray:
         with writing(self._folder, "OME-Zarr"):
             with_retries(self._folder, lambda: chunks.write(self._array, parts, values))
 
-    def stored_bytes(self, where: Any) -> int | None:
-        """Return the size of the chunks of a region; None if it shares a chunk with others."""
+    def mark_of_chunks(self, where: Any, content: bool = True) -> int | None:
+        """Return the size of the chunks of a region, with `content` above 32 bits of a checksum.
+
+        None if it shares a chunk with others.
+        """
         grid = []
         parts = index_parts(where, self.shape)
         for part, step, length in zip(parts, self.chunks, self.shape, strict=True):
@@ -180,25 +187,31 @@ class FullResolutionArray:
         names = map(self._array.metadata.encode_chunk_key, itertools.product(*grid))
         places = [self._place / name for name in names]
         with writing(self._folder, "OME-Zarr"):
-            if not isinstance(self._place, Address):
-                return sum(map(_size, places))
-            # Each is a request.
-            return sum(shared_executor("sizes", _REQUESTS).map(_size_at_address, places))
+            # At an address each is a request.
+            look = partial(_size_and_checksum, content=content)
+            found = list(shared_executor("checksums", _REQUESTS).map(look, places))
+        size = sum(size for size, _ in found)
+        return size << 32 | zlib.crc32(repr(found).encode()) if content else size
 
 
-def _size(place: Path) -> int:
+def _size_and_checksum(place: Path | Address, content: bool) -> tuple[int, Any]:
+    """Return the size of a chunk, and a checksum, or at an address what tells its versions apart.
+
+    0 if it is lost, or was not stored as it holds nothing but fill values.
+    """
     try:
-        return place.stat().st_size
+        if isinstance(place, Address):
+            size, *version = with_retries(place, place.version)
+            return int(size), version
+        if not content:
+            return place.stat().st_size, None
+        checksum = 0
+        with open_regular(place) as file:
+            while block := file.read(_BLOCK):
+                checksum = zlib.crc32(block, checksum)
+            return file.tell(), checksum
     except FileNotFoundError:
-        return 0  # it is lost, or was not stored as it holds nothing but fill values
-
-
-def _size_at_address(place: Address) -> int:
-    system, name = place.system()
-    try:
-        return with_retries(place, lambda: int(system.size(name)))
-    except FileNotFoundError:
-        return 0
+        return 0, None
 
 
 def _inside(folder: Path | Address, name: str) -> str:
@@ -254,7 +267,7 @@ def check_place(path: str | os.PathLike, like: ImageFile, *, overwrite: bool) ->
     place = as_path(path)
     if not isinstance(place, Address):
         return
-    for other in (like.path, *like.files):
+    for other in (like.path, *like.files, *read_files):
         if as_path(other) == place or place in as_path(other).parents:
             raise OutputError(f"{place} is, or holds, an input: choose another place.")
     if not place.exists() or is_unfinished(place):

@@ -1,0 +1,183 @@
+"""Results that ``resume`` takes as done: those of the same input and request, in every format."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+import napari_gpu_denoise as gd
+from files import test_dicom, test_microscopes, test_nifti, test_video
+from files.tiffs import handmade
+from napari_gpu_denoise.files import one_file
+from scenes import noisy, small
+from zarr_stores import write_plate, write_store
+
+SMALL = small(gd.NLMeans)
+IMAGE = noisy(3, 24, 32).clip(0, 255).astype(np.uint8)
+
+
+def tiff(path: Path) -> Path:
+    tifffile.imwrite(path, IMAGE, metadata={"axes": "TYX"})
+    return path
+
+
+def ome_tiff_set(path: Path) -> Path:
+    path.mkdir()
+    return handmade(path)
+
+
+def plate(path: Path) -> Path:
+    return write_plate(path, {"A/1/0": IMAGE[0]})
+
+
+def video(path: Path) -> Path:
+    return test_video.saved(path, IMAGE, "ffv1", "gray")
+
+
+#: Name of an input, how it is written, the name of its result, the file of it that is changed.
+INPUTS = {
+    "TIFF": ("a.tif", tiff, "a.tif", ""),
+    "OME-TIFF set": ("set", ome_tiff_set, "a.ome.tif", "set/1.ome.tif"),
+    "NIfTI": ("a.nii", lambda path: test_nifti.saved(path, IMAGE.T), "a.nii", ""),
+    "NIfTI, gzip": ("a.nii.gz", lambda path: test_nifti.saved(path, IMAGE.T), "a.nii.gz", ""),
+    "OME-Zarr": ("a.zarr", lambda p: write_store(p, IMAGE, "TYX"), "b.zarr", "a.zarr/0/c/0/0/0"),
+    "plate": (
+        "p.zarr",
+        lambda p: write_plate(p, {"A/1/0": IMAGE[0]}),
+        "b.zarr",
+        "p.zarr/A/1/0/0/c/0/0",
+    ),
+    "DICOM": ("a.dcm", lambda path: test_dicom.saved(path, IMAGE[0]), "b.dcm", ""),
+    "DICOM series": ("s", lambda p: test_dicom.series(p, IMAGE.astype("u2")), "b.nii", "s/IM7"),
+    "video": ("a.mkv", video, "b.mkv", ""),
+    "LIF": ("a.lif", lambda p: test_microscopes.write_lif(p, 1), "b.ome.tif", ""),
+}
+
+
+def outcome(path, output, settings=SMALL, sigma=20.0, **options) -> str:
+    """Run a batch of one file; return why it was skipped or failed, or ''."""
+    options = {"output": output, "resume": True, **options}
+    (file,) = gd.run_batch(path, settings, sigma, **options).files
+    return str(file.error or "") or file.skipped
+
+
+def change(path: Path) -> None:
+    """Change one byte, but neither size nor time."""
+    before, content = path.stat(), bytearray(path.read_bytes())
+    content[-1 if path.suffix != ".gz" else 4] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["read whole", "streamed"])
+@pytest.mark.parametrize("kind", INPUTS)
+def test_a_result_is_that_of_one_input(tmp_path, monkeypatch, kind, large):
+    if large:
+        monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    name, write, result, member = INPUTS[kind]
+    for folder in "one", "two":
+        (tmp_path / folder).mkdir()
+    path, output = write(tmp_path / "one" / name), tmp_path / result
+    assert outcome(path, output, resume=False) == ""
+    os.utime(path, ns=(1, 1))  # as a copy has another time
+    assert "is complete and was kept" in outcome(path, output)
+    other = write(tmp_path / "two" / name)
+    change(tmp_path / "two" / (member or name))
+    kept = gd.read(output).data
+    assert "was made with a different input: choose another name" in outcome(other, output)
+    np.testing.assert_array_equal(gd.read(output).data, kept)
+
+
+def test_scenes_of_one_file_are_told_apart(tmp_path):
+    path = test_microscopes.write_lif(tmp_path / "a.lif")
+    output = tmp_path / "b.ome.tif"
+    assert outcome(f"{path}#1", output) == ""
+    assert "a different input" in outcome(f"{path}#2", output)
+    assert "was kept" in outcome(f"{path}#1", output)
+
+
+def test_of_large_files_samples_sizes_and_times_count(tmp_path, monkeypatch):
+    monkeypatch.setattr(one_file, "_WHOLE", 0)
+    path, output = tiff(tmp_path / "a.tif"), tmp_path / "b.tif"
+    assert outcome(path, output) == "" and "was kept" in outcome(path, output)
+    change(path)
+    assert "a different input" in outcome(path, output)
+    change(path)
+    assert "was kept" in outcome(path, output)
+    os.utime(path, ns=(1, 1))
+    assert "a different input" in outcome(path, output)
+
+
+REQUESTS = {
+    "filter or setting": ({}, {"settings": small(gd.NLMeans, strength=0.3)}),
+    "order of axes": ({}, {"axes": "ZYX"}),
+    "type of the result": ({}, {"dtype": "float32"}),
+    "handling of NaN": ({}, {"nonfinite": "keep"}),
+    "correction": ({"correct": "rows"}, {"correct": "columns"}),
+    "sigma": ({}, {"sigma_factor": 1.5}),
+    "noise": (
+        {"sigma": None, "noise": gd.PoissonGaussian(1.0, 20.0)},
+        {"sigma": None, "noise": gd.PoissonGaussian(1.0, 20.0, 1.0)},
+    ),
+}
+
+
+@pytest.mark.parametrize("said", REQUESTS)
+def test_a_result_is_that_of_one_request(tmp_path, said):
+    path, output = tiff(tmp_path / "a.tif"), tmp_path / "b.tif"
+    first, second = REQUESTS[said]
+    for one, other in ((first, second), (second, first)):
+        assert outcome(path, output, **one, resume=False, overwrite=True) == ""
+        assert "is complete and was kept" in outcome(path, output, **one)
+        assert f"was made with a different {said}: " in outcome(path, output, **other)
+
+
+def test_equal_requests_are_equal(tmp_path):
+    path, output = tiff(tmp_path / "a.tif"), tmp_path / "b.tif"
+    assert outcome(path, output) == ""
+    for same in ({"sigma": [20]}, {"sigma": None, "noise": 20}, {"axes": "tyx"}):
+        assert "was kept" in outcome(path, output, **same)
+    assert outcome(path, output, sigma=None, resume=False, overwrite=True) == ""
+    assert "was kept" in outcome(path, output, sigma=None, noise="auto")
+
+
+def test_a_result_of_another_version_is_refused(tmp_path, monkeypatch):
+    path, output = tiff(tmp_path / "a.tif"), tmp_path / "b.tif"
+    assert outcome(path, output) == ""
+    monkeypatch.setattr(one_file, "package_version", lambda: "0.0.1")
+    assert "a different version of this package" in outcome(path, output)
+
+
+@pytest.mark.parametrize("made_from", [None, 5, "x", [], {}, {"input": ["a"]}, {"input": "0"}])
+def test_a_record_that_a_stranger_has_changed_is_of_no_such_result(tmp_path, made_from):
+    path, output = tiff(tmp_path / "a.tif"), tmp_path / "b.tif"
+    assert outcome(path, output) == ""
+    read = gd.read(output)
+    record = {**read.history[-1], "made_from": made_from}
+    gd.write(output, read.data, gd.read(path), [record], overwrite=True)
+    said = outcome(path, output)
+    assert "different input" in said if isinstance(made_from, dict) else "is no result" in said
+
+
+def test_the_record_identifies_without_naming(tmp_path):
+    """Digests only: nothing of a patient, and no path."""
+    name, write, result, _ = INPUTS["DICOM series"]
+    output = tmp_path / result
+    assert outcome(write(tmp_path / name), output) == ""
+    made = gd.read(output).history[-1]["made_from"]
+    assert all(len(each) == 32 and int(each, 16) >= 0 for each in made.values())
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    path, plain = tiff(tmp_path / "a.tif"), one_file.ImageFile.loaded
+
+    def loaded(*given, **options):
+        os.utime(path, ns=(1, 1))
+        return plain(*given, **options)
+
+    monkeypatch.setattr(one_file.ImageFile, "loaded", loaded)
+    assert "was changed during the run" in outcome(path, tmp_path / "b.tif")
