@@ -1,15 +1,11 @@
-"""White noise of planes, before compression too, and one sigma of an image."""
+"""White noise of planes, and one sigma of an image."""
 
 from __future__ import annotations
 
-import io
-
 import dask.array as da
-import imageio.v3 as imageio
 import numpy as np
 import pytest
 
-import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 from napari_gpu_denoise.noise.patches.white import SigmaEstimate, estimate_sigma
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
@@ -388,62 +384,3 @@ def test_fluorescence():
             result = estimate_sigma(noisy.astype(dtype))
             assert result.sigma == pytest.approx((overall,), rel=0.1)
             assert len(result.notes) == 1
-
-
-def compressed(image, quality):
-    stored = io.BytesIO()
-    values = np.rint(image).clip(0, 255).astype(np.uint8)
-    imageio.imwrite(stored, values, extension=".jpg", quality=quality)
-    stored.seek(0)
-    return imageio.imread(stored, extension=".jpg")
-
-
-def compressed_scene(shape=(200, 240)):
-    y, x = np.indices(shape)
-    return 60.0 + 80 * ((x // 37 + y // 41) % 2) + 0.1 * x
-
-
-def noisy(sigma, seed=0):
-    clean = compressed_scene()
-    return clean + np.random.default_rng(seed).normal(0, sigma, clean.shape)
-
-
-@pytest.mark.parametrize(
-    "sigma,quality",
-    [(10, 95), (10, 80), (20, 80), (15, 60), (15, 50), (20, 40)],
-    ids=["10-95", "10-80", "20-80", "15-60", "15-50", "20-40"],
-)
-@pytest.mark.parametrize("begin", [(0, 0), (3, 6)], ids=["whole", "cropped"])
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_sigma_is_that_before_compression(sigma, quality, begin, dtype):
-    image = compressed(noisy(sigma), quality)[begin[0] :, begin[1] :].astype(dtype)
-    estimate = gd.estimate_noise(image, "YX")
-    assert estimate.name == "gaussian"
-    assert estimate.sigma[0] == pytest.approx(sigma, rel=0.06)
-    assert any("JPEG" in note for note in estimate.notes)
-
-
-@pytest.mark.parametrize("sigma", [0, 1, 20])
-def test_other_images_were_not_compressed(sigma):
-    image = np.rint(noisy(sigma)).clip(0, 255).astype(np.uint8)
-    assert not any("JPEG" in note for note in gd.estimate_noise(image, "YX").notes)
-
-
-def test_clean_pictures_have_no_noise_before_compression():
-    image = compressed(compressed_scene(), 80)
-    estimate = gd.estimate_noise(image, "YX")
-    assert not any("JPEG" in note for note in estimate.notes)
-
-
-@pytest.mark.skipif(data_folder() is None, reason=REASON)
-@pytest.mark.parametrize("quality", [95, 85])
-def test_a_facade_has_no_noise_before_compression(quality):
-    """Its windows repeat, and fill the lattices of some frequencies like strong noise."""
-    image = compressed(pictures("repeats")["img_062"][..., 1], quality)
-    assert estimate_sigma(image).sigma[0] < 1
-
-
-def test_frames_have_sigma_before_compression():
-    frames = np.stack([compressed(noisy(20, seed), 60) for seed in range(3)])
-    estimate = gd.estimate_noise(frames, "TYX")
-    assert np.mean(estimate.frames.sigma[0]) == pytest.approx(20, rel=0.08)

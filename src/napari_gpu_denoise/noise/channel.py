@@ -261,8 +261,8 @@ class ChannelNoise:
     blank: float = 0.0  # share of the pixels in constant areas, which were left out
     blanks: tuple[np.ndarray | None, ...] = ()  # mask of these in each plane, None for none
     levels: tuple[list, ...] = ()  # at which each plane is clipped
-    compressed: bool = False  # as JPEG after the noise was added; sigma is that before
     blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
+    in_a_row: FramesInARow | None = None  # of a time-lapse
     levelled: PatchSpectra | None = None  # patches of planes scaled to one noise, if it differs
 
     @cached_property
@@ -404,7 +404,6 @@ def _read_channel(
         blank=share,
         blanks=tuple(blanks),
         levels=tuple(levels),
-        compressed=2 * sum(each.compressed for each in measured if each) > len(planes),
         blank_width=selection.blank_width(areas, blanks),
     )
     if spectra is None:
@@ -434,7 +433,7 @@ def _read_channel(
             spectrum = mean_spectrum(each)
     # Frames of moving tissue share speckle.
     speckle = log_speckle_spectrum(planes, blanks, levels)
-    frames = in_a_row() if speckle is None else None
+    frames = row = in_a_row() if speckle is None else None
     # Texture alone may make planes differ at the high frequencies, where correlated noise is weak.
     over_time = None if frames is None else frames.spectrum(spectrum, levelled is None)
     spectrum, frames = (spectrum, None) if over_time is None else (over_time, frames)
@@ -448,6 +447,7 @@ def _read_channel(
         laws=laws,
         temporal=temporal,
         repeats=repeated_planes(source, channel),
+        in_a_row=row,
         levelled=levelled,
     )
 

@@ -265,10 +265,9 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
         for name, number in numbers.items()
     }
     places = None
-    compressed = any(each.compressed for each in channels)
     same = not any(map(differ, series.values()))
     clipped = tuple(each.clipped for each in channels)
-    if same and not compressed and not kind.models_correlation:
+    if same and not kind.models_correlation:
         surface = noise_surface(channels, [fit.model for fit in fits])
         if surface is not None:
             places, scales = surface
@@ -342,7 +341,6 @@ def _proven_by_others(channel: ChannelNoise, fit: Fit) -> bool:
     """Return whether something else than single planes proves the noise of a channel."""
     return (
         channel.spectra is None
-        or channel.compressed
         or channel.log_speckle
         or channel.frames is not None
         or channel.temporal is not None

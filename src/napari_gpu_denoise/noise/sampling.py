@@ -145,19 +145,28 @@ class PlaneReader:
         """The axis along which planes may repeat a scene: T, or the longest without a name."""
         return self.axes.index("T") if "T" in self.axes else plane_axis(self.axes, self.shape)
 
-    def sampled(self, channel: Channel | None = None, repeat: bool = False) -> PlaneStack:
-        """Return at most `MAX_PLANES` planes of a channel, spread evenly over each axis.
+    def sampled(self, channel: Channel | None = None) -> PlaneStack:
+        """Return at most `MAX_PLANES` planes of a channel, spread evenly over each axis."""
+        return self._stack(plane_indices(self.axes, self.shape, channel))
 
-        With `repeat`, each is replaced by one beside it along `repeats`.
-        """
-        return self._stack(plane_indices(self.axes, self.shape, channel), repeat)
+    def sampled_repeats(self, channel: Channel | None) -> list[tuple[int, int]]:
+        """Return which of the sampled planes follow each other along `repeats`."""
+        places, axis = plane_indices(self.axes, self.shape, channel), self.repeats
+        last: dict[tuple, int] = {}
+        found = []
+        for number, place in enumerate(places):
+            others = str((*place[:axis], *place[axis + 1 :]))
+            if others in last:
+                found.append((last[others], number))
+            last[others] = number
+        return found
 
     def along(
         self, axis: int, channel: Channel | None, positions: Sequence[int], repeat: bool = False
     ) -> PlaneStack:
         """Return planes at these positions of an axis, from the middle of all others.
 
-        `repeat` is as in `sampled`.
+        With `repeat`, each is replaced by one beside it along `repeats`.
         """
         places = {
             k: self.shape[k] // 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -188,8 +188,7 @@ def _scale(channel: ChannelNoise, fit: Fit) -> float:
     model = fit.model
     if channel.spectra is None:
         return 1.0
-    mixed = channel.ends is not None or channel.compressed
-    if not model.models_correlation and not (model.additive and mixed):
+    if not model.models_correlation and not (model.additive and channel.ends is not None):
         return 1.0
     high, _ = model.sigma_of(channel.spectra.statistics)
     return (fit.sigma / high) ** 2 if high else 1.0
@@ -213,11 +212,13 @@ def limit_by_repeats(
     if source.repeats is None or any(each.log_speckle for each in channels):
         return fits, factors
     for number, (channel, fit) in enumerate(zip(source.channels, fits, strict=True)):
-        stack, others = channels[number].planes, source.sampled(channel, repeat=True)
-        which = range(0, len(stack), 4 if source.lazy else 1)  # reading may take long
-        planes = [stack[k] for k in which]
-        limits = _difference_variances(planes, [others[k] for k in which])
-        claimed = np.array([_claimed_variance(fit, plane) for plane in planes])
+        row, planes = channels[number].in_a_row, channels[number].planes
+        pairs = [(planes[k], planes[other]) for k, other in source.sampled_repeats(channel)]
+        if row is not None:
+            # The second next frame: neighbours may share noise, or two states alternate.
+            pairs = [(first, third) for first, _, third in row.rows]
+        limits = np.array([_difference_variance(*pair) for pair in pairs])
+        claimed = np.array([_claimed_variance(fit, plane) for plane, _ in pairs])
         known = np.isfinite(limits) & np.isfinite(claimed)
         limit, claim = (math.sqrt(max(each[known].sum(), 0.0)) for each in (limits, claimed))
         count = math.sqrt(max(known.sum(), 1))
@@ -255,7 +256,7 @@ def limit_series(series: SigmaSeries, source: PlaneReader) -> SigmaSeries:
     rows = []
     for channel, sigma in zip(source.channels, np.array(series.sigma), strict=True):
         stacks = (source.along(number, channel, series.index, repeat=r) for r in (False, True))
-        limits = 2 * _difference_variances(*stacks)
+        limits = 2 * np.array(list(map(_difference_variance, *stacks)))
         known = np.isfinite(sigma)
         # The other frame may have stronger or weaker noise.
         claims = sigma**2 + np.interp(beside, np.array(series.index)[known], sigma[known]) ** 2
@@ -270,18 +271,15 @@ def _claimed_variance(fit: Fit, plane: np.ndarray) -> float:
     return float(np.nanmean(fit.model.variance_told_by(pixels.astype(np.float64))))
 
 
-def _difference_variances(planes: Iterable[np.ndarray], others: Iterable[np.ndarray]) -> np.ndarray:
-    """Return half the mean square of the difference of each plane from another.
+def _difference_variance(plane: np.ndarray, other: np.ndarray) -> float:
+    """Return half the mean square of the difference of two planes.
 
     Pixels that are equal are left out, such as padding, and with few others it is NaN.
     """
-    found = []
-    for plane, other in zip(planes, others, strict=True):
-        step = 1 + plane.size // MAX_PIXELS
-        apart = plane[::step].astype(np.float64) - other[::step]
-        apart = apart[np.isfinite(apart) & (apart != 0)]
-        found.append(np.mean(np.square(apart)) / 2 if apart.size >= MIN_PIXELS else math.nan)
-    return np.array(found)
+    step = 1 + plane.size // MAX_PIXELS
+    apart = plane[::step].astype(np.float64) - other[::step]
+    apart = apart[np.isfinite(apart) & (apart != 0)]
+    return float(np.mean(np.square(apart))) / 2 if apart.size >= MIN_PIXELS else math.nan
 
 
 def plane_factors(estimate: NoiseEstimate, shape: Sequence[int]) -> np.ndarray | None:

@@ -93,11 +93,6 @@ class Gaussian(Additive, base.NoiseModel):
         method, notes = METHOD, ()
         if channel.ends is not None:
             method, notes = MIXED_METHOD, (uneven_note("", *channel.ends),)
-        if channel.compressed:
-            notes = (
-                *notes,
-                "the image was compressed as JPEG: sigma is that of the noise before compression",
-            )
         sigma, error = channel.sigma, channel.error
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
 
@@ -191,8 +186,6 @@ class Correlated(Additive, base.NoiseModel):
 
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str | None:
-        if channel.compressed:
-            return None  # it was white before, which serves filters better than what is left of it
         correlated = channel.spectrum is not None and not channel.spectrum.white
         return "the noise of neighbouring pixels is correlated" if correlated else None
 

@@ -19,20 +19,16 @@ from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import NonFiniteError, Note
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import (
     SMALL,
     Squares,
-    matmul_in_blocks,
-    ranked,
     transformed,
 )
 from napari_gpu_denoise.noise.patches.variance import (
     FIRST_PATCHES,
-    WHITE,
     PatchStatistics,
     Trend,
     VarianceLaws,
@@ -40,205 +36,6 @@ from napari_gpu_denoise.noise.patches.variance import (
     pooled_variance,
 )
 from napari_gpu_denoise.noise.sampling import PlaneReader
-
-# White noise of a plane that was compressed as JPEG afterwards.
-#
-# JPEG rounds the cosine coefficients of 8 x 8 blocks to multiples of a step, so that the blocks of
-# one grid show lattices of values; other grids, and images that were not compressed, do not.
-# Rounding raises the power of noise near the size of the step, and removes that far below it. How
-# much is left follows from the noise and the step, which is inverted here.
-BLOCK = 8
-WHITE_LEVEL = 255  # largest value of a pixel
-SMALLEST, LARGEST = 5, 121  # steps looked for
-OFF = 1.0  # distance from a multiple that rounding of pixels causes, at most,
-ON = 0.97  # in this share of the coefficients
-NUMBER = 16  # of coefficients that are not 0, at least
-SHOWN = 8  # frequencies with a lattice that show a grid, at least
-SAMPLE = 400  # blocks in which grids are looked for
-FEW, TOLD = 36, 16  # those that rule most grids out, about, by so many coefficients of a frequency
-EVEN = 0.35  # relative deviation of the variance between frequencies, at most
-ENOUGH = 24  # of all but the lowest frequencies, that hold enough noise where the high ones do not
-HALF = 0.5  # of the high frequencies, that enough of it is left of, if it is read there
-MIDDLE = 3  # sum of the frequencies along y and x, from which it is read elsewhere
-KNOWN = 0.22  # noise over the step of a frequency, below which too little is left of it
-
-
-def noise_before(
-    plane: np.ndarray, matrix: np.ndarray, low: int, upper: np.ndarray, levels: list
-) -> tuple[float, float] | None:
-    """Return sigma before compression, and its relative error; None for planes that never were.
-
-    `matrix` are cosines of 8 x 8 pixels, the first `low` of low frequencies, and `upper` marks the
-    upper ones of the others; blocks with one of the `levels`, at which values are clipped, are left
-    out. None, too, where too little of the noise is left.
-    """
-    sample = plane[:: max(1, len(plane) // 16)]
-    if min(plane.shape) < 3 * BLOCK or sample.min() < 0 or sample.max() > WHITE_LEVEL:
-        return None
-    if plane.dtype.kind == "f" and not (sample == np.rint(sample)).all():
-        return None
-    middle = np.r_[_middle()[:low], np.ones(len(matrix) - low, bool)]
-    origin = _grid(plane, matrix[middle], levels)
-    if origin is None:
-        return None
-    found = matmul_in_blocks(_blocks(plane, *origin, levels), matrix.T)
-    if len(found) < FIRST_PATCHES:
-        return None
-    # Coarse steps leave noise at the lower frequencies only.
-    high = np.arange(len(matrix)) >= low
-    upper = np.r_[np.zeros(low, bool), upper]
-    first = _of_blocks(found[:, ~high], found[:, high], upper[high], HALF * np.count_nonzero(high))
-    return first or _of_blocks(found[:, ~middle], found[:, middle], high[middle], ENOUGH)
-
-
-def _middle() -> np.ndarray:
-    """Return which of the low frequencies noise is read at where the high ones have none."""
-    y, x = np.divmod(frequency_order((BLOCK, BLOCK))[0], BLOCK)
-    return y + x >= MIDDLE
-
-
-def _of_blocks(
-    smooth: np.ndarray, read: np.ndarray, upper: np.ndarray, least: float
-) -> tuple[float, float] | None:
-    """Return sigma, and its error, from coefficients of blocks (block, coefficient).
-
-    `smooth` rank the blocks, and at least so many of the others have to hold enough noise.
-    """
-    rank, energy = np.square(smooth).sum(axis=1), np.square(read)
-    _, error, power = pooled_variance(ranked(rank), energy, 1.0)
-    steps = np.array([_step(each) for each in read.T], np.float64)
-    variance = power.copy()
-    coarse = steps > 0
-    variance[coarse] = steps[coarse] ** 2 * _before(power[coarse] / steps[coarse] ** 2)
-    known = (np.abs(read) > SMALLEST / 2).sum(axis=0) >= NUMBER
-    if not known.any():
-        return None
-    # The finer half of the steps tells about how strong the noise is, and so which are too coarse.
-    about = float(np.median(variance[known & (steps <= np.median(steps[known]))]))
-    known &= math.sqrt(about) > KNOWN * np.maximum(steps, SMALLEST)
-    if np.count_nonzero(known) < least:
-        return None
-    parts = [variance[known & each] for each in (upper, ~upper)]
-    if min(map(len, parts)) == 0:
-        return None
-    ratio = float(parts[0].mean() / parts[1].mean())
-    if not 1 / WHITE < ratio < WHITE:
-        return None  # it was not white before
-    kept = variance[known]
-    if np.std(kept) > EVEN * kept.mean():
-        return None  # texture
-    mean = min(float(kept.mean()), float(np.median(kept)))
-    spread = float(np.std(kept)) / (2 * mean * math.sqrt(len(kept)))
-    return math.sqrt(mean), math.hypot(error, spread)
-
-
-def _blocks(
-    plane: np.ndarray, y: int, x: int, levels: list, limit: int | None = None
-) -> np.ndarray:
-    """Return the blocks of a grid with this origin, (block, 64); about `limit` of them.
-
-    Those with clipped values, and of one value, are left out.
-    """
-    blocks = selection.blocks_of(plane[y:, x:], BLOCK)
-    step = 1 if limit is None else max(1, math.isqrt(math.prod(blocks.shape[:2]) // limit))
-    found = blocks[::step, ::step].reshape(-1, BLOCK**2).astype(np.float64)
-    clear = np.isfinite(found).all(axis=1) & (np.ptp(found, axis=1) > 0)
-    if levels:
-        clear &= ~np.isin(found, levels).any(axis=1)
-    return found[clear]
-
-
-def _grid(plane: np.ndarray, cosines: np.ndarray, levels: list) -> tuple[int, int] | None:
-    """Return the origin of the grid in which coefficients lie on lattices, if there is one."""
-    some = cosines[:: max(1, len(cosines) // (2 * SHOWN))]
-    for y, x in zip(*np.divmod(_possible(plane, some[::4], levels), BLOCK), strict=True):
-        found = matmul_in_blocks(_blocks(plane, y, x, levels, SAMPLE), some.T).T
-        # A few nearly always show that there is none.
-        if any(map(_step, found[::4])) and np.count_nonzero([*map(_step, found)]) >= SHOWN:
-            return int(y), int(x)
-    return None
-
-
-def _possible(plane: np.ndarray, some: np.ndarray, levels: list) -> np.ndarray:
-    """Return the origins y * 8 + x whose grids some coefficients of a few blocks do not rule out.
-
-    All origins at once. A lattice that `_step` finds has nearly all of these on it, too.
-    """
-    rows, columns = ((length - BLOCK + 1) // BLOCK for length in plane.shape)
-    step = max(1, math.isqrt(rows * columns // FEW))
-    wide = sliding_window_view(plane, (2 * BLOCK - 1,) * 2)[:: BLOCK * step, :: BLOCK * step]
-    blocks = sliding_window_view(wide, (BLOCK, BLOCK), axis=(2, 3))
-    blocks = blocks.transpose(2, 3, 0, 1, 4, 5).reshape(BLOCK**2, -1, BLOCK**2)
-    clear = np.ones(wide.shape, bool)
-    for level in levels:
-        clear &= wide != level
-    clear = selection.all_of(selection.all_of(clear, BLOCK, 3), BLOCK, 2).transpose(2, 3, 0, 1)
-    number = blocks.shape[1]
-    pixels = blocks.reshape(-1, BLOCK**2).astype(np.float32)
-    values = matmul_in_blocks(pixels, some.T.astype(np.float32))
-    size = np.abs(values.reshape(BLOCK**2, number, len(some)).transpose(0, 2, 1))
-    usable = (size > SMALLEST / 2) & clear.reshape(BLOCK**2, 1, -1)
-    known = usable.sum(axis=2) >= TOLD
-    # The first of the usable ones of each origin and frequency.
-    first = np.argsort(~usable, axis=2, kind="stable")[:, :, :TOLD]
-    series = np.take_along_axis(size, first, axis=2)[known]
-    steps = np.arange(SMALLEST, LARGEST, dtype=np.float32)[:, None]
-    # As many may be off as of the most values that `_step` looks at.
-    most = (1 - ON) * 8 * NUMBER
-    series = np.ascontiguousarray(series.T)
-    # A few values rule out most steps, a few more most of the others.
-    which, where = np.nonzero(_off(series[: TOLD // 4, None], steps) <= most)
-    for number in (TOLD // 2, TOLD):
-        left = _off(series[:number, where], steps[which, 0]) <= most
-        which, where = which[left], where[left]
-    open_ = ~known
-    open_[known] = np.bincount(where, minlength=series.shape[1]) > 0
-    return np.flatnonzero(open_.any(axis=1))
-
-
-def _step(values: np.ndarray) -> int:
-    """Return the step of a lattice that these coefficients lie on; 0 if they do not."""
-    size = np.abs(values)
-    values = size[size > SMALLEST / 2][: 8 * NUMBER]
-    if len(values) < NUMBER:
-        return 0
-    steps, column = np.arange(SMALLEST, LARGEST, dtype=np.float64), values[:, None]
-    # A few values rule out nearly all steps.
-    steps = steps[_off(column[: NUMBER // 2], steps) <= (1 - ON) * len(values)]
-    if not len(steps):
-        return 0
-    found = steps[_off(column, steps) <= (1 - ON) * len(values)]
-    return int(found[-1]) if len(found) else 0
-
-
-def _off(values: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Return the number of values (value, ...) off the lattice of each of the steps (...)."""
-    number = values / steps
-    np.rint(number, out=number)
-    off = number == 0
-    number *= steps
-    np.subtract(values, number, out=number)
-    off |= np.abs(number, out=number) >= OFF
-    return off.sum(axis=0, dtype=np.uint8)  # of at most 128 values
-
-
-def _before(variance: np.ndarray) -> np.ndarray:
-    """Return the variance of normal values that have this one after rounding to whole numbers."""
-    before, after = _rounded()
-    return np.interp(variance, after, before)
-
-
-@lru_cache(maxsize=1)
-def _rounded() -> tuple[np.ndarray, np.ndarray]:
-    """Return variances of normal values, and those after rounding to whole numbers."""
-    from scipy.special import erfc
-
-    sigma = np.geomspace(0.1, 16, 200)
-    number = np.arange(1, 100)[:, None]
-    low, high = (erfc((number + k) / (math.sqrt(2) * sigma)) for k in (-0.5, 0.5))
-    after = (number**2 * (low - high)).sum(axis=0)
-    return np.append(0, sigma**2), np.append(0, after)
-
 
 # White noise of one plane.
 METHOD = "high frequencies of the smoothest patches"
@@ -260,7 +57,6 @@ class PlaneSigma(NamedTuple):
     sigma: float
     error: float
     trend: Trend | None = None
-    compressed: bool = False  # as JPEG; sigma is that before
 
 
 def plane_noise(
@@ -284,9 +80,9 @@ def plane_noise(
         read = _read(plane, blank, levels)
         if read is None:
             return None
-        (patches, shape, levels, unit), every = read, None
+        (patches, levels, unit), every = read, None
     else:
-        shape, unit = (PATCH, PATCH), 1.0
+        unit = 1.0
         levels = [float(level) for level in levels]
     if not patches.energy.shape[1]:
         return PlaneSigma(0.0, 0.0)  # single pixels: nothing to compare them with
@@ -323,19 +119,14 @@ def plane_noise(
         trend = brightness_trend(patches)
     if trend is not None:
         trend = Trend(*(unit * value for value in trend))
-    elif shape == (PATCH, PATCH) and unit == 1.0:
-        low, high, upper = frequencies(shape)
-        before = noise_before(plane, np.concatenate([low, high]), len(low), upper, levels)
-        if before is not None:
-            return PlaneSigma(before[0], before[0] * before[1], compressed=True)
     sigma = math.sqrt(variance) * unit
     return PlaneSigma(sigma, sigma * error, trend)
 
 
 def _read(
     plane: np.ndarray, blank: np.ndarray | None, levels: list
-) -> tuple[PatchStatistics, tuple[int, int], list[float], float] | None:
-    """Return the patches of a plane, their shape, its clipping levels and the unit of both."""
+) -> tuple[PatchStatistics, list[float], float] | None:
+    """Return the patches of a plane, its clipping levels and the unit of both."""
     # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
     limit = selection.number_of_patches(MAX_PATCHES, [blank])
     for size in (PATCH, PATCH // 2, PATCH // 4, 1):
@@ -355,7 +146,7 @@ def _read(
     found = transformed(patches, matrix, np.array([lows, ~lows]))
     energy = Squares(found.coefficients, len(low))
     statistics = PatchStatistics(found.mean, found.energy[0], energy, upper, share, overlap)
-    return statistics, shape, levels, unit
+    return statistics, levels, unit
 
 
 def cosine_transform(n: int) -> np.ndarray:
