@@ -145,6 +145,10 @@ class Case:
             rng,
         )
 
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.filter.name, self.relation.name
+
     def __str__(self) -> str:
         image = f"{self.dtype} {self.axes} {self.clean.shape} x {self.gain:g} + {self.offset}"
         return f"{image}, noise {self.mode}, {self.own}, {self.filter}"
@@ -187,9 +191,12 @@ class Case:
     def whole(self) -> np.ndarray:
         return self.denoised()
 
-    def moved(self, move, axes: str | None = None) -> np.ndarray:
+    def moved(self, move, axes: str = "", first: str = "") -> np.ndarray:
         """Return the result of an image that is moved, and its noise with it."""
-        return self.denoised(move(self.image), axes=axes, move=move)
+        return self.denoised(move(self.image), axes=first + (axes or self.axes), move=move)
+
+    def lazily(self) -> da.Array:
+        return gd.denoise_lazy(self.chunked(), self.filter, **self.options())
 
     def chunked(self) -> da.Array:
         sizes = [int(self.rng.integers((n + 2) // 3, n + 1)) for n in self.image.shape]

@@ -18,7 +18,6 @@ import traceback
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +30,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.run import part as parts_of_images
-from random_cases import INTEGERS, MEASURED, TOLD, Case, Relation, draw_level, one_of
+from random_cases import INTEGERS, KINDS, MEASURED, TOLD, Case, Relation, draw_level, one_of
 from zarr_stores import write_store
 
 SUITE = 200  # cases that are tests
@@ -41,6 +40,11 @@ ROUNDED, MOVED = 0.02, 0.45
 
 
 # Ways: each gives the pixels that `denoise` gives of the array.
+
+
+def by_name(case):
+    function = getattr(gd, case.filter.name)
+    yield function(case.image, settings=case.filter, **case.options())
 
 
 def into_arrays(case):
@@ -61,7 +65,7 @@ def chunks_into_an_array(case):
     yield out
 
 
-def streamed(case, live):
+def streamed(live, case):
     options = case.options() | {"axes": case.axes[1:]}
     if case.mode == "planes":
         options["sigma"] = options["sigma"].__getitem__
@@ -81,42 +85,39 @@ def in_regions(case):
     names, chosen = {"Y": "rows", "X": "columns", "T": "frames", "Z": "slices"}, {}
     for letter, n in zip(case.axes, case.image.shape, strict=True):
         if letter in names:
-            ends = np.sort(case.rng.choice(n + 1, 2, replace=False)).tolist()
-            chosen[letter] = slice(*ends)
+            chosen[letter] = slice(*sorted(case.rng.choice(n + 1, 2, replace=False).tolist()))
     region = tuple(chosen.get(letter, slice(None)) for letter in case.axes)
     options = {names[letter]: part for letter, part in chosen.items()}
     for image in (case.image, case.chunked()):
         yield case.denoised(image, **options), case.whole[region]
 
 
-def write_tiff(path, case):
-    options = {"photometric": "minisblack", "metadata": {"axes": case.axes}}
-    tifffile.imwrite(path, case.image, byteorder=one_of(case.rng, "<>"), **options)
+def write(path, case):
+    if path.suffix == ".tif":
+        options = {"photometric": "minisblack", "metadata": {"axes": case.axes}}
+        tifffile.imwrite(path, case.image, byteorder=one_of(case.rng, "<>"), **options)
+    elif path.suffix == ".zarr":
+        image = case.image.astype(case.dtype.newbyteorder("="))
+        write_store(path, image, case.axes, chunks=tuple((n + 1) // 2 for n in image.shape))
+    else:
+        import nibabel
+
+        nibabel.Nifti1Image(case.image.T, np.eye(4), dtype=case.dtype).to_filename(path)
 
 
-def write_nifti(path, case):
-    import nibabel
-
-    nibabel.Nifti1Image(case.image.T, np.eye(4), dtype=case.dtype).to_filename(path)
-
-
-def write_zarr(path, case):
-    image = case.image.astype(case.dtype.newbyteorder("="))
-    write_store(path, image, case.axes, chunks=tuple((n + 1) // 2 for n in image.shape))
-
-
-def as_files(case, write, ending, by_parts=False):
+def as_files(ending, case, by_parts=False):
     """Yield what a batch makes of the image, and then of another one."""
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as small_parts:
-        if by_parts:
-            sizes = {"PART_BYTES": 1, "_FRAMES_PER_MARGIN": 1, "_SMALLEST_PART": 1 << 10}
-            small_parts.enter_context(mock.patch.multiple(parts_of_images, **sizes))
-            small_parts.enter_context(mock.patch.object(one_file, "STREAMED_BYTES", 0))
+    whole = mock.patch.object(one_file, "STREAMED_BYTES", 0 if by_parts else 1 << 27)
+    small = {"PART_BYTES": 1, "_FRAMES_PER_MARGIN": 1, "_SMALLEST_PART": 1 << 10}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        whole,
+        mock.patch.multiple(parts_of_images, **small),
+    ):
         cases = [case, replace(case, noisy=case.noisy[..., ::-1].copy())]
-        paths = [Path(folder, f"{number}.{ending}") for number in range(2)]
+        paths, target = [Path(folder, f"{k}.{ending}") for k in range(2)], Path(folder, "results")
         for one, path in zip(cases, paths, strict=True):
             write(path, one)
-        target = Path(folder, "results")
         for file in gd.run_batch(paths, case.filter, output=target, **case.options()).failed:
             raise file.error
         for one, path in zip(cases, paths, strict=True):
@@ -134,38 +135,35 @@ def in_two_threads(case):
 def another_offset(case):
     drawn = [draw_level(case.rng, case.dtype.str[1:]) for _ in range(40)]
     offset = one_of(case.rng, [offset for gain, offset in drawn if gain == case.gain])
-    made, expected = (
-        one.levels(one.denoised(dtype="same")) for one in (replace(case, offset=offset), case)
-    )
-    yield made, expected
+    both = replace(case, offset=offset), case
+    yield tuple(one.levels(one.denoised(dtype="same")) for one in both)
 
 
 def another_gain(case):
     plain = replace(case, gain=1, offset=0, dtype=np.dtype("f8"))
-    scaled = replace(plain, gain=one_of(case.rng, [0.01, 3.7, 100, 1e4, 1e-6, 2.0**-40]))
-    made, expected = (one.levels(one.denoised(dtype="float64")) for one in (scaled, plain))
-    yield made, expected
+    scaled = replace(plain, gain=one_of(case.rng, [0.01, 3.7, 1e4, 1e-6, 2.0**-40, 1e40]))
+    yield tuple(one.levels(one.denoised(dtype="float64")) for one in (scaled, plain))
 
 
-def flipped(case):
-    for axis in (-1, -2):
-        yield np.flip(case.moved(lambda array, axis=axis: np.flip(array, axis)), axis)
+def planes_moved(case):
+    flips = (lambda array, axis=axis: np.flip(array, axis) for axis in (-1, -2))
+    for move in (*flips, lambda array: np.swapaxes(array, -1, -2)):
+        yield move(case.moved(move))
 
 
-def transposed(case):
-    yield np.swapaxes(case.moved(lambda array: np.swapaxes(array, -1, -2)), -1, -2)
-
-
-def another_order_of_axes(case):
+def order_of_axes(case):
     order = case.rng.permutation(case.image.ndim)
     names = "".join(case.axes[k] for k in order)
-    made = case.moved(lambda array: np.transpose(array, order), names)
+    made = case.moved(lambda array: np.transpose(array, order), axes=names)
     yield np.transpose(made, np.argsort(order))
 
 
+def repeated(case):
+    return case.moved(lambda array: np.stack([array] * 3), first="R")
+
+
 def beside_others(case):
-    others = lambda array: np.stack([array[::-1], array, array[..., ::-1]])  # noqa: E731
-    yield case.moved(others, "R" + case.axes)[1]
+    yield case.moved(lambda a: np.stack([a[::-1], a, a[..., ::-1]]), first="R")[1]
 
 
 def channels_reversed(case):
@@ -185,10 +183,8 @@ def other_memory(case):
 
 
 def sigma_in_other_forms(case):
-    *planes, ny, nx = case.image.shape
-    sigma = case.sigma * case.gain
-    yield case.denoised(sigma=np.full(planes, sigma) if planes else sigma)
-    yield case.denoised(sigma=np.full((ny, nx), sigma))
+    for shape in (case.image.shape[:-2], case.image.shape[-2:]):
+        yield case.denoised(sigma=np.full(shape, case.sigma * case.gain))
 
 
 def estimated_before(case):
@@ -196,80 +192,49 @@ def estimated_before(case):
     yield case.denoised(noise=estimate)
 
 
-def as_float32(case):
-    yield case.denoised(case.image.astype("f4"), dtype="float32"), case.denoised(dtype="float32")
+def as_a_float_type(case):
+    dtype = np.result_type(case.dtype, np.float32)
+    yield case.denoised(case.image.astype(dtype), dtype=dtype), case.denoised(dtype=dtype)
 
 
-#: What can be anything next to each other: noise that has no shape.
-ANYWHERE = ("number", "model")
+ANYWHERE = ("number", "model")  # noise that planes may have wherever they are
+LEVELS = {"noise": TOLD, "additive": True, "in_levels": True}
+ZARR = {"without": "Q", "package": "zarr"}
+NIFTI = {"without": "CQ", "package": "nibabel", "types": (*INTEGERS, "f4", "f8")}
 RELATIONS = [
-    Relation(
-        "by name",
-        lambda case: [
-            getattr(gd, case.filter.name)(case.image, settings=case.filter, **case.options())
-        ],
-    ),
+    Relation("by name", by_name),
     Relation("into arrays", into_arrays),
     Relation("in place", in_place),
-    Relation(
-        "lazily",
-        lambda case: [gd.denoise_lazy(case.chunked(), case.filter, **case.options()).compute()],
-    ),
+    Relation("lazily", lambda case: [case.lazily().compute()]),
     Relation("chunks into an array", chunks_into_an_array),
-    Relation("stream", partial(streamed, live=False), ROUNDED, "T", noise=TOLD),
-    Relation("live stream", partial(streamed, live=True), ROUNDED, "T", noise=TOLD),
+    Relation("stream", partial(streamed, False), ROUNDED, "T", noise=TOLD),
+    Relation("live stream", partial(streamed, True), ROUNDED, "T", noise=TOLD),
     Relation("tiles", in_tiles, large=True),
     Relation("regions", in_regions, large=True),
-    Relation("TIFF", partial(as_files, write=write_tiff, ending="tif")),
-    Relation("TIFF by parts", partial(as_files, write=write_tiff, ending="tif", by_parts=True)),
-    Relation(
-        "NIfTI",
-        partial(as_files, write=write_nifti, ending="nii"),
-        first="TZ",
-        without="CQ",
-        types=(*INTEGERS, "f4", "f8"),
-        package="nibabel",
-    ),
-    Relation(
-        "OME-Zarr",
-        partial(as_files, write=write_zarr, ending="ome.zarr"),
-        without="Q",
-        package="zarr",
-    ),
-    Relation(
-        "OME-Zarr by parts",
-        partial(as_files, write=write_zarr, ending="ome.zarr", by_parts=True),
-        without="Q",
-        package="zarr",
-    ),
+    Relation("TIFF", partial(as_files, "tif")),
+    Relation("TIFF by parts", partial(as_files, "tif", by_parts=True)),
+    Relation("NIfTI", partial(as_files, "nii"), first="TZ", **NIFTI),
+    Relation("OME-Zarr", partial(as_files, "ome.zarr"), **ZARR),
+    Relation("OME-Zarr by parts", partial(as_files, "ome.zarr", by_parts=True), **ZARR),
     Relation("two threads", in_two_threads),
-    Relation("another offset", another_offset, ROUNDED, noise=TOLD, additive=True, in_levels=True),
-    Relation("another gain", another_gain, ROUNDED, noise=TOLD, additive=True, in_levels=True),
-    Relation("flipped", flipped, MOVED, noise=TOLD),
-    Relation("transposed", transposed, MOVED, noise=TOLD),
-    Relation(
-        "another order of axes", another_order_of_axes, noise=(*MEASURED, "planes", *ANYWHERE)
-    ),
-    Relation(
-        "one more axis", lambda case: [case.moved(lambda array: array[None], "R" + case.axes)[0]]
-    ),
-    Relation(
-        "repeated",
-        lambda case: case.moved(lambda array: np.stack([array] * 3), "R" + case.axes),
-        noise=ANYWHERE,
-    ),
+    Relation("another offset", another_offset, ROUNDED, **LEVELS),
+    Relation("another gain", another_gain, ROUNDED, **LEVELS),
+    Relation("planes moved", planes_moved, MOVED, noise=TOLD),
+    Relation("order of axes", order_of_axes, noise=(*MEASURED, "planes", *ANYWHERE)),
+    Relation("one more axis", lambda case: case.moved(lambda array: array[None], first="R")),
+    Relation("repeated", repeated, noise=ANYWHERE),
     Relation("beside others", beside_others, ROUNDED, noise=ANYWHERE),
     Relation("channels reversed", channels_reversed, ROUNDED, "C", noise=TOLD[:3]),
     Relation("other memory", other_memory),
     Relation("sigma in other forms", sigma_in_other_forms, noise=("number",)),
     Relation("estimated before", estimated_before, ROUNDED, noise=("auto",), additive=True),
-    Relation("as float32", as_float32, noise=TOLD, types=("u1", "i1", "u2", "i2", "f2")),
+    Relation("as a float type", as_a_float_type, ROUNDED, noise=TOLD, types=(*INTEGERS[:6], "f2")),
 ]
 
 
 def verdict_of(number: int, device=None) -> tuple[str, str, Case]:
     """Run a case: return whether it held, failed, was refused or skipped, why, and the case."""
-    case, wrong = Case.of(number, RELATIONS, device), []
+    case, wrong, refused = Case.of(number, RELATIONS, device), [], ""
     if importlib.util.find_spec(case.relation.package) is None:
         return "skipped", f"no {case.relation.package}", case
     before = case.image.copy()
@@ -281,13 +246,14 @@ def verdict_of(number: int, device=None) -> tuple[str, str, Case]:
                 pair = result if type(result) is tuple else (result, case.whole)
                 wrong.append(case.difference(*pair))
         except DenoiseError as error:
-            return "refused", f"{type(error).__name__}: {error}", case
+            refused = f"{type(error).__name__}: {error}"
         except Exception:
             wrong.append(traceback.format_exc(limit=-4))
     raw = [one for one in caught if issubclass(one.category, RuntimeWarning)]
     wrong += {f"{one.category.__name__}: {one.message} ({one.filename})" for one in raw}
     wrong += ["the input was changed"] * (case.image.tobytes() != before.tobytes())
-    return "FAILED" if any(wrong) else "held", "; ".join(filter(None, wrong)), case
+    verdict = "FAILED" if any(wrong) else "refused" if refused else "held"
+    return verdict, "; ".join(filter(None, [*wrong, refused])), case
 
 
 def pytest_generate_tests(metafunc):
@@ -304,7 +270,7 @@ def told(number: int) -> tuple[str, str, str, str, str]:
     faulthandler.dump_traceback_later(500, exit=True)
     verdict, why, case = verdict_of(number)
     faulthandler.cancel_dump_traceback_later()
-    return verdict, " ".join(why.split()), case.filter.name, case.relation.name, str(case)
+    return verdict, " ".join(why.split()), *case.names, str(case)
 
 
 def main() -> int:
@@ -319,17 +285,16 @@ def main() -> int:
             try:
                 verdict, why, *names, text = one.get(timeout=600)
             except multiprocessing.TimeoutError:  # its process ended, and another took its place
-                case = Case.of(number, RELATIONS)
-                verdict, why, text = "FAILED", "crashed or hung", str(case)
-                names = case.filter.name, case.relation.name
+                case, verdict, why = Case.of(number, RELATIONS), "FAILED", "crashed or hung"
+                names, text = case.names, str(case)
             counts.update((name, verdict) for name in (*names, "all"))
             if verdict == "FAILED":
                 print(f"FAILED {number} {' '.join(names)}: {why}: {text}", flush=True)
             elif why:
                 reasons[verdict, re.sub(r"[\d.]+", "#", why)] += 1
-    for name in dict.fromkeys(name for name, _ in counts):
-        verdicts = ("held", "FAILED", "refused", "skipped")
-        print(f"{name:24}", *(f"{each} {counts[name, each]:<6}" for each in verdicts))
+    for name in [*(kind.name for kind in KINDS), *(each.name for each in RELATIONS), "all"]:
+        numbers = (f"{v} {counts[name, v]:<6}" for v in ("held", "FAILED", "refused", "skipped"))
+        print(f"{name:24}", *numbers)
     for (verdict, why), count in reasons.most_common():
         print(f"{count} {verdict}: {why}")
     return int(counts["all", "FAILED"] > 0)
