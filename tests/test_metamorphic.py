@@ -39,9 +39,6 @@ SUITE = 200  # cases that are tests
 ROUNDED, MOVED = 0.02, 0.45
 
 
-# Ways: each gives the pixels that `denoise` gives of the array.
-
-
 def by_name(case):
     function = getattr(gd, case.filter.name)
     yield function(case.image, settings=case.filter, **case.options())
@@ -107,13 +104,10 @@ def write(path, case):
 
 def as_files(ending, case, by_parts=False):
     """Yield what a batch makes of the image, and then of another one."""
-    whole = mock.patch.object(one_file, "STREAMED_BYTES", 0 if by_parts else 1 << 27)
+    size = mock.patch.object(one_file, "STREAMED_BYTES", 0 if by_parts else 1 << 27)
     small = {"PART_BYTES": 1, "_FRAMES_PER_MARGIN": 1, "_SMALLEST_PART": 1 << 10}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        whole,
-        mock.patch.multiple(parts_of_images, **small),
-    ):
+    parts = mock.patch.multiple(parts_of_images, **small)
+    with tempfile.TemporaryDirectory() as folder, size, parts:
         cases = [case, replace(case, noisy=case.noisy[..., ::-1].copy())]
         paths, target = [Path(folder, f"{k}.{ending}") for k in range(2)], Path(folder, "results")
         for one, path in zip(cases, paths, strict=True):
@@ -127,9 +121,6 @@ def as_files(ending, case, by_parts=False):
 def in_two_threads(case):
     with ThreadPoolExecutor(2) as pool:
         yield from pool.map(lambda _: case.denoised(), range(2))
-
-
-# Relations between the results of two images.
 
 
 def another_offset(case):
@@ -201,7 +192,7 @@ ANYWHERE = ("number", "model")  # noise that planes may have wherever they are
 LEVELS = {"noise": TOLD, "additive": True, "in_levels": True}
 ZARR = {"without": "Q", "package": "zarr"}
 NIFTI = {"without": "CQ", "package": "nibabel", "types": (*INTEGERS, "f4", "f8")}
-RELATIONS = [
+RELATIONS = [  # first the ways, which give the pixels that `denoise` gives of the array
     Relation("by name", by_name),
     Relation("into arrays", into_arrays),
     Relation("in place", in_place),
