@@ -108,7 +108,10 @@ class Case:
         rng, kind = np.random.default_rng(number), KINDS[number % len(KINDS)]
         relation = relations[number // len(KINDS) % len(relations)]
         changes = one_of(rng, variations(kind))
-        changes = changes if is_additive(changes) or not relation.additive else {}
+        if relation.additive and not is_additive(changes):
+            changes = {}
+        if "C" in relation.without and "channels" in changes:
+            changes = {}
         needs = {s.metadata["needs_axis"] or "" for s in fields(kind) if s.name in changes}
         needs |= {"Z" * needs_volume(kind), "T" * follows_time(kind), "C" * ("channels" in changes)}
         needs |= {one_of(rng, ["C", "T", "Q", "", ""])} if len(needs - {""}) < 2 else set()
