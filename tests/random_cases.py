@@ -14,7 +14,7 @@ import numpy as np
 import napari_gpu_denoise as gd
 from scenes import follows_time, frame, needs_volume, scene, small
 
-KINDS = [kind for kind in gd.FILTERS if kind.name not in ("pri_nlm", "dct3d")]
+KINDS = gd.FILTERS
 TOLD, MEASURED = ("number", "planes", "map", "model"), ("auto", "gaussian")
 INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
 #: Of float types: gains and offsets of levels of 0 to 255, up to the ends of the type.
@@ -132,21 +132,8 @@ class Case:
         own = {"device": device, "dtype": one_of(rng, ["auto", "same", "float32"][: 2 + fits])}
         if dtype.kind == "f" and mode in TOLD and rng.random() < 0.2:
             noisy[..., 12:14, 20], own["nonfinite"] = np.nan, "keep"
-        return cls(
-            relation,
-            settings,
-            axes,
-            dtype,
-            gain,
-            offset,
-            mode,
-            sigma,
-            own,
-            clean,
-            noisy,
-            spread,
-            rng,
-        )
+        levels = relation, settings, axes, dtype, gain, offset
+        return cls(*levels, mode, sigma, own, clean, noisy, spread, rng)
 
     @property
     def names(self) -> tuple[str, str]:

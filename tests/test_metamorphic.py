@@ -35,8 +35,9 @@ from zarr_stores import write_store
 
 SUITE = 200  # cases that are tests
 #: Tolerances, rms in units of sigma. Rounding of float32 changes a few decisions, such as which
-#: patches match; if planes are moved, so are reference patches and the order of equal matches.
-ROUNDED, MOVED = 0.02, 0.45
+#: patches match; if planes are moved, so are reference patches and the order of equal matches
+#: (the largest of 8,000 cases on an H100 and its CPU: 0.57, of cubes of 2 x 4 x 8).
+ROUNDED, MOVED = 0.02, 0.6
 
 
 def by_name(case):
@@ -208,7 +209,9 @@ RELATIONS = [  # first the ways, which give the pixels that `denoise` gives of t
     Relation("OME-Zarr", partial(as_files, "ome.zarr"), **ZARR),
     Relation("OME-Zarr by parts", partial(as_files, "ome.zarr", by_parts=True), **ZARR),
     Relation("two threads", in_two_threads),
-    Relation("another offset", another_offset, ROUNDED, **LEVELS),
+    Relation(
+        "another offset", another_offset, ROUNDED, **LEVELS | {"types": (*INTEGERS, "f4", "f8")}
+    ),
     Relation("another gain", another_gain, ROUNDED, **LEVELS),
     Relation("planes moved", planes_moved, MOVED, noise=TOLD),
     Relation("order of axes", order_of_axes, noise=(*MEASURED, "planes", *ANYWHERE)),
@@ -217,7 +220,7 @@ RELATIONS = [  # first the ways, which give the pixels that `denoise` gives of t
     Relation("beside others", beside_others, ROUNDED, noise=ANYWHERE),
     Relation("channels reversed", channels_reversed, ROUNDED, "C", noise=TOLD[:3]),
     Relation("other memory", other_memory),
-    Relation("sigma in other forms", sigma_in_other_forms, noise=("number",)),
+    Relation("sigma in other forms", sigma_in_other_forms, ROUNDED, noise=("number",)),
     Relation("estimated before", estimated_before, ROUNDED, noise=("auto",), additive=True),
     Relation("as a float type", as_a_float_type, ROUNDED, noise=TOLD, types=(*INTEGERS[:6], "f2")),
 ]
