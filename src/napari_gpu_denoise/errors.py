@@ -144,7 +144,7 @@ class LayerError(DenoiseError, TypeError):
 
 
 class UnchangedWarning(UserWarning):
-    """A result equals the image, or nearly so, because hardly any noise was found."""
+    """A result equals the image, or nearly so: hardly any noise was found, or is proven."""
 
 
 class SaturationWarning(UserWarning):

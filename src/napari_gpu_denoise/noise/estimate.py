@@ -395,7 +395,7 @@ def _notes(
     found = []
     for number, fit in enumerate(fits):
         place = f" of channel {number}" if len(fits) > 1 else ""
-        found += [note.replace("the noise", f"the noise{place}", 1) for note in fit.notes]
+        found += [_of_channel(note, place) for note in fit.notes]
     spectra = [each.spectrum for each in channels if each.spectrum is not None]
     correlated = any(not each.white for each in spectra)
     doubtful = any(each.doubtful for each in spectra)
@@ -414,6 +414,15 @@ def _notes(
             "padding or saturation, and were left out"
         )
     return tuple(found)
+
+
+def _of_channel(note: str, place: str) -> str:
+    """Return a note on the noise that says of which channel it is."""
+    text = note.replace("the noise", f"the noise{place}", 1)
+    if not isinstance(note, Note):
+        return text
+    fact = note.fact.replace("the noise", f"the noise{place}", 1)
+    return Note(fact, text.removeprefix(f"{fact}: "), code=note.code, **note.values)
 
 
 def _structure(source: PlaneReader) -> tuple[Note, ...]:

@@ -377,11 +377,11 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
 
 
 def _warn_of(record: Record, measured: bool) -> None:
-    """Warn of clipped values, and of noise that was measured and is too weak to filter."""
+    """Warn of clipped values, and of measured noise that is too weak to filter, or not proven."""
     if record.saturated:
         values = "1 value was" if record.saturated == 1 else f"{record.saturated} values were"
         told = f"{values} clipped to the range of {record.output_dtype}: use dtype='float32'"
         warnings.warn(f"{told} to keep them.", SaturationWarning, stacklevel=3)
     for note in record.notes if measured else ():
-        if note == NO_NOISE or getattr(note, "code", "") == "unchanged":
+        if note == NO_NOISE or getattr(note, "code", "") in ("unchanged", "unproven"):
             warnings.warn(str(note), UnchangedWarning, stacklevel=3)

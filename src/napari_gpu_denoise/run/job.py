@@ -200,12 +200,13 @@ class Job:
         notes = list(self.sigma.notes)
         smallest, names = self.filter.smallest, self.names
         notes += self.notes
-        if change is not None:
+        unproven = any(getattr(note, "code", "") == "unproven" for note in notes)
+        if change is not None and not unproven:
             notes.append(change)
         if tally.fill:
             notes.append(f"fill values, far from all others, stay as they are: {tally.fill} pixels")
         if not self.sigma.array.any():
-            notes.append(NO_NOISE)
+            notes += [] if unproven else [NO_NOISE]
         elif any(n < smallest for a, n in zip(names, self.shape, strict=True) if a in "YX"):
             notes.append(
                 f"extended by mirroring to at least {smallest} pixels in Y and X, then cropped"
