@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,14 +13,10 @@ TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
 def load(name: str) -> ModuleType:
-    """Return a file of tools/ as a module, once for all tests."""
-    path = TOOLS / f"{name}.py"
-    loaded = sys.modules.get(name)
-    if getattr(loaded, "__file__", None) != str(path):
-        spec = importlib.util.spec_from_file_location(name, path)
-        loaded = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(loaded)
-    return loaded
+    """Return a script of tools/ as a module; its folder is on the path, as where it is started."""
+    if str(TOOLS) not in sys.path:
+        sys.path.insert(0, str(TOOLS))
+    return importlib.import_module(name)
 
 
 @pytest.fixture
