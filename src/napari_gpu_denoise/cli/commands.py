@@ -14,7 +14,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +65,7 @@ def estimate(args: argparse.Namespace) -> int:
             shape = " x ".join(map(str, picture.data.shape))
             print(f"{path} ({axes}, {shape}, {picture.data.dtype})")
             print(f"  read        {measured.planes} of {planes} plane{'s' * (planes != 1)}")
-            said = replace(measured, notes=tuple(map(on_command_line, measured.notes)))
+            said = dataclasses.replace(measured, notes=tuple(map(on_command_line, measured.notes)))
             for line in said.summary().splitlines():
                 print(f"  {line}")
             if advice is not None:
@@ -144,7 +143,7 @@ def named_noise(named: str) -> Any:
         )
     estimate = NoiseEstimate.from_dict(first)
     # How its planes and places differ says nothing of those of other files.
-    return replace(estimate, frames=None, slices=None, others=None, places=None)
+    return dataclasses.replace(estimate, frames=None, slices=None, others=None, places=None)
 
 
 def _run_options(args: argparse.Namespace) -> dict[str, Any]:
