@@ -28,6 +28,7 @@ from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl import source
 from scenes import noisy, psnr, scene
+from tools.conftest import load
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
@@ -123,8 +124,8 @@ def test_commands_run_and_print_what_is_said(page, tmp_path, monkeypatch):
 
 
 def options() -> dict[str, set[str]]:
-    """Return the options of each command of the command line."""
-    parser = build_parser(["bench", "warm", "assess", "quality"])
+    """Return the options of each command of the command line, and of each script with a parser."""
+    parser = build_parser(["bench", "assess"])
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     found = {"": set(parser._option_string_actions)}
     for name, command in commands.choices.items():
@@ -133,6 +134,8 @@ def options() -> dict[str, set[str]]:
             if isinstance(part, argparse._SubParsersAction):
                 each = (set(inner._option_string_actions) for inner in part.choices.values())
                 found[name] = found[name].union(*each)
+    for name in "quality", "warm":
+        found[f"{name}.py"] = set(load(name).build_parser()._option_string_actions)
     return found
 
 
@@ -141,11 +144,11 @@ def test_options_named_exist(page):
     known = options()
     every = set().union(*known.values())
     text = page.read_text(encoding="utf-8")
-    for command in re.findall(r"gpu-denoise ([^`\n]*)", text):
+    for command in re.findall(r"(?:gpu-denoise |python tools/)([^`\n]*)", text):
         words = command.split()
         given = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
         name = next((word for word in words if word in known), "")
-        assert given <= known[name], f"{_name(page)}: gpu-denoise {command}"
+        assert given <= known[name], f"{_name(page)}: {command}"
     for code in re.findall(r"`(-[^`\n]*)`", text) if page in GUIDE else ():
         assert code.split()[0].split("=")[0] in every, f"{_name(page)}: {code}"
 

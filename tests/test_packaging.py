@@ -84,12 +84,13 @@ def test_the_wheel_is_small(built):
     assert file.stat().st_size < 3_000_000, "leave out, or compress better"
 
 
-def test_the_source_archive_holds_tests_scripts_and_docs(built):
+def test_the_source_archive_holds_tests_scripts_tools_and_docs(built):
     (file,) = built.glob("*.tar.gz")
     with tarfile.open(file) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     assert names >= {"README.md", "LICENSE", "tests/conftest.py", "scripts/test.sh"}
     assert names >= {"docs/README.md", "kernels/README.md", "sample_data/README.md"}
+    assert names >= {"tools/published.py", "tools/quality.py", "tools/warm.py"}
     assert not any(".venv" in name or "__pycache__" in name for name in names)
 
 

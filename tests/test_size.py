@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have; only ever lowered.
 LIMITS = {
-    "modules": 195,
-    "lines": 52_194,
-    "lines of imports": 3_243,
-    "modules with a single importer": 34,
+    "modules": 193,
+    "lines": 52_071,
+    "lines of imports": 3_234,
+    "modules with a single importer": 33,
 }
 
 # Files that may be longer, by their path from the root of the repository, and why.

@@ -27,7 +27,9 @@ from peer_bm3d import PeerScores
 from profiles_bm3d import PROFILES, settings_of
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.assessment.published import SETS
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+from published import SETS
 
 SIGMAS = {
     "bsd68": (15.0, 20.0, 25.0, 50.0),

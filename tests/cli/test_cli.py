@@ -19,11 +19,11 @@ from numpy.testing import assert_array_equal
 import napari_gpu_denoise as gd
 from cli.conftest import image, one_sentence
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.cli import bench, commands, warm
+from napari_gpu_denoise.cli import bench, commands
 from napari_gpu_denoise.cli.failures import EXIT_CODES, exit_code
 from napari_gpu_denoise.files import FORMAT_NAMES, one_file, samples
 from napari_gpu_denoise.opencl import device as opencl
-from napari_gpu_denoise.opencl import device_test, program
+from napari_gpu_denoise.opencl import device_test
 from napari_gpu_denoise.run.request import HostMemory, Run
 
 every_filter = pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda kind: kind.name)
@@ -545,35 +545,11 @@ def test_bench_is_wired(run, monkeypatch):
     assert code == 0 and "--shape" in out
 
 
-def test_warm_runs_every_profile_of_a_filter(run, monkeypatch):
-    code, out, _ = run("warm", "--filter", "nl-means")
-    assert code == 0
-    for profile in gd.NLMeans.presets:
-        assert f"nl_means, {profile}" in out
-    assert "noise rician" in out and "All are ready" in out
-
-    def fails(*_):
-        raise errors.NoDeviceError("It is gone.")
-
-    monkeypatch.setattr(warm, "build", fails)
-    code, out, err = run("warm", "--quiet")
-    assert code and "It is gone" in err and not out
-
-
-def test_warm_finds_the_programs_of_a_gpu_without_running_them(device, monkeypatch):
-    def build_all(session, keys, builders):
-        yield from keys
-
-    monkeypatch.setattr(program.Session, "build_all", build_all)
-    # Other tests may have opened a device of this name that has lanes.
-    monkeypatch.setattr(program, "_sessions", {})
-    posing = dataclasses.replace(device, kind="discrete GPU", float_lanes=1, max_group=1024)
-    said = list(warm.build(gd.FILTERS, posing))
-    assert len(set(said)) == len(said)
-    for kind in gd.FILTERS:
-        assert any(words.startswith(f"{kind.name}, ") for words in said)
-    for kernel in ("bm3d/shrink_shared", "bm4d/shrink_cubes", "noise/inverse_photons"):
-        assert any(kernel in words for words in said)
+@pytest.mark.parametrize("name", ["quality", "warm"])
+def test_scripts_in_tools_are_no_commands(run, name):
+    code, out, err = run(name)
+    assert (code, out) == (2, "") and f"invalid choice: '{name}'" in err
+    assert f"\n    {name} " not in run("--help")[1]
 
 
 @pytest.mark.parametrize(
@@ -588,20 +564,15 @@ def test_warm_finds_the_programs_of_a_gpu_without_running_them(device, monkeypat
         ("in.json", "assess nl-means in.tif --report in.json"),
         ("noise.tif", "assess nl-means in.tif --noise noise.tif --report noise.html"),
         ("run.json", "bench --compare run.json --save run.json --filter nl-means"),
-        ("set/a.tif", "quality set12 set --csv set/a.tif"),
-        ("set/a.tif", "quality set12 set --csv link.csv"),
     ],
 )
 def test_no_path_that_a_command_reads_is_replaced(here, run, path, words):
-    (here / "set").mkdir()
-    for name in "map.tif", "set/a.tif":
-        tifffile.imwrite(name, np.full((12, 14), 5, np.float32))
+    tifffile.imwrite("map.tif", np.full((12, 14), 5, np.float32))
     (here / "noise.tif").write_text(run("estimate", "in.tif", "--json")[1])
     speed = {"name": "NL", "timing": {"shape": [2]}, "numbers": {}}
     head = dict.fromkeys(("device", "driver", "package"), "x")
     (here / "run.json").write_text(json.dumps({"gpu-denoise bench": 1, **head, "filters": [speed]}))
-    for link, target in {"link.tif": "map.tif", "link.csv": "set/a.tif"}.items():
-        (here / link).symlink_to(here / target)
+    (here / "link.tif").symlink_to(here / "map.tif")
     for link, target in (
         ("hard.tif", "noise.tif"),
         ("in.json", "in.tif"),

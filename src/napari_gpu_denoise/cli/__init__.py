@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line, by default with the arguments of the process; return the exit code."""
+def main(argv: Sequence[str] | None = None, build_parser: Callable | None = None) -> int:
+    """Run the command line, by default with the arguments of the process; return the exit code.
+
+    `build_parser` makes the parser of another program, such as those in tools/.
+    """
     try:
         # Within, so that Ctrl-C at any moment ends in the sentence below.
         from napari_gpu_denoise import errors
-        from napari_gpu_denoise.cli.arguments import build_parser
         from napari_gpu_denoise.cli.failures import complain, exit_code
         from napari_gpu_denoise.version import package_version
+
+        if build_parser is None:
+            from napari_gpu_denoise.cli.arguments import build_parser
 
         argv = list(sys.argv[1:] if argv is None else argv)
         if argv == ["--version"]:  # before anything is imported

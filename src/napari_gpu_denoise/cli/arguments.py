@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.cli import commands, options
@@ -84,37 +83,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
         from napari_gpu_denoise.cli import bench as benchmark
 
         benchmark.add_arguments(bench)
-
-    quality = added.add_parser(
-        "quality", help="compare with published results, or see what is left of pure noise"
-    )
-    if "quality" in argv:
-        _add_quality(quality)
-
-    warm = added.add_parser(
-        "warm", help="compile all kernels in advance, so that first calls do not wait"
-    )
-    if "warm" in argv:
-        from napari_gpu_denoise.cli import warm as warming
-
-        warming.add_arguments(warm)
     return parser
-
-
-def _add_quality(parser: argparse.ArgumentParser) -> None:
-    from napari_gpu_denoise.assessment.published import SETS
-
-    add = parser.add_argument
-    names = f"{', '.join(SETS)}, or noise for images without objects"
-    add("set", metavar="SET", choices=(*SETS, "noise"), help=names)
-    add("folder", metavar="FOLDER", nargs="?", type=Path, help="folder with the files of the set")
-    about = "filter to run (default: bm3d, of videos vbm3d)"
-    add("--filter", choices=("bm3d", "nl-means", "vbm3d"), help=about)
-    add("--told", action="store_true", help="tell the filter the sigma of synthetic noise")
-    add("--csv", metavar="FILE", type=Path, help="store the numbers of each image as CSV")
-    add("--overwrite", action="store_true", help="replace an existing file")
-    options.add_device(parser)
-    parser.set_defaults(run=commands.quality)
 
 
 def _add_assess(parser: argparse.ArgumentParser, named: str) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import dataclasses
-import io
 import json
 import math
 import os
@@ -16,7 +14,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +65,7 @@ def estimate(args: argparse.Namespace) -> int:
             shape = " x ".join(map(str, picture.data.shape))
             print(f"{path} ({axes}, {shape}, {picture.data.dtype})")
             print(f"  read        {measured.planes} of {planes} plane{'s' * (planes != 1)}")
-            said = replace(measured, notes=tuple(map(on_command_line, measured.notes)))
+            said = dataclasses.replace(measured, notes=tuple(map(on_command_line, measured.notes)))
             for line in said.summary().splitlines():
                 print(f"  {line}")
             if advice is not None:
@@ -146,7 +143,7 @@ def named_noise(named: str) -> Any:
         )
     estimate = NoiseEstimate.from_dict(first)
     # How its planes and places differ says nothing of those of other files.
-    return replace(estimate, frames=None, slices=None, others=None, places=None)
+    return dataclasses.replace(estimate, frames=None, slices=None, others=None, places=None)
 
 
 def _run_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -381,99 +378,6 @@ def sample(args: argparse.Namespace) -> int:
         shutil.copyfileobj(original, file)
     print(f"{target}: {samples.title(args.name)}")
     return 0
-
-
-def quality(args: argparse.Namespace) -> int:
-    """Compare a filter with published results, or show what it leaves of pure noise."""
-    from napari_gpu_denoise.assessment import published
-    from napari_gpu_denoise.files.formats import check_picture
-    from napari_gpu_denoise.files.input_checks import read_files
-    from napari_gpu_denoise.files.output import check_output, new_file
-    from napari_gpu_denoise.opencl.device import choose_devices
-    from napari_gpu_denoise.version import package_version
-
-    if (args.folder is None) != (args.set == "noise"):
-        needed = "needs no folder" if args.folder else "needs the folder with its files"
-        raise errors.SettingsError(f"gpu-denoise quality {args.set} {needed}.")
-    if args.folder:
-        for path in published.SETS[args.set].files(args.folder):
-            check_picture(path)
-            read_files.add(os.path.abspath(path))
-    if args.csv:
-        check_output(args.csv, overwrite=args.overwrite, keep=())
-    device = " and ".join(map(str, choose_devices(args.device)))
-    print(f"napari-gpu-denoise {package_version()} on {device}")
-    if args.set == "noise":
-        head, rows = "scene,filter,variance kept,bright before,bright after,highest", []
-        print(
-            f"{'scene':<16}{'filter':<16}{'variance kept':>14}{'bright maxima':>16}{'highest':>9}"
-        )
-        for score in published.noise_scores(args.device):
-            rows.append(score)
-            print(
-                f"{score.scene:<16}{score.filter:<16}{score.kept:>14.5f}"
-                f"{f'{score.before} -> {score.after}':>16}{score.highest:>9.2f}",
-                flush=True,
-            )
-        print("Bright maxima lie more than 4 sigma of the noise above the mean; highest: in sigma.")
-    else:
-        head, rows = "image,noise,noisy dB,result dB", _compare(args)
-    if args.csv:
-        text = io.StringIO(newline="")
-        writer = csv.writer(text)
-        writer.writerow((head + ",version,device").split(","))
-        writer.writerows((*row, package_version(), device) for row in rows)
-        with new_file(args.csv, overwrite=args.overwrite) as file:
-            file.write(text.getvalue().encode("utf-8"))
-    return 0
-
-
-def _compare(args: argparse.Namespace) -> list[tuple]:
-    """Print means of a set beside those that are published; return a row for each image."""
-    from napari_gpu_denoise.assessment import published
-    from napari_gpu_denoise.filters import filters_for
-
-    known = published.SETS[args.set]
-    name = (args.filter or known.filter).replace("-", "_")
-    settings, video = filters_for(name)[0](), bool(known.frames)
-    rows, noisy, ours, complete = [], [], [], True
-    for level in known.levels:
-        scores, shapes = [], []
-        for case in known.read(args.folder, level):
-            result = published.filtered(case, settings, args.told, args.device, video)
-            images = (case.noisy, result)
-            scores.append([published.psnr(each, case.clean, video, known.fit) for each in images])
-            shapes.append(case.clean.shape)
-            rows.append((case.name, level, *(f"{score:.4f}" for score in scores[-1])))
-        complete &= known.is_complete(shapes)
-        for means, values in zip((noisy, ours), zip(*scores, strict=True), strict=True):
-            means.append(sum(values) / len(values))
-    total = sum(known.shapes.values())
-    what = "videos" if video else "images"
-    fitted = ", after an affine fit" if known.fit else ""
-    print(f"{known.title}, {len(scores)} of {total} {what}; mean PSNR in dB, peak 255{fitted}")
-    heads = [level or "real noise" if known.pairs else f"sigma {level:g}" for level in known.levels]
-    told = "sigma told" if args.told and not known.pairs else "nothing told"
-    table = {"noisy": noisy, **known.rows, f"{settings.title} here, {told}": ours}
-    print(f"{'':<34}" + "".join(f"{head:>12}" for head in heads))
-    for method, means in table.items():
-        print(f"{method:<34}" + "".join(f"{mean:>12.2f}" for mean in means))
-    print(f"Source: {known.source}.")
-    if not known.pairs:
-        print(f"Noise: seed {published.SEED} for each {what[:-1]}, neither rounded nor clipped.")
-    if not complete:
-        print(
-            f"Note: {what} are missing or of other sizes: do not compare these means with others."
-        )
-    elif known.noisy:
-        pairs = zip(noisy, known.noisy, strict=True)
-        same = all(abs(mean - expected) <= known.tolerance for mean, expected in pairs)
-        expected = " / ".join(f"{mean:g}" for mean in known.noisy)
-        print(
-            f"The noisy mean is {'as expected' if same else 'not as expected'} ({expected} dB)"
-            f"{'.' if same else ': this is another version of the set.'}"
-        )
-    return rows
 
 
 class _Bar:

@@ -15,7 +15,6 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -359,7 +358,7 @@ def asked(method: Callable, *given: Any, **options: Any) -> Any:
 
 def run_task(client: Any, *work: Any) -> Generator[Progress, None, Any]:
     """Have one task done; yields `MEASURING` meanwhile, and returns its outcome."""
-    with closing(Results(client, iter([work]), 1, ClusterReport())) as results:
+    with contextlib.closing(Results(client, iter([work]), 1, ClusterReport())) as results:
         for _, outcome in results.arriving():
             yield MEASURING
             result = outcome
@@ -480,7 +479,7 @@ def cluster_steps(
     yield Progress(done, len(parts), "part")
     work = ((job.filter.name, filtered, place, job, group) for group in groups)
     ahead = _GIVEN if place.target else _AHEAD * max(1, sum(asked(client.nthreads).values()))
-    with _marked(place), closing(Results(client, work, ahead, report)) as results:
+    with _marked(place), contextlib.closing(Results(client, work, ahead, report)) as results:
         for number, outcome in results.arriving():
             if outcome is not None:
                 group = groups[number]

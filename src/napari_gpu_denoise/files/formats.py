@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import itertools
-import math
 import os
-import struct
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import FORMAT_NAMES, dicom, microscopes, nifti, tiff, video, zarr
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
-from napari_gpu_denoise.files.input_checks import check_memory, open_image, reading
 from napari_gpu_denoise.files.output import check_folder, check_output
 from napari_gpu_denoise.run.record import Record
 
@@ -35,10 +31,6 @@ WRITTEN = tuple(
     for each in FORMATS
     for suffix in (each.suffixes if each.written is None else each.written)
 )
-
-
-# Held of a value of an image, as float64 mostly, while it is compared with its truth.
-_BYTES_COMPARED = 40
 
 
 def has_suffix(path: str | os.PathLike) -> bool:
@@ -83,36 +75,6 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Image
     """
     with open_stack(path, companions_anywhere=companions_anywhere) as picture:
         return picture.loaded()
-
-
-def check_picture(path: Path) -> None:
-    """Refuse what is no PNG, JPEG, BMP or TIFF, or whose comparison may not fit into memory."""
-    with reading(path, "cut short, damaged, or no image"), open_image(path) as file:
-        if tiff.FORMAT.is_format(path):
-            with open_stack(path) as picture:
-                size = picture.data.size
-        else:
-            size = _values_declared(file)
-    check_memory(size * _BYTES_COMPARED, path)
-
-
-def _values_declared(file: BinaryIO) -> int:
-    """Return how many values a PNG, BMP or JPEG may hold; 0 if its head is cut."""
-    head, at = file.read(30), 2
-    if not head.startswith((b"\x89PNG", b"BM", b"\xff\xd8")):
-        raise ValueError("it has another format")
-    with contextlib.suppress(struct.error):
-        if head[:1] == b"\x89":
-            return math.prod(struct.unpack(">II", head[16:24])) * 4
-        if head[:1] == b"B":
-            return abs(math.prod(struct.unpack("<ii", head[18:26]))) * 4
-        while True:  # from segment to segment of a JPEG
-            file.seek(at)
-            mark, kind, length, _, ny, nx, colours = struct.unpack(">BBHBHHB", file.read(10))
-            if mark == 0xFF and 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
-                return ny * nx * colours
-            at += 1 if mark != 0xFF or kind == 0xFF else 2 + length
-    return 0
 
 
 def open_stack(

@@ -10,7 +10,6 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -401,7 +400,7 @@ class Format:
     kinds: tuple[str, ...]
     new_suffix: str
     is_format: Callable[[Any], bool]
-    open_stack: Callable[..., AbstractContextManager[ImageFile]]
+    open_stack: Callable[..., contextlib.AbstractContextManager[ImageFile]]
     write: Callable[..., tuple[str, ...]] | None
     check_writable: Callable[[ImageFile, np.dtype], None] = lambda like, dtype: None
     is_named: Callable[[Any], bool] | None = None

@@ -6,9 +6,8 @@ the strength of texture is measured, which is then subtracted (`photon.texture`)
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -536,7 +535,7 @@ def single_image_noise(image: Any, known: PatchSpectra | None = None) -> PhotonN
         return _nothing(spectra)
     found, flattened = _line(spectra, spectra.seen, spectra.levels, spectra.level_noise)
     if flattened > 0.5 * found.gain_error:
-        found = dataclasses.replace(found, gain_error=math.hypot(found.gain_error, flattened))
+        found = replace(found, gain_error=math.hypot(found.gain_error, flattened))
         planes = sample_planes(image)
         blanks = selection.not_image(planes)
         limit = selection.number_of_patches(MAX_PATCHES, blanks)
@@ -546,7 +545,7 @@ def single_image_noise(image: Any, known: PatchSpectra | None = None) -> PhotonN
         other, _ = _line(spectra, key, levels, noise)
         found = min(found, other, key=lambda each: each.gain_error)
     error = math.hypot(found.gain_error, SINGLE * found.gain)
-    return dataclasses.replace(found, gain_error=error)
+    return replace(found, gain_error=error)
 
 
 def _nothing(spectra: PatchSpectra) -> PhotonNoise:
@@ -582,7 +581,7 @@ def _line(
         flattened = _flattened(line[0], found, _variances(key, open_levels))
     result = photon_noise(line[:3], _curve(spectra.seen, levels, found, line[3]), METHOD)
     if not known:
-        result = dataclasses.replace(result, gain_error=math.inf)
+        result = replace(result, gain_error=math.inf)
     return result, flattened
 
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.correlation import LAGS, autocovariance, power_of_lags
+from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, autocovariance, power_of_lags
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.patches.white import METHOD, MIXED_METHOD, uneven_note
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
-    from napari_gpu_denoise.noise.correlation import NoiseSpectrum
 
 
 class Additive:

@@ -1,4 +1,6 @@
-"""Build kernels ahead of the first call: ``gpu-denoise warm``.
+"""Build kernels ahead of the first call.
+
+    python tools/warm.py [--filter NAME] [--device N|NAME] [--quiet]
 
 Compiling is what takes the time of a first call; drivers, or pyopencl where they do not, keep the
 binaries on disk. For a GPU the programs of all filters and profiles are found by rehearsals and
@@ -9,11 +11,13 @@ what they are to run, so that each filter runs on a tiny input.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from napari_gpu_denoise import cli
 from napari_gpu_denoise.cli.options import add_filters, chosen_filters
 from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.noise.models import PoissonGaussian, Rician, Speckle
@@ -60,15 +64,22 @@ def build(filters: list[type[Filter]], device: Device) -> Iterator[str]:
             yield f"{needed[key]}: {key[0]} ({number})"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``gpu-denoise warm`` to a parser."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the script as the command line is run: with its exit codes, and errors in a sentence."""
+    return cli.main(argv, build_parser)
+
+
+def build_parser(argv: object = ()) -> argparse.ArgumentParser:
+    """Return the parser; the namespace it makes holds ``run``. It is the same for any `argv`."""
+    parser = argparse.ArgumentParser("warm.py", description=__doc__.partition("\n")[0])
     add_filters(parser, "filter to compile (default: all)")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     parser.set_defaults(run=run)
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``gpu-denoise warm``."""
+    """Build the programs of the filters chosen."""
     start = time.perf_counter()
     device = choose(args.device)
     for words in build(chosen_filters(args), device):
@@ -77,3 +88,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet:
         print(f"All are ready after {time.perf_counter() - start:.1f} s on {device}.")
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

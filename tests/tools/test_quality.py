@@ -1,10 +1,12 @@
-"""``gpu-denoise quality``: sets in folders, and what is said of those that are incomplete."""
+"""``tools/quality.py``: sets in folders, and what is said of those that are incomplete."""
 
 from __future__ import annotations
 
 import csv
 import os
 import struct
+import subprocess
+import sys
 import zlib
 from dataclasses import replace
 
@@ -13,10 +15,12 @@ import numpy as np
 import pytest
 
 from cli.conftest import one_sentence
-from napari_gpu_denoise.assessment import published
-from napari_gpu_denoise.assessment.published import SETS, noise_score, psnr
 from napari_gpu_denoise.files import input_checks
 from reference.data import REASON, data_folder
+from tools.conftest import TOOLS, load
+
+published = load("published")
+SETS, noise_score, psnr = published.SETS, published.noise_score, published.psnr
 
 SHAPE = (24, 28)
 
@@ -260,3 +264,26 @@ def test_what_does_not_fit_into_memory_is_refused(run, tmp_path, small, monkeypa
         write(tmp_path / name, name, photograph(0))
         code, _, err = run("quality", "set12", tmp_path / name)
         assert code == 4 and "of memory" in one_sentence(err)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links")
+@pytest.mark.parametrize("name", ["0.png", "link.csv"])
+def test_no_picture_of_a_set_is_replaced(run, tmp_path, small, name):
+    fill(tmp_path, "set12")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "0.png")
+    before = (tmp_path / "0.png").read_bytes()
+    code, _, err = run("quality", "set12", tmp_path, "--csv", tmp_path / name, "--overwrite")
+    assert code == 5 and "is an input, which is never replaced" in one_sentence(err)
+    assert (tmp_path / "0.png").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["quality", "warm"])
+def test_a_tool_is_run_by_its_path_from_anywhere(tmp_path, name):
+    done = subprocess.run(
+        [sys.executable, str(TOOLS / f"{name}.py"), "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: {name}.py")
