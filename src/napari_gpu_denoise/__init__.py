@@ -71,7 +71,8 @@ def __getattr__(name: str):
     elif not name.startswith("_") and name in (found := _listed()):
         value = getattr(importlib.import_module(found[name]), name)
     else:
-        importlib.import_module(f"{__name__}.filters").check_removed(name)
+        if not name.startswith("_"):
+            importlib.import_module(f"{__name__}.filters").check_removed(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value

@@ -125,7 +125,9 @@ def test_remedies_name_controls_that_a_panel_has(viewer, start, open_panel, nois
     panels = start(), open_panel("BM3D")
     choices = [panels[1].options.noise.mode.itemText(k) for k in range(3)]
     for code in REMEDIES:
-        note = Note("it is so", "x", code=code, factor=2, axis="T", least=9, channels="")
+        note = Note(
+            "it is so", "x", code=code, factor=2, axis="T", least=9, channels="", title="Correlated"
+        )
         of_denoise, of_filter = (each.worded(note) for each in panels)
         own = ("at Noise", "at Correct first", "Result and device", "Set Channels", "Measure")
         if any(name in of_denoise for name in own):

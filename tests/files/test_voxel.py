@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
 import nibabel
 import numpy as np
@@ -12,9 +11,8 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from files.tiffs import GREY, noise, retagged
-from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import one_file
-from napari_gpu_denoise.files.one_file import check_result, with_voxel
+from napari_gpu_denoise.files.one_file import with_voxel
 from napari_gpu_denoise.protocol.settings import setting
 
 STACK = noise(4, 20, 24)
@@ -120,13 +118,14 @@ def test_an_empty_setting_is_filled_from_the_file(tmp_path, monkeypatch):
 
 
 def test_results_of_a_filled_setting_are_resumed(tmp_path):
-    picture, target = gd.read(ome(tmp_path, X=0.2, Y=0.25, Z=1.5)), tmp_path / "out.ome.tif"
+    path, target = ome(tmp_path, X=0.2, Y=0.25, Z=1.5), tmp_path / "out.ome.tif"
     same = Volumes(voxel="1.5,0.25,0.2")
-    record = {"filter": same.name, "settings": same.as_dict()}
-    gd.write(target, picture.data, picture, [record])
-    asked = {"sigma": None, "noise": None, "correct": None, "sigma_factor": 1.0}
-    for settings in (Volumes(), same):
-        check_result(target, SimpleNamespace(filter=settings, **asked))
+    assert not gd.run_batch(path, Volumes(), 5, output=target).failed
+
+    def resumed(filter):
+        (file,) = gd.run_batch(path, filter, 5, output=target, resume=True).files
+        return file
+
+    assert "was kept" in resumed(Volumes()).skipped and "was kept" in resumed(same).skipped
     for other in (Volumes(voxel="1,1,1"), Volumes(patch=5)):
-        with pytest.raises(OutputError, match="is not a result"):
-            check_result(target, SimpleNamespace(filter=other, **asked))
+        assert "different filter or setting" in str(resumed(other).error)

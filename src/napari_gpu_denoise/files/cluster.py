@@ -130,7 +130,7 @@ def described(wanted: Any, version: str) -> tuple[str, str, str, str]:
 def prepared(place: Place, run: Run, known: Correction | None) -> tuple[Job, Correction | None]:
     """Prepare a run for an input: what to correct, and the noise, are measured."""
     image = Input.of(place.source(), run, known)
-    job = prepare(replace(run, device=own_device(place.device)), image).sharing(image.window())
+    job = prepare(replace(run, device=own_device(place.device)), image).sharing(image.windows())
     # Devices of this machine mean nothing on another.
     return replace(job, run=replace(job.run, device=None)), image.correction
 

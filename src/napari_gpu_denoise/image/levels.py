@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -218,14 +219,18 @@ def far_values(array: np.ndarray, known: Levels | None = None) -> np.ndarray | N
     return far if far.any() else None
 
 
-def levels_of_window(window: Any, keep_zero: bool = False) -> Levels | None:
-    """Choose the mapping for all parts of an image; None if each part has to choose its own."""
-    if window is None:
-        return None
-    known = as_array(window)
-    known = known[np.isfinite(known)]
-    levels = Levels.of(known, keep_zero) if known.size else Levels(0, 1.0)
-    return levels if levels.inner[0] > -math.inf else None
+def levels_of_windows(windows: Iterable[Any], keep_zero: bool = False) -> Levels | None:
+    """Choose the mapping for all parts of an image; None if each part has to choose its own.
+
+    The first window with different values decides.
+    """
+    for window in windows:
+        known = as_array(window)
+        known = known[np.isfinite(known)]
+        levels = Levels.of(known, keep_zero) if known.size else Levels(0, 1.0)
+        if levels.inner[0] > -math.inf:
+            return levels
+    return None
 
 
 def as_array(image: Any) -> np.ndarray:

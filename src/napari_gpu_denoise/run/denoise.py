@@ -193,7 +193,7 @@ def denoise_steps(
     # A device that computes with the cores of the host leaves none to spare.
     new, made = np.empty if devices[0].shares_cores else new_array, None
     if image.lazy and not whole:
-        job = prepare(run, image).sharing(image.window())
+        job = prepare(run, image).sharing(image.windows())
         part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, region))
         block = image.block(run.nonfinite, part.reads)
     else:
@@ -248,7 +248,7 @@ def _piece_by_piece(
     if image.correction is not None:
         ledger.keep("correction", image.correction)
     if (known := ledger.known("job")) is None:
-        job = prepare(run, image).sharing(image.window())
+        job = prepare(run, image).sharing(image.windows())
         ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
     else:
         job = Job(run, image.names, tuple(image.array.shape), *known)

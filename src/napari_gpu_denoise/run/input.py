@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -189,16 +189,24 @@ class Input:
 
     def block(self, nonfinite: str, region: Any = ...) -> Block:
         """Read the pixels to filter, or a region of them, into memory."""
-        known = levels.levels_of_window(self.window())
+        known = levels.levels_of_windows(self.windows())
         return Block.of(levels.as_array(self.array[region]), self.names, nonfinite, known)
 
-    def window(self) -> Any:
-        """Return the pixels that levels are chosen from; None if all values pass unchanged."""
-        shape, place = self.array.shape, {"C": slice(None), "S": slice(None), "T": 0}
-        middles = (slice(max(n - _WINDOW, 0) // 2, (n + _WINDOW) // 2) for n in shape)
-        both = zip(self.names, shape, middles, strict=True)
-        where = (middle if a in "YX" else place.get(a, n // 2) for a, n, middle in both)
-        return None if levels.is_plain(self.array.dtype) else self.array[tuple(where)]
+    def windows(self) -> Iterator[Any]:
+        """Yield pixels that levels are chosen from; none if all values pass unchanged.
+
+        Those of the first frame, as a stream has them, then of one in the middle.
+        """
+        if levels.is_plain(self.array.dtype):
+            return
+        shape = self.array.shape
+        frames = shape[self.names.index("T")] if "T" in self.names else 1
+        for frame in dict.fromkeys((0, frames // 2)):
+            place = {"C": slice(None), "S": slice(None), "T": frame}
+            middles = (slice(max(n - _WINDOW, 0) // 2, (n + _WINDOW) // 2) for n in shape)
+            both = zip(self.names, shape, middles, strict=True)
+            where = (middle if a in "YX" else place.get(a, n // 2) for a, n, middle in both)
+            yield self.array[tuple(where)]
 
     def adapted(self, run: Run) -> Run:
         """Return a run for `array`: with named axes, and nothing left to remove."""

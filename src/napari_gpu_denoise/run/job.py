@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note
-from napari_gpu_denoise.image.levels import Levels, is_plain, levels_of_window, output_dtype
+from napari_gpu_denoise.image.levels import Levels, is_plain, levels_of_windows, output_dtype
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
@@ -143,9 +143,9 @@ class Job:
         # Noise models are in grey levels, and stabilised values are of moderate size.
         return Levels(0, 1.0) if self.stabilised else levels
 
-    def sharing(self, window: Any) -> Job:
-        """Return the job with levels for all parts, chosen from the pixels of ``Input.window``."""
-        levels = levels_of_window(window, self.filter.keeps_zero)
+    def sharing(self, windows: Iterable[Any]) -> Job:
+        """Return the job with levels for all parts, chosen from the pixels of ``Input.windows``."""
+        levels = levels_of_windows(windows, self.filter.keeps_zero)
         if levels and self.stabilised:
             levels = replace(levels, offset=0, scale=1.0)
         return replace(self, levels=levels)
@@ -291,7 +291,7 @@ def prepare(
         return job  # of pixels that are not read yet, each part refuses NaN by itself
     if is_plain(given):
         return replace(job, levels=Levels(0, 1.0))
-    return job.sharing(Input(block.given, names).window()).suited(block)
+    return job.sharing(Input(block.given, names).windows()).suited(block)
 
 
 def check_kept(block: Block, dtype: np.dtype) -> None:

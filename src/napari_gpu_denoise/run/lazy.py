@@ -122,9 +122,11 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     if image.correction:
         array = _corrected(array, image.correction)
     job = prepare(image.adapted(run), array)
-    window = Input(array, job.names).window()
+    source = Input(array, job.names)
     if is_measured(run.sigma, run.noise, run.filter):  # pixels have been read anyway
-        job, window = job.sharing(window), None
+        job, windows = job.sharing(source.windows()), None
+    else:
+        windows = np.stack(found) if (found := list(source.windows())) else None
     extra = _FILL_MARGIN if run.nonfinite == "keep" and array.dtype.kind == "f" else 0
     margins = {}
     for axis, letter in enumerate(job.names):
@@ -140,7 +142,7 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     made = read.map_blocks(
         _denoise_block,
         job=job,
-        window=window,
+        windows=windows,
         devices=sent,
         margins=margins,
         dtype=job.dtypes[1],
@@ -225,13 +227,13 @@ def _denoise_block(
     block: np.ndarray,
     *,
     job: Job,
-    window: np.ndarray | None,
+    windows: np.ndarray | None,
     devices: list[Any],
     margins: dict[int, tuple[int, int]],
     block_info: dict,
 ) -> np.ndarray:
     """Denoise one chunk, given with its margin."""
-    job = job if window is None else job.sharing(window)
+    job = job if windows is None else job.sharing(windows)
     where = [slice(*ends) for ends in block_info[None]["array-location"]]
     part = Part.of(job, where)
     given = [slice(max(one.start - margins[axis][0], 0), None) for axis, one in enumerate(where)]
