@@ -128,6 +128,47 @@ def test_fill_values_stay_and_change_nothing_else(device, way, settings, dtype):
             assert np.std((out.astype(np.float64) - expected)[others]) < 3
 
 
+def bright(kind: str) -> np.ndarray:
+    """Return an image whose grey levels spread by far more than their quartiles: none is a fill."""
+    made = np.random.default_rng(4)
+    y, x = np.mgrid[:64, :64] - 32
+    specimen = np.where(y**2 + x**2 < 120, 1000 + made.normal(0, 20, x.shape), 0)
+    spots = 1e5 * np.exp(-(y**2 + x**2) / 18) * (1 + made.normal(0, 0.05, x.shape))
+    return {
+        "a specimen beside rounding errors": specimen + made.normal(0, 1e-5, x.shape),
+        "a spot without background": spots,
+        "a decay over decades": 10 ** made.normal(0, 2, x.shape),
+        "deconvolved": np.where(specimen > 0, specimen, 10 ** made.uniform(-12, -3, x.shape)),
+        "counts": np.rint(made.poisson(0.3, x.shape) + 100 * spots),
+    }[kind]
+
+
+BRIGHT = {
+    "a specimen beside rounding errors": ("float32", "float64"),
+    "a spot without background": ("float32", "float64"),
+    "a decay over decades": ("float64",),
+    "deconvolved": ("float32", "float64"),
+    "counts": ("float32", "uint32", "int64"),
+}
+
+
+@every_way
+@pytest.mark.parametrize("kind, dtype", [(kind, one) for kind in BRIGHT for one in BRIGHT[kind]])
+def test_bright_pixels_that_are_many_or_lead_up_to_each_other_are_image(device, way, kind, dtype):
+    frames = np.stack([bright(kind).astype(dtype)] * 2)
+    image = frames[0]
+    told = gd.denoise(image, gd.NLMeans(), 60.0, device=device).record.notes
+    assert not any("fill" in note for note in told)
+    top = image > 500
+    assert top.sum() > 2
+    for fill in (None, 1e30) if image.dtype.kind == "f" else (None,):
+        given = frames.copy()
+        given[:, 3, 5] = image[3, 5] if fill is None else fill
+        out = way(given, gd.NLMeans(), 60.0, device)
+        assert fill is None or (out[:, 3, 5] == given[:, 3, 5]).all()
+        assert (out[:, top] != image[top]).any()
+
+
 @pytest.mark.parametrize("dtype", FILL)
 def test_fill_values_are_left_out_of_the_noise_and_noted(device, dtype):
     image = noisy(96, 104, sigma=8.0).astype(dtype)

@@ -87,11 +87,11 @@ class PoissonGaussian(base.NoiseModel):
 
     def variance(self, mean: Any) -> np.ndarray:
         light = np.maximum(np.asarray(mean, np.float64) - self.offset, 0)
-        return self.gain * light + self.read_noise**2
+        return self.gain * light + self.read_noise * self.read_noise
 
     def variance_told_by(self, pixels: Any) -> np.ndarray:
         light = np.asarray(pixels, np.float64) - self.offset
-        return self.gain * light + self.read_noise**2
+        return self.gain * light + self.read_noise * self.read_noise
 
     def stabilise(self, image: Any) -> np.ndarray:
         return base.pointwise(
