@@ -14,23 +14,23 @@ from scenes import IMAGE_FILTERS, noisy, small
 SETTINGS = {kind.name: small(kind) for kind in IMAGE_FILTERS}
 
 
-def whole(frames, settings, sigma, device):
-    return gd.denoise(frames, settings, sigma, axes="TYX", device=device).image
+def whole(frames, settings, sigma, device, **noise):
+    return gd.denoise(frames, settings, sigma, axes="TYX", device=device, **noise).image
 
 
-def streamed(frames, settings, sigma, device):
-    return np.array(list(gd.stream(settings, iter(frames), sigma, device=device)))
+def streamed(frames, settings, sigma, device, **noise):
+    return np.array(list(gd.stream(settings, iter(frames), sigma, device=device, **noise)))
 
 
-def lazily(frames, settings, sigma, device):
+def lazily(frames, settings, sigma, device, **noise):
     chunks = da.from_array(frames, chunks=(-1, 24, 24))
-    return np.asarray(gd.denoise_lazy(chunks, settings, sigma, axes="TYX", device=device))
+    return np.asarray(gd.denoise_lazy(chunks, settings, sigma, axes="TYX", device=device, **noise))
 
 
-def in_series(frames, settings, sigma, device):
+def in_series(frames, settings, sigma, device, **noise):
     out = np.empty_like(frames)
     source = da.from_array(frames, chunks=(1, -1, -1))
-    gd.denoise(source, settings, sigma, axes="TYX", out=out, device=device)
+    gd.denoise(source, settings, sigma, axes="TYX", out=out, device=device, **noise)
     return out
 
 
@@ -202,3 +202,71 @@ def test_no_type_leads_to_warnings_of_numpy(device, settings, dtype):
                     image, settings, sigma, axes="TYX", dtype=out, device=device, **keep
                 ).image
                 assert np.isfinite(made[image == image]).sum() >= made.size - 2
+
+
+def photons(*shape: int, gain: float = 2.0, read: float = 5.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return an image without noise, and one with that of photons and of reading."""
+    made = np.random.default_rng(8)
+    clean = np.broadcast_to(100 + 60 * np.sin(np.arange(shape[-1]) / 9), shape)
+    return clean, clean + made.normal(size=shape) * np.sqrt(gain * clean + read**2)
+
+
+def error(result: np.ndarray, clean: np.ndarray, offset: float) -> float:
+    return float(np.sqrt(np.mean((result.astype(np.float64) - offset - clean) ** 2)))
+
+
+WHITE = np.eye(5) * [1, 0, 0, 0, 0]
+PHOTONS = {
+    "white": lambda offset: gd.PoissonGaussian(2.0, 5.0, offset),
+    "correlated": lambda offset: gd.CorrelatedPhotons(2.0, 5.0, offset, autocorrelation=WHITE),
+}
+
+
+@every_way
+@pytest.mark.parametrize("offset", [2**24, 2**31, 2**40, -(2**31) - 0.5])
+@pytest.mark.parametrize("kind", PHOTONS)
+def test_a_far_offset_of_the_noise_model_loses_nothing(device, way, kind, offset):
+    clean, noisy = photons(3, 64, 72)
+    results = [
+        error(way(noisy + off, gd.NLMeans(), None, device, noise=PHOTONS[kind](off)), clean, off)
+        for off in (0, offset)
+    ]
+    assert results[1] == pytest.approx(results[0], rel=0.01)
+
+
+def test_far_offsets_of_channels(device):
+    clean, noisy = photons(2, 64, 72)
+    models = [gd.PoissonGaussian(2.0, 5.0, offset) for offset in (0, 2**31, 2**31 + 9.0)]
+    images = [noisy[0] + model.offset for model in models]
+
+    def denoised(*which):
+        image, noise = np.stack([images[k] for k in which]), [models[k] for k in which]
+        return gd.denoise(image, gd.NLMeans(), noise=noise, axes="CYX", device=device).image
+
+    alone = error(denoised(0)[0], clean[0], 0)
+    for result, model in zip(denoised(1, 2), models[1:], strict=True):
+        assert error(result, clean[0], model.offset) == pytest.approx(alone, rel=0.05)
+    with pytest.raises(ImageError, match="offsets of channels"):
+        denoised(0, 1)
+
+
+@pytest.mark.parametrize("offset", [-50, -100, -1000, -32768, -(2**31), 2**31])
+@pytest.mark.parametrize("noise", ["auto", "poisson-gaussian", "correlated-photons"])
+def test_what_was_added_to_an_image_with_photon_noise_changes_nothing(device, offset, noise):
+    clean, noisy = photons(128, 144)
+    dtypes = ("float64", "int16", "float32") if abs(offset) < 2**16 else ("float64", "int64")
+    results = [
+        error(gd.denoise(image, gd.NLMeans(), noise=noise, device=device).image, clean, off)
+        for off, types in ((0, dtypes[:1]), (offset, dtypes))
+        for image in (np.rint(noisy + off).astype(one) for one in types)
+    ]
+    assert max(results[1:]) < 1.1 * results[0]
+
+
+@pytest.mark.parametrize("noise", ["poisson-gaussian", "correlated-photons"])
+def test_negative_levels_stay_where_noise_hardly_grows(device, noise):
+    made = np.random.default_rng(1)
+    flat = np.full((2, 128, 128), -1000.0)
+    image = flat + made.normal(0, 15, flat.shape)
+    result = gd.denoise(image, gd.NLMeans(), noise=noise, axes="CYX", device=device).image
+    assert error(result, flat, 0) < 5
