@@ -204,8 +204,8 @@ def usual_range(array: np.ndarray) -> tuple[float, float]:
     if len(values) < 2:
         return -math.inf, math.inf
     low, middle, high = (float(values[len(values) * k // 4]) for k in (1, 2, 3))
-    # float32 holds integers up to 2**24.
-    reach = max(_FAR * (high - low), 2.0**24 if array.dtype.kind in "iu" else 0.0)
+    held = 2.0**24 if array.dtype.kind in "iu" else 0.0  # float32 holds these integers
+    reach = max(_FAR * (high - low), held)
     least, most = map(float, value_range(array))
     if not (middle - reach <= least and most <= middle + reach):
         away = np.abs(array[np.isfinite(array)].astype(np.float64) - middle)
@@ -264,11 +264,12 @@ def as_array(image: Any) -> np.ndarray:
 
 
 def as_numbers(given: Any) -> np.ndarray:
-    """Return a setting as float64; TypeError for truth values and text, which NumPy converts."""
+    """Return a setting as float64; TypeError for truth values, text and what is masked."""
     array = given if hasattr(given, "dtype") else np.array(given, object)
     each = (given, *np.ravel(array)) if array.dtype == object else (array,)
     kinds = {np.dtype(getattr(one, "dtype", type(one))).kind for one in each}
-    if not kinds <= set("iufO") or any(isinstance(one, bytearray) for one in each):
+    masked = type(array) is not np.ndarray and np.ma.is_masked(array)  # numpy.ma is slow to import
+    if masked or not kinds <= set("iufO") or any(isinstance(one, bytearray) for one in each):
         raise TypeError(f"{given!r} is not a number")
     return np.array(array, np.float64)
 

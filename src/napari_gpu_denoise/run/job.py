@@ -128,21 +128,19 @@ class Job:
     @cached_property
     def stabilised(self) -> tuple[NoiseModel, ...]:
         """Models to stabilise grey levels less `offset`; empty if the noise is not stabilised."""
-        models = self.sigma.models if self.sigma.stabilised else ()
-        if not self.offset:
-            return models
-        return tuple(replace(model, offset=model.offset - self.offset) for model in models)
+        models, offset = self.sigma.models if self.sigma.stabilised else (), self.offset
+        return tuple(replace(one, offset=one.offset - offset) if offset else one for one in models)
 
     @cached_property
     def offset(self) -> int:
         """What is taken from grey levels that are stabilised: an offset too large for float32."""
-        models = self.sigma.models if self.sigma.stabilised else ()
-        if is_plain(self.dtypes[0]) or not hasattr((*models, None)[0], "offset"):
+        if is_plain(self.dtypes[0]) or not self.sigma.stabilised:
             return 0
-        least = [_FAR * (model.gain + model.read_noise) for model in models]
+        models = [model for model in self.sigma.models if hasattr(model, "offset")]
         offsets = np.array([model.offset for model in models])
+        least = np.array([_FAR * (model.gain + model.read_noise) for model in models])
         offset = round(max(offsets[np.abs(offsets) > least], key=abs, default=0))
-        if offset and (np.abs(offsets - offset) > np.multiply(least, 2**8)).any():
+        if offset and (np.abs(offsets - offset) > 2**8 * least).any():
             raise ImageError(
                 f"The offsets of channels, from {min(offsets):.6g} to {max(offsets):.6g}, are too "
                 "far apart for float32: filter the channels one by one."
@@ -161,7 +159,7 @@ class Job:
         """Return how the grey levels of a part are mapped to kernel values; refuse NaN."""
         levels = Levels.of(pixels, self.filter.keeps_zero) if self.levels is None else self.levels
         # Noise models are in grey levels, and stabilised values are of moderate size.
-        return Levels(self.offset, 1.0) if self.stabilised else levels
+        return replace(levels, offset=self.offset, scale=1.0) if self.stabilised else levels
 
     def sharing(self, window: Any) -> Job:
         """Return the job with levels for all parts, chosen from the pixels of ``Input.window``."""
@@ -175,10 +173,7 @@ class Job:
         levels, pixels = self.levels, block.finite
         if not is_plain(pixels.dtype):
             if levels is None or not levels.takes(block.range):
-                levels = Levels.of(pixels, self.filter.keeps_zero)  # refuses NaN and infinity
-                levels = (
-                    replace(levels, offset=self.offset, scale=1.0) if self.stabilised else levels
-                )
+                levels = replace(self, levels=None).levels_of(pixels)  # refuses NaN and infinity
             low, high = map(float, block.range)
             spread = (levels.inner[1] - levels.inner[0]) / 2**19
             pixels = np.array([0, max(high - low, spread)])
