@@ -17,6 +17,7 @@ from scenes import noisy
 IMAGE = noisy(24, 28)
 # What NumPy or Python convert to numbers.
 CONVERTED = [True, np.True_, b"5", "5", bytearray(b"5"), np.array(True), np.array("5"), 5 + 0j]
+CONVERTED += [np.ma.array(5.0, mask=True)]
 CONVERTED += [np.complex64(5), np.timedelta64(5, "s")]
 WRONG = {
     "axes": [["Y", "X"], ("Y", "X"), 5, b"YX", "", "ÄX", True],

@@ -22,6 +22,7 @@ LARGEST_VALUE = 2.0**40
 
 # Values this many spreads from the middle are fill values: beside them, float32 loses the others.
 _FAR = 2.0**18
+_FEW, _GAP = 16, 256.0  # if there are at most so many, so many times as far as all others
 _OFF = 512  # half ranges from 0 at which an offset is removed from float32 values
 _SAMPLE = 1 << 14  # pixels that spread and middle are taken from, about
 
@@ -193,14 +194,27 @@ def value_range(array: np.ndarray) -> tuple[np.generic, np.generic]:
 
 
 def usual_range(array: np.ndarray) -> tuple[float, float]:
-    """Return the range beyond which values are fill values, by the different ones of a sample."""
+    """Return the range beyond which values are fill values: few ones, beyond a gap.
+
+    The spread is that of the different values of a sample. Values farther than `_FAR` spreads are
+    image too, if they are many or others lie between: as a specimen on a black background.
+    """
     step = max(1, round((array.size / _SAMPLE) ** (1 / array.ndim))) | 1
     values = np.unique(array[(slice(None, None, step),) * array.ndim]).astype(np.float64)
     values = values[np.isfinite(values)]
     if len(values) < 2:
         return -math.inf, math.inf
     low, middle, high = (float(values[len(values) * k // 4]) for k in (1, 2, 3))
-    reach = _FAR * (high - low)
+    held = 2.0**24 if array.dtype.kind in "iu" else 0.0  # float32 holds these integers
+    reach = max(_FAR * (high - low), held)
+    least, most = map(float, value_range(array))
+    if not (middle - reach <= least and most <= middle + reach):
+        away = np.abs(array[np.isfinite(array)].astype(np.float64) - middle)
+        far = np.unique(away[away > reach])
+        lengths = np.append(away[away <= reach].max(), far)
+        few = max(len(far) - _FEW, 0)
+        gaps = few + np.flatnonzero(far[few:] > _GAP * lengths[few:-1])
+        reach = max(reach, _GAP * float(lengths[gaps[0] if gaps.size else -1]))
     return middle - reach, middle + reach
 
 
@@ -214,7 +228,7 @@ def far_values(array: np.ndarray, known: Levels | None = None) -> np.ndarray | N
     if inner[0] <= low and high <= inner[1]:
         return None
     own = usual_range(array)
-    inner = inner if inner[0] <= sum(own) / 2 <= inner[1] else own
+    inner = min(inner[0], own[0]), max(inner[1], own[1])
     far = ((array < inner[0]) | (array > inner[1])) & np.isfinite(array)
     return far if far.any() else None
 
@@ -255,11 +269,12 @@ def as_array(image: Any) -> np.ndarray:
 
 
 def as_numbers(given: Any) -> np.ndarray:
-    """Return a setting as float64; TypeError for truth values and text, which NumPy converts."""
+    """Return a setting as float64; TypeError for truth values, text and what is masked."""
     array = given if hasattr(given, "dtype") else np.array(given, object)
     each = (given, *np.ravel(array)) if array.dtype == object else (array,)
     kinds = {np.dtype(getattr(one, "dtype", type(one))).kind for one in each}
-    if not kinds <= set("iufO") or any(isinstance(one, bytearray) for one in each):
+    masked = type(array) is not np.ndarray and np.ma.is_masked(array)  # numpy.ma is slow to import
+    if masked or not kinds <= set("iufO") or any(isinstance(one, bytearray) for one in each):
         raise TypeError(f"{given!r} is not a number")
     return np.array(array, np.float64)
 

@@ -61,7 +61,7 @@ class PhotonNoise:
     gain: float  # grey levels per electron; near 0 where noise does not grow with brightness
     gain_error: float
     intercept: float  # variance at grey level 0; negative where the camera adds an offset
-    offset: float  # grey level of no light: where the line reaches 0, if above 0
+    offset: float  # grey level of no light: where the line reaches 0, if 0 is not it
     read_noise: float  # standard deviation at `offset`, in grey levels
     read_noise_error: float
     curve: VarianceCurve  # that the line was fitted to
@@ -165,7 +165,9 @@ def photon_noise(
 ) -> PhotonNoise:
     """Return the noise of a line (gain, intercept, covariance) fitted to a curve."""
     gain, intercept, covariance = line
-    offset = -intercept / gain if intercept < 0 < gain else 0.0
+    # Levels below 0 by more than noise at 0 explains: something was subtracted.
+    shifted = min(curve.mean, default=0.0) < -SHIFTED * math.sqrt(max(intercept, 0.0))
+    offset = -intercept / gain if gain > 0 and (intercept < 0 or shifted) else 0.0
     at = np.array([offset, 1.0])
     variance = max(gain * offset + intercept, 0.0)
     spread = math.sqrt(max(float(at @ covariance @ at), 0.0))
@@ -187,6 +189,7 @@ TOP = 11  # this and what is above are one band
 
 SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # of a level, from the smoothest on
 LEAST = 48  # patches by which a set is larger than the one before
+SHIFTED = 0.25  # sigma at level 0 by which levels are below 0 only if something was subtracted
 WEAKEST = 1e-24  # variance from which float32 holds what is relative to it
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
-from napari_gpu_denoise.image.levels import as_array, check_numbers, fill_nonfinite
+from napari_gpu_denoise.image.levels import as_array, check_numbers, far_values
 
 Channel = tuple[int, int]
 """The axis of channels, and the index of one."""
@@ -232,9 +232,9 @@ class PlaneReader:
 
 
 def without_fill(plane: np.ndarray) -> np.ndarray:
-    """Return a plane with NaN in place of fill values; integers have the nearest other pixel."""
-    filled, far = fill_nonfinite(plane, "YX", "raise")
-    return filled if far is None or plane.dtype.kind != "f" else np.where(far, np.nan, plane)
+    """Return a plane with NaN in place of fill values."""
+    far = far_values(plane)
+    return plane if far is None else np.where(far, np.nan, plane)
 
 
 def sample_planes(image: Any) -> list[np.ndarray]:

@@ -32,6 +32,7 @@ _LOSS = 0.05  # dB that rounding may cost beside what remains
 _ROUNDING = 1 / 12  # variance
 # Least variance of the noise at which rounding costs no more.
 _ENOUGH = _ROUNDING / (10 ** (_LOSS / 10) - 1) / _REMAINS
+_FAR = 2.0**12  # times the noise: an offset that is removed before grey levels become float32
 _SAMPLE = 1 << 16  # pixels that the mean variance of photon noise is taken from, about
 
 
@@ -124,10 +125,27 @@ class Job:
         """Return the job for another device."""
         return replace(self, run=replace(self.run, device=device))
 
-    @property
+    @cached_property
     def stabilised(self) -> tuple[NoiseModel, ...]:
-        """Noise models for variance stabilisation; empty if the noise is not stabilised."""
-        return self.sigma.models if self.sigma.stabilised else ()
+        """Models to stabilise grey levels less `offset`; empty if the noise is not stabilised."""
+        models, offset = self.sigma.models if self.sigma.stabilised else (), self.offset
+        return tuple(replace(one, offset=one.offset - offset) if offset else one for one in models)
+
+    @cached_property
+    def offset(self) -> int:
+        """What is taken from grey levels that are stabilised: an offset too large for float32."""
+        if is_plain(self.dtypes[0]) or not self.sigma.stabilised:
+            return 0
+        models = [model for model in self.sigma.models if hasattr(model, "offset")]
+        offsets = np.array([model.offset for model in models])
+        least = np.array([_FAR * (model.gain + model.read_noise) for model in models])
+        offset = round(max(offsets[np.abs(offsets) > least], key=abs, default=0))
+        if offset and (np.abs(offsets - offset) > 2**8 * least).any():
+            raise ImageError(
+                f"The offsets of channels, from {min(offsets):.6g} to {max(offsets):.6g}, are too "
+                "far apart for float32: filter the channels one by one."
+            )
+        return offset
 
     @cached_property
     def largest_sigma(self) -> np.ndarray | None:
@@ -141,13 +159,13 @@ class Job:
         """Return how the grey levels of a part are mapped to kernel values; refuse NaN."""
         levels = Levels.of(pixels, self.filter.keeps_zero) if self.levels is None else self.levels
         # Noise models are in grey levels, and stabilised values are of moderate size.
-        return Levels(0, 1.0) if self.stabilised else levels
+        return replace(levels, offset=self.offset, scale=1.0) if self.stabilised else levels
 
     def sharing(self, windows: Iterable[Any]) -> Job:
         """Return the job with levels for all parts, chosen from the pixels of ``Input.windows``."""
         levels = levels_of_windows(windows, self.filter.keeps_zero)
         if levels and self.stabilised:
-            levels = replace(levels, offset=0, scale=1.0)
+            levels = replace(levels, offset=self.offset, scale=1.0)
         return replace(self, levels=levels)
 
     def suited(self, block: Block) -> Job:
@@ -155,8 +173,7 @@ class Job:
         levels, pixels = self.levels, block.finite
         if not is_plain(pixels.dtype):
             if levels is None or not levels.takes(block.range):
-                levels = Levels.of(pixels, self.filter.keeps_zero)  # refuses NaN and infinity
-                levels = Levels(0, 1.0, levels.inner) if self.stabilised else levels
+                levels = replace(self, levels=None).levels_of(pixels)  # refuses NaN and infinity
             low, high = map(float, block.range)
             spread = (levels.inner[1] - levels.inner[0]) / 2**19
             pixels = np.array([0, max(high - low, spread)])

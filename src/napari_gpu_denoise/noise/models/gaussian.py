@@ -31,7 +31,7 @@ class Additive:
         return replace(self, sigma=factor * self.sigma)
 
     def variance(self, mean: Any) -> np.ndarray:
-        return np.zeros_like(mean, np.float64) + self.sigma**2
+        return np.zeros_like(mean, np.float64) + self.sigma * self.sigma  # which may be infinite
 
     def stabilise(self, image: Any) -> np.ndarray:
         return base.numbers(image).astype(np.float32)

@@ -13,6 +13,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated
 from napari_gpu_denoise.noise.patches.white import METHOD
+from napari_gpu_denoise.noise.photon import SHIFTED
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
@@ -87,11 +88,11 @@ class PoissonGaussian(base.NoiseModel):
 
     def variance(self, mean: Any) -> np.ndarray:
         light = np.maximum(np.asarray(mean, np.float64) - self.offset, 0)
-        return self.gain * light + self.read_noise**2
+        return self.gain * light + self.read_noise * self.read_noise
 
     def variance_told_by(self, pixels: Any) -> np.ndarray:
         light = np.asarray(pixels, np.float64) - self.offset
-        return self.gain * light + self.read_noise**2
+        return self.gain * light + self.read_noise * self.read_noise
 
     def stabilise(self, image: Any) -> np.ndarray:
         return base.pointwise(
@@ -135,17 +136,17 @@ class PoissonGaussian(base.NoiseModel):
     def fit(cls, channel: ChannelNoise) -> base.Fit:
         """Measure gain and read noise on differences of still frames, else on single images."""
         found = channel.temporal or channel.single
-        gain, read, notes = found.gain, found.read_noise, ()
+        gain, read, offset, notes = found.gain, found.read_noise, found.offset, ()
         if not gain > 0:
             notes = ("the noise does not grow with brightness: one sigma describes it",)
-            read, gain = cls._hardly(channel.sigma)
-        elif found.intercept < 0:
+            (read, gain), offset = cls._hardly(channel.sigma), _below(channel)
+        elif offset:
             notes = (_ambiguity(found),)
         # What is left of rounding is no read noise.
         read = read if read > _LEAST_READ_NOISE * gain else 0.0
         # With more electrons of read noise than this, photon noise does not matter.
         gain = max(gain, 1e-4 * read)
-        model = cls(gain, read, found.offset)
+        model = cls(gain, read, offset)
         errors = {"gain": found.gain_error, "read_noise": found.read_noise_error}
         sigma, error = model.mean_sigma(channel)
         return base.Fit(
@@ -164,7 +165,7 @@ class PoissonGaussian(base.NoiseModel):
     def _additive(cls, channel: ChannelNoise) -> base.Fit:
         """Return sigma as read noise, and a gain that hardly matters."""
         read, gain = cls._hardly(channel.sigma)
-        model = cls(max(gain, 1e-4 * read), read)
+        model = cls(max(gain, 1e-4 * read), read, _below(channel))
         errors = {"gain": math.nan, "read_noise": channel.error, "offset": math.nan}
         return base.Fit(
             model, errors, channel.sigma, channel.error, METHOD, channel.curve, (_NO_GAIN,)
@@ -178,6 +179,11 @@ class PoissonGaussian(base.NoiseModel):
     def summary(self) -> str:
         text = f"Poisson-Gaussian noise, gain {self.gain:.4g}, read noise {self.read_noise:.4g}"
         return f"{text}, offset {self.offset:.4g}" if self.offset else text
+
+
+def _below(channel: ChannelNoise) -> float:
+    """Return an offset, 0 or less, that no pixel is darker than."""
+    return min(0.0, *(float(np.nanmin(plane)) for plane in channel.planes))
 
 
 def _ambiguity(found: PhotonNoise) -> str:
@@ -350,7 +356,8 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
         darkest = min(float(np.percentile(plane, _DARK)) for plane in channel.planes)
         offset = line.dark - line.variance / line.slope
         # No pixel is darker than one without light, but for read noise.
-        offset = min(offset, darkest) if offset > 0 else 0.0
+        shifted = line.dark < -SHIFTED * math.sqrt(line.variance)
+        offset = min(offset, darkest) if offset > 0 or shifted else 0.0
         dark = max(line.variance - line.slope * (line.dark - offset), 0.0)
         model = PoissonGaussian(line.slope, math.sqrt(dark), offset)
         error = line.error / (line.growth - 1)
@@ -363,7 +370,8 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
     def _additive(cls, channel: ChannelNoise) -> base.Fit:
         found = Correlated.fit(channel)
         read, gain = cls._hardly(found.sigma)
-        model = cls(max(gain, 1e-4 * read), read, autocorrelation=found.model.autocorrelation)
+        table = found.model.autocorrelation
+        model = cls(max(gain, 1e-4 * read), read, _below(channel), autocorrelation=table)
         errors = {"gain": math.nan, "read_noise": found.error, "offset": math.nan}
         return found._replace(model=model, errors=errors, notes=(_NO_GAIN,))
 

@@ -62,15 +62,16 @@ class Rician(base.NoiseModel):
 
     def variance(self, mean: Any) -> np.ndarray:
         curve = magnitude_variance()
-        return self.sigma**2 * np.interp(np.asarray(mean, np.float64) / self.sigma, *curve)
+        relative = np.interp(np.asarray(mean, np.float64) / self.sigma, *curve)
+        return self.sigma * self.sigma * relative
 
     def variance_told_by(self, pixels: Any) -> np.ndarray:
         magnitude = np.asarray(pixels, np.float64) / self.sigma
-        return self.sigma**2 * np.interp(magnitude, *_variance_told_by())
+        return self.sigma * self.sigma * np.interp(magnitude, *_variance_told_by())
 
     def representative(self, variance: np.ndarray) -> float:
         """Return sigma squared, the variance of the real and of the imaginary part."""
-        return self.sigma**2
+        return self.sigma * self.sigma
 
     def stabilise(self, image: Any) -> np.ndarray:
         return base.pointwise(lambda z: stabilised_magnitude(z / self.sigma), base.numbers(image))
