@@ -17,6 +17,7 @@ REMEDIES = {
     "volume-needed": "use gpu-denoise bm3d for images, or name the axis of slices, as --axes ZYX",
     "axis-needed": "name the axes, such as --axes {axis}YX",
     "channels": "use --channels joint or --channels separate",
+    "another-result": "choose another name, or use --overwrite in place of --resume",
     "exists": "choose another name, or add --overwrite to replace it, or --resume",
     "float-result": "--dtype same rounds anyway",
     "file-dtype": "add --dtype float32",

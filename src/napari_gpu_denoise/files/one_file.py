@@ -240,9 +240,11 @@ def check_result(target: Path, picture: ImageFile, run: Run) -> None:
         made = dict(found.history[-1]).get("made_from") if found.history else None
     wanted = fingerprint(*_for_image(picture, target, run))
     if not isinstance(made, dict):
-        raise already_there(f"{target} is no result whose record identifies its input and settings")
+        problem = f"{target} is no result whose record identifies its input and settings"
+        raise already_there(problem, "another-result")
     if names := [name for name, digest in wanted.items() if made.get(name) != digest]:
-        raise already_there(f"{target} was made with a different {' and '.join(names)}")
+        problem = f"{target} was made with a different {' and '.join(names)}"
+        raise already_there(problem, "another-result")
 
 
 def _make_folder(target: Path, new_folder: bool) -> None:

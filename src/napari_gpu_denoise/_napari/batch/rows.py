@@ -22,6 +22,7 @@ ENDED = (DONE, SKIPPED)  # not tried again
 
 REMEDIES = {
     **wording.REMEDIES,
+    "another-result": "choose Replace them at Existing results, or another folder",
     "exists": "choose Replace them at Existing results, or another folder",
     "file-dtype": "choose float32 at Result and device > Result type",
     "kept": "run it again to continue",
