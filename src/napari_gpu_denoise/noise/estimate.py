@@ -102,6 +102,7 @@ def _vote(channel: ChannelNoise) -> tuple[type[NoiseModel], str]:
 
 ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
 PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it
+NEARLY_ALL = 0.8  # share of sigma that is proven, from which no note says that the rest is not
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
 
 
@@ -276,7 +277,7 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
     fits, factors = limit_by_repeats(source, channels, fits)
     colours = "S" in source.axes and kind.models_correlation
     if model == AUTO and not colours and places is None:
-        fits, shares = _limited_to_proof(source, channels, fits)
+        fits, shares = _limited_to_proof(channels, fits)
         factors = [one * share for one, share in zip(factors, shares, strict=True)]
     kind = type(fits[0].model)
     series = {name: limit_series(each.scaled(factors), source) for name, each in series.items()}
@@ -312,7 +313,7 @@ def _colours(channels: list[ChannelNoise]) -> list[ChannelNoise]:
 
 
 def _limited_to_proof(
-    source: PlaneReader, channels: list[ChannelNoise], fits: list[Fit]
+    channels: list[ChannelNoise], fits: list[Fit]
 ) -> tuple[list[Fit], list[float]]:
     """Return fits with the sigma that single planes prove, and what it was multiplied by.
 
@@ -364,9 +365,9 @@ def _of_proven_sigma(channel: ChannelNoise, fit: Fit) -> Fit:
         model=fit.model.name,
         title=fit.model.title,
     )
-    return fit._replace(
-        model=model, errors={}, sigma=proven, error=min(fit.error, proven), notes=(*fit.notes, note)
-    )
+    notes = (*fit.notes, note) if proven < NEARLY_ALL * fit.sigma else fit.notes
+    error = min(fit.error, proven)
+    return fit._replace(model=model, errors={}, sigma=proven, error=error, notes=notes)
 
 
 def _covariance(stacks: list[PlaneStack], correlated: bool) -> ChannelCovariance | None:

@@ -323,7 +323,9 @@ def differ(series: SigmaSeries) -> bool:
 
 def _row_differs(sigma: Sequence[float], error: Sequence[float], factor: Sequence[float]) -> bool:
     """Return whether the planes of a channel clearly differ in their noise."""
-    return planes_differ(factor, np.array(error) / np.maximum(sigma, 1e-300))
+    return bool(np.nan_to_num(sigma).any()) and planes_differ(
+        factor, np.array(error) / np.maximum(sigma, 1e-300)
+    )
 
 
 def _curve(series: SigmaSeries, factor: Sequence[float], length: int) -> np.ndarray:
