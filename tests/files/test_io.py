@@ -7,6 +7,9 @@ import json
 import logging
 import os
 import re
+import struct
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -674,3 +677,23 @@ def test_messages_name_every_format():
 )
 def test_names_are_split_before_their_suffix(name, parts):
     assert formats.split_name(name) == parts
+
+
+@pytest.mark.parametrize("back", [0, 1, 2])
+def test_pages_in_a_circle_do_not_hang(tmp_path, back):
+    """The last of four pages is followed by an earlier one, or by itself."""
+    path = tmp_path / "circle.tif"
+    with tifffile.TiffWriter(path) as file:
+        for k in range(4):
+            file.write(np.full((16, 20 + 2 * (k % 2)), k, np.uint8), metadata=None)
+    with tifffile.TiffFile(path) as file:
+        offsets = [page.offset for page in file.pages]
+        order = file.byteorder
+    data = bytearray(path.read_bytes())
+    (tags,) = struct.unpack_from(f"{order}H", data, offsets[3])
+    struct.pack_into(f"{order}I", data, offsets[3] + 2 + 12 * tags, offsets[3 - back])
+    path.write_bytes(data)
+    script = "import sys; from napari_gpu_denoise.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, "estimate", str(path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert "Traceback" not in ended.stderr and ended.returncode in (0, 4)

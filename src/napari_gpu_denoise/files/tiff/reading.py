@@ -443,6 +443,8 @@ def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[Ima
 def _picture(
     tif: tifffile.TiffFile, path: Path, log: list[str], outside: tuple[str, ...]
 ) -> ImageFile:
+    if not (tif.is_ome or tif.is_imagej):
+        len(tif.pages)  # ends links between pages in a circle, which series follow for ever
     if not tif.series:
         raise ImageError(f"{path} holds no image: choose another file.")
     full = (each for each in tif.series if not each.keyframe.subfiletype & _SECONDARY)
