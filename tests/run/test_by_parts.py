@@ -86,6 +86,19 @@ def test_nan_is_refused_or_kept():
     assert found.record.nonfinite == 2
 
 
+def test_nan_at_the_end_of_what_a_part_reads_is_filled_as_in_the_whole():
+    """What is nearest to it may lie beyond: the part reads further."""
+    settings = gd.SWNLM(patch=3, window=7)
+    for gap in range(14):
+        image = noisy(40, 70)
+        image[8:12, 34 - gap] = np.nan
+        out = Chunked(np.zeros_like(image), (40, 35))
+        options = {"nonfinite": "keep", "axes": "YX"}
+        gd.denoise(Chunked(image, (40, 35)), settings, 20.0, out=out, **options)
+        expected = gd.denoise(image, settings, 20.0, **options).image
+        np.testing.assert_array_equal(out[...], expected, err_msg=str(gap))
+
+
 def job_of(settings, shape, axes):
     return prepare(Run(settings, 20.0, axes=axes), Chunked(np.zeros(shape, np.uint16), shape))
 

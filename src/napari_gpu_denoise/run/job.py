@@ -33,6 +33,9 @@ _ROUNDING = 1 / 12  # variance
 # Least variance of the noise at which rounding costs no more.
 _ENOUGH = _ROUNDING / (10 ** (_LOSS / 10) - 1) / _REMAINS
 _FAR = 2.0**12  # times the noise: an offset that is removed before grey levels become float32
+# NaN and infinity are replaced by the nearest finite pixel in a part and this margin around it:
+# spots up to twice this width are filled as in the whole plane.
+_FILL_MARGIN = 16
 _SAMPLE = 1 << 16  # pixels that the mean variance of photon noise is taken from, about
 
 
@@ -192,8 +195,11 @@ class Job:
     def margin_along(self, axis: str) -> tuple[int, int]:
         """Return how many pixels to read before and after those that a part yields."""
         before, after = self.filter.reach_along(axis)
-        squares = max(self.blank_width - 1, 0) if axis in "YX" else 0
-        return max(before, squares), max(after, squares)
+        if axis not in "YX":
+            return before, after
+        squares = max(self.blank_width - 1, 0)
+        fill = _FILL_MARGIN * (self.run.nonfinite == "keep" and self.dtypes[0].kind == "f")
+        return max(before, squares) + fill, max(after, squares) + fill
 
     @property
     def read_whole(self) -> str:

@@ -29,10 +29,6 @@ from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import Part, filter_part, finish, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
-# NaN and infinity are replaced by the nearest finite pixel in a chunk and this margin around it:
-# spots up to twice this width are filled as in the whole plane.
-_FILL_MARGIN = 16
-
 
 @takes_options()
 def denoise_lazy(
@@ -127,12 +123,9 @@ def lazy_result(array: Any, run: Run) -> da.Array:
         job, windows = job.sharing(source.windows()), None
     else:
         windows = np.stack(found) if (found := list(source.windows())) else None
-    extra = _FILL_MARGIN if run.nonfinite == "keep" and array.dtype.kind == "f" else 0
     margins = {}
     for axis, letter in enumerate(job.names):
-        before, after = job.margin_along(letter)
-        more = extra * (letter in "YX")
-        margins[axis] = (before + more, after + more)
+        margins[axis] = job.margin_along(letter)
     kept = joined_chunks(array.chunks, job.names, job.filter, margins)
     array = array.rechunk(time_blocks(kept, job.names, margins, array.dtype.itemsize))
     depth = {
