@@ -100,8 +100,7 @@ Cancelled
 SaturationWarning
     If results were clipped to the range of the type.
 UnchangedWarning
-    If the noise was measured, and is not proven, or so weak that the result hardly differs from the
-    image.""",
+    If measured noise is not proven, or so weak that the result hardly differs from the image.""",
 }
 _RUN = ("nonfinite", "correct", "sigma_factor", "device", "memory_limit", "progress")
 PARAGRAPHS["run"] = "\n".join(PARAGRAPHS[name] for name in _RUN)

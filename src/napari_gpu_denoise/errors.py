@@ -60,6 +60,13 @@ class Note(str):
         note.fact, note.code, note.values = fact, code, values
         return note
 
+    def replaced(self, old: str, new: str) -> Note:
+        """Return the note with another text in its fact, once."""
+        fact = self.fact.replace(old, new, 1)
+        note = Note(fact, self[len(self.fact) + 2 :], **self.values)
+        note.code = self.code
+        return note
+
     def with_remedy(self, remedy: str) -> str:
         """Return the text with another remedy."""
         return f"{self.fact}: {remedy}"

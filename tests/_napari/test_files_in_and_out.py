@@ -429,7 +429,7 @@ def test_a_dicom_series_is_opened_and_saved(tmp_path):
         assert_array_equal(gd.read(path).data, data)
         assert gd.read(path).voxel == (2.5, 0.5, 0.25)
     (made, *_) = (tmp_path / "out.dcm").iterdir()
-    assert pydicom.dcmread(made).PatientID == "4711-0815"
+    assert pydicom.dcmread(made).PatientID == "ZQ-0815"
     with pytest.raises(LayerError, match="read from DICOM"):
         write_images(str(tmp_path / "new.dcm"), [layer_data(noise(20, 24))])
 

@@ -17,7 +17,6 @@ from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.input_checks import free_memory, open_regular
-from napari_gpu_denoise.files.output import already_there
 from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.files.resuming import ResumeLedger, digest_of
 from napari_gpu_denoise.image.axes import check_axes
@@ -239,12 +238,14 @@ def check_result(target: Path, picture: ImageFile, run: Run) -> None:
     with contextlib.suppress(FileError, ImageError), formats.open_stack(target) as found:
         made = dict(found.history[-1]).get("made_from") if found.history else None
     wanted = fingerprint(*_for_image(picture, target, run))
+    problem = ""
     if not isinstance(made, dict):
         problem = f"{target} is no result whose record identifies its input and settings"
-        raise already_there(problem, "another-result")
-    if names := [name for name, digest in wanted.items() if made.get(name) != digest]:
+    elif names := [name for name, digest in wanted.items() if made.get(name) != digest]:
         problem = f"{target} was made with a different {' and '.join(names)}"
-        raise already_there(problem, "another-result")
+    if problem:
+        remedy = "choose another name, or pass overwrite=True in place of resume=True"
+        raise OutputError(problem, remedy, code="another-result")
 
 
 def _make_folder(target: Path, new_folder: bool) -> None:

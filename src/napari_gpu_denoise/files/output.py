@@ -176,10 +176,10 @@ def _is_store(folder: Path) -> bool:
     return any((folder / name).exists() for name in ("zarr.json", ".zgroup", ".zattrs"))
 
 
-def already_there(problem: str, code: str = "exists") -> OutputError:
+def already_there(problem: str) -> OutputError:
     """Return the error for a file that is kept, though it has the name of a result."""
     remedy = "choose another name, or pass overwrite=True to replace it"
-    return OutputError(problem, remedy, code=code)
+    return OutputError(problem, remedy, code="exists")
 
 
 def check_type(path: object, kind: str, dtype: np.dtype, held: Collection[str]) -> None:

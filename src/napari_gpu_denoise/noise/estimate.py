@@ -396,7 +396,10 @@ def _notes(
     found = []
     for number, fit in enumerate(fits):
         place = f" of channel {number}" if len(fits) > 1 else ""
-        found += [_of_channel(note, place) for note in fit.notes]
+        change = "the noise", f"the noise{place}"
+        for note in fit.notes:
+            rich = isinstance(note, Note)
+            found.append(note.replaced(*change) if rich else note.replace(*change, 1))
     spectra = [each.spectrum for each in channels if each.spectrum is not None]
     correlated = any(not each.white for each in spectra)
     doubtful = any(each.doubtful for each in spectra)
@@ -415,15 +418,6 @@ def _notes(
             "padding or saturation, and were left out"
         )
     return tuple(found)
-
-
-def _of_channel(note: str, place: str) -> str:
-    """Return a note on the noise that says of which channel it is."""
-    text = note.replace("the noise", f"the noise{place}", 1)
-    if not isinstance(note, Note):
-        return text
-    fact = note.fact.replace("the noise", f"the noise{place}", 1)
-    return Note(fact, text.removeprefix(f"{fact}: "), code=note.code, **note.values)
 
 
 def _structure(source: PlaneReader) -> tuple[Note, ...]:
