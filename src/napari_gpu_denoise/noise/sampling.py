@@ -198,7 +198,7 @@ class PlaneReader:
             place = places[number]
             self._read.add(tuple(part for part in place if not isinstance(part, slice)))
             if large:
-                return without_fill(self._windows(place))
+                return self._windows(place)
             plane = as_array(self._image[place])
             return without_fill(plane if y < x else plane.T)
 
