@@ -332,10 +332,9 @@ def _limited_to_proof(
         one is not fit for one, fit in zip(limited, fits, strict=True)
     ):
         limited = [fit._replace(model=Gaussian(fit.sigma)) for fit in limited]
-    shares = [
+    return limited, [
         fit.sigma / claim if claim else 1.0 for fit, claim in zip(limited, claims, strict=True)
     ]
-    return limited, shares
 
 
 def _proven_by_others(channel: ChannelNoise, fit: Fit) -> bool:

@@ -267,8 +267,9 @@ def limit_series(series: SigmaSeries, source: PlaneReader) -> SigmaSeries:
 
 def _claimed_variance(fit: Fit, plane: np.ndarray) -> float:
     """Return the mean variance of the noise in a plane by its model."""
-    pixels = plane[:: 1 + plane.size // MAX_PIXELS]
-    return float(np.nanmean(fit.model.variance_told_by(pixels.astype(np.float64))))
+    pixels = plane[:: 1 + plane.size // MAX_PIXELS].astype(np.float64)
+    known = pixels[np.isfinite(pixels)]
+    return float(np.mean(fit.model.variance_told_by(known))) if known.size else math.nan
 
 
 def _difference_variance(plane: np.ndarray, other: np.ndarray) -> float:
