@@ -21,9 +21,9 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise import models
-from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
 from napari_gpu_denoise.noise.correlation import alike_in_colours
 from napari_gpu_denoise.noise.covariance import ChannelCovariance, channel_covariance
+from napari_gpu_denoise.noise.evidence import Evidence, read_evidence
 from napari_gpu_denoise.noise.models import AUTO, Correlated, Gaussian, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.patches.device import patches_on
@@ -40,7 +40,7 @@ from napari_gpu_denoise.noise.series import (
 )
 
 
-def chosen_model(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], str]:
+def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel], str]:
     """Return the model that is named or that most channels call for, and why it is that one.
 
     Each channel votes for the last model in `MODELS` that it has evidence for, and a majority
@@ -77,7 +77,7 @@ def chosen_model(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseMod
 
 def _beside(
     model: type[NoiseModel],
-    channels: list[ChannelNoise],
+    channels: list[Evidence],
     votes: list[tuple[type[NoiseModel], str]],
 ) -> type[NoiseModel]:
     """Return the model that some channels call for, if it does no harm to the others."""
@@ -87,7 +87,7 @@ def _beside(
     return model if model.includes_additive and white else simplest
 
 
-def _vote(channel: ChannelNoise) -> tuple[type[NoiseModel], str]:
+def _vote(channel: Evidence) -> tuple[type[NoiseModel], str]:
     """Return the model that one channel calls for, and why."""
     if channel.log_speckle:
         return models.MODELS[0], "it is speckle on a logarithmic scale, as its skewness shows"
@@ -246,7 +246,7 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
             pool = opened.enter_context(ThreadPoolExecutor(1))
             for name, number in numbers.items():
                 first[name] = pool.submit(read_first, source, number, device)
-        channels = [read_channel(source, channel, place) for channel in source.channels]
+        channels = [read_evidence(source, channel, place) for channel in source.channels]
     if "S" in source.axes:
         channels = _colours(channels)
     if all(each.log_speckle for each in channels):
@@ -304,7 +304,7 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
     )
 
 
-def _colours(channels: list[ChannelNoise]) -> list[ChannelNoise]:
+def _colours(channels: list[Evidence]) -> list[Evidence]:
     """Return channels whose spectra agree on whether noise is correlated."""
     if any(each.spectrum is None or each.frames is not None for each in channels):
         return channels
@@ -312,9 +312,7 @@ def _colours(channels: list[ChannelNoise]) -> list[ChannelNoise]:
     return [replace(each, spectrum=one) for each, one in zip(channels, alike, strict=True)]
 
 
-def _limited_to_proof(
-    channels: list[ChannelNoise], fits: list[Fit]
-) -> tuple[list[Fit], list[float]]:
+def _limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fit], list[float]]:
     """Return fits with the sigma that single planes prove, and what it was multiplied by.
 
     A law over brightness is a proof by itself, and so are the differences of frames. Colours of an
@@ -337,7 +335,7 @@ def _limited_to_proof(
     ]
 
 
-def _proven_by_others(channel: ChannelNoise, fit: Fit) -> bool:
+def _proven_by_others(channel: Evidence, fit: Fit) -> bool:
     """Return whether something else than single planes proves the noise of a channel."""
     return (
         channel.spectra is None
@@ -348,7 +346,7 @@ def _proven_by_others(channel: ChannelNoise, fit: Fit) -> bool:
     )
 
 
-def _of_proven_sigma(channel: ChannelNoise, fit: Fit) -> Fit:
+def _of_proven_sigma(channel: Evidence, fit: Fit) -> Fit:
     """Return a fit of white noise with the sigma that single planes of a channel prove."""
     proven = min(channel.proven_sigma, fit.sigma)
     if not fit.model.models_correlation and proven == fit.sigma:
@@ -388,9 +386,7 @@ def _is_shared(kind: type[NoiseModel], covariance: ChannelCovariance, axes: str)
     return hasattr(kind, "shared") and len(covariance.shared) == 3 and covariance.is_clear
 
 
-def _notes(
-    channels: list[ChannelNoise], fits: list[Fit], model: type[NoiseModel]
-) -> tuple[str, ...]:
+def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -> tuple[str, ...]:
     """Return the notes on each channel, with its number, and on the whole image."""
     found = []
     for number, fit in enumerate(fits):

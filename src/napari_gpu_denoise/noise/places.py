@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.variance import CLEARLY, CLIPPED, Parts, capped_cost, grouped
+from napari_gpu_denoise.noise.patches.laws import CLEARLY, capped_cost
+from napari_gpu_denoise.noise.patches.variance import CLIPPED, Parts, grouped
 from napari_gpu_denoise.noise.patches.white import RATIO
 from napari_gpu_denoise.noise.photon import LEAST, level_variances, read_levels
 from napari_gpu_denoise.noise.robust import medians
 
 if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.channel import ChannelNoise
+    from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.models import NoiseModel
     from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 
@@ -172,7 +173,7 @@ class Cells(NamedTuple):
 
 
 def noise_surface(
-    channels: list[ChannelNoise], models: list[NoiseModel]
+    channels: list[Evidence], models: list[NoiseModel]
 ) -> tuple[SigmaSurface, list[float]] | None:
     """Return the surface of sigma, if it clearly differs between places and is known everywhere.
 
@@ -221,7 +222,7 @@ def _expected(spectra: PatchSpectra, model: NoiseModel) -> np.ndarray:
 
 
 def read_cells(
-    channel: ChannelNoise,
+    channel: Evidence,
     line: np.ndarray,
     counts: tuple[int, ...],
     may_differ: Callable[[Cells, tuple[int, ...]], bool],

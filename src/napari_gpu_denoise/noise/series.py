@@ -14,8 +14,8 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.threads import mapping
-from napari_gpu_denoise.noise.channel import ChannelNoise
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
+from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
 from napari_gpu_denoise.noise.patches.device import read_statistics
@@ -50,7 +50,7 @@ def read_first(source: PlaneReader, number: int, device: Any) -> Statistics:
 def sigma_series(
     source: PlaneReader,
     number: int,
-    channels: list[ChannelNoise],
+    channels: list[Evidence],
     fits: list[Fit],
     device: Any,
     first: Callable[[], Statistics] | None = None,
@@ -183,7 +183,7 @@ def _of_plane(
     return sigma, error, sigma / expected if expected > 0 else math.nan
 
 
-def _scale(channel: ChannelNoise, fit: Fit) -> float:
+def _scale(channel: Evidence, fit: Fit) -> float:
     """Return the variance at all frequencies over that at the high ones, for correlated noise."""
     model = fit.model
     if channel.spectra is None:
@@ -202,7 +202,7 @@ MAX_PIXELS = 1 << 16  # looked at in a plane, about
 
 
 def limit_by_repeats(
-    source: PlaneReader, channels: list[ChannelNoise], fits: list[Fit]
+    source: PlaneReader, channels: list[Evidence], fits: list[Fit]
 ) -> tuple[list[Fit], list[float]]:
     """Return fits no stronger than the differences of repeats, and the factor of each.
 

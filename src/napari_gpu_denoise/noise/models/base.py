@@ -17,7 +17,7 @@ from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.noise.patches.variance import pooled_variance
 
 if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.channel import ChannelNoise
+    from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.patches.variance import PatchStatistics, VarianceCurve
 
 
@@ -326,7 +326,7 @@ class NoiseModel(ABC):
     # Measurement
 
     @classmethod
-    def evidence(cls, channel: ChannelNoise) -> str | None:
+    def evidence(cls, channel: Evidence) -> str | None:
         """Return the reason for this model in a channel, in words; None if there is none.
 
         Models are asked in reverse order of `MODELS`; the first that gives a reason is chosen. The
@@ -336,11 +336,11 @@ class NoiseModel(ABC):
 
     @classmethod
     @abstractmethod
-    def fit(cls, channel: ChannelNoise) -> Fit:
+    def fit(cls, channel: Evidence) -> Fit:
         """Measure the parameters of the model on a channel."""
 
     @classmethod
-    def fit_with_other_channels(cls, channel: ChannelNoise) -> Fit:
+    def fit_with_other_channels(cls, channel: Evidence) -> Fit:
         """Return the model of a channel that others of the image called for it."""
         return cls.fit(channel)
 
@@ -372,7 +372,7 @@ class NoiseModel(ABC):
         variance, error, _ = pooled_variance(order, patches.energy, patches.overlap, weight)
         return (sigma := math.sqrt(variance * total * scale)), sigma * error
 
-    def mean_sigma(self, channel: ChannelNoise) -> tuple[float, float]:
+    def mean_sigma(self, channel: Evidence) -> tuple[float, float]:
         """Return the root of the mean variance over a channel, and its standard error."""
         if channel.spectra is None or not channel.sigma:
             return channel.sigma, channel.error

@@ -14,7 +14,7 @@ from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.patches.white import METHOD, MIXED_METHOD, uneven_note
 
 if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.channel import ChannelNoise
+    from napari_gpu_denoise.noise.evidence import Evidence
 
 
 class Additive:
@@ -62,7 +62,7 @@ class Gaussian(Additive, base.NoiseModel):
     description: ClassVar[str] = "One standard deviation for all grey levels."
 
     @classmethod
-    def evidence(cls, channel: ChannelNoise) -> str:
+    def evidence(cls, channel: Evidence) -> str:
         """Return a reason always: this is the model to assume in doubt."""
         laws = channel.laws
         if channel.spectra is None:
@@ -87,7 +87,7 @@ class Gaussian(Additive, base.NoiseModel):
         return "the variance does not clearly grow with brightness"
 
     @classmethod
-    def fit(cls, channel: ChannelNoise) -> base.Fit:
+    def fit(cls, channel: Evidence) -> base.Fit:
         """Return the sigma that filters measure where none is given."""
         method, notes = METHOD, ()
         if channel.ends is not None:
@@ -184,12 +184,12 @@ class Correlated(Additive, base.NoiseModel):
         return not any(map(any, self.autocorrelation[1:])) and not any(self.autocorrelation[0][1:])
 
     @classmethod
-    def evidence(cls, channel: ChannelNoise) -> str | None:
+    def evidence(cls, channel: Evidence) -> str | None:
         correlated = channel.spectrum is not None and not channel.spectrum.white
         return "the noise of neighbouring pixels is correlated" if correlated else None
 
     @classmethod
-    def fit(cls, channel: ChannelNoise) -> base.Fit:
+    def fit(cls, channel: Evidence) -> base.Fit:
         """Read sigma and autocorrelation from the spectrum of the noise."""
         spectrum, error = channel.spectrum, channel.error
         if spectrum is None or not spectrum.sigma:

@@ -16,7 +16,7 @@ from napari_gpu_denoise.noise.patches.white import METHOD
 from napari_gpu_denoise.noise.photon import SHIFTED
 
 if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.channel import ChannelNoise
+    from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.photon import PhotonNoise
 
 
@@ -117,7 +117,7 @@ class PoissonGaussian(base.NoiseModel):
         )
 
     @classmethod
-    def evidence(cls, channel: ChannelNoise) -> str | None:
+    def evidence(cls, channel: Evidence) -> str | None:
         if channel.grows_over_time:
             return "the variance of differences between still frames grows with brightness"
         laws = channel.laws
@@ -133,7 +133,7 @@ class PoissonGaussian(base.NoiseModel):
         return None
 
     @classmethod
-    def fit(cls, channel: ChannelNoise) -> base.Fit:
+    def fit(cls, channel: Evidence) -> base.Fit:
         """Measure gain and read noise on differences of still frames, else on single images."""
         found = channel.temporal or channel.single
         gain, read, offset, notes = found.gain, found.read_noise, found.offset, ()
@@ -154,7 +154,7 @@ class PoissonGaussian(base.NoiseModel):
         )
 
     @classmethod
-    def fit_with_other_channels(cls, channel: ChannelNoise) -> base.Fit:
+    def fit_with_other_channels(cls, channel: Evidence) -> base.Fit:
         """Return the gain where it is clear, else one that hardly matters, beside sigma."""
         found = channel.temporal or channel.single
         if cls.evidence(channel) or (found.significant and found.grows):
@@ -162,7 +162,7 @@ class PoissonGaussian(base.NoiseModel):
         return cls._additive(channel)
 
     @classmethod
-    def _additive(cls, channel: ChannelNoise) -> base.Fit:
+    def _additive(cls, channel: Evidence) -> base.Fit:
         """Return sigma as read noise, and a gain that hardly matters."""
         read, gain = cls._hardly(channel.sigma)
         model = cls(max(gain, 1e-4 * read), read, _below(channel))
@@ -181,7 +181,7 @@ class PoissonGaussian(base.NoiseModel):
         return f"{text}, offset {self.offset:.4g}" if self.offset else text
 
 
-def _below(channel: ChannelNoise) -> float:
+def _below(channel: Evidence) -> float:
     """Return an offset, 0 or less, that no pixel is darker than."""
     return min(0.0, *(float(np.nanmin(plane)) for plane in channel.planes))
 
@@ -307,12 +307,12 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
         return Correlated(1.0, self.autocorrelation, self.shared, self.along_z)
 
     @classmethod
-    def evidence(cls, channel: ChannelNoise) -> str | None:
+    def evidence(cls, channel: Evidence) -> str | None:
         # Frames only pass as still if their differences are white.
         return None if channel.temporal is not None else Correlated.evidence(channel)
 
     @classmethod
-    def fit(cls, channel: ChannelNoise) -> base.Fit:
+    def fit(cls, channel: Evidence) -> base.Fit:
         """Read how noise grows with brightness; see ``docs/methods/noise.md``."""
         from napari_gpu_denoise.noise.correlation import noise_spectrum
 
@@ -350,7 +350,7 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
         )
 
     @staticmethod
-    def _of_line(channel: ChannelNoise) -> base.Fit:
+    def _of_line(channel: Evidence) -> base.Fit:
         """Return gain, read noise and offset of the line through levels of brightness."""
         line = channel.rising_line
         darkest = min(float(np.percentile(plane, _DARK)) for plane in channel.planes)
@@ -367,7 +367,7 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
         return base.Fit(model, errors, sigma, error / 2 * sigma, method, channel.curve)
 
     @classmethod
-    def _additive(cls, channel: ChannelNoise) -> base.Fit:
+    def _additive(cls, channel: Evidence) -> base.Fit:
         found = Correlated.fit(channel)
         read, gain = cls._hardly(found.sigma)
         table = found.model.autocorrelation

@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.noise.models import base
 
 if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.channel import ChannelNoise
+    from napari_gpu_denoise.noise.evidence import Evidence
 
 _LEAST = 1e-6  # sigma of a channel without noise, relative to that of white noise
 BACKGROUND = 0.05  # share of an image without signal, at least
@@ -125,7 +125,7 @@ class Rician(base.NoiseModel):
         )
 
     @classmethod
-    def evidence(cls, channel: ChannelNoise) -> str | None:
+    def evidence(cls, channel: Evidence) -> str | None:
         from napari_gpu_denoise.noise.magnitude import (
             LEAST_BACKGROUND,
             rayleigh_background,
@@ -165,13 +165,13 @@ class Rician(base.NoiseModel):
         return f"the variance depends on brightness as that of magnitudes does, {laws.range()}"
 
     @classmethod
-    def _contradicted(cls, channel: ChannelNoise, sigma: float) -> bool:
+    def _contradicted(cls, channel: Evidence, sigma: float) -> bool:
         """Return whether the variance is clearly below that of magnitudes of this sigma.
 
         As in a dark photograph, where it rises from far below, or where a part of the object passes
         for a background of stronger noise. Correlated noise has less variance where it is read.
         """
-        from napari_gpu_denoise.noise.patches.variance import CLEARLY
+        from napari_gpu_denoise.noise.patches.laws import CLEARLY
 
         laws = channel.laws
         if laws is None or not (laws.is_linear or laws.white):
@@ -179,7 +179,7 @@ class Rician(base.NoiseModel):
         return laws.below(cls(sigma).variance) >= laws.line + CLEARLY
 
     @classmethod
-    def fit(cls, channel: ChannelNoise) -> base.Fit:
+    def fit(cls, channel: Evidence) -> base.Fit:
         """Measure sigma by PIESNO on repetitions of a slice, else on single images."""
         from napari_gpu_denoise.noise.magnitude import piesno, rician_noise
 

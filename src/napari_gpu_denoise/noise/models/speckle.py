@@ -11,7 +11,7 @@ import numpy as np
 from napari_gpu_denoise.noise.models import base
 
 if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.channel import ChannelNoise
+    from napari_gpu_denoise.noise.evidence import Evidence
 
 _NO_SPECKLE = 1e9  # looks of an image without speckle
 _PROVEN = 0.5  # share of an image that has to show speckle, and not only texture
@@ -79,7 +79,7 @@ class Speckle(base.NoiseModel):
         return base.Transform("speckle", (np.float32(self.least),), (np.float32(self.bias),))
 
     @classmethod
-    def evidence(cls, channel: ChannelNoise) -> str | None:
+    def evidence(cls, channel: Evidence) -> str | None:
         laws = channel.laws
         # So is that of texture of one contrast.
         if laws is None or not laws.is_quadratic or channel.proof < _PROVEN:
@@ -87,7 +87,7 @@ class Speckle(base.NoiseModel):
         return f"the variance is proportional to the squared mean, {laws.range()}"
 
     @classmethod
-    def fit(cls, channel: ChannelNoise) -> base.Fit:
+    def fit(cls, channel: Evidence) -> base.Fit:
         """Measure the number of looks on windows of 8 x 8 pixels."""
         from napari_gpu_denoise.noise.magnitude import speckle_noise
 

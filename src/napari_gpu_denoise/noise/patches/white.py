@@ -27,12 +27,10 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     Squares,
     transformed,
 )
+from napari_gpu_denoise.noise.patches.laws import Trend, VarianceLaws, brightness_trend
 from napari_gpu_denoise.noise.patches.variance import (
     FIRST_PATCHES,
     PatchStatistics,
-    Trend,
-    VarianceLaws,
-    brightness_trend,
     pooled_variance,
 )
 from napari_gpu_denoise.noise.sampling import PlaneReader

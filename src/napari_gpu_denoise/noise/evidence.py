@@ -33,18 +33,14 @@ from napari_gpu_denoise.noise.correlation import (
 )
 from napari_gpu_denoise.noise.log_speckle import log_speckle_spectrum
 from napari_gpu_denoise.noise.patches import selection, white
+from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.spectra import (
     PatchSpectra,
     read_alike,
     read_spectra,
     together,
 )
-from napari_gpu_denoise.noise.patches.variance import (
-    VarianceCurve,
-    VarianceLaws,
-    unclipped,
-    variance_laws,
-)
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import still_noise
 from napari_gpu_denoise.noise.proof import MIN_SMOOTH, proven_sigma
@@ -240,7 +236,7 @@ EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
 
 
 @dataclass(frozen=True)
-class ChannelNoise:
+class Evidence:
     """Measurements on one channel that noise models take their evidence and parameters from.
 
     Where planes are too small or values too extreme `spectra` and all fields after it are None.
@@ -349,7 +345,7 @@ class ChannelNoise:
         return None if self.temporal.significant else False
 
 
-def read_channel(source: PlaneReader, channel: Channel | None, device: Any = None) -> ChannelNoise:
+def read_evidence(source: PlaneReader, channel: Channel | None, device: Any = None) -> Evidence:
     """Measure one of ``source.channels``, its patches on a device where one is given.
 
     NonFiniteError if none of its pixels is finite.
@@ -358,20 +354,20 @@ def read_channel(source: PlaneReader, channel: Channel | None, device: Any = Non
     frames = None if axis < 0 else source.along(axis, channel, range(source.shape[axis]))
     compared = partial(_still, frames), partial(_in_a_row, frames, source.threads)
     if frames is None or source.threads == 1:
-        return _read_channel(source, channel, device, *compared)
+        return _read_evidence(source, channel, device, *compared)
     # Large frames are compared in threads of their own.
     with ThreadPoolExecutor(len(compared)) as pool:
         results = [pool.submit(compare).result for compare in compared]
-        return _read_channel(source, channel, device, *results)
+        return _read_evidence(source, channel, device, *results)
 
 
-def _read_channel(
+def _read_evidence(
     source: PlaneReader,
     channel: Channel | None,
     device: Any,
     still: Callable[[], PhotonNoise | None],
     in_a_row: Callable[[], FramesInARow | None],
-) -> ChannelNoise:
+) -> Evidence:
     planes = list(source.sampled(channel))
     # Nothing is gained by other threads for one plane, and a device takes one after another.
     with mapping(min(len(planes), os.cpu_count() or 1)) as each:
@@ -394,7 +390,7 @@ def _read_channel(
     spectra = apart[0] if len(planes) == 1 and apart[0] else None
     spectra = spectra or _spectra(planes, blanks, levels, device)
     share = sum(0.0 if mask is None else float(mask.mean()) for mask in blanks) / len(blanks)
-    found = ChannelNoise(
+    found = Evidence(
         PlaneStack.held(planes),
         sigma,
         error,

@@ -1,0 +1,275 @@
+"""How the noise variance depends on brightness: laws fitted to levels of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from napari_gpu_denoise.noise.patches.selection import DISPERSION
+from napari_gpu_denoise.noise.patches.variance import (
+    LEAST_LEVELS,
+    MEMBERS,
+    LevelNoise,
+    PatchStatistics,
+    VarianceCurve,
+    brightness_levels,
+    level_noise,
+)
+from napari_gpu_denoise.noise.robust import medians
+
+# How the noise variance depends on brightness: constant, linear or quadratic.
+#
+# Texture raises the variance of a level of brightness, and never lowers it. So a level above a law
+# costs no more than a little, one below it much more; a law that does not fit most levels is
+# refused.
+SYSTEMATIC = 0.08  # relative error of a variance that texture and few patches leave
+ABOVE, BELOW = 9.0, 25.0  # most that a level above or below a law costs
+STEPS = 50  # of each end of a line that is tried
+DARK, BRIGHT = np.triu_indices(STEPS, 1)  # of the ends of rising lines
+CONSTANTS = np.linspace(-3, 1, 400)  # values of a law of one parameter that are tried
+
+PIXELS = 64  # of a patch
+FARTHER = (
+    10.0  # standard deviations of the mean of a patch, between the darkest and brightest level
+)
+GROWTH = 1.5  # of the variance over the levels of brightness, at least, to matter
+CLEARLY = 16.0  # squared standard errors by which a law must be better than a constant
+LIKELY = 9.0  # the same, where something else tells, too
+AS_WELL = 5.0  # the same, by which the square may be worse than the line, which has one more number
+FITS = 3.0  # squared standard errors a level, above which no law fits
+SCALES = 300  # values of sigma of magnitudes that are tried
+LEAST_MAGNITUDE = 1.0  # mean of a level without signal over sigma: 1.25, and less by chance
+SPREAD = 2.5  # of brightness, below which a line and a square are the same
+
+# Of a trend within one plane:
+MOST_LEVELS = 12  # fewer than elsewhere: more of them show a trend less reliably
+ORDERED = 0.65  # share of pairs of levels that rise, less that of those that fall, at least
+STRAIGHT = 0.7  # share of the differences that a straight line explains, at least
+RELEVANT = 2.0  # ratio of variances, brightest to darkest, below which one sigma does well
+TREND_SIGNIFICANT = 4.0  # standard errors by which that ratio is above 1, at least
+
+
+class VarianceLaws(NamedTuple):
+    """How badly each law fits, as sums of squared standard errors over the levels."""
+
+    curve: VarianceCurve  # that they were fitted to
+    error: tuple[float, ...]  # of the logarithms of the variances used
+    levels: int
+    constant: float
+    line: float
+    square: float
+    spread: float  # largest mean of a level over the smallest; infinite if that is not above 0
+    growth: float  # of the variance from the darkest level to the brightest, along the line
+    white: bool  # whether the noise of most levels is
+
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether the variance is proportional to the squared mean."""
+        return (
+            self.spread >= SPREAD
+            and self.square <= FITS * self.levels
+            and self.square + CLEARLY <= self.constant
+            and self.square <= self.line + AS_WELL
+        )
+
+    @property
+    def grows(self) -> bool:
+        """Whether a rising line fits the variance clearly better than a constant."""
+        return self.growth >= GROWTH and self.line + CLEARLY <= self.constant
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the variance grows linearly with the mean."""
+        return self.grows and self.line <= FITS * self.levels
+
+    @property
+    def tells(self) -> bool:
+        """Whether levels of brightness are further apart than noise puts them."""
+        mean, variance = self.curve.fitted
+        noise = math.sqrt(float(medians(variance)) / PIXELS)
+        return bool(mean[-1] - mean[0] > FARTHER * noise)
+
+    @property
+    def is_irregular(self) -> bool:
+        """Whether the variance is not constant, though another law may not fit either."""
+        least = min(self.line, self.square)
+        return self.constant > FITS * self.levels and self.constant > least + CLEARLY
+
+    def below(self, law: Callable[[np.ndarray], np.ndarray]) -> float:
+        """Return the cost of the levels below a function from mean to variance.
+
+        Those above may have texture, and do not count.
+        """
+        mean, variance = self.curve.fitted
+        distance = np.log(variance / law(mean)) / np.array(self.error)
+        return float(capped_cost(np.minimum(distance, 0)))
+
+    def is_of_magnitudes(self, law: Callable[[np.ndarray], np.ndarray], likely: bool) -> bool:
+        """Return whether the variance is clearly that of magnitudes.
+
+        Their variance over sigma squared is `law` of their mean over sigma, which is nowhere below
+        about 1.25. This law has one parameter, as the constant has; the line has two. If something
+        else makes magnitudes `likely`, less is required.
+        """
+        mean, variance = self.curve.fitted
+        darkest = min(self.curve.mean)
+        if self.levels < LEAST_LEVELS or darkest <= 0:
+            return False
+        least, most = (math.sqrt(each) for each in (variance.min(), variance.max()))
+        tried = np.geomspace(least, 2 * most, SCALES)
+        tried = tried[tried <= darkest / LEAST_MAGNITUDE]
+        if not len(tried):
+            return False
+        expected = np.log(np.square(tried[:, None]) * law(mean / tried[:, None]))
+        cost = capped_cost((np.log(variance) - expected) / np.array(self.error))
+        clearly, line = (LIKELY, AS_WELL) if likely else (CLEARLY, 1)
+        limits = FITS * self.levels, self.constant - clearly, self.line + line
+        return bool(cost.min() <= min(limits))
+
+    def share_below_zero(self) -> float:
+        """Return the share of the values that normal noise would put below 0."""
+        from scipy.special import ndtr
+
+        mean, variance = self.curve.fitted
+        count = np.array(self.curve.count)[np.array(self.curve.used, bool)]
+        return float(count @ ndtr(-mean / np.sqrt(variance)) / count.sum())
+
+    def counts(self, step: float) -> bool:
+        """Return whether the variance is the mean, in steps, at every level, as of photon counts.
+
+        Texture may raise some of them.
+        """
+        mean, variance = self.curve.fitted
+        ratio = variance / mean
+        most = float(medians(ratio))
+        return bool(DISPERSION[0] * step <= ratio.min() and most <= DISPERSION[1] * step)
+
+    def range(self) -> str:
+        """Return the variance at both ends of the levels used, in words."""
+        (low, high), (dark, bright) = (each[[0, -1]] for each in self.curve.fitted)
+        return f"from {dark:.3g} at a grey level of {low:.4g} to {bright:.3g} at {high:.4g}"
+
+
+def variance_laws(found: LevelNoise) -> VarianceLaws | None:
+    """Fit a constant, a line and a square to the variance at each level of brightness.
+
+    None where fewer than two levels show any noise.
+    """
+    used = (found.variance > 0) & found.open & (found.count >= MEMBERS)
+    if np.count_nonzero(used & found.white) >= LEAST_LEVELS:
+        used &= found.white
+    if np.count_nonzero(used) < 2:
+        return None
+    x, y = found.mean[used], np.log(found.variance[used])
+    error = np.hypot(found.error[used], SYSTEMATIC)
+    line, growth = _line(x, y, error)
+    positive = x[0] > 0
+    columns = (found.mean, found.variance, found.count, used)
+    return VarianceLaws(
+        VarianceCurve(*(tuple(each.tolist()) for each in columns)),
+        tuple(error.tolist()),
+        len(x),
+        _constant(y, error),
+        line,
+        _constant(y - 2 * np.log(x), error) if positive else np.inf,
+        float(x[-1] / x[0]) if positive else np.inf,
+        growth,
+        2 * np.count_nonzero(found.white[used]) > len(x),
+    )
+
+
+def capped_cost(distance: np.ndarray) -> np.ndarray:
+    """Return the cost of distances in standard errors, summed over the last axis.
+
+    A value above costs no more than a little, one below more: texture only raises a variance.
+    """
+    kept = np.maximum(np.minimum(distance, math.sqrt(ABOVE)), -math.sqrt(BELOW))
+    return np.einsum("...k,...k->...", kept, kept)
+
+
+def _constant(y: np.ndarray, error: np.ndarray) -> float:
+    """Return the least cost of a constant; texture makes it lower than the median, if anything."""
+    tried = medians(y) + CONSTANTS
+    return float(capped_cost((y - tried[:, None]) / error).min())
+
+
+def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
+    """Return the least cost of a rising line fitted to the logarithms y, and its growth."""
+    ends = np.exp(np.linspace(y.min() - 1, y.max() + 0.5, STEPS))
+    share = (x - x[0]) / max(x[-1] - x[0], 1e-300)
+    dark, bright = ends[:, None] * (1 - share), ends[:, None] * share
+    cost = capped_cost((y - np.log(dark[DARK] + bright[BRIGHT])) / error)
+    best = int(cost.argmin())
+    return float(cost[best]), float(ends[BRIGHT[best]] / ends[DARK[best]])
+
+
+class Trend(NamedTuple):
+    """Noise that grows with brightness."""
+
+    sigma: float  # square root of the mean variance
+    error: float  # standard error of sigma
+    dark: float  # standard deviation at the dark end
+    bright: float
+
+
+def brightness_trend(patches: PatchStatistics) -> Trend | None:
+    """Return the growth of noise with brightness; None where it does not clearly grow.
+
+    Photon noise has a variance that rises linearly with brightness. Texture raises the variance of
+    a level too, but irregularly, and more at the lower of the high frequencies than at the upper
+    ones, where white noise has the same power at both. So levels whose noise is not white are left
+    out, and the rest must rise one after the other, near a straight line, and by a factor that
+    matters.
+    """
+    upper = patches.upper
+    if len(patches.mean) < LEAST_LEVELS * MEMBERS or not upper.any() or upper.all():
+        return None
+    levels = brightness_levels(patches.mean, most=MOST_LEVELS, order=patches.order)
+    found = level_noise(patches, levels, patches.mean)
+    # Clipping weakens the noise. Whole levels are left out, not single patches: those without
+    # clipped pixels are the ones whose noise happens to be weak.
+    usable = (found.count >= MEMBERS) & found.open
+    mean, y, error, counts, _, white = (each[usable] for each in found)
+    if np.count_nonzero(white) < LEAST_LEVELS:
+        return None
+    x = mean - mean[0]
+    fit = _rising_line(x[white], y[white])
+    if fit is None:
+        return None
+    line = np.maximum(np.polyval(fit, x), y[white].min())
+    spread = float(np.hypot(*error[white][[0, -1]]))
+    factor = max(RELEVANT, math.exp(TREND_SIGNIFICANT * spread))
+    if not line[white][-1] >= factor * line[white][0]:
+        return None
+    # Texture may have raised the levels that are not white, but never lowered one.
+    variance = np.where(white, y, np.minimum(y, line))
+    weight = counts / counts.sum()
+    sigma = math.sqrt(weight @ variance)
+    return Trend(
+        sigma,
+        float(np.linalg.norm(weight * variance * error)) / (2 * sigma),
+        math.sqrt(variance[0]),
+        math.sqrt(variance[-1]),
+    )
+
+
+@lru_cache(maxsize=MOST_LEVELS)
+def _pairs(number: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.triu_indices(number, 1)
+
+
+def _rising_line(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+    """Return slope and offset of the line through points that rise along one, else None."""
+    i, j = _pairs(len(x))
+    if np.sign(y[j] - y[i]).mean() < ORDERED:
+        return None
+    away, rise = x - x.mean(), y - y.mean()
+    if not (away @ rise) ** 2 >= STRAIGHT * (away @ away) * (rise @ rise):
+        return None
+    # The median of all slopes: one level with texture does not tilt it.
+    slope = medians((y[j] - y[i]) / (x[j] - x[i]))
+    return np.array([slope, medians(y - slope * x)])
