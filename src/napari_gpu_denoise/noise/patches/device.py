@@ -148,9 +148,7 @@ class DevicePatches:
         origins = list(map(_grey_level, planes))
         planes = list(map(_apart, planes, origins))
         levels = [
-            [float(_apart(np.array(each, plane.dtype), origin)) for each in row]
-            if row
-            else row
+            [float(_apart(np.array(each, plane.dtype), origin)) for each in row] if row else row
             for row, plane, origin in zip(levels, planes, origins, strict=True)
         ]
         unit = _unit(planes)
@@ -226,7 +224,7 @@ class DevicePatches:
             for plane, copy in zip(part, host.reshape(batch, *shape), strict=False):
                 in_bands(lambda rows, out: np.copyto(out, rows), grid.sent(plane), copy)
             count = len(part) * grid.count
-            items = -(-(-(-count // per)) // group) * group
+            items = math.ceil(count / per / group) * group
             numbers = size, nx, grid.columns, grid.across, grid.apart * nx, grid.count
             numbers = map(np.int32, (*numbers, count, start * grid.count, total))
             with self.turn:
@@ -328,9 +326,11 @@ class DeviceCoefficients:
         found = np.empty((self.held.total, COEFFICIENTS), np.float32)
         with store.turn:
             cl.enqueue_copy(store.queue, found, self.held.buffer)
-        found = found[:, coefficient_order()] if self.which is None else found[
-            np.ix_(self.which, coefficient_order())
-        ]
+        found = (
+            found[:, coefficient_order()]
+            if self.which is None
+            else found[np.ix_(self.which, coefficient_order())]
+        )
         if self.unit != 1:
             found = found * np.float64(self.unit)
         return found if dtype is None else found.astype(dtype, copy=False)

@@ -146,8 +146,6 @@ class PatchSpectra:
         return replace(self, coefficients=coefficients, energy=energy, clipped=clipped)
 
 
-
-
 def read_spectra(
     planes: list[np.ndarray],
     limit: int | None = None,
@@ -158,9 +156,9 @@ def read_spectra(
     """Read about `limit` patches of 8 x 8 pixels, evenly spread over all planes of one shape.
 
     Those that touch what is not image are left out: `blanks`, if `not_image` was asked before, and
-    `levels`, if `clipping_levels` was. With None as `limit`, `MAX_PATCHES` others are read. They
-    stay on a device that `patches_on` yields; otherwise the best one transforms them. NonFiniteError
-    if no patch is whole: of planes too small, or full of NaN and infinity.
+    `levels`, if `clipping_levels` was. With None as `limit`, `MAX_PATCHES` others are read. Their
+    coefficients stay on a device that `patches_on` yields; without one they come from the best.
+    NonFiniteError if no patch is whole: of planes too small, or full of NaN and infinity.
     """
     blanks = selection.not_image(planes) if blanks is None else blanks
     limit = selection.number_of_patches(MAX_PATCHES, blanks) if limit is None else limit

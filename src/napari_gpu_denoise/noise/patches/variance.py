@@ -114,15 +114,6 @@ class PatchStatistics:
         """Patches by their rank, from the smoothest on."""
         return ranked(self.rank)
 
-    def unclipped(self, weight: np.ndarray | None = None) -> np.ndarray:
-        """Return patches with hardly any clipped pixels, by their rank; all if there are none.
-
-        Where a `weight` (patch,) is given, by their rank multiplied by it.
-        """
-        order = self.order if weight is None else ranked(self.rank * weight)
-        clear = self.clipped[order] <= CLIPPED
-        return order[clear] if clear.any() else order
-
 
 class Pooled(NamedTuple):
     """Noise variances of parts of the patches."""
