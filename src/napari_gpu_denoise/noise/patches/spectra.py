@@ -26,7 +26,7 @@ from napari_gpu_denoise.noise.patches.frequencies import (
 )
 from napari_gpu_denoise.noise.patches.frequencies import weights as weights
 
-MAX_PATCHES = 40_000  # patches read, about
+MAX_PATCHES = 20_000  # patches read, about
 MOST_CLIPPED = 0.5  # share of clipped pixels of a patch, from which it shows no noise
 FEW_PIXELS = (
     "Too few finite pixels are left to estimate the noise; give the noise, or replace NaN and "
