@@ -173,7 +173,7 @@ class DevicePatches:
         kept = kept & np.isfinite(told[0]).reshape(kept.shape)
         if not kept.any():
             return None
-        energy = told[3] + told[4]
+        energy = np.nan_to_num(told[3] + told[4], nan=np.inf, posinf=np.inf)
         typical = np.median(energy[kept.ravel()][:: max(1, kept.size // SAMPLE)])
         if 0 < typical < np.inf:
             kept &= (energy <= FAR * typical).reshape(kept.shape)
