@@ -186,7 +186,7 @@ class DevicePatches:
             above = np.repeat(np.array(origins), count)
             mean, seen = unit * mean + above, unit * seen + above
         if unit != 1:
-            energy = energy.astype(np.float64) * unit**2
+            energy = energy.astype(np.float64) * np.float64(unit) ** 2
         coefficients.which = which
         middles = np.tile(grid.middles(planes[0].shape), len(planes))
         return Patches(
