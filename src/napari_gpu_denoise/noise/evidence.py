@@ -43,7 +43,6 @@ from napari_gpu_denoise.noise.patches.spectra import (
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import still_noise
-from napari_gpu_denoise.noise.proof import MIN_SMOOTH, proven_sigma
 from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack, spread
 
 # The autocovariance of noise of any range, from its power in patches of 8 x 8 pixels.
@@ -260,14 +259,6 @@ class Evidence:
     blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
     in_a_row: FramesInARow | None = None  # of a time-lapse
     levelled: PatchSpectra | None = None  # patches of planes scaled to one noise, if it differs
-
-    @cached_property
-    def proven_sigma(self) -> float:
-        """How much of `sigma` is proven to be noise: all of it, where planes are too small."""
-        patches = self.levelled or self.spectra
-        if patches is None or not patches.whole or len(patches.mean) < MIN_SMOOTH:
-            return self.sigma
-        return proven_sigma(self.sigma, patches, list(self.planes))
 
     @property
     def is_plain(self) -> bool:
