@@ -8,29 +8,24 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from napari_gpu_denoise.errors import (
     DeviceMemoryError,
-    ImageError,
     KernelError,
-    NonFiniteError,
     Note,
     SettingsError,
 )
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise import models
-from napari_gpu_denoise.noise.correlation import alike_in_colours
-from napari_gpu_denoise.noise.covariance import ChannelCovariance, channel_covariance
+from napari_gpu_denoise.noise.covariance import covariance_of_planes, is_shared
 from napari_gpu_denoise.noise.evidence import Evidence
-from napari_gpu_denoise.noise.models import AUTO, Correlated, Gaussian, NoiseModel, choices
+from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit, Misfit
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.places import noise_surface
+from napari_gpu_denoise.noise.proof import alike_colours, limited_to_proof
 from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, plane_axis
+from napari_gpu_denoise.noise.sampling import PlaneReader, plane_axis
 from napari_gpu_denoise.noise.series import (
-    WHITE,
     differ,
     limit_by_repeats,
     limit_series,
@@ -75,8 +70,6 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
 
 
 ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
-PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it
-NEARLY_ALL = 0.8  # share of sigma that is proven, from which no note says that the rest is not
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
 
 
@@ -222,13 +215,13 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
                 first[name] = pool.submit(read_first, source, number, device)
         channels = [Evidence(source, channel, place) for channel in source.channels]
     if "S" in source.axes:
-        channels = _colours(channels)
+        channels = alike_colours(channels)
     if all(each.log_speckle for each in channels):
         numbers = {}  # it is as strong in all planes
     kind, reason = chosen_model(channels, model)
     fits = list(map(kind.fit, channels))
-    covariance = _covariance([each.planes for each in channels], kind.models_correlation)
-    if covariance is not None and _is_shared(kind, covariance, source.axes):
+    covariance = covariance_of_planes([each.planes for each in channels], kind.models_correlation)
+    if covariance is not None and is_shared(kind, covariance, source.axes):
         fits = [
             fit._replace(model=replace(fit.model, shared=shared))
             for fit, shared in zip(fits, covariance.shared, strict=True)
@@ -251,7 +244,7 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
     fits, factors = limit_by_repeats(source, channels, fits)
     colours = "S" in source.axes and kind.models_correlation
     if model == AUTO and not colours and places is None:
-        fits, shares = _limited_to_proof(channels, fits)
+        fits, shares = limited_to_proof(channels, fits)
         factors = [one * share for one, share in zip(factors, shares, strict=True)]
     kind = type(fits[0].model)
     series = {name: limit_series(each.scaled(factors), source) for name, each in series.items()}
@@ -276,88 +269,6 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
         blank_width=max(each.blank_width for each in channels),
         places=places,
     )
-
-
-def _colours(channels: list[Evidence]) -> list[Evidence]:
-    """Return channels whose spectra agree on whether noise is correlated."""
-    if any(each.spectrum is None or each.frames is not None for each in channels):
-        return channels
-    alike = alike_in_colours([(each.spectrum, each.shown) for each in channels])
-    return [each.with_spectrum(one) for each, one in zip(channels, alike, strict=True)]
-
-
-def _limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fit], list[float]]:
-    """Return fits with the sigma that single planes prove, and what it was multiplied by.
-
-    A law over brightness is a proof by itself, and so are the differences of frames. Colours of an
-    image tell texture from noise as well.
-    """
-    kind = type(fits[0].model)
-    claims = [fit.sigma for fit in fits]
-    if not kind.additive or not any(claims):
-        return fits, [1.0] * len(fits)
-    limited = [
-        fit if _proven_by_others(each, fit) else _of_proven_sigma(each, fit)
-        for each, fit in zip(channels, fits, strict=True)
-    ]
-    if kind.models_correlation and all(
-        one is not fit for one, fit in zip(limited, fits, strict=True)
-    ):
-        limited = [fit._replace(model=Gaussian(fit.sigma)) for fit in limited]
-    return limited, [
-        fit.sigma / claim if claim else 1.0 for fit, claim in zip(limited, claims, strict=True)
-    ]
-
-
-def _proven_by_others(channel: Evidence, fit: Fit) -> bool:
-    """Return whether something else than single planes proves the noise of a channel."""
-    return (
-        channel.spectra is None
-        or channel.log_speckle
-        or channel.frames is not None
-        or channel.temporal is not None
-        or bool(fit.limit and fit.sigma >= PROVEN_BY_REPEATS * fit.limit)
-    )
-
-
-def _of_proven_sigma(channel: Evidence, fit: Fit) -> Fit:
-    """Return a fit of white noise with the sigma that single planes of a channel prove."""
-    proven = min(channel.proven_sigma, fit.sigma)
-    if not fit.model.models_correlation and proven == fit.sigma:
-        return fit
-    model = fit.model.scaled(proven / fit.sigma) if fit.sigma else fit.model
-    if model.models_correlation:
-        model = Correlated(proven, WHITE)
-    removed = f"{proven:.3g} of it is removed" if proven else "nothing is removed"
-    note = Note(
-        f"the noise may be fine texture: a sigma of {fit.sigma:.3g} is not proven, and {removed}",
-        f"noise={fit.model.name!r} takes it for noise",
-        code="unproven",
-        model=fit.model.name,
-        title=fit.model.title,
-    )
-    notes = (*fit.notes, note) if proven < NEARLY_ALL * fit.sigma else fit.notes
-    error = min(fit.error, proven)
-    return fit._replace(model=model, errors={}, sigma=proven, error=error, notes=notes)
-
-
-def _covariance(stacks: list[PlaneStack], correlated: bool) -> ChannelCovariance | None:
-    """Return the covariance between channels in a plane in the middle."""
-    if len(stacks) < 2:
-        return None
-    middle = len(stacks[0]) // 2
-    try:
-        image = np.stack([stack[middle] for stack in stacks])
-        return channel_covariance(image, correlated)
-    except (ImageError, NonFiniteError):
-        return None
-
-
-def _is_shared(kind: type[NoiseModel], covariance: ChannelCovariance, axes: str) -> bool:
-    """Return whether models say how much noise channels share: white noise, if that is clear."""
-    if kind.models_correlation:
-        return "S" in axes
-    return hasattr(kind, "shared") and len(covariance.shared) == 3 and covariance.is_clear
 
 
 def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -> tuple[str, ...]:

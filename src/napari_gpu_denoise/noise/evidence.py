@@ -31,7 +31,6 @@ from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import still_noise
-from napari_gpu_denoise.noise.proof import MIN_SMOOTH, proven_sigma
 from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack, spread
 
 REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
@@ -187,14 +186,6 @@ class Evidence:
             if each is not None and each.sigma > 0
         ]
         return _spectra(*map(list, zip(*scaled, strict=True)))
-
-    @cached_property
-    def proven_sigma(self) -> float:
-        """How much of `sigma` is proven to be noise: all of it, where planes are too small."""
-        patches = self.levelled or self.spectra
-        if patches is None or not patches.whole or len(patches.mean) < MIN_SMOOTH:
-            return self.sigma
-        return proven_sigma(self.sigma, patches, list(self.planes))
 
     # Variance over brightness
 
