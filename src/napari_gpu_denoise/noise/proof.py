@@ -24,7 +24,7 @@ from napari_gpu_denoise.noise.models import Correlated, Gaussian
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.patches.coefficients import span_sums
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
-from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
+from napari_gpu_denoise.noise.patches.white import MARGIN, PATCH, frequency_order
 from napari_gpu_denoise.noise.series import WHITE
 
 # The smoothest patches.
@@ -59,11 +59,13 @@ class SmoothPatches(NamedTuple):
     lowest: float  # of nearly the quietest of all patches
 
     @classmethod
-    def of(cls, spectra: PatchSpectra) -> SmoothPatches:
-        """Measure them."""
+    def of(cls, spectra: PatchSpectra, members: np.ndarray) -> SmoothPatches:
+        """Measure them among some of the patches, a mask (patch,)."""
         energy = spectra.energy_of("high").astype(np.float64) / len(spectra.upper)
-        count = min(max(MIN_SMOOTH, round(SMOOTH_SHARE * len(energy))), len(energy))
-        smooth = spectra.statistics.order[:count]
+        order = spectra.statistics.order
+        order = order[members[order]]
+        count = min(max(MIN_SMOOTH, round(SMOOTH_SHARE * len(order))), len(order))
+        smooth = order[:count]
         power = span_sums(spectra.statistics.energy, smooth, [0], [count])[0] / count
         j, k = np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)
         frequency = (j + k + 1) / PATCH
@@ -77,7 +79,7 @@ class SmoothPatches(NamedTuple):
             math.sqrt(top),
             top / middle if middle else 0.0,
             float(energy[smooth].var()) / expected if expected else math.inf,
-            math.sqrt(np.quantile(energy, LOWEST)),
+            math.sqrt(np.quantile(energy[order], LOWEST)),
         )
 
     def proven(self, claim: float) -> float | None:
@@ -135,7 +137,13 @@ def proven_sigma(channel: Evidence) -> float:
     claim, patches = channel.sigma, channel.levelled or channel.spectra
     if not claim > 0 or patches is None or not patches.whole or len(patches.mean) < MIN_SMOOTH:
         return claim
-    proven = SmoothPatches.of(patches).proven(claim)
+    # Clipping weakens the noise, also in patches that it has hardly reached.
+    far = np.ones(len(patches.mean), bool)
+    for level in {float(each) for plane in channel.levels for each in plane}:
+        far &= np.abs(patches.mean - level) > MARGIN * claim
+    if np.count_nonzero(far) < MIN_SMOOTH:
+        far[:] = True
+    proven = SmoothPatches.of(patches, far).proven(claim)
     if proven == claim or claim >= MIN_OF_ERROR * prediction_error(list(channel.planes)):
         return claim
     return proven or 0.0
