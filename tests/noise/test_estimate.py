@@ -611,3 +611,27 @@ def test_offset_and_read_noise_are_said_to_be_one_number():
     dark = 2 * rng.poisson(scene / 2) + rng.normal(0, 30, scene.shape)
     notes = estimate_noise(dark, model="poisson-gaussian").notes
     assert not any("fit equally well" in note for note in notes)
+
+
+def blanked(planes):
+    movie = scene(64, 80) + noise((25, 64, 80), 6)
+    movie[planes] = 0
+    return movie
+
+
+@pytest.mark.parametrize(
+    ("image", "code", "sigma"),
+    [
+        (np.full((64, 64), 7), "two-levels", 0),
+        (np.where(noise((64, 64)) > 0, 255, 0).astype(np.uint8), "two-levels", 0),
+        ((300 + noise((64, 64), 25)).clip(0, 255).astype(np.uint8), "saturated", 0),
+        (blanked(np.s_[10:15]), "blank-planes", 6),
+        (blanked(np.s_[::6]), "blank-planes", 6),
+        (blanked(np.s_[:0]) + 40 * noise((25, 64, 80), 1, 1) * (np.arange(25) == 12)[:, None, None],
+         "odd-planes", 6),
+    ],
+)  # fmt: skip
+def test_what_tells_little_of_noise_is_said(image, code, sigma):
+    found = estimate_noise(image, "TYX"[-image.ndim :])
+    assert code in [getattr(note, "code", "") for note in found.notes]
+    assert found.sigma[0] == pytest.approx(sigma, rel=0.1)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from napari_gpu_denoise.errors import (
     DeviceMemoryError,
@@ -23,7 +26,7 @@ from napari_gpu_denoise.noise.models.base import Fit, Misfit
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.proof import alike_colours, limited_to_proof
-from napari_gpu_denoise.noise.record import NoiseEstimate
+from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 from napari_gpu_denoise.noise.sampling import PlaneReader, plane_axis
 from napari_gpu_denoise.noise.series import (
     differ,
@@ -70,6 +73,7 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
 
 
 ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
+ODD = 2.0  # ratio of the noise of a plane to that of others, or its inverse, that is said
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
 
 
@@ -253,7 +257,7 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
         standard_error=tuple(fit.error for fit in fits),
         method=", or ".join(dict.fromkeys(fit.method for fit in fits)),
         planes=source.count,
-        notes=_notes(channels, fits, kind),
+        notes=(*_notes(channels, fits, kind), *_odd_planes(series.values())),
         axes=source.axes,
         models=tuple(fit.model for fit in fits),
         reason=reason,
@@ -292,12 +296,35 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
             "the noise of neighbouring pixels is correlated, which this model ignores: sigma may "
             "be too low"
         )
+    if any(each.is_drawing for each in channels):
+        levels = "no noise can be told in two grey levels at most, as masks and drawings have"
+        found.append(Note(levels, code="two-levels"))
+    elif not any(fit.sigma for fit in fits) and max(map(sum, (e.clipped for e in channels))) > 0.5:
+        ends = "no noise can be told, as most pixels are at the ends of the grey levels"
+        found.append(Note(ends, code="saturated"))
     if (share := max(each.blank for each in channels)) >= NOTED:
         found.append(
             f"{share:.0%} of the pixels are in or beside constant areas or repeated edges, such as "
             "padding or saturation, and were left out"
         )
     return tuple(found)
+
+
+def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[Note]:
+    """Yield notes on planes that are blank, or few of many with quite another noise."""
+    for each in series:
+        name = {"T": "frame", "Z": "slice"}.get(each.axis, "plane")
+        sigma, factor = np.array(each.sigma), np.array(each.factor)
+        blank = ~(sigma > 0).any(axis=0)
+        if blank.any() and not blank.all():
+            yield Note(f"{blank.sum()} of {blank.size} {name}s read are blank", code="blank-planes")
+        if differ(each) or blank.all():
+            continue
+        ratio = np.nanmax(np.where(sigma > 0, np.maximum(factor, 1 / factor), 1), axis=0)
+        if odd := [str(each.index[k]) for k in np.flatnonzero(ratio > ODD)]:
+            which = f"{name}{'s' * (len(odd) > 1)} {', '.join(odd[:5])}"
+            said = f"the noise of {which} differs by a factor of {ratio.max():.2g} from the others'"
+            yield Note(f"{said}, as which it is filtered", code="odd-planes")
 
 
 def _structure(source: PlaneReader) -> tuple[Note, ...]:

@@ -36,6 +36,7 @@ from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack, 
 REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
 MOST_REPEATS = 64  # repetitions read
 MOST_COUNTED = 1 << 20  # pixels of a plane in which clipped ones are counted, about
+MOST_LEVELS_READ = 1 << 14  # pixels of a plane whose grey levels are counted, about
 EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
 
 
@@ -114,6 +115,13 @@ class Evidence:
                     bright += number
         return dark / total, bright / total
 
+    @cached_property
+    def is_drawing(self) -> bool:
+        """Whether there are no more than two grey levels, which are no counts of photons."""
+        some = [plane[:: 1 + plane.size // MOST_LEVELS_READ].ravel() for plane in self.planes]
+        levels = np.unique(np.concatenate(some))
+        return np.count_nonzero(np.isfinite(levels)) <= 2 and self.photons is None
+
     # Patches and white noise
 
     @cached_property
@@ -152,7 +160,7 @@ class Evidence:
 
     @cached_property
     def _combined(self) -> tuple[float, float, tuple[float, float] | None]:
-        return white.combined_sigma(self._measured)
+        return (0.0, 0.0, None) if self.is_drawing else white.combined_sigma(self._measured)
 
     @property
     def sigma(self) -> float:
