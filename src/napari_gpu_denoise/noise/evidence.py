@@ -118,9 +118,12 @@ class Evidence:
     @cached_property
     def is_drawing(self) -> bool:
         """Whether there are no more than two grey levels, which are no counts of photons."""
-        some = [plane[:: 1 + plane.size // MOST_LEVELS_READ].ravel() for plane in self.planes]
-        levels = np.unique(np.concatenate(some))
-        return np.count_nonzero(np.isfinite(levels)) <= 2 and self.photons is None
+        for plane in self.planes:
+            some = plane.ravel()[:: 1 + plane.size // MOST_LEVELS_READ]
+            some = some[some == some]  # not NaN
+            if some.size and ((some != some.min()) & (some != some.max())).any():
+                return False
+        return self.photons is None
 
     # Patches and white noise
 
