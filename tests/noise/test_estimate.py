@@ -17,9 +17,13 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.files import samples
+from napari_gpu_denoise.noise.estimate import unexplained
 from napari_gpu_denoise.noise.magnitude import rayleigh_background
+from napari_gpu_denoise.noise.models import Gaussian
+from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.models.rician import BACKGROUND
 from napari_gpu_denoise.noise.patches import device as device_patches
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
 
@@ -635,3 +639,11 @@ def test_what_tells_little_of_noise_is_said(image, code, sigma):
     found = estimate_noise(image, "TYX"[-image.ndim :])
     assert code in [getattr(note, "code", "") for note in found.notes]
     assert found.sigma[0] == pytest.approx(sigma, rel=0.1)
+
+
+def test_what_the_noise_does_not_explain_is_said():
+    curve = VarianceCurve((10.0, 50, 90), (9.0, 81, 400), (100, 300, 50), (True,) * 3)
+    assert unexplained(Fit(Gaussian(3), {}, 3, 0.1, "", curve)) == 3
+    assert unexplained(Fit(Gaussian(3), {}, 3, 0.1, "")) == 1
+    found = estimate_noise(scene() + noise(sigma=3))
+    assert "unexplained" not in [getattr(note, "code", "") for note in found.notes]

@@ -73,6 +73,7 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
 
 
 ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
+UNEXPLAINED = 2.0  # standard deviation of most levels over that of the model, that is said
 ODD = 2.0  # ratio of the noise of a plane to that of others, or its inverse, that is said
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
 
@@ -284,6 +285,10 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
         for note in fit.notes:
             rich = isinstance(note, Note)
             found.append(note.replaced(*change) if rich else note.replace(*change, 1))
+        unproven = any(getattr(note, "code", "") == "unproven" for note in fit.notes)
+        if (ratio := unexplained(fit)) >= UNEXPLAINED and not unproven:
+            more = f"most grey levels vary {ratio:.2g} times as much as the noise{place} that is"
+            found.append(Note(f"{more} known, by texture or other noise", code="unexplained"))
     spectra = [each.spectrum for each in channels if each.spectrum is not None]
     correlated = any(not each.white for each in spectra)
     doubtful = any(each.doubtful for each in spectra)
@@ -308,6 +313,19 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
             "padding or saturation, and were left out"
         )
     return tuple(found)
+
+
+def unexplained(fit: Fit) -> float:
+    """Return how many times more most patches vary than their noise; 1 where that is not known."""
+    if fit.curve is None or not fit.sigma:
+        return 1.0
+    mean, variance = fit.curve.fitted
+    count = np.array(fit.curve.count)[np.array(fit.curve.used, bool)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.sqrt(variance / fit.model.variance(mean))
+    order = np.argsort(ratio)
+    below = np.cumsum(count[order])
+    return float(ratio[order][np.searchsorted(below, below[-1] / 2)]) if len(below) else 1.0
 
 
 def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[Note]:
