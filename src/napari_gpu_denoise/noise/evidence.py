@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import (
     NoiseSpectrum,
@@ -361,7 +361,7 @@ def _spectra(
     """
     try:
         spectra = read_spectra(planes, None, blanks, levels, device)
-    except NonFiniteError:
+    except (ImageError, NonFiniteError):
         return None
     largest = float(np.abs(spectra.mean).max())
     return spectra if largest == 0 or 1 / EXTREME < largest < EXTREME else None

@@ -495,7 +495,7 @@ def surroundings(
         seen = finite if blank is None else finite & ~blank
         total = _around(np.where(seen, values, 0.0)) / np.maximum(_around(seen * 1.0), 0.5)
         total[~finite] = np.nan  # so that the same patches are left out
-        found.append(selection.read_patches(total, PATCH, limit // len(planes), blank).values[:, 0])
+        found.append(selection.read_patches(total, PATCH, limit // len(planes), blank)[0][:, 0])
     return np.concatenate(found)
 
 
@@ -541,7 +541,7 @@ def single_image_noise(image: Any, known: PatchSpectra | None = None) -> PhotonN
         found = replace(found, gain_error=math.hypot(found.gain_error, flattened))
         planes = sample_planes(image)
         blanks = selection.not_image(planes)
-        limit = selection.number_of_patches(MAX_PATCHES * min(len(planes), 2), blanks)
+        limit = selection.number_of_patches(MAX_PATCHES, blanks)
         key = surroundings(planes, limit, blanks)
         levels = brightness_levels(key, order=spectra.statistics.order)
         noise = level_noise(spectra.statistics, levels, spectra.seen)

@@ -93,7 +93,7 @@ def _of_planes(stack: PlaneStack, fit: Fit, scale: float, place: Any, *, plain: 
             spectra = read_spectra(planes, limit, blanks, levels, place)
             shown = np.array(spectra.count) > 0
             found[np.array(numbers)[shown]] = _sigmas(spectra, fit, scale)
-        except NonFiniteError:
+        except (ImageError, NonFiniteError):
             shown = np.zeros(len(planes), bool)
         for k in np.flatnonzero(~shown):  # no patch is whole
             one = sigma_of_differences(planes[k])

@@ -135,8 +135,6 @@ class DevicePatches:
 
         None where no patch is whole.
         """
-        if min(planes[0].shape) < PATCH:
-            return None
         grid = _Grid.of(planes[0].shape, limit // len(planes))
         kept = np.ones((len(planes), grid.count), bool)
         for row, blank in zip(kept, blanks, strict=True):
@@ -258,22 +256,19 @@ class DevicePatches:
         starts, stops = map(np.asarray, spans)
         most = CPU_CHUNK if self.cpu else CHUNK
         chunks = -(-(stops - starts) // most)
-        places = np.cumsum(chunks)
-        number = int(places[-1]) if len(places) else 0
+        number, count = int(chunks.sum()), len(patches)
         found = np.zeros((1 + moments, len(starts), COEFFICIENTS))
         if not number:
             return found
-        places -= chunks
-        count = len(patches)
-        width = 2 * number + count * (1 if weight is None else 2)
-        pinned = self.arena.pinned("patch list", width, self.queue)
-        table = pinned.view(np.int32)
-        first, last = table[: 2 * number].reshape(2, number)
-        first[:] = np.repeat(starts - most * places, chunks) + most * np.arange(number)
-        np.minimum(first + most, np.repeat(stops, chunks), out=last, casting="same_kind")
-        table[2 * number : 2 * number + count] = patches
+        places = np.cumsum(chunks) - chunks
+        span = np.repeat(np.arange(len(starts)), chunks)
+        first = starts[span] + most * (np.arange(number) - places[span])
+        parts = [first, np.minimum(first + most, stops[span]), patches]
         if weight is not None:
-            pinned[2 * number + count :] = weight
+            parts.append(weight.astype(np.float32).view(np.int32))
+        width = sum(map(len, parts))
+        table = self.arena.pinned("patch list", width, self.queue).view(np.int32)
+        np.concatenate(parts, out=table, casting="same_kind")
         listed = self.arena.buffer("patch list", 4 * width)
         size = (1 + moments) * number * COEFFICIENTS
         out = self.arena.buffer("patch sums", 4 * size)
@@ -286,8 +281,8 @@ class DevicePatches:
             self._sums(self.queue, grid, group, buffer, listed, *map(np.int32, numbers), out)
             cl.enqueue_copy(self.queue, host, out)
         some = np.flatnonzero(chunks)
-        for row, parts in zip(found, host.reshape(-1, number, COEFFICIENTS), strict=True):
-            row[some] = np.add.reduceat(parts, places[some])
+        host = host.reshape(-1, number, COEFFICIENTS)
+        found[:, some] = np.add.reduceat(host, places[some], axis=1)
         return found
 
 
@@ -384,7 +379,7 @@ def _unit(planes: Sequence[np.ndarray]) -> float:
         sizes = [np.abs(plane) for plane in planes]
         largest = max(float(each.max(initial=0, where=np.isfinite(each))) for each in sizes)
     octave = math.frexp(largest)[1]
-    return 1.0 if abs(octave) <= OCTAVES or not largest else math.ldexp(1.0, octave)
+    return 1.0 if abs(octave) <= OCTAVES or not largest else math.ldexp(1.0, octave - 1)
 
 
 @contextmanager
