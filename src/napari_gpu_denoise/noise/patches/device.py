@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,13 +33,12 @@ from napari_gpu_denoise.opencl.program import session
 TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to a device as they are
 GROUP = 64  # work-items of a work-group on a GPU
 BLOCK = 32  # patches that a work-item of a CPU transforms
-CHUNK, CPU_CHUNK = 256, 512  # patches that a work-item sums up, at most
+CHUNK, CPU_CHUNK = 64, 512  # patches that a work-item sums up, at most
 SHAPE = PATCH, PATCH
 COEFFICIENTS = PATCH**2
 MOST_BYTES = 1 << 29  # of coefficients on a device; more are kept in memory
 BATCH_BYTES = 1 << 26  # of planes that are sent at once
 WEAKEST, STRONGEST = 1e-25, 1e25  # sums of squares that float32 holds
-SAMPLE = 1024  # patches that show what is typical, about
 FAR = 2.0**40  # times the typical sum of squares, from which a patch holds fill values
 OCTAVES = 30  # around 1 in which float32 holds values and their squares
 
@@ -78,11 +77,13 @@ class _Grid(NamedTuple):
             return plane[: (self.rows - 1) * self.down + PATCH]
         return sliding_window_view(plane, PATCH, axis=0)[:: self.down].transpose(0, 2, 1)
 
-    def middles(self, shape: tuple[int, int]) -> np.ndarray:
-        """Return y and x of the middle of each patch, from 0 to 1 over the plane."""
+    @lru_cache(maxsize=2)  # noqa: B019, of tuples
+    def middles(self, shape: tuple[int, int], planes: int) -> np.ndarray:
+        """Return y and x of the middle of each patch, from 0 to 1 over each of some planes."""
         y = (np.arange(self.rows) * self.down + PATCH / 2) / shape[0]
         x = (np.arange(self.columns) * self.across + PATCH / 2) / shape[1]
-        return np.stack([np.repeat(y, self.columns), np.tile(x, self.rows)])
+        found = np.stack([np.repeat(y, self.columns), np.tile(x, self.rows)])
+        return np.tile(found, planes)
 
 
 @cache
@@ -171,10 +172,11 @@ class DevicePatches:
         kept = kept & np.isfinite(told[0]).reshape(kept.shape)
         if not kept.any():
             return None
-        energy = np.nan_to_num(told[3] + told[4], nan=np.inf, posinf=np.inf)
-        typical = np.median(energy[kept.ravel()][:: max(1, kept.size // SAMPLE)])
-        if 0 < typical < np.inf:
-            kept &= (energy <= FAR * typical).reshape(kept.shape)
+        if not told[3:5].max() < STRONGEST:  # or NaN
+            energy = np.nan_to_num(told[3] + told[4], nan=np.inf, posinf=np.inf)
+            typical = np.median(energy[kept.ravel()])
+            if 0 < typical < np.inf:
+                kept &= (energy <= FAR * typical).reshape(kept.shape)
         which = None if kept.all() else np.flatnonzero(kept)
         told = told.copy() if which is None else told[:, which]  # the memory is used again
         count = np.count_nonzero(kept, axis=1)
@@ -186,7 +188,7 @@ class DevicePatches:
         if unit != 1:
             energy = energy.astype(np.float64) * np.float64(unit) ** 2
         coefficients.which = which
-        middles = np.tile(grid.middles(planes[0].shape), len(planes))
+        middles = grid.middles(planes[0].shape, len(planes))
         return Patches(
             mean,
             coefficients if self.nbytes <= MOST_BYTES else np.asarray(coefficients),

@@ -92,6 +92,8 @@ class PatchSpectra:
     def planes(self) -> variance.Parts:
         """The patches of each plane with any, those with the fewest clipped pixels, by rank."""
         order = self.statistics.order
+        if len(self.count) == 1 and not self.clipped.any():
+            return variance.Parts(order, np.array(self.count))
         plane = np.repeat(np.arange(len(self.count), dtype=np.uint16), self.count)
         parts = variance.grouped(plane, len(self.count), order)
         if not self.clipped.any():
