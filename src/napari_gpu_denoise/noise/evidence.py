@@ -24,7 +24,7 @@ from napari_gpu_denoise.noise.correlation import (
     spectrum_with_evidence,
 )
 from napari_gpu_denoise.noise.frames import FramesInARow
-from napari_gpu_denoise.noise.log_speckle import log_speckle_spectrum
+from napari_gpu_denoise.noise.speckle import log_speckle_spectrum
 from napari_gpu_denoise.noise.patches import selection, white
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
