@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.noise.patches import selection
-from napari_gpu_denoise.noise.patches.laws import capped_cost
+from napari_gpu_denoise.noise.patches.laws import CLEARLY, capped_cost
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
+    from napari_gpu_denoise.noise.patches.laws import VarianceLaws
 
 # Background.
 BLOCK = 4  # width of a block, pixels
@@ -27,16 +28,17 @@ BLOCKS = 10_000  # looked at, about
 MIN_BLOCKS = 24  # of a background
 ODD_BLOCKS = 0.01  # share of the blocks of noise alone, half of them bright, that are rejected
 CLEAR_BLOCKS = 0.9  # share of them that sigma is read from: faint signals hide in the brightest
-STARTS = 64  # values of sigma that the search begins with
-ROUNDS = 40  # of it
+STARTS, ROUNDS = 64, 40  # values of sigma that the search begins with, and iterations
 MIN_CONTRAST = 0.12  # squared contrast of the darkest blocks; 0.21 in noise alone
 FAINT_SIGNALS = 0.003  # relative error of sigma that they leave
 
 # Object.
-DARK = 4.5  # mean over standard deviation of a level from which no law shows in it
-MISFIT = 4.0  # median squared standard errors of the levels, above which the law is refuted
+DARK = 4.5  # mean over standard deviation of a level, below which the law differs from a constant
+DARKEST = 1.0  # mean of a level without signal over sigma: 1.25, and less by chance
+MIXED = 2.0  # standard errors that patches of object and background cost, without a background
+MISFIT = 2.0  # squared standard errors a level, above which the law is refuted
 SIGMAS = 400  # values of sigma that are tried
-MAX_PROOF = 100.0  # squared standard errors by which background and missing values count, at most
+MAX_PROOF = 100.0  # squared standard errors that other evidence than the variance counts as
 
 
 class Background(NamedTuple):
@@ -62,43 +64,52 @@ def magnitude_noise(
 ) -> Magnitudes | None:
     """Fit sigma to the background and to the variance at all levels of brightness.
 
-    None where there are negative values, or neither a background nor dark levels. `curve` returns
-    means and variances of magnitudes for a sigma of 1.
+    None where there are negative values, or neither a background nor dark levels. The cost is
+    infinite where a line explains the levels better. `curve` returns means and variances of
+    magnitudes for a sigma of 1.
     """
     laws = channel.laws
     if any(map(_has_negative, channel.planes, channel.blanks, channel.levels)):
         return None
     background = rayleigh_background(channel.planes, channel.blanks, channel.levels)
-    mean, variance, error = np.empty((3, 0))
-    if laws is not None:
-        (mean, variance), error = laws.curve.fitted, np.array(laws.error)
-    dark = len(mean) > 0 and mean[0] < DARK * math.sqrt(variance[0])
-    if not dark and background is None:
+    if background is None and (laws is None or not _is_dark(laws)):
         return None
-    tried, gain = [], 0.0
-    if len(mean):
+    sigma, proof, cost, limit = np.empty(0), 0.0, 0.0, math.inf
+    if background is not None:
+        sigma = background.sigma + background.error * np.linspace(-6, 6, 121)
+    if laws is not None:
+        mean, variance = laws.curve.fitted
         ends = np.sqrt([0.8 * variance.min(), 3 * variance.max()])
-        tried.append(np.geomspace(*ends, SIGMAS))
+        sigma = np.sort(np.concatenate([sigma, np.geomspace(*ends, SIGMAS)]))
+        sigma = sigma[sigma <= mean[0] / DARKEST]
+        if not len(sigma):
+            return None
+        cost = _level_cost(laws, sigma, curve(), 0.0 if background else MIXED)
+        limit = MISFIT * laws.levels
+        if laws.line + CLEARLY < laws.constant:
+            limit = min(limit, laws.line)
+        else:
+            proof = _missing_values(channel)
+    gain = np.zeros(len(sigma))
     if background is not None:
-        tried.append(background.sigma + background.error * np.linspace(-6, 6, 121))
-        gain = min(background.gain, MAX_PROOF)
-    sigma = np.sort(np.concatenate(tried))
-    distance = _distances(mean, variance, sigma, curve()) / error
-    cost, pull = capped_cost(distance), np.zeros(len(sigma))
-    if background is not None:
-        pull = np.minimum(np.square((sigma - background.sigma) / background.error), gain) - gain
-    best = int((cost + pull).argmin())
-    proof = min(_missing_values(channel) - pull[best], MAX_PROOF)
-    inside = sigma[cost + pull <= cost[best] + pull[best] + 1]
+        distance = np.square((sigma - background.sigma) / background.error)
+        gain = np.maximum(min(background.gain, MAX_PROOF) - distance, 0)
+    total = cost - gain
+    best = int(total.argmin())
+    share = background.share if gain[best] else 0.0
+    if share and laws is not None:
+        limit = laws.line + CLEARLY
+    inside = sigma[total <= total[best] + 1]
     error = max(float(inside[-1] - inside[0]) / 2, sigma[best] / SIGMAS)
-    shown = bool(pull[best] < 0)
-    refuted = not shown and np.median(np.square(distance[best])) > MISFIT
-    return Magnitudes(
-        float(sigma[best]),
-        error,
-        math.inf if refuted else float(cost[best] - proof),
-        background.share if shown else 0.0,
-    )
+    misfit = float(total[best] + gain[best])
+    found = misfit - min(gain[best] + proof, MAX_PROOF) if misfit <= limit else math.inf
+    return Magnitudes(float(sigma[best]), error, found, share)
+
+
+def _is_dark(laws: VarianceLaws) -> bool:
+    """Return whether there is a level so dark that its variance shows magnitudes."""
+    mean, variance = laws.curve.fitted
+    return bool(mean[0] < DARK * math.sqrt(variance[0]))
 
 
 def _has_negative(plane: np.ndarray, blank: np.ndarray | None, ends: list) -> bool:
@@ -109,40 +120,37 @@ def _has_negative(plane: np.ndarray, blank: np.ndarray | None, ends: list) -> bo
     return bool(negative.any() if blank is None else negative[~blank].any())
 
 
-def _distances(
-    mean: np.ndarray,
-    variance: np.ndarray,
-    sigma: np.ndarray,
-    curve: tuple[np.ndarray, np.ndarray],
+def _level_cost(
+    laws: VarianceLaws, sigma: np.ndarray, curve: tuple[np.ndarray, np.ndarray], mixed: float
 ) -> np.ndarray:
-    """Return logarithms of the variance of levels over that of magnitudes, (sigma, level).
+    """Return the cost of the variance at all levels for each sigma.
 
-    The variance is lower in patches that hold both background and object, at most by as much as on
-    the line between the two: what lies between has no distance.
+    It is lower in patches that hold both background and object, at most by as much as on the line
+    between the two: down to there, a level is at most `mixed` errors from the law.
     """
+    mean, variance = laws.curve.fitted
     at, law = curve
     ratio = mean / sigma[:, None]
     highest = np.interp(ratio, at, law)
     slope = (highest[:, -1:] - law[0]) / np.maximum(ratio[:, -1:] - at[0], 1e-9)
     lowest = np.minimum(highest, law[0] + slope * np.maximum(ratio - at[0], 0))
     found = np.log(variance / np.square(sigma[:, None]))
-    return found - np.clip(found, np.log(lowest), np.log(highest))
+    above, below = ((found - np.log(each)) / np.array(laws.error) for each in (highest, lowest))
+    return capped_cost(np.where(above > 0, above, np.minimum(below, np.maximum(above, -mixed))))
 
 
 def _missing_values(channel: Evidence) -> float:
     """Return the deviance by which fewer values are 0 or below than of normal noise."""
+    from scipy.special import ndtr
+
     values = found = 0
     for plane, blank in zip(channel.planes, channel.blanks, strict=True):
         image = plane if blank is None else plane[~blank]
         values += image.size
         found += int(np.count_nonzero(image <= 0))
-    expected = 0.0
-    if channel.laws is not None:
-        from scipy.special import ndtr
-
-        mean, variance = channel.laws.curve.fitted
-        count = np.array(channel.laws.curve.count)[np.array(channel.laws.curve.used, bool)]
-        expected = values * float(count @ ndtr(-mean / np.sqrt(variance)) / count.sum())
+    mean, variance = channel.laws.curve.fitted
+    count = np.array(channel.laws.curve.count)[np.array(channel.laws.curve.used, bool)]
+    expected = values * float(count @ ndtr(-mean / np.sqrt(variance)) / count.sum())
     if found >= expected:
         return 0.0
     return 2 * (expected - found - (found * math.log(expected / found) if found else 0.0))
@@ -237,18 +245,26 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
 
     starts = energy[np.linspace(0, len(energy) - 1, STARTS).astype(int)]
     square, first, last = converge(starts, 1 - ODD_BLOCKS / 2)
-    least = 0.3 * step or 1e-3 * math.sqrt(float(energy.mean()))
     shifted = blocks + shift
-    columns = [energy, shifted.mean(axis=1), np.log(np.maximum(shifted, least)).mean(axis=1)]
+    least = step / 8 or 1e-3 * math.sqrt(float(energy.mean())) or 1.0
+    mean = np.maximum(shifted.mean(axis=1), least)
+    variance = np.maximum(shifted.var(axis=1, ddof=1) - step**2 / 12, 0)
+    # A mean of few values is a little off, and its logarithm too low.
+    log_mean = np.log(mean) + variance / mean**2 / (2 * BLOCK**2)
+    columns = [energy, variance, np.log(np.maximum(shifted, least)).mean(axis=1), log_mean]
     if step:
         from scipy.special import gammaln
 
-        columns.append(gammaln(np.maximum(blocks, 0) / step + 1).mean(axis=1))
+        photons = np.maximum((mean - shift) / step, 1e-9)
+        counts = blocks / step
+        columns.append(
+            (photons * np.log(photons) - photons - gammaln(counts.clip(0) + 1).mean(axis=1))
+            - math.log(step)
+        )
     sums = np.pad(np.cumsum(columns, axis=1), ((0, 0), (1, 0)))
     means = (sums[:, last] - sums[:, first]) / np.maximum(last - first, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rayleigh = means[2] - np.log(means[0]) - 1
-        gain = np.nan_to_num(rayleigh - _other_law(*means, step=step, shift=shift), nan=-1.0)
+        gain = np.nan_to_num(_gain(*means), nan=-1.0)
     gain *= 2 * BLOCK**2 * (last - first)
     gain[last - first < MIN_BLOCKS] = -1
     best = int(gain.argmax())
@@ -262,29 +278,23 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
     return Background(sigma, error, share, float(gain[best]))
 
 
-def _other_law(
+def _gain(
     energy: np.ndarray,
-    mean: np.ndarray,
+    variance: np.ndarray,
     logarithm: np.ndarray,
-    factorial: np.ndarray | None = None,
-    *,
-    step: float,
-    shift: float,
+    log_mean: np.ndarray,
+    *counts: np.ndarray,
 ) -> np.ndarray:
-    """Return the mean log likelihood of the best of a normal law, a gamma law and counts.
+    """Return the mean log likelihood of noise alone over that of blocks of other noise.
 
-    It follows from the means of half the square of a value, of the value, of its logarithm, and of
-    that of the factorial of its counts.
+    Blocks of a normal or a gamma law, or counts of photons, each have a mean of their own.
     """
     from scipy.special import gammaln
 
-    normal = -0.5 * np.log(2 * np.pi * np.e * (2 * energy - mean**2))
-    spread = np.log(mean) - logarithm
+    rayleigh = logarithm - np.log(energy) - 1
+    normal = -0.5 * np.log(2 * np.pi * np.e * variance)
+    spread = log_mean - logarithm
     shape = (3 - spread + np.sqrt((spread - 3) ** 2 + 24 * spread)) / (12 * spread)
-    gamma = shape * (np.log(shape / mean) + logarithm - 1) - gammaln(shape) - logarithm
-    other = np.maximum(normal, gamma)
-    if factorial is not None:
-        photons = (mean - shift) / step
-        counts = photons * np.log(photons) - photons - factorial - math.log(step)
-        other = np.maximum(other, counts)
-    return other
+    gamma = shape * (np.log(shape) - spread - 1) - gammaln(shape) - logarithm
+    counted = [each - 0.5 / BLOCK**2 for each in counts]
+    return rayleigh - np.max([normal, gamma, *counted], axis=0)

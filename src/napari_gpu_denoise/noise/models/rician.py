@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.noise.models import base
+from napari_gpu_denoise.noise.patches.laws import AS_WELL, CLEARLY
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -55,7 +56,7 @@ class Rician(base.NoiseModel):
     name: ClassVar[str] = "rician"
     title: ClassVar[str] = "Rician"
     description: ClassVar[str] = "Magnitude images of MRI."
-    price: ClassVar[float] = 6.0
+    price: ClassVar[float] = CLEARLY - AS_WELL  # one number fewer than a line
 
     def variance(self, mean: Any) -> np.ndarray:
         curve = magnitude_variance()
@@ -145,12 +146,12 @@ class Rician(base.NoiseModel):
 
         found = magnitude_noise(channel, magnitude_variance)
         sigma, error = (found.sigma, found.error) if found else (channel.sigma, channel.error)
-        sigma = sigma or _LEAST
         method = "distribution of the background, and variance at each level of brightness"
         if channel.spectra is not None and not (found and found.share):
             method = "smoothest patches, corrected for magnitudes"
             for _ in range(_ROUNDS):
                 sigma, error = cls(sigma or _LEAST).sigma_of(channel.spectra.statistics)
+        sigma = sigma or _LEAST
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve)
 
     def summary(self) -> str:
