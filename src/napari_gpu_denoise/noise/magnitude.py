@@ -35,6 +35,7 @@ FAINT_SIGNALS = 0.003  # relative error of sigma that they leave
 # Object.
 DARK = 4.5  # mean over standard deviation of a level, below which the law differs from a constant
 DARKEST = 1.0  # mean of a level without signal over sigma: 1.25, and less by chance
+MAX_GROWTH = 4.0  # of the variance along a line; that of magnitudes grows by 2.33, and texture
 MIXED = 2.0  # standard errors that patches of object and background cost, without a background
 MISFIT = 2.0  # squared standard errors a level, above which the law is refuted
 SIGMAS = 400  # values of sigma that are tried
@@ -69,6 +70,8 @@ def magnitude_noise(
     magnitudes for a sigma of 1.
     """
     laws = channel.laws
+    if laws is not None and laws.is_linear and laws.growth > MAX_GROWTH:
+        return None
     if any(map(_has_negative, channel.planes, channel.blanks, channel.levels)):
         return None
     background = rayleigh_background(channel.planes, channel.blanks, channel.levels)
