@@ -16,8 +16,10 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.files import samples
-from napari_gpu_denoise.noise.patches import device as device_patches
-from napari_gpu_denoise.noise.patches.white import estimate_sigma
+from napari_gpu_denoise.noise.estimate import unexplained
+from napari_gpu_denoise.noise.models import Gaussian
+from napari_gpu_denoise.noise.models.base import Fit
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
 
 DATA = pytest.mark.skipif(data_folder() is None, reason=REASON)
@@ -135,7 +137,7 @@ def test_sigma_is_the_root_of_the_mean_variance(name):
 
 @pytest.mark.parametrize("image", [scene() + noise(), 100 + noise((3, 60, 70), 3)])
 def test_white_gaussian_noise_has_the_sigma_of_filters(image):
-    result, plain = estimate_noise(image), estimate_sigma(image)
+    result, plain = estimate_noise(image), estimate_noise(image, model="gaussian")
     assert result.name == "gaussian"
     assert (result.sigma, result.standard_error) == (plain.sigma, plain.standard_error)
     assert (result.method, result.planes) == (plain.method, plain.planes)
@@ -148,7 +150,7 @@ def test_the_model_may_be_told(model):
     assert result.name == model
     assert result.reason == "this model was requested"
     if model == "gaussian":
-        assert result.sigma == estimate_sigma(scene() + noise()).sigma
+        assert result.sigma == estimate_noise(scene() + noise(), model="gaussian").sigma
 
 
 def test_photon_noise_of_noise_that_does_not_grow():
@@ -161,7 +163,7 @@ def test_photon_noise_of_noise_that_does_not_grow():
 def test_gaussian_noise_of_photons_tells_what_it_hides():
     result = estimate_noise(photons(scene(), 3, 0), model="gaussian")
     assert "grows with brightness" in result.notes[0]
-    assert result.sigma == estimate_sigma(photons(scene(), 3, 0)).sigma
+    assert result.sigma == estimate_noise(photons(scene(), 3, 0), model="gaussian").sigma
 
 
 def test_correlated_noise_is_told_beside_other_models():
@@ -231,23 +233,6 @@ def test_a_frame_without_finite_pixels():
     assert result.as_dict()["frames"]["sigma"][0][1] is None
 
 
-def test_with_and_without_a_device(device):
-    stack = photons((30 + scene(96, 96)) * np.linspace(0.5, 2, 4)[:, None, None]).astype("float32")
-    found, expected = estimate_noise(stack, "TYX", device=device), estimate_noise(stack, "TYX")
-    assert found.sigma == pytest.approx(expected.sigma, rel=1e-4)
-    assert found.models == expected.models
-    assert found.frames.sigma[0] == pytest.approx(expected.frames.sigma[0], rel=1e-4)
-    assert found.frames.error[0] == pytest.approx(expected.frames.error[0], rel=1e-4)
-
-
-def test_no_device_is_needed(monkeypatch):
-    def none():
-        raise AssertionError("a device was looked for")
-
-    monkeypatch.setattr("napari_gpu_denoise.opencl.device._devices", none)
-    assert estimate_noise(noise((3, 40, 40)), "TYX").sigma[0] == pytest.approx(10, rel=0.1)
-
-
 def test_a_lazy_stack_is_sampled():
     read = []
 
@@ -266,9 +251,8 @@ def test_a_lazy_stack_is_sampled():
     assert result.planes == len(set(read)) < 70
 
 
-def test_long_stacks_are_sampled(monkeypatch):
+def test_long_stacks_are_sampled():
     stack = np.broadcast_to(noise((40, 40)), (600, 40, 40)).copy()
-    monkeypatch.setattr(device_patches, "WORTHWHILE", 10**9)
     found = estimate_noise(stack, "TYX").frames
     assert len(found.index) == 32
     assert np.all(np.diff(found.index) > 0)
@@ -309,7 +293,7 @@ def test_still_frames_without_photon_noise():
     stack = scene() + noise((5, 192, 192))
     result = estimate_noise(stack, "TYX")
     assert result.name == "gaussian"
-    assert result.sigma == estimate_sigma(stack, "TYX").sigma
+    assert result.sigma == estimate_noise(stack, "TYX", "gaussian").sigma
 
 
 def test_what_stays_from_frame_to_frame_is_no_photon_noise():
@@ -393,7 +377,7 @@ def test_a_constant_image(model, value):
 def test_small_images(shape):
     result = estimate_noise(50 + noise(shape))
     assert result.name == "gaussian"
-    assert result.sigma == estimate_sigma(50 + noise(shape)).sigma
+    assert result.sigma == estimate_noise(50 + noise(shape), model="gaussian").sigma
     json.dumps(result.as_dict(), allow_nan=False)
 
 
@@ -596,3 +580,35 @@ def test_offset_and_read_noise_are_said_to_be_one_number():
     dark = 2 * rng.poisson(scene / 2) + rng.normal(0, 30, scene.shape)
     notes = estimate_noise(dark, model="poisson-gaussian").notes
     assert not any("fit equally well" in note for note in notes)
+
+
+def blanked(planes):
+    movie = scene(64, 80) + noise((25, 64, 80), 6)
+    movie[planes] = 0
+    return movie
+
+
+@pytest.mark.parametrize(
+    ("image", "code", "sigma"),
+    [
+        (np.full((64, 64), 7), "two-levels", 0),
+        (np.where(noise((64, 64)) > 0, 255, 0).astype(np.uint8), "two-levels", 0),
+        ((300 + noise((64, 64), 25)).clip(0, 255).astype(np.uint8), "saturated", 0),
+        (blanked(np.s_[10:15]), "blank-planes", 6),
+        (blanked(np.s_[::6]), "blank-planes", 6),
+        (blanked(np.s_[:0]) + 40 * noise((25, 64, 80), 1, 1) * (np.arange(25) == 12)[:, None, None],
+         "odd-planes", 6),
+    ],
+)  # fmt: skip
+def test_what_tells_little_of_noise_is_said(image, code, sigma):
+    found = estimate_noise(image, "TYX"[-image.ndim :])
+    assert code in [getattr(note, "code", "") for note in found.notes]
+    assert found.sigma[0] == pytest.approx(sigma, rel=0.1)
+
+
+def test_what_the_noise_does_not_explain_is_said():
+    curve = VarianceCurve((10.0, 50, 90), (9.0, 81, 400), (100, 300, 50), (True,) * 3)
+    assert unexplained(Fit(Gaussian(3), {}, 3, 0.1, "", curve)) == 3
+    assert unexplained(Fit(Gaussian(3), {}, 3, 0.1, "")) == 1
+    found = estimate_noise(scene() + noise(sigma=3))
+    assert "unexplained" not in [getattr(note, "code", "") for note in found.notes]
