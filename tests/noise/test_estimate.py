@@ -492,7 +492,7 @@ def test_verdict():
     assert found["gaussian"].endswith("noise is white")
     assert found["correlated"].endswith("noise is correlated")
     assert found["poisson-gaussian"].startswith("Poisson-Gaussian, gain 2")
-    assert found["rician"].startswith("Rician, sigma 9.99; noise is white")
+    assert found["rician"].startswith("Rician, sigma 10; noise is white")
     assert found["speckle"].startswith("Speckle, looks ")
 
 

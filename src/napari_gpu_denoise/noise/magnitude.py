@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.noise.patches import selection
+from napari_gpu_denoise.noise.patches.coefficients import ranked
 from napari_gpu_denoise.noise.patches.laws import CLEARLY, capped_cost
+from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.patches.laws import VarianceLaws
+    from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 
 # Background.
 BLOCK = 4  # width of a block, pixels
@@ -35,10 +38,11 @@ FAINT_SIGNALS = 0.003  # relative error of sigma that they leave
 # Object.
 DARK = 4.5  # mean over standard deviation of a level, below which the law differs from a constant
 DARKEST = 1.0  # mean of a level without signal over sigma: 1.25, and less by chance
-MAX_GROWTH = 4.0  # of the variance along a line; that of magnitudes grows by 2.33, and texture
+MAX_GROWTH = 10.0  # of the variance along a line; 2.33 is that of magnitudes, texture adds to it
 MIXED = 2.0  # standard errors that patches of object and background cost, without a background
 MISFIT = 2.0  # squared standard errors a level, above which the law is refuted
 SIGMAS = 400  # values of sigma that are tried
+LAW_ROUNDS = 3  # of sigma and the law that weights patches
 MAX_PROOF = 100.0  # squared standard errors that other evidence than the variance counts as
 
 
@@ -77,36 +81,56 @@ def magnitude_noise(
     background = rayleigh_background(channel.planes, channel.blanks, channel.levels)
     if background is None and (laws is None or not _is_dark(laws)):
         return None
-    sigma, proof, cost, limit = np.empty(0), 0.0, 0.0, math.inf
+    tried, proof, limit = [np.empty(0)], 0.0, math.inf
     if background is not None:
-        sigma = background.sigma + background.error * np.linspace(-6, 6, 121)
+        tried.append(background.sigma + background.error * np.linspace(-6, 6, 121))
     if laws is not None:
         mean, variance = laws.curve.fitted
         ends = np.sqrt([0.8 * variance.min(), 3 * variance.max()])
-        sigma = np.sort(np.concatenate([sigma, np.geomspace(*ends, SIGMAS)]))
-        sigma = sigma[sigma <= mean[0] / DARKEST]
-        if not len(sigma):
-            return None
-        cost = _level_cost(laws, sigma, curve(), 0.0 if background else MIXED)
+        tried.append(np.geomspace(*ends, SIGMAS))
         limit = MISFIT * laws.levels
         if laws.line + CLEARLY < laws.constant:
             limit = min(limit, laws.line)
         else:
             proof = _missing_values(channel)
+    sigma = np.sort(np.concatenate(tried))
+    distance = np.zeros((len(sigma), 1))
+    if laws is not None:
+        sigma = sigma[sigma <= mean[0] / DARKEST]
+        if not len(sigma):
+            return None
+        distance = _level_distances(laws, sigma, curve(), 0.0 if background else MIXED)
     gain = np.zeros(len(sigma))
     if background is not None:
-        distance = np.square((sigma - background.sigma) / background.error)
-        gain = np.maximum(min(background.gain, MAX_PROOF) - distance, 0)
-    total = cost - gain
-    best = int(total.argmin())
-    share = background.share if gain[best] else 0.0
-    if share and laws is not None:
-        limit = laws.line + CLEARLY
-    inside = sigma[total <= total[best] + 1]
+        pull = np.square((sigma - background.sigma) / background.error)
+        gain = np.maximum(min(background.gain, MAX_PROOF) - pull, 0)
+    cost = capped_cost(distance)
+    best = int((cost - gain).argmin())
+    share = float(background.share) if gain[best] else 0.0
+    misfit = float(cost[best])
+    if share:  # the object may have texture, which never lowers a variance
+        refuted = capped_cost(np.minimum(distance[best], 0)) > CLEARLY
+    else:
+        refuted = misfit > limit
+    misfit -= min(gain[best] + proof, MAX_PROOF)
+    inside = sigma[cost - gain <= (cost - gain)[best] + 1]
     error = max(float(inside[-1] - inside[0]) / 2, sigma[best] / SIGMAS)
-    misfit = float(total[best] + gain[best])
-    found = misfit - min(gain[best] + proof, MAX_PROOF) if misfit <= limit else math.inf
-    return Magnitudes(float(sigma[best]), error, found, share)
+    return Magnitudes(float(sigma[best]), error, math.inf if refuted else misfit, share)
+
+
+def object_noise(
+    patches: PatchStatistics, sigma: float, curve: tuple[np.ndarray, np.ndarray]
+) -> tuple[float, float]:
+    """Return sigma of the smoothest patches of magnitudes and its error, from about `sigma` on."""
+    members, error = unclipped(patches.clipped), 0.0
+    for _ in range(LAW_ROUNDS if sigma else 0):
+        weight = 1 / np.interp(patches.mean / sigma, *curve)
+        rank = (patches.rank * weight).astype(patches.rank.dtype, copy=False)
+        order = members[ranked(rank[members])]
+        variance, relative, _ = pooled_variance(order, patches.energy, patches.overlap, weight)
+        sigma = math.sqrt(variance)
+        error = sigma * relative
+    return sigma, error
 
 
 def _is_dark(laws: VarianceLaws) -> bool:
@@ -123,10 +147,10 @@ def _has_negative(plane: np.ndarray, blank: np.ndarray | None, ends: list) -> bo
     return bool(negative.any() if blank is None else negative[~blank].any())
 
 
-def _level_cost(
+def _level_distances(
     laws: VarianceLaws, sigma: np.ndarray, curve: tuple[np.ndarray, np.ndarray], mixed: float
 ) -> np.ndarray:
-    """Return the cost of the variance at all levels for each sigma.
+    """Return how far the variance of levels is above the law, in errors, (sigma, level).
 
     It is lower in patches that hold both background and object, at most by as much as on the line
     between the two: down to there, a level is at most `mixed` errors from the law.
@@ -139,7 +163,7 @@ def _level_cost(
     lowest = np.minimum(highest, law[0] + slope * np.maximum(ratio - at[0], 0))
     found = np.log(variance / np.square(sigma[:, None]))
     above, below = ((found - np.log(each)) / np.array(laws.error) for each in (highest, lowest))
-    return capped_cost(np.where(above > 0, above, np.minimum(below, np.maximum(above, -mixed))))
+    return np.where(above > 0, above, np.minimum(below, np.maximum(above, -mixed)))
 
 
 def _missing_values(channel: Evidence) -> float:

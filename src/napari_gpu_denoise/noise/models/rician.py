@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
 
 _LEAST = 1e-6  # sigma of a channel without noise, grey levels
-_ROUNDS = 3  # of sigma and the law that it is read with
 _STEP = 1 / 512
 _SIGNAL_STEP, _SIGNAL_END = 0.02, 40.0
 SPLINE_END = 6.0  # above it the asymptotic curve is used
@@ -142,15 +141,14 @@ class Rician(base.NoiseModel):
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:
         """Return sigma of the background and the object, or of the smoothest patches of all."""
-        from napari_gpu_denoise.noise.magnitude import magnitude_noise
+        from napari_gpu_denoise.noise.magnitude import magnitude_noise, object_noise
 
         found = magnitude_noise(channel, magnitude_variance)
         sigma, error = (found.sigma, found.error) if found else (channel.sigma, channel.error)
         method = "distribution of the background, and variance at each level of brightness"
         if channel.spectra is not None and not (found and found.share):
             method = "smoothest patches, corrected for magnitudes"
-            for _ in range(_ROUNDS):
-                sigma, error = cls(sigma or _LEAST).sigma_of(channel.spectra.statistics)
+            sigma, error = object_noise(channel.spectra.statistics, sigma, magnitude_variance())
         sigma = sigma or _LEAST
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve)
 
