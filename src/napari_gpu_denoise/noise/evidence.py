@@ -24,7 +24,6 @@ from napari_gpu_denoise.noise.correlation import (
     spectrum_with_evidence,
 )
 from napari_gpu_denoise.noise.frames import FramesInARow
-from napari_gpu_denoise.noise.log_speckle import log_speckle_spectrum
 from napari_gpu_denoise.noise.patches import selection, white
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
@@ -32,6 +31,7 @@ from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import still_noise
 from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack, spread
+from napari_gpu_denoise.noise.speckle import log_speckle_spectrum
 
 REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
 MOST_REPEATS = 64  # repetitions read
