@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.ndimage import uniform_filter
 
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.patches import selection
@@ -25,7 +24,6 @@ from napari_gpu_denoise.noise.patches.spectra import read_alike, read_spectra
 from napari_gpu_denoise.noise.patches.variance import brightness_levels, grouped, pooled_variance
 from napari_gpu_denoise.noise.patches.white import frequencies
 from napari_gpu_denoise.noise.robust import medians
-from napari_gpu_denoise.noise.structure import outliers
 
 LOW, HIGH, _ = frequencies((8, 8))
 MATRIX = np.concatenate([LOW, HIGH])
@@ -194,16 +192,6 @@ def test_no_constant_square_is_missed():
         plane[max(y, 0) : max(y + height, 0), max(x, 0) : max(x + width, 0)] = 3
         if selection.constant_squares(plane, selection.WIDTHS[0]) is not None:
             assert selection._may_hold_square(plane)
-
-
-@pytest.mark.parametrize("shape", [(16, 33), (64, 40)])
-def test_sums_over_the_window_of_each_pixel(shape):
-    values = np.random.default_rng(6).random(shape, np.float32)
-    window = outliers._WINDOW
-    expected = uniform_filter(values.astype(np.float64), window, mode="reflect") * window**2
-    np.testing.assert_allclose(
-        outliers._window_sums(np.pad(values, window // 2, mode="symmetric")), expected, 1e-5
-    )
 
 
 def test_patches_of_frames_are_those_finite_in_all():

@@ -83,7 +83,7 @@ def find_peaks(plane: np.ndarray, most: int) -> np.ndarray:
     # The mean logarithm of the power of noise is 0.577 below that of its mean.
     least = max(math.log(MIN_PEAK_RATIO), math.log(math.log(level.size) + 1) + 0.577)
     reach = AROUND // 2
-    # Stripes are lines in the spectrum: a peak stands out of lines along both axes, and of a square.
+    # Stripes are lines in the spectrum: a peak stands out of both lines through it, and a square.
     around = np.concatenate([level[-reach:], level, level[:reach]])
     for step in (1, 2, 4, 8):  # sums of 16; `uniform_filter1d` takes four times as long
         around = around[:-step] + around[step:]
