@@ -12,8 +12,8 @@ from scipy.ndimage import gaussian_filter, gaussian_filter1d, median_filter
 from scipy.optimize import isotonic_regression
 from scipy.sparse.linalg import LinearOperator, cg
 
-from napari_gpu_denoise.noise.robust import deviation, finite_medians
-from napari_gpu_denoise.noise.structure.rows import Segments, segments
+from napari_gpu_denoise.noise.robust import deviation
+from napari_gpu_denoise.noise.structure.rows import Segments, middle_means, segments
 
 FINER = 2  # times as many segments as to look for offsets
 ROUNDS, STEPS, TOLERANCE = 6, 30, 3e-3  # of reweighting, and of conjugate gradients; their end
@@ -50,7 +50,7 @@ def row_offsets(parts: Sequence[Segments]) -> np.ndarray:
     means = np.mean([each.means for each in parts], axis=0)
     valid = np.all([each.valid for each in parts], axis=0)
     steps = Segments(means, valid).differences()
-    shared = finite_medians(steps)
+    shared = middle_means(steps)
     variance = deviation(np.diff(shared)) ** 2 / 6
     if not variance > 0:
         return np.zeros(len(means))

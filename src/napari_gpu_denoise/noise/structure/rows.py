@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from napari_gpu_denoise.noise.robust import deviation, finite_medians
+from napari_gpu_denoise.noise.robust import deviation
 
 SHORTEST, NARROWEST = 16, 48  # rows and columns of the smallest plane that is looked at
 SEGMENT_WIDTH = 16  # columns, about
@@ -71,7 +71,7 @@ def row_evidence(parts: Segments) -> RowEvidence:
     """
     steps = parts.differences()
     thirds = np.array_split(steps, 3, axis=1)
-    jumps = np.diff([finite_medians(third) for third in thirds], axis=1)
+    jumps = np.diff([middle_means(third) for third in thirds], axis=1)
     known = jumps[:, np.isfinite(jumps).all(axis=0)]
     count = known.shape[1]
     if count < SHORTEST - 2:
@@ -82,8 +82,18 @@ def row_evidence(parts: Segments) -> RowEvidence:
     strength = math.sqrt(max(variance, 0) / 6)
     # So many do not agree as well by chance.
     needed = max(MIN_AGREEMENT, 4 / math.sqrt(count))
-    together = np.nan_to_num(np.diff(finite_medians(steps)))
+    together = np.nan_to_num(np.diff(middle_means(steps)))
     return RowEvidence(agreement, needed, strength, together)
+
+
+def middle_means(values: np.ndarray) -> np.ndarray:
+    """Return the means of the middle half of what is finite in each row; NaN where nothing is."""
+    ordered = np.sort(values, axis=1)  # NaN comes last
+    count = np.count_nonzero(np.isfinite(values), axis=1)[:, None]
+    rank = np.arange(values.shape[1])
+    middle = (rank >= count // 4) & (rank < count - count // 4)
+    with np.errstate(invalid="ignore"):
+        return np.where(middle, ordered, 0.0).sum(axis=1) / middle.sum(axis=1)
 
 
 def _shared(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
