@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.ndimage import uniform_filter
 
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.patches.coefficients import (
@@ -22,7 +21,6 @@ from napari_gpu_denoise.noise.patches.coefficients import (
 from napari_gpu_denoise.noise.patches.spectra import read_alike, read_spectra
 from napari_gpu_denoise.noise.patches.variance import brightness_levels, grouped, pooled_variance
 from napari_gpu_denoise.noise.robust import medians
-from napari_gpu_denoise.noise.structure import outliers
 
 
 def test_weak_noise_of_any_scale_is_measured():
