@@ -333,7 +333,8 @@ class NoiseEstimate:
             else:
                 errors = [each.get(parameter.name, math.nan) for each in self.errors]
                 found.append(f"{parameter.label} {', '.join(map(_measured, values, errors))}")
-        return found
+        details = "; ".join(dict.fromkeys(model.details() for model in self.models))
+        return [*found, details] if details else found
 
 
 def _measured(value: float, error: float) -> str:
