@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,9 +22,9 @@ from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.correlation import alike_in_colours
 from napari_gpu_denoise.noise.covariance import ChannelCovariance, channel_covariance
-from napari_gpu_denoise.noise.evidence import Evidence, read_evidence
+from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import AUTO, Correlated, Gaussian, NoiseModel, choices
-from napari_gpu_denoise.noise.models.base import Fit
+from napari_gpu_denoise.noise.models.base import Fit, Misfit
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate
@@ -39,65 +38,40 @@ from napari_gpu_denoise.noise.series import (
     sigma_series,
 )
 
+UNLIKE = 1000.0  # cost of a spectrum that a model does not describe, beside another that does
+
 
 def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel], str]:
-    """Return the model that is named or that most channels call for, and why it is that one.
+    """Return the model that explains all channels at the least cost, and why it is that one.
 
-    Each channel votes for the last model in `MODELS` that it has evidence for, and a majority
-    decides. A model that also describes additive noise is chosen even by one channel, where no
-    other calls for a third model and the noise of those that do not call for it is white. Then a
-    model that refines the chosen or named one replaces it where most channels have evidence for
-    that.
+    The cost is that of the variances of each channel, and of its spectrum, and the price of the
+    model. If one is named, only this one and its correlated form are asked.
     """
-    simplest = models.MODELS[0]
-    noisy = [each for each in channels if each.sigma > 0 or each.spectra is not None]
+    known = [each for each in channels if each.spectra is not None]
+    candidates = list(models.MODELS)
     if name != AUTO:
-        chosen = next(model for model in models.MODELS if model.name == name)
-        reason = "this model was requested"
+        named = next(model for model in candidates if model.name == name)
+        candidates = [each for each in candidates if named in (each, each.white_form)]
+        told = [Misfit(0.0, "this model was requested")] * max(len(known), 1)
     elif not any(each.sigma for each in channels):
-        chosen, reason = simplest, "no noise was found"
-    else:
-        votes = [_vote(each) for each in noisy]
-        chosen, count = Counter(model for model, _ in votes).most_common(1)[0]
-        if 2 * count <= len(votes) and len(votes) > 1:
-            chosen = simplest
-        rarer = {model for model, _ in votes} - {simplest}
-        if chosen is simplest and len(rarer) == 1:
-            chosen = _beside(rarer.pop(), noisy, votes)
-        reasons = [why for model, why in votes if model is chosen]
-        reason = reasons[0] if reasons else "the channels do not agree on a model"
-    known = [each for each in noisy if each.spectra is not None]
-    for model in models.MODELS:
-        if model.refines is chosen:
-            found = [why for each in known if (why := model.evidence(each))]
-            if 2 * len(found) > len(known):
-                return model, f"{reason}, and {found[0]}"
-    return chosen, reason
-
-
-def _beside(
-    model: type[NoiseModel],
-    channels: list[Evidence],
-    votes: list[tuple[type[NoiseModel], str]],
-) -> type[NoiseModel]:
-    """Return the model that some channels call for, if it does no harm to the others."""
-    simplest = models.MODELS[0]
-    others = [each for each, (vote, _) in zip(channels, votes, strict=True) if vote is simplest]
-    white = all(each.spectrum is None or each.spectrum.white for each in others)
-    return model if model.includes_additive and white else simplest
-
-
-def _vote(channel: Evidence) -> tuple[type[NoiseModel], str]:
-    """Return the model that one channel calls for, and why."""
-    if channel.log_speckle:
-        return models.MODELS[0], "it is speckle on a logarithmic scale, as its skewness shows"
-    for model in reversed(models.MODELS[1:]):
-        if channel.spectra is not None and model.refines is None:
-            reason = model.evidence(channel)
-            if reason:
-                return model, reason
-    simplest = models.MODELS[0]
-    return simplest, simplest.evidence(channel) or ""
+        return candidates[0], "no noise was found"
+    elif not known:
+        few = "there are too few pixels to distinguish other noise from Gaussian noise"
+        return candidates[0], few
+    both = {each.white_form for each in candidates if each.white_form is not None}
+    found = []
+    for model in candidates:
+        misfits = told if name != AUTO else [model.misfit(each) for each in known]
+        cost = model.price + sum(each.cost for each in misfits)
+        reason = next((each.reason for each in misfits if each.reason), "")
+        wrong = [each.spectrum.white == model.models_correlation for each in known]
+        if model in both or model.white_form in both:
+            cost += UNLIKE * sum(wrong)
+        if model.models_correlation and not all(wrong):
+            reason = f"{reason}, and the noise of neighbouring pixels is correlated"
+        found.append((cost, len(found), model, reason))
+    _, _, model, reason = min(found)
+    return model, reason
 
 
 ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
@@ -246,13 +220,13 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
             pool = opened.enter_context(ThreadPoolExecutor(1))
             for name, number in numbers.items():
                 first[name] = pool.submit(read_first, source, number, device)
-        channels = [read_evidence(source, channel, place) for channel in source.channels]
+        channels = [Evidence(source, channel, place) for channel in source.channels]
     if "S" in source.axes:
         channels = _colours(channels)
     if all(each.log_speckle for each in channels):
         numbers = {}  # it is as strong in all planes
     kind, reason = chosen_model(channels, model)
-    fits = list(map(kind.fit_with_other_channels if model == AUTO else kind.fit, channels))
+    fits = list(map(kind.fit, channels))
     covariance = _covariance([each.planes for each in channels], kind.models_correlation)
     if covariance is not None and _is_shared(kind, covariance, source.axes):
         fits = [
@@ -309,7 +283,7 @@ def _colours(channels: list[Evidence]) -> list[Evidence]:
     if any(each.spectrum is None or each.frames is not None for each in channels):
         return channels
     alike = alike_in_colours([(each.spectrum, each.shown) for each in channels])
-    return [replace(each, spectrum=one) for each, one in zip(channels, alike, strict=True)]
+    return [each.with_spectrum(one) for each, one in zip(channels, alike, strict=True)]
 
 
 def _limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fit], list[float]]:

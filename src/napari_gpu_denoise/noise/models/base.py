@@ -192,6 +192,16 @@ class Fit(NamedTuple):
         )
 
 
+PROVEN = 100.0  # squared standard errors that proof by something else than the variance counts as
+
+
+class Misfit(NamedTuple):
+    """How badly a model explains one channel."""
+
+    cost: float  # squared standard errors over all levels of brightness; infinite if it is refuted
+    reason: str = ""  # that speaks for the model, in words
+
+
 class NoiseModel(ABC):
     """Base class of the noise models in this package.
 
@@ -212,10 +222,10 @@ class NoiseModel(ABC):
     additive: ClassVar[bool] = False
     #: Whether it describes how the noise of neighbouring pixels is correlated.
     models_correlation: ClassVar[bool] = False
-    #: Whether it also describes channels with additive noise beside others.
-    includes_additive: ClassVar[bool] = False
-    #: Simpler model that this one replaces where most channels have its `evidence`.
-    refines: ClassVar[type[NoiseModel] | None] = None
+    #: Squared standard errors by which it has to explain an image better than a constant does.
+    price: ClassVar[float] = 0.0
+    #: The model of the same noise without correlation between pixels, if `models_correlation`.
+    white_form: ClassVar[type[NoiseModel] | None] = None
 
     def __post_init__(self) -> None:
         """Convert parameters to floats, and refuse those that do not fit."""
@@ -326,23 +336,17 @@ class NoiseModel(ABC):
     # Measurement
 
     @classmethod
-    def evidence(cls, channel: Evidence) -> str | None:
-        """Return the reason for this model in a channel, in words; None if there is none.
+    @abstractmethod
+    def misfit(cls, channel: Evidence) -> Misfit:
+        """Return how badly the model explains a channel, and what speaks for it.
 
-        Models are asked in reverse order of `MODELS`; the first that gives a reason is chosen. The
-        channel has at least some patches of 8 x 8 pixels.
+        The channel has at least some patches of 8 x 8 pixels.
         """
-        return None
 
     @classmethod
     @abstractmethod
     def fit(cls, channel: Evidence) -> Fit:
         """Measure the parameters of the model on a channel."""
-
-    @classmethod
-    def fit_with_other_channels(cls, channel: Evidence) -> Fit:
-        """Return the model of a channel that others of the image called for it."""
-        return cls.fit(channel)
 
     def representative(self, variance: np.ndarray) -> float:
         """Return the variance, of those of patches (n,), whose root is reported as sigma."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.models.gaussian import Correlated
+from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
+from napari_gpu_denoise.noise.patches.laws import CLEARLY
 from napari_gpu_denoise.noise.patches.white import METHOD
 from napari_gpu_denoise.noise.photon import SHIFTED
 
@@ -62,7 +63,7 @@ class PoissonGaussian(base.NoiseModel):
     read_noise: float = base.parameter(base.NOT_NEGATIVE, "read noise", "grey levels")
     offset: float = base.parameter(base.ANY, "offset", "grey levels", default=0.0, optional=True)
     shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
-    includes_additive: ClassVar[bool] = True
+    price: ClassVar[float] = CLEARLY
     name: ClassVar[str] = "poisson-gaussian"
     title: ClassVar[str] = "Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise and read noise of a camera or a detector."
@@ -117,30 +118,34 @@ class PoissonGaussian(base.NoiseModel):
         )
 
     @classmethod
-    def evidence(cls, channel: Evidence) -> str | None:
+    def misfit(cls, channel: Evidence) -> base.Misfit:
+        """Return that of a line, or of a constant where nothing shows that the variance grows."""
+        laws, constant = channel.laws, Gaussian.misfit(channel).cost
         if channel.grows_over_time:
-            return "the variance of differences between still frames grows with brightness"
-        laws = channel.laws
+            why = "the variance of differences between still frames grows with brightness"
+            return base.Misfit(constant - base.PROVEN, why)
+        if channel.grows_over_time is None and channel.photons is not None:
+            why = "the values are photon counts: at low counts, the variance equals the mean"
+            return base.Misfit(constant - base.PROVEN, why)
         if channel.shows_line:
             # The high frequencies hold more texture than correlated noise.
             line = channel.rising_line
-            return line and f"the variance grows {line.growth:.2g} times with brightness"
+            why = line and f"the variance grows {line.growth:.2g} times with brightness"
+            return base.Misfit(laws.line, why) if line else base.Misfit(constant)
         linear = laws is not None and laws.is_linear and channel.grows_over_time is None
         if linear and channel.single.known:
-            return f"the variance grows linearly with brightness, {laws.range()}"
-        if channel.photons is not None and channel.grows_over_time is None:
-            return "the values are photon counts: at low counts, the variance equals the mean"
-        return None
+            why = f"the variance grows linearly with brightness, {laws.range()}"
+            return base.Misfit(laws.line, why)
+        return base.Misfit(constant)
 
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:
         """Measure gain and read noise on differences of still frames, else on single images."""
         found = channel.temporal or channel.single
+        if not found.gain > 0:
+            return cls._additive(channel)
         gain, read, offset, notes = found.gain, found.read_noise, found.offset, ()
-        if not gain > 0:
-            notes = ("the noise does not grow with brightness: one sigma describes it",)
-            (read, gain), offset = cls._hardly(channel.sigma), _below(channel)
-        elif offset:
+        if offset:
             notes = (_ambiguity(found),)
         # What is left of rounding is no read noise.
         read = read if read > _LEAST_READ_NOISE * gain else 0.0
@@ -152,14 +157,6 @@ class PoissonGaussian(base.NoiseModel):
         return base.Fit(
             model, {**errors, "offset": math.nan}, sigma, error, found.method, found.curve, notes
         )
-
-    @classmethod
-    def fit_with_other_channels(cls, channel: Evidence) -> base.Fit:
-        """Return the gain where it is clear, else one that hardly matters, beside sigma."""
-        found = channel.temporal or channel.single
-        if cls.evidence(channel) or (found.significant and found.grows):
-            return cls.fit(channel)
-        return cls._additive(channel)
 
     @classmethod
     def _additive(cls, channel: Evidence) -> base.Fit:
@@ -295,7 +292,7 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
     title: ClassVar[str] = "Correlated Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise that is correlated between neighbouring pixels."
     models_correlation: ClassVar[bool] = True
-    refines: ClassVar[type[base.NoiseModel]] = PoissonGaussian
+    white_form: ClassVar[type[base.NoiseModel]] = PoissonGaussian
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -307,9 +304,10 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
         return Correlated(1.0, self.autocorrelation, self.shared, self.along_z)
 
     @classmethod
-    def evidence(cls, channel: Evidence) -> str | None:
+    def misfit(cls, channel: Evidence) -> base.Misfit:
         # Frames only pass as still if their differences are white.
-        return None if channel.temporal is not None else Correlated.evidence(channel)
+        found = PoissonGaussian.misfit(channel)
+        return found if channel.temporal is None else base.Misfit(math.inf)
 
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:

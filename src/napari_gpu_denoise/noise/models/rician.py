@@ -125,7 +125,13 @@ class Rician(base.NoiseModel):
         )
 
     @classmethod
-    def evidence(cls, channel: Evidence) -> str | None:
+    def misfit(cls, channel: Evidence) -> base.Misfit:
+        why = cls._evidence(channel)
+        constant = 0.0 if channel.laws is None else channel.laws.constant
+        return base.Misfit(constant - base.PROVEN if why else math.inf, why or "")
+
+    @classmethod
+    def _evidence(cls, channel: Evidence) -> str | None:
         from napari_gpu_denoise.noise.magnitude import (
             LEAST_BACKGROUND,
             rayleigh_background,
