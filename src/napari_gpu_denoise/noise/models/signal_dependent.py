@@ -11,11 +11,14 @@ import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models import base
+from napari_gpu_denoise.noise.patches.laws import CLEARLY, MOST_KNOTS
 from napari_gpu_denoise.noise.patches.white import METHOD
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
 
+_KNOT = 2.0  # squared standard errors that each number of a table explains by chance, about
+_LEAST_SIGMA = 1e-6  # grey levels, of an image without noise
 _MEANS = 1024  # at which the expected stabilised value is computed
 
 
@@ -42,6 +45,7 @@ class SignalDependent(base.NoiseModel):
     levels: tuple[float, ...] = base.parameter(base.LINE)
     sigmas: tuple[float, ...] = base.parameter(base.LINE)
     shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
+    price: ClassVar[float] = CLEARLY + _KNOT * (MOST_KNOTS - 2)
     name: ClassVar[str] = "signal-dependent"
     title: ClassVar[str] = "Signal-dependent"
     description: ClassVar[str] = (
@@ -80,9 +84,23 @@ class SignalDependent(base.NoiseModel):
         return base.Transform("levels", forward.arguments, inverse.arguments)
 
     @classmethod
+    def misfit(cls, channel: Evidence) -> base.Misfit:
+        laws = channel.laws
+        if laws is None or not laws.proven or not channel.spectrum.white or channel.temporal:
+            return base.Misfit(math.inf)
+        return base.Misfit(laws.free, f"the variance changes with brightness, {laws.range()}")
+
+    @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:
-        """Measure sigma at levels of brightness."""
-        raise NotImplementedError
+        """Read sigma at levels of brightness."""
+        levels, sigmas = channel.laws.table if channel.laws is not None else ((), ())
+        if not levels:
+            # One level of brightness, or none: a table of one sigma around it.
+            middle, sigma = float(np.nanmean(channel.planes[0])), channel.sigma or _LEAST_SIGMA
+            levels, sigmas = (middle - sigma, middle + sigma), (sigma, sigma)
+        model = cls(levels, sigmas)
+        sigma, error = model.mean_sigma(channel)
+        return base.Fit(model, {}, sigma, error, METHOD, channel.curve)
 
     def details(self) -> str:
         low, high = self.levels[0], self.levels[-1]

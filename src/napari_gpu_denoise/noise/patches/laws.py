@@ -10,24 +10,32 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.selection import DISPERSION
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 from napari_gpu_denoise.noise.patches.variance import (
     LEAST_LEVELS,
     MEMBERS,
-    LevelNoise,
     PatchStatistics,
     VarianceCurve,
     brightness_levels,
     level_noise,
 )
+from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 from napari_gpu_denoise.noise.robust import medians
 
-# How the noise variance depends on brightness: constant, linear or quadratic.
+# How the noise variance depends on brightness: constant, linear, quadratic, or a table.
 #
 # Texture raises the variance of a level of brightness, and never lowers it. So a level above a law
 # costs no more than a little, one below it much more; a law that does not fit most levels is
-# refused.
-SYSTEMATIC = 0.08  # relative error of a variance that texture and few patches leave
+# refused. Levels whose smoothest patches look like white noise count alone where there are enough:
+# on textured photographs with white noise of sigma 1 to 10 their variances differ by up to half.
+SYSTEMATIC, RAISED = 0.08, 0.2  # relative error of a variance that few patches, and texture, leave
 ABOVE, BELOW = 9.0, 25.0  # most that a level above or below a law costs
+LEVEL_FLATNESS = 0.65  # power at the top over that at the middle frequencies, at least
+LEVEL_DISPERSION = 2.0  # variance of the energy of patches over that of white noise, at most
+MIDDLE, TOP = 1.4, 1.65  # frequencies, (j + k + 1) / 8, up to and above which power is compared
+MOST_KNOTS = 6  # of a table
+ROUNDS = 20  # of its fit, whose weights depend on which levels are above it
+BEND = 0.5  # weight of a second difference of its logarithms: more only where levels are few
 STEPS = 50  # of each end of a line that is tried
 DARK, BRIGHT = np.triu_indices(STEPS, 1)  # of the ends of rising lines
 CONSTANTS = np.linspace(-3, 1, 400)  # values of a law of one parameter that are tried
@@ -65,6 +73,9 @@ class VarianceLaws(NamedTuple):
     spread: float  # largest mean of a level over the smallest; infinite if that is not above 0
     growth: float  # of the variance from the darkest level to the brightest, along the line
     white: bool  # whether the noise of most levels is
+    free: float
+    table: tuple[tuple[float, ...], tuple[float, ...]]  # grey levels and sigmas of the free law
+    proven: bool  # whether the smoothest patches of the levels used look like white noise
 
     @property
     def is_quadratic(self) -> bool:
@@ -154,24 +165,27 @@ class VarianceLaws(NamedTuple):
         return f"from {dark:.3g} at a grey level of {low:.4g} to {bright:.3g} at {high:.4g}"
 
 
-def variance_laws(found: LevelNoise) -> VarianceLaws | None:
-    """Fit a constant, a line and a square to the variance at each level of brightness.
+def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
+    """Fit a constant, a line, a square and a table to the variance at each level of brightness.
 
     None where fewer than two levels show any noise.
     """
+    found = patches.level_noise
     used = (found.variance > 0) & found.open & (found.count >= MEMBERS)
-    if np.count_nonzero(used & found.white) >= LEAST_LEVELS:
-        used &= found.white
+    white = used & _like_white_noise(patches)
+    proven = np.count_nonzero(white) >= LEAST_LEVELS
+    if proven or np.count_nonzero(white := used & found.white) >= LEAST_LEVELS:
+        used = white
     if np.count_nonzero(used) < 2:
         return None
-    x, y = found.mean[used], np.log(found.variance[used])
-    error = np.hypot(found.error[used], SYSTEMATIC)
+    x, y, error = found.mean[used], np.log(found.variance[used]), found.error[used]
     line, growth = _line(x, y, error)
+    free, table = _table(x, y, error)
     positive = x[0] > 0
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
         VarianceCurve(*(tuple(each.tolist()) for each in columns)),
-        tuple(error.tolist()),
+        tuple(np.hypot(error, SYSTEMATIC).tolist()),
         len(x),
         _constant(y, error),
         line,
@@ -179,7 +193,30 @@ def variance_laws(found: LevelNoise) -> VarianceLaws | None:
         float(x[-1] / x[0]) if positive else np.inf,
         growth,
         2 * np.count_nonzero(found.white[used]) > len(x),
+        free,
+        table,
+        bool(proven),
     )
+
+
+def _like_white_noise(patches: PatchSpectra) -> np.ndarray:
+    """Return whether the patches that the noise of each level was read from look like white noise.
+
+    Their power is the same at all high frequencies, and their energies differ by chance only.
+    """
+    found, high = patches.level_noise, len(patches.upper)
+    if not patches.whole:
+        return np.zeros(len(found.mean), bool)
+    power = patches.pooled.power[: len(found.mean)]
+    frequency = (sum(np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)) + 1) / PATCH
+    middle, top = (power[:, each].mean(axis=1) for each in (frequency <= MIDDLE, frequency > TOP))
+    energy = patches.energy_of("high").astype(np.float64)
+    # How many patches there were follows from the error.
+    count = 2 * patches.overlap / (high * np.square(np.maximum(found.error, 1e-9)))
+    read = zip(patches.levels.each(), np.rint(count).astype(int).tolist(), strict=True)
+    each = [energy[members[: max(number, 2)]] for members, number in read]
+    spread = np.array([part.var() / max(part.mean() ** 2, 1e-300) for part in each]) * high / 2
+    return (top >= LEVEL_FLATNESS * middle) & (spread <= LEVEL_DISPERSION)
 
 
 def capped_cost(distance: np.ndarray) -> np.ndarray:
@@ -191,10 +228,15 @@ def capped_cost(distance: np.ndarray) -> np.ndarray:
     return np.einsum("...k,...k->...", kept, kept)
 
 
+def _distance(above: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Return differences of logarithms from a law in standard errors, larger ones above it."""
+    return above / np.hypot(error, np.where(above > 0, RAISED, SYSTEMATIC))
+
+
 def _constant(y: np.ndarray, error: np.ndarray) -> float:
     """Return the least cost of a constant; texture makes it lower than the median, if anything."""
     tried = medians(y) + CONSTANTS
-    return float(capped_cost((y - tried[:, None]) / error).min())
+    return float(capped_cost(_distance(y - tried[:, None], error)).min())
 
 
 def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
@@ -202,9 +244,30 @@ def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float
     ends = np.exp(np.linspace(y.min() - 1, y.max() + 0.5, STEPS))
     share = (x - x[0]) / max(x[-1] - x[0], 1e-300)
     dark, bright = ends[:, None] * (1 - share), ends[:, None] * share
-    cost = capped_cost((y - np.log(dark[DARK] + bright[BRIGHT])) / error)
+    cost = capped_cost(_distance(y - np.log(dark[DARK] + bright[BRIGHT]), error))
     best = int(cost.argmin())
     return float(cost[best]), float(ends[BRIGHT[best]] / ends[DARK[best]])
+
+
+def _table(
+    x: np.ndarray, y: np.ndarray, error: np.ndarray
+) -> tuple[float, tuple[tuple[float, ...], tuple[float, ...]]]:
+    """Return the cost of a table fitted to the logarithms y, its grey levels and its sigmas."""
+    knots = np.unique(np.quantile(x, np.linspace(0, 1, min(MOST_KNOTS, (len(x) + 1) // 2))))
+    if len(knots) < 2:
+        return math.inf, ((), ())
+    hats = np.stack([np.interp(x, knots, one) for one in np.eye(len(knots))], axis=1)
+    bends = BEND * np.diff(np.eye(len(knots)), 2, axis=0)
+    distance = np.zeros(len(x))
+    for _ in range(ROUNDS):
+        limit = np.where(distance > 0, math.sqrt(ABOVE), math.sqrt(BELOW))
+        weight = np.sqrt(np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12)))
+        weight /= np.hypot(error, np.where(distance > 0, RAISED, SYSTEMATIC))
+        rows = np.concatenate([hats * weight[:, None], bends])
+        values = np.linalg.lstsq(rows, np.append(y * weight, np.zeros(len(bends))))[0]
+        distance = _distance(y - hats @ values, error)
+    cost = float(capped_cost(distance))
+    return cost, (tuple(knots.tolist()), tuple(np.exp(values / 2).tolist()))
 
 
 class Trend(NamedTuple):

@@ -68,17 +68,17 @@ class PatchSpectra:
     @cached_property
     def level_noise(self) -> variance.LevelNoise:
         """The noise of these levels."""
-        return variance.level_noise(self.statistics, self.levels, self.seen, self._pooled)
+        return variance.level_noise(self.statistics, self.levels, self.seen, self.pooled)
 
     @property
     def every(self) -> tuple[float, float] | None:
         """Noise variance of all patches, and its error; None where pixels are clipped."""
-        if len(self._pooled.variance) == len(self.levels.count):
+        if len(self.pooled.variance) == len(self.levels.count):
             return None
-        return float(self._pooled.variance[-1]), float(self._pooled.error[-1])
+        return float(self.pooled.variance[-1]), float(self.pooled.error[-1])
 
     @cached_property
-    def _pooled(self) -> variance.Pooled:
+    def pooled(self) -> variance.Pooled:
         """The noise of the levels, and unless pixels are clipped last of all patches, in one go."""
         parts, patches = self.levels, self.statistics
         if not self.clipped.any():
