@@ -20,7 +20,6 @@ from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.noise.magnitude import rayleigh_background
 from napari_gpu_denoise.noise.models.rician import BACKGROUND
 from napari_gpu_denoise.noise.patches import device as device_patches
-from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
 
 DATA = pytest.mark.skipif(data_folder() is None, reason=REASON)
@@ -138,7 +137,7 @@ def test_sigma_is_the_root_of_the_mean_variance(name):
 
 @pytest.mark.parametrize("image", [scene() + noise(), 100 + noise((3, 60, 70), 3)])
 def test_white_gaussian_noise_has_the_sigma_of_filters(image):
-    result, plain = estimate_noise(image), estimate_sigma(image)
+    result, plain = estimate_noise(image), estimate_noise(image, model="gaussian")
     assert result.name == "gaussian"
     assert (result.sigma, result.standard_error) == (plain.sigma, plain.standard_error)
     assert (result.method, result.planes) == (plain.method, plain.planes)
@@ -151,7 +150,7 @@ def test_the_model_may_be_told(model):
     assert result.name == model
     assert result.reason == "this model was requested"
     if model == "gaussian":
-        assert result.sigma == estimate_sigma(scene() + noise()).sigma
+        assert result.sigma == estimate_noise(scene() + noise(), model="gaussian").sigma
 
 
 def test_photon_noise_of_noise_that_does_not_grow():
@@ -164,7 +163,7 @@ def test_photon_noise_of_noise_that_does_not_grow():
 def test_gaussian_noise_of_photons_tells_what_it_hides():
     result = estimate_noise(photons(scene(), 3, 0), model="gaussian")
     assert "grows with brightness" in result.notes[0]
-    assert result.sigma == estimate_sigma(photons(scene(), 3, 0)).sigma
+    assert result.sigma == estimate_noise(photons(scene(), 3, 0), model="gaussian").sigma
 
 
 def test_correlated_noise_is_told_beside_other_models():
@@ -312,7 +311,7 @@ def test_still_frames_without_photon_noise():
     stack = scene() + noise((5, 192, 192))
     result = estimate_noise(stack, "TYX")
     assert result.name == "gaussian"
-    assert result.sigma == estimate_sigma(stack, "TYX").sigma
+    assert result.sigma == estimate_noise(stack, "TYX", "gaussian").sigma
 
 
 def test_what_stays_from_frame_to_frame_is_no_photon_noise():
@@ -399,7 +398,7 @@ def test_a_constant_image(model, value):
 def test_small_images(shape):
     result = estimate_noise(50 + noise(shape))
     assert result.name == "gaussian"
-    assert result.sigma == estimate_sigma(50 + noise(shape)).sigma
+    assert result.sigma == estimate_noise(50 + noise(shape), model="gaussian").sigma
     json.dumps(result.as_dict(), allow_nan=False)
 
 

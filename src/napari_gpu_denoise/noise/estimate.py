@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import (
-    DeviceMemoryError,
     ImageError,
-    KernelError,
     NonFiniteError,
     Note,
     SettingsError,
@@ -34,7 +30,6 @@ from napari_gpu_denoise.noise.series import (
     differ,
     limit_by_repeats,
     limit_series,
-    read_first,
     sigma_series,
 )
 
@@ -74,7 +69,6 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
     return model, reason
 
 
-ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
 PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it
 NEARLY_ALL = 0.8  # share of sigma that is proven, from which no note says that the rest is not
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
@@ -197,30 +191,18 @@ def measure_noise(
 
 
 def _anywhere(source: PlaneReader, model: str, device: Any) -> NoiseEstimate:
-    """Estimate the noise with patches on a device where there is one and enough of them."""
-    if device is not None or math.prod(source.shape) >= ENOUGH:
-        try:
-            with patches_on(device) as place:
-                return _measured(source, model, device, place)
-        except (DeviceMemoryError, KernelError):
-            if device is not None:
-                raise
-    return _measured(source, model, device, None)
+    """Estimate the noise with patches on a device."""
+    with patches_on(device) as place:
+        return _measured(source, model, place)
 
 
-def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> NoiseEstimate:
+def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
     """Estimate the noise with patches read at a place, as `patches_on` yields it."""
     other = plane_axis(source.axes, source.shape)
     numbers = {"frames": source.axes.find("T"), "slices": source.axes.find("Z")}
     numbers |= {"others": -1 if other is None else other}
     numbers = {name: number for name, number in numbers.items() if number >= 0}
-    first: dict[str, Future] = {}
-    with ExitStack() as opened:
-        if numbers and source.threads > 1:  # planes are large
-            pool = opened.enter_context(ThreadPoolExecutor(1))
-            for name, number in numbers.items():
-                first[name] = pool.submit(read_first, source, number, device)
-        channels = [Evidence(source, channel, place) for channel in source.channels]
+    channels = [Evidence(source, channel, place) for channel in source.channels]
     if "S" in source.axes:
         channels = _colours(channels)
     if all(each.log_speckle for each in channels):
@@ -234,9 +216,7 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
             for fit, shared in zip(fits, covariance.shared, strict=True)
         ]
     series = {
-        name: sigma_series(
-            *(source, number, channels, fits, device), first[name].result if first else None
-        )
+        name: sigma_series(source, number, channels, fits, place)
         for name, number in numbers.items()
     }
     places = None

@@ -11,7 +11,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, autocovariance, power_of_lags
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.white import METHOD, MIXED_METHOD, uneven_note
+from napari_gpu_denoise.noise.patches.white import METHOD, MIXED_METHOD, mixed_sigma, uneven_note
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -98,9 +98,11 @@ class Gaussian(Additive, base.NoiseModel):
     def fit(cls, channel: Evidence) -> base.Fit:
         """Return the sigma that filters measure where none is given."""
         method, notes = METHOD, ()
-        if channel.ends is not None:
-            method, notes = MIXED_METHOD, (uneven_note("", *channel.ends),)
         sigma, error = channel.sigma, channel.error
+        if channel.laws is not None and channel.laws.is_linear and sigma:
+            _, variance = channel.laws.curve.fitted
+            method, notes = MIXED_METHOD, (uneven_note("", *np.sqrt(variance[[0, -1]])),)
+            sigma, error = mixed_sigma(channel.laws.curve, error / sigma)
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
 
     def summary(self) -> str:
