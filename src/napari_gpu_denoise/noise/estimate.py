@@ -48,7 +48,7 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
         named = next(model for model in candidates if model.name == name)
         candidates = [each for each in candidates if named in (each, each.white_form)]
         told = [Misfit(0.0, "this model was requested")] * max(len(known), 1)
-    elif not any(each.sigma for each in channels):
+    elif not any(each.sigma or each.photons for each in channels):
         return candidates[0], "no noise was found"
     elif not known:
         few = "there are too few pixels to distinguish other noise from Gaussian noise"

@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
-from napari_gpu_denoise.noise.patches.laws import CLEARLY
+from napari_gpu_denoise.noise.patches.laws import CLEARLY, GROWTH
 from napari_gpu_denoise.noise.patches.white import METHOD
 from napari_gpu_denoise.noise.photon import SHIFTED
 
@@ -121,19 +121,15 @@ class PoissonGaussian(base.NoiseModel):
     def misfit(cls, channel: Evidence) -> base.Misfit:
         """Return that of a line, or of a constant where nothing shows that the variance grows."""
         laws, constant = channel.laws, Gaussian.misfit(channel).cost
+        best = constant if laws is None else min(constant, laws.line, laws.free)
         if channel.grows_over_time:
             why = "the variance of differences between still frames grows with brightness"
-            return base.Misfit(constant - base.PROVEN, why)
+            return base.Misfit(best - base.PROVEN, why)
         if channel.grows_over_time is None and channel.photons is not None:
             why = "the values are photon counts: at low counts, the variance equals the mean"
-            return base.Misfit(constant - base.PROVEN, why)
-        if channel.shows_line:
-            # The high frequencies hold more texture than correlated noise.
-            line = channel.rising_line
-            why = line and f"the variance grows {line.growth:.2g} times with brightness"
-            return base.Misfit(laws.line, why) if line else base.Misfit(constant)
-        linear = laws is not None and laws.is_linear and channel.grows_over_time is None
-        if linear and channel.single.known:
+            return base.Misfit(best - base.PROVEN, why)
+        grows = laws is not None and laws.proven and laws.growth >= GROWTH
+        if channel.grows_over_time is None and grows:
             why = f"the variance grows linearly with brightness, {laws.range()}"
             return base.Misfit(laws.line, why)
         return base.Misfit(constant)
@@ -305,9 +301,13 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
 
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:
-        # Frames only pass as still if their differences are white.
-        found = PoissonGaussian.misfit(channel)
-        return found if channel.temporal is None else base.Misfit(math.inf)
+        if channel.temporal is not None:
+            return base.Misfit(math.inf)  # frames only pass as still if their differences are white
+        line = channel.rising_line
+        if line is None:
+            return PoissonGaussian.misfit(channel)
+        why = f"the variance grows {line.growth:.2g} times with brightness"
+        return base.Misfit(channel.laws.line, why)
 
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:

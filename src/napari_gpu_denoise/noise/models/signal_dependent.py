@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -11,13 +10,13 @@ import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.laws import CLEARLY, MOST_KNOTS
+from napari_gpu_denoise.noise.models.gaussian import Gaussian
+from napari_gpu_denoise.noise.patches.laws import CLEARLY, KNOT
 from napari_gpu_denoise.noise.patches.white import METHOD
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
 
-_KNOT = 2.0  # squared standard errors that each number of a table explains by chance, about
 _LEAST_SIGMA = 1e-6  # grey levels, of an image without noise
 _MEANS = 1024  # at which the expected stabilised value is computed
 
@@ -45,7 +44,7 @@ class SignalDependent(base.NoiseModel):
     levels: tuple[float, ...] = base.parameter(base.LINE)
     sigmas: tuple[float, ...] = base.parameter(base.LINE)
     shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
-    price: ClassVar[float] = CLEARLY + _KNOT * (MOST_KNOTS - 2)
+    price: ClassVar[float] = CLEARLY + KNOT
     name: ClassVar[str] = "signal-dependent"
     title: ClassVar[str] = "Signal-dependent"
     description: ClassVar[str] = (
@@ -66,7 +65,8 @@ class SignalDependent(base.NoiseModel):
             )
 
     def scaled(self, factor: float) -> Self | None:
-        return replace(self, sigmas=tuple(factor * each for each in self.sigmas)) if factor else None
+        sigmas = tuple(factor * each for each in self.sigmas)
+        return replace(self, sigmas=sigmas) if min(sigmas) > 0 else None
 
     def variance(self, mean: Any) -> np.ndarray:
         return np.square(np.interp(np.asarray(mean, np.float64), self.levels, self.sigmas))
@@ -86,14 +86,16 @@ class SignalDependent(base.NoiseModel):
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:
         laws = channel.laws
-        if laws is None or not laws.proven or not channel.spectrum.white or channel.temporal:
-            return base.Misfit(math.inf)
+        white = channel.spectrum.white and channel.temporal is None
+        if laws is None or not laws.proven or not white:
+            return Gaussian.misfit(channel)._replace(reason="")
         return base.Misfit(laws.free, f"the variance changes with brightness, {laws.range()}")
 
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:
         """Read sigma at levels of brightness."""
-        levels, sigmas = channel.laws.table if channel.laws is not None else ((), ())
+        laws = channel.laws
+        levels, sigmas = laws.table if laws is not None and laws.proven else ((), ())
         if not levels:
             # One level of brightness, or none: a table of one sigma around it.
             middle, sigma = float(np.nanmean(channel.planes[0])), channel.sigma or _LEAST_SIGMA
@@ -159,9 +161,7 @@ def _curves(levels: tuple[float, ...], sigmas: tuple[float, ...]) -> tuple[_Cont
 
     forward = _Continued(base.tabulated(integral, *ends), 1 / sigmas[0], 1 / sigmas[-1])
     # Where no noise reaches into the table the expected value is the line beyond its end.
-    means = np.linspace(
-        ends[0] - base.REACH * sigmas[0], ends[1] + base.REACH * sigmas[-1], _MEANS
-    )
+    means = np.linspace(ends[0] - base.REACH * sigmas[0], ends[1] + base.REACH * sigmas[-1], _MEANS)
     nodes, weights = base.quadrature()
     normal, chances = base.REACH * nodes, weights * np.exp(-np.square(base.REACH * nodes) / 2)
     spread = np.interp(means, levels, sigmas)

@@ -27,9 +27,10 @@ from napari_gpu_denoise.noise.robust import medians
 SYSTEMATIC, RAISED = 0.08, 0.2  # relative error of a variance that few patches, and texture, leave
 ABOVE, BELOW = 9.0, 25.0  # most that a level above or below a law costs
 LEVEL_FLATNESS = 0.65  # power at the top over that at the middle frequencies, at least
-LEVEL_DISPERSION = 2.0  # variance of the energy of patches over that of white noise, at most
+LEVEL_DISPERSION = 3.0  # variance of the energy of patches over that by chance, and over flatness
 MIDDLE, TOP = 1.4, 1.65  # frequencies, (j + k + 1) / 8, up to and above which power is compared
 MOST_KNOTS = 6  # of a table
+KNOT = 2.0  # squared standard errors that each of them explains by chance, about
 ROUNDS = 20  # of its fit, whose weights depend on which levels are above it
 BEND = 0.5  # weight of a second difference of its logarithms: more only where levels are few
 STEPS = 50  # of each end of a line that is tried
@@ -205,7 +206,8 @@ def _like_white_noise(patches: PatchSpectra) -> np.ndarray:
     read = zip(patches.levels.each(), np.rint(count).astype(int).tolist(), strict=True)
     each = [energy[members[: max(number, 2)]] for members, number in read]
     spread = np.array([part.var() / max(part.mean() ** 2, 1e-300) for part in each]) * high / 2
-    return (top >= LEVEL_FLATNESS * middle) & (spread <= LEVEL_DISPERSION)
+    flatness = top / np.maximum(middle, 1e-300)
+    return (flatness >= LEVEL_FLATNESS) & (spread <= LEVEL_DISPERSION * flatness)
 
 
 def capped_cost(distance: np.ndarray) -> np.ndarray:
@@ -241,10 +243,19 @@ def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float
 def _table(
     x: np.ndarray, y: np.ndarray, error: np.ndarray
 ) -> tuple[float, tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Return the cost of a table fitted to the logarithms y, its grey levels and its sigmas."""
-    knots = np.unique(np.quantile(x, np.linspace(0, 1, min(MOST_KNOTS, (len(x) + 1) // 2))))
-    if len(knots) < 2:
-        return math.inf, ((), ())
+    """Fit tables of 2 to 6 knots to the logarithms y; return the cost, grey levels and sigmas.
+
+    The cost includes that of knots beyond two.
+    """
+    numbers = range(2, min(MOST_KNOTS, (len(x) + 1) // 2) + 1)
+    found = [_table_of(x, y, error, number) for number in numbers]
+    return min(found, default=(math.inf, ((), ())))
+
+
+def _table_of(
+    x: np.ndarray, y: np.ndarray, error: np.ndarray, number: int
+) -> tuple[float, tuple[tuple[float, ...], tuple[float, ...]]]:
+    knots = np.unique(np.quantile(x, np.linspace(0, 1, number)))
     hats = np.stack([np.interp(x, knots, one) for one in np.eye(len(knots))], axis=1)
     bends = BEND * np.diff(np.eye(len(knots)), 2, axis=0)
     distance = np.zeros(len(x))
@@ -255,5 +266,5 @@ def _table(
         rows = np.concatenate([hats * weight[:, None], bends])
         values = np.linalg.lstsq(rows, np.append(y * weight, np.zeros(len(bends))))[0]
         distance = _distance(y - hats @ values, error)
-    cost = float(capped_cost(distance))
+    cost = float(capped_cost(distance)) + KNOT * (number - 2)
     return cost, (tuple(knots.tolist()), tuple(np.exp(values / 2).tolist()))
