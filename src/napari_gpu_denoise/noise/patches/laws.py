@@ -41,7 +41,7 @@ PIXELS = 64  # of a patch
 FARTHER = (
     10.0  # standard deviations of the mean of a patch, between the darkest and brightest level
 )
-GROWTH = 1.5  # of the variance over the levels of brightness, at least, to matter
+GROWTH = 1.3  # of the variance over the levels of brightness, at least, to matter
 CLEARLY = 16.0  # squared standard errors by which a law must be better than a constant
 LIKELY = 9.0  # the same, where something else tells, too
 AS_WELL = 5.0  # the same, by which the square may be worse than the line, which has one more number
@@ -168,14 +168,17 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
         used = white
     if np.count_nonzero(used) < 2:
         return None
-    x, y, error = found.mean[used], np.log(found.variance[used]), found.error[used]
+    x, y = found.mean[used], np.log(found.variance[used])
+    # Texture may have raised what looks like white noise, too.
+    raised = [RAISED if proven else SYSTEMATIC, SYSTEMATIC]
+    error = np.hypot(found.error[used], np.array(raised)[:, None])
     line, growth = _line(x, y, error)
     free, table = _table(x, y, error)
     positive = x[0] > 0
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
         VarianceCurve(*(tuple(each.tolist()) for each in columns)),
-        tuple(np.hypot(error, SYSTEMATIC).tolist()),
+        tuple(error[1].tolist()),
         len(x),
         _constant(y, error),
         line,
@@ -219,9 +222,9 @@ def capped_cost(distance: np.ndarray) -> np.ndarray:
     return np.einsum("...k,...k->...", kept, kept)
 
 
-def _distance(above: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Return differences of logarithms from a law in standard errors, larger ones above it."""
-    return above / np.hypot(error, np.where(above > 0, RAISED, SYSTEMATIC))
+def _distance(above: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Return differences of logarithms from a law in standard `errors`, above and below it."""
+    return above / np.where(above > 0, *errors)
 
 
 def _constant(y: np.ndarray, error: np.ndarray) -> float:
@@ -262,7 +265,7 @@ def _table_of(
     for _ in range(ROUNDS):
         limit = np.where(distance > 0, math.sqrt(ABOVE), math.sqrt(BELOW))
         weight = np.sqrt(np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12)))
-        weight /= np.hypot(error, np.where(distance > 0, RAISED, SYSTEMATIC))
+        weight /= np.where(distance > 0, *error)
         rows = np.concatenate([hats * weight[:, None], bends])
         values = np.linalg.lstsq(rows, np.append(y * weight, np.zeros(len(bends))))[0]
         distance = _distance(y - hats @ values, error)
