@@ -11,7 +11,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Gaussian
-from napari_gpu_denoise.noise.patches.laws import CLEARLY, KNOT
+from napari_gpu_denoise.noise.patches.laws import CLEARLY, FREE_FLATNESS, KNOT
 from napari_gpu_denoise.noise.patches.white import METHOD
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class SignalDependent(base.NoiseModel):
     def misfit(cls, channel: Evidence) -> base.Misfit:
         laws = channel.laws
         white = channel.spectrum.white and channel.temporal is None
-        if laws is None or not laws.proven or not white:
+        # The square of the brightness is that of speckle, or of texture of one contrast.
+        if not white or laws is None or laws.flatness < FREE_FLATNESS or laws.is_quadratic:
             return Gaussian.misfit(channel)._replace(reason="")
         return base.Misfit(laws.free, f"the variance changes with brightness, {laws.range()}")
 

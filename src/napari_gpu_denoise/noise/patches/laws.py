@@ -27,12 +27,14 @@ from napari_gpu_denoise.noise.robust import medians
 SYSTEMATIC, RAISED = 0.08, 0.2  # relative error of a variance that few patches, and texture, leave
 ABOVE, BELOW = 9.0, 25.0  # most that a level above or below a law costs
 LEVEL_FLATNESS = 0.65  # power at the top over that at the middle frequencies, at least
+FREE_FLATNESS = 0.8  # the same of levels with more noise than others, for a table
 LEVEL_DISPERSION = 3.0  # variance of the energy of patches over that by chance, and over flatness
 MIDDLE, TOP = 1.4, 1.65  # frequencies, (j + k + 1) / 8, up to and above which power is compared
 MOST_KNOTS = 6  # of a table
 KNOT = 2.0  # squared standard errors that each of them explains by chance, about
 ROUNDS = 20  # of its fit, whose weights depend on which levels are above it
 BEND = 0.5  # weight of a second difference of its logarithms: more only where levels are few
+MOST = 0.75  # share of the levels that have to look so, where there are few
 STEPS = 50  # of each end of a line that is tried
 DARK, BRIGHT = np.triu_indices(STEPS, 1)  # of the ends of rising lines
 CONSTANTS = np.linspace(-3, 1, 400)  # values of a law of one parameter that are tried
@@ -66,6 +68,7 @@ class VarianceLaws(NamedTuple):
     free: float
     table: tuple[tuple[float, ...], tuple[float, ...]]  # grey levels and sigmas of the free law
     proven: bool  # whether the smoothest patches of the levels used look like white noise
+    flatness: float  # of the levels, weighted by how far their variance is above the lowest one
 
     @property
     def is_quadratic(self) -> bool:
@@ -162,8 +165,9 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
     """
     found = patches.level_noise
     used = (found.variance > 0) & found.open & (found.count >= MEMBERS)
-    white = used & _like_white_noise(patches)
-    proven = np.count_nonzero(white) >= LEAST_LEVELS
+    flatness, dispersion = _whiteness(patches)
+    white = used & (flatness >= LEVEL_FLATNESS) & (dispersion <= LEVEL_DISPERSION * flatness)
+    proven = np.count_nonzero(white) >= max(min(LEAST_LEVELS, MOST * np.count_nonzero(used)), 2)
     if proven or np.count_nonzero(white := used & found.white) >= LEAST_LEVELS:
         used = white
     if np.count_nonzero(used) < 2:
@@ -189,17 +193,17 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
         free,
         table,
         bool(proven),
+        float(np.average(flatness[used], weights=y - y.min() + 1e-9)) if proven else 0.0,
     )
 
 
-def _like_white_noise(patches: PatchSpectra) -> np.ndarray:
-    """Return whether the patches that the noise of each level was read from look like white noise.
+def _whiteness(patches: PatchSpectra) -> tuple[np.ndarray, np.ndarray]:
+    """Return the flatness and the dispersion of the patches that each level was read from.
 
-    Their power is the same at all high frequencies, and their energies differ by chance only.
+    Of white noise, power is the same at all high frequencies, and energies of patches differ by
+    chance only: both are about 1.
     """
     found, high = patches.level_noise, len(patches.upper)
-    if not patches.whole:
-        return np.zeros(len(found.mean), bool)
     power = patches.pooled.power[: len(found.mean)]
     frequency = (sum(np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)) + 1) / PATCH
     middle, top = (power[:, each].mean(axis=1) for each in (frequency <= MIDDLE, frequency > TOP))
@@ -209,8 +213,7 @@ def _like_white_noise(patches: PatchSpectra) -> np.ndarray:
     read = zip(patches.levels.each(), np.rint(count).astype(int).tolist(), strict=True)
     each = [energy[members[: max(number, 2)]] for members, number in read]
     spread = np.array([part.var() / max(part.mean() ** 2, 1e-300) for part in each]) * high / 2
-    flatness = top / np.maximum(middle, 1e-300)
-    return (flatness >= LEVEL_FLATNESS) & (spread <= LEVEL_DISPERSION * flatness)
+    return top / np.maximum(middle, 1e-300), spread
 
 
 def capped_cost(distance: np.ndarray) -> np.ndarray:
