@@ -17,9 +17,12 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.files import samples
+from napari_gpu_denoise.noise.estimate import unexplained
 from napari_gpu_denoise.noise.magnitude import rayleigh_background
+from napari_gpu_denoise.noise.models import Gaussian
+from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.models.rician import BACKGROUND
-from napari_gpu_denoise.noise.patches import device as device_patches
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
 
 DATA = pytest.mark.skipif(data_folder() is None, reason=REASON)
@@ -233,23 +236,6 @@ def test_a_frame_without_finite_pixels():
     assert result.as_dict()["frames"]["sigma"][0][1] is None
 
 
-def test_with_and_without_a_device(device):
-    stack = photons((30 + scene(96, 96)) * np.linspace(0.5, 2, 4)[:, None, None]).astype("float32")
-    found, expected = estimate_noise(stack, "TYX", device=device), estimate_noise(stack, "TYX")
-    assert found.sigma == pytest.approx(expected.sigma, rel=1e-4)
-    assert found.models == expected.models
-    assert found.frames.sigma[0] == pytest.approx(expected.frames.sigma[0], rel=1e-4)
-    assert found.frames.error[0] == pytest.approx(expected.frames.error[0], rel=1e-4)
-
-
-def test_no_device_is_needed(monkeypatch):
-    def none():
-        raise AssertionError("a device was looked for")
-
-    monkeypatch.setattr("napari_gpu_denoise.opencl.device._devices", none)
-    assert estimate_noise(noise((3, 40, 40)), "TYX").sigma[0] == pytest.approx(10, rel=0.1)
-
-
 def test_a_lazy_stack_is_sampled():
     read = []
 
@@ -268,9 +254,8 @@ def test_a_lazy_stack_is_sampled():
     assert result.planes == len(set(read)) < 70
 
 
-def test_long_stacks_are_sampled(monkeypatch):
+def test_long_stacks_are_sampled():
     stack = np.broadcast_to(noise((40, 40)), (600, 40, 40)).copy()
-    monkeypatch.setattr(device_patches, "WORTHWHILE", 10**9)
     found = estimate_noise(stack, "TYX").frames
     assert len(found.index) == 32
     assert np.all(np.diff(found.index) > 0)
@@ -610,3 +595,35 @@ def test_offset_and_read_noise_are_said_to_be_one_number():
     dark = 2 * rng.poisson(scene / 2) + rng.normal(0, 30, scene.shape)
     notes = estimate_noise(dark, model="poisson-gaussian").notes
     assert not any("fit equally well" in note for note in notes)
+
+
+def blanked(planes):
+    movie = scene(64, 80) + noise((25, 64, 80), 6)
+    movie[planes] = 0
+    return movie
+
+
+@pytest.mark.parametrize(
+    ("image", "code", "sigma"),
+    [
+        (np.full((64, 64), 7), "two-levels", 0),
+        (np.where(noise((64, 64)) > 0, 255, 0).astype(np.uint8), "two-levels", 0),
+        ((300 + noise((64, 64), 25)).clip(0, 255).astype(np.uint8), "saturated", 0),
+        (blanked(np.s_[10:15]), "blank-planes", 6),
+        (blanked(np.s_[::6]), "blank-planes", 6),
+        (blanked(np.s_[:0]) + 40 * noise((25, 64, 80), 1, 1) * (np.arange(25) == 12)[:, None, None],
+         "odd-planes", 6),
+    ],
+)  # fmt: skip
+def test_what_tells_little_of_noise_is_said(image, code, sigma):
+    found = estimate_noise(image, "TYX"[-image.ndim :])
+    assert code in [getattr(note, "code", "") for note in found.notes]
+    assert found.sigma[0] == pytest.approx(sigma, rel=0.1)
+
+
+def test_what_the_noise_does_not_explain_is_said():
+    curve = VarianceCurve((10.0, 50, 90), (9.0, 81, 400), (100, 300, 50), (True,) * 3)
+    assert unexplained(Fit(Gaussian(3), {}, 3, 0.1, "", curve)) == 3
+    assert unexplained(Fit(Gaussian(3), {}, 3, 0.1, "")) == 1
+    found = estimate_noise(scene() + noise(sigma=3))
+    assert "unexplained" not in [getattr(note, "code", "") for note in found.notes]

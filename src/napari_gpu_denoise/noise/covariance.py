@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import AxesError, NonFiniteError
+from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
 from napari_gpu_denoise.noise.correlation import HALVES
+from napari_gpu_denoise.noise.models.base import NoiseModel
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import ranked, smallest
 from napari_gpu_denoise.noise.patches.spectra import SETS, frequency_sets, read_spectra
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH
+from napari_gpu_denoise.noise.sampling import PlaneStack
 
 CLEAREST = 0.02  # share of the patches whose lowest frequencies hold little texture
 CLEARLY_SHARED = 10.0  # errors of a covariance above which noise is shared: texture is, by 8
@@ -176,3 +178,22 @@ def _common_blank(image: np.ndarray) -> np.ndarray | None:
         return None
     together = selection.Blank(np.any([each.pixels for each in parts], axis=0), 0)
     return selection.not_image([image[0]], [together])[0]
+
+
+def covariance_of_planes(stacks: list[PlaneStack], correlated: bool) -> ChannelCovariance | None:
+    """Return the covariance between channels in a plane in the middle."""
+    if len(stacks) < 2:
+        return None
+    middle = len(stacks[0]) // 2
+    try:
+        image = np.stack([stack[middle] for stack in stacks])
+        return channel_covariance(image, correlated)
+    except (ImageError, NonFiniteError):
+        return None
+
+
+def is_shared(kind: type[NoiseModel], covariance: ChannelCovariance, axes: str) -> bool:
+    """Return whether models say how much noise channels share: white noise, if that is clear."""
+    if kind.models_correlation:
+        return "S" in axes
+    return hasattr(kind, "shared") and len(covariance.shared) == 3 and covariance.is_clear

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -9,24 +10,21 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import (
-    ImageError,
-    NonFiniteError,
     Note,
     SettingsError,
 )
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise import models
-from napari_gpu_denoise.noise.correlation import alike_in_colours
-from napari_gpu_denoise.noise.covariance import ChannelCovariance, channel_covariance
+from napari_gpu_denoise.noise.covariance import covariance_of_planes, is_shared
 from napari_gpu_denoise.noise.evidence import Evidence
-from napari_gpu_denoise.noise.models import AUTO, Correlated, Gaussian, NoiseModel, choices
+from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit, Misfit
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.places import noise_surface
-from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, plane_axis
+from napari_gpu_denoise.noise.proof import alike_colours, limited_to_proof
+from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
+from napari_gpu_denoise.noise.sampling import PlaneReader, plane_axis
 from napari_gpu_denoise.noise.series import (
-    WHITE,
     differ,
     limit_by_repeats,
     limit_series,
@@ -40,10 +38,13 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
     """Return the model that explains all channels at the least cost, and why it is that one.
 
     The cost is that of the variances of each channel, and of its spectrum, and the price of the
-    model. If one is named, only this one and its correlated form are asked.
+    model. If one is named, only this one and its correlated form are asked, for Gaussian noise of
+    one sigma only itself.
     """
     known = [each for each in channels if each.spectra is not None]
     candidates = list(models.MODELS)
+    if name == models.Gaussian.name:
+        return models.Gaussian, "this model was requested"
     if name != AUTO:
         named = next(model for model in candidates if model.name == name)
         candidates = [each for each in candidates if named in (each, each.white_form)]
@@ -69,8 +70,8 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
     return model, reason
 
 
-PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it
-NEARLY_ALL = 0.8  # share of sigma that is proven, from which no note says that the rest is not
+UNEXPLAINED = 2.0  # standard deviation of most levels over that of the model, that is said
+ODD = 2.0  # ratio of the noise of a plane to that of others, or its inverse, that is said
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
 
 
@@ -91,12 +92,11 @@ def estimate_noise(
     model : str, optional
         Noise model: "auto", "gaussian", "correlated", "poisson-gaussian", "correlated-photons",
         "rician" or "speckle". "auto", the default, chooses one: Gaussian noise unless the image
-        clearly requires another model; `reason` explains the choice. If the noise of neighbouring
-        pixels is correlated, `Correlated` replaces Gaussian noise, and `CorrelatedPhotons` replaces
-        Poisson-Gaussian noise, even if these were requested.
+        clearly requires another model; `reason` explains the choice. "gaussian" is white noise of
+        one sigma. If the noise of neighbouring pixels is correlated, `CorrelatedPhotons` replaces
+        Poisson-Gaussian noise, even if that was requested.
     device : Device, int, str or None, optional
-        Device that analyses the frames and slices; as `choose` takes it. None: the best device if
-        there is one and the image is large enough, else NumPy. Both agree to 1e-4.
+        Device that analyses the image, as `choose` takes it. None: the best one.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def estimate_noise(
     AxesError
         If `axes` does not fit the shape of the image.
     NoDeviceError
-        If the requested device is not available.
+        If there is no OpenCL device, or not the requested one.
 
     Notes
     -----
@@ -204,13 +204,13 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
     numbers = {name: number for name, number in numbers.items() if number >= 0}
     channels = [Evidence(source, channel, place) for channel in source.channels]
     if "S" in source.axes:
-        channels = _colours(channels)
+        channels = alike_colours(channels)
     if all(each.log_speckle for each in channels):
         numbers = {}  # it is as strong in all planes
     kind, reason = chosen_model(channels, model)
     fits = list(map(kind.fit, channels))
-    covariance = _covariance([each.planes for each in channels], kind.models_correlation)
-    if covariance is not None and _is_shared(kind, covariance, source.axes):
+    covariance = covariance_of_planes([each.planes for each in channels], kind.models_correlation)
+    if covariance is not None and is_shared(kind, covariance, source.axes):
         fits = [
             fit._replace(model=replace(fit.model, shared=shared))
             for fit, shared in zip(fits, covariance.shared, strict=True)
@@ -231,7 +231,7 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
     fits, factors = limit_by_repeats(source, channels, fits)
     colours = "S" in source.axes and kind.models_correlation
     if model == AUTO and not colours and places is None:
-        fits, shares = _limited_to_proof(channels, fits)
+        fits, shares = limited_to_proof(channels, fits)
         factors = [one * share for one, share in zip(factors, shares, strict=True)]
     kind = type(fits[0].model)
     series = {name: limit_series(each.scaled(factors), source) for name, each in series.items()}
@@ -240,7 +240,7 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
         standard_error=tuple(fit.error for fit in fits),
         method=", or ".join(dict.fromkeys(fit.method for fit in fits)),
         planes=source.count,
-        notes=_notes(channels, fits, kind),
+        notes=(*_notes(channels, fits, kind), *_odd_planes(series.values())),
         axes=source.axes,
         models=tuple(fit.model for fit in fits),
         reason=reason,
@@ -258,88 +258,6 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
     )
 
 
-def _colours(channels: list[Evidence]) -> list[Evidence]:
-    """Return channels whose spectra agree on whether noise is correlated."""
-    if any(each.spectrum is None or each.frames is not None for each in channels):
-        return channels
-    alike = alike_in_colours([(each.spectrum, each.shown) for each in channels])
-    return [each.with_spectrum(one) for each, one in zip(channels, alike, strict=True)]
-
-
-def _limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fit], list[float]]:
-    """Return fits with the sigma that single planes prove, and what it was multiplied by.
-
-    A law over brightness is a proof by itself, and so are the differences of frames. Colours of an
-    image tell texture from noise as well.
-    """
-    kind = type(fits[0].model)
-    claims = [fit.sigma for fit in fits]
-    if not kind.additive or not any(claims):
-        return fits, [1.0] * len(fits)
-    limited = [
-        fit if _proven_by_others(each, fit) else _of_proven_sigma(each, fit)
-        for each, fit in zip(channels, fits, strict=True)
-    ]
-    if kind.models_correlation and all(
-        one is not fit for one, fit in zip(limited, fits, strict=True)
-    ):
-        limited = [fit._replace(model=Gaussian(fit.sigma)) for fit in limited]
-    return limited, [
-        fit.sigma / claim if claim else 1.0 for fit, claim in zip(limited, claims, strict=True)
-    ]
-
-
-def _proven_by_others(channel: Evidence, fit: Fit) -> bool:
-    """Return whether something else than single planes proves the noise of a channel."""
-    return (
-        channel.spectra is None
-        or channel.log_speckle
-        or channel.frames is not None
-        or channel.temporal is not None
-        or bool(fit.limit and fit.sigma >= PROVEN_BY_REPEATS * fit.limit)
-    )
-
-
-def _of_proven_sigma(channel: Evidence, fit: Fit) -> Fit:
-    """Return a fit of white noise with the sigma that single planes of a channel prove."""
-    proven = min(channel.proven_sigma, fit.sigma)
-    if not fit.model.models_correlation and proven == fit.sigma:
-        return fit
-    model = fit.model.scaled(proven / fit.sigma) if fit.sigma else fit.model
-    if model.models_correlation:
-        model = Correlated(proven, WHITE)
-    removed = f"{proven:.3g} of it is removed" if proven else "nothing is removed"
-    note = Note(
-        f"the noise may be fine texture: a sigma of {fit.sigma:.3g} is not proven, and {removed}",
-        f"noise={fit.model.name!r} takes it for noise",
-        code="unproven",
-        model=fit.model.name,
-        title=fit.model.title,
-    )
-    notes = (*fit.notes, note) if proven < NEARLY_ALL * fit.sigma else fit.notes
-    error = min(fit.error, proven)
-    return fit._replace(model=model, errors={}, sigma=proven, error=error, notes=notes)
-
-
-def _covariance(stacks: list[PlaneStack], correlated: bool) -> ChannelCovariance | None:
-    """Return the covariance between channels in a plane in the middle."""
-    if len(stacks) < 2:
-        return None
-    middle = len(stacks[0]) // 2
-    try:
-        image = np.stack([stack[middle] for stack in stacks])
-        return channel_covariance(image, correlated)
-    except (ImageError, NonFiniteError):
-        return None
-
-
-def _is_shared(kind: type[NoiseModel], covariance: ChannelCovariance, axes: str) -> bool:
-    """Return whether models say how much noise channels share: white noise, if that is clear."""
-    if kind.models_correlation:
-        return "S" in axes
-    return hasattr(kind, "shared") and len(covariance.shared) == 3 and covariance.is_clear
-
-
 def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -> tuple[str, ...]:
     """Return the notes on each channel, with its number, and on the whole image."""
     found = []
@@ -349,6 +267,10 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
         for note in fit.notes:
             rich = isinstance(note, Note)
             found.append(note.replaced(*change) if rich else note.replace(*change, 1))
+        unproven = any(getattr(note, "code", "") == "unproven" for note in fit.notes)
+        if (ratio := unexplained(fit)) >= UNEXPLAINED and not unproven:
+            more = f"most grey levels vary {ratio:.2g} times as much as the noise{place} that is"
+            found.append(Note(f"{more} known, by texture or other noise", code="unexplained"))
     spectra = [each.spectrum for each in channels if each.spectrum is not None]
     correlated = any(not each.white for each in spectra)
     doubtful = any(each.doubtful for each in spectra)
@@ -361,12 +283,48 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
             "the noise of neighbouring pixels is correlated, which this model ignores: sigma may "
             "be too low"
         )
+    if any(each.is_drawing for each in channels):
+        levels = "no noise can be told in two grey levels at most, as masks and drawings have"
+        found.append(Note(levels, code="two-levels"))
+    elif not any(fit.sigma for fit in fits) and max(map(sum, (e.clipped for e in channels))) > 0.5:
+        ends = "no noise can be told, as most pixels are at the ends of the grey levels"
+        found.append(Note(ends, code="saturated"))
     if (share := max(each.blank for each in channels)) >= NOTED:
         found.append(
             f"{share:.0%} of the pixels are in or beside constant areas or repeated edges, such as "
             "padding or saturation, and were left out"
         )
     return tuple(found)
+
+
+def unexplained(fit: Fit) -> float:
+    """Return how many times more most patches vary than their noise; 1 where that is not known."""
+    if fit.curve is None or not fit.sigma:
+        return 1.0
+    mean, variance = fit.curve.fitted
+    count = np.array(fit.curve.count)[np.array(fit.curve.used, bool)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.sqrt(variance / fit.model.variance(mean))
+    order = np.argsort(ratio)
+    below = np.cumsum(count[order])
+    return float(ratio[order][np.searchsorted(below, below[-1] / 2)]) if len(below) else 1.0
+
+
+def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[Note]:
+    """Yield notes on planes that are blank, or few of many with quite another noise."""
+    for each in series:
+        name = {"T": "frame", "Z": "slice"}.get(each.axis, "plane")
+        sigma, factor = np.array(each.sigma), np.array(each.factor)
+        blank = ~(sigma > 0).any(axis=0)
+        if blank.any() and not blank.all():
+            yield Note(f"{blank.sum()} of {blank.size} {name}s read are blank", code="blank-planes")
+        if differ(each) or blank.all():
+            continue
+        ratio = np.nanmax(np.where(sigma > 0, np.maximum(factor, 1 / factor), 1), axis=0)
+        if odd := [str(each.index[k]) for k in np.flatnonzero(ratio > ODD)]:
+            which = f"{name}{'s' * (len(odd) > 1)} {', '.join(odd[:5])}"
+            said = f"the noise of {which} differs by a factor of {ratio.max():.2g} from the others'"
+            yield Note(f"{said}, as which it is filtered", code="odd-planes")
 
 
 def _structure(source: PlaneReader) -> tuple[Note, ...]:

@@ -31,12 +31,12 @@ from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import still_noise
-from napari_gpu_denoise.noise.proof import MIN_SMOOTH, proven_sigma
 from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack, spread
 
 REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
 MOST_REPEATS = 64  # repetitions read
 MOST_COUNTED = 1 << 20  # pixels of a plane in which clipped ones are counted, about
+MOST_LEVELS_READ = 1 << 14  # pixels of a plane whose grey levels are counted, about
 EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
 
 
@@ -115,6 +115,16 @@ class Evidence:
                     bright += number
         return dark / total, bright / total
 
+    @cached_property
+    def is_drawing(self) -> bool:
+        """Whether there are no more than two grey levels, which are no counts of photons."""
+        for plane in self.planes:
+            some = plane.ravel()[:: 1 + plane.size // MOST_LEVELS_READ]
+            some = some[some == some]  # not NaN
+            if some.size and ((some != some.min()) & (some != some.max())).any():
+                return False
+        return self.photons is None
+
     # Patches and white noise
 
     @cached_property
@@ -131,7 +141,8 @@ class Evidence:
 
     @cached_property
     def _combined(self) -> tuple[float, float]:
-        return white.combined_sigma(self._measured)
+        found = white.combined_sigma(self._measured)
+        return (0.0, 0.0) if self.is_drawing else found
 
     @property
     def sigma(self) -> float:
@@ -160,14 +171,6 @@ class Evidence:
             if each is not None and each.sigma > 0
         ]
         return _spectra(*map(list, zip(*scaled, strict=True)), device=self._device)
-
-    @cached_property
-    def proven_sigma(self) -> float:
-        """How much of `sigma` is proven to be noise: all of it, where planes are too small."""
-        patches = self.levelled or self.spectra
-        if patches is None or len(patches.mean) < MIN_SMOOTH:
-            return self.sigma
-        return proven_sigma(self.sigma, patches, list(self.planes))
 
     # Variance over brightness
 

@@ -16,7 +16,7 @@ from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_numbers
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, choices
 from napari_gpu_denoise.noise.patches.white import SigmaEstimate
-from napari_gpu_denoise.noise.sampling import LARGEST_PLANE, PlaneReader
+from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.protocol.filter import Filter
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # may have a larger range.
 _RANGES = 32.0
 _RANGES_OF_FRAME = 4096.0
+_LARGEST_MAP = 1 << 26  # pixels of a plane that may have a sigma each
 
 
 @dataclass(frozen=True)
@@ -335,7 +336,7 @@ def _per_plane_or_position(resolved: Sigma, estimate: NoiseEstimate, names: str)
         )
     elif estimate.places is not None:
         plane = [estimate.shape[names.index(axis)] for axis in "YX"]
-        if math.prod(plane) > LARGEST_PLANE:
+        if math.prod(plane) > _LARGEST_MAP:
             # A map of sigma would take more memory than the plane.
             note = (
                 f"{estimate.places.words()}: planes of this size are filtered with the mean sigma"

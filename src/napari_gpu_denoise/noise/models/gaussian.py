@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.patches.laws import VarianceLaws
 
+UNEVEN = 2.0  # growth of the variance over brightness, from which one sigma is a compromise
+
 
 class Additive:
     """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
@@ -99,10 +101,11 @@ class Gaussian(Additive, base.NoiseModel):
         """Return the sigma that filters measure where none is given."""
         method, notes = METHOD, ()
         sigma, error = channel.sigma, channel.error
-        if channel.laws is not None and channel.laws.is_linear and sigma:
-            _, variance = channel.laws.curve.fitted
+        laws = channel.laws
+        if sigma and laws is not None and laws.is_linear and laws.white and laws.growth >= UNEVEN:
+            _, variance = laws.curve.fitted
             method, notes = MIXED_METHOD, (uneven_note("", *np.sqrt(variance[[0, -1]])),)
-            sigma, error = mixed_sigma(channel.laws.curve, error / sigma)
+            sigma, error = mixed_sigma(laws.curve, error / sigma)
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
 
     def summary(self) -> str:

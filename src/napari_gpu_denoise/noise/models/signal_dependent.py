@@ -87,8 +87,10 @@ class SignalDependent(base.NoiseModel):
     def misfit(cls, channel: Evidence) -> base.Misfit:
         laws = channel.laws
         white = channel.spectrum.white and channel.temporal is None
+        if not white or laws is None or laws.flatness < FREE_FLATNESS:
+            return Gaussian.misfit(channel)._replace(reason="")
         # The square of the brightness is that of speckle, or of texture of one contrast.
-        if not white or laws is None or laws.flatness < FREE_FLATNESS or laws.is_quadratic:
+        if laws.is_quadratic and laws.square <= laws.free + CLEARLY:
             return Gaussian.misfit(channel)._replace(reason="")
         return base.Misfit(laws.free, f"the variance changes with brightness, {laws.range()}")
 

@@ -39,6 +39,8 @@ COEFFICIENTS = PATCH**2
 MOST_BYTES = 1 << 29  # of coefficients on a device; more are kept in memory
 BATCH_BYTES = 1 << 26  # of planes that are sent at once
 WEAKEST, STRONGEST = 1e-25, 1e25  # sums of squares that float32 holds
+SAMPLE = 1024  # patches that show what is typical, about
+FAR = 2.0**40  # times the typical sum of squares, from which a patch holds fill values
 OCTAVES = 30  # around 1 in which float32 holds values and their squares
 
 
@@ -171,6 +173,10 @@ class DevicePatches:
         kept = kept & np.isfinite(told[0]).reshape(kept.shape)
         if not kept.any():
             return None
+        energy = np.nan_to_num(told[3] + told[4], nan=np.inf, posinf=np.inf)
+        typical = np.median(energy[kept.ravel()][:: max(1, kept.size // SAMPLE)])
+        if 0 < typical < np.inf:
+            kept &= (energy <= FAR * typical).reshape(kept.shape)
         which = None if kept.all() else np.flatnonzero(kept)
         told = told.copy() if which is None else told[:, which]  # the memory is used again
         count = np.count_nonzero(kept, axis=1)
@@ -180,7 +186,7 @@ class DevicePatches:
             above = np.repeat(np.array(origins), count)
             mean, seen = unit * mean + above, unit * seen + above
         if unit != 1:
-            energy = energy.astype(np.float64) * unit**2
+            energy = energy.astype(np.float64) * np.float64(unit) ** 2
         coefficients.which = which
         middles = np.tile(grid.middles(planes[0].shape), len(planes))
         return Patches(

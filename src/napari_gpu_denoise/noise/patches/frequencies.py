@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 PATCH = 8
-# A coefficient (j, k) of a patch counts as high where (j + k + 1) / 8 is above this: 28 of 64.
+# A coefficient (j, k) of a patch counts as high where (j + k + 1) / 8 is above this: 21 of 64.
 HIGH_FREQUENCY = 1.125
 UPPER_FREQUENCY = 1.4  # the same sum, above which lies the upper half of those
 

@@ -26,7 +26,7 @@ from napari_gpu_denoise.noise.patches.frequencies import (
 )
 from napari_gpu_denoise.noise.patches.frequencies import weights as weights
 
-MAX_PATCHES = 40_000  # patches read, about
+MAX_PATCHES = 20_000  # patches read of one plane, about; twice as many of several
 MOST_CLIPPED = 0.5  # share of clipped pixels of a patch, from which it shows no noise
 FEW_PIXELS = (
     "Too few finite pixels are left to estimate the noise; give the noise, or replace NaN and "
@@ -161,7 +161,8 @@ def read_spectra(
     NonFiniteError if no patch is whole: of planes too small, or full of NaN and infinity.
     """
     blanks = selection.not_image(planes) if blanks is None else blanks
-    limit = selection.number_of_patches(MAX_PATCHES, blanks) if limit is None else limit
+    if limit is None:
+        limit = selection.number_of_patches(MAX_PATCHES * min(len(planes), 2), blanks)
     if levels is None:
         levels = list(map(selection.clipping_levels, planes, blanks))
     if device is not None:
