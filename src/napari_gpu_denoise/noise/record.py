@@ -327,11 +327,15 @@ class NoiseEstimate:
             values = [getattr(model, parameter.name) for model in self.models]
             if parameter.optional and not any(values):
                 continue
+            errors = [each.get(parameter.name, math.nan) for each in self.errors]
             if not exact:
+                if any(parameter.name in each for each in self.errors) and not any(
+                    error <= abs(value) for error, value in zip(errors, values, strict=True)
+                ):
+                    continue  # it is not determined
                 low, high = f"{min(values):.3g}", f"{max(values):.3g}"
                 found.append(f"{parameter.label} {low}" + f" to {high}" * (low != high))
             else:
-                errors = [each.get(parameter.name, math.nan) for each in self.errors]
                 found.append(f"{parameter.label} {', '.join(map(_measured, values, errors))}")
         details = "; ".join(dict.fromkeys(model.details() for model in self.models))
         return [*found, details] if details else found

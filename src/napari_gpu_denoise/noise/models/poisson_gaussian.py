@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
-from napari_gpu_denoise.noise.patches.laws import CLEARLY, GROWTH
+from napari_gpu_denoise.noise.patches.laws import GROWTH, LIKELY
 from napari_gpu_denoise.noise.patches.white import METHOD
 from napari_gpu_denoise.noise.photon import photon_noise
 
@@ -63,7 +63,7 @@ class PoissonGaussian(base.NoiseModel):
     read_noise: float = base.parameter(base.NOT_NEGATIVE, "read noise", "grey levels")
     offset: float = base.parameter(base.ANY, "offset", "grey levels", default=0.0, optional=True)
     shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
-    price: ClassVar[float] = CLEARLY
+    price: ClassVar[float] = LIKELY
     name: ClassVar[str] = "poisson-gaussian"
     title: ClassVar[str] = "Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise and read noise of a camera or a detector."
@@ -143,18 +143,14 @@ class PoissonGaussian(base.NoiseModel):
     def _of_line(channel: Evidence, found: PhotonNoise) -> base.Fit:
         """Return the fit of a line; of one that does not rise with a gain that hardly matters."""
         notes: tuple[str, ...] = ()
-        errors = {
-            "gain": found.gain_error,
-            "read_noise": found.read_noise_error,
-            "offset": math.nan if found.offset else 0.0,
-        }
+        errors = {"gain": found.gain_error, "read_noise": found.read_noise_error}
         read, offset = found.read_noise, found.offset
         gain, method, curve = found.gain, found.method, found.curve
         if not gain > 0:
             notes = ("the noise does not clearly grow with brightness: the gain is not known",)
             read, gain = channel.sigma, _SMALLEST_GAIN * channel.sigma or _SMALLEST_GAIN**2
             offset = min(0.0, *(float(np.nanmin(plane)) for plane in channel.planes))
-            errors = {"gain": math.nan, "read_noise": channel.error, "offset": math.nan}
+            errors = {"gain": math.nan, "read_noise": channel.error}
             method, curve = METHOD, channel.curve
         elif math.isnan(found.read_noise_error):
             darkest, most = found.most_read_noise
@@ -167,7 +163,7 @@ class PoissonGaussian(base.NoiseModel):
         # With more electrons of read noise than this, photon noise does not matter.
         model = PoissonGaussian(max(gain, 1e-4 * read), read, offset)
         sigma, error = model.mean_sigma(channel)
-        return base.Fit(model, errors, sigma, error, method, curve, notes)
+        return base.Fit(model, {**errors, "offset": math.nan}, sigma, error, method, curve, notes)
 
     def summary(self) -> str:
         text = f"Poisson-Gaussian noise, gain {self.gain:.4g}, read noise {self.read_noise:.4g}"
@@ -304,9 +300,9 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
         if line is not None:
             # The high frequencies hold more texture than correlated noise.
             error = line.error * line.slope / (line.growth - 1)
-            fitted = line.slope, line.variance - line.slope * line.dark, np.diag([error**2, 0])
-            found = photon_noise(fitted, channel.curve, _LINE)
-            photons = cls._of_line(channel, replace(found, read_noise_error=math.nan))
+            covariance = error**2 * np.diag([1.0, line.dark**2])
+            fitted = line.slope, line.variance - line.slope * line.dark, covariance
+            photons = cls._of_line(channel, photon_noise(fitted, channel.curve, _LINE))
         model, planes = photons.model, channel.planes
         stable = np.stack([model.stabilise(plane) for plane in planes])
         spectrum = noise_spectrum(stable)

@@ -45,7 +45,7 @@ FARTHER = (
 )
 GROWTH = 1.3  # of the variance over the levels of brightness, at least, to matter
 CLEARLY = 16.0  # squared standard errors by which a law must be better than a constant
-LIKELY = 9.0  # the same, where something else tells, too
+LIKELY = 9.0  # the same, where something else tells, too: levels look like white noise
 AS_WELL = 5.0  # the same, by which the square may be worse than the line, which has one more number
 FITS = 3.0  # squared standard errors a level, above which no law fits
 SCALES = 300  # values of sigma of magnitudes that are tried
