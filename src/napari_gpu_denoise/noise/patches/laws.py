@@ -204,14 +204,12 @@ def _whiteness(patches: PatchSpectra) -> tuple[np.ndarray, np.ndarray]:
     chance only: both are about 1.
     """
     found, high = patches.level_noise, len(patches.upper)
-    power = patches.pooled.power[: len(found.mean)]
+    power, count = (each[: len(found.mean)] for each in patches.pooled[2:])
     frequency = (sum(np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)) + 1) / PATCH
     middle, top = (power[:, each].mean(axis=1) for each in (frequency <= MIDDLE, frequency > TOP))
     energy = patches.energy_of("high").astype(np.float64)
-    # How many patches there were follows from the error.
-    count = 2 * patches.overlap / (high * np.square(np.maximum(found.error, 1e-9)))
-    read = zip(patches.levels.each(), np.rint(count).astype(int).tolist(), strict=True)
-    each = [energy[members[: max(number, 2)]] for members, number in read]
+    read = zip(patches.levels.each(), count.tolist(), strict=True)
+    each = [energy[members[:number]] for members, number in read]
     spread = np.array([part.var() / max(part.mean() ** 2, 1e-300) for part in each]) * high / 2
     return top / np.maximum(middle, 1e-300), spread
 
