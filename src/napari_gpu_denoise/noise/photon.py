@@ -46,7 +46,7 @@ class PhotonNoise:
     intercept: float  # variance at grey level 0; negative where the camera adds an offset
     offset: float  # grey level of no light: where the line reaches 0, if 0 is not it
     read_noise: float  # standard deviation at `offset`, in grey levels
-    read_noise_error: float  # NaN where a larger offset and more read noise fit as well
+    read_noise_error: float  # half its range, where a larger offset and more of it fit as well
     curve: VarianceCurve  # that the line was fitted to
     method: str  # in words
 
@@ -70,10 +70,9 @@ class PhotonNoise:
         return self.gain - other.gain > DISAGREE * error
 
     @property
-    def most_read_noise(self) -> tuple[float, float]:
-        """The largest offset that fits, that of the darkest level, and the read noise with it."""
-        darkest = min(self.curve.mean)
-        return darkest, math.sqrt(max(self.gain * darkest + self.intercept, 0.0))
+    def most_offset(self) -> float:
+        """The largest offset that fits as well, with more read noise: that of the darkest level."""
+        return max(min(self.curve.mean), self.offset) if self.offset else 0.0
 
 
 def weighted_line(
@@ -141,8 +140,8 @@ def photon_noise(
     # Levels below 0 by more than noise at 0 explains: something was subtracted.
     shifted = min(curve.mean, default=0.0) < -SHIFTED * math.sqrt(max(intercept, 0.0))
     if gain > 0 and (intercept < 0 or shifted):
-        unknown = 0.0 if gain * min(curve.mean) + intercept <= 0 else math.nan
-        offset, read, error = -intercept / gain, 0.0, unknown
+        darkest = math.sqrt(max(gain * min(curve.mean) + intercept, 0.0))
+        offset, read, error = -intercept / gain, 0.0, darkest / 2
     else:
         spread = math.sqrt(max(covariance[1, 1], 0.0))
         offset, read = 0.0, math.sqrt(max(intercept, 0.0))

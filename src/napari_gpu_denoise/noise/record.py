@@ -329,16 +329,19 @@ class NoiseEstimate:
                 continue
             errors = [each.get(parameter.name, math.nan) for each in self.errors]
             if not exact:
-                if any(parameter.name in each for each in self.errors) and not any(
-                    error <= abs(value) for error, value in zip(errors, values, strict=True)
-                ):
-                    continue  # it is not determined
+                if all(map(_uncertain, values, errors)):
+                    continue
                 low, high = f"{min(values):.3g}", f"{max(values):.3g}"
                 found.append(f"{parameter.label} {low}" + f" to {high}" * (low != high))
             else:
                 found.append(f"{parameter.label} {', '.join(map(_measured, values, errors))}")
         details = "; ".join(dict.fromkeys(model.details() for model in self.models))
         return [*found, details] if details else found
+
+
+def _uncertain(value: float, error: float) -> bool:
+    """Return whether a value is not known well enough for a headline."""
+    return 3 * error > abs(value)  # so NaN is not
 
 
 def _measured(value: float, error: float) -> str:

@@ -143,20 +143,21 @@ class PoissonGaussian(base.NoiseModel):
     def _of_line(channel: Evidence, found: PhotonNoise) -> base.Fit:
         """Return the fit of a line; of one that does not rise with a gain that hardly matters."""
         notes: tuple[str, ...] = ()
+        gain, read, offset = found.gain, found.read_noise, found.offset
         errors = {"gain": found.gain_error, "read_noise": found.read_noise_error}
-        read, offset = found.read_noise, found.offset
-        gain, method, curve = found.gain, found.method, found.curve
+        errors["offset"] = (found.most_offset - offset) / 2 if offset else math.nan
+        method, curve = found.method, found.curve
         if not gain > 0:
             notes = ("the noise does not clearly grow with brightness: the gain is not known",)
             read, gain = channel.sigma, _SMALLEST_GAIN * channel.sigma or _SMALLEST_GAIN**2
             offset = min(0.0, *(float(np.nanmin(plane)) for plane in channel.planes))
-            errors = {"gain": math.nan, "read_noise": channel.error}
+            errors = {"gain": math.nan, "read_noise": channel.error, "offset": math.nan}
             method, curve = METHOD, channel.curve
-        elif math.isnan(found.read_noise_error):
-            darkest, most = found.most_read_noise
+        elif offset:
             notes = (
-                f"the offset is {offset:.4g} to {darkest:.4g}, and the read noise accordingly 0 to "
-                f"{most:.3g}: dark frames would tell, but results hardly differ",
+                f"the offset is {offset:.4g} to {found.most_offset:.4g}, and the read noise "
+                f"accordingly 0 to {2 * found.read_noise_error:.3g}: dark frames would tell, but "
+                "results hardly differ",
             )
         # What is left of rounding is no read noise.
         read = read if read > _LEAST_READ_NOISE * gain else 0.0
