@@ -176,7 +176,7 @@ class Evidence:
 
     @cached_property
     def _plain_laws(self) -> VarianceLaws | None:
-        return None if self.spectra is None else variance_laws(self.spectra.level_noise)
+        return None if self.spectra is None else variance_laws(self.spectra)
 
     @cached_property
     def laws(self) -> VarianceLaws | None:
@@ -185,10 +185,10 @@ class Evidence:
         if laws is not None and self.levelled is not None and laws.is_linear:
             # Planes of unlike noise must not pass for photon noise together, if they show alone
             # that noise does not grow with brightness. Flat planes of one brightness each do not.
-            alone = [variance_laws(each.level_noise) for each in self.spectra.alone()]
+            alone = [variance_laws(each) for each in self.spectra.alone()]
             wide = [each for each in alone if each and _width(each) > 0.5 * _width(laws)]
             if sum(not each.is_linear for each in wide) > 0.5 * len(self.planes):
-                return variance_laws(self.levelled.level_noise)
+                return variance_laws(self.levelled)
         return laws
 
     @property
