@@ -22,9 +22,7 @@ from napari_gpu_denoise.noise.magnitude import rayleigh_background
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.models.rician import BACKGROUND
-from napari_gpu_denoise.noise.patches import device as device_patches
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
-from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
 
 DATA = pytest.mark.skipif(data_folder() is None, reason=REASON)
@@ -142,7 +140,7 @@ def test_sigma_is_the_root_of_the_mean_variance(name):
 
 @pytest.mark.parametrize("image", [scene() + noise(), 100 + noise((3, 60, 70), 3)])
 def test_white_gaussian_noise_has_the_sigma_of_filters(image):
-    result, plain = estimate_noise(image), estimate_sigma(image)
+    result, plain = estimate_noise(image), estimate_noise(image, model="gaussian")
     assert result.name == "gaussian"
     assert (result.sigma, result.standard_error) == (plain.sigma, plain.standard_error)
     assert (result.method, result.planes) == (plain.method, plain.planes)
@@ -155,7 +153,7 @@ def test_the_model_may_be_told(model):
     assert result.name == model
     assert result.reason == "this model was requested"
     if model == "gaussian":
-        assert result.sigma == estimate_sigma(scene() + noise()).sigma
+        assert result.sigma == estimate_noise(scene() + noise(), model="gaussian").sigma
 
 
 def test_photon_noise_of_noise_that_does_not_grow():
@@ -168,7 +166,7 @@ def test_photon_noise_of_noise_that_does_not_grow():
 def test_gaussian_noise_of_photons_tells_what_it_hides():
     result = estimate_noise(photons(scene(), 3, 0), model="gaussian")
     assert "grows with brightness" in result.notes[0]
-    assert result.sigma == estimate_sigma(photons(scene(), 3, 0)).sigma
+    assert result.sigma == estimate_noise(photons(scene(), 3, 0), model="gaussian").sigma
 
 
 def test_correlated_noise_is_told_beside_other_models():
@@ -238,23 +236,6 @@ def test_a_frame_without_finite_pixels():
     assert result.as_dict()["frames"]["sigma"][0][1] is None
 
 
-def test_with_and_without_a_device(device):
-    stack = photons((30 + scene(96, 96)) * np.linspace(0.5, 2, 4)[:, None, None]).astype("float32")
-    found, expected = estimate_noise(stack, "TYX", device=device), estimate_noise(stack, "TYX")
-    assert found.sigma == pytest.approx(expected.sigma, rel=1e-4)
-    assert found.models == expected.models
-    assert found.frames.sigma[0] == pytest.approx(expected.frames.sigma[0], rel=1e-4)
-    assert found.frames.error[0] == pytest.approx(expected.frames.error[0], rel=1e-4)
-
-
-def test_no_device_is_needed(monkeypatch):
-    def none():
-        raise AssertionError("a device was looked for")
-
-    monkeypatch.setattr("napari_gpu_denoise.opencl.device._devices", none)
-    assert estimate_noise(noise((3, 40, 40)), "TYX").sigma[0] == pytest.approx(10, rel=0.1)
-
-
 def test_a_lazy_stack_is_sampled():
     read = []
 
@@ -273,9 +254,8 @@ def test_a_lazy_stack_is_sampled():
     assert result.planes == len(set(read)) < 70
 
 
-def test_long_stacks_are_sampled(monkeypatch):
+def test_long_stacks_are_sampled():
     stack = np.broadcast_to(noise((40, 40)), (600, 40, 40)).copy()
-    monkeypatch.setattr(device_patches, "WORTHWHILE", 10**9)
     found = estimate_noise(stack, "TYX").frames
     assert len(found.index) == 32
     assert np.all(np.diff(found.index) > 0)
@@ -316,7 +296,7 @@ def test_still_frames_without_photon_noise():
     stack = scene() + noise((5, 192, 192))
     result = estimate_noise(stack, "TYX")
     assert result.name == "gaussian"
-    assert result.sigma == estimate_sigma(stack, "TYX").sigma
+    assert result.sigma == estimate_noise(stack, "TYX", "gaussian").sigma
 
 
 def test_what_stays_from_frame_to_frame_is_no_photon_noise():
@@ -403,7 +383,7 @@ def test_a_constant_image(model, value):
 def test_small_images(shape):
     result = estimate_noise(50 + noise(shape))
     assert result.name == "gaussian"
-    assert result.sigma == estimate_sigma(50 + noise(shape)).sigma
+    assert result.sigma == estimate_noise(50 + noise(shape), model="gaussian").sigma
     json.dumps(result.as_dict(), allow_nan=False)
 
 

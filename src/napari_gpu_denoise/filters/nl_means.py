@@ -25,7 +25,7 @@ from napari_gpu_denoise.filters.search.patch_search import (
     Variant,
 )
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
-from napari_gpu_denoise.noise.patches.white import SigmaEstimate, estimate_sigma
+from napari_gpu_denoise.noise.patches.white import SigmaEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
@@ -64,17 +64,12 @@ def _root_sigma(planes: np.ndarray) -> tuple[float, float, str, int]:
     is correlated, as speckle mostly is, sigma is that of the whole spectrum.
     """
     # Loaded only when needed: it takes time.
-    from napari_gpu_denoise.noise.correlation import noise_spectrum
+    from napari_gpu_denoise.noise.estimate import measure_noise
 
     roots = 2 * np.sqrt(np.maximum(planes, 0, dtype=np.float64))
-    white = estimate_sigma(roots)
-    sigma, error, method = white.sigma[0], white.standard_error[0], _ROOTS
-    if sigma > 0:
-        spectrum = noise_spectrum(roots)
-        if not spectrum.white and spectrum.sigma > sigma:
-            sigma, method = spectrum.sigma, _ROOTS_CORRELATED
-            error = sigma * spectrum.ratio_error / 2
-    return sigma, error, method, white.blank_width
+    found = measure_noise(roots, None, "gaussian")
+    method = _ROOTS_CORRELATED if found.models[0].models_correlation else _ROOTS
+    return found.sigma[0], found.standard_error[0], method, found.blank_width
 
 
 class Plan(TilePlan):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import (
-    DeviceMemoryError,
-    KernelError,
     Note,
     SettingsError,
 )
@@ -32,7 +28,6 @@ from napari_gpu_denoise.noise.series import (
     differ,
     limit_by_repeats,
     limit_series,
-    read_first,
     sigma_series,
 )
 
@@ -43,10 +38,13 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
     """Return the model that explains all channels at the least cost, and why it is that one.
 
     The cost is that of the variances of each channel, and of its spectrum, and the price of the
-    model. If one is named, only this one and its correlated form are asked.
+    model. If one is named, only this one and its correlated form are asked, for Gaussian noise of
+    one sigma only itself.
     """
     known = [each for each in channels if each.spectra is not None]
     candidates = list(models.MODELS)
+    if name == models.Gaussian.name:
+        return models.Gaussian, "this model was requested"
     if name != AUTO:
         named = next(model for model in candidates if model.name == name)
         candidates = [each for each in candidates if named in (each, each.white_form)]
@@ -76,7 +74,6 @@ def _is_correlated(channel: Evidence) -> bool:
     return channel.spectrum is not None and not channel.spectrum.white
 
 
-ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
 UNEXPLAINED = 2.0  # standard deviation of most levels over that of the model, that is said
 ODD = 2.0  # ratio of the noise of a plane to that of others, or its inverse, that is said
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
@@ -99,12 +96,11 @@ def estimate_noise(
     model : str, optional
         Noise model: "auto", "gaussian", "correlated", "poisson-gaussian", "correlated-photons",
         "rician" or "speckle". "auto", the default, chooses one: Gaussian noise unless the image
-        clearly requires another model; `reason` explains the choice. If the noise of neighbouring
-        pixels is correlated, `Correlated` replaces Gaussian noise, and `CorrelatedPhotons` replaces
-        Poisson-Gaussian noise, even if these were requested.
+        clearly requires another model; `reason` explains the choice. "gaussian" is white noise of
+        one sigma. If the noise of neighbouring pixels is correlated, `CorrelatedPhotons` replaces
+        Poisson-Gaussian noise, even if that was requested.
     device : Device, int, str or None, optional
-        Device that analyses the frames and slices; as `choose` takes it. None: the best device if
-        there is one and the image is large enough, else NumPy. Both agree to 1e-4.
+        Device that analyses the image, as `choose` takes it. None: the best one.
 
     Returns
     -------
@@ -122,7 +118,7 @@ def estimate_noise(
     AxesError
         If `axes` does not fit the shape of the image.
     NoDeviceError
-        If the requested device is not available.
+        If there is no OpenCL device, or not the requested one.
 
     Notes
     -----
@@ -199,30 +195,18 @@ def measure_noise(
 
 
 def _anywhere(source: PlaneReader, model: str, device: Any) -> NoiseEstimate:
-    """Estimate the noise with patches on a device where there is one and enough of them."""
-    if device is not None or math.prod(source.shape) >= ENOUGH:
-        try:
-            with patches_on(device) as place:
-                return _measured(source, model, device, place)
-        except (DeviceMemoryError, KernelError):
-            if device is not None:
-                raise
-    return _measured(source, model, device, None)
+    """Estimate the noise with patches on a device."""
+    with patches_on(device) as place:
+        return _measured(source, model, place)
 
 
-def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> NoiseEstimate:
+def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
     """Estimate the noise with patches read at a place, as `patches_on` yields it."""
     other = plane_axis(source.axes, source.shape)
     numbers = {"frames": source.axes.find("T"), "slices": source.axes.find("Z")}
     numbers |= {"others": -1 if other is None else other}
     numbers = {name: number for name, number in numbers.items() if number >= 0}
-    first: dict[str, Future] = {}
-    with ExitStack() as opened:
-        if numbers and source.threads > 1:  # planes are large
-            pool = opened.enter_context(ThreadPoolExecutor(1))
-            for name, number in numbers.items():
-                first[name] = pool.submit(read_first, source, number, device)
-        channels = [Evidence(source, channel, place) for channel in source.channels]
+    channels = [Evidence(source, channel, place) for channel in source.channels]
     patches = ChannelPatches.of_planes([each.planes for each in channels])
     if "S" in source.axes:
         channels = proven_colours(channels, patches)
@@ -237,9 +221,7 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
             for fit, shared in zip(fits, covariance.shared, strict=True)
         ]
     series = {
-        name: sigma_series(
-            *(source, number, channels, fits, device), first[name].result if first else None
-        )
+        name: sigma_series(source, number, channels, fits, place)
         for name, number in numbers.items()
     }
     places = None

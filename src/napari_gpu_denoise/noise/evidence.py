@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
@@ -63,7 +63,7 @@ class Evidence:
     def __init__(self, source: PlaneReader, channel: Channel | None, device: Any = None) -> None:
         self._source, self._channel, self._device = source, channel, device
         planes = list(source.sampled(channel))
-        with mapping(min(len(planes), os.cpu_count() or 1)) as each:
+        with mapping(min(len(planes), source.threads)) as each:
             areas = list(each(selection.blank_area, planes))
             self.blanks = tuple(selection.not_image(planes, areas))  # masks of planes, or None
             self.levels = tuple(each(selection.clipping_levels, planes, self.blanks))
@@ -132,42 +132,21 @@ class Evidence:
     # Patches and white noise
 
     @cached_property
-    def _apart(self) -> list[PatchSpectra | None]:
-        """The patches of each plane alone; None where it shows nothing at all."""
-
-        def alone(*one: Any) -> PatchSpectra | None:
-            try:
-                return _spectra(*([part] for part in one), self._device)
-            except NonFiniteError:
-                return None  # other planes tell of the noise
-
-        return list(map(alone, self.planes, self.blanks, self.levels))
-
-    @cached_property
     def spectra(self) -> PatchSpectra | None:
         """Patches of 8 x 8 pixels of all planes."""
-        if len(self.planes) == 1 and self._apart[0]:
-            return self._apart[0]
-        return _spectra(list(self.planes), list(self.blanks), list(self.levels), self._device)
+        return _spectra(list(self.planes), self.blanks, self.levels, self._device)
 
     @cached_property
     def _measured(self) -> list[white.PlaneSigma | None]:
         """White noise of each plane."""
-        planes = list(self.planes)
-        apart: list[PatchSpectra | None] = [None] * len(planes)
-        shown = every = [None] * len(planes)
-        if len(planes) == 1 or self._device is not None:
-            apart = self._apart
-        if len(planes) == 1 and apart[0]:
-            shown, every = [self._plain_laws], [apart[0].every]
-        patches = [None if one is None else one.statistics for one in apart]
-        given = planes, self.blanks, patches, self.levels, shown, every
-        with mapping(min(len(planes), os.cpu_count() or 1)) as each:
-            return list((map if self._device else each)(white.plane_noise, *given))
+        if self.spectra is None:
+            return list(map(white.sigma_of_differences, self.planes))
+        return white.plane_sigmas(self.spectra, self.levels)
 
     @cached_property
-    def _combined(self) -> tuple[float, float, tuple[float, float] | None]:
-        return (0.0, 0.0, None) if self.is_drawing else white.combined_sigma(self._measured)
+    def _combined(self) -> tuple[float, float]:
+        found = white.combined_sigma(self._measured)
+        return (0.0, 0.0) if self.is_drawing else found
 
     @property
     def sigma(self) -> float:
@@ -178,11 +157,6 @@ class Evidence:
     def error(self) -> float:
         """Standard error of `sigma`."""
         return self._combined[1]
-
-    @property
-    def ends(self) -> tuple[float, float] | None:
-        """Dark and bright sigma, where noise grows with brightness."""
-        return self._combined[2]
 
     @cached_property
     def levelled(self) -> PatchSpectra | None:
@@ -200,7 +174,7 @@ class Evidence:
             for plane, blank, each in zip(self.planes, self.blanks, self._measured, strict=True)
             if each is not None and each.sigma > 0
         ]
-        return _spectra(*map(list, zip(*scaled, strict=True)))
+        return _spectra(*map(list, zip(*scaled, strict=True)), device=self._device)
 
     # Variance over brightness
 
@@ -215,7 +189,7 @@ class Evidence:
         if laws is not None and self.levelled is not None and laws.is_linear:
             # Planes of unlike noise must not pass for photon noise together, if they show alone
             # that noise does not grow with brightness. Flat planes of one brightness each do not.
-            alone = [variance_laws(each.level_noise) for each in self._apart if each is not None]
+            alone = [variance_laws(each.level_noise) for each in self.spectra.alone()]
             wide = [each for each in alone if each and _width(each) > 0.5 * _width(laws)]
             if sum(not each.is_linear for each in wide) > 0.5 * len(self.planes):
                 return variance_laws(self.levelled.level_noise)
@@ -318,7 +292,7 @@ class Evidence:
             return speckle, SpectrumEvidence(True, speckle.sigma, proof=1.0), None
         spectrum, shown = spectrum_with_evidence(self.levelled or self.spectra)
         if self.levelled is not None:
-            each = [spectrum_of_patches(one) for one in self._apart if one is not None]
+            each = list(map(spectrum_of_patches, self.spectra.alone()))
             # After registration by parts of a pixel each plane has a spectrum of its own.
             if sum(not one.white for one in each) > 0.5 * len(self.planes):
                 spectrum = mean_spectrum(each)
@@ -381,19 +355,20 @@ class Evidence:
 
 def _spectra(
     planes: list[np.ndarray],
-    blanks: list[np.ndarray | None],
-    levels: list[list] | None = None,
+    blanks: Sequence[np.ndarray | None],
+    levels: Sequence[list] | None = None,
     device: Any = None,
 ) -> PatchSpectra | None:
     """Return patches of 8 x 8 pixels; None where there are none, or values are too extreme.
 
     `levels` are the `clipping_levels` of the planes, if known.
     """
-    spectra = read_spectra(planes, None, blanks, levels, device)
-    largest = float(np.abs(spectra.mean).max())
-    if not spectra.whole or not (largest == 0 or 1 / EXTREME < largest < EXTREME):
+    try:
+        spectra = read_spectra(planes, None, blanks, levels, device)
+    except NonFiniteError:
         return None
-    return spectra
+    largest = float(np.abs(spectra.mean).max())
+    return spectra if largest == 0 or 1 / EXTREME < largest < EXTREME else None
 
 
 def _width(laws: VarianceLaws) -> float:

@@ -541,7 +541,7 @@ def single_image_noise(image: Any, known: PatchSpectra | None = None) -> PhotonN
         found = replace(found, gain_error=math.hypot(found.gain_error, flattened))
         planes = sample_planes(image)
         blanks = selection.not_image(planes)
-        limit = selection.number_of_patches(MAX_PATCHES, blanks)
+        limit = selection.number_of_patches(MAX_PATCHES * min(len(planes), 2), blanks)
         key = surroundings(planes, limit, blanks)
         levels = brightness_levels(key, order=spectra.statistics.order)
         noise = level_noise(spectra.statistics, levels, spectra.seen)

@@ -137,7 +137,7 @@ def _block_errors(plane: np.ndarray) -> np.ndarray:
 def proven_sigma(channel: Evidence) -> float:
     """Return how much of the sigma of white noise is proven: all, where planes are too small."""
     claim, patches = channel.sigma, channel.levelled or channel.spectra
-    if not claim > 0 or patches is None or not patches.whole or len(patches.mean) < MIN_SMOOTH:
+    if not claim > 0 or patches is None or len(patches.mean) < MIN_SMOOTH:
         return claim
     # Clipping weakens the noise, also in patches that it has hardly reached.
     far = np.ones(len(patches.mean), bool)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
-from napari_gpu_denoise.image.levels import as_array, check_numbers, far_values
+from napari_gpu_denoise.image.levels import as_array, check_numbers, far_values, is_plain
 
 Channel = tuple[int, int]
 """The axis of channels, and the index of one."""
@@ -19,10 +19,12 @@ Channel = tuple[int, int]
 MAX_PLANES = 8  # planes read of each channel
 # Pixels of a plane up to which it is read whole; of others, windows of this side, so many along
 # each axis, stand for the whole.
-LARGEST_PLANE = 1 << 26
-_WINDOW, _WINDOWS = 1024, 4
+LARGEST_PLANE = 1 << 23
+_WINDOW, _WINDOWS = 512, 4
 LARGE = 1 << 18  # pixels of a plane from which threads analyse several planes at once
 MOST_THREADS = 8
+FILL_SAMPLE = 4096  # pixels of a plane that show whether there may be fill values, about
+USUAL = 1024  # spreads of these within which there are none
 
 
 def readable(image: Any) -> Any:
@@ -128,12 +130,8 @@ class PlaneReader:
     @property
     def threads(self) -> int:
         """How many threads may read and analyse planes at once: 1 if they are lazy, or small."""
-        return min(MOST_THREADS, os.cpu_count() or 1) if self.large and not self.lazy else 1
-
-    @property
-    def large(self) -> bool:
-        """Whether planes are large."""
-        return math.prod(self.shape[self.axes.index(axis)] for axis in "YX") >= LARGE
+        large = math.prod(self.shape[self.axes.index(axis)] for axis in "YX") >= LARGE
+        return min(MOST_THREADS, os.cpu_count() or 1) if large and not self.lazy else 1
 
     @property
     def count(self) -> int:
@@ -232,7 +230,15 @@ class PlaneReader:
 
 
 def without_fill(plane: np.ndarray) -> np.ndarray:
-    """Return a plane with NaN in place of fill values."""
+    """Return a plane with NaN in place of fill values; they are looked for if some pixels are far.
+
+    A few that these do not show are in patches that differ too much from others to be read.
+    """
+    step = 1 + math.isqrt(plane.size // FILL_SAMPLE)
+    some = np.sort(plane[::step, ::step], axis=None)
+    low, high = some[len(some) // 4], some[3 * len(some) // 4]
+    if is_plain(plane.dtype) or some[-1] - some[0] <= USUAL * (high - low):
+        return plane
     far = far_values(plane)
     return plane if far is None else np.where(far, np.nan, plane)
 

@@ -14,11 +14,10 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.levels import as_number, as_numbers, check_numbers
 from napari_gpu_denoise.image.threads import in_bands
-from napari_gpu_denoise.noise.patches.variance import pooled_variance
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
-    from napari_gpu_denoise.noise.patches.variance import PatchStatistics, VarianceCurve
+    from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 
 
 # Parameters of noise models: how they are shown, and what their values may be.
@@ -351,30 +350,6 @@ class NoiseModel(ABC):
     def representative(self, variance: np.ndarray) -> float:
         """Return the variance, of those of patches (n,), whose root is reported as sigma."""
         return float(variance.mean())
-
-    def sigma_of(self, patches: PatchStatistics, scale: float = 1.0) -> tuple[float, float]:
-        """Return sigma of patches whose noise follows this model except for its strength.
-
-        Parameters
-        ----------
-        patches : PatchStatistics
-        scale : float, optional
-            Variance at all frequencies divided by that at the high ones; 1 for white noise.
-
-        Returns
-        -------
-        sigma, error : float
-        """
-        weight, total = None, 1.0
-        if not self.additive:
-            # A small minimum keeps ratios finite where the model has no noise.
-            typical = float(np.median(line := self.variance(patches.mean)))
-            unit = typical or float(line.mean()) or 1.0
-            weight = 1 / np.maximum(line / unit, 1e-3 if typical else 1e-12)
-            total = self.representative(unit / weight) / unit
-        order = patches.unclipped(weight)
-        variance, error, _ = pooled_variance(order, patches.energy, patches.overlap, weight)
-        return (sigma := math.sqrt(variance * total * scale)), sigma * error
 
     def mean_sigma(self, channel: Evidence) -> tuple[float, float]:
         """Return the root of the mean variance over a channel, and its standard error."""

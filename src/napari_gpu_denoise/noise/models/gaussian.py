@@ -11,11 +11,13 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, autocovariance, power_of_lags
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.white import METHOD, MIXED_METHOD, uneven_note
+from napari_gpu_denoise.noise.patches.white import METHOD, MIXED_METHOD, mixed_sigma, uneven_note
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.patches.laws import VarianceLaws
+
+UNEVEN = 2.0  # growth of the variance over brightness, from which one sigma is a compromise
 
 
 class Additive:
@@ -98,9 +100,12 @@ class Gaussian(Additive, base.NoiseModel):
     def fit(cls, channel: Evidence) -> base.Fit:
         """Return the sigma that filters measure where none is given."""
         method, notes = METHOD, ()
-        if channel.ends is not None:
-            method, notes = MIXED_METHOD, (uneven_note("", *channel.ends),)
         sigma, error = channel.sigma, channel.error
+        laws = channel.laws
+        if sigma and laws is not None and laws.is_linear and laws.white and laws.growth >= UNEVEN:
+            _, variance = laws.curve.fitted
+            method, notes = MIXED_METHOD, (uneven_note("", *np.sqrt(variance[[0, -1]])),)
+            sigma, error = mixed_sigma(laws.curve, error / sigma)
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
 
     def summary(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +13,7 @@ from napari_gpu_denoise.noise.patches.variance import (
     LEAST_LEVELS,
     MEMBERS,
     LevelNoise,
-    PatchStatistics,
     VarianceCurve,
-    brightness_levels,
-    level_noise,
 )
 from napari_gpu_denoise.noise.robust import medians
 
@@ -44,13 +40,6 @@ FITS = 3.0  # squared standard errors a level, above which no law fits
 SCALES = 300  # values of sigma of magnitudes that are tried
 LEAST_MAGNITUDE = 1.0  # mean of a level without signal over sigma: 1.25, and less by chance
 SPREAD = 2.5  # of brightness, below which a line and a square are the same
-
-# Of a trend within one plane:
-MOST_LEVELS = 12  # fewer than elsewhere: more of them show a trend less reliably
-ORDERED = 0.65  # share of pairs of levels that rise, less that of those that fall, at least
-STRAIGHT = 0.7  # share of the differences that a straight line explains, at least
-RELEVANT = 2.0  # ratio of variances, brightest to darkest, below which one sigma does well
-TREND_SIGNIFICANT = 4.0  # standard errors by which that ratio is above 1, at least
 
 
 class VarianceLaws(NamedTuple):
@@ -205,71 +194,3 @@ def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float
     cost = capped_cost((y - np.log(dark[DARK] + bright[BRIGHT])) / error)
     best = int(cost.argmin())
     return float(cost[best]), float(ends[BRIGHT[best]] / ends[DARK[best]])
-
-
-class Trend(NamedTuple):
-    """Noise that grows with brightness."""
-
-    sigma: float  # square root of the mean variance
-    error: float  # standard error of sigma
-    dark: float  # standard deviation at the dark end
-    bright: float
-
-
-def brightness_trend(patches: PatchStatistics) -> Trend | None:
-    """Return the growth of noise with brightness; None where it does not clearly grow.
-
-    Photon noise has a variance that rises linearly with brightness. Texture raises the variance of
-    a level too, but irregularly, and more at the lower of the high frequencies than at the upper
-    ones, where white noise has the same power at both. So levels whose noise is not white are left
-    out, and the rest must rise one after the other, near a straight line, and by a factor that
-    matters.
-    """
-    upper = patches.upper
-    if len(patches.mean) < LEAST_LEVELS * MEMBERS or not upper.any() or upper.all():
-        return None
-    levels = brightness_levels(patches.mean, most=MOST_LEVELS, order=patches.order)
-    found = level_noise(patches, levels, patches.mean)
-    # Clipping weakens the noise. Whole levels are left out, not single patches: those without
-    # clipped pixels are the ones whose noise happens to be weak.
-    usable = (found.count >= MEMBERS) & found.open
-    mean, y, error, counts, _, white = (each[usable] for each in found)
-    if np.count_nonzero(white) < LEAST_LEVELS:
-        return None
-    x = mean - mean[0]
-    fit = _rising_line(x[white], y[white])
-    if fit is None:
-        return None
-    line = np.maximum(np.polyval(fit, x), y[white].min())
-    spread = float(np.hypot(*error[white][[0, -1]]))
-    factor = max(RELEVANT, math.exp(TREND_SIGNIFICANT * spread))
-    if not line[white][-1] >= factor * line[white][0]:
-        return None
-    # Texture may have raised the levels that are not white, but never lowered one.
-    variance = np.where(white, y, np.minimum(y, line))
-    weight = counts / counts.sum()
-    sigma = math.sqrt(weight @ variance)
-    return Trend(
-        sigma,
-        float(np.linalg.norm(weight * variance * error)) / (2 * sigma),
-        math.sqrt(variance[0]),
-        math.sqrt(variance[-1]),
-    )
-
-
-@lru_cache(maxsize=MOST_LEVELS)
-def _pairs(number: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.triu_indices(number, 1)
-
-
-def _rising_line(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-    """Return slope and offset of the line through points that rise along one, else None."""
-    i, j = _pairs(len(x))
-    if np.sign(y[j] - y[i]).mean() < ORDERED:
-        return None
-    away, rise = x - x.mean(), y - y.mean()
-    if not (away @ rise) ** 2 >= STRAIGHT * (away @ away) * (rise @ rise):
-        return None
-    # The median of all slopes: one level with texture does not tilt it.
-    slope = medians((y[j] - y[i]) / (x[j] - x[i]))
-    return np.array([slope, medians(y - slope * x)])
