@@ -132,16 +132,6 @@ def test_planes_are_read_beside_the_levels_of_all():
     assert len(spectra.level_noise.mean) == len(spectra.levels.count)
 
 
-@pytest.mark.parametrize("shape", [(16, 33), (64, 40)])
-def test_sums_over_the_window_of_each_pixel(shape):
-    values = np.random.default_rng(6).random(shape, np.float32)
-    window = outliers._WINDOW
-    expected = uniform_filter(values.astype(np.float64), window, mode="reflect") * window**2
-    np.testing.assert_allclose(
-        outliers._window_sums(np.pad(values, window // 2, mode="symmetric")), expected, 1e-5
-    )
-
-
 def test_patches_of_frames_are_those_finite_in_all():
     frames = np.random.default_rng(3).normal(100, 5, (3, 40, 48)).astype(np.float32)
     for k in range(2):  # as many are left of both

@@ -108,10 +108,9 @@ def magnitude_noise(
     best = int((cost - gain).argmin())
     share = float(background.share) if gain[best] else 0.0
     misfit = float(cost[best])
-    if share:  # the object may have texture, which never lowers a variance
-        refuted = capped_cost(np.minimum(distance[best], 0)) > CLEARLY
-    else:
-        refuted = misfit > limit
+    # The object may have texture, which never lowers a variance.
+    below = capped_cost(np.minimum(distance[best], 0))
+    refuted = below > CLEARLY if share else misfit > limit
     misfit -= min(gain[best] + proof, MAX_PROOF)
     inside = sigma[cost - gain <= (cost - gain)[best] + 1]
     error = max(float(inside[-1] - inside[0]) / 2, sigma[best] / SIGMAS)
