@@ -140,8 +140,9 @@ def photon_noise(
     # Levels below 0 by more than noise at 0 explains: something was subtracted.
     shifted = min(curve.mean, default=0.0) < -SHIFTED * math.sqrt(max(intercept, 0.0))
     if gain > 0 and (intercept < 0 or shifted):
-        darkest = math.sqrt(max(gain * min(curve.mean) + intercept, 0.0))
-        offset, read, error = -intercept / gain, 0.0, darkest / 2
+        # No level is darker than that without light.
+        offset, read = min(-intercept / gain, min(curve.mean)), 0.0
+        error = math.sqrt(max(gain * (min(curve.mean) - offset), 0.0)) / 2
     else:
         spread = math.sqrt(max(covariance[1, 1], 0.0))
         offset, read = 0.0, math.sqrt(max(intercept, 0.0))

@@ -33,7 +33,8 @@ KNOT = 2.0  # squared standard errors that each of them explains by chance, abou
 ROUNDS = 20  # of its fit, whose weights depend on which levels are above it
 BEND = 0.5  # weight of a second difference of its logarithms: more only where levels are few
 MOST = 0.75  # share of the levels that have to look so, where there are few
-STEPS = 50  # of each end of a line that is tried
+STEPS = 60  # of each end of a line that is tried
+LOWER = 2.5  # logarithm of the variance of the darkest level used over the least one tried
 DARK, BRIGHT = np.triu_indices(STEPS, 1)  # of the ends of rising lines
 CONSTANTS = np.linspace(-3, 1, 400)  # values of a law of one parameter that are tried
 
@@ -127,7 +128,7 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
     # Texture may have raised what looks like white noise, too.
     raised = [RAISED if proven else SYSTEMATIC, SYSTEMATIC]
     error = np.hypot(found.error[used], np.array(raised)[:, None])
-    line, growth = _line(x, y, error)
+    line, growth = _line((x - found.mean[0]) / max(np.ptp(found.mean), 1e-300), y, error)
     free, table = _table(x, y, error)
     positive = x[0] > 0
     columns = (found.mean, found.variance, found.count, used)
@@ -185,14 +186,18 @@ def _constant(y: np.ndarray, error: np.ndarray) -> float:
     return float(capped_cost(_distance(y - tried[:, None], error)).min())
 
 
-def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
-    """Return the least cost of a rising line fitted to the logarithms y, and its growth."""
-    ends = np.exp(np.linspace(y.min() - 1, y.max() + 0.5, STEPS))
-    share = (x - x[0]) / max(x[-1] - x[0], 1e-300)
+def _line(share: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
+    """Return the least cost of a rising line fitted to the logarithms y, and its growth.
+
+    `share` is how bright levels are, from 0 at the darkest to 1 at the brightest of all levels,
+    used or not: the line is above 0 at both.
+    """
+    ends = np.exp(np.linspace(y.min() - LOWER, y.max() + 0.5, STEPS))
     dark, bright = ends[:, None] * (1 - share), ends[:, None] * share
     cost = capped_cost(_distance(y - np.log(dark[DARK] + bright[BRIGHT]), error))
     best = int(cost.argmin())
-    return float(cost[best]), float(ends[BRIGHT[best]] / ends[DARK[best]])
+    ends = ends[DARK[best]] * (1 - share) + ends[BRIGHT[best]] * share
+    return float(cost[best]), float(ends[-1] / ends[0])
 
 
 def _table(
