@@ -44,7 +44,7 @@ class SignalDependent(base.NoiseModel):
     levels: tuple[float, ...] = base.parameter(base.LINE)
     sigmas: tuple[float, ...] = base.parameter(base.LINE)
     shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
-    price: ClassVar[float] = CLEARLY + KNOT
+    price: ClassVar[float] = CLEARLY - KNOT
     shown_white: ClassVar[bool] = True
     name: ClassVar[str] = "signal-dependent"
     title: ClassVar[str] = "Signal-dependent"
