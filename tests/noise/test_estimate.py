@@ -7,7 +7,6 @@ import math
 
 import dask.array as da
 import imageio.v3 as imageio
-import nibabel
 import numpy as np
 import pytest
 import tifffile
@@ -18,10 +17,8 @@ from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.noise.estimate import unexplained
-from napari_gpu_denoise.noise.magnitude import rayleigh_background
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.models.base import Fit
-from napari_gpu_denoise.noise.models.rician import BACKGROUND
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
 
@@ -306,13 +303,12 @@ def test_what_stays_from_frame_to_frame_is_no_photon_noise():
     assert estimate_noise(photons(scene()) + noise(sigma=3)).name == "poisson-gaussian"
 
 
-@pytest.mark.parametrize(("axes", "used"), [("TYX", True), ("QYX", True), ("ZYX", False)])
-def test_repeated_magnitudes(axes, used):
+@pytest.mark.parametrize("axes", ["TYX", "QYX", "ZYX"])
+def test_repeated_magnitudes(axes):
     stack = np.array([magnitudes(head(), 7, seed) for seed in range(10)])
     result = estimate_noise(stack, axes)
     assert result.name == "rician"
-    assert ("PIESNO" in result.method) == used
-    assert result.sigma[0] == pytest.approx(7, rel=0.01 if used else 0.02)
+    assert result.sigma[0] == pytest.approx(7, rel=0.01)
 
 
 # What is seldom
@@ -324,7 +320,6 @@ def test_dark_shadows_of_photographs_are_no_background_of_magnitudes():
     rng = np.random.default_rng(0)
     noisy = picture + rng.normal(0, np.sqrt(5 * picture))
     noisy[:, :24] = rng.rayleigh(36, (192, 24))
-    assert rayleigh_background([noisy]).share > BACKGROUND
     assert estimate_noise(noisy).name == "poisson-gaussian"
 
 
@@ -362,7 +357,6 @@ def test_a_dark_part_of_an_object_is_no_background_of_magnitudes():
     picture = np.repeat(160 + 40 * np.cos(np.arange(96) / 9)[:, None], 96, axis=1)
     noisy = magnitudes(picture, 10)
     noisy[:32, :32] = magnitudes(np.zeros((32, 32)), 20)
-    assert rayleigh_background([noisy]).share > BACKGROUND
     result = estimate_noise(noisy)
     assert result.name != "rician" or result.sigma[0] == pytest.approx(10, rel=0.1)
 
@@ -498,7 +492,7 @@ def test_verdict():
     assert found["gaussian"].endswith("noise is white")
     assert found["correlated"].endswith("noise is correlated")
     assert found["poisson-gaussian"].startswith("Poisson-Gaussian, gain 2")
-    assert found["rician"].startswith("Rician, sigma 9.99; noise is white")
+    assert found["rician"].startswith("Rician, sigma 10; noise is white")
     assert found["speckle"].startswith("Speckle, looks ")
 
 
@@ -523,15 +517,6 @@ def test_sensor(case, name):
     assert result.name == name
     if case == "b":
         assert result.models[0].gain == pytest.approx(0.28, rel=0.15)
-
-
-@DATA
-def test_magnitudes_of_several_coils():
-    """The file with a known answer has eight; the estimate has to find that out."""
-    slices = np.asarray(nibabel.load(data_folder() / "mri/test_piesno.nii.gz").dataobj)
-    result = estimate_noise(np.moveaxis(slices, -1, 0), "TYX", "rician")
-    assert result.sigma[0] == pytest.approx(0.010749458, rel=0.01)
-    assert "8 coils" in result.notes[0]
 
 
 @DATA

@@ -113,7 +113,7 @@ def _sigmas(spectra: PatchSpectra, fit: Fit, scale: float) -> np.ndarray:
         each = parts.each()
         total = np.array([model.representative(unit / weight[part]) / unit for part in each])
         expected = np.sqrt([model.representative(line[part]) for part in each])
-    variance, error, _ = pooled_variances(parts, patches.energy, patches.overlap, weight)
+    variance, error, *_ = pooled_variances(parts, patches.energy, patches.overlap, weight)
     sigma = np.sqrt(variance * total * scale)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(expected > 0, sigma / expected, np.nan)

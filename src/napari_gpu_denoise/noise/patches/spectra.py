@@ -81,12 +81,12 @@ class PatchSpectra:
     @cached_property
     def level_noise(self) -> variance.LevelNoise:
         """The noise of these levels."""
-        return variance.level_noise(self.statistics, self.levels, self.seen, self._pooled)
+        return variance.level_noise(self.statistics, self.levels, self.seen, self.pooled)
 
     @property
     def plane_noise(self) -> variance.Pooled:
         """The noise of each plane with patches, in those with the fewest clipped pixels."""
-        return variance.Pooled(*(each[len(self.levels.count) :] for each in self._pooled))
+        return variance.Pooled(*(each[len(self.levels.count) :] for each in self.pooled))
 
     @cached_property
     def planes(self) -> variance.Parts:
@@ -110,7 +110,7 @@ class PatchSpectra:
         return float(share) if share <= MOST_CLIPPED else 1.0
 
     @cached_property
-    def _pooled(self) -> variance.Pooled:
+    def pooled(self) -> variance.Pooled:
         """The noise of the levels, then of the planes: summed up in one go."""
         members, count = zip(self.levels, self.planes, strict=True)
         parts = variance.Parts(np.concatenate(members), np.concatenate(count))

@@ -123,6 +123,7 @@ class Pooled(NamedTuple):
     variance: np.ndarray  # (part,)
     error: np.ndarray  # (part,), relative standard error of its root
     power: np.ndarray  # (part, frequency)
+    count: np.ndarray  # (part,), patches it was read from: the first members
 
 
 def pooled_variance(
@@ -159,7 +160,7 @@ def pooled_variances(
     error = np.sqrt(0.5 / (independent * power.shape[1]))
     # The variance varies twice as much as its square root.
     best = _largest_alike(found, found * (1 + SIGNIFICANT * 2 * error), sizes)
-    return Pooled(found[best], error[best], power[best] / count[best, None])
+    return Pooled(found[best], error[best], power[best] / count[best, None], count[best])
 
 
 def _nested_sets(parts: Parts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -233,7 +234,7 @@ def level_noise(
     upper = patches.upper
     if pooled is None:
         pooled = pooled_variances(levels, patches.energy, patches.overlap)
-    variance, error, power = (each[: len(levels.count)] for each in pooled)
+    variance, error, power, count = (each[: len(levels.count)] for each in pooled)
     # Texture and correlated noise have more power at the lower ones of the high frequencies.
     white = np.ones(len(levels.count), bool)
     if upper.any() and not upper.all():
@@ -241,7 +242,8 @@ def level_noise(
         white = low <= WHITE * high
     clipped = np.zeros(len(levels.count))
     if patches.clipped.any():
-        clipped = levels.sums(patches.clipped) / levels.count
+        read = zip(levels.each(), count.tolist(), strict=True)
+        clipped = np.array([patches.clipped[part[:number]].mean() for part, number in read])
     return LevelNoise(
         levels.sums(mean) / levels.count,
         variance,
