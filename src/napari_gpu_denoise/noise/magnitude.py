@@ -33,6 +33,7 @@ ODD_BLOCKS = 0.01  # share of the blocks of noise alone, half of them bright, th
 CLEAR_BLOCKS = 0.9  # share of them that sigma is read from: faint signals hide in the brightest
 STARTS, ROUNDS = 64, 40  # values of sigma that the search begins with, and iterations
 MIN_CONTRAST = 0.12  # squared contrast of the darkest blocks; 0.21 in noise alone
+DEVIATION = 0.012  # of their distribution from that of noise alone, at most, but for chance
 FAINT_SIGNALS = 0.003  # relative error of sigma that they leave
 
 # Object.
@@ -108,10 +109,9 @@ def magnitude_noise(
     best = int((cost - gain).argmin())
     share = float(background.share) if gain[best] else 0.0
     misfit = float(cost[best])
-    if share:  # the object may have texture, which never lowers a variance
-        refuted = capped_cost(np.minimum(distance[best], 0)) > CLEARLY
-    else:
-        refuted = misfit > limit
+    # Beside a background the object may have texture, which never lowers a variance.
+    below = float(capped_cost(np.minimum(distance[best], 0)))
+    refuted = below > CLEARLY if share else misfit > limit
     misfit -= min(gain[best] + proof, MAX_PROOF)
     inside = sigma[cost - gain <= (cost - gain)[best] + 1]
     error = max(float(inside[-1] - inside[0]) / 2, sigma[best] / SIGMAS)
@@ -298,9 +298,15 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
     if gain[best] <= 0:
         return None
     # Faint signals add energy: most of them are left out.
+    _, (first,), (last,) = converge(square[[best]], 1 - ODD_BLOCKS / 2)
+    values = np.sort(shifted[first:last], axis=None)
     (square,), (first,), (last,) = converge(square[[best]], CLEAR_BLOCKS)
-    sigma, values = math.sqrt(square), BLOCK**2 * (last - first)
-    error = sigma * math.hypot(0.5 / math.sqrt(max(values, 1)), FAINT_SIGNALS)
+    sigma = math.sqrt(square)
+    share = np.searchsorted(values, values, "right") / len(values)
+    deviation = np.abs(share + np.expm1(-np.square((values + step / 2) / sigma) / 2)).max()
+    if deviation > DEVIATION + 1 / math.sqrt(len(values)):
+        return None
+    error = sigma * math.hypot(0.5 / math.sqrt(BLOCK**2 * (last - first)), FAINT_SIGNALS)
     share = (last - first) / CLEAR_BLOCKS / len(blocks)
     return Background(sigma, error, share, float(gain[best]))
 
