@@ -15,13 +15,13 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise import models
-from napari_gpu_denoise.noise.covariance import covariance_of_planes, is_shared
+from napari_gpu_denoise.noise.covariance import ChannelPatches, is_shared
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit, Misfit
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.places import noise_surface
-from napari_gpu_denoise.noise.proof import alike_colours, limited_to_proof
+from napari_gpu_denoise.noise.proof import limited_to_proof, proven_colours
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 from napari_gpu_denoise.noise.sampling import PlaneReader, plane_axis
 from napari_gpu_denoise.noise.series import (
@@ -49,7 +49,7 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
         named = next(model for model in candidates if model.name == name)
         candidates = [each for each in candidates if named in (each, each.white_form)]
         told = [Misfit(0.0, "this model was requested")] * max(len(known), 1)
-    elif not any(each.sigma for each in channels):
+    elif not any(each.sigma or each.photons or _is_correlated(each) for each in channels):
         return candidates[0], "no noise was found"
     elif not known:
         few = "there are too few pixels to distinguish other noise from Gaussian noise"
@@ -68,6 +68,10 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
         found.append((cost, len(found), model, reason))
     _, _, model, reason = min(found)
     return model, reason
+
+
+def _is_correlated(channel: Evidence) -> bool:
+    return channel.spectrum is not None and not channel.spectrum.white
 
 
 UNEXPLAINED = 2.0  # standard deviation of most levels over that of the model, that is said
@@ -203,13 +207,14 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
     numbers |= {"others": -1 if other is None else other}
     numbers = {name: number for name, number in numbers.items() if number >= 0}
     channels = [Evidence(source, channel, place) for channel in source.channels]
+    patches = ChannelPatches.of_planes([each.planes for each in channels])
     if "S" in source.axes:
-        channels = alike_colours(channels)
+        channels = proven_colours(channels, patches)
     if all(each.log_speckle for each in channels):
         numbers = {}  # it is as strong in all planes
     kind, reason = chosen_model(channels, model)
     fits = list(map(kind.fit, channels))
-    covariance = covariance_of_planes([each.planes for each in channels], kind.models_correlation)
+    covariance = None if patches is None else patches.covariance(kind.models_correlation)
     if covariance is not None and is_shared(kind, covariance, source.axes):
         fits = [
             fit._replace(model=replace(fit.model, shared=shared))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import (
     NoiseSpectrum,
@@ -81,8 +81,12 @@ class Evidence:
             _ = self.sigma
 
     def with_spectrum(self, spectrum: NoiseSpectrum) -> Evidence:
-        """Return the same with another spectrum, such as that of all colours."""
+        """Return the same with the spectrum of all colours, at any brightness."""
         other = copy.copy(self)
+        # Counts of photons, and noise that grows with brightness, were looked for in each alone.
+        other.__dict__["rising_line"] = None
+        if not spectrum.white:
+            other.__dict__["photons"] = None
         other.__dict__["spectrum"] = spectrum
         return other
 
@@ -176,7 +180,7 @@ class Evidence:
 
     @cached_property
     def _plain_laws(self) -> VarianceLaws | None:
-        return None if self.spectra is None else variance_laws(self.spectra.level_noise)
+        return None if self.spectra is None else variance_laws(self.spectra)
 
     @cached_property
     def laws(self) -> VarianceLaws | None:
@@ -185,10 +189,10 @@ class Evidence:
         if laws is not None and self.levelled is not None and laws.is_linear:
             # Planes of unlike noise must not pass for photon noise together, if they show alone
             # that noise does not grow with brightness. Flat planes of one brightness each do not.
-            alone = [variance_laws(each.level_noise) for each in self.spectra.alone()]
+            alone = [variance_laws(each) for each in self.spectra.alone()]
             wide = [each for each in alone if each and _width(each) > 0.5 * _width(laws)]
             if sum(not each.is_linear for each in wide) > 0.5 * len(self.planes):
-                return variance_laws(self.levelled.level_noise)
+                return variance_laws(self.levelled)
         return laws
 
     @property
@@ -361,7 +365,7 @@ def _spectra(
     """
     try:
         spectra = read_spectra(planes, None, blanks, levels, device)
-    except NonFiniteError:
+    except (ImageError, NonFiniteError):
         return None
     largest = float(np.abs(spectra.mean).max())
     return spectra if largest == 0 or 1 / EXTREME < largest < EXTREME else None

@@ -71,7 +71,7 @@ def _responses() -> tuple[np.ndarray, np.ndarray]:
 # Frames of one scene share the scene, so that hardly any texture is left in their difference. Where
 # everything moves no more is left than in a single frame.
 PLACES = 4  # along time at which three frames in a row are read
-PATCHES = 20_000  # read of each of the three, over all places
+PATCHES = 8000  # read of each of the three, over all places
 # Noise of neighbouring frames that is this much weaker than that of frames further apart, or of
 # single frames with their texture, is not independent: frames were averaged or stored twice.
 FURTHER, SINGLE = 1.15, 0.3

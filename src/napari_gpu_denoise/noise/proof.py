@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import Note
-from napari_gpu_denoise.noise.correlation import alike_in_colours
+from napari_gpu_denoise.noise.correlation import correlated_spectrum
+from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import Correlated, Gaussian
 from napari_gpu_denoise.noise.models.base import Fit
@@ -208,9 +210,29 @@ def _of_proven_sigma(channel: Evidence, fit: Fit) -> Fit:
     return fit._replace(model=model, errors={}, sigma=proven, error=error, notes=notes)
 
 
-def alike_colours(channels: list[Evidence]) -> list[Evidence]:
-    """Return channels whose spectra agree on whether noise is correlated."""
+# Colours: how much the power of correlated noise falls from middle to the highest frequencies.
+MIN_FALL = 3.0  # of white noise 1; of colours and of what they do not share
+ALIKE_FALL = 0.7  # fall of what they do not share over that of the colours, at least, or
+CLEAR_FALL, MIN_UNSHARED_FALL = 20.0, 0.35  # if it is clear (cameras: 20 to 130) this
+MAX_GROWTH = 3.0  # of the power within the patches read; of texture more
+
+
+def proven_colours(channels: list[Evidence], patches: ChannelPatches | None) -> list[Evidence]:
+    """Return the colours of an image with correlated noise where they prove it, else with white.
+
+    Colours share texture, and hardly their noise: a spectrum that falls less in what they do not
+    share than in what they do is that of white noise beside texture.
+    """
     if any(each.spectrum is None or each.frames is not None for each in channels):
         return channels
-    alike = alike_in_colours([(each.spectrum, each.shown) for each in channels])
-    return [each.with_spectrum(one) for each, one in zip(channels, alike, strict=True)]
+    found = None if patches is None else patches.colours()
+    if found is None or any(each.log_speckle for each in channels):
+        return channels
+    fall, unshared = found.fall, found.unshared_fall
+    falls = min(fall, unshared) > MIN_FALL and unshared < math.inf
+    alike = unshared > ALIKE_FALL * fall or unshared > max(CLEAR_FALL, MIN_UNSHARED_FALL * fall)
+    if falls and alike and found.growth < MAX_GROWTH:
+        spectra = [correlated_spectrum(power, found.patches) for power in found.power]
+    else:
+        spectra = [replace(each.spectrum, white=True) for each in channels]
+    return [each.with_spectrum(one) for each, one in zip(channels, spectra, strict=True)]

@@ -93,7 +93,7 @@ def _of_planes(stack: PlaneStack, fit: Fit, scale: float, place: Any, *, plain: 
             spectra = read_spectra(planes, limit, blanks, levels, place)
             shown = np.array(spectra.count) > 0
             found[np.array(numbers)[shown]] = _sigmas(spectra, fit, scale)
-        except NonFiniteError:
+        except (ImageError, NonFiniteError):
             shown = np.zeros(len(planes), bool)
         for k in np.flatnonzero(~shown):  # no patch is whole
             one = sigma_of_differences(planes[k])
@@ -117,7 +117,7 @@ def _sigmas(spectra: PatchSpectra, fit: Fit, scale: float) -> np.ndarray:
         each = parts.each()
         total = np.array([model.representative(unit / weight[part]) / unit for part in each])
         expected = np.sqrt([model.representative(line[part]) for part in each])
-    variance, error, _ = pooled_variances(parts, patches.energy, patches.overlap, weight)
+    variance, error, *_ = pooled_variances(parts, patches.energy, patches.overlap, weight)
     sigma = np.sqrt(variance * total * scale)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(expected > 0, sigma / expected, np.nan)

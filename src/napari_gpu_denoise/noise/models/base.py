@@ -367,6 +367,10 @@ class NoiseModel(ABC):
         found = [Parameter(each.name, **each.metadata["shown"]) for each in fields]
         return tuple(each for each in found if each.label)
 
+    def details(self) -> str:
+        """Return in words the parameters that are tables; empty where there are none."""
+        return ""
+
     @abstractmethod
     def summary(self) -> str:
         """Return the model as one line of text."""

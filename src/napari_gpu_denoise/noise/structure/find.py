@@ -222,7 +222,7 @@ def _evidence(plane: np.ndarray, axis: int) -> rows.RowEvidence | None:
     length, width = plane.shape[1 - axis], plane.shape[axis]
     if length < rows.SHORTEST or width < rows.NARROWEST:
         return None
-    return rows.row_evidence(rows.segments(plane, axis=axis, exact=False))
+    return rows.row_evidence(rows.segments(plane, axis=axis))
 
 
 def _pixels(middle: np.ndarray) -> Any:
