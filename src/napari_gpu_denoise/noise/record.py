@@ -209,7 +209,8 @@ class NoiseEstimate:
     @property
     def white(self) -> bool:
         """Whether the noise of every channel passes as white."""
-        return all(each is None or each.white for each in self.spectra)
+        white = all(each is None or each.white for each in self.spectra)
+        return white or self.models[0].shown_white
 
     @property
     def log_speckle(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.laws import AS_WELL, CLEARLY
+from napari_gpu_denoise.noise.patches.laws import AS_WELL, LIKELY
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -55,7 +55,7 @@ class Rician(base.NoiseModel):
     name: ClassVar[str] = "rician"
     title: ClassVar[str] = "Rician"
     description: ClassVar[str] = "Magnitude images of MRI."
-    price: ClassVar[float] = CLEARLY - AS_WELL  # one number fewer than a line
+    price: ClassVar[float] = LIKELY - AS_WELL  # one number fewer than a line
 
     def variance(self, mean: Any) -> np.ndarray:
         curve = magnitude_variance()
