@@ -12,7 +12,7 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.noise.structure import find, hum, offsets, outliers, rows
+from napari_gpu_denoise.noise.structure import hum, offsets, outliers, rows
 from napari_gpu_denoise.noise.structure.find import finite_plane
 from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, prepare_correction
@@ -241,14 +241,12 @@ def test_few_possible_outliers_are_told_from_many():
                 assert any(each.found for each in many) == (scale == 25)
 
 
-def test_threads_and_copies_change_nothing(monkeypatch):
+def test_the_type_changes_nothing():
     x = np.arange(224)
     image = (noisy() + random_offsets(192, 8)[:, None] + 6 * np.cos(x / 2.1)).astype(np.float32)
     image[np.random.default_rng(11).random(image.shape) < 0.001] += 200
     first = gd.find_structure(image)
     assert {each.kind for each in first.findings} >= {"rows", "hum", "hot"}
-    monkeypatch.setattr(find, "_THREADED", 0)
-    assert gd.find_structure(image) == first
     assert gd.find_structure(image.astype(np.float64)) == first
 
 

@@ -128,6 +128,9 @@ def find_outliers(
     with too few to count as found. Salt and pepper, far more pixels that are all at the end of the
     grey levels, is left out first.
     """
+    none = Outliers(np.zeros(plane.shape, bool), 0.0, 0.0)
+    if min(plane.shape) < SMALLEST:
+        return none, none
     salt = _salt_and_pepper(plane)
     if any(map(np.any, salt)):
         rest = replaced(plane, salt[0] | salt[1])
@@ -142,7 +145,6 @@ def find_outliers(
     padded = np.pad(plane, 1, mode="reflect")
     noise = noise_levels(plane, padded)
     if many and not _likely_many(plane, padded, noise):
-        none = Outliers(np.zeros(plane.shape, bool), 0.0, 0.0)
         return none, none
     near = _neighbours(padded)
     away = plane - near.middle
@@ -190,15 +192,17 @@ def _salt_and_pepper(plane: np.ndarray) -> list[np.ndarray]:
     """
     ends = plane.max(), plane.min()
     masks = [plane == end for end in ends]
-    for mask in masks:
-        mask &= MIN_SALT <= np.count_nonzero(mask) / plane.size <= MAX_SALT
-    if any(map(np.any, masks)):
-        rest = replaced(plane, masks[0] | masks[1])
-        noise = noise_levels(rest, np.pad(rest, 1, mode="reflect"))
-        for mask, end in zip(masks, ends, strict=True):
-            mask[mask] = np.abs(end - rest[mask]) > LEAST * noise.at(rest[mask])
-            share, beside = mask.mean(), _others_around(mask, 3).sum() / 8
-            mask &= bool(share >= MIN_SALT and beside <= (2 * share + BESIDE) * mask.sum())
+    shares = [np.count_nonzero(mask) / plane.size for mask in masks]
+    if not any(MIN_SALT <= share <= MAX_SALT for share in shares):
+        return []
+    for mask, share in zip(masks, shares, strict=True):
+        mask &= MIN_SALT <= share <= MAX_SALT
+    rest = replaced(plane, masks[0] | masks[1])
+    noise = noise_levels(rest, np.pad(rest, 1, mode="reflect"))
+    for mask, end in zip(masks, ends, strict=True):
+        mask[mask] = np.abs(end - rest[mask]) > LEAST * noise.at(rest[mask])
+        share, beside = mask.mean(), _others_around(mask, 3).sum() / 8
+        mask &= bool(share >= MIN_SALT and beside <= (2 * share + BESIDE) * mask.sum())
     return masks
 
 

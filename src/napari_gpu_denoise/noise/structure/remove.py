@@ -27,7 +27,7 @@ from napari_gpu_denoise.image.levels import (
 from napari_gpu_denoise.noise.patches.selection import constant_squares
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
-from napari_gpu_denoise.noise.structure.find import finite_plane, first_middle_last, structure_of
+from napari_gpu_denoise.noise.structure.find import find_in_planes, finite_plane
 from napari_gpu_denoise.noise.structure.offsets import plane_offsets
 from napari_gpu_denoise.noise.structure.record import CHOICES, STRIPES, CorrectionRequest, Finding
 
@@ -135,15 +135,15 @@ def _for_channel(
     planes: list[np.ndarray], request: CorrectionRequest, number: int | None
 ) -> tuple[ChannelCorrection, list[Finding]]:
     """Return the correction of a channel, and what was found of what it removes."""
-    found = structure_of(first_middle_last(planes))
-    kinds = {"hot": "outliers", "dead": "outliers"}
+    wanted = {"hot": "outliers", "dead": "outliers"}
     findings = [
-        each for each in found.findings(number) if kinds.get(each.kind, each.kind) in request.kinds
+        each
+        for each in find_in_planes(planes, number)
+        if wanted.get(each.kind, each.kind) in request.kinds
     ]
-    sides = tuple(side for side in (0, 1) if found.has_pixels(side))
-    sides = (0, 1) if "outliers" in request.always else sides * ("outliers" in request.kinds)
-    waves = "hum" in request.kinds and found.has_waves
-    made = ChannelCorrection(hum=waves, sides=sides, threshold=request.threshold)
+    found = {each.kind: each for each in findings}
+    sides = tuple(k for k in (0, 1) if ("hot", "dead")[k] in found or "outliers" in request.always)
+    made = ChannelCorrection(hum="hum" in found, sides=sides, threshold=request.threshold)
     if sides and len(planes) > 2:
         # Outliers in at least half of the planes.
         count = np.zeros(planes[0].shape, np.int32)
@@ -153,9 +153,11 @@ def _for_channel(
         made = replace(made, pixels=2 * count >= len(planes))
     # Rows and columns are measured without what is removed before them.
     offsets: dict[str, Any] = {}
-    for kind, each in (("rows", found.rows), ("columns", found.columns)):
-        if kind in request.always or (kind in request.kinds and each.found):
-            fixed = each.fixed if request.fixed is None else request.fixed
+    for kind in ("rows", "columns"):
+        if kind in found or kind in request.always:
+            fixed = request.fixed
+            if fixed is None and kind in found:
+                fixed = found[kind].fixed
             offsets[kind] = "each"
             if fixed and len(planes) > 1:
                 turned = [made.applied(p) if kind == "rows" else made.applied(p).T for p in planes]
