@@ -1,19 +1,17 @@
 // Cosine coefficients of patches of 8 x 8 pixels, from which noise is estimated, and what is known of each patch: its mean, the
-// mean as its high frequencies see it, energies over sets of frequencies, and the share of clipped pixels.
+// mean as its high frequencies see it, the share of clipped pixels, and energies over sets of frequencies.
 //
-// Reference: noise/patches/coefficients.py and noise/patches/spectra.py; transforms as matrices. The coefficients stay on the
-//   device, where noise/patch_sums adds up their squares; or only the squares of those at high frequencies are kept.
+// Reference: tests/reference/patch_coefficients.py. The coefficients stay on the device, where noise/patch_sums adds them up.
 // Grid: (patches / PER, rounded up to whole work-groups), a work-item for PER patches in a row.
-// Constants: BITS = 8 or 16 and SIGNED, see common/level_type.h, or BITS = 32 for float; PER, 1 on a GPU; HIGHS, how many
-//   squares are kept of a patch, 0 for all coefficients.
-// Shapes: pixels: patch (row, column) begins at row * apart + column * across; its rows are nx apart.
-//   ends (planes, 2): levels at which values are clipped, NaN for none, of planes of `each` patches.
-//   tables (4 + SETS, 8, 8): the cosine transform (position, frequency), so that a row holds all frequencies; the same
-//   transposed; then for each of the SETS of frequencies which belong to it, 1 or 0; then how coefficients add to the mean; then
-//   at each high frequency its number, elsewhere -1.
-//   kept (patch, 8, 8): coefficients, frequency along y, along x; or (patch, HIGHS): squares.
+// Constants: BITS = 8 or 16 and SIGNED, see common/level_type.h, or BITS = 32 for float; PER, 1 on a GPU.
+// Shapes: pixels (planes, size): patch (row, column) of a plane begins at row * apart + column * across; its rows are nx apart.
+//   A plane has `each` patches, and the launch `count`; the first one is patch `first` of all `number` of kept and told.
+//   ends (planes, 2): levels at which the values of each plane are clipped, NaN for none.
+//   tables (3 + SETS, 8, 8): the cosine transform (position, frequency), so that a row holds all frequencies; the same
+//   transposed; then for each of the SETS of frequencies which belong to it, 1 or 0; then how coefficients add to the mean.
+//   kept (number, 8, 8): coefficients, frequency along y, along x.
 //   told (3 + SETS, number): mean, seen mean, clipped share, energies; the mean of a patch with pixels that are not finite is
-//   NaN. With HIGHS only the first energy is told, (4, number). The first patch is patch `first` of kept, told and planes.
+//   NaN.
 // Cost: 1024 multiplications and additions a patch for the transform, 384 for the rest.
 
 #if BITS == 32
@@ -24,7 +22,6 @@ typedef float Level;
 
 #define WIDTH 8
 #define SETS 5
-#define TOLD_SETS (HIGHS ? 1 : SETS)
 
 static inline float sum_of(const float8 v)
 {
@@ -33,20 +30,20 @@ static inline float sum_of(const float8 v)
     return quarter.x + quarter.y;
 }
 
-__kernel void patch_coefficients(__global const Level *pixels, const int nx, const int columns, const int count,
-                                 const int across, const int apart, __global const float *ends, const int each,
-                                 __global const float *tables, __global float *kept, __global float *told, const int first,
-                                 const int number)
+__kernel void patch_coefficients(__global const Level *pixels, const int size, const int nx, const int columns,
+                                 const int across, const int apart, const int each, const int count, const int first,
+                                 const int number, __global const float *ends, __global const float *tables,
+                                 __global float *kept, __global float *told)
 {
     for (int n = 0; n < PER; ++n) {
         const int patch = (int)get_global_id(0) * PER + n;
         if (patch >= count)
             return;
-        __global const Level *source = pixels + (size_t)(patch / columns) * apart + (size_t)(patch % columns) * across;
+        const int plane = patch / each, place = patch % each;
+        __global const Level *source = pixels + (size_t)plane * size + (size_t)(place / columns) * apart + place % columns * across;
 
         // Differences from one pixel are small numbers, whatever the level of the patch.
         const float level = (float)source[0];
-        const int plane = (first + patch) / each;
         const float dark = ends[2 * plane], bright = ends[2 * plane + 1];
         float8 rows[WIDTH]; // transformed along x
         float8 sum = (float8)(0.0f), clipped = (float8)(0.0f);
@@ -66,29 +63,19 @@ __kernel void patch_coefficients(__global const Level *pixels, const int nx, con
             rows[y] = along;
         }
 
-        float8 energies[TOLD_SETS], sight = (float8)(0.0f);
-        for (int s = 0; s < TOLD_SETS; ++s)
+        float8 energies[SETS], sight = (float8)(0.0f);
+        for (int s = 0; s < SETS; ++s)
             energies[s] = (float8)(0.0f);
         __global const float *sets = tables + 2 * WIDTH * WIDTH;
-        __global float *out = kept + (size_t)(first + patch) * (HIGHS ? HIGHS : WIDTH * WIDTH);
+        __global float *out = kept + (size_t)(first + patch) * WIDTH * WIDTH;
         for (int j = 0; j < WIDTH; ++j) {
             float8 value = (float8)(0.0f);
             for (int y = 0; y < WIDTH; ++y)
                 value = fma((float8)(tables[WIDTH * WIDTH + j * WIDTH + y]), rows[y], value);
-            if (!HIGHS)
-                vstore8(value, j, out);
+            vstore8(value, j, out);
             sight = fma(vload8(SETS * WIDTH + j, sets), value, sight);
             value *= value;
-#if HIGHS
-            float squares[WIDTH];
-            vstore8(value, 0, squares);
-            for (int k = 0; k < WIDTH; ++k) {
-                const int role = (int)sets[(SETS + 1) * WIDTH * WIDTH + j * WIDTH + k];
-                if (role >= 0)
-                    out[role] = squares[k];
-            }
-#endif
-            for (int s = 0; s < TOLD_SETS; ++s)
+            for (int s = 0; s < SETS; ++s)
                 energies[s] = fma(vload8(s * WIDTH + j, sets), value, energies[s]);
         }
         const float total = sum_of(sum), mean = level + total / (WIDTH * WIDTH);
@@ -96,7 +83,7 @@ __kernel void patch_coefficients(__global const Level *pixels, const int nx, con
         told[0] = isfinite(total) ? mean : NAN;
         told[number] = mean + sum_of(sight);
         told[2 * (size_t)number] = sum_of(clipped) / (WIDTH * WIDTH);
-        for (int s = 0; s < TOLD_SETS; ++s)
+        for (int s = 0; s < SETS; ++s)
             told[(3 + s) * (size_t)number] = sum_of(energies[s]);
         told -= first + patch;
     }

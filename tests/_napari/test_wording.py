@@ -9,7 +9,6 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise._napari.wording import counted, in_panel, label_of
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.protocol.settings import setting_fields
 
 IMAGE = np.random.default_rng(0).normal(100, 5, (6, 2, 24, 32)).astype(np.float32)
@@ -71,6 +70,8 @@ def test_words_and_notes():
     assert label_of("strength", "sigma") == "Parameter h (sigma)"
     y, x = np.mgrid[:128, :128]
     image = 400 * (1.2 + np.sin(x / 20) * np.cos(y / 25))
-    (note,) = estimate_sigma(np.random.default_rng(1).poisson(image).astype(np.float32)).notes
+    (note,) = gd.estimate_noise(
+        np.random.default_rng(1).poisson(image).astype(np.float32), model="gaussian"
+    ).notes
     assert "noise='auto'" in note
     assert in_panel(note).endswith("a noise model works better: choose Automatic")

@@ -95,6 +95,13 @@ def test_noise_that_stays_is_not_filtered_over_time():
     assert "stays the same from frame to frame, so averaging frames" in advice.reason
 
 
+@pytest.mark.parametrize("blank", [np.s_[10:15], np.s_[:, :40], np.s_[:, :, 45:]])
+def test_noise_is_compared_where_frames_are_not_blank(blank):
+    movie = scene(0, 25, 64)
+    movie[blank] = 0
+    assert advise(movie.astype(np.float32), "TYX").filter.name == "vbm3d"
+
+
 def test_constant_areas_do_not_count_as_structure_that_moves():
     rng = np.random.default_rng(0)
     still = 40 * ndimage.gaussian_filter(rng.normal(size=(64, 80)), 1.5) / 0.19

@@ -27,12 +27,12 @@ from files.tiffs import (
     pyramid,
     written,
 )
+from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import Cancelled, FileError, OutputError
 from napari_gpu_denoise.files import formats, tiff
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.tiff import imagej, writing
 from napari_gpu_denoise.files.tiff import reading as planes_module
-from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from scenes import Stored
 
 
@@ -207,10 +207,10 @@ def test_noise_is_estimated_from_few_pages(tmp_path, pages, kind):
     path = tmp_path / "in.tif"
     written(path, kind, planes=100)
     whole = formats.read(path)
-    expected = estimate_sigma(whole.data, whole.filter_axes)
+    expected = estimate_noise(whole.data, whole.filter_axes)
     pages.clear()
     with tiff.open_stack(path) as picture:
-        assert estimate_sigma(picture.data, picture.filter_axes) == expected
+        assert estimate_noise(picture.data, picture.filter_axes) == expected
     assert 1 <= len(pages) <= 3 * 8
 
 

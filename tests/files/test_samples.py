@@ -12,7 +12,6 @@ import tifffile
 from napari_gpu_denoise import NLMeans, denoise, estimate_noise
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import formats, samples
-from napari_gpu_denoise.noise.patches.white import estimate_sigma
 
 FOLDER = Path(__file__).parents[2] / "sample_data"
 
@@ -74,7 +73,7 @@ def test_fluorescence_has_the_noise_of_its_camera(made):
         chosen = (electrons > low) & (electrons < high)
         expected = made.GAIN**2 * (electrons[chosen].mean() + made.READ_NOISE**2)
         assert np.var(noisy[chosen] - clean[chosen]) == pytest.approx(expected, rel=0.03)
-    alone = estimate_sigma(noisy, "TYX")
+    alone = estimate_noise(noisy, "TYX", "gaussian")
     assert alone.sigma[0] == pytest.approx(np.std(noisy - clean), rel=0.05)
     assert "grows with brightness" in alone.notes[0]
 

@@ -160,12 +160,11 @@ def test_record_and_refusals():
     assert "correlated" in found.summary()
     with pytest.raises(ImageError, match="small"):
         noise_spectrum(np.zeros((7, 20)))
-    with pytest.raises(ImageError, match="8 x 8"):
-        image = noise((40, 40))
-        image[::5, ::5] = np.nan
-        noise_spectrum(image)
-    with pytest.raises(NonFiniteError):
-        noise_spectrum(np.full((20, 20), np.nan))
+    image = noise((40, 40))
+    image[::5, ::5] = np.nan
+    for each in (image, np.full((20, 20), np.nan)):
+        with pytest.raises(NonFiniteError):
+            noise_spectrum(each)
 
 
 def texture(seed, shape=(256, 256)):

@@ -1,4 +1,4 @@
-"""Patches that a device transforms, beside the same patches in memory."""
+"""Patches that a device transforms and sums up, beside a slow reference."""
 
 from __future__ import annotations
 
@@ -11,20 +11,17 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise import estimate_noise
-from napari_gpu_denoise.errors import KernelError, NoDeviceError
+from napari_gpu_denoise.errors import ImageError, NoDeviceError, NonFiniteError
 from napari_gpu_denoise.noise.patches import device as device_patches
-from napari_gpu_denoise.noise.patches.coefficients import (
-    Squares,
-    range_moments,
-    span_sums,
-)
-from napari_gpu_denoise.noise.patches.device import patches_on, read_statistics
+from napari_gpu_denoise.noise.patches.coefficients import Squares, range_moments, span_sums
+from napari_gpu_denoise.noise.patches.device import patches_on
+from napari_gpu_denoise.noise.patches.frequencies import coefficient_order, frequency_sets
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
-from napari_gpu_denoise.noise.sampling import PlaneStack
 from opencl.simulate import CHECKS
-from reference.patch_statistics import patch_statistics as slow
+from reference.patch_coefficients import patch_coefficients
 
 LIMIT = 600
+TYPES = ["uint8", "int8", "uint16", ">u2", "int16", "float32", "float64", "int32", "uint64", "f2"]
 
 
 def planes(dtype="float32", shape=(2, 61, 75)):
@@ -32,119 +29,155 @@ def planes(dtype="float32", shape=(2, 61, 75)):
     values = np.random.default_rng(0).normal(level, 8, shape)
     if np.dtype(dtype).kind in "iu":
         limits = np.iinfo(dtype)
-        values = np.rint(values - (20 if limits.min < 0 else 0)).clip(limits.min, limits.max)
+        low, high = max(limits.min, -128), min(limits.max, 255)
+        values = np.rint(values - (20 if limits.min < 0 else 0)).clip(low, high)
     return list(values.astype(dtype))
 
 
-def same_patches(found, expected):
-    np.testing.assert_array_equal(found.clipped, expected.clipped)
-    np.testing.assert_allclose(found.place, expected.place, atol=1e-12)
-    np.testing.assert_allclose(found.mean, expected.mean, 1e-6)
-    np.testing.assert_allclose(found.seen, expected.seen, 1e-5, 1e-3)
-    np.testing.assert_allclose(found.energy, expected.energy, 1e-5, 1e-3)
-    np.testing.assert_allclose(np.asarray(found.coefficients), expected.coefficients, 1e-4, 2e-3)
-    assert found.coefficients.shape == expected.coefficients.shape
-    assert (found.overlap, found.lows) == (expected.overlap, expected.lows)
-    np.testing.assert_array_equal(found.upper, expected.upper)
+def compare(found, expected, unit=1.0):
+    """Compare patches with those of the reference, in grey levels of a unit."""
+    coefficients = np.array([each.coefficients.ravel() for each in expected]) / unit
+    energy = np.square(coefficients[:, coefficient_order()]) @ frequency_sets(42, 63).T
+    close = np.testing.assert_allclose
+    close(found.mean / unit, [each.mean / unit for each in expected], 1e-6)
+    close(found.seen / unit, [each.seen / unit for each in expected], 1e-5, 1e-3)
+    close(found.clipped, [each.clipped for each in expected])
+    close(found.energy / unit**2, energy.T, 1e-4, 1e-3)
+    rows = np.asarray(found.coefficients) / unit
+    close(rows, coefficients[:, coefficient_order()], 1e-4, 2e-3)
+    assert found.coefficients.shape == rows.shape
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", ">u2", "int16", "float32"])
-def test_patches_are_those_in_memory(device, dtype):
-    stack = planes(dtype, (1, 8, 8) if dtype == "int16" else (2, 61, 75))
-    levels = [[127]] * len(stack) if dtype == "int8" else [[]] * len(stack)
-    blanks = [None] * len(stack)
+def reference(stack, found, ends=()):
+    """Return the patches of planes, at the places where they were read."""
+    y, x = (np.rint(k * n - 4) for k, n in zip(found.place, stack[0].shape, strict=True))
+    down, across = (int(np.diff(np.unique(k))[0]) if np.ptp(k) else 1 for k in (y, x))
+    assert found.overlap == max(1, 8 / down) * max(1, 8 / across)
+    return [each for plane in stack for each in patch_coefficients(plane, down, across, ends)]
+
+
+@pytest.mark.parametrize("like_a_gpu", [False, True])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_patches_are_those_of_the_reference(device, monkeypatch, dtype, like_a_gpu):
+    stack = planes(dtype)
+    levels = [[127]] * 2 if dtype == "int8" else [[]] * 2
     with patches_on(device) as place:
-        found = place.read(stack, LIMIT, blanks, levels)
-        same_patches(found, read_spectra(stack, LIMIT, blanks, levels))
+        monkeypatch.setattr(place, "cpu", place.cpu and not like_a_gpu)
+        found = read_spectra(stack, LIMIT, [None] * 2, levels, place)
+        compare(found, reference(stack, found, levels[0]))
+    assert (found.lows, found.upper.sum(), len(found.count)) == (42, 10, 2)
 
 
-def test_only_rows_with_patches_are_sent(device):
-    stack = planes("float32", (1, 500, 64))
-    with patches_on(device) as place:  # every 20th row begins a patch
-        found = place.read(stack, 100, [None], [[]])
-        same_patches(found, read_spectra(stack, 100, [None], [[]]))
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
-@pytest.mark.parametrize("limit", [60, 400, 3000])
-def test_what_a_gpu_is_sent_holds_the_same_patches(device, monkeypatch, dtype, limit):
-    stack = planes(dtype, (2, 203, 181))
+@pytest.mark.parametrize("shape", [(1, 8, 8), (2, 8, 300), (1, 500, 64), (3, 130, 133)])
+@pytest.mark.parametrize("limit", [60, 3000])
+def test_patches_of_any_shape(device, monkeypatch, shape, limit):
+    stack = planes("uint16", shape)
+    monkeypatch.setattr(device_patches, "BATCH_BYTES", 2 * stack[0].nbytes)
     with patches_on(device) as place:
-        monkeypatch.setattr(place, "cpu", False)
-        found = place.read(stack, limit, [None] * 2, [[]] * 2)
-        same_patches(found, read_spectra(stack, limit, [None] * 2, [[]] * 2))
+        found = read_spectra(stack, limit, device=place)
+        compare(found, reference(stack, found))
+    compare(read_spectra(stack, limit), reference(stack, found))  # their coefficients in memory
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e17, 1e30])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_extreme_grey_levels_travel_in_another_unit(device, scale, dtype):
+    stack = [(scale * plane).astype(dtype) for plane in planes()]
+    with patches_on(device) as place:
+        found = read_spectra(stack, LIMIT, device=place)
+        compare(found, reference(stack, found), scale)
+        order, limits = np.arange(len(found.mean)), [0, 50, 90]
+        squares = span_sums(Squares(found.coefficients), order, limits[:-1], limits[1:])
+        sums = range_moments(found.coefficients, order, np.array(limits))
+        rows = np.asarray(found.coefficients)
+        np.testing.assert_allclose(sums[0][0] / scale, rows[:50].sum(axis=0) / scale, 1e-3, 0.01)
+        np.testing.assert_allclose(squares, sums[1], 1e-6)
+        np.testing.assert_allclose(
+            squares[1] / scale**2, np.square(rows[50:90] / scale).sum(axis=0), 1e-4
+        )
+
+
+@pytest.mark.parametrize(("dtype", "level"), [("f8", 1e12), ("i8", 2**62), ("u8", 2**63)])
+def test_levels_far_from_zero_keep_their_digits(device, dtype, level):
+    whole = np.rint(planes("float64")[0])
+    far = whole.astype(dtype) + np.dtype(dtype).type(level)
+    with patches_on(device) as place:
+        one, other = (read_spectra([each], LIMIT, device=place) for each in (whole, far))
+        np.testing.assert_allclose(other.energy, one.energy, 1e-5)
 
 
 def test_pixels_that_are_left_out(device):
-    stack = planes("float32", (2, 64, 64))
-    stack[0][5, 5], stack[1][:30] = np.nan, np.inf
+    stack = planes("float32", (3, 64, 64))
+    stack[0][5, 5], stack[1][:30], stack[2][:] = np.nan, np.inf, np.nan
+    stack[1][60, 60] = -3e38  # a fill value
     blank = np.zeros((64, 64), bool)
     blank[40:, :20] = True
     with patches_on(device) as place:
-        found = place.read(stack, LIMIT, [blank, None], [[], []])
-        expected = read_spectra(stack, LIMIT, [blank, None], [[], []])
-        same_patches(found, expected)
-        order = np.random.default_rng(1).permutation(len(found.mean))
-        starts, stops = np.array([0, 3, 50, 60]), np.array([3, 70, 50, len(order)])
-        weight = np.random.default_rng(2).random(len(order))
-        for each in (None, weight):
-            one, other = (
-                span_sums(Squares(k.coefficients, 35), order, starts, stops, each)
-                for k in (found, expected)
-            )
-            np.testing.assert_allclose(one, other, 1e-4)
-        limits = np.array([0, 40, 40, len(order)])
-        one, other = (range_moments(k.coefficients, order, limits) for k in (found, expected))
-        np.testing.assert_allclose(one[0], other[0], 1e-4, 0.1)
-        np.testing.assert_allclose(one[1], other[1], 1e-4)
+        found = read_spectra(stack, LIMIT, [blank, None, None], [[]] * 3, place)
+        whole = read_spectra(stack[:1], LIMIT // 3, [None], [[]], place)
+        stack[0][blank], stack[1][60, 60] = np.nan, np.nan
+        expected = [k for plane in stack for k in patch_coefficients(plane, 5, 4)]
+        compare(found, expected)
+        assert found.count[0] < len(whole.mean) and found.count[2] == 0
+        parts = found.alone()
+        assert [len(each.mean) for each in parts] == list(found.count[:2])
+        compare(parts[1], expected[found.count[0] :])
+        with pytest.raises(NonFiniteError):
+            read_spectra(stack[2:], LIMIT, [None], [[]], place)
+    with pytest.raises(ImageError):
+        read_spectra([np.zeros((7, 90))])
 
 
-def test_long_spans_are_summed_in_chunks(device):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_over_spans(device, weighted):
+    """They overlap, are empty, and longer than a chunk; some patches are left out."""
     stack = planes("float32", (1, 130, 133))
+    stack[0][5, 5] = np.nan
     with patches_on(device) as place:
-        found, expected = (read_spectra(stack, 9000, device=k) for k in (place, None))
-        assert len(found.mean) > 5 * 512
-        order = np.arange(len(found.mean))
-        limits = [np.array([0, 7]), np.array([len(order), 2000])]
-        one, other = (span_sums(Squares(k.coefficients), order, *limits) for k in (found, expected))
-        np.testing.assert_allclose(one, other, 1e-4)
-
-
-@pytest.mark.parametrize("scale", [1e-20, 1e17])
-def test_extreme_grey_levels_are_left_to_memory(device, scale):
-    stack = [(scale * plane).astype(np.float32) for plane in planes()]
-    wide = [plane.astype(np.float64) for plane in planes()]
-    with patches_on(device) as place:
-        for each in (stack, wide, [np.zeros((40, 40), np.float32)], [plane[:7] for plane in stack]):
-            count = len(each)
-            assert place.read(each, LIMIT, [None] * count, [[]] * count) is None
-        found = read_spectra(stack, LIMIT, device=place)
-    assert found.coefficients.dtype == np.float64
+        found = read_spectra(stack, 9000, device=place)
+        rows, order = np.asarray(found.coefficients), np.arange(len(found.mean))
+        assert len(order) > 5 * 512
+        np.random.default_rng(1).shuffle(order)
+        weight = np.random.default_rng(2).random(len(order)) if weighted else None
+        spans = np.array([0, 3, 50, 60]), np.array([3, len(order), 50, 2000])
+        for first in (0, 42):
+            found_sums, host = (
+                span_sums(Squares(each, first), order, *spans, weight)
+                for each in (found.coefficients, rows)
+            )
+            np.testing.assert_allclose(found_sums, host, 1e-4)
+            factor = 1 if weight is None else weight[order, None]
+            squares = np.square(rows[order, first:].astype(float)) * factor
+            np.testing.assert_allclose(host[3], squares[60:2000].sum(axis=0), 1e-4)
+        limits = np.array([0, 40, 40, len(order)])
+        one, other = (range_moments(each, order, limits) for each in (found.coefficients, rows))
+        np.testing.assert_allclose(one[0], other[0], 1e-3, 0.5)
+        np.testing.assert_allclose(one[1], other[1], 1e-4)
 
 
 def test_memory_of_patches_is_used_again(device, monkeypatch):
     stack = planes()
     with patches_on(device) as place:
-        first = place.read(stack, LIMIT, [None] * 2, [[]] * 2)
-        held = first.coefficients.buffer
-        assert place.read(stack, LIMIT, [None] * 2, [[]] * 2).coefficients.buffer is not held
-        monkeypatch.setattr(device_patches, "MOST_BYTES", 1)
-        assert place.read(stack, LIMIT, [None] * 2, [[]] * 2) is None
-        monkeypatch.undo()
+        first = read_spectra(stack, LIMIT, device=place)
+        held = first.coefficients.held.buffer
+        part = first.alone()[0]
         del first
-        assert place.read(stack, LIMIT, [None] * 2, [[]] * 2).coefficients.buffer is held
+        other = read_spectra(stack, LIMIT, device=place)
+        assert other.coefficients.held.buffer is not held  # a part is left
+        monkeypatch.setattr(device_patches, "MOST_BYTES", 1)
+        assert isinstance(read_spectra(stack, LIMIT, device=place).coefficients, np.ndarray)
+        del part
+        monkeypatch.undo()
+        assert read_spectra(stack, LIMIT, device=place).coefficients.held.buffer is held
 
 
-def test_a_device_that_fails_is_done_without(monkeypatch):
-    class Broken:
-        def __init__(self, arena):
-            raise KernelError("It is broken.")
+def test_without_a_device(monkeypatch):
+    def none(device):
+        raise NoDeviceError("There is none.")
 
-    image = np.random.default_rng(3).normal(100, 10, (256, 256)).astype(np.float32)
-    monkeypatch.setattr(device_patches, "DevicePatches", Broken)
-    assert estimate_noise(image).sigma[0] == pytest.approx(10, rel=0.03)
-    with pytest.raises(KernelError):
-        estimate_noise(image, device=0)
+    monkeypatch.setattr(device_patches, "choose", none)
+    with pytest.raises(NoDeviceError):
+        estimate_noise(planes()[0])
 
 
 SIMULATION = """
@@ -154,11 +187,12 @@ sys.path.insert(0, sys.argv[1])
 from opencl.simulate import simulator, suit_oclgrind
 from napari_gpu_denoise.noise.patches.coefficients import range_moments, range_sums, Squares
 from napari_gpu_denoise.noise.patches.device import patches_on
+from napari_gpu_denoise.noise.patches.spectra import read_spectra
 suit_oclgrind()
 planes = list(np.load(sys.argv[2]))
 device = dataclasses.replace(simulator(), kind=sys.argv[3])
 with patches_on(device) as place:
-    found = place.read(planes, 120, [None, None], [[], []])
+    found = read_spectra(planes, 120, [None, None], [[], []], place)
     order, limits = np.arange(len(found.mean)), np.array([0, 40, len(found.mean)])
     weighted = range_sums(Squares(found.coefficients), order, limits, 0.0 * order + 2)
     moments = range_moments(found.coefficients, order, limits)
@@ -188,130 +222,3 @@ def test_every_access_is_sound(simulator, tmp_path, kind):
     found = np.load(tmp_path / "planes.npy")
     for one, other in zip(found, (2 * squares, sums, squares), strict=True):
         np.testing.assert_allclose(one, other, 1e-4, 0.05)
-
-
-def compared_planes(dtype="uint16", shape=(3, 61, 75), seed=0):
-    level = 90 + 60 * np.sin(np.arange(shape[-1]) / 9)
-    values = np.random.default_rng(seed).normal(level, 8, shape)
-    if np.dtype(dtype).kind in "iu":
-        limits = np.iinfo(dtype)
-        values = np.rint(values - (20 if limits.min < 0 else 0)).clip(limits.min, limits.max)
-    return values.astype(dtype)
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", ">u2", "int16", "float32"])
-def test_the_device_agrees_with_the_reference(device, dtype):
-    stack = compared_planes(dtype)
-    found = read_statistics(PlaneStack.held(stack), 400, device)
-    assert len(found) == 3
-    for plane, each in zip(stack, found, strict=True):
-        ends = [127] if dtype == "int8" else []
-        expected = slow(plane, 4, 3, ends)
-        assert len(each.mean) == len(expected)
-        for name, wanted in zip(
-            ("mean", "rank", "clipped", "energy"), zip(*expected, strict=True), strict=True
-        ):
-            np.testing.assert_allclose(getattr(each, name), wanted, 1e-5, 1e-3, err_msg=name)
-        assert each.overlap == pytest.approx(8 / 4 * 8 / 3)
-    if dtype == "int8":
-        assert max(each.clipped.max() for each in found) > 0
-
-
-@pytest.mark.parametrize("shape", [(5, 8, 8), (2, 8, 300), (4, 200, 9), (7, 130, 133)])
-def test_with_and_without_a_device(device, shape):
-    stack = PlaneStack.held(compared_planes("float32", shape))
-    for found, expected in zip(
-        read_statistics(stack, 300, device), read_statistics(stack, 300), strict=True
-    ):
-        for name in ("mean", "rank", "energy", "upper"):
-            one, other = getattr(found, name), getattr(expected, name)
-            np.testing.assert_allclose(one, other, 1e-5, 1e-3, err_msg=name)
-        assert found.overlap == expected.overlap
-
-
-def test_pixels_that_are_not_finite(device):
-    stack = compared_planes("float32", (4, 64, 64))
-    stack[0, 5, 5] = np.nan
-    stack[1, :40] = np.inf
-    stack[2, ::6, ::6] = np.nan  # no patch of 8 x 8 pixels is whole
-    stack[3] = np.nan
-    held = PlaneStack.held(stack)
-    found, expected = read_statistics(held, 500, device), read_statistics(held, 500)
-    assert [each is None for each in found] == [False, False, False, True]
-    assert expected[3] is None
-    for one, other in zip(found[:3], expected[:3], strict=True):
-        assert len(one.mean) == len(other.mean)
-        np.testing.assert_allclose(one.energy, other.energy, 1e-4, 1e-3)
-
-
-def test_clipped_levels_of_each_plane(device):
-    stack = compared_planes("uint8", (2, 64, 64))
-    stack[0] = np.clip(stack[0], 60, 120)
-    found = read_statistics(PlaneStack.held(stack), 500, device)
-    expected = read_statistics(PlaneStack.held(stack), 500)
-    assert found[0].clipped.max() > 0.05  # large areas of 120 are left out
-    assert found[1].clipped.max() == 0
-    np.testing.assert_array_equal(found[0].clipped, expected[0].clipped)
-
-
-def test_several_batches(device, monkeypatch):
-    stack = PlaneStack.held(compared_planes(shape=(5, 64, 64)))
-    whole = read_statistics(stack, 500, device)
-    monkeypatch.setattr(device_patches, "BATCH_BYTES", 2 * 64 * 64 * 2)
-    for one, other in zip(read_statistics(stack, 500, device), whole, strict=True):
-        np.testing.assert_array_equal(one.energy, other.energy)
-
-
-def test_which_device(monkeypatch):
-    stack = PlaneStack.held(compared_planes())
-
-    def none(device):
-        raise NoDeviceError("There is none.")
-
-    monkeypatch.setattr("napari_gpu_denoise.opencl.device.choose", none)
-    monkeypatch.setattr(device_patches, "WORTHWHILE", 0)
-    assert len(read_statistics(stack, 100)) == 3
-    with pytest.raises(NoDeviceError):
-        read_statistics(stack, 100, "gpu")
-
-
-COMPARED_SIMULATION = """
-import dataclasses, sys
-import numpy as np
-sys.path.insert(0, sys.argv[1])
-from opencl.simulate import simulator, suit_oclgrind
-from napari_gpu_denoise.noise.patches.device import read_statistics
-from napari_gpu_denoise.noise.sampling import PlaneStack
-suit_oclgrind()
-planes = np.load(sys.argv[2])
-device = dataclasses.replace(simulator(), kind=sys.argv[3])
-found = read_statistics(PlaneStack.held(planes), 60, device)
-np.save(sys.argv[2], np.array([each.energy for each in found]))
-"""
-
-
-@pytest.mark.parametrize("kind", ["simulator", "discrete GPU"])
-def test_every_access_to_compared_planes_is_sound(simulator, tmp_path, kind):
-    """No read or write out of bounds, and none of what was never written."""
-    stack = compared_planes("uint16", (2, 30, 37))
-    np.save(tmp_path / "planes.npy", stack)
-    tests = str(Path(__file__).parents[1])
-    arguments = [
-        "-W",
-        "ignore",
-        "-c",
-        COMPARED_SIMULATION,
-        tests,
-        str(tmp_path / "planes.npy"),
-        kind,
-    ]
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env={k: v for k, v in os.environ.items() if not k.startswith("OCLGRIND_")} | CHECKS,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    expected = read_statistics(PlaneStack.held(stack), 60)
-    for found, wanted in zip(np.load(tmp_path / "planes.npy"), expected, strict=True):
-        np.testing.assert_allclose(found, wanted.energy, 1e-4, 1e-2)

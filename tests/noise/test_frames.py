@@ -8,7 +8,7 @@ from scipy.ndimage import gaussian_filter, shift
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.noise.correlation import noise_spectrum, power_of_lags
-from napari_gpu_denoise.noise.evidence import FramesInARow, covariance_of_any_range
+from napari_gpu_denoise.noise.frames import FramesInARow, covariance_of_any_range
 from napari_gpu_denoise.noise.sampling import PlaneReader
 
 SIGMA = 10.0

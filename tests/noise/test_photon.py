@@ -118,7 +118,7 @@ def test_nonfinite_pixels_are_left_out(bad):
     assert single_image_noise(image).gain == pytest.approx(2, rel=0.15)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (3, 3), (9, 9), (2, 100), (64, 64)])
+@pytest.mark.parametrize("shape", [(9, 9), (8, 100), (64, 64)])
 @pytest.mark.parametrize("value", [0, 7.3])
 def test_constant_image_has_no_noise(shape, value):
     found = single_image_noise(np.full(shape, value))
@@ -234,7 +234,7 @@ def test_sets_are_nested_from_smooth_to_textured():
     energies = (energy @ frequency_sets(lows, COEFFICIENTS).T).T
     place, upper = np.zeros((2, 4000)), np.ones(COEFFICIENTS - lows, bool)
     spectra = PatchSpectra(
-        mean, coefficients, energies, mean, lows, upper, np.zeros(4000), 1.0, place
+        *(mean, coefficients, energies, mean, np.zeros(4000), 1.0, place, (4000,), lows, upper)
     )
     found = read_levels(spectra, np.ones(4000), levels)
     for level, part in enumerate(levels.each()):

@@ -9,7 +9,7 @@ from scipy.ndimage import gaussian_filter
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.proof import BLOCK, REACH, SmoothPatches, prediction_error
-from reference.data import REASON, data_folder, pictures
+from reference.data import REASON, data_folder, photograph, pictures
 
 SHAPE = (192, 200)
 Y, X = np.indices(SHAPE)
@@ -32,6 +32,14 @@ def test_white_noise_is_proven(sigma, axes):
     found = gd.estimate_noise((SMOOTH + noise(sigma, shape=shape)).astype(np.float32), axes)
     assert found.sigma == pytest.approx([sigma] * len(found.sigma), rel=0.05)
     assert not any(getattr(note, "code", "") == "unproven" for note in found.notes)
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+def test_noise_is_proven_beside_clipped_parts():
+    """The smoothest patches are those in which half of the noise is cut off."""
+    noisy = photograph(512, 512) + noise(10, shape=(512, 512))
+    found = gd.estimate_noise(noisy.clip(0, 255).round().astype(np.uint8))
+    assert found.sigma[0] == pytest.approx(10, rel=0.1)
 
 
 def test_texture_stays_unless_it_is_named():
@@ -65,7 +73,8 @@ def test_all_of_a_texture_is_kept_and_said():
 
 
 def test_white_patches_look_white():
-    found = SmoothPatches.of(read_spectra([noise(7, shape=(256, 256)).astype(np.float32)]))
+    patches = read_spectra([noise(7, shape=(256, 256)).astype(np.float32)])
+    found = SmoothPatches.of(patches, np.ones(len(patches.mean), bool))
     assert (found.sigma, found.top) == pytest.approx((7, 7), rel=0.06)
     assert found.flatness == pytest.approx(1, abs=0.15)
     assert found.dispersion == pytest.approx(1, abs=0.3)

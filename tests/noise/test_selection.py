@@ -11,18 +11,14 @@ from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.noise.magnitude import rician_noise, speckle_noise
-from napari_gpu_denoise.noise.patches.device import read_statistics
 from napari_gpu_denoise.noise.patches.selection import (
     _may_hold_square,
     blank_area,
     blank_width,
-    constant_squares,
     not_image,
 )
-from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.noise.photon import single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import neighbours, pairs_noise
-from napari_gpu_denoise.noise.sampling import PlaneStack
 
 SIDE = 144
 
@@ -111,7 +107,7 @@ def test_what_was_left_out_is_said():
 
 
 ESTIMATES = {
-    "sigma": lambda image: estimate_sigma(image).sigma[0],
+    "sigma": lambda image: estimate_noise(image, model="gaussian").sigma[0],
     "spectrum": lambda image: noise_spectrum(image).sigma,
     "levels of brightness": lambda image: single_image_noise(image).curve.variance[0] ** 0.5,
     "object of magnitudes": lambda image: rician_noise(image).sigma,
@@ -158,12 +154,6 @@ def test_differences_of_frames_beside_moving_borders():
 def test_series_along_time(device):
     stack = np.stack([bordered(noisy("uint16", sigma, seed=sigma), 90) for sigma in (10, 20)])
     stack = np.concatenate([stack, np.full_like(stack[:1], 90)])
-    planes = PlaneStack.held(stack)
-    found, expected = read_statistics(planes, 2000, device), read_statistics(planes, 2000)
-    for one, other in zip(found, expected, strict=True):
-        assert len(one.mean) == len(other.mean)
-        np.testing.assert_allclose(one.energy, other.energy, 1e-4, 1e-2)
-    assert [bool(one.energy.any()) for one in found] == [True, True, False]
     sigma = estimate_noise(stack, "TYX", device=device).frames.sigma[0]
     assert sigma == pytest.approx((10, 20, 0), rel=0.06)
 
@@ -231,15 +221,16 @@ def test_a_constant_image_has_no_noise(dtype, shape):
     image = np.full(shape, 7, dtype)
     assert estimate_noise(image).sigma == (0.0,)
     assert estimate_noise(image).blank_width == 0
-    assert estimate_sigma(image).sigma == (0.0,)
+    assert estimate_noise(image, model="gaussian").sigma == (0.0,)
 
 
-@pytest.mark.parametrize("levels", [2, 3, 5])
-def test_no_square_is_missed_by_the_look_at_some_rows(levels):
+@pytest.mark.parametrize("levels", [2, 5, 60])
+def test_no_area_is_missed_by_the_look_at_some_rows(levels):
+    """Areas of 16 x 16 pixels, and of half that along a border."""
     rng = np.random.default_rng(levels)
     for _ in range(200):
-        plane = rng.integers(0, levels, rng.integers(8, 60, 2)).astype(np.uint8)
-        y, x = (int(rng.integers(0, n)) for n in plane.shape)
-        plane[max(y - 4, 0) : y + 4, max(x - 4, 0) : x + 4] = 1
-        if constant_squares(plane, 8) is not None:
-            assert _may_hold_square(plane)
+        plane = rng.integers(0, levels, rng.integers(16, 60, 2)).astype(np.uint8)
+        y, x = (int(rng.integers(0, n - 15)) for n in plane.shape)
+        y = rng.choice([-8, y, len(plane) - 8])
+        plane[max(y, 0) : y + 16, x : x + 16] = 1
+        assert _may_hold_square(plane)

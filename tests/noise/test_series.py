@@ -13,7 +13,7 @@ from scipy.ndimage import gaussian_filter, shift
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.filter import CorrelatedBM3D
-from napari_gpu_denoise.noise import sampling
+from napari_gpu_denoise.noise import sampling, series
 from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.noise.record import SigmaSeries
 from napari_gpu_denoise.noise.series import (
@@ -170,20 +170,20 @@ def test_threads_find_what_one_finds(axes, monkeypatch):
     assert sampling.PlaneReader(da.from_array(image), axes).threads == 1
 
 
-def test_few_patches_of_large_planes_show_that_they_agree(monkeypatch):
+def test_few_patches_show_that_planes_agree(monkeypatch):
     """Where they do not, everything is as if all planes had been read at once."""
     image, alike = ramp(12)[1], noisy(12, 96, 110)
-    told, same = gd.estimate_noise(image, "TYX"), gd.estimate_noise(alike, "TYX").frames
-    monkeypatch.setattr(sampling, "LARGE", 1)
+    told, few = gd.estimate_noise(image, "TYX"), gd.estimate_noise(alike, "TYX").frames
+    monkeypatch.setattr(series, "FEW_PATCHES", series.PATCHES)
     assert gd.estimate_noise(image, "TYX") == told
-    few = gd.estimate_noise(alike, "TYX").frames
-    assert few != same and few.index == same.index
+    many = gd.estimate_noise(alike, "TYX").frames
+    assert few != many and few.index == many.index
+    np.testing.assert_allclose(few.sigma, many.sigma, rtol=0.1)
     # A frame with padding that no sampled plane shows.
     padded = noisy(40, 96, 110)
     hidden = (set(first_positions(list(range(40)))) - set(range(2, 40, 5))).pop()
     padded[hidden, :30] = 0
     assert len(gd.estimate_noise(padded, "TYX").frames.index) == 40
-    np.testing.assert_allclose(few.sigma, same.sigma, rtol=0.1)
 
 
 def test_longest_axis_of_planes():

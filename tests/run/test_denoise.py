@@ -14,7 +14,6 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import AxesError, Cancelled
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run import part
 from scenes import filters_and_axes, joining, noisy, small
@@ -26,7 +25,7 @@ def test_the_record_says_that_noise_grows_with_brightness():
     level = np.linspace(20, 400, 128) * np.ones((128, 1))
     image = np.random.default_rng(0).poisson(level).astype(np.float32)
     (note,) = gd.denoise(image, small(KIND), noise="gaussian").record.notes
-    assert note == estimate_sigma(image).notes[0]
+    assert note == gd.estimate_noise(image, model="gaussian").notes[0]
     assert gd.denoise(image, small(KIND), 10).record.notes == ()
 
 

@@ -13,7 +13,6 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.errors import NonFiniteError, SettingsError, SigmaError
 from napari_gpu_denoise.noise.models import choices
-from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.run.noise import resolve_noise
 from scenes import noisy, scene, small
 
@@ -90,7 +89,10 @@ def test_gaussian_is_one_sigma_whatever_the_noise_is():
     image = (100 + (drawn[1:] + drawn[:-1]) / 2).astype(np.float32)
     assert not gd.estimate_noise(image).white
     result = run("gaussian", image=image)
-    assert result.record.noise == () and result.record.sigma == estimate_sigma(image).sigma
+    assert (
+        result.record.noise == ()
+        and result.record.sigma == gd.estimate_noise(image, model="gaussian").sigma
+    )
     assert result.record.sigma_source.startswith("estimated: ")
     np.testing.assert_array_equal(result.image, run(None, result.record.sigma[0], image).image)
 

@@ -561,32 +561,15 @@ def _of_levels(
     return even, shown._replace(raised=raised, line=line)
 
 
-def alike_in_colours(
-    found: Sequence[tuple[NoiseSpectrum, SpectrumEvidence]],
-) -> list[NoiseSpectrum]:
-    """Return the spectra of the colours of one image, of which all are correlated or none is.
+def spectral_fall(power: np.ndarray) -> float:
+    """Return the power of the middle frequencies over that of the highest; infinite without any."""
+    return _ratios(power, 1.0)[0][0]
 
-    Most have to look so, and of those that are proven there have to be most or none. A colour that
-    is not gets the shape of those that are, and the power of its smoothest patches, raised by as
-    much as that of the others.
-    """
-    looks = sum(shown.correlated for _, shown in found)
-    proven = [each for each in found if each[1].proven and each[0].sigma > 0]
-    if 2 * looks <= len(found) or 0 < 2 * len(proven) <= len(found):
-        return [replace(spectrum, white=True) for spectrum, _ in found]
-    if not proven:
-        return [spectrum for spectrum, _ in found]
-    raised = float(np.median([shown.raised for _, shown in proven]))
-    shape = np.mean([np.array(each.power) / each.sigma**2 for each, _ in proven], axis=0)
-    ratios, error = _ratios(shape, math.inf)
 
-    def correlated(spectrum: NoiseSpectrum, shown: SpectrumEvidence) -> NoiseSpectrum:
-        if shown.proven or not shown.smooth:
-            return spectrum
-        power = (raised * shown.smooth) ** 2 * shape
-        return _spectrum(False, ratios, error, power, spectrum.patches)
-
-    return [correlated(*each) for each in found]
+def correlated_spectrum(power: np.ndarray, number: int) -> NoiseSpectrum:
+    """Return the spectrum of correlated noise with this power, (8, 8), from `number` patches."""
+    power = _with_mean(power)
+    return _spectrum(False, _ratios(power, math.inf)[0], 0.0, power, number)
 
 
 def mean_spectrum(spectra: Sequence[NoiseSpectrum]) -> NoiseSpectrum:

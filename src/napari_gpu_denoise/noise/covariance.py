@@ -1,25 +1,35 @@
-"""Covariance of the noise between channels."""
+"""Noise that channels share, and what colours prove of correlated noise."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.errors import AxesError, NonFiniteError
+from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.correlation import HALVES
+from napari_gpu_denoise.noise.correlation import HALVES, spectral_fall
+from napari_gpu_denoise.noise.models.base import NoiseModel
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import ranked, smallest
-from napari_gpu_denoise.noise.patches.spectra import SETS, frequency_sets, read_spectra
+from napari_gpu_denoise.noise.patches.spectra import (
+    SETS,
+    PatchSpectra,
+    frequency_sets,
+    read_spectra,
+)
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
-from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH
+from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequency_order
+from napari_gpu_denoise.noise.sampling import PlaneStack
 
 CLEAREST = 0.02  # share of the patches whose lowest frequencies hold little texture
 CLEARLY_SHARED = 10.0  # errors of a covariance above which noise is shared: texture is, by 8
 LEAST_SHARED = 0.08  # correlation between channels that costs 0.1 to 0.2 dB if it is ignored
+COLOUR_SHARE = 0.15  # of the patches that show the noise of colours: JPEG took it from the first
 
 
 @dataclass(frozen=True)
@@ -64,75 +74,139 @@ def channel_covariance(image: Any, correlated: bool = False) -> ChannelCovarianc
     is NaN, infinite or clipped in one channel is left out in all, and so is a constant area of one;
     NonFiniteError if that leaves no patch. A constant image gives 0.
     """
-    image = np.asarray(image)
-    check_numbers(image)
-    if image.ndim != 3:
-        raise AxesError(f"An image of shape {image.shape} has no channels; give (c, y, x).")
-    bad = ~np.isfinite(image).all(axis=0)
-    if bad.all():
-        raise NonFiniteError(
-            "Too few finite pixels are left to estimate the noise; replace NaN and infinity first."
+    return ChannelPatches.of(image).covariance(correlated)
+
+
+class ColourSpectra(NamedTuple):
+    """Power of the noise of colours, and of what they do not share."""
+
+    power: np.ndarray  # (colour, 8, 8)
+    fall: float  # of the power of the colours together, from middle to the highest frequencies
+    unshared_fall: float  # of that of a colour without what they share, the least of all
+    growth: float  # of the power, from smooth patches to the roughest of those that were read
+    patches: int
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelPatches:
+    """Cosine coefficients of the same patches in all channels."""
+
+    spectra: list[PatchSpectra]
+    members: np.ndarray  # patches without clipped pixels
+
+    @classmethod
+    def of(cls, image: Any) -> ChannelPatches:
+        """Read them from an image (c, y, x), as `channel_covariance` does."""
+        image = np.asarray(image)
+        check_numbers(image)
+        if image.ndim != 3:
+            raise AxesError(f"An image of shape {image.shape} has no channels; give (c, y, x).")
+        bad = ~np.isfinite(image).all(axis=0)
+        if bad.all():
+            raise NonFiniteError(
+                "Too few finite pixels are left to estimate the noise; replace NaN and infinity "
+                "first."
+            )
+        if bad.any():
+            image = np.where(bad, np.nan, image)
+        blanks = [_common_blank(image)]
+        spectra = [read_spectra([plane], MAX_PATCHES // len(image), blanks) for plane in image]
+        return cls(spectra, unclipped(np.max([each.clipped for each in spectra], axis=0)))
+
+    @classmethod
+    def of_planes(cls, stacks: Sequence[PlaneStack]) -> ChannelPatches | None:
+        """Read them from the plane in the middle of each channel, if there are several."""
+        if len(stacks) < 2:
+            return None
+        try:
+            return cls.of(np.stack([stack[len(stack) // 2] for stack in stacks]))
+        except (ImageError, NonFiniteError):
+            return None
+
+    @cached_property
+    def _coefficients(self) -> np.ndarray:
+        return np.array([each.coefficients for each in self.spectra])
+
+    def _rank(self, name: str) -> np.ndarray:
+        """Return the energy of a set of frequencies, of all channels relative to their own."""
+        energies = np.array([each.energy_of(name) for each in self.spectra], np.float64)
+        typical = np.median(energies[:, self.members], axis=1)
+        scale = np.divide(1, typical, out=np.zeros(len(typical)), where=typical > 0)
+        return scale @ energies
+
+    def _smoothest(self, number: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return coefficients (channel, patch, frequency) of each half of the frequencies.
+
+        They are those of the patches that are smoothest at the other half, with a mask of the half.
+        """
+        half = frequency_sets(self.spectra[0].lows, PATCH**2 - 1)[SETS.index("half")]
+        parts = []
+        for name, which in zip(HALVES, (half, ~half), strict=True):
+            rows = self.members[smallest(self._rank(name)[self.members], number)]
+            parts.append((which, self._coefficients[:, rows][..., which].astype(np.float64)))
+        return parts
+
+    def colours(self) -> ColourSpectra | None:
+        """Return the noise of the colours of an image; None where a colour shows none."""
+        number = round(COLOUR_SHARE * len(self.members))
+        if not self.spectra[0].whole or not number:
+            return None
+        places = np.concatenate(frequency_order((PATCH, PATCH)))
+        power, unshared = np.zeros((2, len(self.spectra), PATCH**2))
+        for which, part in self._smoothest(number):
+            power[:, places[which]] = np.square(part).mean(axis=1)
+            unshared[:, places[which]] = np.square(part - part.mean(axis=0)).mean(axis=1)
+        if not power[:, places].all():
+            return None
+        power, unshared = (each.reshape(-1, PATCH, PATCH) for each in (power, unshared))
+        falls = list(map(spectral_fall, unshared))
+        rank = (self._rank("low") + self._rank("high"))[self.members]
+        smooth, rough = np.quantile(rank, (COLOUR_SHARE / 3, COLOUR_SHARE))
+        growth = rough / smooth if smooth else math.inf
+        return ColourSpectra(power, spectral_fall(power.mean(axis=0)), min(falls), growth, number)
+
+    def covariance(self, correlated: bool) -> ChannelCovariance:
+        """Estimate the covariance of the noise."""
+        members, first = self.members, self.spectra[0]
+        high = [each.high for each in self.spectra]
+        energy = 0.0
+        for values, each in zip(high, self.spectra, strict=True):
+            smooth = each.energy_of("low").astype(np.float64)
+            order = members[ranked(smooth[members])]
+            alone, *_ = pooled_variance(order, np.square(values), first.overlap)
+            energy = energy + np.square(values) / alone if alone > 0 else energy
+        rank = self._rank("low")
+        if np.ndim(energy) == 0 or not np.any(energy):
+            number, order = len(members), members
+        else:
+            # The mean over channels has the same relative error as one, or a smaller one.
+            _, relative, _ = pooled_variance(members[ranked(rank[members])], energy, first.overlap)
+            # Of grey levels near the end of float64 nothing is known about the error.
+            needed = math.inf
+            if relative**2 > 0:
+                needed = 0.5 / relative**2 / energy.shape[1] * first.overlap
+            number = max(round(min(needed, len(members))), 1)
+            order = members[np.argsort(rank[members], kind="stable")]
+        high = read = np.array([values[order[:number]] for values in high])
+        if correlated and first.whole:
+            number = min(number, max(round(CLEAREST * len(members)), 1))
+            read = np.concatenate([part for _, part in self._smoothest(number)], axis=2)
+        covariance = _products(read)
+        correlation = _correlation(covariance)
+        if correlated:
+            # Texture shares the low frequencies.
+            other = _correlation(_products(high))
+            correlation = np.where(np.abs(other) < np.abs(correlation), other, correlation)
+        deviation = np.sqrt(np.diag(covariance))
+        product = np.outer(deviation, deviation)
+        covariance = correlation * product
+        independent = max(number / first.overlap, 1) * len(first.upper)
+        # Of normal values: var(s_ab) = (s_aa s_bb + s_ab^2) / n.
+        chance = (np.square(product) + np.square(covariance)) / independent
+        error = np.sqrt(chance + _texture(high, first.upper, chance))
+        return ChannelCovariance(
+            *(tuple(map(tuple, each.tolist())) for each in (covariance, error, correlation)), number
         )
-    if bad.any():
-        image = np.where(bad, np.nan, image)
-    blanks = [_common_blank(image)]
-    spectra = [read_spectra([channel], MAX_PATCHES // len(image), blanks) for channel in image]
-    clipped = np.max([each.clipped for each in spectra], axis=0)
-    members = unclipped(clipped)
-    overlap = spectra[0].overlap
-    high = [each.high for each in spectra]
-    ranks, energy = np.zeros((3, len(clipped))), 0.0
-    for values, each in zip(high, spectra, strict=True):
-        smooth = each.energy_of("low").astype(np.float64)
-        order = members[ranked(smooth[members])]
-        alone, *_ = pooled_variance(order, np.square(values), overlap)
-        scale = 1 / alone if alone > 0 else 0.0
-        ranks += scale * np.array([smooth, *map(each.energy_of, HALVES)])
-        energy = energy + scale * np.square(values)
-    rank = ranks[0]
-    if np.ndim(energy) == 0 or not np.any(energy):
-        number, order = len(members), members
-    else:
-        # The mean over channels has the same relative error as one, or a smaller one.
-        _, relative, _ = pooled_variance(members[ranked(rank[members])], energy, overlap)
-        # Of grey levels near the end of float64 nothing is known about the error.
-        needed = 0.5 / relative**2 / energy.shape[1] * overlap if relative**2 > 0 else math.inf
-        number = max(round(min(needed, len(members))), 1)
-        order = members[np.argsort(rank[members], kind="stable")]
-    high = read = np.array([values[order[:number]] for values in high])
-    if correlated and spectra[0].whole:
-        number = min(number, max(round(CLEAREST * len(members)), 1))
-        half = frequency_sets(spectra[0].lows, PATCH**2 - 1)[SETS.index("half")]
-        coefficients = [np.asarray(each.coefficients) for each in spectra]
-        # Ranked by one half, read at the other.
-        read = np.concatenate(
-            [
-                np.array(
-                    [
-                        values[members[smallest(each[members], number)]][:, which]
-                        for values in coefficients
-                    ]
-                )
-                for each, which in zip(ranks[1:], (half, ~half), strict=True)
-            ],
-            axis=2,
-        ).astype(np.float64)
-    covariance = _products(read)
-    correlation = _correlation(covariance)
-    if correlated:
-        # Texture shares the low frequencies.
-        other = _correlation(_products(high))
-        correlation = np.where(np.abs(other) < np.abs(correlation), other, correlation)
-    deviation = np.sqrt(np.diag(covariance))
-    product = np.outer(deviation, deviation)
-    covariance = correlation * product
-    independent = max(number / overlap, 1) * len(spectra[0].upper)
-    # Of normal values: var(s_ab) = (s_aa s_bb + s_ab^2) / n.
-    chance = (np.square(product) + np.square(covariance)) / independent
-    error = np.sqrt(chance + _texture(high, spectra[0].upper, chance))
-    return ChannelCovariance(
-        *(tuple(map(tuple, each.tolist())) for each in (covariance, error, correlation)), number
-    )
 
 
 def _correlation(covariance: np.ndarray) -> np.ndarray:
@@ -176,3 +250,10 @@ def _common_blank(image: np.ndarray) -> np.ndarray | None:
         return None
     together = selection.Blank(np.any([each.pixels for each in parts], axis=0), 0)
     return selection.not_image([image[0]], [together])[0]
+
+
+def is_shared(kind: type[NoiseModel], covariance: ChannelCovariance, axes: str) -> bool:
+    """Return whether models say how much noise channels share: white noise, if that is clear."""
+    if kind.models_correlation:
+        return "S" in axes
+    return hasattr(kind, "shared") and len(covariance.shared) == 3 and covariance.is_clear

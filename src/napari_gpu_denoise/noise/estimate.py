@@ -2,107 +2,80 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import (
-    DeviceMemoryError,
-    ImageError,
-    KernelError,
-    NonFiniteError,
     Note,
     SettingsError,
 )
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise import models
-from napari_gpu_denoise.noise.correlation import alike_in_colours
-from napari_gpu_denoise.noise.covariance import ChannelCovariance, channel_covariance
-from napari_gpu_denoise.noise.evidence import Evidence, read_evidence
-from napari_gpu_denoise.noise.models import AUTO, Correlated, Gaussian, NoiseModel, choices
-from napari_gpu_denoise.noise.models.base import Fit
+from napari_gpu_denoise.noise.covariance import ChannelPatches, is_shared
+from napari_gpu_denoise.noise.evidence import Evidence
+from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
+from napari_gpu_denoise.noise.models.base import Fit, Misfit
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.places import noise_surface
-from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, plane_axis
+from napari_gpu_denoise.noise.proof import limited_to_proof, proven_colours
+from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
+from napari_gpu_denoise.noise.sampling import PlaneReader, plane_axis
 from napari_gpu_denoise.noise.series import (
-    WHITE,
     differ,
     limit_by_repeats,
     limit_series,
-    read_first,
     sigma_series,
 )
 
+UNLIKE = 1000.0  # cost of a spectrum that a model does not describe, beside another that does
+
 
 def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel], str]:
-    """Return the model that is named or that most channels call for, and why it is that one.
+    """Return the model that explains all channels at the least cost, and why it is that one.
 
-    Each channel votes for the last model in `MODELS` that it has evidence for, and a majority
-    decides. A model that also describes additive noise is chosen even by one channel, where no
-    other calls for a third model and the noise of those that do not call for it is white. Then a
-    model that refines the chosen or named one replaces it where most channels have evidence for
-    that.
+    The cost is that of the variances of each channel, and of its spectrum, and the price of the
+    model. If one is named, only this one and its correlated form are asked, for Gaussian noise of
+    one sigma only itself.
     """
-    simplest = models.MODELS[0]
-    noisy = [each for each in channels if each.sigma > 0 or each.spectra is not None]
+    known = [each for each in channels if each.spectra is not None]
+    candidates = list(models.MODELS)
+    if name == models.Gaussian.name:
+        return models.Gaussian, "this model was requested"
     if name != AUTO:
-        chosen = next(model for model in models.MODELS if model.name == name)
-        reason = "this model was requested"
-    elif not any(each.sigma for each in channels):
-        chosen, reason = simplest, "no noise was found"
-    else:
-        votes = [_vote(each) for each in noisy]
-        chosen, count = Counter(model for model, _ in votes).most_common(1)[0]
-        if 2 * count <= len(votes) and len(votes) > 1:
-            chosen = simplest
-        rarer = {model for model, _ in votes} - {simplest}
-        if chosen is simplest and len(rarer) == 1:
-            chosen = _beside(rarer.pop(), noisy, votes)
-        reasons = [why for model, why in votes if model is chosen]
-        reason = reasons[0] if reasons else "the channels do not agree on a model"
-    known = [each for each in noisy if each.spectra is not None]
-    for model in models.MODELS:
-        if model.refines is chosen:
-            found = [why for each in known if (why := model.evidence(each))]
-            if 2 * len(found) > len(known):
-                return model, f"{reason}, and {found[0]}"
-    return chosen, reason
+        named = next(model for model in candidates if model.name == name)
+        candidates = [each for each in candidates if named in (each, each.white_form)]
+        told = [Misfit(0.0, "this model was requested")] * max(len(known), 1)
+    elif not any(each.sigma or each.photons or _is_correlated(each) for each in channels):
+        return candidates[0], "no noise was found"
+    elif not known:
+        few = "there are too few pixels to distinguish other noise from Gaussian noise"
+        return candidates[0], few
+    both = {each.white_form for each in candidates if each.white_form is not None}
+    found = []
+    for model in candidates:
+        misfits = told if name != AUTO else [model.misfit(each) for each in known]
+        cost = model.price + sum(each.cost for each in misfits)
+        reason = next((each.reason for each in misfits if each.reason), "")
+        wrong = [each.spectrum.white == model.models_correlation for each in known]
+        if model in both or model.white_form in both:
+            cost += UNLIKE * sum(wrong)
+        if model.models_correlation and not all(wrong):
+            reason = f"{reason}, and the noise of neighbouring pixels is correlated"
+        found.append((cost, len(found), model, reason))
+    _, _, model, reason = min(found)
+    return model, reason
 
 
-def _beside(
-    model: type[NoiseModel],
-    channels: list[Evidence],
-    votes: list[tuple[type[NoiseModel], str]],
-) -> type[NoiseModel]:
-    """Return the model that some channels call for, if it does no harm to the others."""
-    simplest = models.MODELS[0]
-    others = [each for each, (vote, _) in zip(channels, votes, strict=True) if vote is simplest]
-    white = all(each.spectrum is None or each.spectrum.white for each in others)
-    return model if model.includes_additive and white else simplest
+def _is_correlated(channel: Evidence) -> bool:
+    return channel.spectrum is not None and not channel.spectrum.white
 
 
-def _vote(channel: Evidence) -> tuple[type[NoiseModel], str]:
-    """Return the model that one channel calls for, and why."""
-    if channel.log_speckle:
-        return models.MODELS[0], "it is speckle on a logarithmic scale, as its skewness shows"
-    for model in reversed(models.MODELS[1:]):
-        if channel.spectra is not None and model.refines is None:
-            reason = model.evidence(channel)
-            if reason:
-                return model, reason
-    simplest = models.MODELS[0]
-    return simplest, simplest.evidence(channel) or ""
-
-
-ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
-PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it
-NEARLY_ALL = 0.8  # share of sigma that is proven, from which no note says that the rest is not
+UNEXPLAINED = 2.0  # standard deviation of most levels over that of the model, that is said
+ODD = 2.0  # ratio of the noise of a plane to that of others, or its inverse, that is said
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
 
 
@@ -123,12 +96,11 @@ def estimate_noise(
     model : str, optional
         Noise model: "auto", "gaussian", "correlated", "poisson-gaussian", "correlated-photons",
         "rician" or "speckle". "auto", the default, chooses one: Gaussian noise unless the image
-        clearly requires another model; `reason` explains the choice. If the noise of neighbouring
-        pixels is correlated, `Correlated` replaces Gaussian noise, and `CorrelatedPhotons` replaces
-        Poisson-Gaussian noise, even if these were requested.
+        clearly requires another model; `reason` explains the choice. "gaussian" is white noise of
+        one sigma. If the noise of neighbouring pixels is correlated, `CorrelatedPhotons` replaces
+        Poisson-Gaussian noise, even if that was requested.
     device : Device, int, str or None, optional
-        Device that analyses the frames and slices; as `choose` takes it. None: the best device if
-        there is one and the image is large enough, else NumPy. Both agree to 1e-4.
+        Device that analyses the image, as `choose` takes it. None: the best one.
 
     Returns
     -------
@@ -146,7 +118,7 @@ def estimate_noise(
     AxesError
         If `axes` does not fit the shape of the image.
     NoDeviceError
-        If the requested device is not available.
+        If there is no OpenCL device, or not the requested one.
 
     Notes
     -----
@@ -223,46 +195,33 @@ def measure_noise(
 
 
 def _anywhere(source: PlaneReader, model: str, device: Any) -> NoiseEstimate:
-    """Estimate the noise with patches on a device where there is one and enough of them."""
-    if device is not None or math.prod(source.shape) >= ENOUGH:
-        try:
-            with patches_on(device) as place:
-                return _measured(source, model, device, place)
-        except (DeviceMemoryError, KernelError):
-            if device is not None:
-                raise
-    return _measured(source, model, device, None)
+    """Estimate the noise with patches on a device."""
+    with patches_on(device) as place:
+        return _measured(source, model, place)
 
 
-def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> NoiseEstimate:
+def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
     """Estimate the noise with patches read at a place, as `patches_on` yields it."""
     other = plane_axis(source.axes, source.shape)
     numbers = {"frames": source.axes.find("T"), "slices": source.axes.find("Z")}
     numbers |= {"others": -1 if other is None else other}
     numbers = {name: number for name, number in numbers.items() if number >= 0}
-    first: dict[str, Future] = {}
-    with ExitStack() as opened:
-        if numbers and source.threads > 1:  # planes are large
-            pool = opened.enter_context(ThreadPoolExecutor(1))
-            for name, number in numbers.items():
-                first[name] = pool.submit(read_first, source, number, device)
-        channels = [read_evidence(source, channel, place) for channel in source.channels]
+    channels = [Evidence(source, channel, place) for channel in source.channels]
+    patches = ChannelPatches.of_planes([each.planes for each in channels])
     if "S" in source.axes:
-        channels = _colours(channels)
+        channels = proven_colours(channels, patches)
     if all(each.log_speckle for each in channels):
         numbers = {}  # it is as strong in all planes
     kind, reason = chosen_model(channels, model)
-    fits = list(map(kind.fit_with_other_channels if model == AUTO else kind.fit, channels))
-    covariance = _covariance([each.planes for each in channels], kind.models_correlation)
-    if covariance is not None and _is_shared(kind, covariance, source.axes):
+    fits = list(map(kind.fit, channels))
+    covariance = None if patches is None else patches.covariance(kind.models_correlation)
+    if covariance is not None and is_shared(kind, covariance, source.axes):
         fits = [
             fit._replace(model=replace(fit.model, shared=shared))
             for fit, shared in zip(fits, covariance.shared, strict=True)
         ]
     series = {
-        name: sigma_series(
-            *(source, number, channels, fits, device), first[name].result if first else None
-        )
+        name: sigma_series(source, number, channels, fits, place)
         for name, number in numbers.items()
     }
     places = None
@@ -277,7 +236,7 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
     fits, factors = limit_by_repeats(source, channels, fits)
     colours = "S" in source.axes and kind.models_correlation
     if model == AUTO and not colours and places is None:
-        fits, shares = _limited_to_proof(channels, fits)
+        fits, shares = limited_to_proof(channels, fits)
         factors = [one * share for one, share in zip(factors, shares, strict=True)]
     kind = type(fits[0].model)
     series = {name: limit_series(each.scaled(factors), source) for name, each in series.items()}
@@ -286,7 +245,7 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
         standard_error=tuple(fit.error for fit in fits),
         method=", or ".join(dict.fromkeys(fit.method for fit in fits)),
         planes=source.count,
-        notes=_notes(channels, fits, kind),
+        notes=(*_notes(channels, fits, kind), *_odd_planes(series.values())),
         axes=source.axes,
         models=tuple(fit.model for fit in fits),
         reason=reason,
@@ -304,88 +263,6 @@ def _measured(source: PlaneReader, model: str, device: Any, place: Any) -> Noise
     )
 
 
-def _colours(channels: list[Evidence]) -> list[Evidence]:
-    """Return channels whose spectra agree on whether noise is correlated."""
-    if any(each.spectrum is None or each.frames is not None for each in channels):
-        return channels
-    alike = alike_in_colours([(each.spectrum, each.shown) for each in channels])
-    return [replace(each, spectrum=one) for each, one in zip(channels, alike, strict=True)]
-
-
-def _limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fit], list[float]]:
-    """Return fits with the sigma that single planes prove, and what it was multiplied by.
-
-    A law over brightness is a proof by itself, and so are the differences of frames. Colours of an
-    image tell texture from noise as well.
-    """
-    kind = type(fits[0].model)
-    claims = [fit.sigma for fit in fits]
-    if not kind.additive or not any(claims):
-        return fits, [1.0] * len(fits)
-    limited = [
-        fit if _proven_by_others(each, fit) else _of_proven_sigma(each, fit)
-        for each, fit in zip(channels, fits, strict=True)
-    ]
-    if kind.models_correlation and all(
-        one is not fit for one, fit in zip(limited, fits, strict=True)
-    ):
-        limited = [fit._replace(model=Gaussian(fit.sigma)) for fit in limited]
-    return limited, [
-        fit.sigma / claim if claim else 1.0 for fit, claim in zip(limited, claims, strict=True)
-    ]
-
-
-def _proven_by_others(channel: Evidence, fit: Fit) -> bool:
-    """Return whether something else than single planes proves the noise of a channel."""
-    return (
-        channel.spectra is None
-        or channel.log_speckle
-        or channel.frames is not None
-        or channel.temporal is not None
-        or bool(fit.limit and fit.sigma >= PROVEN_BY_REPEATS * fit.limit)
-    )
-
-
-def _of_proven_sigma(channel: Evidence, fit: Fit) -> Fit:
-    """Return a fit of white noise with the sigma that single planes of a channel prove."""
-    proven = min(channel.proven_sigma, fit.sigma)
-    if not fit.model.models_correlation and proven == fit.sigma:
-        return fit
-    model = fit.model.scaled(proven / fit.sigma) if fit.sigma else fit.model
-    if model.models_correlation:
-        model = Correlated(proven, WHITE)
-    removed = f"{proven:.3g} of it is removed" if proven else "nothing is removed"
-    note = Note(
-        f"the noise may be fine texture: a sigma of {fit.sigma:.3g} is not proven, and {removed}",
-        f"noise={fit.model.name!r} takes it for noise",
-        code="unproven",
-        model=fit.model.name,
-        title=fit.model.title,
-    )
-    notes = (*fit.notes, note) if proven < NEARLY_ALL * fit.sigma else fit.notes
-    error = min(fit.error, proven)
-    return fit._replace(model=model, errors={}, sigma=proven, error=error, notes=notes)
-
-
-def _covariance(stacks: list[PlaneStack], correlated: bool) -> ChannelCovariance | None:
-    """Return the covariance between channels in a plane in the middle."""
-    if len(stacks) < 2:
-        return None
-    middle = len(stacks[0]) // 2
-    try:
-        image = np.stack([stack[middle] for stack in stacks])
-        return channel_covariance(image, correlated)
-    except (ImageError, NonFiniteError):
-        return None
-
-
-def _is_shared(kind: type[NoiseModel], covariance: ChannelCovariance, axes: str) -> bool:
-    """Return whether models say how much noise channels share: white noise, if that is clear."""
-    if kind.models_correlation:
-        return "S" in axes
-    return hasattr(kind, "shared") and len(covariance.shared) == 3 and covariance.is_clear
-
-
 def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -> tuple[str, ...]:
     """Return the notes on each channel, with its number, and on the whole image."""
     found = []
@@ -395,6 +272,10 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
         for note in fit.notes:
             rich = isinstance(note, Note)
             found.append(note.replaced(*change) if rich else note.replace(*change, 1))
+        unproven = any(getattr(note, "code", "") == "unproven" for note in fit.notes)
+        if (ratio := unexplained(fit)) >= UNEXPLAINED and not unproven:
+            more = f"most grey levels vary {ratio:.2g} times as much as the noise{place} that is"
+            found.append(Note(f"{more} known, by texture or other noise", code="unexplained"))
     spectra = [each.spectrum for each in channels if each.spectrum is not None]
     correlated = any(not each.white for each in spectra)
     doubtful = any(each.doubtful for each in spectra)
@@ -407,12 +288,48 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
             "the noise of neighbouring pixels is correlated, which this model ignores: sigma may "
             "be too low"
         )
+    if any(each.is_drawing for each in channels):
+        levels = "no noise can be told in two grey levels at most, as masks and drawings have"
+        found.append(Note(levels, code="two-levels"))
+    elif not any(fit.sigma for fit in fits) and max(map(sum, (e.clipped for e in channels))) > 0.5:
+        ends = "no noise can be told, as most pixels are at the ends of the grey levels"
+        found.append(Note(ends, code="saturated"))
     if (share := max(each.blank for each in channels)) >= NOTED:
         found.append(
             f"{share:.0%} of the pixels are in or beside constant areas or repeated edges, such as "
             "padding or saturation, and were left out"
         )
     return tuple(found)
+
+
+def unexplained(fit: Fit) -> float:
+    """Return how many times more most patches vary than their noise; 1 where that is not known."""
+    if fit.curve is None or not fit.sigma:
+        return 1.0
+    mean, variance = fit.curve.fitted
+    count = np.array(fit.curve.count)[np.array(fit.curve.used, bool)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.sqrt(variance / fit.model.variance(mean))
+    order = np.argsort(ratio)
+    below = np.cumsum(count[order])
+    return float(ratio[order][np.searchsorted(below, below[-1] / 2)]) if len(below) else 1.0
+
+
+def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[Note]:
+    """Yield notes on planes that are blank, or few of many with quite another noise."""
+    for each in series:
+        name = {"T": "frame", "Z": "slice"}.get(each.axis, "plane")
+        sigma, factor = np.array(each.sigma), np.array(each.factor)
+        blank = ~(sigma > 0).any(axis=0)
+        if blank.any() and not blank.all():
+            yield Note(f"{blank.sum()} of {blank.size} {name}s read are blank", code="blank-planes")
+        if differ(each) or blank.all():
+            continue
+        ratio = np.nanmax(np.where(sigma > 0, np.maximum(factor, 1 / factor), 1), axis=0)
+        if odd := [str(each.index[k]) for k in np.flatnonzero(ratio > ODD)]:
+            which = f"{name}{'s' * (len(odd) > 1)} {', '.join(odd[:5])}"
+            said = f"the noise of {which} differs by a factor of {ratio.max():.2g} from the others'"
+            yield Note(f"{said}, as which it is filtered", code="odd-planes")
 
 
 def _structure(source: PlaneReader) -> tuple[Note, ...]:

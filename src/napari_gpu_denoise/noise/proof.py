@@ -12,14 +12,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from napari_gpu_denoise.errors import Note
+from napari_gpu_denoise.noise.correlation import correlated_spectrum
+from napari_gpu_denoise.noise.covariance import ChannelPatches
+from napari_gpu_denoise.noise.evidence import Evidence
+from napari_gpu_denoise.noise.models import Correlated, Gaussian
+from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.patches.coefficients import span_sums
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
-from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
+from napari_gpu_denoise.noise.patches.white import MARGIN, PATCH, frequency_order
+from napari_gpu_denoise.noise.series import WHITE
 
 # The smoothest patches.
 SMOOTH_SHARE, MIN_SMOOTH = 0.02, 64  # of all patches; patches, at least
@@ -53,11 +61,13 @@ class SmoothPatches(NamedTuple):
     lowest: float  # of nearly the quietest of all patches
 
     @classmethod
-    def of(cls, spectra: PatchSpectra) -> SmoothPatches:
-        """Measure them."""
+    def of(cls, spectra: PatchSpectra, members: np.ndarray) -> SmoothPatches:
+        """Measure them among some of the patches, a mask (patch,)."""
         energy = spectra.energy_of("high").astype(np.float64) / len(spectra.upper)
-        count = min(max(MIN_SMOOTH, round(SMOOTH_SHARE * len(energy))), len(energy))
-        smooth = spectra.statistics.order[:count]
+        order = spectra.statistics.order
+        order = order[members[order]]
+        count = min(max(MIN_SMOOTH, round(SMOOTH_SHARE * len(order))), len(order))
+        smooth = order[:count]
         power = span_sums(spectra.statistics.energy, smooth, [0], [count])[0] / count
         j, k = np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)
         frequency = (j + k + 1) / PATCH
@@ -71,7 +81,7 @@ class SmoothPatches(NamedTuple):
             math.sqrt(top),
             top / middle if middle else 0.0,
             float(energy[smooth].var()) / expected if expected else math.inf,
-            math.sqrt(np.quantile(energy, LOWEST)),
+            math.sqrt(np.quantile(energy[order], LOWEST)),
         )
 
     def proven(self, claim: float) -> float | None:
@@ -124,12 +134,105 @@ def _block_errors(plane: np.ndarray) -> np.ndarray:
     return np.square(left / np.maximum(1 - leverage, 0.05)).mean(axis=1)
 
 
-def proven_sigma(claim: float, spectra: PatchSpectra, planes: Sequence[np.ndarray]) -> float:
-    """Return how much of a sigma claimed for white noise of some planes is proven."""
-    if not claim > 0:
+def proven_sigma(channel: Evidence) -> float:
+    """Return how much of the sigma of white noise is proven: all, where planes are too small."""
+    claim, patches = channel.sigma, channel.levelled or channel.spectra
+    if not claim > 0 or patches is None or len(patches.mean) < MIN_SMOOTH:
         return claim
-    smooth = SmoothPatches.of(spectra)
-    proven = smooth.proven(claim)
-    if proven == claim or claim >= MIN_OF_ERROR * prediction_error(planes):
+    # Clipping weakens the noise, also in patches that it has hardly reached.
+    far = np.ones(len(patches.mean), bool)
+    for level in {float(each) for plane in channel.levels for each in plane}:
+        far &= np.abs(patches.mean - level) > MARGIN * claim
+    if np.count_nonzero(far) < MIN_SMOOTH:
+        far[:] = True
+    proven = SmoothPatches.of(patches, far).proven(claim)
+    if proven == claim or claim >= MIN_OF_ERROR * prediction_error(list(channel.planes)):
         return claim
     return proven or 0.0
+
+
+PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it
+NEARLY_ALL = 0.8  # share of sigma that is proven, from which no note says that the rest is not
+
+
+def limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fit], list[float]]:
+    """Return fits with the sigma that single planes prove, and what it was multiplied by.
+
+    A law over brightness is a proof by itself, and so are the differences of frames. Colours of an
+    image tell texture from noise as well.
+    """
+    kind = type(fits[0].model)
+    claims = [fit.sigma for fit in fits]
+    if not kind.additive or not any(claims):
+        return fits, [1.0] * len(fits)
+    limited = [
+        fit if _proven_by_others(each, fit) else _of_proven_sigma(each, fit)
+        for each, fit in zip(channels, fits, strict=True)
+    ]
+    if kind.models_correlation and all(
+        one is not fit for one, fit in zip(limited, fits, strict=True)
+    ):
+        limited = [fit._replace(model=Gaussian(fit.sigma)) for fit in limited]
+    return limited, [
+        fit.sigma / claim if claim else 1.0 for fit, claim in zip(limited, claims, strict=True)
+    ]
+
+
+def _proven_by_others(channel: Evidence, fit: Fit) -> bool:
+    """Return whether something else than single planes proves the noise of a channel."""
+    return (
+        channel.spectra is None
+        or channel.log_speckle
+        or channel.frames is not None
+        or channel.temporal is not None
+        or bool(fit.limit and fit.sigma >= PROVEN_BY_REPEATS * fit.limit)
+    )
+
+
+def _of_proven_sigma(channel: Evidence, fit: Fit) -> Fit:
+    """Return a fit of white noise with the sigma that single planes of a channel prove."""
+    proven = min(proven_sigma(channel), fit.sigma)
+    if not fit.model.models_correlation and proven == fit.sigma:
+        return fit
+    model = fit.model.scaled(proven / fit.sigma) if fit.sigma else fit.model
+    if model.models_correlation:
+        model = Correlated(proven, WHITE)
+    removed = f"{proven:.3g} of it is removed" if proven else "nothing is removed"
+    note = Note(
+        f"the noise may be fine texture: a sigma of {fit.sigma:.3g} is not proven, and {removed}",
+        f"noise={fit.model.name!r} takes it for noise",
+        code="unproven",
+        model=fit.model.name,
+        title=fit.model.title,
+    )
+    notes = (*fit.notes, note) if proven < NEARLY_ALL * fit.sigma else fit.notes
+    error = min(fit.error, proven)
+    return fit._replace(model=model, errors={}, sigma=proven, error=error, notes=notes)
+
+
+# Colours: how much the power of correlated noise falls from middle to the highest frequencies.
+MIN_FALL = 3.0  # of white noise 1; of colours and of what they do not share
+ALIKE_FALL = 0.7  # fall of what they do not share over that of the colours, at least, or
+CLEAR_FALL, MIN_UNSHARED_FALL = 20.0, 0.35  # if it is clear (cameras: 20 to 130) this
+MAX_GROWTH = 3.0  # of the power within the patches read; of texture more
+
+
+def proven_colours(channels: list[Evidence], patches: ChannelPatches | None) -> list[Evidence]:
+    """Return the colours of an image with correlated noise where they prove it, else with white.
+
+    Colours share texture, and hardly their noise: a spectrum that falls less in what they do not
+    share than in what they do is that of white noise beside texture.
+    """
+    if any(each.spectrum is None or each.frames is not None for each in channels):
+        return channels
+    found = None if patches is None else patches.colours()
+    if found is None or any(each.log_speckle for each in channels):
+        return channels
+    fall, unshared = found.fall, found.unshared_fall
+    falls = min(fall, unshared) > MIN_FALL and unshared < math.inf
+    alike = unshared > ALIKE_FALL * fall or unshared > max(CLEAR_FALL, MIN_UNSHARED_FALL * fall)
+    if falls and alike and found.growth < MAX_GROWTH:
+        spectra = [correlated_spectrum(power, found.patches) for power in found.power]
+    else:
+        spectra = [replace(each.spectrum, white=True) for each in channels]
+    return [each.with_spectrum(one) for each, one in zip(channels, spectra, strict=True)]

@@ -327,13 +327,21 @@ class NoiseEstimate:
             values = [getattr(model, parameter.name) for model in self.models]
             if parameter.optional and not any(values):
                 continue
+            errors = [each.get(parameter.name, math.nan) for each in self.errors]
             if not exact:
+                if all(map(_uncertain, values, errors)):
+                    continue
                 low, high = f"{min(values):.3g}", f"{max(values):.3g}"
                 found.append(f"{parameter.label} {low}" + f" to {high}" * (low != high))
             else:
-                errors = [each.get(parameter.name, math.nan) for each in self.errors]
                 found.append(f"{parameter.label} {', '.join(map(_measured, values, errors))}")
-        return found
+        details = "; ".join(dict.fromkeys(model.details() for model in self.models))
+        return [*found, details] if details else found
+
+
+def _uncertain(value: float, error: float) -> bool:
+    """Return whether a value is not known well enough for a headline."""
+    return 3 * error > abs(value)  # so NaN is not
 
 
 def _measured(value: float, error: float) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,17 +12,16 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
-from napari_gpu_denoise.noise.patches.device import read_statistics
-from napari_gpu_denoise.noise.patches.spectra import read_spectra
-from napari_gpu_denoise.noise.patches.variance import PatchStatistics
-from napari_gpu_denoise.noise.patches.white import planes_differ
+from napari_gpu_denoise.noise.patches import selection
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.variance import pooled_variances
+from napari_gpu_denoise.noise.patches.white import planes_differ, sigma_of_differences
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
-from napari_gpu_denoise.noise.sampling import PlaneReader, plane_axis, spread
+from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, plane_axis, spread
 
 Table = tuple[tuple[float, ...], ...]
 WHITE: Table = tuple(tuple(float(y == x == 0) for x in range(LAGS + 1)) for y in range(LAGS + 1))
@@ -35,65 +33,42 @@ FEW = 32  # of these are read first, and no others where they agree:
 AGREE = 1.2  # ratio of the largest to the smallest sigma, at most
 SHIFT = 0.725  # found by trial: of 256 planes, they hold every phase of rhythms of 2 to 16
 PATCHES = 4096
-PLAIN_PATCHES = 1024  # of the first planes, if they are large and all image
-
-
-Statistics = list[list[PatchStatistics | None]]  # by channel, then by plane
-
-
-def read_first(source: PlaneReader, number: int, device: Any) -> Statistics:
-    """Return some patches of the large planes that are read first, if they are all image."""
-    positions = first_positions(_index(source, number))
-    return _read(source, number, positions, device, map, plain=True)
+FEW_PATCHES = 1024  # of the first planes, if they are all image
+AT_ONCE = 64  # planes whose patches are kept at once
 
 
 def sigma_series(
-    source: PlaneReader,
-    number: int,
-    channels: list[Evidence],
-    fits: list[Fit],
-    device: Any,
-    first: Callable[[], Statistics] | None = None,
+    source: PlaneReader, number: int, channels: list[Evidence], fits: list[Fit], place: Any
 ) -> SigmaSeries:
     """Return sigma along an axis, at some positions that are evenly spread.
 
     More are read if the first ones do not agree: all, or up to `MOST`. `channels` and `fits` belong
-    to ``source.channels``; `device` is as `read_statistics` takes it. `first` returns what
-    `read_first` did, if that was called.
+    to ``source.channels``; patches are read at a place that `patches_on` yields.
 
-    Of large planes few patches are read first. Neither constant areas nor clipping are looked for
-    where the sampled planes have none: a plane that has some would not agree with them,
-    or seem to be without noise.
+    Few patches are read first. Neither constant areas nor clipping are looked for where the sampled
+    planes have none: a plane that has some would not agree with them, or seem to be without noise.
     """
-    index = _index(source, number)
-    scales = list(map(_scale, channels, fits))
+    index = spread(source.shape[number], MOST_LAZY if source.lazy else MOST)
     read: dict[int, np.ndarray] = {}  # (channel, 3) by position
     positions = first_positions(index)
-    plain = source.large and not source.lazy and all(each.is_plain for each in channels)
-    with mapping(source.threads) as in_threads:
-        while positions:
-            # Of few patches Python takes the time, one thread after another.
-            each = map if plain else in_threads
-            if plain and first is not None:
-                found = first()
-            else:
-                found = _read(source, number, positions, device, each, plain=plain)
-            rows = [
-                list(each(partial(_of_plane, fit, scale), planes))
-                for planes, fit, scale in zip(found, fits, scales, strict=True)
-            ]
-            read |= zip(positions, np.array(rows).swapaxes(0, 1), strict=True)
-            factors = np.array(list(read.values()))[..., 2].T
-            if all(map(_agree, factors)) and not (plain and np.any(factors == 0)):
-                break
-            positions = [k for k in index if k not in read or plain]
-            plain = False
+    plain = not source.lazy and all(each.is_plain for each in channels)
+    while positions:
+        rows = []
+        for channel, evidence, fit in zip(source.channels, channels, fits, strict=True):
+            stack = source.along(number, channel, positions)
+            rows.append(_of_planes(stack, fit, _scale(evidence, fit), place, plain=plain))
+        read |= zip(positions, np.array(rows).swapaxes(0, 1), strict=True)
+        factors = np.array(list(read.values()))[..., 2].T
+        if all(map(_agree, factors)) and not (plain and np.any(factors == 0)):
+            break
+        positions = [k for k in index if k not in read or plain]
+        plain = False
     index = sorted(read)
     rows, tables = list(np.array([read[k] for k in index]).swapaxes(0, 1)), []
     for k, (channel, fit) in enumerate(zip(source.channels, fits, strict=True)):
         if fit.model.additive and _row_differs(*rows[k].T):
             # Planes that were shifted by parts of a pixel differ most at the high frequencies.
-            spectra = list(map(_spectrum, source.along(number, channel, index)))
+            spectra = [_spectrum(plane, place) for plane in source.along(number, channel, index)]
             # A few planes may have texture that passes for such noise.
             if np.mean([each is not None and not each.white for each in spectra]) > 0.5:
                 rows[k], table = _by_spectra(rows[k], spectra, fit.sigma)
@@ -103,24 +78,50 @@ def sigma_series(
     return SigmaSeries(source.axes[number], tuple(index), sigma, error, factor, known)
 
 
-def _index(source: PlaneReader, number: int) -> list[int]:
-    """Return the positions along an axis that may be read."""
-    return spread(source.shape[number], MOST_LAZY if source.lazy else MOST)
+def _of_planes(stack: PlaneStack, fit: Fit, scale: float, place: Any, *, plain: bool) -> np.ndarray:
+    """Return sigma of each plane, its error, and sigma over that of the model, (plane, 3)."""
+    found = np.full((len(stack), 3), np.nan)
+    for start in range(0, len(stack), AT_ONCE):
+        numbers = range(start, min(start + AT_ONCE, len(stack)))
+        planes = [stack[k] for k in numbers]
+        blanks, levels = [None] * len(planes), [[]] * len(planes)
+        if not plain:
+            blanks = [selection.not_image([plane])[0] for plane in planes]
+            levels = list(map(selection.clipping_levels, planes, blanks))
+        limit = (FEW_PATCHES if plain else PATCHES) * len(planes)
+        try:
+            spectra = read_spectra(planes, limit, blanks, levels, place)
+            shown = np.array(spectra.count) > 0
+            found[np.array(numbers)[shown]] = _sigmas(spectra, fit, scale)
+        except (ImageError, NonFiniteError):
+            shown = np.zeros(len(planes), bool)
+        for k in np.flatnonzero(~shown):  # no patch is whole
+            one = sigma_of_differences(planes[k])
+            if one is not None and fit.sigma:
+                found[start + k] = (*one, one.sigma / fit.sigma)
+    return found
 
 
-def _read(
-    source: PlaneReader,
-    number: int,
-    positions: list[int],
-    device: Any,
-    each: Callable,
-    *,
-    plain: bool,
-) -> Statistics:
-    """Return the patches of planes at these positions of an axis, of every channel."""
-    stacks = [source.along(number, channel, positions) for channel in source.channels]
-    limit = PLAIN_PATCHES if plain else PATCHES
-    return [read_statistics(planes, limit, device, each, plain=plain) for planes in stacks]
+def _sigmas(spectra: PatchSpectra, fit: Fit, scale: float) -> np.ndarray:
+    """Return the same of each plane with patches, whose noise follows a model but for strength."""
+    model, patches, parts = fit.model, spectra.statistics, spectra.planes
+    weight, total = None, np.ones(len(parts.count))
+    expected = np.full(len(parts.count), fit.sigma)
+    if not model.additive:
+        line = model.variance(patches.mean)
+        # A small minimum keeps ratios finite where the model has no noise.
+        typical = float(np.median(line))
+        unit = typical or float(line.mean()) or 1.0
+        weight = 1 / np.maximum(line / unit, 1e-3 if typical else 1e-12)
+        parts = parts.by_rank(patches.rank * weight)
+        each = parts.each()
+        total = np.array([model.representative(unit / weight[part]) / unit for part in each])
+        expected = np.sqrt([model.representative(line[part]) for part in each])
+    variance, error, *_ = pooled_variances(parts, patches.energy, patches.overlap, weight)
+    sigma = np.sqrt(variance * total * scale)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(expected > 0, sigma / expected, np.nan)
+    return np.stack([sigma, sigma * error, factor], axis=1)
 
 
 def first_positions(index: list[int]) -> list[int]:
@@ -147,10 +148,10 @@ def _agree(factor: np.ndarray) -> bool:
     return 2 * len(known) > len(factor) and bool(known.max() <= AGREE * known.min())
 
 
-def _spectrum(plane: np.ndarray) -> NoiseSpectrum | None:
+def _spectrum(plane: np.ndarray, place: Any) -> NoiseSpectrum | None:
     """Return the spectrum of the noise in a plane; None where there are too few pixels."""
     try:
-        return spectrum_of_patches(read_spectra([plane]))
+        return spectrum_of_patches(read_spectra([plane], device=place))
     except (ImageError, NonFiniteError):
         return None
 
@@ -169,28 +170,14 @@ def _by_spectra(
     return row, tuple(tables)
 
 
-def _of_plane(
-    fit: Fit, scale: float, patches: PatchStatistics | None
-) -> tuple[float, float, float]:
-    """Return sigma of a plane, its error, and sigma over that of the model."""
-    if patches is None:
-        return math.nan, math.nan, math.nan
-    model = fit.model
-    sigma, error = model.sigma_of(patches, scale)
-    expected = fit.sigma
-    if not model.additive:
-        expected = math.sqrt(model.representative(model.variance(patches.mean)))
-    return sigma, error, sigma / expected if expected > 0 else math.nan
-
-
 def _scale(channel: Evidence, fit: Fit) -> float:
     """Return the variance at all frequencies over that at the high ones, for correlated noise."""
     model = fit.model
     if channel.spectra is None:
         return 1.0
-    if not model.models_correlation and not (model.additive and channel.ends is not None):
+    if not model.models_correlation and not (model.additive and fit.sigma != channel.sigma):
         return 1.0
-    high, _ = model.sigma_of(channel.spectra.statistics)
+    high = np.nanmedian(_sigmas(channel.spectra, fit, 1.0)[:, 0])
     return (fit.sigma / high) ** 2 if high else 1.0
 
 

@@ -15,8 +15,8 @@ from napari_gpu_denoise.errors import SettingsError, SigmaError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_numbers
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, choices
-from napari_gpu_denoise.noise.patches.white import SigmaEstimate, estimate_sigma
-from napari_gpu_denoise.noise.sampling import LARGEST_PLANE, PlaneReader
+from napari_gpu_denoise.noise.patches.white import SigmaEstimate
+from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.protocol.filter import Filter
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # may have a larger range.
 _RANGES = 32.0
 _RANGES_OF_FRAME = 4096.0
+_LARGEST_MAP = 1 << 26  # pixels of a plane that may have a sigma each
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def varies_within(sigma: np.ndarray, names: str) -> bool:
     return sigma.shape[names.index("Y")] * sigma.shape[names.index("X")] > 1
 
 
-def estimated(estimate: SigmaEstimate, image: Any, names: str) -> Sigma:
+def estimated(estimate: SigmaEstimate | NoiseEstimate, image: Any, names: str) -> Sigma:
     """Return an estimate of sigma, placed along the axes of the image."""
     placed = place(np.asarray(estimate.sigma, np.float64), image.shape, names)
     source = f"estimated: {estimate.method}"
@@ -70,7 +71,9 @@ def estimated(estimate: SigmaEstimate, image: Any, names: str) -> Sigma:
     return Sigma(placed, estimate.sigma, source, estimate.notes, blank_width=width)
 
 
-def resolve_sigma(sigma: Any, image: Any, names: str, filter: Filter | None = None) -> Sigma:
+def resolve_sigma(
+    sigma: Any, image: Any, names: str, filter: Filter | None = None, device: Any = None
+) -> Sigma:
     """Check the sigma that was given to `denoise`, or estimate it if it is None.
 
     For an image of more than two axes, it may also have as many axes as the image, with length 1
@@ -81,7 +84,8 @@ def resolve_sigma(sigma: Any, image: Any, names: str, filter: Filter | None = No
         return Sigma(np.ones((1,) * len(image.shape)), (), unused)
     if sigma is None:
         own = filter.estimate_sigma(image, names) if filter else None
-        return estimated(own or estimate_sigma(image, names), image, names)
+        own = own or measured_noise(image, names, Gaussian.name, device)
+        return estimated(own, image, names)
     try:
         given = as_numbers(sigma)
     except (TypeError, ValueError, OverflowError) as error:
@@ -207,7 +211,7 @@ class NoiseMemory:
     def __init__(self, model: str = "auto") -> None:
         self.model = model
         self.estimate: NoiseEstimate | None = None
-        self._sigmas: dict[Any, SigmaEstimate | None] = {}
+        self._sigmas: dict[Any, SigmaEstimate | NoiseEstimate | None] = {}
         self._measuring = Lock()
 
     def knows(self, filter: Filter) -> bool:
@@ -215,14 +219,16 @@ class NoiseMemory:
         own = self._sigmas.get(_own_noise(filter))
         return own is not None or (self.model == "auto" and self.estimate is not None)
 
-    def own_sigma(self, filter: Filter, image: Any, names: str) -> SigmaEstimate | None:
+    def own_sigma(
+        self, filter: Filter, device: Any, image: Any, names: str
+    ) -> SigmaEstimate | NoiseEstimate | None:
         """Return one sigma, or sigma as the filter itself measures it; None for the estimate."""
         key = _own_noise(filter)
         with self._measuring:
             if key not in self._sigmas:
                 own = filter.estimate_sigma(image, names)
                 if own is None and self.model == Gaussian.name:
-                    own = estimate_sigma(image, names)
+                    own = measured_noise(image, names, self.model, device)
                 self._sigmas[key] = own
             return self._sigmas[key]
 
@@ -270,7 +276,7 @@ def resolve_noise(
     if noise is None:
         measure = filter.estimate_sigma
         if memory is not None:
-            measure = partial(memory.own_sigma, filter)
+            measure = partial(memory.own_sigma, filter, device)
         own = measure(image, names)
         if own is not None:
             return filter, estimated(own, image, names)
@@ -285,7 +291,7 @@ def resolve_noise(
     if isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool):
         return filter, resolve_sigma(noise if sigma is None else sigma, image, names, filter)
     if sigma is None and isinstance(noise, str) and noise == Gaussian.name:
-        return filter, resolve_sigma(sigma, image, names, filter)
+        return filter, resolve_sigma(sigma, image, names, filter, device)
     models, estimate = _models(noise, image, names, device)
     if sigma is not None:
         resolved = resolve_sigma(sigma, image, names, filter)
@@ -330,7 +336,7 @@ def _per_plane_or_position(resolved: Sigma, estimate: NoiseEstimate, names: str)
         )
     elif estimate.places is not None:
         plane = [estimate.shape[names.index(axis)] for axis in "YX"]
-        if math.prod(plane) > LARGEST_PLANE:
+        if math.prod(plane) > _LARGEST_MAP:
             # A map of sigma would take more memory than the plane.
             note = (
                 f"{estimate.places.words()}: planes of this size are filtered with the mean sigma"

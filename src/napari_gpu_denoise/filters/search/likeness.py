@@ -122,7 +122,9 @@ def _found(first: np.ndarray, second: np.ndarray, by: int) -> _Blocks:
     moved = np.maximum(abs(dy - _REACH), abs(dx - _REACH))
     least = _ROUNDING * np.max(np.abs(around), initial=0) ** 2
     variance, left = (np.where(a < least, 0, a) for a in (variance, left.min(axis=(1, 2))))
-    return _Blocks(variance, left, chance.min(axis=(1, 2)), moved, own, best)
+    found = variance, left, chance.min(axis=(1, 2)), moved, own, best
+    # Padding, blank frames: nothing is found again there.
+    return _Blocks(*(each[variance > 0] for each in found))
 
 
 def _windows(frame: np.ndarray, by: int) -> np.ndarray:

@@ -14,11 +14,10 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.levels import as_number, as_numbers, check_numbers
 from napari_gpu_denoise.image.threads import in_bands
-from napari_gpu_denoise.noise.patches.variance import pooled_variance
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
-    from napari_gpu_denoise.noise.patches.variance import PatchStatistics, VarianceCurve
+    from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 
 
 # Parameters of noise models: how they are shown, and what their values may be.
@@ -192,6 +191,16 @@ class Fit(NamedTuple):
         )
 
 
+PROVEN = 100.0  # squared standard errors that proof by something else than the variance counts as
+
+
+class Misfit(NamedTuple):
+    """How badly a model explains one channel."""
+
+    cost: float  # squared standard errors over all levels of brightness; infinite if it is refuted
+    reason: str = ""  # that speaks for the model, in words
+
+
 class NoiseModel(ABC):
     """Base class of the noise models in this package.
 
@@ -212,10 +221,10 @@ class NoiseModel(ABC):
     additive: ClassVar[bool] = False
     #: Whether it describes how the noise of neighbouring pixels is correlated.
     models_correlation: ClassVar[bool] = False
-    #: Whether it also describes channels with additive noise beside others.
-    includes_additive: ClassVar[bool] = False
-    #: Simpler model that this one replaces where most channels have its `evidence`.
-    refines: ClassVar[type[NoiseModel] | None] = None
+    #: Squared standard errors by which it has to explain an image better than a constant does.
+    price: ClassVar[float] = 0.0
+    #: The model of the same noise without correlation between pixels, if `models_correlation`.
+    white_form: ClassVar[type[NoiseModel] | None] = None
 
     def __post_init__(self) -> None:
         """Convert parameters to floats, and refuse those that do not fit."""
@@ -326,51 +335,21 @@ class NoiseModel(ABC):
     # Measurement
 
     @classmethod
-    def evidence(cls, channel: Evidence) -> str | None:
-        """Return the reason for this model in a channel, in words; None if there is none.
+    @abstractmethod
+    def misfit(cls, channel: Evidence) -> Misfit:
+        """Return how badly the model explains a channel, and what speaks for it.
 
-        Models are asked in reverse order of `MODELS`; the first that gives a reason is chosen. The
-        channel has at least some patches of 8 x 8 pixels.
+        The channel has at least some patches of 8 x 8 pixels.
         """
-        return None
 
     @classmethod
     @abstractmethod
     def fit(cls, channel: Evidence) -> Fit:
         """Measure the parameters of the model on a channel."""
 
-    @classmethod
-    def fit_with_other_channels(cls, channel: Evidence) -> Fit:
-        """Return the model of a channel that others of the image called for it."""
-        return cls.fit(channel)
-
     def representative(self, variance: np.ndarray) -> float:
         """Return the variance, of those of patches (n,), whose root is reported as sigma."""
         return float(variance.mean())
-
-    def sigma_of(self, patches: PatchStatistics, scale: float = 1.0) -> tuple[float, float]:
-        """Return sigma of patches whose noise follows this model except for its strength.
-
-        Parameters
-        ----------
-        patches : PatchStatistics
-        scale : float, optional
-            Variance at all frequencies divided by that at the high ones; 1 for white noise.
-
-        Returns
-        -------
-        sigma, error : float
-        """
-        weight, total = None, 1.0
-        if not self.additive:
-            # A small minimum keeps ratios finite where the model has no noise.
-            typical = float(np.median(line := self.variance(patches.mean)))
-            unit = typical or float(line.mean()) or 1.0
-            weight = 1 / np.maximum(line / unit, 1e-3 if typical else 1e-12)
-            total = self.representative(unit / weight) / unit
-        order = patches.unclipped(weight)
-        variance, error, _ = pooled_variance(order, patches.energy, patches.overlap, weight)
-        return (sigma := math.sqrt(variance * total * scale)), sigma * error
 
     def mean_sigma(self, channel: Evidence) -> tuple[float, float]:
         """Return the root of the mean variance over a channel, and its standard error."""
@@ -387,6 +366,10 @@ class NoiseModel(ABC):
         fields = [each for each in dataclasses.fields(cls) if each.metadata.get("shown")]
         found = [Parameter(each.name, **each.metadata["shown"]) for each in fields]
         return tuple(each for each in found if each.label)
+
+    def details(self) -> str:
+        """Return in words the parameters that are tables; empty where there are none."""
+        return ""
 
     @abstractmethod
     def summary(self) -> str:

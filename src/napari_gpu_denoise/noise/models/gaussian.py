@@ -11,10 +11,13 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, autocovariance, power_of_lags
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.white import METHOD, MIXED_METHOD, uneven_note
+from napari_gpu_denoise.noise.patches.white import METHOD, MIXED_METHOD, mixed_sigma, uneven_note
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
+    from napari_gpu_denoise.noise.patches.laws import VarianceLaws
+
+UNEVEN = 2.0  # growth of the variance over brightness, from which one sigma is a compromise
 
 
 class Additive:
@@ -62,16 +65,23 @@ class Gaussian(Additive, base.NoiseModel):
     description: ClassVar[str] = "One standard deviation for all grey levels."
 
     @classmethod
-    def evidence(cls, channel: Evidence) -> str:
-        """Return a reason always: this is the model to assume in doubt."""
+    def misfit(cls, channel: Evidence) -> base.Misfit:
+        """Return that of a constant variance; this is the model to assume in doubt."""
+        if channel.log_speckle:
+            reason = "it is speckle on a logarithmic scale, as its skewness shows"
+            return base.Misfit(-2 * base.PROVEN, reason)
         laws = channel.laws
-        if channel.spectra is None:
-            return "there are too few pixels to distinguish other noise from Gaussian noise"
         if laws is None:
-            return (
+            return base.Misfit(
+                0.0,
                 "there are too few levels of brightness without clipped pixels to distinguish "
-                "other noise from Gaussian noise"
+                "other noise from Gaussian noise",
             )
+        return base.Misfit(laws.constant, cls._reason(channel, laws))
+
+    @staticmethod
+    def _reason(channel: Evidence, laws: VarianceLaws) -> str:
+        """Say why noise is taken to be the same at all levels of brightness."""
         if channel.grows_over_time is False and laws.is_linear:
             return "the variance grows with brightness, but not that of differences between frames"
         if not laws.tells:
@@ -90,9 +100,12 @@ class Gaussian(Additive, base.NoiseModel):
     def fit(cls, channel: Evidence) -> base.Fit:
         """Return the sigma that filters measure where none is given."""
         method, notes = METHOD, ()
-        if channel.ends is not None:
-            method, notes = MIXED_METHOD, (uneven_note("", *channel.ends),)
         sigma, error = channel.sigma, channel.error
+        laws = channel.laws
+        if sigma and laws is not None and laws.is_linear and laws.white and laws.growth >= UNEVEN:
+            _, variance = laws.curve.fitted
+            method, notes = MIXED_METHOD, (uneven_note("", *np.sqrt(variance[[0, -1]])),)
+            sigma, error = mixed_sigma(laws.curve, error / sigma)
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
 
     def summary(self) -> str:
@@ -133,7 +146,7 @@ class Correlated(Additive, base.NoiseModel):
         "Noise that is correlated between neighbouring pixels, as after interpolation."
     )
     models_correlation: ClassVar[bool] = True
-    refines: ClassVar[type[base.NoiseModel]] = Gaussian
+    white_form: ClassVar[type[base.NoiseModel]] = Gaussian
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -184,9 +197,8 @@ class Correlated(Additive, base.NoiseModel):
         return not any(map(any, self.autocorrelation[1:])) and not any(self.autocorrelation[0][1:])
 
     @classmethod
-    def evidence(cls, channel: Evidence) -> str | None:
-        correlated = channel.spectrum is not None and not channel.spectrum.white
-        return "the noise of neighbouring pixels is correlated" if correlated else None
+    def misfit(cls, channel: Evidence) -> base.Misfit:
+        return Gaussian.misfit(channel)
 
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:

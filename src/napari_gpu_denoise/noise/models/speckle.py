@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.noise.models import base
+from napari_gpu_denoise.noise.patches.laws import AS_WELL, CLEARLY
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -39,6 +40,7 @@ class Speckle(base.NoiseModel):
     least: float = base.parameter(base.NOT_NEGATIVE, default=0.0)
     name: ClassVar[str] = "speckle"
     title: ClassVar[str] = "Speckle"
+    price: ClassVar[float] = CLEARLY - AS_WELL
     description: ClassVar[str] = "Multiplicative noise of ultrasound, radar or OCT intensities."
 
     @property
@@ -79,17 +81,18 @@ class Speckle(base.NoiseModel):
         return base.Transform("speckle", (np.float32(self.least),), (np.float32(self.bias),))
 
     @classmethod
-    def evidence(cls, channel: Evidence) -> str | None:
+    def misfit(cls, channel: Evidence) -> base.Misfit:
         laws = channel.laws
-        # So is that of texture of one contrast.
+        # Texture of one contrast has this variance as well.
         if laws is None or not laws.is_quadratic or channel.proof < _PROVEN:
-            return None
-        return f"the variance is proportional to the squared mean, {laws.range()}"
+            return base.Misfit(math.inf)
+        reason = f"the variance is proportional to the squared mean, {laws.range()}"
+        return base.Misfit(laws.square, reason)
 
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:
         """Measure the number of looks on windows of 8 x 8 pixels."""
-        from napari_gpu_denoise.noise.magnitude import speckle_noise
+        from napari_gpu_denoise.noise.speckle import speckle_noise
 
         found = speckle_noise(channel.planes)
         looks = max(found.looks, base.LEAST_LOOKS) if math.isfinite(found.looks) else _NO_SPECKLE

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from napari_gpu_denoise.noise.patches.frequencies import PATCH, frequency_order
 from napari_gpu_denoise.noise.patches.selection import DISPERSION
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 from napari_gpu_denoise.noise.patches.variance import (
     LEAST_LEVELS,
     MEMBERS,
-    LevelNoise,
-    PatchStatistics,
     VarianceCurve,
-    brightness_levels,
-    level_noise,
 )
 from napari_gpu_denoise.noise.robust import medians
 
-# How the noise variance depends on brightness: constant, linear or quadratic.
+# How the noise variance depends on brightness: constant, linear, quadratic, or a table.
 #
 # Texture raises the variance of a level of brightness, and never lowers it. So a level above a law
 # costs no more than a little, one below it much more; a law that does not fit most levels is
-# refused.
-SYSTEMATIC = 0.08  # relative error of a variance that texture and few patches leave
+# refused. Levels whose smoothest patches look like white noise count alone where there are enough:
+# on textured photographs with white noise of sigma 1 to 10 their variances differ by up to half.
+SYSTEMATIC, RAISED = 0.08, 0.2  # relative error of a variance that few patches, and texture, leave
 ABOVE, BELOW = 9.0, 25.0  # most that a level above or below a law costs
+LEVEL_FLATNESS = 0.65  # power at the top over that at the middle frequencies, at least
+FREE_FLATNESS = 0.8  # the same of levels with more noise than others, for a table
+LEVEL_DISPERSION = 3.0  # variance of the energy of patches over that by chance, and over flatness
+MIDDLE, TOP = 1.4, 1.65  # frequencies, (j + k + 1) / 8, up to and above which power is compared
+MOST_KNOTS = 6  # of a table
+KNOT = 2.0  # squared standard errors that each of them explains by chance, about
+ROUNDS = 20  # of its fit, whose weights depend on which levels are above it
+BEND = 0.5  # weight of a second difference of its logarithms: more only where levels are few
+MOST = 0.75  # share of the levels that have to look so, where there are few
 STEPS = 50  # of each end of a line that is tried
 DARK, BRIGHT = np.triu_indices(STEPS, 1)  # of the ends of rising lines
 CONSTANTS = np.linspace(-3, 1, 400)  # values of a law of one parameter that are tried
@@ -36,21 +43,14 @@ PIXELS = 64  # of a patch
 FARTHER = (
     10.0  # standard deviations of the mean of a patch, between the darkest and brightest level
 )
-GROWTH = 1.5  # of the variance over the levels of brightness, at least, to matter
+GROWTH = 1.3  # of the variance over the levels of brightness, at least, to matter
 CLEARLY = 16.0  # squared standard errors by which a law must be better than a constant
-LIKELY = 9.0  # the same, where something else tells, too
+LIKELY = 9.0  # the same, where something else tells, too: levels look like white noise
 AS_WELL = 5.0  # the same, by which the square may be worse than the line, which has one more number
 FITS = 3.0  # squared standard errors a level, above which no law fits
 SCALES = 300  # values of sigma of magnitudes that are tried
 LEAST_MAGNITUDE = 1.0  # mean of a level without signal over sigma: 1.25, and less by chance
 SPREAD = 2.5  # of brightness, below which a line and a square are the same
-
-# Of a trend within one plane:
-MOST_LEVELS = 12  # fewer than elsewhere: more of them show a trend less reliably
-ORDERED = 0.65  # share of pairs of levels that rise, less that of those that fall, at least
-STRAIGHT = 0.7  # share of the differences that a straight line explains, at least
-RELEVANT = 2.0  # ratio of variances, brightest to darkest, below which one sigma does well
-TREND_SIGNIFICANT = 4.0  # standard errors by which that ratio is above 1, at least
 
 
 class VarianceLaws(NamedTuple):
@@ -65,6 +65,10 @@ class VarianceLaws(NamedTuple):
     spread: float  # largest mean of a level over the smallest; infinite if that is not above 0
     growth: float  # of the variance from the darkest level to the brightest, along the line
     white: bool  # whether the noise of most levels is
+    free: float
+    table: tuple[tuple[float, ...], tuple[float, ...]]  # grey levels and sigmas of the free law
+    proven: bool  # whether the smoothest patches of the levels used look like white noise
+    flatness: float  # of the levels, weighted by how far their variance is above the lowest one
 
     @property
     def is_quadratic(self) -> bool:
@@ -154,24 +158,31 @@ class VarianceLaws(NamedTuple):
         return f"from {dark:.3g} at a grey level of {low:.4g} to {bright:.3g} at {high:.4g}"
 
 
-def variance_laws(found: LevelNoise) -> VarianceLaws | None:
-    """Fit a constant, a line and a square to the variance at each level of brightness.
+def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
+    """Fit a constant, a line, a square and a table to the variance at each level of brightness.
 
     None where fewer than two levels show any noise.
     """
+    found = patches.level_noise
     used = (found.variance > 0) & found.open & (found.count >= MEMBERS)
-    if np.count_nonzero(used & found.white) >= LEAST_LEVELS:
-        used &= found.white
+    flatness, dispersion = _whiteness(patches)
+    white = used & (flatness >= LEVEL_FLATNESS) & (dispersion <= LEVEL_DISPERSION * flatness)
+    proven = np.count_nonzero(white) >= max(min(LEAST_LEVELS, MOST * np.count_nonzero(used)), 2)
+    if proven or np.count_nonzero(white := used & found.white) >= LEAST_LEVELS:
+        used = white
     if np.count_nonzero(used) < 2:
         return None
     x, y = found.mean[used], np.log(found.variance[used])
-    error = np.hypot(found.error[used], SYSTEMATIC)
+    # Texture may have raised what looks like white noise, too.
+    raised = [RAISED if proven else SYSTEMATIC, SYSTEMATIC]
+    error = np.hypot(found.error[used], np.array(raised)[:, None])
     line, growth = _line(x, y, error)
+    free, table = _table(x, y, error)
     positive = x[0] > 0
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
         VarianceCurve(*(tuple(each.tolist()) for each in columns)),
-        tuple(error.tolist()),
+        tuple(error[1].tolist()),
         len(x),
         _constant(y, error),
         line,
@@ -179,7 +190,28 @@ def variance_laws(found: LevelNoise) -> VarianceLaws | None:
         float(x[-1] / x[0]) if positive else np.inf,
         growth,
         2 * np.count_nonzero(found.white[used]) > len(x),
+        free,
+        table,
+        bool(proven),
+        float(np.average(flatness[used], weights=y - y.min() + 1e-9)) if proven else 0.0,
     )
+
+
+def _whiteness(patches: PatchSpectra) -> tuple[np.ndarray, np.ndarray]:
+    """Return the flatness and the dispersion of the patches that each level was read from.
+
+    Of white noise, power is the same at all high frequencies, and energies of patches differ by
+    chance only: both are about 1.
+    """
+    found, high = patches.level_noise, len(patches.upper)
+    power, count = (each[: len(found.mean)] for each in patches.pooled[2:])
+    frequency = (sum(np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)) + 1) / PATCH
+    middle, top = (power[:, each].mean(axis=1) for each in (frequency <= MIDDLE, frequency > TOP))
+    energy = patches.energy_of("high").astype(np.float64)
+    read = zip(patches.levels.each(), count.tolist(), strict=True)
+    each = [energy[members[:number]] for members, number in read]
+    spread = np.array([part.var() / max(part.mean() ** 2, 1e-300) for part in each]) * high / 2
+    return top / np.maximum(middle, 1e-300), spread
 
 
 def capped_cost(distance: np.ndarray) -> np.ndarray:
@@ -191,10 +223,15 @@ def capped_cost(distance: np.ndarray) -> np.ndarray:
     return np.einsum("...k,...k->...", kept, kept)
 
 
+def _distance(above: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Return differences of logarithms from a law in standard `errors`, above and below it."""
+    return above / np.where(above > 0, *errors)
+
+
 def _constant(y: np.ndarray, error: np.ndarray) -> float:
     """Return the least cost of a constant; texture makes it lower than the median, if anything."""
     tried = medians(y) + CONSTANTS
-    return float(capped_cost((y - tried[:, None]) / error).min())
+    return float(capped_cost(_distance(y - tried[:, None], error)).min())
 
 
 def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
@@ -202,74 +239,36 @@ def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float
     ends = np.exp(np.linspace(y.min() - 1, y.max() + 0.5, STEPS))
     share = (x - x[0]) / max(x[-1] - x[0], 1e-300)
     dark, bright = ends[:, None] * (1 - share), ends[:, None] * share
-    cost = capped_cost((y - np.log(dark[DARK] + bright[BRIGHT])) / error)
+    cost = capped_cost(_distance(y - np.log(dark[DARK] + bright[BRIGHT]), error))
     best = int(cost.argmin())
     return float(cost[best]), float(ends[BRIGHT[best]] / ends[DARK[best]])
 
 
-class Trend(NamedTuple):
-    """Noise that grows with brightness."""
+def _table(
+    x: np.ndarray, y: np.ndarray, error: np.ndarray
+) -> tuple[float, tuple[tuple[float, ...], tuple[float, ...]]]:
+    """Fit tables of 2 to 6 knots to the logarithms y; return the cost, grey levels and sigmas.
 
-    sigma: float  # square root of the mean variance
-    error: float  # standard error of sigma
-    dark: float  # standard deviation at the dark end
-    bright: float
-
-
-def brightness_trend(patches: PatchStatistics) -> Trend | None:
-    """Return the growth of noise with brightness; None where it does not clearly grow.
-
-    Photon noise has a variance that rises linearly with brightness. Texture raises the variance of
-    a level too, but irregularly, and more at the lower of the high frequencies than at the upper
-    ones, where white noise has the same power at both. So levels whose noise is not white are left
-    out, and the rest must rise one after the other, near a straight line, and by a factor that
-    matters.
+    The cost includes that of knots beyond two.
     """
-    upper = patches.upper
-    if len(patches.mean) < LEAST_LEVELS * MEMBERS or not upper.any() or upper.all():
-        return None
-    levels = brightness_levels(patches.mean, most=MOST_LEVELS, order=patches.order)
-    found = level_noise(patches, levels, patches.mean)
-    # Clipping weakens the noise. Whole levels are left out, not single patches: those without
-    # clipped pixels are the ones whose noise happens to be weak.
-    usable = (found.count >= MEMBERS) & found.open
-    mean, y, error, counts, _, white = (each[usable] for each in found)
-    if np.count_nonzero(white) < LEAST_LEVELS:
-        return None
-    x = mean - mean[0]
-    fit = _rising_line(x[white], y[white])
-    if fit is None:
-        return None
-    line = np.maximum(np.polyval(fit, x), y[white].min())
-    spread = float(np.hypot(*error[white][[0, -1]]))
-    factor = max(RELEVANT, math.exp(TREND_SIGNIFICANT * spread))
-    if not line[white][-1] >= factor * line[white][0]:
-        return None
-    # Texture may have raised the levels that are not white, but never lowered one.
-    variance = np.where(white, y, np.minimum(y, line))
-    weight = counts / counts.sum()
-    sigma = math.sqrt(weight @ variance)
-    return Trend(
-        sigma,
-        float(np.linalg.norm(weight * variance * error)) / (2 * sigma),
-        math.sqrt(variance[0]),
-        math.sqrt(variance[-1]),
-    )
+    numbers = range(2, min(MOST_KNOTS, (len(x) + 1) // 2) + 1)
+    found = [_table_of(x, y, error, number) for number in numbers]
+    return min(found, default=(math.inf, ((), ())))
 
 
-@lru_cache(maxsize=MOST_LEVELS)
-def _pairs(number: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.triu_indices(number, 1)
-
-
-def _rising_line(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-    """Return slope and offset of the line through points that rise along one, else None."""
-    i, j = _pairs(len(x))
-    if np.sign(y[j] - y[i]).mean() < ORDERED:
-        return None
-    away, rise = x - x.mean(), y - y.mean()
-    if not (away @ rise) ** 2 >= STRAIGHT * (away @ away) * (rise @ rise):
-        return None
-    # The median of all slopes: one level with texture does not tilt it.
-    slope = medians((y[j] - y[i]) / (x[j] - x[i]))
-    return np.array([slope, medians(y - slope * x)])
+def _table_of(
+    x: np.ndarray, y: np.ndarray, error: np.ndarray, number: int
+) -> tuple[float, tuple[tuple[float, ...], tuple[float, ...]]]:
+    knots = np.unique(np.quantile(x, np.linspace(0, 1, number)))
+    hats = np.stack([np.interp(x, knots, one) for one in np.eye(len(knots))], axis=1)
+    bends = BEND * np.diff(np.eye(len(knots)), 2, axis=0)
+    distance = np.zeros(len(x))
+    for _ in range(ROUNDS):
+        limit = np.where(distance > 0, math.sqrt(ABOVE), math.sqrt(BELOW))
+        weight = np.sqrt(np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12)))
+        weight /= np.where(distance > 0, *error)
+        rows = np.concatenate([hats * weight[:, None], bends])
+        values = np.linalg.lstsq(rows, np.append(y * weight, np.zeros(len(bends))))[0]
+        distance = _distance(y - hats @ values, error)
+    cost = float(capped_cost(distance)) + KNOT * (number - 2)
+    return cost, (tuple(knots.tolist()), tuple(np.exp(values / 2).tolist()))

@@ -9,25 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-# Constant areas of a plane: padding, masks, borders of a field of view, saturation. And padding
-# that repeats the pixels of its edge: rows or columns along the border that are all the same.
-#
-# Constant areas say nothing about the noise of an image. But where noise is weak next to the steps
-# of grey levels, or photons are rare, parts of a true image are constant by chance. So squares of
-# one value count only where chance would hardly make one. That follows from how often neighbours
-# are equal in the rest of the plane: two equal neighbours of a share q are pixels that take their
-# most frequent value with a probability of at most sqrt(q). Squares of 8 x 8 pixels are looked for
-# first, then larger ones, as long as smaller ones are to be expected.
-#
-# - An area of its own has a border: where most pixels beside it have its value too, as around the
-#   dark parts of an image of few photons, it is image.
-# - Float noise has no equal neighbours, noise of some grey levels few: every constant square
-#   counts.
-# - Of photon counts with a mean of 0.05, 90 % of the neighbours are equal: squares of 32 x 32
-#   count.
-# - Drawings, label images, and images that are constant but for rare values leave too little, or a
-#   rest as full of equal neighbours: nothing of them is left out, and their noise is 0.
-WIDTHS = (8, 16, 32, 64)  # of constant squares, in pixels
+# Constant areas of a plane (padding, masks, borders of a field of view, saturation), and padding
+# that repeats the pixels of its edge, say nothing about the noise. But where noise is weak next to
+# the steps of grey levels, or photons are rare, parts of a true image are constant by chance. So
+# squares of one value count only where chance would hardly make one: two equal neighbours of a
+# share q in the rest of the plane are pixels that take their most frequent value with a probability
+# of at most sqrt(q). An area of its own also has a border: where most pixels beside it have its
+# value too, as around the dark parts of an image of few photons, it is image.
+WIDTHS = (8, 16, 32, 64)  # of constant squares, in pixels; larger ones where chance makes smaller
 RIM = 2  # pixels around an area that interpolation may have mixed with it
 PATCH = 8
 SAMPLE = 4096  # squares of 8 x 8 pixels that show how often neighbours are equal, about
@@ -81,23 +70,23 @@ def _repeated_edges(plane: np.ndarray) -> np.ndarray | None:
 
 def _constant_area(plane: np.ndarray, edges: np.ndarray | None) -> Blank | None:
     """Return the constant areas; `edges` is a mask of what is known not to be image."""
-    nothing_else = None
+    whole = None
     for width in WIDTHS:
         seeds = constant_squares(plane, width)
         if seeds is None:
-            break
+            return whole
         area = Blank(_distinct(plane, seeds, constant_squares(plane, width // 2)), width)
         if not area.pixels.any():
-            break
+            return whole
         share = _equal_neighbours(plane, area, edges)
-        if share is None:
-            nothing_else = nothing_else or area
+        if share is None:  # there is nothing else
+            whole = whole or area
             continue
-        nothing_else = None
+        whole = None
         # At the border of the plane half the square is enough.
         if share == 0 or -math.log(share) / 2 * width**2 / 2 >= math.log(plane.size / CHANCE):
             return area
-    return nothing_else
+    return whole
 
 
 def not_image(
@@ -176,42 +165,19 @@ def _with_rim(pixels: np.ndarray) -> np.ndarray:
 
 
 def _may_hold_square(plane: np.ndarray) -> bool:
-    """Return whether there may be a constant square; some of the rows tell.
+    """Return whether an area of 16 x 16 pixels may be constant, or one of 8 along a border.
 
-    One of eight rows goes through every square, with two of every fourth pixels: these are compared
-    first, then with the middle between them, and with those four rows above or below, the row only
-    beside those that are equal, and the rows beside it only where eight in it are.
+    A row in eight goes through every area, with three of every fourth pixels in a row.
     """
-    last, margin = len(plane) - 1, WIDTHS[0] // 2
-    found = []
-    for first, step in ((0, 2 * margin), (last, 1)):
-        rows = plane[first::step]
-        # Half of a square may lie beyond the border, where its first or last four pixels tell.
-        inside = rows[:, :-margin:margin] == rows[:, margin::margin]
-        pairs = ((0, margin - 1), (-1, -margin))
-        equal = np.column_stack([inside, *(rows[:, one] == rows[:, other] for one, other in pairs)])
-        y, which = np.divmod(np.flatnonzero(equal), equal.shape[1])
-        x = margin * np.arange(inside.shape[1])
-        ends = np.concatenate([(x, x + margin), np.transpose(pairs)], axis=1)[:, which]
-        y, level = first + step * y, rows[y, ends[0]]
-        kept = plane[y, ends.sum(axis=0) // 2] == level
-        y, ends, level = y[kept], ends[:, kept], level[kept]
-        beside = plane[np.clip([y - margin, y + margin], 0, last)[:, None], ends]
-        same = (beside == level).all(axis=1).any(axis=0)
-        found.append((y[same], ends[0, same] % plane.shape[1]))
-    y, x = np.concatenate(found, axis=1)
-    if not 0 < len(y) <= SAMPLE:  # too many to look at each
-        return bool(len(y))
-    width, right = WIDTHS[0], plane.shape[1] - 1
-    near = plane[y[:, None], np.clip(x[:, None] + np.arange(-margin, width), 0, right)]
-    which, start = np.nonzero(all_of(near == plane[y, x][:, None], width, 1))
-    y, x = y[which], x[which] + start
-    beside = y[:, None] + np.arange(1 - width, width)
-    inside = np.clip(x[:, None] + np.arange(-margin, margin), 0, right)
-    near = plane[np.clip(beside, 0, last)[:, :, None], inside[:, None]]
-    flat = (near == near[:, [width - 1], :1]).all(axis=2)
-    flat &= (beside >= -margin) & (beside <= last + margin)
-    return bool(all_of(flat, width, 1).any())
+    for edge in (plane[-1], plane[:, 0], plane[:, -1]):
+        if all_of(edge[1:] == edge[:-1], 2 * PATCH - 1, 0).any():
+            return True
+    some = plane[::PATCH, ::4]
+    y, x = np.nonzero(all_of(some[:, 1:] == some[:, :-1], 3, 1))
+    if len(y) > SAMPLE:  # too many to look at each
+        return True
+    run = plane[PATCH * y[:, None], 4 * x[:, None] + np.arange(13)]
+    return bool((run == run[:, :1]).all(axis=1).any())
 
 
 def _equal_neighbours(plane: np.ndarray, area: Blank, edges: np.ndarray | None) -> float | None:
@@ -277,18 +243,17 @@ def _spread(flags: np.ndarray, width: int) -> np.ndarray:
 
 # Patches of a plane as rows of numbers, and clipping.
 CLIPPING_SAMPLE = 250_000  # pixels looked at to find clipped values
-SPARSE = 6  # one of so many rows and columns of these is looked at first
+COUNTED_SAMPLE = 16_384  # pixels looked at to find counts of photons
 CLIPPED_PIXELS = 16  # an extreme value found in fewer of them is left alone
 
 # Counts of photons:
 BLOCK = 8  # width of the blocks they are looked at in
-BLOCKS = 4096  # number of them, about
+BLOCKS = 1024  # number of them, about
 WHOLE = 0.01  # distance from whole numbers of photons, at most
 MOST_STEPS = 2.0**20  # grey values above the lowest one, at most
 LEAST_PHOTONS = 100  # in the darker half of the blocks
 DARK_SHARE = 0.05  # of the pixels, without a photon
 DISPERSION = (0.75, 1.3)  # variance of counts over their mean
-FEW, MORE = 16, 2.0  # one of so many blocks is looked at first; so many times that rules counts out
 
 
 def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
@@ -297,41 +262,25 @@ def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
     return down, math.ceil(math.ceil(rows / down) * columns / limit)
 
 
-class Patches(NamedTuple):
-    """Patches of a plane."""
-
-    values: np.ndarray  # (number, height * width), in the dtype of the plane
-    shape: tuple[int, int]  # height and width
-    overlap: float  # how many patches share a pixel, at least 1
-    place: np.ndarray  # (number, 2), y and x of the first pixel
-
-
 def read_patches(
     plane: np.ndarray, size: int, limit: int, blank: np.ndarray | None = None
-) -> Patches:
-    """Read about `limit` patches, evenly spread over a plane; those not all finite are left out.
+) -> tuple[np.ndarray, tuple[int, int], float, np.ndarray]:
+    """Read about `limit` finite patches, evenly spread, that do not touch a `blank` mask.
 
-    So are those that touch pixels of `blank`, a mask as `not_image` returns it.
-
-    Their height and width are `size`, or the length of a shorter axis.
+    Their height and width are `size`, or the length of a shorter axis. Returned are the pixels
+    (patch, pixel) in the dtype of the plane, height and width, how many patches share a pixel, and
+    y and x of the first pixels, (patch, 2).
     """
     shape = (min(size, plane.shape[0]), min(size, plane.shape[1]))
     windows = sliding_window_view(plane, shape)
     down, across = grid_steps(*windows.shape[:2], limit)
     patches = windows[::down, ::across]
-    if blank is None:
-        kept = np.ones(patches.shape[:2], bool)
-        patches = patches.reshape(-1, shape[0] * shape[1])
-    else:
-        kept = clear_patches(blank, shape, down, across)
-        patches = patches[kept].reshape(-1, shape[0] * shape[1])
-    place = np.argwhere(kept) * (down, across)
-    finite = np.isfinite(patches) if plane.dtype.kind == "f" else np.array(True)
-    if not finite.all():
-        whole = finite.all(axis=1)
-        patches, place = patches[whole], place[whole]
+    kept = np.isfinite(patches).all(axis=(2, 3))
+    if blank is not None:
+        kept &= clear_patches(blank, shape, down, across)
     overlap = max(1.0, shape[0] / down) * max(1.0, shape[1] / across)
-    return Patches(patches, shape, overlap, place)
+    pixels = patches[kept].reshape(-1, shape[0] * shape[1])
+    return pixels, shape, overlap, np.argwhere(kept) * (down, across)
 
 
 def blocks_of(plane: np.ndarray, size: int) -> np.ndarray:
@@ -355,15 +304,11 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
     Pixels of `blank`, a mask, are not looked at.
     """
     step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
-    values = np.ascontiguousarray(plane[::step, ::step])
-    if blank is not None:
-        values = values[~blank[::step, ::step]]
-    values = _finite(values)
-    if values.size == 0:
-        return []
+    values = plane[::step, ::step]
+    values = _finite(values.ravel() if blank is None else values[~blank[::step, ::step]])
     ends = np.iinfo(plane.dtype) if plane.dtype.kind in "iu" else None
     levels = []
-    for inner in (np.min, np.max):
+    for inner in (np.min, np.max) if values.size else ():
         level = inner(values)
         count = np.count_nonzero(values == level)
         if count < CLIPPED_PIXELS or count == values.size:
@@ -382,22 +327,15 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
 
 def _finite(values: np.ndarray) -> np.ndarray:
     """Return the values that are finite."""
-    if values.dtype.kind != "f" or not values.size:
-        return values
-    if np.isfinite(values.min()) and np.isfinite(values.max()):  # they hand on NaN
+    if values.dtype.kind != "f" or not values.size or np.isfinite(values.min() + values.max()):
         return values
     return values[np.isfinite(values)]
 
 
 def photon_counts(plane: np.ndarray) -> float | None:
     """Return grey levels per photon where many pixels have none and others few; else None."""
-    step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
-    values = plane[::step, ::step]
-    # A few pixels nearly always show that none of the darkest values is frequent.
-    some = _finite(values[::SPARSE, ::SPARSE])
-    if some.size and np.count_nonzero(some == some.min()) < 0.5 * DARK_SHARE * some.size - 1:
-        return None
-    values = _finite(values)
+    step = math.ceil(math.sqrt(plane.size / COUNTED_SAMPLE))
+    values = _finite(plane[::step, ::step].ravel())
     if not values.size or np.count_nonzero(values == values.min()) < DARK_SHARE * values.size:
         return None
     return photon_step(plane, values.min())
@@ -413,63 +351,20 @@ def photon_step(plane: np.ndarray, darkest: float) -> float | None:
     blocks = blocks_of(plane, BLOCK)
     if not blocks.size:
         return None
-
-    def counts(limit: int) -> _Counts | None:
-        down, across = grid_steps(*blocks.shape[:2], limit)
-        return _counts(blocks[::down, ::across].reshape(-1, BLOCK, BLOCK), darkest)
-
-    # A few of them nearly always show that the values vary more. Others may show a smaller step,
-    # of which they vary even more.
-    few = counts(BLOCKS // FEW)
-    if few is not None and few.photons and few.dispersion > MORE * DISPERSION[1]:
-        return None
-    found = counts(BLOCKS)
-    if found is None or not found.whole or found.photons < LEAST_PHOTONS:
-        return None
-    return found.step if DISPERSION[0] <= found.dispersion <= DISPERSION[1] else None
-
-
-class _Counts(NamedTuple):
-    """What blocks hold if their smallest value that is not the darkest is one photon."""
-
-    step: float  # grey levels
-    whole: bool  # whether all are whole numbers of photons
-    photons: float  # in the darker half of the blocks that have any
-    dispersion: float  # variance over mean, there
-
-
-def _counts(blocks: np.ndarray, darkest: float) -> _Counts | None:
-    """Return the photons in blocks of pixels; None if nothing is above the darkest."""
-    values = blocks.astype(np.float64) - float(darkest)
-    if blocks.dtype.kind == "f" or values.min(initial=0) < 0:
-        values = values[np.isfinite(values).all(axis=(1, 2)) & (values >= 0).all(axis=(1, 2))]
+    down, across = grid_steps(*blocks.shape[:2], BLOCKS)
+    values = blocks[::down, ::across].reshape(-1, BLOCK, BLOCK).astype(np.float64) - float(darkest)
+    values = values[(np.isfinite(values) & (values >= 0)).all(axis=(1, 2))]
     step = float(values.min(initial=np.inf, where=values > 0))
-    if not math.isfinite(step):
-        return None
     counts = values / step
-    whole = counts.max() <= MOST_STEPS and np.abs(counts - np.rint(counts)).max() <= WHOLE
+    if not counts.any() or counts.max() > MOST_STEPS:
+        return None
+    if np.abs(counts - np.rint(counts)).max() > WHOLE:
+        return None
     total = counts.sum(axis=(1, 2))
     lit = np.flatnonzero(total > 0)
     dark = lit[np.argsort(total[lit], kind="stable")[: max(len(lit) // 2, 1)]]
     photons = float(total[dark].sum())
     difference = np.square(np.diff(counts[dark], axis=2)).mean(axis=(1, 2)) / 2
     dispersion = float(difference.sum()) * BLOCK**2 / max(photons, 1.0)
-    return _Counts(step, bool(whole), photons, dispersion)
-
-
-def as_floats(patches: np.ndarray, levels: list) -> tuple[np.ndarray, list[float], float]:
-    """Return patches and levels as float64, without a common offset if needed, and their unit."""
-    if patches.dtype.kind in "iu" and patches.dtype.itemsize == 8:
-        # Large 64-bit integers do not fit float64; their distance to the smallest mostly does,
-        # and modulo 2**64 it is right even where a signed difference would overflow.
-        origin = patches.min()
-        levels = [float(int(level) - int(origin)) for level in levels]
-        patches = patches.astype(np.uint64) - origin.astype(np.uint64)
-    values = patches.astype(np.float64)
-    levels = [float(level) for level in levels]
-    largest = float(np.abs(values).max())
-    if largest == 0 or 2.0**-400 < largest < 2.0**400:
-        return values, levels, 1.0
-    # Squares of such values would overflow or vanish; a power of two scales without rounding.
-    unit = 2.0**600 if largest > 1 else 2.0**-600
-    return values / unit, [level / unit for level in levels], unit
+    counted = photons >= LEAST_PHOTONS and DISPERSION[0] <= dispersion <= DISPERSION[1]
+    return step if counted else None

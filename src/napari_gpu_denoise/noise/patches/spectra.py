@@ -7,15 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.noise.patches import selection, variance
-from napari_gpu_denoise.noise.patches.coefficients import Squares, matmul_in_blocks, transformed
-from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies, frequency_order
+from napari_gpu_denoise.noise.patches.coefficients import Squares, matmul_in_blocks
+from napari_gpu_denoise.noise.patches.device import patches_on
+from napari_gpu_denoise.noise.patches.frequencies import (
+    PATCH,
+    SETS,
+    frequencies,
+    frequency_order,
+    frequency_sets,
+)
+from napari_gpu_denoise.noise.patches.frequencies import weights as weights
+
+MAX_PATCHES = 40_000  # patches read, about: fewer miss the smoothest places of texture
+ALONG = "mean", "energy", "seen", "clipped", "place"  # fields whose last axis is that of patches
+MOST_CLIPPED = 0.5  # share of clipped pixels of a patch, from which it shows no noise
+FEW_PIXELS = (
+    "Too few finite pixels are left to estimate the noise; give the noise, or replace NaN and "
+    "infinity first."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,20 +44,16 @@ class PatchSpectra:
     """
 
     mean: np.ndarray  # (patch,), grey levels
-    # (patch, frequency), float32, or float64 where these are extreme; or `DeviceCoefficients`.
-    coefficients: Any
+    coefficients: Any  # (patch, frequency), float32, or `DeviceCoefficients`
     energy: np.ndarray  # (set, patch), sums of squares over the frequencies of each of `SETS`
     seen: np.ndarray  # (patch,), mean grey levels as the high frequencies see them
-    lows: int
-    upper: np.ndarray  # (frequency,), whether it is one of the upper ones of the high frequencies
     clipped: np.ndarray  # (patch,), share of clipped pixels
     overlap: float  # how many patches share a pixel
     place: np.ndarray  # (2, patch), y and x of the middle, from 0 to 1 over the plane
-
-    @property
-    def whole(self) -> bool:
-        """Whether patches have 8 x 8 pixels."""
-        return self.coefficients.shape[1] == PATCH**2 - 1
+    count: tuple[int, ...]  # (plane,), patches of each, one plane after another
+    lows: int
+    upper: np.ndarray  # (frequency,), whether it is one of the upper ones of the high frequencies
+    whole = True  # patches have 8 x 8 pixels
 
     @property
     def low(self) -> np.ndarray:
@@ -68,23 +81,54 @@ class PatchSpectra:
     @cached_property
     def level_noise(self) -> variance.LevelNoise:
         """The noise of these levels."""
-        return variance.level_noise(self.statistics, self.levels, self.seen, self._pooled)
+        return variance.level_noise(self.statistics, self.levels, self.seen, self.pooled)
 
     @property
-    def every(self) -> tuple[float, float] | None:
-        """Noise variance of all patches, and its error; None where pixels are clipped."""
-        if len(self._pooled.variance) == len(self.levels.count):
-            return None
-        return float(self._pooled.variance[-1]), float(self._pooled.error[-1])
+    def plane_noise(self) -> variance.Pooled:
+        """The noise of each plane with patches, in those with the fewest clipped pixels."""
+        return variance.Pooled(*(each[len(self.levels.count) :] for each in self.pooled))
 
     @cached_property
-    def _pooled(self) -> variance.Pooled:
-        """The noise of the levels, and unless pixels are clipped last of all patches, in one go."""
-        parts, patches = self.levels, self.statistics
+    def planes(self) -> variance.Parts:
+        """The patches of each plane with any, those with the fewest clipped pixels, by rank."""
+        order = self.statistics.order
+        if len(self.count) == 1 and not self.clipped.any():
+            return variance.Parts(order, np.array(self.count))
+        plane = np.repeat(np.arange(len(self.count), dtype=np.uint16), self.count)
+        parts = variance.grouped(plane, len(self.count), order)
         if not self.clipped.any():
-            members = np.concatenate([parts.members, patches.order])
-            parts = variance.Parts(members, np.append(parts.count, len(patches.order)))
-        return variance.pooled_variances(parts, patches.energy, patches.overlap)
+            return parts
+        each = [part[self.clipped[part] <= self._tolerated(part)] for part in parts.each()]
+        return variance.Parts(np.concatenate(each), np.array(list(map(len, each))))
+
+    def _tolerated(self, part: np.ndarray) -> float:
+        """Return the share of clipped pixels up to which patches of a plane are used.
+
+        All are where clipping is everywhere: extremes of a mask, or a drawing, are what there is.
+        """
+        share = np.sort(self.clipped[part])[: variance.FIRST_PATCHES][-1]
+        return float(share) if share <= MOST_CLIPPED else 1.0
+
+    @cached_property
+    def pooled(self) -> variance.Pooled:
+        """The noise of the levels, then of the planes: summed up in one go."""
+        members, count = zip(self.levels, self.planes, strict=True)
+        parts = variance.Parts(np.concatenate(members), np.concatenate(count))
+        return variance.pooled_variances(parts, self.statistics.energy, self.overlap)
+
+    def alone(self, planes: int = 1) -> list[PatchSpectra]:
+        """Return the patches of each plane, or of so many in a row, if there are any."""
+        ends = np.cumsum([0, *self.count])[::planes].tolist()
+        return [
+            replace(
+                self,
+                count=self.count[k * planes : (k + 1) * planes],
+                **{name: getattr(self, name)[..., start:stop] for name in ALONG},
+                coefficients=self.coefficients[start:stop],
+            )
+            for k, (start, stop) in enumerate(pairwise(ends))
+            if start < stop
+        ]
 
     def energy_of(self, name: str) -> np.ndarray:
         """Return the sums of squares over one of `SETS`, (patch,)."""
@@ -102,118 +146,65 @@ class PatchSpectra:
         return replace(self, coefficients=coefficients, energy=energy, clipped=clipped)
 
 
-# Sets of frequencies whose energy is known: low and high ones; those that rank patches where
-# texture is subtracted (`RANKS`); and two halves that both hold frequencies along y, along x, and
-# across.
-SETS = "low", "high", "ranks", "half", "rest"
-# Frequencies (j, k) are sorted by j + k. Up to LOW they measure how smooth a patch is; up to
-# DEALT those with an odd smaller number do, the others are read; above, all are read.
-LOW = 4
-DEALT = 7
-
-
-@cache
-def frequency_sets(lows: int, number: int) -> np.ndarray:
-    """Return a mask of the coefficients in each of `SETS`, (set, coefficient)."""
-    low = np.arange(number) < lows
-    if number != PATCH**2 - 1:
-        return np.array([low, ~low, low, low, ~low])
-    j, k = np.divmod(np.concatenate(frequency_order((PATCH, PATCH))), PATCH)
-    ranks = (j + k <= LOW) | ((j + k <= DEALT) & (np.minimum(j, k) % 2 == 1))
-    half = np.where(k > j, k % 2 == 1, j % 2 == 0)
-    return np.array([low, ~low, ranks, half, ~half])
-
-
-@lru_cache(maxsize=1)
-def weights() -> np.ndarray:
-    """Return the weights of coefficients in the mean that each frequency sees, (63, 63).
-
-    A cosine of a high frequency is weak in the corners of a patch, so of the noise of a bright spot
-    there it sees little. What it sees of noise that grows linearly with brightness is the same as
-    in a patch whose mean is weighted by the squared cosine; that is linear in the coefficients.
-    """
-    basis = np.concatenate(frequencies((PATCH, PATCH))[:2])
-    return np.square(basis) @ basis.T
-
-
 def read_spectra(
     planes: list[np.ndarray],
     limit: int | None = None,
-    blanks: list[np.ndarray | None] | None = None,
-    levels: list[list] | None = None,
+    blanks: Sequence[np.ndarray | None] | None = None,
+    levels: Sequence[list] | None = None,
     device: Any = None,
 ) -> PatchSpectra:
-    """Read about `limit` patches of 8 x 8 pixels, evenly spread over all planes.
+    """Read about `limit` patches of 8 x 8 pixels, evenly spread over all planes of one shape.
 
     Those that touch what is not image are left out: `blanks`, if `not_image` was asked before, and
-    `levels`, if `clipping_levels` was. With None as `limit`, `MAX_PATCHES` others are read. Where
-    `device` is given, as `patches_on` yields it, they are read there if they can be. NonFiniteError
-    if NaN or infinity leave none.
+    `levels`, if `clipping_levels` was. With None as `limit`, `MAX_PATCHES` others are read. Their
+    coefficients stay on a device that `patches_on` yields; without one they come from the best.
+    ImageError if planes have fewer than 8 pixels along a side, NonFiniteError if NaN and infinity
+    leave no patch whole.
     """
+    if min(planes[0].shape) < PATCH:
+        raise ImageError("Planes of fewer than 8 x 8 pixels are too small to tell the noise.")
     blanks = selection.not_image(planes) if blanks is None else blanks
-    limit = selection.number_of_patches(MAX_PATCHES, blanks) if limit is None else limit
+    if limit is None:
+        limit = selection.number_of_patches(MAX_PATCHES, blanks)
     if levels is None:
         levels = list(map(selection.clipping_levels, planes, blanks))
-    found = None if device is None else device.read(planes, limit, blanks, levels)
-    if found is not None:
-        return found
-    each = list(zip(planes, blanks, levels, strict=True))
-    # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
-    for size in (PATCH, PATCH // 2, PATCH // 4):
-        parts = [_plane_spectra(*one, size, limit // len(planes)) for one in each]
-        parts = [part for part in parts if part is not None]
-        if parts:
-            break
+    if device is not None:
+        found = device.read(planes, limit, blanks, levels)
     else:
-        raise NonFiniteError(
-            "Too few finite pixels are left to estimate the noise; give the noise, or replace NaN "
-            "and infinity first."
-        )
-    return together(parts)
+        with patches_on() as place:
+            found = place.read(planes, limit, blanks, levels)
+            found = found and found._replace(coefficients=np.asarray(found.coefficients))
+    if found is None:
+        raise NonFiniteError(FEW_PIXELS)
+    shape = PATCH, PATCH
+    lows, *_ = frequency_order(shape)
+    return PatchSpectra(**found._asdict(), lows=len(lows), upper=frequencies(shape)[2])
 
 
 def read_alike(
     sets: Sequence[Sequence[np.ndarray]], limit: int, blanks: list[np.ndarray | None]
 ) -> list[PatchSpectra]:
-    """Read the same patches of each set of planes, those finite in all, as `read_spectra` does."""
-    found = [read_spectra(list(planes), limit, blanks) for planes in sets]
-    if all(np.array_equal(each.place, found[0].place) for each in found[1:]):
-        return found
-    # To look for NaN in every pixel first would take as long as all the rest.
-    bad = [~np.isfinite(row).all(axis=0) for row in zip(*sets, strict=True)]
-    bad = [one if other is None else one | other for one, other in zip(bad, blanks, strict=True)]
-    return [read_spectra(list(planes), limit, bad) for planes in sets]
+    """Read the same patches of each set of planes, those finite in all, as `read_spectra`."""
+    planes, size = [plane for each in sets for plane in each], len(blanks)
+    for _ in range(2):
+        found = read_spectra(planes, limit * len(sets), blanks * len(sets)).alone(size)
+        alike = (np.array_equal(each.place, found[0].place) for each in found)
+        if len(found) == len(sets) and all(alike):
+            break
+        # To look for NaN in every pixel first would take as long as all the rest.
+        bad = [~np.isfinite(row).all(axis=0) for row in zip(*sets, strict=True)]
+        blanks = [
+            one if other is None else one | other for one, other in zip(bad, blanks, strict=True)
+        ]
+    return found
 
 
 def together(parts: Sequence[PatchSpectra]) -> PatchSpectra:
-    """Return the patches of several parts as one."""
-    if len(parts) == 1:
-        return parts[0]
-    axes = {"mean": 0, "coefficients": 0, "energy": 1, "seen": 0, "clipped": 0, "place": 1}
+    """Return the patches of several parts, whose coefficients are in memory, as one."""
     joined = {
-        name: np.concatenate([getattr(each, name) for each in parts], axis)
-        for name, axis in axes.items()
+        name: np.concatenate([getattr(each, name) for each in parts], axis=-1) for name in ALONG
     }
-    return replace(parts[0], **joined, overlap=max(each.overlap for each in parts))
-
-
-def _plane_spectra(
-    plane: np.ndarray, blank: np.ndarray | None, levels: list, size: int, limit: int
-) -> PatchSpectra | None:
-    patches, shape, overlap, place = selection.read_patches(plane, size, limit, blank)
-    if not len(patches):
-        return None
-    low, high, upper = frequencies(shape)
-    if not len(high):  # single pixels: nothing to compare them with
-        high, upper = np.zeros((1, patches.shape[1])), np.ones(1, bool)
-    matrix = np.concatenate([low, high])
-    sight = weights()[len(low) :].mean(axis=0) if shape == (PATCH, PATCH) else None
-    found = transformed(patches, matrix, frequency_sets(len(low), len(matrix)), sight)
-    return PatchSpectra(
-        *found,
-        len(low),
-        upper,
-        selection.clipped_shares(patches, levels),
-        overlap,
-        ((place + np.array(shape) / 2) / plane.shape).T,
-    )
+    coefficients = np.concatenate([each.coefficients for each in parts])
+    count = sum((each.count for each in parts), ())
+    overlap = max(each.overlap for each in parts)
+    return replace(parts[0], **joined, coefficients=coefficients, count=count, overlap=overlap)

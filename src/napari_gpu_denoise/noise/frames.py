@@ -1,0 +1,177 @@
+"""Noise from differences of neighbouring frames of one scene, which hold hardly any texture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
+from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightness_change
+from napari_gpu_denoise.image.threads import mapping
+from napari_gpu_denoise.noise.correlation import (
+    LAGS,
+    NoiseSpectrum,
+    spectrum_of_patches,
+    with_covariance,
+)
+from napari_gpu_denoise.noise.patches import selection, white
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_alike, together
+from napari_gpu_denoise.noise.sampling import PlaneStack, spread
+
+# The autocovariance of noise of any range, from its power in patches of 8 x 8 pixels.
+#
+# A patch sees noise that reaches beyond it at its lowest frequencies only, where single images have
+# slopes: what is fitted here must hold noise alone, as differences of frames do.
+FREQUENCIES = 16  # of the spectrum, besides 0, along each axis
+ROUNDS = 30  # iterations; with more, what is not noise makes it peak at the lowest frequency
+
+
+def covariance_of_any_range(power: np.ndarray) -> np.ndarray:
+    """Return the autocovariance, (5, 5), of noise with this power of coefficients, (8, 8).
+
+    The first coefficient is ignored. The spectrum, nowhere negative, is found from a flat one by
+    multiplicative updates (C. Févotte, N. Bertin, J.-L. Durrieu, Neural Computation 21 (2009),
+    :doi:`10.1162/neco.2008.04-08-771`), which suit variances: errors are relative to the power.
+    """
+    seen, cosines = _responses()
+    known = np.ones(power.shape)
+    known[0, 0] = 0
+    floor = 1e-6 * float(power.max())
+    if not floor > 0:
+        return np.zeros((LAGS + 1, LAGS + 1))
+    power = np.maximum(power, floor)
+    spectrum = np.full((FREQUENCIES + 1,) * 2, power[1:, 1:].mean())
+    for _ in range(ROUNDS):
+        found = seen @ spectrum @ seen.T
+        more = seen.T @ (known * power / found**2) @ seen
+        spectrum = spectrum * more / (seen.T @ (known / found) @ seen)
+    return cosines @ spectrum @ cosines.T
+
+
+@cache
+def _responses() -> tuple[np.ndarray, np.ndarray]:
+    """Return the response of coefficients, and of displacements, to frequencies along an axis."""
+    number = np.arange(FREQUENCIES + 1)
+    turns = np.pi * number / FREQUENCIES
+    waves = np.exp(-1j * np.outer(np.arange(white.PATCH), turns))
+    # All frequencies but the ends are there twice.
+    share = np.where(number % FREQUENCIES, 2.0, 1.0) / (2 * FREQUENCIES)
+    seen = np.square(np.abs(white.cosine_transform(white.PATCH) @ waves)) * share
+    return seen, np.cos(np.outer(np.arange(LAGS + 1), turns)) * share
+
+
+# The spectrum of the noise from differences of neighbouring frames, where little moves.
+#
+# Frames of one scene share the scene, so that hardly any texture is left in their difference. Where
+# everything moves no more is left than in a single frame.
+PLACES = 4  # along time at which three frames in a row are read
+PATCHES = 8000  # read of each of the three, over all places
+# Noise of neighbouring frames that is this much weaker than that of frames further apart, or of
+# single frames with their texture, is not independent: frames were averaged or stored twice.
+FURTHER, SINGLE = 1.15, 0.3
+# Share of patches, at most, that are the same in two frames, as in compressed videos.
+REPEATED = 0.01
+UNLIKE = 1.25  # ratio from which noise of pairs differs
+FAR, REACHES = 3, 0.1  # pixels, and the correlation at them from which noise reaches far
+MORE = 1.05  # noise over that of single frames, at most: these hold the same, and texture
+
+
+@dataclass(frozen=True)
+class FramesInARow:
+    """Three frames in a row, at some places of a time-lapse."""
+
+    rows: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
+    threads: int = 1  # that work at once
+
+    @classmethod
+    def of(cls, frames: PlaneStack, threads: int = 1) -> FramesInARow | None:
+        """Read some frames of a time-lapse (t, y, x); None if there are fewer than three."""
+        if len(frames) < 3:
+            return None
+        places = spread(len(frames) - 2, PLACES)
+        rows = tuple(tuple(frames[t + k] for k in range(3)) for t in places)
+        return cls(rows, threads)
+
+    def changed(self, change: Callable[[np.ndarray], np.ndarray]) -> FramesInARow:
+        """Return frames that are changed one by one, such as stabilised."""
+        return replace(self, rows=tuple(tuple(map(change, row)) for row in self.rows))
+
+    def spectrum(self, single: NoiseSpectrum, alike: bool = True) -> NoiseSpectrum | None:
+        """Return the spectrum of the noise, `single` being that of single frames.
+
+        None if frames share noise, or unless they are `alike`, if pairs of them differ in it.
+        """
+        try:
+            parts, apart = self._differences(single.sigma)
+            near, far = together(parts), together(apart)
+            if np.mean(near.energy_of("high") == 0) > REPEATED:
+                return None
+            found, further = spectrum_of_patches(near), spectrum_of_patches(far)
+            each = [1.0] if alike else [spectrum_of_patches(part).sigma for part in parts]
+        except (ImageError, NonFiniteError):
+            return None
+        least = max(further.sigma / FURTHER, SINGLE * single.sigma)
+        if max(each) > UNLIKE * min(each) or not least <= found.sigma <= MORE * single.sigma:
+            return None
+        return found if found.white else _of_any_range(found)
+
+    def read(self) -> None:
+        """Read the patches of all frames now, and not when they are needed."""
+        with suppress(ImageError, NonFiniteError):
+            _ = self._patches
+
+    @cached_property
+    def _patches(self) -> list[list[PatchSpectra]]:
+        """The patches of each frame, row by row."""
+
+        def of_row(row: tuple[np.ndarray, ...]) -> list[PatchSpectra]:
+            masks = [mask for mask in selection.not_image(row) if mask is not None]
+            blank = np.any(masks, axis=0) if masks else None
+            return read_alike([[frame] for frame in row], PATCHES // len(self.rows), [blank])
+
+        return self._each(of_row, self.rows)
+
+    def _differences(self, sigma: float) -> tuple[list[PatchSpectra], list[PatchSpectra]]:
+        """Return the patches of differences of neighbouring frames, and of each second one."""
+
+        def of_row(row: tuple[np.ndarray, ...], patches: list[PatchSpectra]) -> list[PatchSpectra]:
+            first, second, third = patches
+            # The contrast of a frame over that of the one before it.
+            noise, means = sigma * math.sqrt(2 / block_pixels(row[0].shape)), map(block_means, row)
+            one, other = (brightness_change(*pair, noise).gain for pair in pairwise(means))
+            near = _difference(first, second, one), _difference(second, third, other)
+            return [*near, _difference(first, third, one * other)]
+
+        found = self._each(of_row, self.rows, self._patches)
+        return [near for row in found for near in row[:2]], [row[2] for row in found]
+
+    def _each(self, function: Callable, *rows: Sequence) -> list:
+        """Apply a function to each row; return the results."""
+        with mapping(min(self.threads, len(self.rows))) as each:
+            return list(each(function, *rows))
+
+
+def _of_any_range(found: NoiseSpectrum) -> NoiseSpectrum:
+    """Return the spectrum with sigma and autocorrelation of noise that reaches far, if it does."""
+    covariance = covariance_of_any_range(np.array(found.power))
+    variance = float(covariance[0, 0])
+    if not max(covariance[0, FAR], covariance[FAR, 0]) > REACHES * variance:
+        return found
+    return with_covariance(found, covariance)
+
+
+def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> PatchSpectra:
+    """Return patches of the difference, with the noise of the first frame.
+
+    The transform of a difference is the difference of transforms.
+    """
+    found = np.asarray(after.coefficients)
+    found = (found if gain == 1 else found / gain) - np.asarray(before.coefficients)
+    found *= 1 / math.hypot(1, 1 / gain)
+    return before.changed(found, np.maximum(before.clipped, after.clipped))
