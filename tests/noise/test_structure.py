@@ -60,7 +60,7 @@ def test_rows_and_columns_are_found_with_their_strength(strength):
 
 def test_what_two_series_share_is_their_covariance():
     common, one, other = np.random.default_rng(0).normal(size=(3, 20_000))
-    correlation, covariance = rows._shared(2 * common + one, 2 * common + 3 * other)
+    correlation, covariance = rows.shared_variation(2 * common + one, 2 * common + 3 * other)
     assert covariance == pytest.approx(4, rel=0.05)
     assert correlation == pytest.approx(2 * 4 / (5 + 13), rel=0.05)
 
@@ -75,6 +75,10 @@ def test_a_clean_image_has_none():
 def test_photons_are_not_outliers(mean):
     rng = np.random.default_rng(3)
     assert kinds(rng.poisson(cells() / cells().mean() * mean).astype(np.uint8)) == []
+
+
+def test_noise_that_seldom_changes_a_grey_level_makes_no_outliers():
+    assert kinds(np.rint(np.random.default_rng(4).normal(10, 0.16, (192, 224)))) == []
 
 
 def test_objects_across_the_whole_image_are_not_stripes():

@@ -103,7 +103,7 @@ def find_in_planes(planes: Sequence[np.ndarray], channel: int | None = None) -> 
     for axis, kind in enumerate(("rows", "columns")):
         known = [each.offsets[axis] for each in seen if each.offsets[axis] is not None]
         if 2 * len(known) > len(seen):
-            pairs = [rows.agreement(a.jumps, b.jumps) for a, b in combinations(known, 2)]
+            pairs = [rows.shared_variation(a.jumps, b.jumps)[0] for a, b in combinations(known, 2)]
             fixed = bool(np.median(pairs) >= SAME) if pairs else None
             strength = float(np.median([each.strength for each in known]))
             agreed = float(np.median([each.agreement for each in known]))

@@ -129,7 +129,7 @@ def find_outliers(
     grey levels, is left out first.
     """
     none = Outliers(np.zeros(plane.shape, bool), 0.0, 0.0)
-    if min(plane.shape) < SMALLEST:
+    if many and min(plane.shape) < SMALLEST:
         return none, none
     salt = _salt_and_pepper(plane)
     if any(map(np.any, salt)):

@@ -77,7 +77,7 @@ def row_evidence(plane: np.ndarray, axis: int = 1) -> RowEvidence | None:
     count = known.shape[1]
     if count < SHORTEST - 2:
         return None
-    pairs = [_shared(a, b) for a, b in combinations(known, 2)]
+    pairs = [shared_variation(a, b) for a, b in combinations(known, 2)]
     agreement, variance = (min(each) for each in zip(*pairs, strict=True))
     # A second difference of independent offsets has six times their variance.
     strength = math.sqrt(max(variance, 0) / 6)
@@ -97,13 +97,8 @@ def middle_means(values: np.ndarray) -> np.ndarray:
         return np.where(middle, ordered, 0.0).sum(axis=1) / middle.sum(axis=1)
 
 
-def _shared(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Return a robust correlation of two series, and their covariance."""
+def shared_variation(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """Return a robust correlation of two series of one length, and their covariance."""
     together, apart = deviation(first + second) ** 2, deviation(first - second) ** 2
     total = together + apart
     return ((together - apart) / total if total else 0.0), (together - apart) / 4
-
-
-def agreement(first: np.ndarray, second: np.ndarray) -> float:
-    """Return a robust correlation of two series of one length."""
-    return _shared(first, second)[0]
