@@ -51,12 +51,11 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
 
     Notes
     -----
-    Rows: the levels of rows, without their smooth part, agree between the left, the middle and the
-    right third of a plane. Hum: a peak of the spectrum whose amplitude and phase are the same in 12
-    of 16 blocks. Single pixels: isolated, beyond the local noise and texture, and more numerous
-    than the tail of all deviations explains. Planes need at least 48 pixels along a row, for hum
-    64. Clean pictures (BSD68, W2S) give no false alarms; see ``docs/methods/structured_noise.md``.
-    Some 0.05 s a plane, however large.
+    Rows: their levels agree between the thirds of a plane. Hum: a peak of the spectrum whose
+    amplitude and phase are the same in 12 of 16 blocks. Single pixels: isolated, beyond the local
+    noise and texture. Planes need at least 48 pixels along a row, for hum 64. Clean pictures
+    (BSD68, W2S) give no false alarms; see ``docs/methods/structured_noise.md``. Some 0.05 s a
+    plane, however large.
 
     References
     ----------
