@@ -227,7 +227,7 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
     places = None
     same = not any(map(differ, series.values()))
     clipped = tuple(each.clipped for each in channels)
-    if same and not kind.models_correlation:
+    if same and not kind.models_correlation and model != models.Gaussian.name:
         surface = noise_surface(channels, [fit.model for fit in fits])
         if surface is not None:
             places, scales = surface
