@@ -1,4 +1,4 @@
-"""Laws of the noise variance over brightness: photons, tables, and texture that is none of these."""
+"""Laws of the noise variance over brightness: photons, tables, and texture, which is none."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_an_offset_is_known_with_its_range_only():
     found = estimate_noise(100 + photons(light, 2, 5, 5), model="poisson-gaussian")
     model, errors = found.models[0], found.errors[0]
     assert model.read_noise == 0
-    assert 5 <= 2 * errors["read_noise"]
+    assert 2 * errors["read_noise"] >= 5
     assert model.offset < 100 < model.offset + 2 * errors["offset"] < 180
     (note,) = [note for note in found.notes if "dark frames would tell" in note]
     assert f"the read noise accordingly 0 to {2 * errors['read_noise']:.3g}" in note
@@ -217,20 +217,6 @@ def test_the_curve_lies_on_the_line():
     mean, variance = np.array(curve.mean)[many], np.array(curve.variance)[many]
     assert variance == pytest.approx(2 * mean + 25, rel=0.2)
     assert json.loads(json.dumps(asdict(found)))["curve"]["count"] == list(curve.count)
-
-
-def test_several_exposures_make_one_curve():
-    levels = np.array([50.0, 400, 1500, 3000])[:, None, None]
-    found = single_image_noise(photons(levels * np.ones((4, 128, 128)), 0.3, 3))
-    assert found.gain == pytest.approx(0.3, rel=0.05)
-    assert found.read_noise == pytest.approx(3, rel=0.3)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_nonfinite_pixels_are_left_out(bad):
-    image = photons(shading(), 2, 5)
-    image[::20, ::20] = bad
-    assert single_image_noise(image).gain == pytest.approx(2, rel=0.15)
 
 
 def test_what_tells_no_gain():
