@@ -186,14 +186,16 @@ class Evidence:
     def laws(self) -> VarianceLaws | None:
         """How the variance depends on brightness, where known."""
         laws = self._plain_laws
-        if laws is not None and self.levelled is not None and laws.is_linear:
-            # Planes of unlike noise must not pass for photon noise together, if they show alone
-            # that noise does not grow with brightness. Flat planes of one brightness each do not.
-            alone = [variance_laws(each) for each in self.spectra.alone()]
-            wide = [each for each in alone if each and _width(each) > 0.5 * _width(laws)]
-            if sum(not each.is_linear for each in wide) > 0.5 * len(self.planes):
-                return variance_laws(self.levelled)
-        return laws
+        if laws is None or self.levelled is None:
+            return laws
+        if not laws.is_linear:
+            return laws._replace(free=math.inf)  # it would follow brightness to other planes
+        # Planes of unlike noise must not pass for photon noise together, if they show alone that
+        # noise does not grow with brightness. Flat planes of one brightness each do not.
+        alone = [variance_laws(each) for each in self.spectra.alone()]
+        wide = [each for each in alone if each and _width(each) > 0.5 * _width(laws)]
+        flat = sum(not each.is_linear for each in wide) > 0.5 * len(self.planes)
+        return variance_laws(self.levelled) if flat else laws
 
     @property
     def curve(self) -> VarianceCurve | None:
