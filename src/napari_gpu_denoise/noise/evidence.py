@@ -25,6 +25,7 @@ from napari_gpu_denoise.noise.correlation import (
 )
 from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches import selection, white
+from napari_gpu_denoise.noise.patches.frequencies import frequency_order
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
@@ -205,7 +206,7 @@ class Evidence:
         if curve is None or self.spectrum is None:
             return curve
         power = np.array(self.spectrum.power)
-        _, high = white.frequency_order(power.shape)
+        _, high = frequency_order(power.shape)
         rest = float(power.ravel()[high].mean())
         share = 1.0 if self.spectrum.white or rest <= 0 else float(power.mean()) / rest
         return replace(curve, variance=tuple(share * each for each in curve.variance))
