@@ -110,7 +110,8 @@ class ChannelPatches:
         if bad.any():
             image = np.where(bad, np.nan, image)
         blanks = [_common_blank(image)]
-        spectra = [read_spectra([plane], MAX_PATCHES // len(image), blanks) for plane in image]
+        limit = 2 * MAX_PATCHES // len(image)
+        spectra = [read_spectra([plane], limit, blanks) for plane in image]
         return cls(spectra, unclipped(np.max([each.clipped for each in spectra], axis=0)))
 
     @classmethod

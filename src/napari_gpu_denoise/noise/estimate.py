@@ -283,7 +283,7 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
         found.append(
             "the noise of neighbouring pixels may be slightly correlated, or there is fine texture"
         )
-    elif correlated and not model.models_correlation:
+    elif correlated and not (model.models_correlation or model.shown_white):
         found.append(
             "the noise of neighbouring pixels is correlated, which this model ignores: sigma may "
             "be too low"

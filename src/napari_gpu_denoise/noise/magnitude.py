@@ -33,12 +33,15 @@ ODD_BLOCKS = 0.01  # share of the blocks of noise alone, half of them bright, th
 CLEAR_BLOCKS = 0.9  # share of them that sigma is read from: faint signals hide in the brightest
 STARTS, ROUNDS = 64, 40  # values of sigma that the search begins with, and iterations
 MIN_CONTRAST = 0.12  # squared contrast of the darkest blocks; 0.21 in noise alone
+DEVIATION = 0.012  # of their distribution from that of noise alone, at most, but for chance
+BLOCK_ERROR = 0.6  # relative error of sigma of one value: 0.5, and more for the choice of blocks
 FAINT_SIGNALS = 0.003  # relative error of sigma that they leave
 
 # Object.
 DARK = 4.5  # mean over standard deviation of a level, below which the law differs from a constant
 DARKEST = 1.0  # mean of a level without signal over sigma: 1.25, and less by chance
 MAX_GROWTH = 10.0  # of the variance along a line; 2.33 is that of magnitudes, texture adds to it
+CHANCE = 0.16  # two standard deviations of the mean of a patch of noise alone, in sigma
 MIXED = 2.0  # standard errors that patches of object and background cost, without a background
 MISFIT = 2.0  # squared standard errors a level, above which the law is refuted
 SIGMAS = 400  # values of sigma that are tried
@@ -60,61 +63,67 @@ class Magnitudes(NamedTuple):
 
     sigma: float  # of the real and of the imaginary part, grey levels
     error: float  # standard error of sigma
-    cost: float  # squared standard errors of the levels, less what else proves magnitudes
+    misfit: float  # squared standard errors of the levels
+    proof: float  # the same by which other evidence is better explained than by other noise
     share: float  # of the image that is background, and sigma read from; else 0
+
+    @property
+    def cost(self) -> float:
+        """Misfit less proof."""
+        return self.misfit - min(self.proof, MAX_PROOF)
 
 
 def magnitude_noise(
     channel: Evidence, curve: Callable[[], tuple[np.ndarray, np.ndarray]]
 ) -> Magnitudes | None:
-    """Fit sigma to the background and to the variance at all levels of brightness.
+    """Measure Rician noise by the background, or where none agrees by the levels of brightness.
 
-    None where there are negative values, or neither a background nor dark levels. The cost is
-    infinite where a line explains the levels better. `curve` returns means and variances of
-    magnitudes for a sigma of 1.
+    None where there are negative values, neither a background nor dark levels, or where a line
+    explains the levels better. `curve` returns means and variances of magnitudes of sigma 1.
     """
     laws = channel.laws
     if laws is not None and laws.is_linear and laws.growth > MAX_GROWTH:
         return None
     if any(map(_has_negative, channel.planes, channel.blanks, channel.levels)):
         return None
-    background = rayleigh_background(channel.planes, channel.blanks, channel.levels)
-    if background is None and (laws is None or not _is_dark(laws)):
+    found = [_by_background(channel, curve), _by_levels(channel, curve)]
+    return min(filter(None, found), key=lambda each: each.misfit - each.proof, default=None)
+
+
+def _by_background(channel: Evidence, curve: Callable) -> Magnitudes | None:
+    """Measure Rician noise in areas without signal."""
+    found = rayleigh_background(channel.planes, channel.blanks, channel.levels)
+    if found is None:
         return None
-    tried, proof, limit = [np.empty(0)], 0.0, math.inf
-    if background is not None:
-        tried.append(background.sigma + background.error * np.linspace(-6, 6, 121))
-    if laws is not None:
-        mean, variance = laws.curve.fitted
-        ends = np.sqrt([0.8 * variance.min(), 3 * variance.max()])
-        tried.append(np.geomspace(*ends, SIGMAS))
-        limit = MISFIT * laws.levels
-        if laws.line + CLEARLY < laws.constant:
-            limit = min(limit, laws.line)
-        else:
-            proof = _missing_values(channel)
-    sigma = np.sort(np.concatenate(tried))
-    distance = np.zeros((len(sigma), 1))
-    if laws is not None:
-        sigma = sigma[sigma <= mean[0] / DARKEST]
-        if not len(sigma):
+    cost, proof = 0.0, found.gain
+    if channel.laws is not None:
+        (distance,) = _level_distances(channel.laws, np.array([found.sigma]), curve(), 0.0)
+        cost = float(capped_cost(distance))
+        # The object may have texture, which never lowers a variance.
+        if capped_cost(np.minimum(distance, 0)) > CLEARLY:
             return None
-        distance = _level_distances(laws, sigma, curve(), 0.0 if background else MIXED)
-    gain = np.zeros(len(sigma))
-    if background is not None:
-        pull = np.square((sigma - background.sigma) / background.error)
-        gain = np.maximum(min(background.gain, MAX_PROOF) - pull, 0)
-    cost = capped_cost(distance)
-    best = int((cost - gain).argmin())
-    share = float(background.share) if gain[best] else 0.0
-    misfit = float(cost[best])
-    # The object may have texture, which never lowers a variance.
-    below = capped_cost(np.minimum(distance[best], 0))
-    refuted = below > CLEARLY if share else misfit > limit
-    misfit -= min(gain[best] + proof, MAX_PROOF)
-    inside = sigma[cost - gain <= (cost - gain)[best] + 1]
-    error = max(float(inside[-1] - inside[0]) / 2, sigma[best] / SIGMAS)
-    return Magnitudes(float(sigma[best]), error, math.inf if refuted else misfit, share)
+        proof += _missing_values(channel)
+    return Magnitudes(found.sigma, found.error, cost, proof, found.share)
+
+
+def _by_levels(channel: Evidence, curve: Callable) -> Magnitudes | None:
+    """Measure Rician noise by the variance at levels of brightness."""
+    laws = channel.laws
+    if laws is None:
+        return None
+    mean, variance = laws.curve.fitted
+    if mean[0] > DARK * math.sqrt(variance[0]):
+        return None
+    sigma = np.geomspace(*np.sqrt([0.8 * variance.min(), 3 * variance.max()]), SIGMAS)
+    cost = capped_cost(_level_distances(laws, sigma, curve(), MIXED))
+    best = int(cost.argmin())
+    limit = MISFIT * laws.levels
+    if laws.line + CLEARLY < laws.constant:
+        limit = min(limit, laws.line)
+    if cost[best] > limit:
+        return None
+    noise = object_noise(channel.spectra.statistics, float(sigma[best]), curve())
+    return Magnitudes(*noise, float(cost[best]), _missing_values(channel), 0.0)
 
 
 def object_noise(
@@ -130,12 +139,6 @@ def object_noise(
         sigma = math.sqrt(variance)
         error = sigma * relative
     return sigma, error
-
-
-def _is_dark(laws: VarianceLaws) -> bool:
-    """Return whether there is a level so dark that its variance shows magnitudes."""
-    mean, variance = laws.curve.fitted
-    return bool(mean[0] < DARK * math.sqrt(variance[0]))
 
 
 def _has_negative(plane: np.ndarray, blank: np.ndarray | None, ends: list) -> bool:
@@ -159,14 +162,20 @@ def _level_distances(
     ratio = mean / sigma[:, None]
     highest = np.interp(ratio, at, law)
     slope = (highest[:, -1:] - law[0]) / np.maximum(ratio[:, -1:] - at[0], 1e-9)
-    lowest = np.minimum(highest, law[0] + slope * np.maximum(ratio - at[0], 0))
+    lowest = np.minimum(highest, law[0] + slope * np.maximum(ratio - at[0] - CHANCE, 0))
     found = np.log(variance / np.square(sigma[:, None]))
-    above, below = ((found - np.log(each)) / np.array(laws.error) for each in (highest, lowest))
-    return np.where(above > 0, above, np.minimum(below, np.maximum(above, -mixed)))
+    above, below = (laws.distance(found - np.log(each)) for each in (highest, lowest))
+    found = np.where(above > 0, above, np.minimum(below, np.maximum(above, -mixed)))
+    return np.where(ratio < DARKEST, -np.inf, found)
 
 
 def _missing_values(channel: Evidence) -> float:
-    """Return the deviance by which fewer values are 0 or below than of normal noise."""
+    """Return the deviance by which fewer values are 0 or below than of normal noise.
+
+    Noise whose variance is on a line, such as that of photons, may have none of them either.
+    """
+    if channel.laws.line + CLEARLY < channel.laws.constant:
+        return 0.0
     from scipy.special import ndtr
 
     values = found = 0
@@ -297,9 +306,15 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
     if gain[best] <= 0:
         return None
     # Faint signals add energy: most of them are left out.
+    _, (first,), (last,) = converge(square[[best]], 1 - ODD_BLOCKS / 2)
+    values = np.sort(shifted[first:last], axis=None)
     (square,), (first,), (last,) = converge(square[[best]], CLEAR_BLOCKS)
-    sigma, values = math.sqrt(square), BLOCK**2 * (last - first)
-    error = sigma * math.hypot(0.5 / math.sqrt(max(values, 1)), FAINT_SIGNALS)
+    sigma = math.sqrt(square)
+    share = np.searchsorted(values, values, "right") / len(values)
+    deviation = np.abs(share + np.expm1(-np.square((values + step / 2) / sigma) / 2)).max()
+    if deviation > DEVIATION + 1 / math.sqrt(len(values)):
+        return None
+    error = sigma * math.hypot(BLOCK_ERROR / math.sqrt(BLOCK**2 * (last - first)), FAINT_SIGNALS)
     share = (last - first) / CLEAR_BLOCKS / len(blocks)
     return Background(sigma, error, share, float(gain[best]))
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.coefficients import Squares, nested, range_moments, range_sums
+from napari_gpu_denoise.noise.patches.coefficients import nested, range_moments
 from napari_gpu_denoise.noise.patches.frequencies import (
     PATCH,
     SETS,
@@ -140,8 +140,9 @@ def photon_noise(
     # Levels below 0 by more than noise at 0 explains: something was subtracted.
     shifted = min(curve.mean, default=0.0) < -SHIFTED * math.sqrt(max(intercept, 0.0))
     if gain > 0 and (intercept < 0 or shifted):
-        darkest = math.sqrt(max(gain * min(curve.mean) + intercept, 0.0))
-        offset, read, error = -intercept / gain, 0.0, darkest / 2
+        # No level is darker than that without light.
+        offset, read = min(-intercept / gain, min(curve.mean)), 0.0
+        error = math.sqrt(max(gain * (min(curve.mean) - offset), 0.0)) / 2
     else:
         spread = math.sqrt(max(covariance[1, 1], 0.0))
         offset, read = 0.0, math.sqrt(max(intercept, 0.0))
@@ -156,7 +157,6 @@ COEFFICIENTS = PATCH**2 - 1  # of a patch, without its mean
 TOP = 11  # this sum j + k of frequencies and what is above are one band
 SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # of a level, from the smoothest on
 LEAST = 48  # patches by which a set is larger than the one before
-WEAKEST = 1e-24  # variance from which float32 holds what is relative to it
 
 
 class Readings(NamedTuple):
@@ -171,12 +171,10 @@ class Readings(NamedTuple):
     own_seen: np.ndarray  # (set, band), what these see
 
 
-def read_levels(
-    spectra: PatchSpectra, line: np.ndarray, levels: Parts, relative: bool = False
-) -> Readings:
+def read_levels(spectra: PatchSpectra, line: np.ndarray, levels: Parts) -> Readings:
     """Sum up nested sets of the smoothest patches of each level of brightness.
 
-    `line` (patch,) is about the noise variance of each patch. If `relative`, all is divided by it.
+    `line` (patch,) is about the noise variance of each patch.
     """
     bands, _, sizes = frequency_bands()
     limits, level = [0], []
@@ -189,18 +187,10 @@ def read_levels(
         limits += [limits[-1] + stop for stop in stops[1:]]
         level += [number] * (len(stops) - 1)
     order = levels.by_rank(spectra.relative("ranks", line)).members
-    mean, sums = spectra.mean, np.zeros((len(level), COEFFICIENTS))
-    if relative:
-        # What is relative to its own line sees no more of the brightness than the mean does.
-        weight, mean, coefficients = 1 / line, spectra.seen, spectra.coefficients
-        if weight.max() > 1 / WEAKEST:
-            coefficients = np.asarray(coefficients, np.float64)
-        squares = range_sums(Squares(coefficients), order, limits, weight)
-    else:
-        sums, squares = range_moments(spectra.coefficients, order, limits)
+    sums, squares = range_moments(spectra.coefficients, order, limits)
     added, level = np.diff(limits), np.array(level)
     own = squares @ bands.T / sizes
-    bright = np.add.reduceat(mean[order], limits[:-1])
+    bright = np.add.reduceat(spectra.mean[order], limits[:-1])
     seen = sums @ weights() @ bands.T / sizes + bright[:, None]
     inside = partial(nested, sizes=np.bincount(level))
     count, each = inside(added), added[:, None]

@@ -121,7 +121,7 @@ class PoissonGaussian(base.NoiseModel):
     def misfit(cls, channel: Evidence) -> base.Misfit:
         """Return that of a line, or of a constant where nothing shows that the variance grows."""
         laws, constant = channel.laws, Gaussian.misfit(channel).cost
-        best = constant if laws is None else min(constant, laws.line, laws.free)
+        best = constant if laws is None else min(constant, laws.line)
         if channel.grows_over_time:
             why = "the variance of differences between still frames grows with brightness"
             return base.Misfit(best - base.PROVEN, why)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.laws import AS_WELL, CLEARLY
+from napari_gpu_denoise.noise.patches.laws import AS_WELL, LIKELY
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -55,7 +55,7 @@ class Rician(base.NoiseModel):
     name: ClassVar[str] = "rician"
     title: ClassVar[str] = "Rician"
     description: ClassVar[str] = "Magnitude images of MRI."
-    price: ClassVar[float] = CLEARLY - AS_WELL  # one number fewer than a line
+    price: ClassVar[float] = LIKELY - AS_WELL  # one number fewer than a line
 
     def variance(self, mean: Any) -> np.ndarray:
         curve = magnitude_variance()
@@ -127,7 +127,7 @@ class Rician(base.NoiseModel):
         from napari_gpu_denoise.noise.magnitude import magnitude_noise
 
         found = magnitude_noise(channel, magnitude_variance)
-        if found is None or math.isinf(found.cost):
+        if found is None:
             return base.Misfit(math.inf)
         if found.share:
             return base.Misfit(
@@ -145,10 +145,11 @@ class Rician(base.NoiseModel):
 
         found = magnitude_noise(channel, magnitude_variance)
         sigma, error = (found.sigma, found.error) if found else (channel.sigma, channel.error)
-        method = "distribution of the background, and variance at each level of brightness"
-        if channel.spectra is not None and not (found and found.share):
-            method = "smoothest patches, corrected for magnitudes"
+        if found is None and channel.spectra is not None:
             sigma, error = object_noise(channel.spectra.statistics, sigma, magnitude_variance())
+        of_background = found is not None and found.share
+        method = "smoothest patches, corrected for magnitudes"
+        method = "distribution of the background" if of_background else method
         sigma = sigma or _LEAST
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve)
 
