@@ -187,12 +187,12 @@ class Evidence:
     def laws(self) -> VarianceLaws | None:
         """How the variance depends on brightness, where known."""
         laws = self._plain_laws
-        if laws is not None and self.levelled is not None and laws.is_linear:
-            # Planes of unlike noise must not pass for photon noise together, if they show alone
-            # that noise does not grow with brightness. Flat planes of one brightness each do not.
+        if laws is not None and self.levelled is not None and laws.changes:
+            # Planes of unlike noise must not pass for one law together, if they show alone that
+            # noise does not change with brightness. Flat planes of one brightness each do not.
             alone = [variance_laws(each) for each in self.spectra.alone()]
             wide = [each for each in alone if each and _width(each) > 0.5 * _width(laws)]
-            if sum(not each.is_linear for each in wide) > 0.5 * len(self.planes):
+            if sum(not each.changes for each in wide) > 0.5 * len(self.planes):
                 return variance_laws(self.levelled)
         return laws
 
