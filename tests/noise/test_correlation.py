@@ -24,8 +24,8 @@ from napari_gpu_denoise.noise.correlation import (
 )
 from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.noise.models import Correlated
+from napari_gpu_denoise.noise.patches.frequencies import cosine_transform
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
-from napari_gpu_denoise.noise.patches.white import cosine_transform
 from reference.data import REASON, data_folder, pictures
 
 

@@ -14,10 +14,15 @@ from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import AxesError, NonFiniteError
 from napari_gpu_denoise.noise import photon as photon_readings
 from napari_gpu_denoise.noise import photon as photon_texture
+from napari_gpu_denoise.noise.patches.frequencies import (
+    PATCH,
+    frequencies,
+    frequency_order,
+    frequency_sets,
+)
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_step
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, frequency_sets
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 from napari_gpu_denoise.noise.patches.variance import grouped
-from napari_gpu_denoise.noise.patches.white import PATCH, frequencies, frequency_order
 from napari_gpu_denoise.noise.photon import (
     COEFFICIENTS,
     Readings,

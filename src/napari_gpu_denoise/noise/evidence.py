@@ -25,6 +25,7 @@ from napari_gpu_denoise.noise.correlation import (
 )
 from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches import selection, white
+from napari_gpu_denoise.noise.patches.frequencies import frequency_order
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
@@ -186,16 +187,14 @@ class Evidence:
     def laws(self) -> VarianceLaws | None:
         """How the variance depends on brightness, where known."""
         laws = self._plain_laws
-        if laws is None or self.levelled is None:
-            return laws
-        if not laws.is_linear:
-            return laws._replace(free=math.inf)  # it would follow brightness to other planes
-        # Planes of unlike noise must not pass for photon noise together, if they show alone that
-        # noise does not grow with brightness. Flat planes of one brightness each do not.
-        alone = [variance_laws(each) for each in self.spectra.alone()]
-        wide = [each for each in alone if each and _width(each) > 0.5 * _width(laws)]
-        flat = sum(not each.is_linear for each in wide) > 0.5 * len(self.planes)
-        return variance_laws(self.levelled) if flat else laws
+        if laws is not None and self.levelled is not None and laws.changes:
+            # Planes of unlike noise must not pass for one law together, if they show alone that
+            # noise does not change with brightness. Flat planes of one brightness each do not.
+            alone = [variance_laws(each) for each in self.spectra.alone()]
+            wide = [each for each in alone if each and _width(each) > 0.5 * _width(laws)]
+            if sum(not each.changes for each in wide) > 0.5 * len(self.planes):
+                return variance_laws(self.levelled)
+        return laws
 
     @property
     def curve(self) -> VarianceCurve | None:
@@ -207,7 +206,7 @@ class Evidence:
         if curve is None or self.spectrum is None:
             return curve
         power = np.array(self.spectrum.power)
-        _, high = white.frequency_order(power.shape)
+        _, high = frequency_order(power.shape)
         rest = float(power.ravel()[high].mean())
         share = 1.0 if self.spectrum.white or rest <= 0 else float(power.mean()) / rest
         return replace(curve, variance=tuple(share * each for each in curve.variance))
