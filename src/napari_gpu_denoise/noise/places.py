@@ -22,6 +22,7 @@ from napari_gpu_denoise.noise.robust import medians
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.models import NoiseModel
+    from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 
 MAX_CELLS, MIN_CELLS = 6, 4  # along an axis
 MIN_CELL_WIDTH = 32  # pixels
@@ -38,6 +39,7 @@ MIN_RATIO = 1.25  # of the largest sigma to the smallest: less makes no differen
 SIGNIFICANT = 6.0  # standard errors of the logarithm of that ratio, at least
 MIN_GAIN = 25.0  # squared standard errors by which a surface fits better than other laws
 MAX_SURFACE_ERROR = 0.12  # relative error of sigma at any place
+MAX_UNEVEN = 0.3  # relative spread of power over high frequencies; white noise has 0.1 or less
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,9 @@ def noise_surface(
         if fit is None:
             return None
     surface, low, high = fit
+    whole = [one for one, there in zip(channels, readable, strict=True) if there]
+    if not all(_is_flat(each.spectra, surface) for each in whole):
+        return None
     plane = np.clip(_powers(_cell_middles((64, 64))) @ surface, low, high)
     mean = math.log(np.mean(np.exp(2 * plane))) / 2
     level = _powers(_cell_middles(counts)) @ surface - mean
@@ -172,6 +177,19 @@ def _read_cells(
     bright = parts.sums(spectra.seen) / parts.count
     found[:, cell[parts.members[parts.first]]] = np.log(variance) / 2, error, bright
     return found
+
+
+def _is_flat(spectra: PatchSpectra, surface: np.ndarray) -> bool:
+    """Whether noise where it is strongest is as strong at all high frequencies, as texture is not.
+
+    That of the smoothest patches is read.
+    """
+    relative = np.exp(_powers(2 * spectra.place.T - 1) @ surface)
+    there = np.flatnonzero(relative >= np.median(relative))
+    order = np.argsort((spectra.energy_of("low") / relative**2)[there])
+    smooth = there[order[: math.ceil(SMOOTHEST * len(there))]]
+    power = np.square(spectra.high[smooth] / relative[smooth, None]).mean(axis=0)
+    return bool(power.std() <= MAX_UNEVEN * power.mean())
 
 
 def _fit_surface(
