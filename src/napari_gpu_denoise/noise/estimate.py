@@ -214,15 +214,6 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
         numbers = {}  # it is as strong in all planes
     kind, reason = chosen_model(channels, model)
     fits = list(map(kind.fit, channels))
-    if kind is models.SignalDependent and model == AUTO:
-        # Places that differ in brightness and noise look like a law of the brightness.
-        even = list(map(models.Gaussian.fit, channels))
-        if noise_surface(channels, [fit.model for fit in even]) is not None:
-            kind, fits, reason = (
-                models.Gaussian,
-                even,
-                "sigma follows the place, not the brightness",
-            )
     covariance = None if patches is None else patches.covariance(kind.models_correlation)
     if covariance is not None and is_shared(kind, covariance, source.axes):
         fits = [
