@@ -1,4 +1,4 @@
-"""Laws of the noise variance over brightness: photons, tables, and texture, which is none."""
+"""Laws of the noise variance over brightness: photons, tables, and texture that is none."""
 
 from __future__ import annotations
 
