@@ -513,14 +513,12 @@ class SpectrumEvidence(NamedTuple):
 
 
 def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
-    """Return the noise spectrum of patches; ImageError if they are not 8 x 8 pixels."""
+    """Return the noise spectrum of patches."""
     return spectrum_with_evidence(spectra)[0]
 
 
 def spectrum_with_evidence(spectra: PatchSpectra) -> tuple[NoiseSpectrum, SpectrumEvidence]:
     """Return the same, and what it is taken from."""
-    if not spectra.whole:
-        raise ImageError("No patch of 8 x 8 finite pixels is left; replace NaN and infinity first.")
     members = unclipped(spectra.clipped)
     few = min(INDEPENDENT * spectra.overlap, MOST * len(members))
     number = math.ceil(max(SHARE * len(members), few))

@@ -150,7 +150,7 @@ class ChannelPatches:
     def colours(self) -> ColourSpectra | None:
         """Return the noise of the colours of an image; None where a colour shows none."""
         number = round(COLOUR_SHARE * len(self.members))
-        if not self.spectra[0].whole or not number:
+        if not number:
             return None
         places = np.concatenate(frequency_order((PATCH, PATCH)))
         power, unshared = np.zeros((2, len(self.spectra), PATCH**2))
@@ -189,7 +189,7 @@ class ChannelPatches:
             number = max(round(min(needed, len(members))), 1)
             order = members[np.argsort(rank[members], kind="stable")]
         high = read = np.array([values[order[:number]] for values in high])
-        if correlated and first.whole:
+        if correlated:
             number = min(number, max(round(CLEAREST * len(members)), 1))
             read = np.concatenate([part for _, part in self._smoothest(number)], axis=2)
         covariance = _products(read)
