@@ -82,12 +82,10 @@ class Evidence:
             _ = self.sigma
 
     def with_spectrum(self, spectrum: NoiseSpectrum) -> Evidence:
-        """Return the same with the spectrum of all colours, at any brightness."""
+        """Return the same with another spectrum, such as that of all colours."""
         other = copy.copy(self)
-        # Counts of photons, and noise that grows with brightness, were looked for in each alone.
-        other.__dict__["rising_line"] = None
         if not spectrum.white:
-            other.__dict__["photons"] = None
+            other.__dict__["photons"] = None  # the noise of counts is white
         other.__dict__["spectrum"] = spectrum
         return other
 
