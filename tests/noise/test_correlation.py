@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import imageio.v3 as imageio
 import numpy as np
@@ -18,12 +18,10 @@ from napari_gpu_denoise.noise.correlation import (
     fit_correlation,
     noise_spectrum,
     power_of_lags,
-    spectrum_with_evidence,
     without_steep_texture,
 )
 from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.white import cosine_transform
 from reference.data import REASON, data_folder, pictures
 
