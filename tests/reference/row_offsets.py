@@ -86,10 +86,7 @@ def least_squares(
 def shrunk(found: np.ndarray, thirds: list[np.ndarray], variance: float) -> np.ndarray:
     """Shrink each frequency by offsets / (offsets + noise + image), all three powers fitted."""
     ny = len(found)
-    edges = [1]
-    while edges[-1] < ny:
-        edges.append(max(edges[-1] + 1, round(1.5 * edges[-1])))
-    edges = [*edges[:-2], ny]
+    edges = sorted({round(ny ** (k / 14)) for k in range(15)})
     bands = list(pairwise(edges))
 
     def power(values: np.ndarray) -> np.ndarray:

@@ -57,8 +57,11 @@ def _root_sigma(planes: np.ndarray) -> tuple[float, float, str, int]:
 
     roots = 2 * np.sqrt(np.maximum(planes, 0, dtype=np.float64))
     found = measure_noise(roots, None, "gaussian")
-    method = _ROOTS_CORRELATED if found.models[0].models_correlation else _ROOTS
-    return found.sigma[0], found.standard_error[0], method, found.blank_width
+    (sigma,), (error,), (spectrum,) = found.sigma, found.standard_error, found.spectra
+    if spectrum is None or spectrum.white or spectrum.sigma <= sigma or not sigma:
+        return sigma, error, _ROOTS, found.blank_width
+    error = spectrum.sigma * spectrum.ratio_error / 2
+    return spectrum.sigma, error, _ROOTS_CORRELATED, found.blank_width
 
 
 class Plan(TilePlan):

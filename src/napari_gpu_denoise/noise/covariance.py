@@ -16,14 +16,14 @@ from napari_gpu_denoise.noise.correlation import HALVES, spectral_fall
 from napari_gpu_denoise.noise.models.base import NoiseModel
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import ranked, smallest
-from napari_gpu_denoise.noise.patches.spectra import (
+from napari_gpu_denoise.noise.patches.frequencies import (
+    PATCH,
     SETS,
-    PatchSpectra,
+    frequency_order,
     frequency_sets,
-    read_spectra,
 )
+from napari_gpu_denoise.noise.patches.spectra import MAX_PATCHES, PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
-from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequency_order
 from napari_gpu_denoise.noise.sampling import PlaneStack
 
 CLEAREST = 0.02  # share of the patches whose lowest frequencies hold little texture
@@ -110,7 +110,8 @@ class ChannelPatches:
         if bad.any():
             image = np.where(bad, np.nan, image)
         blanks = [_common_blank(image)]
-        spectra = [read_spectra([plane], MAX_PATCHES // len(image), blanks) for plane in image]
+        limit = 2 * MAX_PATCHES // len(image)
+        spectra = [read_spectra([plane], limit, blanks) for plane in image]
         return cls(spectra, unclipped(np.max([each.clipped for each in spectra], axis=0)))
 
     @classmethod

@@ -164,7 +164,7 @@ def _level_distances(
     slope = (highest[:, -1:] - law[0]) / np.maximum(ratio[:, -1:] - at[0], 1e-9)
     lowest = np.minimum(highest, law[0] + slope * np.maximum(ratio - at[0] - CHANCE, 0))
     found = np.log(variance / np.square(sigma[:, None]))
-    above, below = ((found - np.log(each)) / np.array(laws.error) for each in (highest, lowest))
+    above, below = (laws.distance(found - np.log(each)) for each in (highest, lowest))
     found = np.where(above > 0, above, np.minimum(below, np.maximum(above, -mixed)))
     return np.where(ratio < DARKEST, -np.inf, found)
 

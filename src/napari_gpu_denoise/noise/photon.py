@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.coefficients import Squares, nested, range_moments, range_sums
+from napari_gpu_denoise.noise.patches.coefficients import nested, range_moments
 from napari_gpu_denoise.noise.patches.frequencies import (
     PATCH,
     SETS,
@@ -24,6 +24,7 @@ from napari_gpu_denoise.noise.patches.frequencies import (
 )
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import LEAST_LEVELS, MEMBERS, Parts, VarianceCurve
+from napari_gpu_denoise.noise.robust import medians
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 # The line of photon and read noise through variances at levels of brightness.
@@ -140,8 +141,9 @@ def photon_noise(
     # Levels below 0 by more than noise at 0 explains: something was subtracted.
     shifted = min(curve.mean, default=0.0) < -SHIFTED * math.sqrt(max(intercept, 0.0))
     if gain > 0 and (intercept < 0 or shifted):
-        darkest = math.sqrt(max(gain * min(curve.mean) + intercept, 0.0))
-        offset, read, error = -intercept / gain, 0.0, darkest / 2
+        # No level is darker than that without light.
+        offset, read = min(-intercept / gain, min(curve.mean)), 0.0
+        error = math.sqrt(max(gain * (min(curve.mean) - offset), 0.0)) / 2
     else:
         spread = math.sqrt(max(covariance[1, 1], 0.0))
         offset, read = 0.0, math.sqrt(max(intercept, 0.0))
@@ -156,7 +158,8 @@ COEFFICIENTS = PATCH**2 - 1  # of a patch, without its mean
 TOP = 11  # this sum j + k of frequencies and what is above are one band
 SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # of a level, from the smoothest on
 LEAST = 48  # patches by which a set is larger than the one before
-WEAKEST = 1e-24  # variance from which float32 holds what is relative to it
+UNEVEN = 2.0  # variance between the frequencies of a band over that by chance, from there on
+STANDS_OUT = 1.0  # standard errors by which the mean of a band is above its median, from there on
 
 
 class Readings(NamedTuple):
@@ -165,18 +168,17 @@ class Readings(NamedTuple):
     level: np.ndarray  # (set,), number of the level
     count: np.ndarray  # (set,), patches
     power: np.ndarray  # (set, band), mean over each band of frequencies that is read
+    uneven: np.ndarray  # (set, band), variance of that, where frequencies differ as stripes make
     seen: np.ndarray  # (set, band), grey level as the band sees it
     added: np.ndarray  # (set,), patches that the previous set does not have
     own: np.ndarray  # (set, band), the power of these
     own_seen: np.ndarray  # (set, band), what these see
 
 
-def read_levels(
-    spectra: PatchSpectra, line: np.ndarray, levels: Parts, relative: bool = False
-) -> Readings:
+def read_levels(spectra: PatchSpectra, line: np.ndarray, levels: Parts) -> Readings:
     """Sum up nested sets of the smoothest patches of each level of brightness.
 
-    `line` (patch,) is about the noise variance of each patch. If `relative`, all is divided by it.
+    `line` (patch,) is about the noise variance of each patch.
     """
     bands, _, sizes = frequency_bands()
     limits, level = [0], []
@@ -189,30 +191,38 @@ def read_levels(
         limits += [limits[-1] + stop for stop in stops[1:]]
         level += [number] * (len(stops) - 1)
     order = levels.by_rank(spectra.relative("ranks", line)).members
-    mean, sums = spectra.mean, np.zeros((len(level), COEFFICIENTS))
-    if relative:
-        # What is relative to its own line sees no more of the brightness than the mean does.
-        weight, mean, coefficients = 1 / line, spectra.seen, spectra.coefficients
-        if weight.max() > 1 / WEAKEST:
-            coefficients = np.asarray(coefficients, np.float64)
-        squares = range_sums(Squares(coefficients), order, limits, weight)
-    else:
-        sums, squares = range_moments(spectra.coefficients, order, limits)
+    sums, squares = range_moments(spectra.coefficients, order, limits)
     added, level = np.diff(limits), np.array(level)
-    own = squares @ bands.T / sizes
-    bright = np.add.reduceat(mean[order], limits[:-1])
+    bright = np.add.reduceat(spectra.mean[order], limits[:-1])
     seen = sums @ weights() @ bands.T / sizes + bright[:, None]
     inside = partial(nested, sizes=np.bincount(level))
-    count, each = inside(added), added[:, None]
+    count, overlap = inside(added), spectra.overlap
     return Readings(
         level,
         count,
-        inside(own) / count[:, None],
+        *_band_powers(inside(squares) / count[:, None], count / overlap),
         inside(seen) / count[:, None],
         added,
-        own / each,
-        seen / each,
+        _band_powers(squares / added[:, None], added / overlap)[0],
+        seen / added[:, None],
     )
+
+
+def _band_powers(power: np.ndarray, independent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the power of each band, and its variance where frequencies differ: by stripes.
+
+    It is the mean, or the median where a frequency stands out.
+    """
+    independent = np.maximum(independent, 1.0)[:, None]
+    bands, _, sizes = frequency_bands()
+    # The median of chi-squared variables is below their mean, by nearly this factor.
+    middle = np.stack([medians(power[:, band > 0]) for band in bands], axis=1)
+    middle /= (1 - 2 / (9 * independent)) ** 3
+    mean, square = (each @ bands.T / sizes for each in (power, np.square(power)))
+    chance, spread = np.square(middle) * 2 / independent, square - np.square(mean)
+    stands_out = mean - middle > STANDS_OUT * np.sqrt(chance / sizes)
+    uneven = stands_out | (spread > UNEVEN * chance)
+    return np.where(stands_out, middle, mean), np.where(uneven, spread / (sizes - 1), 0.0)
 
 
 @lru_cache(maxsize=1)
@@ -276,7 +286,7 @@ def level_variances(
     # What is expected, not what was found: weights that follow chance favour what is low by chance.
     strength = np.maximum(power[:, :STRONG].mean(axis=1) - 1, 0)
     expected = 1 + strength[:, None] * texture
-    error = np.sqrt(2 / independent) * expected
+    error = np.sqrt(2 / independent * np.square(expected) + readings.uneven / np.square(line))
     chance = np.linalg.norm(error[:, :STRONG], axis=1) / STRONG
     square = np.square(strength) + np.square(np.hypot(chance, LINE))
 

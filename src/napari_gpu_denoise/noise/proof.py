@@ -25,8 +25,9 @@ from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import Correlated, Gaussian
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.patches.coefficients import span_sums
+from napari_gpu_denoise.noise.patches.frequencies import PATCH, frequency_order
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
-from napari_gpu_denoise.noise.patches.white import MARGIN, PATCH, frequency_order
+from napari_gpu_denoise.noise.patches.white import MARGIN
 from napari_gpu_denoise.noise.series import WHITE
 
 # The smoothest patches.
@@ -43,7 +44,8 @@ MAX_OVER_SMOOTH = 1.35  # the claimed sigma over theirs
 LOWEST = 0.001  # quantile of the energy of patches that bounds nearly white noise
 NEARLY_SHARE = 0.7  # of its bound that is taken as proven
 # Errors of the prediction of pixels.
-MIN_OF_ERROR = 0.88  # the claimed sigma over the median error, where all that is left is noise
+# The claimed sigma over the median error where all that is left is noise, at least and at most.
+MIN_OF_ERROR, MAX_OF_ERROR = 0.88, 1.5
 BLOCK, REACH = (
     16,
     2,
@@ -146,9 +148,10 @@ def proven_sigma(channel: Evidence) -> float:
     if np.count_nonzero(far) < MIN_SMOOTH:
         far[:] = True
     proven = SmoothPatches.of(patches, far).proven(claim)
-    if proven == claim or claim >= MIN_OF_ERROR * prediction_error(list(channel.planes)):
+    if proven == claim:
         return claim
-    return proven or 0.0
+    ratio = claim / max(prediction_error(list(channel.planes)), 1e-9 * claim)
+    return claim if MIN_OF_ERROR <= ratio <= MAX_OF_ERROR else proven or 0.0
 
 
 PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it
@@ -213,7 +216,7 @@ def _of_proven_sigma(channel: Evidence, fit: Fit) -> Fit:
 # Colours: how much the power of correlated noise falls from middle to the highest frequencies.
 MIN_FALL = 3.0  # of white noise 1; of colours and of what they do not share
 ALIKE_FALL = 0.7  # fall of what they do not share over that of the colours, at least, or
-CLEAR_FALL, MIN_UNSHARED_FALL = 20.0, 0.35  # if it is clear (cameras: 20 to 130) this
+CLEAR_FALL, MIN_UNSHARED_FALL = 18.0, 0.25  # if it is clear (cameras: 20 to 130) this
 MAX_GROWTH = 3.0  # of the power within the patches read; of texture more
 
 

@@ -44,7 +44,8 @@ class SignalDependent(base.NoiseModel):
     levels: tuple[float, ...] = base.parameter(base.LINE)
     sigmas: tuple[float, ...] = base.parameter(base.LINE)
     shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
-    price: ClassVar[float] = CLEARLY + KNOT
+    price: ClassVar[float] = CLEARLY - KNOT
+    shown_white: ClassVar[bool] = True
     name: ClassVar[str] = "signal-dependent"
     title: ClassVar[str] = "Signal-dependent"
     description: ClassVar[str] = (
@@ -86,8 +87,7 @@ class SignalDependent(base.NoiseModel):
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:
         laws = channel.laws
-        white = channel.spectrum.white and channel.temporal is None
-        if not white or laws is None or laws.flatness < FREE_FLATNESS:
+        if laws is None or laws.flatness < FREE_FLATNESS or channel.temporal is not None:
             return Gaussian.misfit(channel)._replace(reason="")
         # The square of the brightness is that of speckle, or of texture of one contrast.
         if laws.is_quadratic and laws.square <= laws.free + CLEARLY:

@@ -40,6 +40,7 @@ MOST_BYTES = 1 << 29  # of coefficients on a device; more are kept in memory
 BATCH_BYTES = 1 << 26  # of planes that are sent at once
 WEAKEST, STRONGEST = 1e-25, 1e25  # sums of squares that float32 holds
 FAR = 2.0**40  # times the typical sum of squares, from which a patch holds fill values
+SAMPLE, NEARLY_ALL = 4096, 0.98  # pixels of a plane that show how large these are, and which do
 OCTAVES = 30  # around 1 in which float32 holds values and their squares
 
 
@@ -153,7 +154,8 @@ class DevicePatches:
             for row, plane, origin in zip(levels, planes, origins, strict=True)
         ]
         unit = _unit(planes)
-        planes = [(plane / unit).astype(np.float32) for plane in planes]
+        with np.errstate(over="ignore"):  # fill values become infinite, and are left out
+            planes = [(plane / unit).astype(np.float32) for plane in planes]
         levels = [[level / unit for level in row] for row in levels]
         return self._spectra(planes, grid, kept, levels, list(map(float, origins)), unit)
 
@@ -164,7 +166,7 @@ class DevicePatches:
         kept: np.ndarray,
         levels: Sequence[Sequence],
         origins: Sequence[float] = (),
-        unit: float = 1.0,
+        unit: float | np.float64 = 1.0,
     ) -> Patches | None:
         """Transform the patches of planes in a unit of grey levels above an origin of each."""
         coefficients = DeviceCoefficients(_Held(self, kept.size), unit=unit)
@@ -186,7 +188,7 @@ class DevicePatches:
             above = np.repeat(np.array(origins), count)
             mean, seen = unit * mean + above, unit * seen + above
         if unit != 1:
-            energy = energy.astype(np.float64) * np.float64(unit) ** 2
+            energy = energy.astype(np.float64) * unit**2
         coefficients.which = which
         middles = grid.middles(planes[0].shape, len(planes))
         return Patches(
@@ -309,7 +311,9 @@ class DeviceCoefficients:
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, held: _Held, which: np.ndarray | None = None, unit: float = 1.0) -> None:
+    def __init__(
+        self, held: _Held, which: np.ndarray | None = None, unit: float | np.float64 = 1.0
+    ) -> None:
         self.held, self.which, self.unit = held, which, unit
 
     @property
@@ -335,7 +339,7 @@ class DeviceCoefficients:
             else found[np.ix_(self.which, coefficient_order())]
         )
         if self.unit != 1:
-            found = found * np.float64(self.unit)
+            found = found * self.unit
         return found if dtype is None else found.astype(dtype, copy=False)
 
     def sums(
@@ -375,13 +379,12 @@ def _apart(values: np.ndarray, level: np.generic) -> np.ndarray:
     return values.astype(np.float64) - float(level)
 
 
-def _unit(planes: Sequence[np.ndarray]) -> float:
-    """Return a power of two in which float32 holds the values of planes, and their squares."""
-    with np.errstate(invalid="ignore"):
-        sizes = [np.abs(plane) for plane in planes]
-        largest = max(float(each.max(initial=0, where=np.isfinite(each))) for each in sizes)
-    octave = math.frexp(largest)[1]
-    return 1.0 if abs(octave) <= OCTAVES or not largest else math.ldexp(1.0, octave - 1)
+def _unit(planes: Sequence[np.ndarray]) -> np.float64:
+    """Return a power of two in which float32 holds most values of planes, and their squares."""
+    some = np.abs(np.concatenate([plane.ravel()[:: 1 + plane.size // SAMPLE] for plane in planes]))
+    some = some[np.isfinite(some) & (some > 0)]
+    octave = math.frexp(float(np.quantile(some, NEARLY_ALL)))[1] if len(some) else 0
+    return np.float64(1 if abs(octave) <= OCTAVES else math.ldexp(1.0, octave - 1))
 
 
 @contextmanager

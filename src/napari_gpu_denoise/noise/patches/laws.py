@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.frequencies import PATCH, frequency_order
-from napari_gpu_denoise.noise.patches.selection import DISPERSION
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 from napari_gpu_denoise.noise.patches.variance import (
     LEAST_LEVELS,
@@ -35,7 +33,8 @@ KNOT = 2.0  # squared standard errors that each of them explains by chance, abou
 ROUNDS = 20  # of its fit, whose weights depend on which levels are above it
 BEND = 0.5  # weight of a second difference of its logarithms: more only where levels are few
 MOST = 0.75  # share of the levels that have to look so, where there are few
-STEPS = 50  # of each end of a line that is tried
+STEPS = 60  # of each end of a line that is tried
+LOWER = 2.5  # logarithm of the variance of the darkest level used over the least one tried
 DARK, BRIGHT = np.triu_indices(STEPS, 1)  # of the ends of rising lines
 CONSTANTS = np.linspace(-3, 1, 400)  # values of a law of one parameter that are tried
 
@@ -48,8 +47,6 @@ CLEARLY = 16.0  # squared standard errors by which a law must be better than a c
 LIKELY = 9.0  # the same, where something else tells, too: levels look like white noise
 AS_WELL = 5.0  # the same, by which the square may be worse than the line, which has one more number
 FITS = 3.0  # squared standard errors a level, above which no law fits
-SCALES = 300  # values of sigma of magnitudes that are tried
-LEAST_MAGNITUDE = 1.0  # mean of a level without signal over sigma: 1.25, and less by chance
 SPREAD = 2.5  # of brightness, below which a line and a square are the same
 
 
@@ -57,7 +54,7 @@ class VarianceLaws(NamedTuple):
     """How badly each law fits, as sums of squared standard errors over the levels."""
 
     curve: VarianceCurve  # that they were fitted to
-    error: tuple[float, ...]  # of the logarithms of the variances used
+    errors: tuple[tuple[float, ...], ...]  # of the logarithms of the variances, above and below
     levels: int
     constant: float
     line: float
@@ -91,6 +88,11 @@ class VarianceLaws(NamedTuple):
         return self.grows and self.line <= FITS * self.levels
 
     @property
+    def changes(self) -> bool:
+        """Whether the variance changes with brightness, by any law."""
+        return self.is_linear or self.free + CLEARLY <= self.constant
+
+    @property
     def tells(self) -> bool:
         """Whether levels of brightness are further apart than noise puts them."""
         mean, variance = self.curve.fitted
@@ -103,54 +105,9 @@ class VarianceLaws(NamedTuple):
         least = min(self.line, self.square)
         return self.constant > FITS * self.levels and self.constant > least + CLEARLY
 
-    def below(self, law: Callable[[np.ndarray], np.ndarray]) -> float:
-        """Return the cost of the levels below a function from mean to variance.
-
-        Those above may have texture, and do not count.
-        """
-        mean, variance = self.curve.fitted
-        distance = np.log(variance / law(mean)) / np.array(self.error)
-        return float(capped_cost(np.minimum(distance, 0)))
-
-    def is_of_magnitudes(self, law: Callable[[np.ndarray], np.ndarray], likely: bool) -> bool:
-        """Return whether the variance is clearly that of magnitudes.
-
-        Their variance over sigma squared is `law` of their mean over sigma, which is nowhere below
-        about 1.25. This law has one parameter, as the constant has; the line has two. If something
-        else makes magnitudes `likely`, less is required.
-        """
-        mean, variance = self.curve.fitted
-        darkest = min(self.curve.mean)
-        if self.levels < LEAST_LEVELS or darkest <= 0:
-            return False
-        least, most = (math.sqrt(each) for each in (variance.min(), variance.max()))
-        tried = np.geomspace(least, 2 * most, SCALES)
-        tried = tried[tried <= darkest / LEAST_MAGNITUDE]
-        if not len(tried):
-            return False
-        expected = np.log(np.square(tried[:, None]) * law(mean / tried[:, None]))
-        cost = capped_cost((np.log(variance) - expected) / np.array(self.error))
-        clearly, line = (LIKELY, AS_WELL) if likely else (CLEARLY, 1)
-        limits = FITS * self.levels, self.constant - clearly, self.line + line
-        return bool(cost.min() <= min(limits))
-
-    def share_below_zero(self) -> float:
-        """Return the share of the values that normal noise would put below 0."""
-        from scipy.special import ndtr
-
-        mean, variance = self.curve.fitted
-        count = np.array(self.curve.count)[np.array(self.curve.used, bool)]
-        return float(count @ ndtr(-mean / np.sqrt(variance)) / count.sum())
-
-    def counts(self, step: float) -> bool:
-        """Return whether the variance is the mean, in steps, at every level, as of photon counts.
-
-        Texture may raise some of them.
-        """
-        mean, variance = self.curve.fitted
-        ratio = variance / mean
-        most = float(medians(ratio))
-        return bool(DISPERSION[0] * step <= ratio.min() and most <= DISPERSION[1] * step)
+    def distance(self, above: np.ndarray) -> np.ndarray:
+        """Return how far logarithms of variances are `above` a law, in standard errors."""
+        return _distance(above, np.array(self.errors))
 
     def range(self) -> str:
         """Return the variance at both ends of the levels used, in words."""
@@ -176,13 +133,13 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
     # Texture may have raised what looks like white noise, too.
     raised = [RAISED if proven else SYSTEMATIC, SYSTEMATIC]
     error = np.hypot(found.error[used], np.array(raised)[:, None])
-    line, growth = _line(x, y, error)
+    line, growth = _line((x - found.mean[0]) / max(np.ptp(found.mean), 1e-300), y, error)
     free, table = _table(x, y, error)
     positive = x[0] > 0
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
         VarianceCurve(*(tuple(each.tolist()) for each in columns)),
-        tuple(error[1].tolist()),
+        tuple(map(tuple, error.tolist())),
         len(x),
         _constant(y, error),
         line,
@@ -234,14 +191,18 @@ def _constant(y: np.ndarray, error: np.ndarray) -> float:
     return float(capped_cost(_distance(y - tried[:, None], error)).min())
 
 
-def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
-    """Return the least cost of a rising line fitted to the logarithms y, and its growth."""
-    ends = np.exp(np.linspace(y.min() - 1, y.max() + 0.5, STEPS))
-    share = (x - x[0]) / max(x[-1] - x[0], 1e-300)
+def _line(share: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
+    """Return the least cost of a rising line fitted to the logarithms y, and its growth.
+
+    `share` is how bright levels are, from 0 at the darkest to 1 at the brightest of all levels,
+    used or not: the line is above 0 at both.
+    """
+    ends = np.exp(np.linspace(y.min() - LOWER, y.max() + 0.5, STEPS))
     dark, bright = ends[:, None] * (1 - share), ends[:, None] * share
     cost = capped_cost(_distance(y - np.log(dark[DARK] + bright[BRIGHT]), error))
     best = int(cost.argmin())
-    return float(cost[best]), float(ends[BRIGHT[best]] / ends[DARK[best]])
+    ends = ends[DARK[best]] * (1 - share) + ends[BRIGHT[best]] * share
+    return float(cost[best]), float(ends[-1] / ends[0])
 
 
 def _table(

@@ -54,6 +54,8 @@ def find_waves(plane: np.ndarray) -> list[Wave]:
     blocks all over the plane. A texture of an object has neither.
     """
     waves: list[Wave] = []
+    if min(plane.shape) < SMALLEST:
+        return waves
     rest = plane - plane.mean(dtype=np.float64).astype(plane.dtype)
     for _ in range(2):  # the strongest may hide others
         found = _waves_at(rest, find_peaks(rest, 2 * MAX_WAVES))

@@ -26,7 +26,7 @@ LOOSE = 16.0  # times the variance of the offsets, for an estimate that is to be
 LASTING = 15  # rows of the median that leaves steps, but not the offsets of single rows
 HIGH = 2.5  # times the deviation of offsets: a step in these medians that they do not make
 PARTS = 3  # of the width, whose estimates are compared
-WIDER = 1.5  # from one band of frequencies to the next
+BANDS = 15  # of frequencies, at most, of equal widths on a logarithmic scale
 SLOPE = 2.3  # the power of image left falls with the frequency to the power of this
 CROSSINGS, VARIANCES = 60, np.geomspace(0.5, 30.0, 60)  # powers that are tried
 
@@ -130,7 +130,8 @@ def shrunk(found: np.ndarray, parts: Sequence[np.ndarray], variance: float) -> n
     (Whittle). `variance` is a first guess.
     """
     ny = len(found)
-    edges = _band_edges(ny)
+    # The first frequency of each band from 1 on, and the end of the last.
+    edges = np.unique(np.geomspace(1, ny, BANDS).round().astype(int))
     counts = np.diff(edges)
 
     def power(values: np.ndarray) -> np.ndarray:
@@ -152,12 +153,3 @@ def shrunk(found: np.ndarray, parts: Sequence[np.ndarray], variance: float) -> n
     rest += variance * (frequency / crossing) ** -SLOPE
     gains = np.concatenate([[0.0], offset / (offset + rest)])
     return idct(gains * dct(found, norm="ortho"), norm="ortho")
-
-
-def _band_edges(count: int) -> np.ndarray:
-    """Return the first frequency of each band from 1 on, and the end of the last."""
-    edges = [1]
-    while edges[-1] < count:
-        edges.append(max(edges[-1] + 1, round(edges[-1] * WIDER)))
-    # What is left for the last one joins the one before.
-    return np.array([*edges[:-2], count])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
@@ -128,21 +128,22 @@ def find_outliers(
     with too few to count as found. Salt and pepper, far more pixels that are all at the end of the
     grey levels, is left out first.
     """
+    none = Outliers(np.zeros(plane.shape, bool), 0.0, 0.0)
+    if many and min(plane.shape) < SMALLEST:
+        return none, none
     salt = _salt_and_pepper(plane)
-    if any(map(np.any, salt)):
+    if salt:
         rest = replaced(plane, salt[0] | salt[1])
         both = []
         for each, more in zip(salt, find_outliers(rest, threshold, many=many), strict=True):
-            known = replace(more, mask=each | more.mask)
+            excess, weight = more.excess, more.weight
             if each.any():
-                excess = float(np.median(np.abs(plane - rest)[each]))
-                known = replace(known, excess=excess, weight=10 * LEAST_WEIGHT)
-            both.append(known)
+                excess, weight = float(np.median(np.abs(plane - rest)[each])), 10 * LEAST_WEIGHT
+            both.append(Outliers(each | more.mask, excess, weight))
         return both[0], both[1]
     padded = np.pad(plane, 1, mode="reflect")
     noise = noise_levels(plane, padded)
     if many and not _likely_many(plane, padded, noise):
-        none = Outliers(np.zeros(plane.shape, bool), 0.0, 0.0)
         return none, none
     near = _neighbours(padded)
     away = plane - near.middle
@@ -190,16 +191,18 @@ def _salt_and_pepper(plane: np.ndarray) -> list[np.ndarray]:
     """
     ends = plane.max(), plane.min()
     masks = [plane == end for end in ends]
-    for mask in masks:
-        mask &= MIN_SALT <= np.count_nonzero(mask) / plane.size <= MAX_SALT
-    if any(map(np.any, masks)):
-        rest = replaced(plane, masks[0] | masks[1])
-        noise = noise_levels(rest, np.pad(rest, 1, mode="reflect"))
-        for mask, end in zip(masks, ends, strict=True):
-            mask[mask] = np.abs(end - rest[mask]) > LEAST * noise.at(rest[mask])
-            share, beside = mask.mean(), _others_around(mask, 3).sum() / 8
-            mask &= bool(share >= MIN_SALT and beside <= (2 * share + BESIDE) * mask.sum())
-    return masks
+    shares = [np.count_nonzero(mask) / plane.size for mask in masks]
+    if not any(MIN_SALT <= share <= MAX_SALT for share in shares):
+        return []
+    for mask, share in zip(masks, shares, strict=True):
+        mask &= MIN_SALT <= share <= MAX_SALT
+    rest = replaced(plane, masks[0] | masks[1])
+    noise = noise_levels(rest, np.pad(rest, 1, mode="reflect"))
+    for mask, end in zip(masks, ends, strict=True):
+        mask[mask] = np.abs(end - rest[mask]) > LEAST * noise.at(rest[mask])
+        share, beside = mask.mean(), _others_around(mask, 3).sum() / 8
+        mask &= bool(share >= MIN_SALT and beside <= (2 * share + BESIDE) * mask.sum())
+    return masks if any(map(np.any, masks)) else []
 
 
 def _others_around(mask: np.ndarray, width: int) -> np.ndarray:
@@ -280,18 +283,14 @@ def replaced(plane: np.ndarray, mask: np.ndarray) -> np.ndarray:
     known = np.where(mask, np.nan, plane)
     ny, nx = plane.shape
     ys, xs = np.divmod(np.flatnonzero(mask), nx)  # `nonzero` takes several times as long
-    left = np.ones(len(ys), bool)
     for reach in (1, 2, 4):
-        if not left.any():
-            break
         near = np.arange(-reach, reach + 1)
-        rows = np.clip(ys[left, None, None] + near[:, None], 0, ny - 1)
-        columns = np.clip(xs[left, None, None] + near, 0, nx - 1)
-        values = known[rows, columns].reshape(np.count_nonzero(left), -1)
+        rows = np.clip(ys[:, None, None] + near[:, None], 0, ny - 1)
+        columns = np.clip(xs[:, None, None] + near, 0, nx - 1)
+        values = known[rows, columns].reshape(len(ys), near.size**2)
         some = np.isfinite(values).any(axis=1)
-        where = np.nonzero(left)[0][some]
-        out[ys[where], xs[where]] = finite_medians(values[some])
-        left[where] = False
+        out[ys[some], xs[some]] = finite_medians(values[some])
+        ys, xs = ys[~some], xs[~some]
     return out
 
 

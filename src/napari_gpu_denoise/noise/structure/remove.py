@@ -1,10 +1,9 @@
-"""Public functions that remove structured noise, and nothing else."""
+"""Remove structured noise: a correction, prepared once and applied to any plane of an image."""
 
 from __future__ import annotations
 
 import math
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.image.axes import arrange, channel_axis, check_axes, index_parts
+from napari_gpu_denoise.image.axes import channel_axis, check_axes, index_parts
 from napari_gpu_denoise.image.levels import (
     as_array,
     as_number,
@@ -24,15 +23,15 @@ from napari_gpu_denoise.image.levels import (
     nonfinite_error,
     output_dtype,
 )
+from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.patches.selection import constant_squares
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
-from napari_gpu_denoise.noise.structure.find import finite_plane, first_middle_last, structure_of
+from napari_gpu_denoise.noise.structure.find import find_in_planes, finite_plane
 from napari_gpu_denoise.noise.structure.offsets import plane_offsets
 from napari_gpu_denoise.noise.structure.record import CHOICES, STRIPES, CorrectionRequest, Finding
 
-# A correction of structured noise, prepared once for an image and applied to any of its planes.
-_CONSTANT = 16  # width of the smallest square whose equal levels are no chance
+CONSTANT = 16  # width of the smallest square whose equal levels are no chance
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class ChannelCorrection:
         plane = _without_rows(plane, self.rows)
         plane = _without_rows(plane.T, self.columns).T
         # Constant areas, such as padding, stay as they are.
-        same = constant_squares(given, _CONSTANT)
+        same = constant_squares(given, CONSTANT)
         return plane if same is None else np.where(same, given, plane)
 
 
@@ -93,22 +92,19 @@ class Correction:
         """
         names, out = self.names, np.array(block, np.float32)
         filled, mask = fill_nonfinite(out, names, "keep")
-        axis = channel_axis(names)
-        work = []
-        for number, channel in enumerate(self.channels):
-            where = (slice(None),) * (axis or 0) + (number,) if axis is not None else ...
-            part, rest = filled[where], out[where]
-            left = names if axis is None else names[:axis] + names[axis + 1 :]
-            read, write = arrange(part, left), arrange(rest, left)
-            count = read.shape[1]
-            work += [(channel, read.frame(0, t)[0], write.frame(0, t)[0]) for t in range(count)]
+        read, write = (
+            np.moveaxis(each, (names.index("Y"), names.index("X")), (-2, -1))
+            for each in (filled, out)
+        )
+        axis = channel_axis(names.replace("Y", "").replace("X", ""))
 
-        def one(job: tuple) -> None:
-            channel, given, result = job
-            result[...] = channel.applied(np.ascontiguousarray(given))
+        def correct(place: tuple[int, ...]) -> None:
+            channel = self.channels[0 if axis is None else place[axis]]
+            write[place] = channel.applied(np.ascontiguousarray(read[place]))
 
-        with ThreadPoolExecutor(min(len(work), os.cpu_count() or 1)) as pool:
-            list(pool.map(one, work))
+        places = list(np.ndindex(read.shape[:-2]))
+        with mapping(min(len(places), os.cpu_count() or 1)) as each:
+            list(each(correct, places))
         if mask is not None:
             out[mask] = np.asarray(block)[mask]
         return out
@@ -135,15 +131,10 @@ def _for_channel(
     planes: list[np.ndarray], request: CorrectionRequest, number: int | None
 ) -> tuple[ChannelCorrection, list[Finding]]:
     """Return the correction of a channel, and what was found of what it removes."""
-    found = structure_of(first_middle_last(planes))
-    kinds = {"hot": "outliers", "dead": "outliers"}
-    findings = [
-        each for each in found.findings(number) if kinds.get(each.kind, each.kind) in request.kinds
-    ]
-    sides = tuple(side for side in (0, 1) if found.has_pixels(side))
-    sides = (0, 1) if "outliers" in request.always else sides * ("outliers" in request.kinds)
-    waves = "hum" in request.kinds and found.has_waves
-    made = ChannelCorrection(hum=waves, sides=sides, threshold=request.threshold)
+    findings = [each for each in find_in_planes(planes, number) if request.includes(each.kind)]
+    found = {each.kind: each for each in findings}
+    sides = tuple(k for k in (0, 1) if ("hot", "dead")[k] in found or "outliers" in request.always)
+    made = ChannelCorrection(hum="hum" in found, sides=sides, threshold=request.threshold)
     if sides and len(planes) > 2:
         # Outliers in at least half of the planes.
         count = np.zeros(planes[0].shape, np.int32)
@@ -153,13 +144,14 @@ def _for_channel(
         made = replace(made, pixels=2 * count >= len(planes))
     # Rows and columns are measured without what is removed before them.
     offsets: dict[str, Any] = {}
-    for kind, each in (("rows", found.rows), ("columns", found.columns)):
-        if kind in request.always or (kind in request.kinds and each.found):
-            fixed = each.fixed if request.fixed is None else request.fixed
-            offsets[kind] = "each"
-            if fixed and len(planes) > 1:
-                turned = [made.applied(p) if kind == "rows" else made.applied(p).T for p in planes]
-                offsets[kind] = plane_offsets(turned)
+    for kind in ("rows", "columns"):
+        if kind not in found and kind not in request.always:
+            continue
+        fixed = found[kind].fixed if kind in found and request.fixed is None else request.fixed
+        offsets[kind] = "each"
+        if fixed and len(planes) > 1:
+            turned = (made.applied(each) for each in planes)
+            offsets[kind] = plane_offsets([p if kind == "rows" else p.T for p in turned])
     return replace(made, **offsets), findings
 
 
@@ -185,22 +177,15 @@ class CorrectedArray:
         self.size = math.prod(self.shape)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        index = index_parts(index, self.shape)
-        names = self._correction.names
-        channel = channel_axis(names)
-        kept = [k for k, letter in enumerate(names) if letter in "YX" or k == channel]
         # Whole planes of all channels are corrected, then what was asked for is cut out.
-        read = tuple(
-            slice(None) if k in kept else slice(one, one + 1) if isinstance(one, int) else one
-            for k, one in enumerate(index)
-        )
-        whole = self._correction.applied(as_array(self._array[read]))
-        return whole[
-            tuple(
-                one if k in kept else 0 if isinstance(one, int) else slice(None)
-                for k, one in enumerate(index)
-            )
-        ]
+        names = self._correction.names
+        read, cut = [], []
+        for k, one in enumerate(index_parts(index, self.shape)):
+            whole = names[k] in "YX" or k == channel_axis(names)
+            number = isinstance(one, int)
+            read.append(slice(None) if whole else slice(one, one + 1) if number else one)
+            cut.append(one if whole else 0 if number else slice(None))
+        return self._correction.applied(as_array(self._array[tuple(read)]))[tuple(cut)]
 
 
 _KINDS = {"found": STRIPES, "both": ("rows", "columns"), **{kind: (kind,) for kind in STRIPES}}
@@ -249,22 +234,19 @@ def remove_stripes(
     Notes
     -----
     The levels are modelled as an image that changes smoothly or only in few places along its
-    columns, plus an offset for each row. The most probable combination is found by reweighted least
-    squares on the means of short segments of the rows. Each frequency along y is then shrunk
-    according to how much of the image remains in it; offsets of different rows are assumed to be
-    independent. So smooth shading of the image is kept, together with the equally smooth part of
-    the offsets, and their mean. Planes of fewer than 16 rows or 48 columns are left unchanged.
-    About 0.5 s per megapixel, including detection.
+    columns, plus an independent offset for each row. The most probable combination is found on
+    short segments of the rows, then each frequency along y is shrunk by how much of the image
+    remains in it. So smooth shading is kept, with the equally smooth part of the offsets, and their
+    mean. Planes of fewer than 16 rows or 48 columns are left unchanged. About 0.3 s per megapixel;
+    see ``docs/methods/structured_noise.md``.
 
     References
     ----------
     B. Münch, P. Trtik, F. Marone, M. Stampanoni, "Stripe and ring artifact removal with combined
     wavelet-Fourier filtering", Opt. Express 17 (2009), doi:10.1364/OE.17.008567, separates stripes
-    by direction and frequency; here a model of the image is used; Y. Chang, L. Yan, T. Wu, S.
-    Zhong, "Remote sensing image stripe noise removal: from image decomposition perspective", IEEE
-    Trans. Geosci. Remote Sens. 54 (2016), doi:10.1109/TGRS.2016.2594080; P. Whittle, "Estimation
-    and information in stationary time series", Ark. Mat. 2 (1953), doi:10.1007/BF02590998 (how
-    spectra are fitted).
+    by direction and frequency; here a model of the image is used; P. Whittle, "Estimation and
+    information in stationary time series", Ark. Mat. 2 (1953), doi:10.1007/BF02590998 (how spectra
+    are fitted).
     """
     if kind not in _KINDS:
         raise SettingsError(f"kind={kind!r} is unknown: choose from {', '.join(_KINDS)}.")

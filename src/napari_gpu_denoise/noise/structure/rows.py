@@ -33,17 +33,11 @@ class Segments:
 
 @dataclass(frozen=True)
 class RowEvidence:
-    """Evidence for individual offsets of rows."""
+    """Individual offsets of rows that were found."""
 
     agreement: float  # least correlation of the rows' levels between thirds of the plane, at most 1
-    needed: float  # agreement from which offsets count as found
     strength: float  # standard deviation of the offsets, grey levels
     jumps: np.ndarray  # (row - 2,), second differences of the levels; 0 where nothing is known
-
-    @property
-    def found(self) -> bool:
-        """Whether the rows have offsets."""
-        return self.agreement >= self.needed and self.strength > 0
 
 
 def segments(plane: np.ndarray, finer: int = 1, axis: int = 1) -> Segments:
@@ -53,8 +47,13 @@ def segments(plane: np.ndarray, finer: int = 1, axis: int = 1) -> Segments:
     """
     nx = plane.shape[axis]
     count = min(max(finer * nx // SEGMENT_WIDTH, MIN_SEGMENTS), finer * MAX_SEGMENTS)
-    pieces = np.split(plane, np.arange(1, count) * nx // count, axis=axis)
-    means = np.stack([each.mean(axis=axis, dtype=np.float64) for each in pieces], axis=1)
+    cuts = np.arange(count) * nx // count
+    pieces = np.split(plane, cuts[1:], axis=axis)
+    if axis:
+        means = np.add.reduceat(plane, cuts, axis=1, dtype=np.float64)
+    else:
+        means = np.stack([each.sum(axis=0, dtype=np.float64) for each in pieces], axis=1)
+    means /= np.diff(cuts, append=nx)
     same = np.pad(np.diff(means, axis=0) == 0, ((1, 1), (0, 0)))
     valid = ~(same[1:] | same[:-1])
     if not valid.all():
@@ -62,28 +61,30 @@ def segments(plane: np.ndarray, finer: int = 1, axis: int = 1) -> Segments:
     return Segments(means, valid)
 
 
-def row_evidence(parts: Segments) -> RowEvidence:
-    """Return the evidence for offsets of the rows.
+def row_evidence(plane: np.ndarray, axis: int = 1) -> RowEvidence | None:
+    """Return individual offsets of the rows of a plane (y, x), or of columns with `axis` 0, if any.
 
     Offsets change the whole row alike, objects rarely. So the second differences of the rows'
     levels are compared between the thirds of the image, by a correlation that a few edges as long
     as the image cannot raise (Gnanadesikan and Kettenring's, from median deviations).
     """
-    steps = parts.differences()
+    if plane.shape[1 - axis] < SHORTEST or plane.shape[axis] < NARROWEST:
+        return None
+    steps = segments(plane, axis=axis).differences()
     thirds = np.array_split(steps, 3, axis=1)
     jumps = np.diff([middle_means(third) for third in thirds], axis=1)
     known = jumps[:, np.isfinite(jumps).all(axis=0)]
     count = known.shape[1]
     if count < SHORTEST - 2:
-        return RowEvidence(0.0, 1.0, 0.0, np.zeros(len(steps) - 1))
-    pairs = [_shared(a, b) for a, b in combinations(known, 2)]
+        return None
+    pairs = [shared_variation(a, b) for a, b in combinations(known, 2)]
     agreement, variance = (min(each) for each in zip(*pairs, strict=True))
     # A second difference of independent offsets has six times their variance.
     strength = math.sqrt(max(variance, 0) / 6)
     # So many do not agree as well by chance.
-    needed = max(MIN_AGREEMENT, 4 / math.sqrt(count))
-    together = np.nan_to_num(np.diff(middle_means(steps)))
-    return RowEvidence(agreement, needed, strength, together)
+    if agreement < max(MIN_AGREEMENT, 4 / math.sqrt(count)) or not strength:
+        return None
+    return RowEvidence(agreement, strength, np.nan_to_num(np.diff(middle_means(steps))))
 
 
 def middle_means(values: np.ndarray) -> np.ndarray:
@@ -96,13 +97,8 @@ def middle_means(values: np.ndarray) -> np.ndarray:
         return np.where(middle, ordered, 0.0).sum(axis=1) / middle.sum(axis=1)
 
 
-def _shared(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Return a robust correlation of two series, and their covariance."""
+def shared_variation(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """Return a robust correlation of two series of one length, and their covariance."""
     together, apart = deviation(first + second) ** 2, deviation(first - second) ** 2
     total = together + apart
     return ((together - apart) / total if total else 0.0), (together - apart) / 4
-
-
-def agreement(first: np.ndarray, second: np.ndarray) -> float:
-    """Return a robust correlation of two series of one length."""
-    return _shared(first, second)[0]
