@@ -67,8 +67,8 @@ def test_one_sigma_is_measured_once(monkeypatch):
     image, memory = noisy(64, 72), NoiseMemory("gaussian")
     run = Run(small(gd.NLMeans), noise=memory, axes="YX")
     whole = gd.denoise(image, run.filter, noise="gaussian").image
-    asked, real = [], run_noise.estimate_sigma
-    monkeypatch.setattr(run_noise, "estimate_sigma", lambda *a: asked.append(1) or real(*a))
+    asked, real = [], run_noise.measured_noise
+    monkeypatch.setattr(run_noise, "measured_noise", lambda *a: asked.append(1) or real(*a))
     for _ in range(2):
         assert_array_equal(preview(image, run, memory=memory), whole[19:40, 30:55])
     assert asked == [1]

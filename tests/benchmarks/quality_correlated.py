@@ -29,7 +29,6 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters import BM3D
 from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.noise.patches.white import plane_noise
 from reference.data import data_folder, microscopy_pairs, pictures
 from scenes import psnr
 
@@ -164,7 +163,10 @@ def weak(device, quick: bool) -> list[dict]:
                 def score(sigma=None, noise=None, noisy=noisy, clean=clean):
                     return psnr(gd.bm3d(noisy, sigma, noise=noise, device=device), clean)
 
-                one, spectrum = plane_noise(noisy).sigma, noise_spectrum(noisy)
+                one, spectrum = (
+                    gd.estimate_noise(noisy, model="gaussian").sigma[0],
+                    noise_spectrum(noisy),
+                )
                 noticed += not spectrum.white
                 model = Correlated.of_spectrum(spectrum)
                 errors.append(abs((one if spectrum.white else model.sigma) / sigma - 1))

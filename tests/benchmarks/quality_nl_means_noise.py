@@ -34,7 +34,7 @@ from scipy.ndimage import binary_erosion
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters.nl_means import NLMeans
-from napari_gpu_denoise.noise.magnitude import speckle_noise
+from napari_gpu_denoise.noise.speckle import speckle_noise
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "sample_data")]

@@ -154,10 +154,9 @@ def _part(image: np.ndarray, part: tuple | None) -> np.ndarray:
 
 
 def _colour() -> list[np.ndarray]:
-    """Return the photographs in colour, those full of texture last."""
-    files = [p for p in sorted(existing("trust").glob("*.webp")) if p.stem[-2:] not in ("_g", "_x")]
-    every = [*pictures("colour").values(), *map(imageio.imread, files)]
-    return [i[..., :3] for i in every if i.ndim == 3 and np.ptp(i[..., :3], axis=2).mean() > 2]
+    """Return photographs in colour: facades, and means of many shots of cameras."""
+    files = [*existing("real/camera").glob("*_mean.*"), *existing("real/polyu").glob("*_mean.*")]
+    return [*pictures("repeats").values(), *map(imageio.imread, sorted(files))]
 
 
 def _span(sigmas: tuple) -> str:

@@ -13,7 +13,6 @@ from napari_gpu_denoise.errors import SigmaError
 from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.filters.isoline import Isoline
 from napari_gpu_denoise.noise import estimate
-from napari_gpu_denoise.run import noise as run_noise
 from napari_gpu_denoise.run.part import finish
 from napari_gpu_denoise.run.request import Run
 from scenes import psnr, scene
@@ -177,7 +176,6 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
     def fail(*given, **named):
         pytest.fail("noise was estimated")
 
-    monkeypatch.setattr(run_noise, "estimate_sigma", fail)
     monkeypatch.setattr(estimate, "measure_noise", fail)
     with pytest.raises(pytest.fail.Exception, match="estimated"):
         gd.denoise(image, Isoline(), axes="TYX", device=device)

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.ndimage import uniform_filter
 
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.patches.coefficients import (
@@ -22,7 +21,6 @@ from napari_gpu_denoise.noise.patches.coefficients import (
 from napari_gpu_denoise.noise.patches.spectra import read_alike, read_spectra
 from napari_gpu_denoise.noise.patches.variance import brightness_levels, grouped, pooled_variance
 from napari_gpu_denoise.noise.robust import medians
-from napari_gpu_denoise.noise.structure import outliers
 
 
 def test_weak_noise_of_any_scale_is_measured():
@@ -132,16 +130,6 @@ def test_planes_are_read_beside_the_levels_of_all():
         own = pooled_variance(patches.order, patches.energy, patches.overlap)
         assert own[0] == pytest.approx(variance, rel=1e-3)
     assert len(spectra.level_noise.mean) == len(spectra.levels.count)
-
-
-@pytest.mark.parametrize("shape", [(16, 33), (64, 40)])
-def test_sums_over_the_window_of_each_pixel(shape):
-    values = np.random.default_rng(6).random(shape, np.float32)
-    window = outliers._WINDOW
-    expected = uniform_filter(values.astype(np.float64), window, mode="reflect") * window**2
-    np.testing.assert_allclose(
-        outliers._window_sums(np.pad(values, window // 2, mode="symmetric")), expected, 1e-5
-    )
 
 
 def test_patches_of_frames_are_those_finite_in_all():

@@ -13,12 +13,10 @@ from scipy.ndimage import gaussian_filter, shift
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.filter import CorrelatedBM3D
-from napari_gpu_denoise.noise import sampling
-from napari_gpu_denoise.noise.models import Correlated
+from napari_gpu_denoise.noise import series
 from napari_gpu_denoise.noise.record import SigmaSeries
 from napari_gpu_denoise.noise.series import (
     MOST_KINDS,
-    PlaneSpectra,
     first_positions,
     plane_axis,
     plane_factors,
@@ -53,12 +51,6 @@ def test_sigma_of_each_plane_is_found(axes):
     assert factors.shape == (7, 1, 1)
     np.testing.assert_allclose(factors.ravel() * estimate.sigma[0], sigma, rtol=0.1)
     assert gd.NoiseEstimate.from_dict(estimate.as_dict()) == estimate
-
-
-def test_planes_of_one_noise_share_it():
-    image = noisy(6, 96, 110)
-    for axes in ("TYX", "ZYX", ".YX"):
-        assert plane_factors(gd.estimate_noise(image, axes), image.shape) is None
 
 
 def test_channels_differ_by_themselves():
@@ -156,34 +148,20 @@ def test_all_planes_are_read_where_the_first_do_not_agree(strong):
         assert ratio == pytest.approx(2, rel=0.1)
 
 
-@pytest.mark.parametrize("axes", ["TYX", "ZYX", "TCYX"])
-def test_threads_find_what_one_finds(axes, monkeypatch):
-    image = ramp(12)[1].reshape((6, 2, 96, 110) if "C" in axes else (12, 96, 110))
-    monkeypatch.setattr(sampling, "LARGE", 1)
-    monkeypatch.setattr(sampling.os, "cpu_count", lambda: 1)
-    one = gd.estimate_noise(image, axes)
-    assert sampling.PlaneReader(image, axes).threads == 1
-    monkeypatch.setattr(sampling.os, "cpu_count", lambda: 4)
-    assert sampling.PlaneReader(image, axes).threads == 4
-    assert gd.estimate_noise(image, axes) == one
-    # Not where planes are read from elsewhere.
-    assert sampling.PlaneReader(da.from_array(image), axes).threads == 1
-
-
-def test_few_patches_of_large_planes_show_that_they_agree(monkeypatch):
+def test_few_patches_show_that_planes_agree(monkeypatch):
     """Where they do not, everything is as if all planes had been read at once."""
     image, alike = ramp(12)[1], noisy(12, 96, 110)
-    told, same = gd.estimate_noise(image, "TYX"), gd.estimate_noise(alike, "TYX").frames
-    monkeypatch.setattr(sampling, "LARGE", 1)
+    told, few = gd.estimate_noise(image, "TYX"), gd.estimate_noise(alike, "TYX").frames
+    monkeypatch.setattr(series, "FEW_PATCHES", series.PATCHES)
     assert gd.estimate_noise(image, "TYX") == told
-    few = gd.estimate_noise(alike, "TYX").frames
-    assert few != same and few.index == same.index
+    many = gd.estimate_noise(alike, "TYX").frames
+    assert few != many and few.index == many.index
+    np.testing.assert_allclose(few.sigma, many.sigma, rtol=0.1)
     # A frame with padding that no sampled plane shows.
     padded = noisy(40, 96, 110)
     hidden = (set(first_positions(list(range(40)))) - set(range(2, 40, 5))).pop()
     padded[hidden, :30] = 0
     assert len(gd.estimate_noise(padded, "TYX").frames.index) == 40
-    np.testing.assert_allclose(few.sigma, same.sigma, rtol=0.1)
 
 
 def test_longest_axis_of_planes():
@@ -229,21 +207,6 @@ def test_estimates_of_other_images_are_not_taken_for_their_planes(device):
     for given, expected in ((image, True), (image[:5], False)):
         record = gd.denoise(given, SETTINGS, noise=estimate, axes="TYX", device=device).record
         assert any("differs between planes" in note for note in record.notes) is expected
-
-
-def test_frames_shifted_by_parts_of_a_pixel_keep_their_low_frequencies():
-    rng, sigma = np.random.default_rng(0), []
-    frames = []
-    for k, clean in enumerate(scene(6, 160, 170)):
-        noise = rng.normal(0, 20, clean.shape)
-        if k % 3:
-            part = (0.5, 0.25)[k % 3 - 1]
-            noise = shift(noise, (part, part), order=1, mode="mirror")
-        sigma.append(noise.std())
-        frames.append(clean + noise)
-    image = np.array(frames, np.float32)
-    estimate = gd.estimate_noise(image, "TYX")
-    np.testing.assert_allclose(estimate.frames.sigma[0], sigma, rtol=0.2)
 
 
 PARTS = (0.0, 0.5, 0.25, 0.5, 0.4, 0.5)  # of a pixel, along both axes
@@ -344,14 +307,6 @@ def test_every_way_in_gives_the_same_for_kinds_of_planes(device, stack, filter):
     np.testing.assert_array_equal(lazy.compute(), whole.image)
     some = gd.denoise(image, filter, **options, frames=slice(2, 5)).image
     np.testing.assert_array_equal(some, whole.image[2:5])
-
-
-def test_videos_beside_each_other_have_their_spectra(device):
-    models = tuple((Correlated(20.0, np.outer(*2 * [[1, r, 0, 0, 0]])),) for r in (0.4, 0.1))
-    kinds = PlaneSpectra(np.array([0, 1, 0]).reshape(3, 1, 1, 1), models)
-    assert kinds.axis == 0
-    assert kinds.without(1, 5).axis == 0 and kinds.without(0, 1).axis is None
-    np.testing.assert_array_equal(kinds.at((slice(1, 3), *[slice(0, 9)] * 3)), [1, 0])
 
 
 def test_filters_for_white_noise_see_more_where_it_is_more_correlated(device, stack):

@@ -22,22 +22,11 @@ def spread(values: np.ndarray) -> float:
     return 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
-def biweight(values: np.ndarray) -> np.ndarray:
-    """Return the mean of each row by Tukey's biweight, three rounds from the median."""
-    middle = np.median(values, axis=1)
-    width = 1.4826 * np.median(np.abs(values - middle[:, None]), axis=1)
-    width = np.maximum(width, 0.5 * np.median(width))
-    for _ in range(3):
-        far = (values - middle[:, None]) / (4.685 * width[:, None])
-        weight = np.where(np.abs(far) < 1, (1 - far**2) ** 2, 0.0)
-        middle = (weight * values).sum(axis=1) / weight.sum(axis=1)
-    return middle
-
-
 def row_offsets(means: np.ndarray) -> np.ndarray:
     """Return the offset of each row of an image given by the means of pieces of its rows."""
     steps = np.diff(means, axis=0)
-    shared = biweight(steps)
+    quarter = steps.shape[1] // 4
+    shared = np.sort(steps, axis=1)[:, quarter : steps.shape[1] - quarter].mean(axis=1)
     # Second differences of independent offsets have six times their variance.
     variance = spread(np.diff(shared)) ** 2 / 6
     noise = max(spread(steps - shared[:, None]) ** 2 / 2, 0.01 * variance)
@@ -97,10 +86,7 @@ def least_squares(
 def shrunk(found: np.ndarray, thirds: list[np.ndarray], variance: float) -> np.ndarray:
     """Shrink each frequency by offsets / (offsets + noise + image), all three powers fitted."""
     ny = len(found)
-    edges = [1]
-    while edges[-1] < ny:
-        edges.append(max(edges[-1] + 1, round(1.5 * edges[-1])))
-    edges = [*edges[:-2], ny]
+    edges = sorted({round(ny ** (k / 14)) for k in range(15)})
     bands = list(pairwise(edges))
 
     def power(values: np.ndarray) -> np.ndarray:
@@ -114,23 +100,21 @@ def shrunk(found: np.ndarray, thirds: list[np.ndarray], variance: float) -> np.n
     middles = np.array([math.sqrt(a * (b - 1)) for a, b in bands])
     seen = power(found)
     best = None
-    for slope in np.linspace(1, 4.5, 15):
-        for crossing in np.geomspace(0.03, ny / 3, 60):
-            for offsets in variance * np.geomspace(0.5, 30, 60):
-                total = offsets + noise + variance * (middles / crossing) ** -slope
-                cost = ((slope - 2.3) / 0.7) ** 2
-                cost += sum(
-                    (b - a) * (math.log(t) + s / t)
-                    for (a, b), t, s in zip(bands, total, seen, strict=True)
-                )
-                if best is None or cost < best[0]:
-                    best = cost, slope, crossing, offsets
-    _, slope, crossing, offsets = best
+    for crossing in np.geomspace(0.03, ny / 3, 60):
+        for offsets in variance * np.geomspace(0.5, 30, 60):
+            total = offsets + noise + variance * (middles / crossing) ** -2.3
+            cost = sum(
+                (b - a) * (math.log(t) + s / t)
+                for (a, b), t, s in zip(bands, total, seen, strict=True)
+            )
+            if best is None or cost < best[0]:
+                best = cost, crossing, offsets
+    _, crossing, offsets = best
     transformed = dct(found, norm="ortho")
     transformed[0] = 0.0
     for k in range(1, ny):
         left = math.exp(np.interp(math.log(k), np.log(middles), np.log(noise)))
-        left += variance * (k / crossing) ** -slope
+        left += variance * (k / crossing) ** -2.3
         transformed[k] *= offsets / (offsets + left)
     return idct(transformed, norm="ortho")
 

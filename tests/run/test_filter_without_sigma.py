@@ -19,7 +19,6 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import TilePlan
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
-from napari_gpu_denoise.run import noise as run_noise
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.run.stream import FrameStream
 from scenes import noisy
@@ -82,7 +81,6 @@ def unmeasured(monkeypatch):
     def fail(*given, **options):
         pytest.fail("sigma was estimated")
 
-    monkeypatch.setattr(run_noise, "estimate_sigma", fail)
     monkeypatch.setattr(estimate, "measure_noise", fail)
 
 

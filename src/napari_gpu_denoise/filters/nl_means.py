@@ -41,35 +41,27 @@ from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function
 
-_MAGNITUDES = "Rician noise, from the background if there is one"
 _ROOTS = "square root of variance over mean, from the smoothest patches"
 _ROOTS_CORRELATED = f"{_ROOTS}, including correlated noise"
 
 
-def _magnitude_sigma(planes: np.ndarray) -> tuple[float, float, str, int]:
-    """Return sigma of Rician noise, its standard error, the method and the width of blank areas."""
-    # Loaded only when needed: it takes time.
-    from napari_gpu_denoise.noise.magnitude import rician_noise
-    from napari_gpu_denoise.noise.patches.selection import blank_area, blank_width, not_image
-
-    noise = rician_noise(planes)
-    areas = [blank_area(plane) for plane in planes]
-    return noise.sigma, noise.error, _MAGNITUDES, blank_width(areas, not_image(planes, areas))
-
-
 def _root_sigma(planes: np.ndarray) -> tuple[float, float, str, int]:
-    """Return the same for noise whose variance is sigma squared times the mean.
+    """Return sigma, its error, the method and the width of blank areas.
 
-    Twice the square root of such an image has noise of standard deviation sigma everywhere. If it
-    is correlated, as speckle mostly is, sigma is that of the whole spectrum.
+    The variance is sigma squared times the mean. Twice the square root of such an image has noise
+    of standard deviation sigma everywhere. If it is correlated, as speckle mostly is, sigma is that
+    of the whole spectrum.
     """
     # Loaded only when needed: it takes time.
     from napari_gpu_denoise.noise.estimate import measure_noise
 
     roots = 2 * np.sqrt(np.maximum(planes, 0, dtype=np.float64))
     found = measure_noise(roots, None, "gaussian")
-    method = _ROOTS_CORRELATED if found.models[0].models_correlation else _ROOTS
-    return found.sigma[0], found.standard_error[0], method, found.blank_width
+    (sigma,), (error,), (spectrum,) = found.sigma, found.standard_error, found.spectra
+    if spectrum is None or spectrum.white or spectrum.sigma <= sigma or not sigma:
+        return sigma, error, _ROOTS, found.blank_width
+    error = spectrum.sigma * spectrum.ratio_error / 2
+    return spectrum.sigma, error, _ROOTS_CORRELATED, found.blank_width
 
 
 class Plan(TilePlan):
@@ -247,15 +239,22 @@ class NLMeans(FrameSearch):
 
     def estimate_sigma(self, image: Any, names: str) -> SigmaEstimate | None:
         """Return sigma of Rician noise, or for the Pearson distance; else None."""
-        if not self.keeps_zero:
+        if self.rician:
+            # Loaded only when needed: it takes time.
+            from napari_gpu_denoise.noise.estimate import measure_noise
+
+            found = measure_noise(image, names, "rician")
+            method = f"Rician noise: {found.method}"
+            errors = found.standard_error
+            return SigmaEstimate(
+                found.sigma, errors, method, found.planes, blank_width=found.blank_width
+            )
+        if self.distance != "pearson":
             return None
         # The array may be lazy: a few planes of each channel are read.
-        source, measure = (
-            PlaneReader(image, names),
-            _magnitude_sigma if self.rician else _root_sigma,
-        )
+        source = PlaneReader(image, names)
         channels = (np.stack(list(source.sampled(channel))) for channel in source.channels)
-        sigmas, errors, methods, widths = zip(*map(measure, channels), strict=True)
+        sigmas, errors, methods, widths = zip(*map(_root_sigma, channels), strict=True)
         method = ", or ".join(dict.fromkeys(methods))
         return SigmaEstimate(sigmas, errors, method, source.count, blank_width=max(widths))
 

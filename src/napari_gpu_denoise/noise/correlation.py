@@ -18,14 +18,15 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.noise.patches.coefficients import Squares, smallest, span_sums
-from napari_gpu_denoise.noise.patches.spectra import (
+from napari_gpu_denoise.noise.patches.frequencies import (
+    PATCH,
     SETS,
-    PatchSpectra,
+    cosine_transform,
+    frequency_order,
     frequency_sets,
-    read_spectra,
 )
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import brightness_levels, unclipped
-from napari_gpu_denoise.noise.patches.white import PATCH, cosine_transform, frequency_order
 from napari_gpu_denoise.noise.robust import medians
 from napari_gpu_denoise.noise.sampling import sample_planes
 

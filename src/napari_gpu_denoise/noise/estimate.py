@@ -49,7 +49,7 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
         named = next(model for model in candidates if model.name == name)
         candidates = [each for each in candidates if named in (each, each.white_form)]
         told = [Misfit(0.0, "this model was requested")] * max(len(known), 1)
-    elif not any(each.sigma or _is_correlated(each) for each in channels):
+    elif not any(each.sigma or each.photons or _is_correlated(each) for each in channels):
         return candidates[0], "no noise was found"
     elif not known:
         few = "there are too few pixels to distinguish other noise from Gaussian noise"
@@ -225,17 +225,20 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
         for name, number in numbers.items()
     }
     places = None
-    same = not any(map(differ, series.values()))
     clipped = tuple(each.clipped for each in channels)
-    if same and not kind.models_correlation:
-        surface = noise_surface(channels, [fit.model for fit in fits])
+    same = not any(map(differ, series.values()))
+    if same and not kind.models_correlation and model != models.Gaussian.name:
+        # Places that differ in brightness look as if noise depended on it.
+        free = kind is models.SignalDependent and model == AUTO
+        plain = list(map(models.Gaussian.fit, channels)) if free else fits
+        surface = noise_surface(channels, [fit.model for fit in plain])
         if surface is not None:
             places, scales = surface
-            fits = [fit.scaled(scale) for fit, scale in zip(fits, scales, strict=True)]
+            reason = "the noise differs between places" if free else reason
+            fits = [fit.scaled(scale) for fit, scale in zip(plain, scales, strict=True)]
             series = {name: each.scaled(scales) for name, each in series.items()}
     fits, factors = limit_by_repeats(source, channels, fits)
-    colours = "S" in source.axes and kind.models_correlation
-    if model == AUTO and not colours and places is None:
+    if model == AUTO and places is None:
         fits, shares = limited_to_proof(channels, fits)
         factors = [one * share for one, share in zip(factors, shares, strict=True)]
     kind = type(fits[0].model)
@@ -283,7 +286,7 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
         found.append(
             "the noise of neighbouring pixels may be slightly correlated, or there is fine texture"
         )
-    elif correlated and not model.models_correlation:
+    elif correlated and not (model.models_correlation or model.shown_white):
         found.append(
             "the noise of neighbouring pixels is correlated, which this model ignores: sigma may "
             "be too low"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import (
     NoiseSpectrum,
@@ -23,14 +23,15 @@ from napari_gpu_denoise.noise.correlation import (
     spectrum_of_patches,
 )
 from napari_gpu_denoise.noise.frames import FramesInARow
-from napari_gpu_denoise.noise.log_speckle import log_speckle_spectrum
 from napari_gpu_denoise.noise.patches import selection, white
+from napari_gpu_denoise.noise.patches.frequencies import frequency_order
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import still_noise
 from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack, spread
+from napari_gpu_denoise.noise.speckle import log_speckle_spectrum
 
 REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
 MOST_REPEATS = 64  # repetitions read
@@ -79,11 +80,19 @@ class Evidence:
         else:
             _ = self.sigma
 
+    #: Whether the other colours prove that the noise is correlated; else the sigma of correlated
+    #: noise that this one suggests alone.
+    proven_by_colours: bool = False
+    unproven: float = 0.0
+
     def with_spectrum(self, spectrum: NoiseSpectrum) -> Evidence:
-        """Return the same with another spectrum, such as that of all colours."""
-        other = copy.copy(self)
+        """Return the same with the spectrum that all colours of an image prove."""
+        other, own = copy.copy(self), self.spectrum
+        other.proven_by_colours = not spectrum.white
+        other.unproven = own.sigma if spectrum.white and own and not own.white else 0.0
         if not spectrum.white:
-            other.__dict__["photons"] = None  # the noise of counts is white
+            # Tone curves of cameras leave no law of photons, and the noise of counts is white.
+            other.__dict__.update(photons=None, rising_line=None)
         other.__dict__["spectrum"] = spectrum
         return other
 
@@ -177,19 +186,19 @@ class Evidence:
 
     @cached_property
     def _plain_laws(self) -> VarianceLaws | None:
-        return None if self.spectra is None else variance_laws(self.spectra.level_noise)
+        return None if self.spectra is None else variance_laws(self.spectra)
 
     @cached_property
     def laws(self) -> VarianceLaws | None:
         """How the variance depends on brightness, where known."""
         laws = self._plain_laws
-        if laws is not None and self.levelled is not None and laws.is_linear:
-            # Planes of unlike noise must not pass for photon noise together, if they show alone
-            # that noise does not grow with brightness. Flat planes of one brightness each do not.
-            alone = [variance_laws(each.level_noise) for each in self.spectra.alone()]
+        if laws is not None and self.levelled is not None and laws.changes:
+            # Planes of unlike noise must not pass for one law together, if they show alone that
+            # noise does not change with brightness. Flat planes of one brightness each do not.
+            alone = [variance_laws(each) for each in self.spectra.alone()]
             wide = [each for each in alone if each and _width(each) > 0.5 * _width(laws)]
-            if sum(not each.is_linear for each in wide) > 0.5 * len(self.planes):
-                return variance_laws(self.levelled.level_noise)
+            if sum(not each.changes for each in wide) > 0.5 * len(self.planes):
+                return variance_laws(self.levelled)
         return laws
 
     @property
@@ -202,7 +211,7 @@ class Evidence:
         if curve is None or self.spectrum is None:
             return curve
         power = np.array(self.spectrum.power)
-        _, high = white.frequency_order(power.shape)
+        _, high = frequency_order(power.shape)
         rest = float(power.ravel()[high].mean())
         share = 1.0 if self.spectrum.white or rest <= 0 else float(power.mean()) / rest
         return replace(curve, variance=tuple(share * each for each in curve.variance))
@@ -357,7 +366,7 @@ def _spectra(
     """
     try:
         spectra = read_spectra(planes, None, blanks, levels, device)
-    except NonFiniteError:
+    except (ImageError, NonFiniteError):
         return None
     largest = float(np.abs(spectra.mean).max())
     return spectra if largest == 0 or 1 / EXTREME < largest < EXTREME else None

@@ -15,46 +15,39 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum
 from napari_gpu_denoise.noise.covariance import ChannelCovariance
 from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.patches.frequencies import PATCH
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
-from napari_gpu_denoise.noise.patches.white import PATCH
 from napari_gpu_denoise.noise.places import SigmaSurface
 
-# What values that are no estimate raise: missing or of other types, infinity, lists in lists.
 LOG_SPECKLE = "speckle on a logarithmic scale"
+# What values that are no estimate raise: missing or of other types, infinity, lists in lists.
 _NO_ESTIMATE = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
+# Lengths of the axes of tables; other letters stand for one length in each record.
+_LENGTHS = {"l": LAGS + 1, "p": PATCH, "2": 2}
 
 _types = lru_cache(get_type_hints)
 
 
-def _parsed(name: str, value: Any, kind: Any, missing: float = math.nan) -> Any:
+def _parse(name: str, value: Any, kind: Any, missing: float = math.nan) -> Any:
     """Parse a plain value as one of a kind; ValueError names the field whose value does not fit.
 
     Lists become tuples, dicts records, and None `missing` where a number is wanted.
     """
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):  # or None
-        if value is None:
-            return None
-        if isinstance(value, dict):
-            parts = [each for each in parts if _types(each).keys() == value.keys()] or parts
-        return _parsed(name, value, parts[0], missing)
+        return None if value is None else _parse(name, value, parts[0], missing)
     if kind is NoiseModel:
         return NoiseModel.from_dict(value)
-    if is_dataclass(kind) and isinstance(value, dict):
-        missing = math.inf if kind is NoiseSpectrum else math.nan
-        known = {
-            key: _parsed(name, each, _types(kind)[key], missing) for key, each in value.items()
-        }
-        return kind(**known)
-    if origin is dict and isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _parsed(name, each, parts[1], missing) for key, each in value.items()}
+    if isinstance(value, dict):
+        if is_dataclass(kind):
+            missing = math.inf if kind is NoiseSpectrum else math.nan
+            types = _types(kind)
+            return kind(**{k: _parse(name, each, types[k], missing) for k, each in value.items()})
+        if origin is dict and all(isinstance(key, str) for key in value):
+            return {key: _parse(name, each, parts[1], missing) for key, each in value.items()}
     if origin is tuple and isinstance(value, (list, tuple)):
         kinds = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
-        if len(kinds) == len(value):
-            found = tuple(_parsed(name, *each, missing) for each in zip(value, kinds, strict=True))
-            # Rows of a table are of the same length.
-            if len({len(each) for each in found if isinstance(each, tuple)}) < 2:
-                return found
+        return tuple(_parse(name, *each, missing) for each in zip(value, kinds, strict=True))
     if kind is float:
         # Larger integers are no floats.
         whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1023
@@ -65,36 +58,16 @@ def _parsed(name: str, value: Any, kind: Any, missing: float = math.nan) -> Any:
     raise ValueError(f"{name} does not fit")
 
 
-def unequal_tables(found: Any) -> list[str]:
-    """Return the names of fields of an estimate with tables of other sizes than they should."""
-    count = len(found.models)
-    each = ("sigma", "standard_error", "errors", "curves", "spectra", "clipped")
-    wrong = [name for name in each if len(getattr(found, name)) != count]
-    if len({type(model) for model in found.models}) != 1:
-        wrong.append("models")
-    covariances = ("covariance", "error", "correlation")
-    tables: list[tuple[str, Any, tuple[str, ...], tuple[int, ...]]]
-    tables = [("covariance", found.covariance, covariances, (count, count))]
-    for name in ("frames", "slices", "others"):
-        series = getattr(found, name)
-        length = len(series.index) if series else 0
-        tables.append((name, series, ("sigma", "error", "factor"), (count, length)))
-        if series and series.autocorrelation:
-            size = (count, length, LAGS + 1, LAGS + 1)
-            tables.append((name, series, ("autocorrelation",), size))
-    for spectrum in found.spectra:
-        tables.append(("spectra", spectrum, ("power",), (PATCH, PATCH)))
-        tables.append(("spectra", spectrum, ("autocorrelation",), (LAGS + 1, LAGS + 1)))
-    for curve in found.curves:
-        length = len(curve.mean) if curve else 0
-        tables.append(("curves", curve, ("mean", "variance", "count", "used"), (length,)))
-    if found.places is not None and not found.places.valid:
-        wrong.append("places")
-    return wrong + [
-        name
-        for name, record, fields, shape in tables
-        if record and any(np.shape(getattr(record, field)) != shape for field in fields)
-    ]
+def _fits(record: Any, channels: int) -> bool:
+    """Whether the tables of a record have the sizes they should."""
+    lengths = {**_LENGTHS, "c": channels}
+    for name, axes in _TABLES[type(record)].items():
+        shape = np.shape(getattr(record, name))
+        optional = name == "autocorrelation" and shape == (0,)
+        same = (lengths.setdefault(axis, n) == n for axis, n in zip(axes, shape, strict=False))
+        if not optional and not (len(shape) == len(axes) and all(same)):
+            return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -112,19 +85,15 @@ class SigmaSeries:
 
     def scaled(self, factors: Sequence[float]) -> SigmaSeries:
         """Return the series with the sigma of each channel multiplied by a factor."""
-        sigma, error = (
-            tuple(tuple(each * k for each in row) for row, k in zip(rows, factors, strict=True))
-            for rows in (self.sigma, self.error)
-        )
-        return replace(self, sigma=sigma, error=error)
+        return self._times(np.reshape(factors, (-1, 1)), "sigma", "error")
 
     def scaled_by_plane(self, factors: np.ndarray) -> SigmaSeries:
         """Return the series with sigma and factor of each plane multiplied, (channels, n)."""
-        sigma, error, factor = (
-            tuple(map(tuple, (np.array(rows) * factors).tolist()))
-            for rows in (self.sigma, self.error, self.factor)
-        )
-        return replace(self, sigma=sigma, error=error, factor=factor)
+        return self._times(factors, "sigma", "error", "factor")
+
+    def _times(self, factors: np.ndarray, *names: str) -> SigmaSeries:
+        tables = {name: (np.array(getattr(self, name)) * factors).tolist() for name in names}
+        return replace(self, **{name: tuple(map(tuple, rows)) for name, rows in tables.items()})
 
 
 @dataclass(frozen=True)
@@ -209,7 +178,8 @@ class NoiseEstimate:
     @property
     def white(self) -> bool:
         """Whether the noise of every channel passes as white."""
-        return all(each is None or each.white for each in self.spectra)
+        white = all(each is None or each.white for each in self.spectra)
+        return white or self.models[0].shown_white
 
     @property
     def log_speckle(self) -> bool:
@@ -301,15 +271,10 @@ class NoiseEstimate:
             If something is missing or invalid.
         """
         try:
-            found = cls(
-                **{
-                    field.name: _parsed(field.name, values[field.name], _types(cls)[field.name])
-                    for field in fields(cls)
-                    if field.default is MISSING or field.name in values
-                }
-            )
-            if wrong := unequal_tables(found):
-                raise ValueError(f"{wrong[0]} does not fit")
+            types = _types(cls)
+            known = [f.name for f in fields(cls) if f.default is MISSING or f.name in values]
+            found = cls(**{name: _parse(name, values[name], types[name]) for name in known})
+            found._check_tables()
         except SettingsError:
             raise
         except _NO_ESTIMATE as error:
@@ -320,6 +285,18 @@ class NoiseEstimate:
             ) from error
         return found
 
+    def _check_tables(self) -> None:
+        """Raise ValueError if tables have other sizes than they should."""
+        channels = len(self.models)
+        if len({type(model) for model in self.models}) != 1 or not _fits(self, channels):
+            raise ValueError("the number of channels is not the same everywhere")
+        for name in ("frames", "slices", "others", "covariance", "spectra", "curves", "places"):
+            value = getattr(self, name)
+            for each in value if isinstance(value, tuple) else (value,):
+                valid = each is None or (each.valid if name == "places" else _fits(each, channels))
+                if not valid:
+                    raise ValueError(f"{name} does not fit")
+
     def _parameters(self, exact: bool) -> list[str]:
         """Return the parameters in words; with standard errors if `exact`."""
         found = []
@@ -327,13 +304,21 @@ class NoiseEstimate:
             values = [getattr(model, parameter.name) for model in self.models]
             if parameter.optional and not any(values):
                 continue
+            errors = [each.get(parameter.name, math.nan) for each in self.errors]
             if not exact:
+                if all(map(_uncertain, values, errors)):
+                    continue
                 low, high = f"{min(values):.3g}", f"{max(values):.3g}"
                 found.append(f"{parameter.label} {low}" + f" to {high}" * (low != high))
             else:
-                errors = [each.get(parameter.name, math.nan) for each in self.errors]
                 found.append(f"{parameter.label} {', '.join(map(_measured, values, errors))}")
-        return found
+        details = "; ".join(dict.fromkeys(model.details() for model in self.models))
+        return [*found, details] if details else found
+
+
+def _uncertain(value: float, error: float) -> bool:
+    """Return whether a value is not known well enough for a headline."""
+    return 3 * error > abs(value)  # so NaN is not
 
 
 def _measured(value: float, error: float) -> str:
@@ -365,3 +350,19 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return value
+
+
+_TABLES: dict[type, dict[str, str]] = {
+    NoiseEstimate: {
+        **dict.fromkeys(("sigma", "standard_error", "errors", "curves", "spectra"), "c"),
+        "clipped": "c2",
+    },
+    SigmaSeries: {
+        "index": "n",
+        **dict.fromkeys(("sigma", "error", "factor"), "cn"),
+        "autocorrelation": "cnll",
+    },
+    NoiseSpectrum: {"power": "pp", "autocorrelation": "ll"},
+    ChannelCovariance: dict.fromkeys(("covariance", "error", "correlation"), "cc"),
+    VarianceCurve: dict.fromkeys(("mean", "variance", "count", "used"), "m"),
+}

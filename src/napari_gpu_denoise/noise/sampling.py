@@ -192,41 +192,34 @@ class PlaneReader:
             axis = self.repeats
             places = [(*p[:axis], self.beside(p[axis]), *p[axis + 1 :]) for p in places]
 
-        def read(number: int) -> np.ndarray:
-            place = places[number]
-            self._read.add(tuple(part for part in place if not isinstance(part, slice)))
-            if large:
-                return self._windows(place)
-            plane = as_array(self._image[place])
-            return without_fill(plane if y < x else plane.T)
+        large = self.shape[y] * self.shape[x] > LARGEST_PLANE
+        down, across = (_windows(self.shape[k]) if large else [slice(None)] for k in (y, x))
+        lengths = (
+            sum(len(range(*one.indices(self.shape[k]))) for one in slices)
+            for k, slices in ((y, down), (x, across))
+        )
 
-        lengths = self.shape[y], self.shape[x]
-        large = math.prod(lengths) > LARGEST_PLANE
-        if large:
-            lengths = tuple(min(n, _WINDOWS * _WINDOW) for n in lengths)
+        def read(number: int) -> np.ndarray:
+            place = list(places[number])
+            self._read.add(tuple(part for part in place if not isinstance(part, slice)))
+            rows: list[list[np.ndarray]] = []
+            for place[y] in down:
+                rows.append([])
+                for place[x] in across:
+                    window = as_array(self._image[tuple(place)])
+                    rows[-1].append(window if y < x else window.T)
+            return without_fill(np.block(rows) if large else rows[0][0])
+
         return PlaneStack(read, (len(places), *lengths), self._image.dtype)
 
-    def _windows(self, place: tuple[int | slice, ...]) -> np.ndarray:
-        """Return windows of a plane, spread evenly, put together as one plane (y, x)."""
-        axes = [self.axes.index(axis) for axis in "YX"]
-        along = []
-        for n in (self.shape[axis] for axis in axes):
-            count = min(_WINDOWS, max(n // _WINDOW, 1))
-            size = min(n, _WINDOWS * _WINDOW) // count
-            starts = [
-                (2 * k + 1) * (n - count * size) // (2 * count) + k * size for k in range(count)
-            ]
-            along.append([slice(start, start + size) for start in starts])
-        rows = []
-        for down in along[0]:
-            row = []
-            for across in along[1]:
-                where = list(place)
-                where[axes[0]], where[axes[1]] = down, across
-                window = as_array(self._image[tuple(where)])
-                row.append(window if axes[0] < axes[1] else window.T)
-            rows.append(np.concatenate(row, axis=1))
-        return without_fill(np.concatenate(rows, axis=0))
+
+def _windows(length: int) -> list[slice]:
+    """Return windows along an axis, spread evenly."""
+    count = min(_WINDOWS, max(length // _WINDOW, 1))
+    size = min(length, _WINDOWS * _WINDOW) // count
+    free = length - count * size
+    starts = [(2 * k + 1) * free // (2 * count) + k * size for k in range(count)]
+    return [slice(start, start + size) for start in starts]
 
 
 def without_fill(plane: np.ndarray) -> np.ndarray:
@@ -234,10 +227,13 @@ def without_fill(plane: np.ndarray) -> np.ndarray:
 
     A few that these do not show are in patches that differ too much from others to be read.
     """
+    if is_plain(plane.dtype):
+        return plane
     step = 1 + math.isqrt(plane.size // FILL_SAMPLE)
-    some = np.sort(plane[::step, ::step], axis=None)
-    low, high = some[len(some) // 4], some[3 * len(some) // 4]
-    if is_plain(plane.dtype) or some[-1] - some[0] <= USUAL * (high - low):
+    some = np.unique(plane[::step, ::step])
+    last = len(some) - 1
+    least, low, high, most = (float(some[last * k // 4]) for k in (0, 1, 3, 4))
+    if most - least <= USUAL * (high - low):
         return plane
     far = far_values(plane)
     return plane if far is None else np.where(far, np.nan, plane)

@@ -12,7 +12,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
+from napari_gpu_denoise.noise.correlation import LAGS, spectrum_of_patches
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
@@ -49,31 +49,27 @@ def sigma_series(
     planes have none: a plane that has some would not agree with them, or seem to be without noise.
     """
     index = spread(source.shape[number], MOST_LAZY if source.lazy else MOST)
-    read: dict[int, np.ndarray] = {}  # (channel, 3) by position
+    scales, read = list(map(_scale, channels, fits)), {}  # (channel, 3) by position
     positions = first_positions(index)
     plain = not source.lazy and all(each.is_plain for each in channels)
     while positions:
-        rows = []
-        for channel, evidence, fit in zip(source.channels, channels, fits, strict=True):
-            stack = source.along(number, channel, positions)
-            rows.append(_of_planes(stack, fit, _scale(evidence, fit), place, plain=plain))
-        read |= zip(positions, np.array(rows).swapaxes(0, 1), strict=True)
+        stacks = (source.along(number, channel, positions) for channel in source.channels)
+        rows = [
+            _of_planes(*each, place, plain=plain) for each in zip(stacks, fits, scales, strict=True)
+        ]
+        read |= zip(positions, np.stack(rows, axis=1), strict=True)
         factors = np.array(list(read.values()))[..., 2].T
         if all(map(_agree, factors)) and not (plain and np.any(factors == 0)):
             break
         positions = [k for k in index if k not in read or plain]
         plain = False
     index = sorted(read)
-    rows, tables = list(np.array([read[k] for k in index]).swapaxes(0, 1)), []
-    for k, (channel, fit) in enumerate(zip(source.channels, fits, strict=True)):
-        if fit.model.additive and _row_differs(*rows[k].T):
-            # Planes that were shifted by parts of a pixel differ most at the high frequencies.
-            spectra = [_spectrum(plane, place) for plane in source.along(number, channel, index)]
-            # A few planes may have texture that passes for such noise.
-            if np.mean([each is not None and not each.white for each in spectra]) > 0.5:
-                rows[k], table = _by_spectra(rows[k], spectra, fit.sigma)
-                tables.append(table)
-    sigma, error, factor = (tuple(map(tuple, np.array(rows)[..., k].tolist())) for k in range(3))
+    rows, tables = np.array([read[k] for k in index]).swapaxes(0, 1), []
+    for row, channel, fit in zip(rows, source.channels, fits, strict=True):
+        if fit.model.additive and _row_differs(*row.T):
+            stack = source.along(number, channel, index)
+            tables += _by_spectra(row, stack, fit.sigma, place)
+    sigma, error, factor = (tuple(map(tuple, rows[..., k].tolist())) for k in range(3))
     known = tuple(tables) if len(tables) == len(rows) else ()
     return SigmaSeries(source.axes[number], tuple(index), sigma, error, factor, known)
 
@@ -93,7 +89,7 @@ def _of_planes(stack: PlaneStack, fit: Fit, scale: float, place: Any, *, plain: 
             spectra = read_spectra(planes, limit, blanks, levels, place)
             shown = np.array(spectra.count) > 0
             found[np.array(numbers)[shown]] = _sigmas(spectra, fit, scale)
-        except NonFiniteError:
+        except (ImageError, NonFiniteError):
             shown = np.zeros(len(planes), bool)
         for k in np.flatnonzero(~shown):  # no patch is whole
             one = sigma_of_differences(planes[k])
@@ -117,7 +113,7 @@ def _sigmas(spectra: PatchSpectra, fit: Fit, scale: float) -> np.ndarray:
         each = parts.each()
         total = np.array([model.representative(unit / weight[part]) / unit for part in each])
         expected = np.sqrt([model.representative(line[part]) for part in each])
-    variance, error, _ = pooled_variances(parts, patches.energy, patches.overlap, weight)
+    variance, error, *_ = pooled_variances(parts, patches.energy, patches.overlap, weight)
     sigma = np.sqrt(variance * total * scale)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(expected > 0, sigma / expected, np.nan)
@@ -148,26 +144,31 @@ def _agree(factor: np.ndarray) -> bool:
     return 2 * len(known) > len(factor) and bool(known.max() <= AGREE * known.min())
 
 
-def _spectrum(plane: np.ndarray, place: Any) -> NoiseSpectrum | None:
-    """Return the spectrum of the noise in a plane; None where there are too few pixels."""
-    try:
-        return spectrum_of_patches(read_spectra([plane], device=place))
-    except (ImageError, NonFiniteError):
-        return None
-
-
 def _by_spectra(
-    row: np.ndarray, spectra: list[NoiseSpectrum | None], expected: float
-) -> tuple[np.ndarray, tuple[Table, ...]]:
-    """Return sigma, error and factor of each plane by its own spectrum, and its table."""
-    row, tables = row.copy(), []
-    for place, spectrum in zip(row, spectra, strict=True):
-        model = Correlated.of_spectrum(spectrum) if spectrum is not None else None
-        tables.append(WHITE if model is None else model.autocorrelation)
-        if model is not None and place[0] > 0 and expected > 0:
-            relative = place[1] / place[0]
-            place[:] = model.sigma, relative * model.sigma, model.sigma / expected
-    return row, tuple(tables)
+    row: np.ndarray, stack: PlaneStack, expected: float, place: Any
+) -> list[tuple[Table, ...]]:
+    """Set sigma, error and factor of each plane by its own spectrum, if most are correlated.
+
+    Planes that were shifted by parts of a pixel differ most at the high frequencies; a few may have
+    texture that passes for such noise. Returned is the autocorrelation of each.
+    """
+    models: list[Correlated | None] = []
+    correlated = 0
+    for plane in stack:
+        try:
+            spectrum = spectrum_of_patches(read_spectra([plane], device=place))
+        except (ImageError, NonFiniteError):
+            models.append(None)
+            continue
+        models.append(Correlated.of_spectrum(spectrum))
+        correlated += not spectrum.white
+    if 2 * correlated <= len(models):
+        return []
+    for values, model in zip(row, models, strict=True):
+        if model is not None and values[0] > 0 and expected > 0:
+            relative = values[1] / values[0]
+            values[:] = model.sigma, relative * model.sigma, model.sigma / expected
+    return [tuple(WHITE if model is None else model.autocorrelation for model in models)]
 
 
 def _scale(channel: Evidence, fit: Fit) -> float:

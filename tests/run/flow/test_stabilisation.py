@@ -32,8 +32,12 @@ PHOTONS = [
 ]
 MAGNITUDES = [gd.Rician(6.5), gd.Rician(2e-3)]
 SPECKLES = [gd.Speckle(4.0, least=0.18), gd.Speckle(1.0, least=1e-6)]
-ALL = [*PHOTONS, *MAGNITUDES, *SPECKLES]
-ONE_OF_EACH = [PHOTONS[0], MAGNITUDES[0], SPECKLES[0]]
+TABLES = [
+    gd.SignalDependent((20, 60, 100, 150, 190), (2.2, 3.0, 9.0, 6.0, 7.4)),
+    gd.SignalDependent((-1e4, 1e5), (300.0, 20.0)),
+]
+ALL = [*PHOTONS, *MAGNITUDES, *SPECKLES, *TABLES]
+ONE_OF_EACH = [PHOTONS[0], MAGNITUDES[0], SPECKLES[0], TABLES[0]]
 
 
 def levels_of(model) -> np.ndarray:
@@ -155,6 +159,8 @@ def drawn(model, clean: np.ndarray, seed: int = 0) -> np.ndarray:
     elif model.name == "rician":
         parts = rng.normal(0, model.sigma, (2, *clean.shape))
         image = np.hypot(clean + parts[0], parts[1])
+    elif model.name == "signal-dependent":
+        image = clean + np.sqrt(model.variance(clean)) * rng.standard_normal(clean.shape)
     else:
         image = clean * rng.gamma(model.looks, 1 / model.looks, clean.shape)
     return image.astype(np.float32)

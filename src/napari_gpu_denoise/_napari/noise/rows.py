@@ -33,6 +33,8 @@ class Row:
 
     def brief(self, digits: str) -> str:
         """Return label and value, one value where the channels have the same."""
+        if isinstance(self.value, str):
+            return self.value
         return f"{self.label.lower()} {_per_channel(self.value, digits)}"
 
 
@@ -74,6 +76,8 @@ def parameters(
         if any(values) or not each.optional:
             error = tuple(known.get(each.name, math.nan) for known in errors)
             found.append(Row(each.label.capitalize(), values, error, each.unit))
+    if details := "; ".join(dict.fromkeys(model.details() for model in models)):
+        found.append(Row("Noise", details))
     return found
 
 

@@ -7,6 +7,7 @@ from napari_gpu_denoise.noise.models.base import NoiseModel, channel_correlation
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
 from napari_gpu_denoise.noise.models.poisson_gaussian import CorrelatedPhotons, PoissonGaussian
 from napari_gpu_denoise.noise.models.rician import Rician
+from napari_gpu_denoise.noise.models.signal_dependent import SignalDependent
 from napari_gpu_denoise.noise.models.speckle import Speckle
 
 #: In the order people see them. The first one is assumed in doubt; the last one whose `evidence`
@@ -16,6 +17,7 @@ MODELS: tuple[type[NoiseModel], ...] = (
     Correlated,
     PoissonGaussian,
     CorrelatedPhotons,
+    SignalDependent,
     Rician,
     Speckle,
 )
@@ -42,6 +44,7 @@ __all__ = [
     "NoiseModel",
     "PoissonGaussian",
     "Rician",
+    "SignalDependent",
     "Speckle",
     "channel_correlations",
     "choices",

@@ -221,6 +221,8 @@ class NoiseModel(ABC):
     additive: ClassVar[bool] = False
     #: Whether it describes how the noise of neighbouring pixels is correlated.
     models_correlation: ClassVar[bool] = False
+    #: Whether it is only chosen where levels of brightness show that noise is white.
+    shown_white: ClassVar[bool] = False
     #: Squared standard errors by which it has to explain an image better than a constant does.
     price: ClassVar[float] = 0.0
     #: The model of the same noise without correlation between pixels, if `models_correlation`.
@@ -366,6 +368,10 @@ class NoiseModel(ABC):
         fields = [each for each in dataclasses.fields(cls) if each.metadata.get("shown")]
         found = [Parameter(each.name, **each.metadata["shown"]) for each in fields]
         return tuple(each for each in found if each.label)
+
+    def details(self) -> str:
+        """Return in words the parameters that are tables; empty where there are none."""
+        return ""
 
     @abstractmethod
     def summary(self) -> str:

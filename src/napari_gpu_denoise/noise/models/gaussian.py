@@ -102,9 +102,9 @@ class Gaussian(Additive, base.NoiseModel):
         method, notes = METHOD, ()
         sigma, error = channel.sigma, channel.error
         laws = channel.laws
-        if sigma and laws is not None and laws.is_linear and laws.white and laws.growth >= UNEVEN:
+        if sigma and laws is not None and laws.proven and laws.grows and laws.growth >= UNEVEN:
             _, variance = laws.curve.fitted
-            method, notes = MIXED_METHOD, (uneven_note("", *np.sqrt(variance[[0, -1]])),)
+            method, notes = MIXED_METHOD, (uneven_note(*np.sqrt(variance[[0, -1]])),)
             sigma, error = mixed_sigma(laws.curve, error / sigma)
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
 

@@ -12,9 +12,9 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
-from napari_gpu_denoise.noise.patches.laws import CLEARLY
+from napari_gpu_denoise.noise.patches.laws import GROWTH, LIKELY
 from napari_gpu_denoise.noise.patches.white import METHOD
-from napari_gpu_denoise.noise.photon import SHIFTED
+from napari_gpu_denoise.noise.photon import photon_noise
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -26,8 +26,8 @@ _LEAST_READ_NOISE = 1e-5  # electrons; less changes no result
 _SMALLEST_GAIN = 1e-6  # of a channel without photon noise, relative to its sigma
 _LARGE_VARIANCE = 400.0  # electrons²; above it the expansion is as exact as a table
 _STEP = 0.01  # of the square root of the electrons
-_DARK = 1.0  # percentile of the pixels that offsets stay below
-_NO_GAIN = "the noise does not clearly grow with brightness: the gain is not known"
+_PROVEN = 0.9  # share of an image that shows noise; 0.94 and more in micrographs, less of textures
+_LINE = "line through the variance of smooth patches over brightness"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class PoissonGaussian(base.NoiseModel):
     read_noise: float = base.parameter(base.NOT_NEGATIVE, "read noise", "grey levels")
     offset: float = base.parameter(base.ANY, "offset", "grey levels", default=0.0, optional=True)
     shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
-    price: ClassVar[float] = CLEARLY
+    price: ClassVar[float] = LIKELY
     name: ClassVar[str] = "poisson-gaussian"
     title: ClassVar[str] = "Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise and read noise of a camera or a detector."
@@ -121,19 +121,15 @@ class PoissonGaussian(base.NoiseModel):
     def misfit(cls, channel: Evidence) -> base.Misfit:
         """Return that of a line, or of a constant where nothing shows that the variance grows."""
         laws, constant = channel.laws, Gaussian.misfit(channel).cost
+        best = constant if laws is None else min(constant, laws.line)
         if channel.grows_over_time:
             why = "the variance of differences between still frames grows with brightness"
-            return base.Misfit(constant - base.PROVEN, why)
+            return base.Misfit(best - base.PROVEN, why)
         if channel.grows_over_time is None and channel.photons is not None:
             why = "the values are photon counts: at low counts, the variance equals the mean"
-            return base.Misfit(constant - base.PROVEN, why)
-        if channel.shows_line:
-            # The high frequencies hold more texture than correlated noise.
-            line = channel.rising_line
-            why = line and f"the variance grows {line.growth:.2g} times with brightness"
-            return base.Misfit(laws.line, why) if line else base.Misfit(constant)
-        linear = laws is not None and laws.is_linear and channel.grows_over_time is None
-        if linear and channel.single.known:
+            return base.Misfit(best - base.PROVEN, why)
+        grows = laws is not None and laws.proven and laws.growth >= GROWTH
+        if channel.grows_over_time is None and grows:
             why = f"the variance grows linearly with brightness, {laws.range()}"
             return base.Misfit(laws.line, why)
         return base.Misfit(constant)
@@ -141,56 +137,38 @@ class PoissonGaussian(base.NoiseModel):
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:
         """Measure gain and read noise on differences of still frames, else on single images."""
-        found = channel.temporal or channel.single
-        if not found.gain > 0:
-            return cls._additive(channel)
-        gain, read, offset, notes = found.gain, found.read_noise, found.offset, ()
-        if offset:
-            notes = (_ambiguity(found),)
+        return cls._of_line(channel, channel.temporal or channel.single)
+
+    @staticmethod
+    def _of_line(channel: Evidence, found: PhotonNoise) -> base.Fit:
+        """Return the fit of a line; of one that does not rise with a gain that hardly matters."""
+        notes: tuple[str, ...] = ()
+        gain, read, offset = found.gain, found.read_noise, found.offset
+        errors = {"gain": found.gain_error, "read_noise": found.read_noise_error}
+        errors["offset"] = (found.most_offset - offset) / 2 if offset else math.nan
+        method, curve = found.method, found.curve
+        if not gain > 0:
+            notes = ("the noise does not clearly grow with brightness: the gain is not known",)
+            read, gain = channel.sigma, _SMALLEST_GAIN * channel.sigma or _SMALLEST_GAIN**2
+            offset = min(0.0, *(float(np.nanmin(plane)) for plane in channel.planes))
+            errors = {"gain": math.nan, "read_noise": channel.error, "offset": math.nan}
+            method, curve = METHOD, channel.curve
+        elif offset:
+            notes = (
+                f"the offset is {offset:.4g} to {found.most_offset:.4g}, and the read noise "
+                f"accordingly 0 to {2 * found.read_noise_error:.3g}: dark frames would tell, but "
+                "results hardly differ",
+            )
         # What is left of rounding is no read noise.
         read = read if read > _LEAST_READ_NOISE * gain else 0.0
         # With more electrons of read noise than this, photon noise does not matter.
-        gain = max(gain, 1e-4 * read)
-        model = cls(gain, read, offset)
-        errors = {"gain": found.gain_error, "read_noise": found.read_noise_error}
+        model = PoissonGaussian(max(gain, 1e-4 * read), read, offset)
         sigma, error = model.mean_sigma(channel)
-        return base.Fit(
-            model, {**errors, "offset": math.nan}, sigma, error, found.method, found.curve, notes
-        )
-
-    @classmethod
-    def _additive(cls, channel: Evidence) -> base.Fit:
-        """Return sigma as read noise, and a gain that hardly matters."""
-        read, gain = cls._hardly(channel.sigma)
-        model = cls(max(gain, 1e-4 * read), read, _below(channel))
-        errors = {"gain": math.nan, "read_noise": channel.error, "offset": math.nan}
-        return base.Fit(
-            model, errors, channel.sigma, channel.error, METHOD, channel.curve, (_NO_GAIN,)
-        )
-
-    @staticmethod
-    def _hardly(sigma: float) -> tuple[float, float]:
-        """Return sigma as read noise, and a gain that hardly matters."""
-        return sigma, _SMALLEST_GAIN * sigma or _SMALLEST_GAIN**2
+        return base.Fit(model, errors, sigma, error, method, curve, notes)
 
     def summary(self) -> str:
         text = f"Poisson-Gaussian noise, gain {self.gain:.4g}, read noise {self.read_noise:.4g}"
         return f"{text}, offset {self.offset:.4g}" if self.offset else text
-
-
-def _below(channel: Evidence) -> float:
-    """Return an offset, 0 or less, that no pixel is darker than."""
-    return min(0.0, *(float(np.nanmin(plane)) for plane in channel.planes))
-
-
-def _ambiguity(found: PhotonNoise) -> str:
-    """Say which other offsets and read noises fit the same variances."""
-    darkest = min(found.curve.mean)
-    most = math.sqrt(max(found.gain * darkest + found.intercept, 0.0))
-    return (
-        f"an offset of {found.offset:.4g} without read noise, and one of {darkest:.4g} with a read "
-        f"noise of {most:.3g}, fit equally well: dark frames would tell, but results hardly differ"
-    )
 
 
 def anscombe(electrons: np.ndarray, read_noise: float) -> np.ndarray:
@@ -305,9 +283,13 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
 
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:
-        # Frames only pass as still if their differences are white.
-        found = PoissonGaussian.misfit(channel)
-        return found if channel.temporal is None else base.Misfit(math.inf)
+        if channel.temporal is not None:
+            return base.Misfit(math.inf)  # frames only pass as still if their differences are white
+        line = channel.rising_line
+        if line is None or channel.proof < _PROVEN:
+            return PoissonGaussian.misfit(channel)
+        why = f"the variance grows {line.growth:.2g} times with brightness"
+        return base.Misfit(channel.laws.line, why)
 
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:
@@ -315,9 +297,13 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
         from napari_gpu_denoise.noise.correlation import noise_spectrum
 
         line = channel.rising_line
-        if line is None and channel.shows_line:
-            return cls._additive(channel)
-        photons = PoissonGaussian.fit(channel) if line is None else cls._of_line(channel)
+        photons = PoissonGaussian.fit(channel)
+        if line is not None:
+            # The high frequencies hold more texture than correlated noise.
+            error = line.error * line.slope / (line.growth - 1)
+            covariance = error**2 * np.diag([1.0, line.dark**2])
+            fitted = line.slope, line.variance - line.slope * line.dark, covariance
+            photons = cls._of_line(channel, photon_noise(fitted, channel.curve, _LINE))
         model, planes = photons.model, channel.planes
         stable = np.stack([model.stabilise(plane) for plane in planes])
         spectrum = noise_spectrum(stable)
@@ -346,32 +332,6 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
             error=relative * sigma,
             method=f"{photons.method}, and {channel.spectrum_of}",
         )
-
-    @staticmethod
-    def _of_line(channel: Evidence) -> base.Fit:
-        """Return gain, read noise and offset of the line through levels of brightness."""
-        line = channel.rising_line
-        darkest = min(float(np.percentile(plane, _DARK)) for plane in channel.planes)
-        offset = line.dark - line.variance / line.slope
-        # No pixel is darker than one without light, but for read noise.
-        shifted = line.dark < -SHIFTED * math.sqrt(line.variance)
-        offset = min(offset, darkest) if offset > 0 or shifted else 0.0
-        dark = max(line.variance - line.slope * (line.dark - offset), 0.0)
-        model = PoissonGaussian(line.slope, math.sqrt(dark), offset)
-        error = line.error / (line.growth - 1)
-        errors = {"gain": error * line.slope, "read_noise": math.nan, "offset": math.nan}
-        sigma, _ = model.mean_sigma(channel)
-        method = "line through the variance of smooth patches over brightness"
-        return base.Fit(model, errors, sigma, error / 2 * sigma, method, channel.curve)
-
-    @classmethod
-    def _additive(cls, channel: Evidence) -> base.Fit:
-        found = Correlated.fit(channel)
-        read, gain = cls._hardly(found.sigma)
-        table = found.model.autocorrelation
-        model = cls(max(gain, 1e-4 * read), read, _below(channel), autocorrelation=table)
-        errors = {"gain": math.nan, "read_noise": found.error, "offset": math.nan}
-        return found._replace(model=model, errors=errors, notes=(_NO_GAIN,))
 
     def summary(self) -> str:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]

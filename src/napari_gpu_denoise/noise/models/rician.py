@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.noise.models import base
+from napari_gpu_denoise.noise.patches.laws import LIKELY
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
 
-_LEAST = 1e-6  # sigma of a channel without noise, relative to that of white noise
-BACKGROUND = 0.05  # share of an image without signal, at least
-DEVIATION = 0.012  # of its distribution from theory, at most, and more where there are few values
-DEVIATION_ERROR = 1.0  # of one value
-ENOUGH, RARE = 20, 4  # values expected at 0 or below, at least, and that over those found
-MAGNITUDE_GROWTH = 4.0  # of the variance; that of magnitudes grows by 2.33 at most
+_LEAST = 1e-6  # sigma of a channel without noise, grey levels
 _STEP = 1 / 512
 _SIGNAL_STEP, _SIGNAL_END = 0.02, 40.0
 SPLINE_END = 6.0  # above it the asymptotic curve is used
@@ -59,6 +55,7 @@ class Rician(base.NoiseModel):
     name: ClassVar[str] = "rician"
     title: ClassVar[str] = "Rician"
     description: ClassVar[str] = "Magnitude images of MRI."
+    price: ClassVar[float] = LIKELY
 
     def variance(self, mean: Any) -> np.ndarray:
         curve = magnitude_variance()
@@ -126,87 +123,38 @@ class Rician(base.NoiseModel):
 
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:
-        why = cls._evidence(channel)
-        constant = 0.0 if channel.laws is None else channel.laws.constant
-        return base.Misfit(constant - base.PROVEN if why else math.inf, why or "")
+        """Return that of one sigma for background and object; infinite where nothing is dark."""
+        from napari_gpu_denoise.noise.magnitude import magnitude_noise
 
-    @classmethod
-    def _evidence(cls, channel: Evidence) -> str | None:
-        from napari_gpu_denoise.noise.magnitude import (
-            LEAST_BACKGROUND,
-            rayleigh_background,
-            step_of,
-        )
-
-        laws = channel.laws
-        if laws is not None and laws.is_linear and laws.growth > MAGNITUDE_GROWTH:
-            return None
-        background = rayleigh_background(list(channel.planes), channel.blanks, channel.levels)
-        likely = False
-        if background is not None and background.share >= LEAST_BACKGROUND:
-            most = DEVIATION + DEVIATION_ERROR / math.sqrt(background.values)
-            likely = background.deviation <= min(most, background.photons)
-            likely = likely and not cls._contradicted(channel, background.sigma)
-        shown = likely and background.share >= BACKGROUND
-        law = cls(1.0).variance
-        if not shown and not (laws is not None and laws.white and laws.is_of_magnitudes(law, True)):
-            return None
-        # Counts of photons in whole steps are nearly distributed alike.
-        if laws is not None and any(laws.counts(step_of(plane)) for plane in channel.planes):
-            return None
-        if shown:
-            return (
-                f"{background.share:.0%} of the image has a Rayleigh distribution, as magnitude "
-                "images have in regions without signal"
+        found = magnitude_noise(channel, magnitude_variance)
+        # The variance of differences between frames grows with that of photons, too.
+        grows = bool(channel.grows_over_time)
+        if found is None or (grows and not found.share):
+            return base.Misfit(math.inf)
+        if found.share:
+            why = (
+                f"{found.share:.0%} of the image has a Rayleigh distribution, as magnitude images "
+                "have in regions without signal"
             )
-        # Other noise would leave some values at 0 or below.
-        values = sum(plane.size for plane in channel.planes)
-        expected = values * laws.share_below_zero()
-        found = sum(np.count_nonzero(plane <= 0) for plane in channel.planes)
-        likely |= expected > ENOUGH and found < expected / RARE
-        if not laws.is_of_magnitudes(law, likely):
-            return None
-        if any((plane < 0).any() for plane in channel.planes):
-            return None
-        return f"the variance depends on brightness as that of magnitudes does, {laws.range()}"
-
-    @classmethod
-    def _contradicted(cls, channel: Evidence, sigma: float) -> bool:
-        """Return whether the variance is clearly below that of magnitudes of this sigma.
-
-        As in a dark photograph, where it rises from far below, or where a part of the object passes
-        for a background of stronger noise. Correlated noise has less variance where it is read.
-        """
-        from napari_gpu_denoise.noise.patches.laws import CLEARLY
-
-        laws = channel.laws
-        if laws is None or not (laws.is_linear or laws.white):
-            return False
-        return laws.below(cls(sigma).variance) >= laws.line + CLEARLY
+        else:
+            why = "the variance depends on brightness as that of magnitudes does, "
+            why += channel.laws.range()
+        return base.Misfit(found.cost - base.PROVEN * grows, why)
 
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:
-        """Measure sigma by PIESNO on repetitions of a slice, else on single images."""
-        from napari_gpu_denoise.noise.magnitude import piesno, rician_noise
+        """Return sigma of the background and the object, or of the smoothest patches of all."""
+        from napari_gpu_denoise.noise.magnitude import magnitude_noise, object_noise
 
-        notes: tuple[str, ...] = ()
-        sigma, error, method = 0.0, 0.0, ""
-        if channel.repeats is not None:
-            found, coils = piesno(np.stack(list(channel.repeats)))
-            sigma, error, method = found.sigma, found.error, "PIESNO, repetitions of one slice"
-            if coils > 1:
-                notes = (
-                    f"the noise is that of {coils} coils: this model is for one coil, and correct "
-                    "only in bright parts",
-                )
-        if not sigma:
-            single = rician_noise(channel.planes)
-            sigma, error = single.sigma, single.error
-            method = "distribution of the background"
-            if single.background is None:
-                method = "variance at each level of brightness, corrected for magnitudes"
-        sigma = sigma or _LEAST * channel.sigma or _LEAST
-        return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
+        found = magnitude_noise(channel, magnitude_variance)
+        sigma, error = (found.sigma, found.error) if found else (channel.sigma, channel.error)
+        if found is None and channel.spectra is not None:
+            sigma, error = object_noise(channel.spectra.statistics, sigma, magnitude_variance())
+        of_background = found is not None and found.share
+        method = "smoothest patches, corrected for magnitudes"
+        method = "distribution of the background" if of_background else method
+        sigma = sigma or _LEAST
+        return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve)
 
     def summary(self) -> str:
         return f"Rician noise, sigma {self.sigma:.4g}"
@@ -263,11 +211,9 @@ def squared_signal() -> base.Curve:
 @lru_cache(maxsize=1)
 def magnitude_variance() -> base.Curve:
     """Return the variance of a magnitude as a function of its mean."""
-    from napari_gpu_denoise.noise.magnitude import koay_factor
-
-    signal = np.linspace(0, _SIGNAL_END, round(_SIGNAL_END / _SIGNAL_STEP) + 1)
-    variance = koay_factor(signal)
-    return base.Curve(np.sqrt(signal**2 + 2 - variance), variance)
+    _, magnitude, probability = _signals()
+    mean = (probability * magnitude).sum(axis=1)
+    return base.Curve(mean, (probability * magnitude**2).sum(axis=1) - mean**2)
 
 
 _KNOTS, _KNOTS_END = 81, 20.0  # of a function of magnitudes that is linear in between

@@ -92,7 +92,7 @@ class Speckle(base.NoiseModel):
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:
         """Measure the number of looks on windows of 8 x 8 pixels."""
-        from napari_gpu_denoise.noise.magnitude import speckle_noise
+        from napari_gpu_denoise.noise.speckle import speckle_noise
 
         found = speckle_noise(channel.planes)
         looks = max(found.looks, base.LEAST_LOOKS) if math.isfinite(found.looks) else _NO_SPECKLE

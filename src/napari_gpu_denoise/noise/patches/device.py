@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,14 +33,14 @@ from napari_gpu_denoise.opencl.program import session
 TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to a device as they are
 GROUP = 64  # work-items of a work-group on a GPU
 BLOCK = 32  # patches that a work-item of a CPU transforms
-CHUNK, CPU_CHUNK = 256, 512  # patches that a work-item sums up, at most
+CHUNK, CPU_CHUNK = 64, 512  # patches that a work-item sums up, at most
 SHAPE = PATCH, PATCH
 COEFFICIENTS = PATCH**2
 MOST_BYTES = 1 << 29  # of coefficients on a device; more are kept in memory
 BATCH_BYTES = 1 << 26  # of planes that are sent at once
 WEAKEST, STRONGEST = 1e-25, 1e25  # sums of squares that float32 holds
-SAMPLE = 1024  # patches that show what is typical, about
 FAR = 2.0**40  # times the typical sum of squares, from which a patch holds fill values
+SAMPLE, NEARLY_ALL = 4096, 0.98  # pixels of a plane that show how large these are, and which do
 OCTAVES = 30  # around 1 in which float32 holds values and their squares
 
 
@@ -78,11 +78,13 @@ class _Grid(NamedTuple):
             return plane[: (self.rows - 1) * self.down + PATCH]
         return sliding_window_view(plane, PATCH, axis=0)[:: self.down].transpose(0, 2, 1)
 
-    def middles(self, shape: tuple[int, int]) -> np.ndarray:
-        """Return y and x of the middle of each patch, from 0 to 1 over the plane."""
+    @lru_cache(maxsize=2)  # noqa: B019, of tuples
+    def middles(self, shape: tuple[int, int], planes: int) -> np.ndarray:
+        """Return y and x of the middle of each patch, from 0 to 1 over each of some planes."""
         y = (np.arange(self.rows) * self.down + PATCH / 2) / shape[0]
         x = (np.arange(self.columns) * self.across + PATCH / 2) / shape[1]
-        return np.stack([np.repeat(y, self.columns), np.tile(x, self.rows)])
+        found = np.stack([np.repeat(y, self.columns), np.tile(x, self.rows)])
+        return np.tile(found, planes)
 
 
 @cache
@@ -135,8 +137,6 @@ class DevicePatches:
 
         None where no patch is whole.
         """
-        if min(planes[0].shape) < PATCH:
-            return None
         grid = _Grid.of(planes[0].shape, limit // len(planes))
         kept = np.ones((len(planes), grid.count), bool)
         for row, blank in zip(kept, blanks, strict=True):
@@ -154,7 +154,8 @@ class DevicePatches:
             for row, plane, origin in zip(levels, planes, origins, strict=True)
         ]
         unit = _unit(planes)
-        planes = [(plane / unit).astype(np.float32) for plane in planes]
+        with np.errstate(over="ignore"):  # fill values become infinite, and are left out
+            planes = [(plane / unit).astype(np.float32) for plane in planes]
         levels = [[level / unit for level in row] for row in levels]
         return self._spectra(planes, grid, kept, levels, list(map(float, origins)), unit)
 
@@ -165,7 +166,7 @@ class DevicePatches:
         kept: np.ndarray,
         levels: Sequence[Sequence],
         origins: Sequence[float] = (),
-        unit: float = 1.0,
+        unit: float | np.float64 = 1.0,
     ) -> Patches | None:
         """Transform the patches of planes in a unit of grey levels above an origin of each."""
         coefficients = DeviceCoefficients(_Held(self, kept.size), unit=unit)
@@ -173,10 +174,11 @@ class DevicePatches:
         kept = kept & np.isfinite(told[0]).reshape(kept.shape)
         if not kept.any():
             return None
-        energy = np.nan_to_num(told[3] + told[4], nan=np.inf, posinf=np.inf)
-        typical = np.median(energy[kept.ravel()][:: max(1, kept.size // SAMPLE)])
-        if 0 < typical < np.inf:
-            kept &= (energy <= FAR * typical).reshape(kept.shape)
+        if not told[3:5].max() < STRONGEST:  # or NaN
+            energy = np.nan_to_num(told[3] + told[4], nan=np.inf, posinf=np.inf)
+            typical = np.median(energy[kept.ravel()])
+            if 0 < typical < np.inf:
+                kept &= (energy <= FAR * typical).reshape(kept.shape)
         which = None if kept.all() else np.flatnonzero(kept)
         told = told.copy() if which is None else told[:, which]  # the memory is used again
         count = np.count_nonzero(kept, axis=1)
@@ -186,9 +188,9 @@ class DevicePatches:
             above = np.repeat(np.array(origins), count)
             mean, seen = unit * mean + above, unit * seen + above
         if unit != 1:
-            energy = energy.astype(np.float64) * np.float64(unit) ** 2
+            energy = energy.astype(np.float64) * unit**2
         coefficients.which = which
-        middles = np.tile(grid.middles(planes[0].shape), len(planes))
+        middles = grid.middles(planes[0].shape, len(planes))
         return Patches(
             mean,
             coefficients if self.nbytes <= MOST_BYTES else np.asarray(coefficients),
@@ -258,22 +260,19 @@ class DevicePatches:
         starts, stops = map(np.asarray, spans)
         most = CPU_CHUNK if self.cpu else CHUNK
         chunks = -(-(stops - starts) // most)
-        places = np.cumsum(chunks)
-        number = int(places[-1]) if len(places) else 0
+        number, count = int(chunks.sum()), len(patches)
         found = np.zeros((1 + moments, len(starts), COEFFICIENTS))
         if not number:
             return found
-        places -= chunks
-        count = len(patches)
-        width = 2 * number + count * (1 if weight is None else 2)
-        pinned = self.arena.pinned("patch list", width, self.queue)
-        table = pinned.view(np.int32)
-        first, last = table[: 2 * number].reshape(2, number)
-        first[:] = np.repeat(starts - most * places, chunks) + most * np.arange(number)
-        np.minimum(first + most, np.repeat(stops, chunks), out=last, casting="same_kind")
-        table[2 * number : 2 * number + count] = patches
+        places = np.cumsum(chunks) - chunks
+        span = np.repeat(np.arange(len(starts)), chunks)
+        first = starts[span] + most * (np.arange(number) - places[span])
+        parts = [first, np.minimum(first + most, stops[span]), patches]
         if weight is not None:
-            pinned[2 * number + count :] = weight
+            parts.append(weight.astype(np.float32).view(np.int32))
+        width = sum(map(len, parts))
+        table = self.arena.pinned("patch list", width, self.queue).view(np.int32)
+        np.concatenate(parts, out=table, casting="same_kind")
         listed = self.arena.buffer("patch list", 4 * width)
         size = (1 + moments) * number * COEFFICIENTS
         out = self.arena.buffer("patch sums", 4 * size)
@@ -286,8 +285,8 @@ class DevicePatches:
             self._sums(self.queue, grid, group, buffer, listed, *map(np.int32, numbers), out)
             cl.enqueue_copy(self.queue, host, out)
         some = np.flatnonzero(chunks)
-        for row, parts in zip(found, host.reshape(-1, number, COEFFICIENTS), strict=True):
-            row[some] = np.add.reduceat(parts, places[some])
+        host = host.reshape(-1, number, COEFFICIENTS)
+        found[:, some] = np.add.reduceat(host, places[some], axis=1)
         return found
 
 
@@ -312,7 +311,9 @@ class DeviceCoefficients:
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, held: _Held, which: np.ndarray | None = None, unit: float = 1.0) -> None:
+    def __init__(
+        self, held: _Held, which: np.ndarray | None = None, unit: float | np.float64 = 1.0
+    ) -> None:
         self.held, self.which, self.unit = held, which, unit
 
     @property
@@ -338,7 +339,7 @@ class DeviceCoefficients:
             else found[np.ix_(self.which, coefficient_order())]
         )
         if self.unit != 1:
-            found = found * np.float64(self.unit)
+            found = found * self.unit
         return found if dtype is None else found.astype(dtype, copy=False)
 
     def sums(
@@ -378,13 +379,12 @@ def _apart(values: np.ndarray, level: np.generic) -> np.ndarray:
     return values.astype(np.float64) - float(level)
 
 
-def _unit(planes: Sequence[np.ndarray]) -> float:
-    """Return a power of two in which float32 holds the values of planes, and their squares."""
-    with np.errstate(invalid="ignore"):
-        sizes = [np.abs(plane) for plane in planes]
-        largest = max(float(each.max(initial=0, where=np.isfinite(each))) for each in sizes)
-    octave = math.frexp(largest)[1]
-    return 1.0 if abs(octave) <= OCTAVES or not largest else math.ldexp(1.0, octave)
+def _unit(planes: Sequence[np.ndarray]) -> np.float64:
+    """Return a power of two in which float32 holds most values of planes, and their squares."""
+    some = np.abs(np.concatenate([plane.ravel()[:: 1 + plane.size // SAMPLE] for plane in planes]))
+    some = some[np.isfinite(some) & (some > 0)]
+    octave = math.frexp(float(np.quantile(some, NEARLY_ALL)))[1] if len(some) else 0
+    return np.float64(1 if abs(octave) <= OCTAVES else math.ldexp(1.0, octave - 1))
 
 
 @contextmanager

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.selection import DISPERSION
+from napari_gpu_denoise.noise.patches.frequencies import PATCH, frequency_order
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 from napari_gpu_denoise.noise.patches.variance import (
     LEAST_LEVELS,
     MEMBERS,
-    LevelNoise,
     VarianceCurve,
 )
 from napari_gpu_denoise.noise.robust import medians
 
-# How the noise variance depends on brightness: constant, linear or quadratic.
+# How the noise variance depends on brightness: constant, linear, quadratic, or a table.
 #
 # Texture raises the variance of a level of brightness, and never lowers it. So a level above a law
 # costs no more than a little, one below it much more; a law that does not fit most levels is
-# refused.
-SYSTEMATIC = 0.08  # relative error of a variance that texture and few patches leave
+# refused. Levels whose smoothest patches look like white noise count alone where there are enough:
+# on textured photographs with white noise of sigma 1 to 10 their variances differ by up to half.
+SYSTEMATIC, RAISED = 0.08, 0.2  # relative error of a variance that few patches, and texture, leave
 ABOVE, BELOW = 9.0, 25.0  # most that a level above or below a law costs
-STEPS = 50  # of each end of a line that is tried
+LEVEL_FLATNESS = 0.65  # power at the top over that at the middle frequencies, at least
+FREE_FLATNESS = 0.8  # the same of levels with more noise than others, for a table
+LEVEL_DISPERSION = 3.0  # variance of the energy of patches over that by chance, and over flatness
+MIDDLE, TOP = 1.4, 1.65  # frequencies, (j + k + 1) / 8, up to and above which power is compared
+MOST_KNOTS = 6  # of a table
+KNOT = 2.0  # squared standard errors that each of them explains by chance, about
+ROUNDS = 20  # of its fit, whose weights depend on which levels are above it
+BEND = 0.5  # weight of a second difference of its logarithms: more only where levels are few
+MOST = 0.75  # share of the levels that have to look so, where there are few
+STEPS = 60  # of each end of a line that is tried
+LOWER = 2.5  # logarithm of the variance of the darkest level used over the least one tried
 DARK, BRIGHT = np.triu_indices(STEPS, 1)  # of the ends of rising lines
 CONSTANTS = np.linspace(-3, 1, 400)  # values of a law of one parameter that are tried
 
@@ -32,13 +42,11 @@ PIXELS = 64  # of a patch
 FARTHER = (
     10.0  # standard deviations of the mean of a patch, between the darkest and brightest level
 )
-GROWTH = 1.5  # of the variance over the levels of brightness, at least, to matter
+GROWTH = 1.3  # of the variance over the levels of brightness, at least, to matter
 CLEARLY = 16.0  # squared standard errors by which a law must be better than a constant
-LIKELY = 9.0  # the same, where something else tells, too
+LIKELY = 9.0  # the same, where something else tells, too: levels look like white noise
 AS_WELL = 5.0  # the same, by which the square may be worse than the line, which has one more number
 FITS = 3.0  # squared standard errors a level, above which no law fits
-SCALES = 300  # values of sigma of magnitudes that are tried
-LEAST_MAGNITUDE = 1.0  # mean of a level without signal over sigma: 1.25, and less by chance
 SPREAD = 2.5  # of brightness, below which a line and a square are the same
 
 
@@ -46,7 +54,7 @@ class VarianceLaws(NamedTuple):
     """How badly each law fits, as sums of squared standard errors over the levels."""
 
     curve: VarianceCurve  # that they were fitted to
-    error: tuple[float, ...]  # of the logarithms of the variances used
+    errors: tuple[tuple[float, ...], ...]  # of the logarithms of the variances, above and below
     levels: int
     constant: float
     line: float
@@ -54,6 +62,10 @@ class VarianceLaws(NamedTuple):
     spread: float  # largest mean of a level over the smallest; infinite if that is not above 0
     growth: float  # of the variance from the darkest level to the brightest, along the line
     white: bool  # whether the noise of most levels is
+    free: float
+    table: tuple[tuple[float, ...], tuple[float, ...]]  # grey levels and sigmas of the free law
+    proven: bool  # whether the smoothest patches of the levels used look like white noise
+    flatness: float  # of the levels, weighted by how far their variance is above the lowest one
 
     @property
     def is_quadratic(self) -> bool:
@@ -76,6 +88,11 @@ class VarianceLaws(NamedTuple):
         return self.grows and self.line <= FITS * self.levels
 
     @property
+    def changes(self) -> bool:
+        """Whether the variance changes with brightness, by any law."""
+        return self.is_linear or self.free + CLEARLY <= self.constant
+
+    @property
     def tells(self) -> bool:
         """Whether levels of brightness are further apart than noise puts them."""
         mean, variance = self.curve.fitted
@@ -88,54 +105,9 @@ class VarianceLaws(NamedTuple):
         least = min(self.line, self.square)
         return self.constant > FITS * self.levels and self.constant > least + CLEARLY
 
-    def below(self, law: Callable[[np.ndarray], np.ndarray]) -> float:
-        """Return the cost of the levels below a function from mean to variance.
-
-        Those above may have texture, and do not count.
-        """
-        mean, variance = self.curve.fitted
-        distance = np.log(variance / law(mean)) / np.array(self.error)
-        return float(capped_cost(np.minimum(distance, 0)))
-
-    def is_of_magnitudes(self, law: Callable[[np.ndarray], np.ndarray], likely: bool) -> bool:
-        """Return whether the variance is clearly that of magnitudes.
-
-        Their variance over sigma squared is `law` of their mean over sigma, which is nowhere below
-        about 1.25. This law has one parameter, as the constant has; the line has two. If something
-        else makes magnitudes `likely`, less is required.
-        """
-        mean, variance = self.curve.fitted
-        darkest = min(self.curve.mean)
-        if self.levels < LEAST_LEVELS or darkest <= 0:
-            return False
-        least, most = (math.sqrt(each) for each in (variance.min(), variance.max()))
-        tried = np.geomspace(least, 2 * most, SCALES)
-        tried = tried[tried <= darkest / LEAST_MAGNITUDE]
-        if not len(tried):
-            return False
-        expected = np.log(np.square(tried[:, None]) * law(mean / tried[:, None]))
-        cost = capped_cost((np.log(variance) - expected) / np.array(self.error))
-        clearly, line = (LIKELY, AS_WELL) if likely else (CLEARLY, 1)
-        limits = FITS * self.levels, self.constant - clearly, self.line + line
-        return bool(cost.min() <= min(limits))
-
-    def share_below_zero(self) -> float:
-        """Return the share of the values that normal noise would put below 0."""
-        from scipy.special import ndtr
-
-        mean, variance = self.curve.fitted
-        count = np.array(self.curve.count)[np.array(self.curve.used, bool)]
-        return float(count @ ndtr(-mean / np.sqrt(variance)) / count.sum())
-
-    def counts(self, step: float) -> bool:
-        """Return whether the variance is the mean, in steps, at every level, as of photon counts.
-
-        Texture may raise some of them.
-        """
-        mean, variance = self.curve.fitted
-        ratio = variance / mean
-        most = float(medians(ratio))
-        return bool(DISPERSION[0] * step <= ratio.min() and most <= DISPERSION[1] * step)
+    def distance(self, above: np.ndarray) -> np.ndarray:
+        """Return how far logarithms of variances are `above` a law, in standard errors."""
+        return _distance(above, np.array(self.errors))
 
     def range(self) -> str:
         """Return the variance at both ends of the levels used, in words."""
@@ -143,24 +115,31 @@ class VarianceLaws(NamedTuple):
         return f"from {dark:.3g} at a grey level of {low:.4g} to {bright:.3g} at {high:.4g}"
 
 
-def variance_laws(found: LevelNoise) -> VarianceLaws | None:
-    """Fit a constant, a line and a square to the variance at each level of brightness.
+def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
+    """Fit a constant, a line, a square and a table to the variance at each level of brightness.
 
     None where fewer than two levels show any noise.
     """
+    found = patches.level_noise
     used = (found.variance > 0) & found.open & (found.count >= MEMBERS)
-    if np.count_nonzero(used & found.white) >= LEAST_LEVELS:
-        used &= found.white
+    flatness, dispersion = _whiteness(patches)
+    white = used & (flatness >= LEVEL_FLATNESS) & (dispersion <= LEVEL_DISPERSION * flatness)
+    proven = np.count_nonzero(white) >= max(min(LEAST_LEVELS, MOST * np.count_nonzero(used)), 2)
+    if proven or np.count_nonzero(white := used & found.white) >= LEAST_LEVELS:
+        used = white
     if np.count_nonzero(used) < 2:
         return None
     x, y = found.mean[used], np.log(found.variance[used])
-    error = np.hypot(found.error[used], SYSTEMATIC)
-    line, growth = _line(x, y, error)
+    # Texture may have raised what looks like white noise, too.
+    raised = [RAISED if proven else SYSTEMATIC, SYSTEMATIC]
+    error = np.hypot(found.error[used], np.array(raised)[:, None])
+    line, growth = _line((x - found.mean[0]) / max(np.ptp(found.mean), 1e-300), y, error)
+    free, table = _table(x, y, error)
     positive = x[0] > 0
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
         VarianceCurve(*(tuple(each.tolist()) for each in columns)),
-        tuple(error.tolist()),
+        tuple(map(tuple, error.tolist())),
         len(x),
         _constant(y, error),
         line,
@@ -168,7 +147,28 @@ def variance_laws(found: LevelNoise) -> VarianceLaws | None:
         float(x[-1] / x[0]) if positive else np.inf,
         growth,
         2 * np.count_nonzero(found.white[used]) > len(x),
+        free,
+        table,
+        bool(proven),
+        float(np.average(flatness[used], weights=y - y.min() + 1e-9)) if proven else 0.0,
     )
+
+
+def _whiteness(patches: PatchSpectra) -> tuple[np.ndarray, np.ndarray]:
+    """Return the flatness and the dispersion of the patches that each level was read from.
+
+    Of white noise, power is the same at all high frequencies, and energies of patches differ by
+    chance only: both are about 1.
+    """
+    found, high = patches.level_noise, len(patches.upper)
+    power, count = (each[: len(found.mean)] for each in patches.pooled[2:])
+    frequency = (sum(np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)) + 1) / PATCH
+    middle, top = (power[:, each].mean(axis=1) for each in (frequency <= MIDDLE, frequency > TOP))
+    energy = patches.energy_of("high").astype(np.float64)
+    read = zip(patches.levels.each(), count.tolist(), strict=True)
+    each = [energy[members[:number]] for members, number in read]
+    spread = np.array([part.var() / max(part.mean() ** 2, 1e-300) for part in each]) * high / 2
+    return top / np.maximum(middle, 1e-300), spread
 
 
 def capped_cost(distance: np.ndarray) -> np.ndarray:
@@ -180,17 +180,56 @@ def capped_cost(distance: np.ndarray) -> np.ndarray:
     return np.einsum("...k,...k->...", kept, kept)
 
 
+def _distance(above: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Return differences of logarithms from a law in standard `errors`, above and below it."""
+    return above / np.where(above > 0, *errors)
+
+
 def _constant(y: np.ndarray, error: np.ndarray) -> float:
     """Return the least cost of a constant; texture makes it lower than the median, if anything."""
     tried = medians(y) + CONSTANTS
-    return float(capped_cost((y - tried[:, None]) / error).min())
+    return float(capped_cost(_distance(y - tried[:, None], error)).min())
 
 
-def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
-    """Return the least cost of a rising line fitted to the logarithms y, and its growth."""
-    ends = np.exp(np.linspace(y.min() - 1, y.max() + 0.5, STEPS))
-    share = (x - x[0]) / max(x[-1] - x[0], 1e-300)
+def _line(share: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
+    """Return the least cost of a rising line fitted to the logarithms y, and its growth.
+
+    `share` is how bright levels are, from 0 at the darkest to 1 at the brightest of all levels,
+    used or not: the line is above 0 at both.
+    """
+    ends = np.exp(np.linspace(y.min() - LOWER, y.max() + 0.5, STEPS))
     dark, bright = ends[:, None] * (1 - share), ends[:, None] * share
-    cost = capped_cost((y - np.log(dark[DARK] + bright[BRIGHT])) / error)
+    cost = capped_cost(_distance(y - np.log(dark[DARK] + bright[BRIGHT]), error))
     best = int(cost.argmin())
-    return float(cost[best]), float(ends[BRIGHT[best]] / ends[DARK[best]])
+    ends = ends[DARK[best]] * (1 - share) + ends[BRIGHT[best]] * share
+    return float(cost[best]), float(ends[-1] / ends[0])
+
+
+def _table(
+    x: np.ndarray, y: np.ndarray, error: np.ndarray
+) -> tuple[float, tuple[tuple[float, ...], tuple[float, ...]]]:
+    """Fit tables of 2 to 6 knots to the logarithms y; return the cost, grey levels and sigmas.
+
+    The cost includes that of knots beyond two.
+    """
+    numbers = range(2, min(MOST_KNOTS, (len(x) + 1) // 2) + 1)
+    found = [_table_of(x, y, error, number) for number in numbers]
+    return min(found, default=(math.inf, ((), ())))
+
+
+def _table_of(
+    x: np.ndarray, y: np.ndarray, error: np.ndarray, number: int
+) -> tuple[float, tuple[tuple[float, ...], tuple[float, ...]]]:
+    knots = np.unique(np.quantile(x, np.linspace(0, 1, number)))
+    hats = np.stack([np.interp(x, knots, one) for one in np.eye(len(knots))], axis=1)
+    bends = BEND * np.diff(np.eye(len(knots)), 2, axis=0)
+    distance = np.zeros(len(x))
+    for _ in range(ROUNDS):
+        limit = np.where(distance > 0, math.sqrt(ABOVE), math.sqrt(BELOW))
+        weight = np.sqrt(np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12)))
+        weight /= np.where(distance > 0, *error)
+        rows = np.concatenate([hats * weight[:, None], bends])
+        values = np.linalg.lstsq(rows, np.append(y * weight, np.zeros(len(bends))))[0]
+        distance = _distance(y - hats @ values, error)
+    cost = float(capped_cost(distance)) + KNOT * (number - 2)
+    return cost, (tuple(knots.tolist()), tuple(np.exp(values / 2).tolist()))

@@ -58,7 +58,9 @@ def _repeated_edges(plane: np.ndarray) -> np.ndarray | None:
     found = None
     for axis, way in ((0, 1), (0, -1), (1, 1), (1, -1)):
         rows = np.moveaxis(plane, axis, 0)[::way]
-        edge = rows[0]
+        edge, few = rows[0], 1 + len(rows[0]) // PATCH
+        if not np.array_equal(rows[1][::few], edge[::few]):  # nearly always
+            continue
         if np.count_nonzero(edge[1:] != edge[:-1]) >= CHANGES:
             different = (k for k, row in enumerate(rows) if not np.array_equal(row, edge))
             count = next(different, len(rows))
@@ -70,23 +72,23 @@ def _repeated_edges(plane: np.ndarray) -> np.ndarray | None:
 
 def _constant_area(plane: np.ndarray, edges: np.ndarray | None) -> Blank | None:
     """Return the constant areas; `edges` is a mask of what is known not to be image."""
-    nothing_else = None
+    whole = None
     for width in WIDTHS:
         seeds = constant_squares(plane, width)
         if seeds is None:
-            break
+            return whole
         area = Blank(_distinct(plane, seeds, constant_squares(plane, width // 2)), width)
         if not area.pixels.any():
-            break
+            return whole
         share = _equal_neighbours(plane, area, edges)
-        if share is None:
-            nothing_else = nothing_else or area
+        if share is None:  # there is nothing else
+            whole = whole or area
             continue
-        nothing_else = None
+        whole = None
         # At the border of the plane half the square is enough.
         if share == 0 or -math.log(share) / 2 * width**2 / 2 >= math.log(plane.size / CHANCE):
             return area
-    return nothing_else
+    return whole
 
 
 def not_image(
@@ -167,10 +169,10 @@ def _with_rim(pixels: np.ndarray) -> np.ndarray:
 def _may_hold_square(plane: np.ndarray) -> bool:
     """Return whether an area of 16 x 16 pixels may be constant, or one of 8 along a border.
 
-    A row in eight goes through every area, with three of every fourth pixels in a row.
+    A row in eight goes through every area, with four of every fourth pixels in a row.
     """
-    for edge in (plane[-1], plane[:, 0], plane[:, -1]):
-        if all_of(edge[1:] == edge[:-1], 2 * PATCH - 1, 0).any():
+    for edge in (plane[-1, ::4], plane[::4, 0], plane[::4, -1]):
+        if all_of(edge[1:] == edge[:-1], 3, 0).any():
             return True
     some = plane[::PATCH, ::4]
     y, x = np.nonzero(all_of(some[:, 1:] == some[:, :-1], 3, 1))
@@ -242,8 +244,8 @@ def _spread(flags: np.ndarray, width: int) -> np.ndarray:
 
 
 # Patches of a plane as rows of numbers, and clipping.
-CLIPPING_SAMPLE = 250_000  # pixels looked at to find clipped values
-SPARSE = 6  # one of so many rows and columns of these is looked at first
+CLIPPING_SAMPLE = 65_536  # pixels looked at to find clipped values
+COUNTED_SAMPLE = 16_384  # pixels looked at to find counts of photons
 CLIPPED_PIXELS = 16  # an extreme value found in fewer of them is left alone
 
 # Counts of photons:
@@ -262,41 +264,25 @@ def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
     return down, math.ceil(math.ceil(rows / down) * columns / limit)
 
 
-class Patches(NamedTuple):
-    """Patches of a plane."""
-
-    values: np.ndarray  # (number, height * width), in the dtype of the plane
-    shape: tuple[int, int]  # height and width
-    overlap: float  # how many patches share a pixel, at least 1
-    place: np.ndarray  # (number, 2), y and x of the first pixel
-
-
 def read_patches(
     plane: np.ndarray, size: int, limit: int, blank: np.ndarray | None = None
-) -> Patches:
-    """Read about `limit` patches, evenly spread over a plane; those not all finite are left out.
+) -> tuple[np.ndarray, tuple[int, int], float, np.ndarray]:
+    """Read about `limit` finite patches, evenly spread, that do not touch a `blank` mask.
 
-    So are those that touch pixels of `blank`, a mask as `not_image` returns it.
-
-    Their height and width are `size`, or the length of a shorter axis.
+    Their height and width are `size`, or the length of a shorter axis. Returned are the pixels
+    (patch, pixel) in the dtype of the plane, height and width, how many patches share a pixel, and
+    y and x of the first pixels, (patch, 2).
     """
     shape = (min(size, plane.shape[0]), min(size, plane.shape[1]))
     windows = sliding_window_view(plane, shape)
     down, across = grid_steps(*windows.shape[:2], limit)
     patches = windows[::down, ::across]
-    if blank is None:
-        kept = np.ones(patches.shape[:2], bool)
-        patches = patches.reshape(-1, shape[0] * shape[1])
-    else:
-        kept = clear_patches(blank, shape, down, across)
-        patches = patches[kept].reshape(-1, shape[0] * shape[1])
-    place = np.argwhere(kept) * (down, across)
-    finite = np.isfinite(patches) if plane.dtype.kind == "f" else np.array(True)
-    if not finite.all():
-        whole = finite.all(axis=1)
-        patches, place = patches[whole], place[whole]
+    kept = np.isfinite(patches).all(axis=(2, 3))
+    if blank is not None:
+        kept &= clear_patches(blank, shape, down, across)
     overlap = max(1.0, shape[0] / down) * max(1.0, shape[1] / across)
-    return Patches(patches, shape, overlap, place)
+    pixels = patches[kept].reshape(-1, shape[0] * shape[1])
+    return pixels, shape, overlap, np.argwhere(kept) * (down, across)
 
 
 def blocks_of(plane: np.ndarray, size: int) -> np.ndarray:
@@ -320,15 +306,11 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
     Pixels of `blank`, a mask, are not looked at.
     """
     step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
-    values = np.ascontiguousarray(plane[::step, ::step])
-    if blank is not None:
-        values = values[~blank[::step, ::step]]
-    values = _finite(values)
-    if values.size == 0:
-        return []
+    values = plane[::step, ::step]
+    values = _finite(values.ravel() if blank is None else values[~blank[::step, ::step]])
     ends = np.iinfo(plane.dtype) if plane.dtype.kind in "iu" else None
     levels = []
-    for inner in (np.min, np.max):
+    for inner in (np.min, np.max) if values.size else ():
         level = inner(values)
         count = np.count_nonzero(values == level)
         if count < CLIPPED_PIXELS or count == values.size:
@@ -347,22 +329,15 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
 
 def _finite(values: np.ndarray) -> np.ndarray:
     """Return the values that are finite."""
-    if values.dtype.kind != "f" or not values.size:
-        return values
-    if np.isfinite(values.min()) and np.isfinite(values.max()):  # they hand on NaN
+    if values.dtype.kind != "f" or not values.size or np.isfinite(values.min() + values.max()):
         return values
     return values[np.isfinite(values)]
 
 
 def photon_counts(plane: np.ndarray) -> float | None:
     """Return grey levels per photon where many pixels have none and others few; else None."""
-    step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
-    values = plane[::step, ::step]
-    # A few pixels nearly always show that none of the darkest values is frequent.
-    some = _finite(values[::SPARSE, ::SPARSE])
-    if some.size and np.count_nonzero(some == some.min()) < 0.5 * DARK_SHARE * some.size - 1:
-        return None
-    values = _finite(values)
+    step = math.ceil(math.sqrt(plane.size / COUNTED_SAMPLE))
+    values = _finite(plane[::step, ::step].ravel())
     if not values.size or np.count_nonzero(values == values.min()) < DARK_SHARE * values.size:
         return None
     return photon_step(plane, values.min())

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.noise.patches import selection, variance
 from napari_gpu_denoise.noise.patches.coefficients import Squares, matmul_in_blocks
 from napari_gpu_denoise.noise.patches.device import patches_on
@@ -24,9 +24,9 @@ from napari_gpu_denoise.noise.patches.frequencies import (
     frequency_order,
     frequency_sets,
 )
-from napari_gpu_denoise.noise.patches.frequencies import weights as weights
 
-MAX_PATCHES = 20_000  # patches read of one plane, about; twice as many of several
+MAX_PATCHES = 40_000  # patches read, about: fewer miss the smoothest places of texture
+ALONG = "mean", "energy", "seen", "clipped", "place"  # fields whose last axis is that of patches
 MOST_CLIPPED = 0.5  # share of clipped pixels of a patch, from which it shows no noise
 FEW_PIXELS = (
     "Too few finite pixels are left to estimate the noise; give the noise, or replace NaN and "
@@ -80,17 +80,19 @@ class PatchSpectra:
     @cached_property
     def level_noise(self) -> variance.LevelNoise:
         """The noise of these levels."""
-        return variance.level_noise(self.statistics, self.levels, self.seen, self._pooled)
+        return variance.level_noise(self.statistics, self.levels, self.seen, self.pooled)
 
     @property
     def plane_noise(self) -> variance.Pooled:
         """The noise of each plane with patches, in those with the fewest clipped pixels."""
-        return variance.Pooled(*(each[len(self.levels.count) :] for each in self._pooled))
+        return variance.Pooled(*(each[len(self.levels.count) :] for each in self.pooled))
 
     @cached_property
     def planes(self) -> variance.Parts:
         """The patches of each plane with any, those with the fewest clipped pixels, by rank."""
         order = self.statistics.order
+        if len(self.count) == 1 and not self.clipped.any():
+            return variance.Parts(order, np.array(self.count))
         plane = np.repeat(np.arange(len(self.count), dtype=np.uint16), self.count)
         parts = variance.grouped(plane, len(self.count), order)
         if not self.clipped.any():
@@ -107,28 +109,25 @@ class PatchSpectra:
         return float(share) if share <= MOST_CLIPPED else 1.0
 
     @cached_property
-    def _pooled(self) -> variance.Pooled:
+    def pooled(self) -> variance.Pooled:
         """The noise of the levels, then of the planes: summed up in one go."""
         members, count = zip(self.levels, self.planes, strict=True)
         parts = variance.Parts(np.concatenate(members), np.concatenate(count))
         return variance.pooled_variances(parts, self.statistics.energy, self.overlap)
 
-    def alone(self) -> list[PatchSpectra]:
-        """Return the patches of each plane that has any."""
-        ends = np.cumsum([0, *self.count]).tolist()
-        return [self._some(slice(*each)) for each in pairwise(ends) if each[0] < each[1]]
-
-    def _some(self, part: slice) -> PatchSpectra:
-        return replace(
-            self,
-            mean=self.mean[part],
-            coefficients=self.coefficients[part],
-            energy=self.energy[:, part],
-            seen=self.seen[part],
-            clipped=self.clipped[part],
-            place=self.place[:, part],
-            count=(part.stop - part.start,),
-        )
+    def alone(self, planes: int = 1) -> list[PatchSpectra]:
+        """Return the patches of each plane, or of so many in a row, if there are any."""
+        ends = np.cumsum([0, *self.count])[::planes].tolist()
+        return [
+            replace(
+                self,
+                count=self.count[k * planes : (k + 1) * planes],
+                **{name: getattr(self, name)[..., start:stop] for name in ALONG},
+                coefficients=self.coefficients[start:stop],
+            )
+            for k, (start, stop) in enumerate(pairwise(ends))
+            if start < stop
+        ]
 
     def energy_of(self, name: str) -> np.ndarray:
         """Return the sums of squares over one of `SETS`, (patch,)."""
@@ -158,11 +157,14 @@ def read_spectra(
     Those that touch what is not image are left out: `blanks`, if `not_image` was asked before, and
     `levels`, if `clipping_levels` was. With None as `limit`, `MAX_PATCHES` others are read. Their
     coefficients stay on a device that `patches_on` yields; without one they come from the best.
-    NonFiniteError if no patch is whole: of planes too small, or full of NaN and infinity.
+    ImageError if planes have fewer than 8 pixels along a side, NonFiniteError if NaN and infinity
+    leave no patch whole.
     """
+    if min(planes[0].shape) < PATCH:
+        raise ImageError("Planes of fewer than 8 x 8 pixels are too small to tell the noise.")
     blanks = selection.not_image(planes) if blanks is None else blanks
     if limit is None:
-        limit = selection.number_of_patches(MAX_PATCHES * min(len(planes), 2), blanks)
+        limit = selection.number_of_patches(MAX_PATCHES, blanks)
     if levels is None:
         levels = list(map(selection.clipping_levels, planes, blanks))
     if device is not None:
@@ -182,23 +184,26 @@ def read_alike(
     sets: Sequence[Sequence[np.ndarray]], limit: int, blanks: list[np.ndarray | None]
 ) -> list[PatchSpectra]:
     """Read the same patches of each set of planes, those finite in all, as `read_spectra`."""
-    found = [read_spectra(list(planes), limit, blanks) for planes in sets]
-    if all(np.array_equal(each.place, found[0].place) for each in found[1:]):
-        return found
-    # To look for NaN in every pixel first would take as long as all the rest.
-    bad = [~np.isfinite(row).all(axis=0) for row in zip(*sets, strict=True)]
-    bad = [one if other is None else one | other for one, other in zip(bad, blanks, strict=True)]
-    return [read_spectra(list(planes), limit, bad) for planes in sets]
+    planes, size = [plane for each in sets for plane in each], len(blanks)
+    for _ in range(2):
+        found = read_spectra(planes, limit * len(sets), blanks * len(sets)).alone(size)
+        alike = (np.array_equal(each.place, found[0].place) for each in found)
+        if len(found) == len(sets) and all(alike):
+            break
+        # To look for NaN in every pixel first would take as long as all the rest.
+        bad = [~np.isfinite(row).all(axis=0) for row in zip(*sets, strict=True)]
+        blanks = [
+            one if other is None else one | other for one, other in zip(bad, blanks, strict=True)
+        ]
+    return found
 
 
 def together(parts: Sequence[PatchSpectra]) -> PatchSpectra:
-    """Return the patches of several parts as one."""
-    if len(parts) == 1:
-        return parts[0]
-    axes = {"mean": 0, "coefficients": 0, "energy": 1, "seen": 0, "clipped": 0, "place": 1}
+    """Return the patches of several parts, whose coefficients are in memory, as one."""
     joined = {
-        name: np.concatenate([getattr(each, name) for each in parts], axis)
-        for name, axis in axes.items()
+        name: np.concatenate([getattr(each, name) for each in parts], axis=-1) for name in ALONG
     }
+    coefficients = np.concatenate([each.coefficients for each in parts])
     count = sum((each.count for each in parts), ())
-    return replace(parts[0], **joined, count=count, overlap=max(each.overlap for each in parts))
+    overlap = max(each.overlap for each in parts)
+    return replace(parts[0], **joined, coefficients=coefficients, count=count, overlap=overlap)

@@ -15,6 +15,7 @@ from napari_gpu_denoise.noise.robust import medians
 LEVELS = 16  # of brightness, at most
 MEMBERS = 64  # patches a level needs
 SAMPLE = 4096  # patches whose brightness the limits of levels are taken from, about
+STEPS = 4096  # of brightness that are told apart between these
 
 
 class Parts(NamedTuple):
@@ -81,13 +82,14 @@ def brightness_levels(
     edge = min(round(members * len(ordered) / len(mean)), (len(ordered) - 1) // 2)
     first, last = ordered[edge], ordered[-1 - edge]
     levels = min(most, max(len(mean) // (2 * members), 1))
-    steps = np.arange(1, levels) / levels
-    numbers = ordered[(steps * len(ordered)).astype(int)]
-    limits = (numbers + first + steps * (last - first)) / 2
-    level = np.zeros(len(mean), np.uint8)
-    for limit in limits:  # faster than `numpy.searchsorted`
-        level += mean >= limit
-    return grouped(level, levels, order)
+    shares = np.arange(1, levels) / levels
+    numbers = ordered[(shares * len(ordered)).astype(int)]
+    limits = (numbers + first + shares * (last - first)) / 2
+    # A table of steps of brightness is faster than to look for each patch.
+    steps = np.linspace(first, last, STEPS)
+    table = np.searchsorted(limits, steps, "right").astype(np.uint8)
+    step = (mean - first) * ((STEPS - 1) / ((last - first) or 1.0))
+    return grouped(table[np.clip(step, 0, STEPS - 1).astype(np.int16)], levels, order)
 
 
 # Noise variance of the smoothest patches.
@@ -121,6 +123,7 @@ class Pooled(NamedTuple):
     variance: np.ndarray  # (part,)
     error: np.ndarray  # (part,), relative standard error of its root
     power: np.ndarray  # (part, frequency)
+    count: np.ndarray  # (part,), patches it was read from: the first members
 
 
 def pooled_variance(
@@ -157,7 +160,7 @@ def pooled_variances(
     error = np.sqrt(0.5 / (independent * power.shape[1]))
     # The variance varies twice as much as its square root.
     best = _largest_alike(found, found * (1 + SIGNIFICANT * 2 * error), sizes)
-    return Pooled(found[best], error[best], power[best] / count[best, None])
+    return Pooled(found[best], error[best], power[best] / count[best, None], count[best])
 
 
 def _nested_sets(parts: Parts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -231,7 +234,7 @@ def level_noise(
     upper = patches.upper
     if pooled is None:
         pooled = pooled_variances(levels, patches.energy, patches.overlap)
-    variance, error, power = (each[: len(levels.count)] for each in pooled)
+    variance, error, power, count = (each[: len(levels.count)] for each in pooled)
     # Texture and correlated noise have more power at the lower ones of the high frequencies.
     white = np.ones(len(levels.count), bool)
     if upper.any() and not upper.all():
@@ -239,7 +242,8 @@ def level_noise(
         white = low <= WHITE * high
     clipped = np.zeros(len(levels.count))
     if patches.clipped.any():
-        clipped = levels.sums(patches.clipped) / levels.count
+        read = zip(levels.each(), count.tolist(), strict=True)
+        clipped = np.array([patches.clipped[part[:number]].mean() for part, number in read])
     return LevelNoise(
         levels.sums(mean) / levels.count,
         variance,

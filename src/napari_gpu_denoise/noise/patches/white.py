@@ -20,13 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.patches.frequencies import PATCH as PATCH
-from napari_gpu_denoise.noise.patches.frequencies import cosine_transform as cosine_transform
-from napari_gpu_denoise.noise.patches.frequencies import frequencies as frequencies
-from napari_gpu_denoise.noise.patches.frequencies import frequency_order as frequency_order
+from napari_gpu_denoise.errors import NonFiniteError, Note
 from napari_gpu_denoise.noise.patches.spectra import FEW_PIXELS, MOST_CLIPPED, PatchSpectra
-from napari_gpu_denoise.noise.patches.spectra import MAX_PATCHES as MAX_PATCHES
 from napari_gpu_denoise.noise.patches.variance import FIRST_PATCHES, VarianceCurve, pooled_variance
 
 METHOD = "high frequencies of the smoothest patches"
@@ -147,11 +142,13 @@ def combined_sigma(measured: Iterable[PlaneSigma | None]) -> tuple[float, float]
     return float(np.median(sigma)), spread * float(np.sqrt(np.pi / (2 * len(sigma))))
 
 
-def uneven_note(place: str, dark: float, bright: float) -> str:
-    """Return the note that no single sigma fits; `place` names the channel."""
-    return (
-        f"the noise{place} grows with brightness, from {dark:.3g} in the dark to {bright:.3g} in "
-        "the bright parts: one sigma is a compromise"
+def uneven_note(dark: float, bright: float) -> Note:
+    """Return the note that no single sigma fits noise of these sigmas."""
+    return Note(
+        f"the noise grows with brightness, from {dark:.3g} in the dark to {bright:.3g} in the "
+        "bright parts: one sigma is a compromise; a noise model works better",
+        "noise='auto'",
+        code="uneven",
     )
 
 

@@ -1,23 +1,18 @@
-"""Public functions that remove structured noise, and nothing else."""
+"""Remove structured noise: a correction, prepared once and applied to any plane of an image."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.fft import dct, idct
-from scipy.linalg import lapack
-from scipy.ndimage import gaussian_filter, gaussian_filter1d, median_filter
 
 from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.image.axes import arrange, channel_axis, check_axes, index_parts
+from napari_gpu_denoise.image.axes import channel_axis, check_axes, index_parts
 from napari_gpu_denoise.image.levels import (
     as_array,
     as_number,
@@ -28,213 +23,15 @@ from napari_gpu_denoise.image.levels import (
     nonfinite_error,
     output_dtype,
 )
+from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.patches.selection import constant_squares
-from napari_gpu_denoise.noise.robust import deviation
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
-from napari_gpu_denoise.noise.structure.find import finite_plane, first_middle_last, structure_of
+from napari_gpu_denoise.noise.structure.find import find_in_planes, finite_plane
+from napari_gpu_denoise.noise.structure.offsets import plane_offsets
 from napari_gpu_denoise.noise.structure.record import CHOICES, STRIPES, CorrectionRequest, Finding
-from napari_gpu_denoise.noise.structure.rows import Segments, differences, location, segments
 
-# How large offsets of rows are: what all pieces share, and how much of it is no image.
-_FINER = 2  # times as many segments as to look for offsets
-_ROUNDS, _STEPS, _ENOUGH = 6, 30, 1e-2  # reweighting; conjugate gradients, and their end
-_NEAR = 3.0, 0.7  # rows and segments over which the scale of differences is averaged
-_FLATTEST = 1e-3  # least and largest square of that scale: this and 1, of the noise of a segment
-_LEAST_NOISE = 1e-2  # of a segment, of the variance of the offsets
-_PADDING = 1e-6  # weight of what is not valid
-_KEPT_SCALE = 8.0  # rows; smoother offsets are not part of the first guess
-_LOOSE = 16.0  # times the variance of the offsets, for an estimate that is to be shrunk later
-_LASTING = 15  # rows of the median that leaves steps, but not the offsets of single rows
-_HIGH = 2.5  # times the deviation of offsets: a step in these medians that they do not make
-_PARTS = 3  # of the width, whose estimates are compared
-_WIDER = 1.5  # from one band of frequencies to the next
-_STEEP, _SPREAD = 2.3, 0.7  # the power of image left falls as frequency ** -2.3, give or take
-_SLOPES = np.linspace(1.0, 4.5, 15)
-_CROSSINGS, _VARIANCES = 60, np.geomspace(0.5, 30.0, 60)
-
-Smooth = Callable[[np.ndarray], np.ndarray]
-
-
-def plane_offsets(planes: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the offset of each row that planes (y, x) have in common, (row,), float32."""
-    parts = [segments(np.ascontiguousarray(plane), _FINER) for plane in planes]
-    return row_offsets(parts).astype(np.float32)
-
-
-def row_offsets(parts: Sequence[Segments]) -> np.ndarray:
-    """Return the offset of each row, (row,), with a mean of 0, that planes have in common.
-
-    Planes are averaged. Each segment is a column of levels: a smooth image with sudden steps, the
-    offsets of the rows, which all segments share, and noise. Differences along a segment follow a
-    Cauchy law, whose scale is measured around each place, the offsets a normal law that is too
-    wide. Image and offsets that are most probable together are found by reweighted least squares.
-    These offsets also hold what all segments of the image have in common, most of it at low
-    frequencies; `shrunk` leaves that in the image.
-    """
-    # Side by side, an object that stands still would count several times.
-    means = np.mean([each.means for each in parts], axis=0)
-    valid = np.all([each.valid for each in parts], axis=0)
-    steps = differences(Segments(means, valid))
-    shared = location(steps)
-    variance = deviation(np.diff(shared)) ** 2 / 6
-    if not variance > 0:
-        return np.zeros(len(means))
-    shared = np.nan_to_num(shared)
-    # Of one segment; differences of neighbours have twice the variance.
-    noise = max(deviation(steps - shared[:, None]) ** 2 / 2, _LEAST_NOISE * variance)
-    profile = np.concatenate([[0.0], np.cumsum(shared)])
-    edges = _edges(profile, variance)
-    means, profile = means - edges[:, None], profile - edges
-    found = profile - gaussian_filter1d(profile, _KEPT_SCALE, mode="nearest")
-    # A segment that is padding all along still needs some level.
-    weights = np.where(valid, 1.0, _PADDING) / noise
-    image = gaussian_filter1d(means - found[:, None], 3.0, axis=0, mode="nearest")
-    for _ in range(_ROUNDS):
-        links = _links(image, noise)
-        found, image = most_probable(means, weights, links, _LOOSE * variance, found)
-    count = means.shape[1]
-    thirds = []
-    for k in range(_PARTS):
-        some = slice(count * k // _PARTS, count * (k + 1) // _PARTS)
-        given = means[:, some], weights[:, some], links[:, some]
-        thirds.append(most_probable(*given, _LOOSE * variance, found)[0])
-    return shrunk(found, thirds, variance)
-
-
-def _edges(profile: np.ndarray, variance: float) -> np.ndarray:
-    """Return the staircase of steps that last and are too high for offsets: a horizon, say."""
-    lasting = median_filter(profile, _LASTING, mode="nearest")
-    steps = np.diff(lasting, prepend=lasting[:1])
-    return np.cumsum(np.where(np.abs(steps) > _HIGH * math.sqrt(variance), steps, 0.0))
-
-
-def _links(image: np.ndarray, noise: float) -> np.ndarray:
-    """Return the weight of each difference along the rows, (row - 1, segment)."""
-    squares = np.diff(image, axis=0) ** 2
-    around = gaussian_filter(squares, _NEAR, mode="nearest")
-    return 1 / (np.clip(around, _FLATTEST * noise, noise) + squares)
-
-
-def most_probable(
-    means: np.ndarray, weights: np.ndarray, links: np.ndarray, variance: float, found: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return offsets (row,) and image (row, segment) that are most probable at given weights.
-
-    `variance` is that of the offsets. The image is eliminated: for given offsets it is a set of
-    tridiagonal systems. Offsets are found by conjugate gradients from `found`, preconditioned by
-    what the system would be if all rows had the same weights.
-    """
-    ny, count = means.shape
-    main, beside = weights.T.copy(), np.zeros((count, ny))
-    main[:, :-1] += links.T
-    main[:, 1:] += links.T
-    beside[:, :-1] = -links.T
-    # All segments are one banded system, without links from one to the next.
-    factors = lapack.dpttrf(main.ravel(), beside.ravel()[:-1])[:2]
-
-    def smooth(levels: np.ndarray) -> np.ndarray:
-        given = (weights * levels).T.reshape(-1, 1)
-        return lapack.dpttrs(*factors, given)[0].reshape(count, ny).T
-
-    def applied(values: np.ndarray) -> np.ndarray:
-        levels = np.repeat(values[:, None], count, axis=1)
-        return values / variance + (weights * (levels - smooth(levels))).sum(axis=1)
-
-    curved = 4 * np.sin(np.pi * np.arange(ny)[:, None] / (2 * ny)) ** 2
-    curved = curved / (1 / links).mean(axis=0)
-    typical = weights.mean(axis=0)
-    precision = 1 / variance + (typical * curved / (typical + curved)).sum(axis=1)
-
-    def nearly_solved(values: np.ndarray) -> np.ndarray:
-        return idct(dct(values, norm="ortho") / precision, norm="ortho")
-
-    wanted = (weights * (means - smooth(means))).sum(axis=1)
-    found = _conjugate_gradients(applied, nearly_solved, wanted, found)
-    return found, smooth(means - found[:, None])
-
-
-def _conjugate_gradients(
-    applied: Smooth, nearly_solved: Smooth, wanted: np.ndarray, found: np.ndarray
-) -> np.ndarray:
-    """Solve a symmetric positive system, nearly."""
-    rest = wanted - applied(found)
-    way = better = nearly_solved(rest)
-    left, end = rest @ better, _ENOUGH**2 * (wanted @ nearly_solved(wanted))
-    for _ in range(_STEPS):
-        if left <= end:
-            break
-        image = applied(way)
-        step = left / (way @ image)
-        found, rest = found + step * way, rest - step * image
-        better = nearly_solved(rest)
-        left, before = rest @ better, left
-        way = better + left / before * way
-    return found
-
-
-def shrunk(found: np.ndarray, parts: Sequence[np.ndarray], variance: float) -> np.ndarray:
-    """Return offsets shrunk at each frequency by what is image or noise of it (Wiener), mean 0.
-
-    Offsets of rows that are independent of each other have the same power at all frequencies. Noise
-    is what estimates from parts of the image do not share. What the image adds falls with some
-    power of the frequency. Both powers and the exponent are those under which the spectrum of
-    `found` is most probable (Whittle). `variance` is a first guess.
-    """
-    ny = len(found)
-    edges = _band_edges(ny)
-    counts = np.diff(edges)
-
-    def power(values: np.ndarray) -> np.ndarray:
-        squares = dct(values, norm="ortho") ** 2
-        return np.add.reduceat(squares[: edges[-1]], edges[:-1]) / counts
-
-    apart = [power(a - b) for k, a in enumerate(parts) for b in parts[:k]]
-    noise = _falling(np.mean(apart, axis=0) / (2 * len(parts)), counts)
-    middles = np.sqrt(edges[:-1] * (edges[1:] - 1.0))
-    seen = power(found)
-    crossings = np.geomspace(0.03, ny / 3, _CROSSINGS)[:, None, None]
-    variances = variance * _VARIANCES[:, None]
-    best, least = None, np.inf
-    for slope in _SLOPES:
-        left = noise + variance * (middles / crossings) ** -slope
-        total = variances + left
-        cost = (counts * (np.log(total) + seen / total)).sum(axis=-1)
-        cost += ((slope - _STEEP) / _SPREAD) ** 2
-        at = np.unravel_index(cost.argmin(), cost.shape)
-        if cost[at] < least:
-            best, least = (slope, crossings[at[0], 0, 0], variances[at[1], 0]), cost[at]
-    slope, crossing, offsets = best
-    frequency = np.arange(1, ny)
-    rest = np.exp(np.interp(np.log(frequency), np.log(middles), np.log(noise)))
-    rest += variance * (frequency / crossing) ** -slope
-    gains = np.concatenate([[0.0], offsets / (offsets + rest)])
-    return idct(gains * dct(found, norm="ortho"), norm="ortho")
-
-
-def _band_edges(count: int) -> np.ndarray:
-    """Return the first frequency of each band from 1 on, and the end of the last."""
-    edges = [1]
-    while edges[-1] < count:
-        edges.append(max(edges[-1] + 1, round(edges[-1] * _WIDER)))
-    # What is left for the last one joins the one before.
-    return np.array([*edges[:-2], count])
-
-
-def _falling(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the nearest values that do not rise (pool adjacent violators), above 0."""
-    pools: list[list[float]] = []
-    for value, count in zip(values, counts, strict=True):
-        pools.append([value, count, 1])
-        while len(pools) > 1 and pools[-2][0] < pools[-1][0]:
-            (b, nb, kb), (a, na, ka) = pools.pop(), pools.pop()
-            pools.append([(a * na + b * nb) / (na + nb), na + nb, ka + kb])
-    found = np.concatenate([np.full(int(k), value) for value, _, k in pools])
-    return np.maximum(found, np.finfo(np.float64).tiny)
-
-
-# A correction of structured noise, prepared once for an image and applied to any of its planes.
-_CONSTANT = 16  # width of the smallest square whose equal levels are no chance
+CONSTANT = 16  # width of the smallest square whose equal levels are no chance
 
 
 @dataclass(frozen=True)
@@ -270,7 +67,7 @@ class ChannelCorrection:
         plane = _without_rows(plane, self.rows)
         plane = _without_rows(plane.T, self.columns).T
         # Constant areas, such as padding, stay as they are.
-        same = constant_squares(given, _CONSTANT)
+        same = constant_squares(given, CONSTANT)
         return plane if same is None else np.where(same, given, plane)
 
 
@@ -295,22 +92,19 @@ class Correction:
         """
         names, out = self.names, np.array(block, np.float32)
         filled, mask = fill_nonfinite(out, names, "keep")
-        axis = channel_axis(names)
-        work = []
-        for number, channel in enumerate(self.channels):
-            where = (slice(None),) * (axis or 0) + (number,) if axis is not None else ...
-            part, rest = filled[where], out[where]
-            left = names if axis is None else names[:axis] + names[axis + 1 :]
-            read, write = arrange(part, left), arrange(rest, left)
-            count = read.shape[1]
-            work += [(channel, read.frame(0, t)[0], write.frame(0, t)[0]) for t in range(count)]
+        read, write = (
+            np.moveaxis(each, (names.index("Y"), names.index("X")), (-2, -1))
+            for each in (filled, out)
+        )
+        axis = channel_axis(names.replace("Y", "").replace("X", ""))
 
-        def one(job: tuple) -> None:
-            channel, given, result = job
-            result[...] = channel.applied(np.ascontiguousarray(given))
+        def correct(place: tuple[int, ...]) -> None:
+            channel = self.channels[0 if axis is None else place[axis]]
+            write[place] = channel.applied(np.ascontiguousarray(read[place]))
 
-        with ThreadPoolExecutor(min(len(work), os.cpu_count() or 1)) as pool:
-            list(pool.map(one, work))
+        places = list(np.ndindex(read.shape[:-2]))
+        with mapping(min(len(places), os.cpu_count() or 1)) as each:
+            list(each(correct, places))
         if mask is not None:
             out[mask] = np.asarray(block)[mask]
         return out
@@ -337,15 +131,10 @@ def _for_channel(
     planes: list[np.ndarray], request: CorrectionRequest, number: int | None
 ) -> tuple[ChannelCorrection, list[Finding]]:
     """Return the correction of a channel, and what was found of what it removes."""
-    found = structure_of(first_middle_last(planes))
-    kinds = {"hot": "outliers", "dead": "outliers"}
-    findings = [
-        each for each in found.findings(number) if kinds.get(each.kind, each.kind) in request.kinds
-    ]
-    sides = tuple(side for side in (0, 1) if found.has_pixels(side))
-    sides = (0, 1) if "outliers" in request.always else sides * ("outliers" in request.kinds)
-    waves = "hum" in request.kinds and found.has_waves
-    made = ChannelCorrection(hum=waves, sides=sides, threshold=request.threshold)
+    findings = [each for each in find_in_planes(planes, number) if request.includes(each.kind)]
+    found = {each.kind: each for each in findings}
+    sides = tuple(k for k in (0, 1) if ("hot", "dead")[k] in found or "outliers" in request.always)
+    made = ChannelCorrection(hum="hum" in found, sides=sides, threshold=request.threshold)
     if sides and len(planes) > 2:
         # Outliers in at least half of the planes.
         count = np.zeros(planes[0].shape, np.int32)
@@ -355,13 +144,14 @@ def _for_channel(
         made = replace(made, pixels=2 * count >= len(planes))
     # Rows and columns are measured without what is removed before them.
     offsets: dict[str, Any] = {}
-    for kind, each in (("rows", found.rows), ("columns", found.columns)):
-        if kind in request.always or (kind in request.kinds and each.found):
-            fixed = each.fixed if request.fixed is None else request.fixed
-            offsets[kind] = "each"
-            if fixed and len(planes) > 1:
-                turned = [made.applied(p) if kind == "rows" else made.applied(p).T for p in planes]
-                offsets[kind] = plane_offsets(turned)
+    for kind in ("rows", "columns"):
+        if kind not in found and kind not in request.always:
+            continue
+        fixed = found[kind].fixed if kind in found and request.fixed is None else request.fixed
+        offsets[kind] = "each"
+        if fixed and len(planes) > 1:
+            turned = (made.applied(each) for each in planes)
+            offsets[kind] = plane_offsets([p if kind == "rows" else p.T for p in turned])
     return replace(made, **offsets), findings
 
 
@@ -387,22 +177,15 @@ class CorrectedArray:
         self.size = math.prod(self.shape)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        index = index_parts(index, self.shape)
-        names = self._correction.names
-        channel = channel_axis(names)
-        kept = [k for k, letter in enumerate(names) if letter in "YX" or k == channel]
         # Whole planes of all channels are corrected, then what was asked for is cut out.
-        read = tuple(
-            slice(None) if k in kept else slice(one, one + 1) if isinstance(one, int) else one
-            for k, one in enumerate(index)
-        )
-        whole = self._correction.applied(as_array(self._array[read]))
-        return whole[
-            tuple(
-                one if k in kept else 0 if isinstance(one, int) else slice(None)
-                for k, one in enumerate(index)
-            )
-        ]
+        names = self._correction.names
+        read, cut = [], []
+        for k, one in enumerate(index_parts(index, self.shape)):
+            whole = names[k] in "YX" or k == channel_axis(names)
+            number = isinstance(one, int)
+            read.append(slice(None) if whole else slice(one, one + 1) if number else one)
+            cut.append(one if whole else 0 if number else slice(None))
+        return self._correction.applied(as_array(self._array[tuple(read)]))[tuple(cut)]
 
 
 _KINDS = {"found": STRIPES, "both": ("rows", "columns"), **{kind: (kind,) for kind in STRIPES}}
@@ -451,22 +234,19 @@ def remove_stripes(
     Notes
     -----
     The levels are modelled as an image that changes smoothly or only in few places along its
-    columns, plus an offset for each row. The most probable combination is found by reweighted least
-    squares on the means of short segments of the rows. Each frequency along y is then shrunk
-    according to how much of the image remains in it; offsets of different rows are assumed to be
-    independent. So smooth shading of the image is kept, together with the equally smooth part of
-    the offsets, and their mean. Planes of fewer than 16 rows or 48 columns are left unchanged.
-    About 0.5 s per megapixel, including detection.
+    columns, plus an independent offset for each row. The most probable combination is found on
+    short segments of the rows, then each frequency along y is shrunk by how much of the image
+    remains in it. So smooth shading is kept, with the equally smooth part of the offsets, and their
+    mean. Planes of fewer than 16 rows or 48 columns are left unchanged. About 0.3 s per megapixel;
+    see ``docs/methods/structured_noise.md``.
 
     References
     ----------
     B. Münch, P. Trtik, F. Marone, M. Stampanoni, "Stripe and ring artifact removal with combined
     wavelet-Fourier filtering", Opt. Express 17 (2009), doi:10.1364/OE.17.008567, separates stripes
-    by direction and frequency; here a model of the image is used; Y. Chang, L. Yan, T. Wu, S.
-    Zhong, "Remote sensing image stripe noise removal: from image decomposition perspective", IEEE
-    Trans. Geosci. Remote Sens. 54 (2016), doi:10.1109/TGRS.2016.2594080; P. Whittle, "Estimation
-    and information in stationary time series", Ark. Mat. 2 (1953), doi:10.1007/BF02590998 (how
-    spectra are fitted).
+    by direction and frequency; here a model of the image is used; P. Whittle, "Estimation and
+    information in stationary time series", Ark. Mat. 2 (1953), doi:10.1007/BF02590998 (how spectra
+    are fitted).
     """
     if kind not in _KINDS:
         raise SettingsError(f"kind={kind!r} is unknown: choose from {', '.join(_KINDS)}.")

@@ -1,0 +1,197 @@
+"""Speckle, the multiplicative noise of coherent imaging: of intensities, and of their logarithms.
+
+In a homogeneous window of intensities the variance over the squared mean is 1 / looks. On a
+logarithmic scale, as ultrasound and OCT images are displayed, speckle varies by as much at all grey
+levels, and is skewed to the dark: that of one look by -1.14. Noise of other origin is not, and
+texture hardly ever at all levels of brightness, and as strong in most of an image.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.noise.correlation import LAGS, LEAST, NoiseSpectrum, spectrum_of_covariance
+from napari_gpu_denoise.noise.patches import selection
+from napari_gpu_denoise.noise.patches.frequencies import PATCH
+from napari_gpu_denoise.noise.robust import medians
+from napari_gpu_denoise.noise.sampling import sample_planes
+
+
+class Windows(NamedTuple):
+    """Windows of a plane, without their mean and slopes of brightness."""
+
+    rest: np.ndarray  # (window, pixel)
+    mean: np.ndarray  # (window,)
+    freedom: int  # degrees of freedom of a window
+    overlap: float  # how many windows share a pixel
+
+
+def read_windows(
+    planes: Sequence[np.ndarray],
+    blanks: Sequence[np.ndarray | None],
+    levels: Sequence[list],
+    size: tuple[int, int, float],
+) -> Iterator[Windows]:
+    """Yield the windows of each plane, of a width, about a number of all, clipped up to a share.
+
+    `blanks` and `levels` are masks and clipping levels of the planes.
+    """
+    width, number, clipped = size
+    for plane, blank, ends in zip(planes, blanks, levels, strict=True):
+        patches, shape, overlap, _ = selection.read_patches(
+            plane, width, math.ceil(number / len(planes)), blank
+        )
+        rest = patches[selection.clipped_shares(patches, ends) <= clipped].astype(np.float64)
+        mean = rest.mean(axis=1)
+        rest -= mean[:, None]
+        slopes = [at.ravel() - at.mean() for at in np.indices(shape) if at.any()]
+        for slope in slopes:
+            slope /= np.linalg.norm(slope)
+            rest -= (rest @ slope)[:, None] * slope
+        yield Windows(rest, mean, rest.shape[1] - 1 - len(slopes), overlap)
+
+
+# Intensities. Texture and edges only ever raise variance over squared mean. For independent pixels
+# the ratio follows about a gamma law, whose density over the logarithm of the ratio is highest at
+# the true value, however small the window.
+WINDOW = 8, 40_000, 0.01
+BINS = 200  # an e-fold of the ratio
+RESAMPLES = 50
+TINY = 1e-14  # squared contrast that is only rounding
+FEW_LOOKS = 0.06  # relative, at one look; measured: few looks have no gamma law of the ratio
+RESOLUTION = 0.4  # width of the smoothing, as a share of the spread that chance gives the windows
+
+
+@dataclass(frozen=True)
+class SpeckleNoise:
+    """Multiplicative noise of mean 1 and variance 1 / looks."""
+
+    looks: float  # equivalent number of looks; infinite without noise
+    error: float  # standard error of the looks
+
+
+def speckle_noise(image: Any) -> SpeckleNoise:
+    """Estimate the equivalent number of looks of intensities, (y, x) or (..., y, x).
+
+    The mode over windows of 8 x 8 pixels. At most 8 planes are read. Windows with NaN, infinity,
+    clipped pixels or a mean that is not above 0 are left out; NonFiniteError if none is finite. A
+    constant image has infinitely many looks. Where the grain of the speckle is not much smaller
+    than a window, looks come out too many. The standard error comes from resampling the windows.
+    """
+    planes = sample_planes(image)
+    blanks = selection.not_image(planes)
+    levels = list(map(selection.clipping_levels, planes, blanks))
+    if not any(np.isfinite(plane).any() for plane in planes):
+        raise NonFiniteError("No finite pixel is left; replace NaN and infinity first.")
+    ratios, overlap = [], 1.0
+    for rest, mean, freedom, shared in read_windows(planes, blanks, levels, WINDOW):
+        if freedom > 0:
+            lit = mean > 0
+            ratios.append(np.square(rest[lit]).sum(axis=1) / freedom / np.square(mean[lit]))
+            overlap = max(overlap, shared)
+    ratio = np.concatenate(ratios) if ratios else np.empty(0)
+    noisy = ratio[ratio > TINY]
+    if 2 * len(noisy) <= len(ratio):
+        return SpeckleNoise(math.inf, 0.0)
+    mode, error = _mode(np.log(noisy), overlap)
+    looks = 1 / (math.exp(mode) * (1 + FEW_LOOKS * math.exp(mode)))
+    return SpeckleNoise(looks, looks * error)
+
+
+def _mode(values: np.ndarray, overlap: float) -> tuple[float, float]:
+    """Return the mode of logarithms of ratios, and its standard error.
+
+    The logarithm of gamma variables with n degrees of freedom spreads by sqrt(2 / n). Noise with a
+    long tail, as few looks have, spreads more.
+    """
+    from scipy.ndimage import gaussian_filter1d
+
+    low, high = np.quantile(values, [0.001, 0.999], method="nearest")
+    bins = int(min(max(math.ceil((high - low) * BINS), 8), 4000))
+    counts, edges = np.histogram(values, bins, (low, max(high, low + 1e-6)))
+    width = edges[1] - edges[0]
+    chance = math.sqrt((2 + 6 * math.exp(float(np.median(values)))) / WINDOW[0] ** 2)
+    # Overlapping windows share pixels, so they count as fewer.
+    number = max(int(counts.sum() / overlap), 1)
+    drawn = np.random.default_rng(0).multinomial(number, counts / counts.sum(), RESAMPLES)
+    curves = np.concatenate([counts[None], drawn]).astype(np.float64)
+    smooth = max(RESOLUTION * chance / width, 1.0)
+    curves = gaussian_filter1d(curves, smooth, axis=1, mode="constant")
+    places = edges[0] + width * (0.5 + curves.argmax(axis=1))
+    return float(places[0]), float(places[1:].std())
+
+
+# Logarithms. Unlike the smoothest patches of 8 x 8, windows of 24 x 24 hold whole grains, so that
+# the noise is measured at all frequencies.
+LOG_WINDOW, CLIPPED = 24, 0.05
+FIRST, MOST = 64, 400  # windows that rule it out in most images, and that measure it
+FEWEST = 32  # without a common pixel
+ALIKE = 0.3  # logarithm of a ratio, up to which standard deviations are the most frequent one
+MOSTLY, HALF = 0.75, 0.22  # share that is, at least, and width of the narrowest half, at most
+SKEWED = -0.4  # median skewness, at most
+CONTRAST = 1.5  # range of brightness without its ends over the standard deviation, at least
+
+
+def log_speckle_spectrum(
+    planes: Sequence[np.ndarray],
+    blanks: Sequence[np.ndarray | None],
+    levels: Sequence[list],
+) -> NoiseSpectrum | None:
+    """Return the spectrum of speckle on a logarithmic scale; None where it is not clearly that."""
+    large = [min(plane.shape) >= LOG_WINDOW for plane in planes]
+    planes, blanks, levels = (
+        [one for one, is_large in zip(each, large, strict=True) if is_large]
+        for each in (planes, blanks, levels)
+    )
+    for number in (FIRST, MOST):
+        number = selection.number_of_patches(number, blanks) if planes else number
+        found = list(read_windows(planes, blanks, levels, (LOG_WINDOW, number, CLIPPED)))
+        if sum(len(each.mean) / each.overlap for each in found) < FEWEST:
+            return None
+        rest = np.concatenate([each.rest for each in found])
+        alike = _log_speckle(rest, np.concatenate([each.mean for each in found]))
+        if alike is None:
+            return None
+    covariance = _autocovariance(alike.reshape(-1, LOG_WINDOW, LOG_WINDOW))
+    if max(covariance[0, 1], covariance[1, 0]) < LEAST * covariance[0, 0]:
+        return None  # no grain
+    spectrum = spectrum_of_covariance(covariance, len(alike) * (LOG_WINDOW // PATCH) ** 2)
+    return replace(spectrum, log_speckle=True)
+
+
+def _log_speckle(windows: np.ndarray, means: np.ndarray) -> np.ndarray | None:
+    """Return the windows that vary by as much as most do, if these are speckle; else None."""
+    square = np.square(windows)
+    variance = square.mean(axis=1)
+    if 2 * np.count_nonzero(variance) <= len(variance):
+        return None
+    skewness = (square * windows).mean(axis=1) / np.maximum(variance, 1e-300) ** 1.5
+    strength = 0.5 * np.log(np.maximum(variance, 1e-300))
+    ordered = np.sort(strength)
+    half = len(ordered) // 2
+    widths = ordered[half:] - ordered[: len(ordered) - half]
+    narrowest = int(widths.argmin())
+    middle = (ordered[narrowest] + ordered[narrowest + half]) / 2
+    alike = np.abs(strength - middle) < ALIKE
+    if widths[narrowest] > HALF or alike.mean() < MOSTLY:
+        return None
+    brightness = np.sort(means[alike])
+    rare = len(brightness) // 20
+    contrast = (brightness[-1 - rare] - brightness[rare]) / math.exp(middle)
+    return windows[alike] if contrast > CONTRAST and medians(skewness[alike]) < SKEWED else None
+
+
+def _autocovariance(windows: np.ndarray) -> np.ndarray:
+    """Return the mean autocovariance of windows, (5, 5), symmetric along both axes."""
+    found = np.empty((LAGS + 1, LAGS + 1))
+    for y, x in np.ndindex(found.shape):
+        upper, lower = windows[:, : LOG_WINDOW - y], windows[:, y:]
+        found[y, x] = (upper[..., : LOG_WINDOW - x] * lower[..., x:]).mean() / 2
+        found[y, x] += (upper[..., x:] * lower[..., : LOG_WINDOW - x]).mean() / 2
+    return found
