@@ -239,8 +239,7 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
             fits = [fit.scaled(scale) for fit, scale in zip(plain, scales, strict=True)]
             series = {name: each.scaled(scales) for name, each in series.items()}
     fits, factors = limit_by_repeats(source, channels, fits)
-    colours = "S" in source.axes and kind.models_correlation
-    if model == AUTO and not colours and places is None:
+    if model == AUTO and places is None:
         fits, shares = limited_to_proof(channels, fits)
         factors = [one * share for one, share in zip(factors, shares, strict=True)]
     kind = type(fits[0].model)

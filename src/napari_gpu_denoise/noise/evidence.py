@@ -78,11 +78,19 @@ class Evidence:
         else:
             _ = self.sigma
 
+    #: Whether the other colours prove that the noise is correlated; else the sigma of correlated
+    #: noise that this one suggests alone.
+    proven_by_colours: bool = False
+    unproven: float = 0.0
+
     def with_spectrum(self, spectrum: NoiseSpectrum) -> Evidence:
-        """Return the same with another spectrum, such as that of all colours."""
-        other = copy.copy(self)
+        """Return the same with the spectrum that all colours of an image prove."""
+        other, own = copy.copy(self), self.spectrum
+        other.proven_by_colours = not spectrum.white
+        other.unproven = own.sigma if spectrum.white and own and not own.white else 0.0
         if not spectrum.white:
-            other.__dict__["photons"] = None  # the noise of counts is white
+            # Tone curves of cameras leave no law of photons, and the noise of counts is white.
+            other.__dict__.update(photons=None, rising_line=None)
         other.__dict__["spectrum"] = spectrum
         return other
 
