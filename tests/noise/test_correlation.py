@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import imageio.v3 as imageio
 import numpy as np
@@ -14,18 +14,15 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 from napari_gpu_denoise.noise.correlation import (
     PatchPower,
-    alike_in_colours,
     autocovariance,
     fit_correlation,
     noise_spectrum,
     power_of_lags,
-    spectrum_with_evidence,
     without_steep_texture,
 )
 from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.noise.patches.spectra import read_spectra
-from napari_gpu_denoise.noise.patches.white import cosine_transform
+from napari_gpu_denoise.noise.patches.frequencies import cosine_transform
 from reference.data import REASON, data_folder, pictures
 
 
@@ -234,29 +231,6 @@ def test_a_colour_without_photon_noise():
     assert found.models[2].read_noise == pytest.approx(6, rel=0.15)
 
 
-def test_colours_agree():
-    """A colour whose texture hides the noise takes its shape and strength from the others."""
-    image = scene() + blurred(0.8)
-    spectrum, shown = spectrum_with_evidence(read_spectra([image]))
-    raised = shown._replace(raised=1.5)
-    hidden = replace(spectrum, white=True), shown._replace(proof=0.0, smooth=4.0)
-    white = replace(spectrum, white=True), shown._replace(correlated=False, proof=0.0)
-    found = alike_in_colours([(spectrum, raised), hidden, (spectrum, raised)])
-    assert [each.white for each in found] == [False] * 3
-    assert found[0] is spectrum
-    assert found[1].sigma == pytest.approx(1.5 * 4)
-    np.testing.assert_allclose(
-        found[1].autocorrelation, spectrum.autocorrelation, atol=1e-6, rtol=1e-6
-    )
-    # Most look white.
-    assert all(each.white for each in alike_in_colours([(spectrum, shown), white, white]))
-    # One alone is proven to be correlated.
-    assert all(each.white for each in alike_in_colours([(spectrum, shown), hidden, hidden]))
-    # None is proven to be correlated: each keeps its own.
-    doubtful = spectrum, shown._replace(proof=0.1)
-    assert alike_in_colours([doubtful, doubtful, white]) == [spectrum, spectrum, white[0]]
-
-
 def test_channels_that_share_high_frequencies_only():
     """As a JPEG with colours of half the resolution."""
     apart = np.stack([blurred(2, seed=seed) for seed in range(3)])
@@ -391,15 +365,6 @@ def test_noise_and_texture_come_apart(y, x, strength):
     assert found.misfit < 1e-3
     assert found.is_correlated == (max(abs(y), abs(x)) > 0.1)
     np.testing.assert_allclose(found.power.ravel()[1:], power(y, x, 3).ravel()[1:], rtol=0.02)
-
-
-def test_noise_of_longer_reach():
-    """Lags that four cannot hold are read too, beside texture."""
-    row = [1, 0.5, 0.12]
-    wanted = (power_of_lags(3, 3) @ np.outer(row, row).ravel()).reshape(8, 8)
-    found = fit(wanted + 0.5 * TEXTURE)
-    assert found.is_correlated
-    np.testing.assert_allclose(found.power.ravel()[1:], wanted.ravel()[1:], rtol=0.05)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e12])

@@ -10,7 +10,6 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.covariance import channel_covariance
-from napari_gpu_denoise.noise.magnitude import rician_noise, speckle_noise
 from napari_gpu_denoise.noise.patches.selection import (
     _may_hold_square,
     blank_area,
@@ -19,6 +18,7 @@ from napari_gpu_denoise.noise.patches.selection import (
 )
 from napari_gpu_denoise.noise.photon import single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import neighbours, pairs_noise
+from napari_gpu_denoise.noise.speckle import speckle_noise
 
 SIDE = 144
 
@@ -110,7 +110,6 @@ ESTIMATES = {
     "sigma": lambda image: estimate_noise(image, model="gaussian").sigma[0],
     "spectrum": lambda image: noise_spectrum(image).sigma,
     "levels of brightness": lambda image: single_image_noise(image).curve.variance[0] ** 0.5,
-    "object of magnitudes": lambda image: rician_noise(image).sigma,
 }
 
 

@@ -18,14 +18,15 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.noise.patches.coefficients import Squares, smallest, span_sums
-from napari_gpu_denoise.noise.patches.spectra import (
+from napari_gpu_denoise.noise.patches.frequencies import (
+    PATCH,
     SETS,
-    PatchSpectra,
+    cosine_transform,
+    frequency_order,
     frequency_sets,
-    read_spectra,
 )
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import brightness_levels, unclipped
-from napari_gpu_denoise.noise.patches.white import PATCH, cosine_transform, frequency_order
 from napari_gpu_denoise.noise.robust import medians
 from napari_gpu_denoise.noise.sampling import sample_planes
 
@@ -54,7 +55,6 @@ STEEP = 3.0  # largest ratio of power, lowest frequencies to middle ones, of noi
 GROWTH = 0.6  # correlation that texture may mimic, per growth at the highest frequencies
 LEAST = 0.1  # correlation of neighbours that matters
 SIGNIFICANT = 3.0  # standard errors by which it differs from 0
-BETTER = 1.3  # ratio of the misfits of four and nine lags from which nine are used
 MISFIT = 0.5  # mean squared error over its variance, above which the fit is less sure by as much
 TRUSTED = 0.75  # the same, up to which texture and noise are separated reliably
 
@@ -92,29 +92,26 @@ class CorrelationFit(NamedTuple):
 def fit_correlation(powers: PatchPower) -> CorrelationFit | None:
     """Separate correlated noise from texture in the power of the smoothest patches.
 
-    Whether noise is correlated is decided by a fit with four lags, which texture resembles least.
-    The power is that of the same fit, or of one with nine lags where correlation of longer range
-    makes that clearly better. None where there is no noise, or none that a fit would explain.
+    None where there is no noise, or none that four lags would explain.
     """
-    near, far = _fit(powers, 2), _fit(powers, 3)
-    if near is None:
+    fit = _fit(powers)
+    if fit is None:
         return None
-    lags, errors = near.lags, []  # at no displacement, along x, along y, along both
+    lags, errors = fit.lags, []  # at no displacement, along x, along y, along both
     for k in (1, 2):
-        slope = np.zeros(len(near.covariance))
+        slope = np.zeros(len(fit.covariance))
         slope[0], slope[k] = -lags[k] / lags[0] ** 2, 1 / lags[0]
-        errors.append(math.sqrt(slope @ near.covariance @ slope))
-    unsure = max(near.misfit / MISFIT, 1.0)
-    kept = near if far is None or near.misfit < BETTER * far.misfit else far
+        errors.append(math.sqrt(slope @ fit.covariance @ slope))
+    unsure = max(fit.misfit / MISFIT, 1.0)
     # Where texture hides the noise the fit replaces what was read.
-    share = kept.chance / (kept.chance + kept.unlike)
-    rest = powers.smoothest.ravel() - kept.texture - kept.noise
-    clean = np.maximum(kept.noise + share * rest, LOWEST * kept.noise)
+    share = fit.chance / (fit.chance + fit.unlike)
+    rest = powers.smoothest.ravel() - fit.texture - fit.noise
+    clean = np.maximum(fit.noise + share * rest, LOWEST * fit.noise)
     return CorrelationFit(
         float(lags[2] / lags[0]),
         float(lags[1] / lags[0]),
         math.hypot(max(errors) * unsure, GROWTH * max(powers.growth, 0.0)),
-        near.misfit,
+        fit.misfit,
         clean.reshape(PATCH, PATCH),
     )
 
@@ -131,8 +128,8 @@ class _Fit(NamedTuple):
     unlike: np.ndarray  # variance by texture that differs from that of rougher patches
 
 
-def _fit(powers: PatchPower, reach: int) -> _Fit | None:
-    """Fit texture and noise with lags below `reach` along y and x; None where no noise results."""
+def _fit(powers: PatchPower) -> _Fit | None:
+    """Fit texture and noise with lags of 0 and 1 along y and x; None where no noise results."""
     level = float(medians(powers.smoothest[HIGHEST].ravel()))
     if not level > 0:
         return None
@@ -140,7 +137,7 @@ def _fit(powers: PatchPower, reach: int) -> _Fit | None:
     texture = np.maximum(rough - power, 0)
     texture[0] = 0
     texture /= max(float(texture.max()), 1e-300)
-    design, count = power_of_lags(reach, reach), reach**2
+    design, count = power_of_lags(2, 2), 4
     terms = np.concatenate([design, texture[:, None]], axis=1)[1:]
     relative = 2 / max(powers.independent, 1.0)
     # Start with white noise; all power above it is texture.

@@ -16,14 +16,14 @@ from napari_gpu_denoise.noise.correlation import HALVES, spectral_fall
 from napari_gpu_denoise.noise.models.base import NoiseModel
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import ranked, smallest
-from napari_gpu_denoise.noise.patches.spectra import (
+from napari_gpu_denoise.noise.patches.frequencies import (
+    PATCH,
     SETS,
-    PatchSpectra,
+    frequency_order,
     frequency_sets,
-    read_spectra,
 )
+from napari_gpu_denoise.noise.patches.spectra import MAX_PATCHES, PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
-from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequency_order
 from napari_gpu_denoise.noise.sampling import PlaneStack
 
 CLEAREST = 0.02  # share of the patches whose lowest frequencies hold little texture

@@ -214,15 +214,6 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
         numbers = {}  # it is as strong in all planes
     kind, reason = chosen_model(channels, model)
     fits = list(map(kind.fit, channels))
-    if kind is models.SignalDependent and model == AUTO:
-        # Places that differ in brightness and noise look like a law of the brightness.
-        even = list(map(models.Gaussian.fit, channels))
-        if noise_surface(channels, [fit.model for fit in even]) is not None:
-            kind, fits, reason = (
-                models.Gaussian,
-                even,
-                "sigma follows the place, not the brightness",
-            )
     covariance = None if patches is None else patches.covariance(kind.models_correlation)
     if covariance is not None and is_shared(kind, covariance, source.axes):
         fits = [
@@ -234,14 +225,17 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
         for name, number in numbers.items()
     }
     places = None
-    same = not any(map(differ, series.values()))
     clipped = tuple(each.clipped for each in channels)
-    by_place = not kind.models_correlation and kind is not models.SignalDependent
-    if same and by_place and model != models.Gaussian.name:
-        surface = noise_surface(channels, [fit.model for fit in fits])
+    same = not any(map(differ, series.values()))
+    if same and not kind.models_correlation and model != models.Gaussian.name:
+        # Places that differ in brightness look as if noise depended on it.
+        free = kind is models.SignalDependent and model == AUTO
+        plain = list(map(models.Gaussian.fit, channels)) if free else fits
+        surface = noise_surface(channels, [fit.model for fit in plain])
         if surface is not None:
             places, scales = surface
-            fits = [fit.scaled(scale) for fit, scale in zip(fits, scales, strict=True)]
+            reason = "the noise differs between places" if free else reason
+            fits = [fit.scaled(scale) for fit, scale in zip(plain, scales, strict=True)]
             series = {name: each.scaled(scales) for name, each in series.items()}
     fits, factors = limit_by_repeats(source, channels, fits)
     colours = "S" in source.axes and kind.models_correlation

@@ -25,6 +25,7 @@ from napari_gpu_denoise.noise.correlation import (
 )
 from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches import selection, white
+from napari_gpu_denoise.noise.patches.frequencies import frequency_order
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
@@ -81,12 +82,10 @@ class Evidence:
             _ = self.sigma
 
     def with_spectrum(self, spectrum: NoiseSpectrum) -> Evidence:
-        """Return the same with the spectrum of all colours, at any brightness."""
+        """Return the same with another spectrum, such as that of all colours."""
         other = copy.copy(self)
-        # Counts of photons, and noise that grows with brightness, were looked for in each alone.
-        other.__dict__["rising_line"] = None
         if not spectrum.white:
-            other.__dict__["photons"] = None
+            other.__dict__["photons"] = None  # the noise of counts is white
         other.__dict__["spectrum"] = spectrum
         return other
 
@@ -186,12 +185,12 @@ class Evidence:
     def laws(self) -> VarianceLaws | None:
         """How the variance depends on brightness, where known."""
         laws = self._plain_laws
-        if laws is not None and self.levelled is not None and laws.is_linear:
-            # Planes of unlike noise must not pass for photon noise together, if they show alone
-            # that noise does not grow with brightness. Flat planes of one brightness each do not.
+        if laws is not None and self.levelled is not None and laws.changes:
+            # Planes of unlike noise must not pass for one law together, if they show alone that
+            # noise does not change with brightness. Flat planes of one brightness each do not.
             alone = [variance_laws(each) for each in self.spectra.alone()]
             wide = [each for each in alone if each and _width(each) > 0.5 * _width(laws)]
-            if sum(not each.is_linear for each in wide) > 0.5 * len(self.planes):
+            if sum(not each.changes for each in wide) > 0.5 * len(self.planes):
                 return variance_laws(self.levelled)
         return laws
 
@@ -205,7 +204,7 @@ class Evidence:
         if curve is None or self.spectrum is None:
             return curve
         power = np.array(self.spectrum.power)
-        _, high = white.frequency_order(power.shape)
+        _, high = frequency_order(power.shape)
         rest = float(power.ravel()[high].mean())
         share = 1.0 if self.spectrum.white or rest <= 0 else float(power.mean()) / rest
         return replace(curve, variance=tuple(share * each for each in curve.variance))

@@ -20,7 +20,8 @@ from napari_gpu_denoise.noise.correlation import (
     spectrum_of_patches,
     with_covariance,
 )
-from napari_gpu_denoise.noise.patches import selection, white
+from napari_gpu_denoise.noise.patches import selection
+from napari_gpu_denoise.noise.patches.frequencies import PATCH, cosine_transform
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_alike, together
 from napari_gpu_denoise.noise.sampling import PlaneStack, spread
 
@@ -59,10 +60,10 @@ def _responses() -> tuple[np.ndarray, np.ndarray]:
     """Return the response of coefficients, and of displacements, to frequencies along an axis."""
     number = np.arange(FREQUENCIES + 1)
     turns = np.pi * number / FREQUENCIES
-    waves = np.exp(-1j * np.outer(np.arange(white.PATCH), turns))
+    waves = np.exp(-1j * np.outer(np.arange(PATCH), turns))
     # All frequencies but the ends are there twice.
     share = np.where(number % FREQUENCIES, 2.0, 1.0) / (2 * FREQUENCIES)
-    seen = np.square(np.abs(white.cosine_transform(white.PATCH) @ waves)) * share
+    seen = np.square(np.abs(cosine_transform(PATCH) @ waves)) * share
     return seen, np.cos(np.outer(np.arange(LAGS + 1), turns)) * share
 
 

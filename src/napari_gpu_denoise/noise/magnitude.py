@@ -306,13 +306,12 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
     if gain[best] <= 0:
         return None
     # Faint signals add energy: most of them are left out.
-    _, (first,), (last,) = converge(square[[best]], 1 - ODD_BLOCKS / 2)
-    values = np.sort(shifted[first:last], axis=None)
     (square,), (first,), (last,) = converge(square[[best]], CLEAR_BLOCKS)
     sigma = math.sqrt(square)
-    share = np.searchsorted(values, values, "right") / len(values)
-    deviation = np.abs(share + np.expm1(-np.square((values + step / 2) / sigma) / 2)).max()
-    if deviation > DEVIATION + 1 / math.sqrt(len(values)):
+    values = np.sort(shifted[first:last], axis=None)
+    expected = -np.expm1(-np.square(values + step / 2) / (2 * energy[first:last].mean()))
+    found = np.searchsorted(values, values, "right") / len(values)
+    if np.abs(found - expected).max() > DEVIATION + 1 / math.sqrt(len(values)):
         return None
     error = sigma * math.hypot(BLOCK_ERROR / math.sqrt(BLOCK**2 * (last - first)), FAINT_SIGNALS)
     share = (last - first) / CLEAR_BLOCKS / len(blocks)

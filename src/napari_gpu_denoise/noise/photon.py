@@ -24,6 +24,7 @@ from napari_gpu_denoise.noise.patches.frequencies import (
 )
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import LEAST_LEVELS, MEMBERS, Parts, VarianceCurve
+from napari_gpu_denoise.noise.robust import medians
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 # The line of photon and read noise through variances at levels of brightness.
@@ -157,6 +158,8 @@ COEFFICIENTS = PATCH**2 - 1  # of a patch, without its mean
 TOP = 11  # this sum j + k of frequencies and what is above are one band
 SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # of a level, from the smoothest on
 LEAST = 48  # patches by which a set is larger than the one before
+UNEVEN = 2.0  # variance between the frequencies of a band over that by chance, from there on
+STANDS_OUT = 1.0  # standard errors by which the mean of a band is above its median, from there on
 
 
 class Readings(NamedTuple):
@@ -165,6 +168,7 @@ class Readings(NamedTuple):
     level: np.ndarray  # (set,), number of the level
     count: np.ndarray  # (set,), patches
     power: np.ndarray  # (set, band), mean over each band of frequencies that is read
+    uneven: np.ndarray  # (set, band), variance of that, where frequencies differ as stripes make
     seen: np.ndarray  # (set, band), grey level as the band sees it
     added: np.ndarray  # (set,), patches that the previous set does not have
     own: np.ndarray  # (set, band), the power of these
@@ -189,20 +193,36 @@ def read_levels(spectra: PatchSpectra, line: np.ndarray, levels: Parts) -> Readi
     order = levels.by_rank(spectra.relative("ranks", line)).members
     sums, squares = range_moments(spectra.coefficients, order, limits)
     added, level = np.diff(limits), np.array(level)
-    own = squares @ bands.T / sizes
     bright = np.add.reduceat(spectra.mean[order], limits[:-1])
     seen = sums @ weights() @ bands.T / sizes + bright[:, None]
     inside = partial(nested, sizes=np.bincount(level))
-    count, each = inside(added), added[:, None]
+    count, overlap = inside(added), spectra.overlap
     return Readings(
         level,
         count,
-        inside(own) / count[:, None],
+        *_band_powers(inside(squares) / count[:, None], count / overlap),
         inside(seen) / count[:, None],
         added,
-        own / each,
-        seen / each,
+        _band_powers(squares / added[:, None], added / overlap)[0],
+        seen / added[:, None],
     )
+
+
+def _band_powers(power: np.ndarray, independent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the power of each band, and its variance where frequencies differ: by stripes.
+
+    It is the mean, or the median where a frequency stands out.
+    """
+    independent = np.maximum(independent, 1.0)[:, None]
+    bands, _, sizes = frequency_bands()
+    # The median of chi-squared variables is below their mean, by nearly this factor.
+    middle = np.stack([medians(power[:, band > 0]) for band in bands], axis=1)
+    middle /= (1 - 2 / (9 * independent)) ** 3
+    mean, square = (each @ bands.T / sizes for each in (power, np.square(power)))
+    chance, spread = np.square(middle) * 2 / independent, square - np.square(mean)
+    stands_out = mean - middle > STANDS_OUT * np.sqrt(chance / sizes)
+    uneven = stands_out | (spread > UNEVEN * chance)
+    return np.where(stands_out, middle, mean), np.where(uneven, spread / (sizes - 1), 0.0)
 
 
 @lru_cache(maxsize=1)
@@ -266,7 +286,7 @@ def level_variances(
     # What is expected, not what was found: weights that follow chance favour what is low by chance.
     strength = np.maximum(power[:, :STRONG].mean(axis=1) - 1, 0)
     expected = 1 + strength[:, None] * texture
-    error = np.sqrt(2 / independent) * expected
+    error = np.sqrt(2 / independent * np.square(expected) + readings.uneven / np.square(line))
     chance = np.linalg.norm(error[:, :STRONG], axis=1) / STRONG
     square = np.square(strength) + np.square(np.hypot(chance, LINE))
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from napari_gpu_denoise.noise.patches.coefficients import span_sums
 from napari_gpu_denoise.noise.patches.laws import capped_cost
 from napari_gpu_denoise.noise.patches.variance import CLIPPED, grouped
+from napari_gpu_denoise.noise.robust import medians
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -94,15 +96,17 @@ def noise_surface(
     if min(counts) < MIN_CELLS or any(model.scaled(1.0) is None for model in models):
         return None
     readable = [each.sigma > 0 and each.spectra and each.spectra.whole for each in channels]
-    each_channel = zip(channels, models, readable, strict=True)
-    cells = [
-        _read_cells(one, model, counts) if there else None for one, model, there in each_channel
-    ]
-    known = [each for each in cells if each is not None]
-    # Channels of one scene share its texture: several are no more certain than one.
-    fit = _fit_surface(np.mean(known, axis=0), counts) if known else None
-    if fit is None:
-        return None
+    for exact in (False, True):
+        each_channel = zip(channels, models, readable, strict=True)
+        cells = [
+            _read_cells(one, model, counts, exact) if there else None
+            for one, model, there in each_channel
+        ]
+        known = [each for each in cells if each is not None]
+        # Channels of one scene share its texture: several are no more certain than one.
+        fit = _fit_surface(np.mean(known, axis=0), counts) if known else None
+        if fit is None:
+            return None
     surface, low, high = fit
     whole = [one for one, there in zip(channels, readable, strict=True) if there]
     if not all(_is_flat(each.spectra, surface) for each in whole):
@@ -127,11 +131,14 @@ def _powers(place: np.ndarray) -> np.ndarray:
     return np.column_stack([np.ones(len(y)), y, x, y * y, y * x, x * x])
 
 
-def _read_cells(channel: Evidence, model: NoiseModel, counts: tuple[int, ...]) -> np.ndarray:
+def _read_cells(
+    channel: Evidence, model: NoiseModel, counts: tuple[int, ...], exact: bool
+) -> np.ndarray:
     """Return the logarithm of sigma, its error, and the brightness of cells, (3, cell).
 
     Sigma is relative to what the model expects; NaN where there are not enough patches. It is read
-    at high frequencies of smooth patches, and texture subtracted in proportion to low frequencies.
+    at high frequencies of smooth patches, and texture subtracted in proportion to low frequencies;
+    if `exact`, regular texture that fills single frequencies does not count.
     """
     spectra = channel.spectra
     line = model.variance(spectra.seen)
@@ -156,6 +163,12 @@ def _read_cells(channel: Evidence, model: NoiseModel, counts: tuple[int, ...]) -
         np.add.reduceat((spectra.energy_of(name) / line)[parts.members], spans)[::2] / (read * n)
         for name, n in (("high", len(spectra.upper)), ("low", spectra.lows))
     )
+    if exact:
+        values = spectra.statistics.energy
+        sums = span_sums(values, parts.members, parts.first, parts.first + read, 1 / line)
+        # The median of chi-squared variables is below their mean, by nearly this factor.
+        below = (1 - 2 / (9 * read / spectra.overlap)) ** 3
+        high = np.minimum(high, medians(sums) / (read * below))
     # The smoothest of white patches have less power there by chance.
     texture = np.maximum(low / (read / parts.count) ** CHOSEN - high, 0)
     variance = np.maximum(high - TEXTURE_RATIO * texture, 0.1 * high)

@@ -164,7 +164,7 @@ class PoissonGaussian(base.NoiseModel):
         # With more electrons of read noise than this, photon noise does not matter.
         model = PoissonGaussian(max(gain, 1e-4 * read), read, offset)
         sigma, error = model.mean_sigma(channel)
-        return base.Fit(model, {**errors, "offset": math.nan}, sigma, error, method, curve, notes)
+        return base.Fit(model, errors, sigma, error, method, curve, notes)
 
     def summary(self) -> str:
         text = f"Poisson-Gaussian noise, gain {self.gain:.4g}, read noise {self.read_noise:.4g}"

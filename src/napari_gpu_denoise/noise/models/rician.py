@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.laws import AS_WELL, LIKELY
+from napari_gpu_denoise.noise.patches.laws import LIKELY
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -55,7 +55,7 @@ class Rician(base.NoiseModel):
     name: ClassVar[str] = "rician"
     title: ClassVar[str] = "Rician"
     description: ClassVar[str] = "Magnitude images of MRI."
-    price: ClassVar[float] = LIKELY - AS_WELL  # one number fewer than a line
+    price: ClassVar[float] = LIKELY
 
     def variance(self, mean: Any) -> np.ndarray:
         curve = magnitude_variance()
@@ -127,16 +127,19 @@ class Rician(base.NoiseModel):
         from napari_gpu_denoise.noise.magnitude import magnitude_noise
 
         found = magnitude_noise(channel, magnitude_variance)
-        if found is None:
+        # The variance of differences between frames grows with that of photons, too.
+        grows = bool(channel.grows_over_time)
+        if found is None or (grows and not found.share):
             return base.Misfit(math.inf)
         if found.share:
-            return base.Misfit(
-                found.cost,
+            why = (
                 f"{found.share:.0%} of the image has a Rayleigh distribution, as magnitude images "
-                "have in regions without signal",
+                "have in regions without signal"
             )
-        why = "the variance depends on brightness as that of magnitudes does"
-        return base.Misfit(found.cost, f"{why}, {channel.laws.range()}")
+        else:
+            why = "the variance depends on brightness as that of magnitudes does, "
+            why += channel.laws.range()
+        return base.Misfit(found.cost - base.PROVEN * grows, why)
 
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:

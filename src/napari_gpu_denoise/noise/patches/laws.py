@@ -88,6 +88,11 @@ class VarianceLaws(NamedTuple):
         return self.grows and self.line <= FITS * self.levels
 
     @property
+    def changes(self) -> bool:
+        """Whether the variance changes with brightness, by any law."""
+        return self.is_linear or self.free + CLEARLY <= self.constant
+
+    @property
     def tells(self) -> bool:
         """Whether levels of brightness are further apart than noise puts them."""
         mean, variance = self.curve.fitted

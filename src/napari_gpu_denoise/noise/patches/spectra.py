@@ -24,7 +24,6 @@ from napari_gpu_denoise.noise.patches.frequencies import (
     frequency_order,
     frequency_sets,
 )
-from napari_gpu_denoise.noise.patches.frequencies import weights as weights
 
 MAX_PATCHES = 40_000  # patches read, about: fewer miss the smoothest places of texture
 ALONG = "mean", "energy", "seen", "clipped", "place"  # fields whose last axis is that of patches

@@ -21,12 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError, Note
-from napari_gpu_denoise.noise.patches.frequencies import PATCH as PATCH
-from napari_gpu_denoise.noise.patches.frequencies import cosine_transform as cosine_transform
-from napari_gpu_denoise.noise.patches.frequencies import frequencies as frequencies
-from napari_gpu_denoise.noise.patches.frequencies import frequency_order as frequency_order
 from napari_gpu_denoise.noise.patches.spectra import FEW_PIXELS, MOST_CLIPPED, PatchSpectra
-from napari_gpu_denoise.noise.patches.spectra import MAX_PATCHES as MAX_PATCHES
 from napari_gpu_denoise.noise.patches.variance import FIRST_PATCHES, VarianceCurve, pooled_variance
 
 METHOD = "high frequencies of the smoothest patches"
