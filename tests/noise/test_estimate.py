@@ -202,7 +202,7 @@ def test_kind_and_parameters(name):
             found = result if parameter == "sigma" else result.models[0]
             found = getattr(found, parameter)
             found = found[0] if parameter == "sigma" else found
-            assert found == pytest.approx(value, rel=error), parameter
+            assert found == pytest.approx(value, rel=error, abs=0), parameter
         assert 0 < result.standard_error[0] < 0.1 * result.sigma[0]
         assert result.errors[0].keys() <= result.models[0].as_dict().keys()
         assert result.reason
