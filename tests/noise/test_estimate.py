@@ -539,23 +539,6 @@ def test_samples(name, model):
         assert result.sigma[0] == pytest.approx(36, rel=0.03)
 
 
-def test_offset_and_read_noise_are_said_to_be_one_number():
-    rng = np.random.default_rng(5)
-    scene = np.linspace(20, 900, 96)[:, None] * np.ones((96, 128))
-    image = 100 + 2 * rng.poisson(scene / 2) + rng.normal(0, 5, scene.shape)
-    found = estimate_noise(image, model="poisson-gaussian")
-    (note,) = [note for note in found.notes if "dark frames would tell" in note]
-    model = found.models[0]
-    assert model.offset < 100 < min(found.curves[0].mean)
-    assert f"an offset of {model.offset:.4g} without read noise" in note
-    # The variance at the darkest level is the most that read noise can be.
-    most = float(note.split("a read noise of ")[1].split(",")[0])
-    assert most == pytest.approx(np.sqrt(model.variance(min(found.curves[0].mean))), rel=0.02)
-    dark = 2 * rng.poisson(scene / 2) + rng.normal(0, 30, scene.shape)
-    notes = estimate_noise(dark, model="poisson-gaussian").notes
-    assert not any("fit equally well" in note for note in notes)
-
-
 def blanked(planes):
     movie = scene(64, 80) + noise((25, 64, 80), 6)
     movie[planes] = 0

@@ -16,12 +16,11 @@ from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import (
     NoiseSpectrum,
-    SpectrumEvidence,
     VarianceLine,
     mean_spectrum,
     powers_by_brightness,
+    spectrum_and_line,
     spectrum_of_patches,
-    spectrum_with_evidence,
 )
 from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches import selection, white
@@ -31,11 +30,9 @@ from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import still_noise
-from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack, spread
+from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack
 from napari_gpu_denoise.noise.speckle import log_speckle_spectrum
 
-REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
-MOST_REPEATS = 64  # repetitions read
 MOST_COUNTED = 1 << 20  # pixels of a plane in which clipped ones are counted, about
 MOST_LEVELS_READ = 1 << 14  # pixels of a plane whose grey levels are counted, about
 EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
@@ -81,11 +78,19 @@ class Evidence:
         else:
             _ = self.sigma
 
+    #: Whether the other colours prove that the noise is correlated; else the sigma of correlated
+    #: noise that this one suggests alone.
+    proven_by_colours: bool = False
+    unproven: float = 0.0
+
     def with_spectrum(self, spectrum: NoiseSpectrum) -> Evidence:
-        """Return the same with another spectrum, such as that of all colours."""
-        other = copy.copy(self)
+        """Return the same with the spectrum that all colours of an image prove."""
+        other, own = copy.copy(self), self.spectrum
+        other.proven_by_colours = not spectrum.white
+        other.unproven = own.sigma if spectrum.white and own and not own.white else 0.0
         if not spectrum.white:
-            other.__dict__["photons"] = None  # the noise of counts is white
+            # Tone curves of cameras leave no law of photons, and the noise of counts is white.
+            other.__dict__.update(photons=None, rising_line=None)
         other.__dict__["spectrum"] = spectrum
         return other
 
@@ -221,7 +226,7 @@ class Evidence:
         """Photon and read noise of single images."""
         return single_image_noise(self.planes, self.spectra)
 
-    # Frames and repeats
+    # Frames
 
     @cached_property
     def _frames(self) -> PlaneStack | None:
@@ -270,26 +275,15 @@ class Evidence:
         if self._row is not None:
             self._row.read()
 
-    @cached_property
-    def repeats(self) -> PlaneStack | None:
-        """Planes of one slice that was measured many times, if an axis may hold repeats."""
-        source, channel = self._source, self._channel
-        taken = "ZYX" if channel is None else "ZYX" + source.axes[channel[0]]
-        found = [k for k, letter in enumerate(source.axes) if letter not in taken]
-        longest = max(found, key=lambda k: source.shape[k], default=None)
-        if longest is None or source.shape[longest] < REPEATS:
-            return None
-        return source.along(longest, channel, spread(source.shape[longest], MOST_REPEATS))
-
     # Correlation
 
     @cached_property
-    def _spectrum_shown(self) -> tuple[NoiseSpectrum, SpectrumEvidence, FramesInARow | None]:
-        """The spectrum of the noise, what shows it, and the frames it was read from, if any."""
+    def _spectrum_read(self) -> tuple[NoiseSpectrum, VarianceLine | None, FramesInARow | None]:
+        """The spectrum of the noise, how it depends on brightness, and the frames it is from."""
         speckle = log_speckle_spectrum(self.planes, self.blanks, self.levels)
         if speckle is not None:
-            return speckle, SpectrumEvidence(True, speckle.sigma, proof=1.0), None
-        spectrum, shown = spectrum_with_evidence(self.levelled or self.spectra)
+            return speckle, None, None
+        spectrum, line = spectrum_and_line(self.levelled or self.spectra)
         if self.levelled is not None:
             each = list(map(spectrum_of_patches, self.spectra.alone()))
             # After registration by parts of a pixel each plane has a spectrum of its own.
@@ -298,22 +292,17 @@ class Evidence:
         # Texture alone may make planes differ at the high frequencies.
         row, alike = self._row, self.levelled is None
         over_time = None if row is None else row.spectrum(spectrum, alike)
-        return (spectrum, shown, None) if over_time is None else (over_time, shown, row)
+        return (spectrum, line, None) if over_time is None else (over_time, line, row)
 
     @cached_property
     def spectrum(self) -> NoiseSpectrum | None:
         """Spectrum of the noise."""
-        return None if self.spectra is None else self._spectrum_shown[0]
-
-    @property
-    def shown(self) -> SpectrumEvidence | None:
-        """What levels of brightness tell of the spectrum."""
-        return None if self.spectra is None else self._spectrum_shown[1]
+        return None if self.spectra is None else self._spectrum_read[0]
 
     @property
     def frames(self) -> FramesInARow | None:
         """Frames of a time-lapse, if the spectrum was read from them."""
-        return None if self.spectra is None else self._spectrum_shown[2]
+        return None if self.spectra is None else self._spectrum_read[2]
 
     @property
     def log_speckle(self) -> bool:
@@ -340,7 +329,7 @@ class Evidence:
         It has to grow at the high frequencies, too. Texture makes it grow more, so the smaller
         growth counts.
         """
-        line = self.shown.line if self.shows_line and self.shown is not None else None
+        line = self._spectrum_read[1] if self.shows_line else None
         if line is None or not line.rises or self.laws is None or not self.laws.grows:
             return None
         growth = min(line.growth, self.laws.growth)
