@@ -133,8 +133,9 @@ def estimate_noise(
     The choice: speckle where the variance at up to 16 levels of brightness is proportional to the
     squared mean; Rician noise where some of the image has the distribution of magnitudes without
     signal, or the variance is theirs; photon noise where the variance grows linearly with
-    brightness, by a factor of 1.5 at least. Texture raises a variance and never lowers it, which the fits take into account.
-    A law has to fit clearly better than a constant. The majority of the channels decides.
+    brightness, by a factor of 1.5 at least. Texture raises a variance and never lowers it, which
+    the fits take into account. A law has to fit clearly better than a constant. The majority of the
+    channels decides.
 
     Photon noise is measured on the differences of neighbouring frames if there is an axis ``T``
     along which most places do not move. This is far more accurate than a single image, and excludes
