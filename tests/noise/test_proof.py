@@ -55,6 +55,41 @@ def test_texture_stays_unless_it_is_named():
     assert np.std(removed - SMOOTH) < 0.5 * np.std(image - SMOOTH)
 
 
+def colours(own, common=0.0):
+    """Return an image (y, x, colour) of what each colour has alone, and what all have."""
+    return (SMOOTH[..., None] + np.stack(own, axis=-1) + np.asarray(common)[..., None]).astype(
+        np.float32
+    )
+
+
+def test_colours_prove_correlated_noise():
+    """What they do not share has the spectrum of the noise; of texture they share all."""
+    blurred = [8 * texture(seed, 0.8) for seed in range(4)]
+    found = gd.estimate_noise(colours(blurred[:3], blurred[3]), "YXS")
+    assert found.name == "correlated"
+    assert found.sigma == pytest.approx([8 * 2**0.5] * 3, rel=0.12)
+    assert found.models[0].shared == pytest.approx(0.5, abs=0.1)
+    white = [noise(2, seed) for seed in range(3)]
+    found = gd.estimate_noise(colours(white, blurred[3]), "YXS")
+    assert found.name == "gaussian"
+    assert max(found.sigma) < 5
+
+
+def test_grey_images_in_colour_prove_nothing_more():
+    image = colours([0 * SMOOTH] * 3, 9 * texture())
+    found = gd.estimate_noise(image, "YXS")
+    assert max(found.sigma) < 3
+    assert any(getattr(note, "code", "") == "unproven" for note in found.notes)
+
+
+@pytest.mark.parametrize("sigma", [0, 3])
+def test_claims_far_above_what_cannot_be_predicted(sigma):
+    """Objects without noise on a background without any, as of a scanner of today."""
+    image = np.where((Y - 90) ** 2 + (X - 90) ** 2 < 50**2, 20 * texture(3, 2), 0)
+    found = gd.estimate_noise((image + noise(sigma)).astype(np.float32))
+    assert found.sigma[0] == pytest.approx(sigma, abs=0.3)
+
+
 def test_notes_name_the_channel():
     image = np.stack([SMOOTH + 9 * texture(seed) for seed in (1, 2)]).astype(np.float32)
     found = gd.estimate_noise(image, "CYX")

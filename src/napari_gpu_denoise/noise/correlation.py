@@ -55,8 +55,8 @@ STEEP = 3.0  # largest ratio of power, lowest frequencies to middle ones, of noi
 GROWTH = 0.6  # correlation that texture may mimic, per growth at the highest frequencies
 LEAST = 0.1  # correlation of neighbours that matters
 SIGNIFICANT = 3.0  # standard errors by which it differs from 0
-MISFIT = 0.5  # mean squared error over its variance, above which the fit is less sure by as much
-TRUSTED = 0.75  # the same, up to which texture and noise are separated reliably
+# Mean squared error over its variance, up to which noise is told from texture, and its power too.
+MAX_MISFIT, TRUSTED = 1.0, 0.75
 
 
 class PatchPower(NamedTuple):
@@ -81,7 +81,7 @@ class CorrelationFit(NamedTuple):
     def is_correlated(self) -> bool:
         """Whether neighbours are correlated beyond what texture or chance could cause."""
         largest = max(abs(self.along_y), abs(self.along_x))
-        return largest > max(LEAST, SIGNIFICANT * self.error)
+        return self.misfit <= MAX_MISFIT and largest > max(LEAST, SIGNIFICANT * self.error)
 
     @property
     def trusted(self) -> bool:
@@ -102,7 +102,6 @@ def fit_correlation(powers: PatchPower) -> CorrelationFit | None:
         slope = np.zeros(len(fit.covariance))
         slope[0], slope[k] = -lags[k] / lags[0] ** 2, 1 / lags[0]
         errors.append(math.sqrt(slope @ fit.covariance @ slope))
-    unsure = max(fit.misfit / MISFIT, 1.0)
     # Where texture hides the noise the fit replaces what was read.
     share = fit.chance / (fit.chance + fit.unlike)
     rest = powers.smoothest.ravel() - fit.texture - fit.noise
@@ -110,7 +109,7 @@ def fit_correlation(powers: PatchPower) -> CorrelationFit | None:
     return CorrelationFit(
         float(lags[2] / lags[0]),
         float(lags[1] / lags[0]),
-        math.hypot(max(errors) * unsure, GROWTH * max(powers.growth, 0.0)),
+        math.hypot(max(errors), GROWTH * max(powers.growth, 0.0)),
         fit.misfit,
         clean.reshape(PATCH, PATCH),
     )
@@ -233,13 +232,13 @@ NEXT = (0.15, 0.3)  # those they are compared with, to see how much texture ther
 TEXTURED = 0.35  # relative growth of the power from those read to the next, that halves the weight
 HALVES = "rest", "half"  # of the frequencies: those that rank where the others are read
 EQUAL = 1e-6  # share of all frequencies that ranks patches that are equal, such as edges by rows
-STEEPER = 0.8  # relative excess over the least steep shape of all levels, that halves it as well
 PROVEN = 0.2  # weight of all levels, of 1, from which they show noise and not only texture
 LEAST_WEIGHT, FEWEST_LEVELS = 0.01, 3  # of levels that show how noise depends on brightness
 LINE_ROUNDS = 10  # iterations: weights depend on the line
 REFUTED = 2.0  # variance on a line over that of a level that refutes it, at least
-RISES, FALLS = 1.5, 3.0  # growth, or its inverse, of a variance that depends on brightness
-SEVERAL = 3.5  # sigma of the levels over that of the smoothest patches, above which it is texture
+RISES = 1.5  # growth of a variance that depends on brightness
+WIDER = 0.15  # of the patches that are read where the smoothest are exceptions, and how many times
+SEVERAL = 3.5  # the sigma of these their own may be; more is texture
 
 
 def smooth_powers(spectra: PatchSpectra, members: np.ndarray, number: int) -> PatchPower:
@@ -255,27 +254,16 @@ def are_exceptions(spectra: PatchSpectra, members: np.ndarray, power: np.ndarray
 
 
 class LevelPowers(NamedTuple):
-    """Power of the smoothest patches of each level of brightness; arrays (level, ...)."""
+    """Power of the smoothest patches of each level of brightness; arrays (level,)."""
 
     mean: np.ndarray  # grey level
     total: np.ndarray  # power of all coefficients together, squared grey levels
-    powers: np.ndarray  # (level, 3, 8, 8), relative to it: of these, of rougher and of calm patches
     weight: np.ndarray  # share of the patches, less where rougher ones have more power
-    independent: float  # number of patches that share no pixels, over all levels
 
     @property
     def proof(self) -> float:
         """Share of the image, 0 to 1, that shows noise and not only texture."""
         return float(self.weight.sum())
-
-    def together(self) -> PatchPower:
-        """Return their mean shape, with the power of the median level."""
-        order = np.argsort(self.total)
-        share = np.cumsum(self.weight[order])
-        middle = order[np.searchsorted(share, share[-1] / 2)]
-        shape = np.average(self.powers, axis=0, weights=self.weight)
-        smoothest, rough, calm = self.total[middle] * shape
-        return PatchPower(smoothest, rough, _growth(smoothest, calm), self.independent)
 
     def line(self) -> VarianceLine | None:
         """Fit a line to the variance of a pixel over brightness; None where texture hides it.
@@ -324,11 +312,6 @@ class VarianceLine(NamedTuple):
         """Whether the variance clearly grows with brightness."""
         return self.growth >= RISES and self.growth - 1 > RATIO_SIGNIFICANT * self.error
 
-    @property
-    def falls(self) -> bool:
-        """Whether it is several times weaker where the image is bright."""
-        return self.growth * FALLS < 1
-
     def mean(self, brightness: np.ndarray) -> float:
         """Return the mean variance of patches of this brightness, (patch,)."""
         least = self.variance * min(self.growth, 1.0)
@@ -346,29 +329,18 @@ def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> LevelPow
     """Return the power at each level of brightness that has any.
 
     A level counts by the number of its patches, and by how little rougher ones differ from the
-    smoothest: texture does, noise does not. It counts less where the standard deviation at all
-    frequencies, over that at the highest, exceeds that of other levels: noise keeps its shape while
-    texture is steeper.
+    smoothest: texture does, noise does not.
     """
-    means, totals, powers, weights, number = [], [], [], [], 0
+    means, totals, weights = [], [], []
     for part in brightness_levels(spectra.mean[members], most=LEVELS).each():
-        read = math.ceil(READ * len(part))
-        found = _parts(spectra, members[part], read, (ROUGHER, CALM, NEXT))
-        total = found.sum(axis=(1, 2))
-        if total[0] > 0:
-            growth = max(total[3] / total[0] - 1, 0.0)
+        found = _parts(spectra, members[part], math.ceil(READ * len(part)), (NEXT,))
+        total, rougher = found.sum(axis=(1, 2))
+        if total > 0:
+            growth = max(rougher / total - 1, 0.0)
             means.append(spectra.mean[members[part]].mean())
-            totals.append(total[0])
-            powers.append(found[:3] / total[0])
+            totals.append(total)
             weights.append(len(part) / len(members) / (1 + (growth / TEXTURED) ** 4))
-            number += read
-    shape, weights = np.reshape(powers, (-1, 3, PATCH, PATCH)), np.array(weights)
-    if (shown := weights > LEAST_WEIGHT).any():
-        steepness = np.sqrt(1 / np.maximum(shape[:, 0, HIGHEST_BAND].mean(axis=1), 1e-300))
-        excess = np.maximum(steepness / steepness[shown].min() - 1, 0)
-        weights /= 1 + (excess / STEEPER) ** 4
-    arrays = np.array(means), np.array(totals), shape, weights
-    return LevelPowers(*arrays, number / spectra.overlap)
+    return LevelPowers(np.array(means), np.array(totals), np.array(weights))
 
 
 def _parts(
@@ -493,30 +465,13 @@ def noise_spectrum(image: Any) -> NoiseSpectrum:
     return spectrum_of_patches(read_spectra(planes))
 
 
-class SpectrumEvidence(NamedTuple):
-    """What levels of brightness tell of a spectrum."""
-
-    correlated: bool  # whether the spectrum looks like that of correlated noise
-    smooth: float  # standard deviation of the smoothest patches, with their texture
-    proof: float = 0.0  # share of the image that shows that this is noise, and not texture
-    raised: float = 1.0  # sigma over `smooth` where it is that of levels; infinite for texture
-    line: VarianceLine | None = None  # how the noise depends on brightness, where that is known
-
-    @property
-    def proven(self) -> bool:
-        """Whether noise, and not texture, is correlated."""
-        return self.proof >= PROVEN and math.isfinite(self.raised)
-
-
 def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
-    """Return the noise spectrum of patches; ImageError if they are not 8 x 8 pixels."""
-    return spectrum_with_evidence(spectra)[0]
+    """Return the noise spectrum of patches."""
+    return spectrum_and_line(spectra)[0]
 
 
-def spectrum_with_evidence(spectra: PatchSpectra) -> tuple[NoiseSpectrum, SpectrumEvidence]:
-    """Return the same, and what it is taken from."""
-    if not spectra.whole:
-        raise ImageError("No patch of 8 x 8 finite pixels is left; replace NaN and infinity first.")
+def spectrum_and_line(spectra: PatchSpectra) -> tuple[NoiseSpectrum, VarianceLine | None]:
+    """Return the same, and how the variance of correlated noise depends on brightness."""
     members = unclipped(spectra.clipped)
     few = min(INDEPENDENT * spectra.overlap, MOST * len(members))
     number = math.ceil(max(SHARE * len(members), few))
@@ -526,36 +481,20 @@ def spectrum_with_evidence(spectra: PatchSpectra) -> tuple[NoiseSpectrum, Spectr
     least, _ = _ratios(without_steep_texture(powers), powers.independent)
     shared = fit_correlation(powers)
     power = _without_texture(powers, shared)
-    white = _is_white(ratios, least, error, shared)
-    shown = SpectrumEvidence(not white, math.sqrt(float(smoothest.mean())))
-    if not white:
-        levels = powers_by_brightness(spectra, members)
-        shown = shown._replace(proof=levels.proof, line=levels.line())
-        falls = shown.line is not None and shown.line.falls
-        if levels.proof >= PROVEN and (falls or are_exceptions(spectra, members, power)):
-            power, shown = _of_levels(levels, power, spectra.mean[members], shown)
-        # Otherwise texture that is alike everywhere passes for noise.
-        white = not shown.proven and not (shared is not None and shared.trusted)
-    return _spectrum(white, ratios, error, power, number), shown
-
-
-def _of_levels(
-    levels: LevelPowers, power: np.ndarray, brightness: np.ndarray, shown: SpectrumEvidence
-) -> tuple[np.ndarray, SpectrumEvidence]:
-    """Return the power of levels of brightness in place of `power`, unless texture raises it."""
-    even, line = levels.together(), shown.line
-    even = _without_texture(even, fit_correlation(even))
-    mean = None if line is None else line.mean(brightness)
-    if line is not None and line.falls:
-        even *= mean / even.mean()
-    elif line is not None:
-        line = line._replace(variance=line.variance * max(even.mean() / mean, 1.0))
-    raised = math.sqrt(float(even.mean())) / shown.smooth
-    if raised > SEVERAL:
-        return power, shown._replace(raised=math.inf, line=None)
-    if raised < 1 and line is not None and line.falls:
-        return power, shown
-    return even, shown._replace(raised=raised, line=line)
+    if _is_white(ratios, least, error, shared):
+        return _spectrum(True, ratios, error, power, number), None
+    # Texture that is alike everywhere passes for noise.
+    levels = powers_by_brightness(spectra, members)
+    white, line = levels.proof < PROVEN, levels.line()
+    if not white and are_exceptions(spectra, members, power):
+        wider = smooth_powers(spectra, members, round(WIDER * len(members)))
+        even = _without_texture(wider, fit_correlation(wider))
+        white = bool(even.mean() > SEVERAL**2 * smoothest.mean())
+        if line is not None:
+            raised = max(even.mean() / line.mean(spectra.mean[members]), 1.0)
+            line = line._replace(variance=line.variance * raised)
+        power = power if white else even
+    return _spectrum(white, ratios, error, power, number), None if white else line
 
 
 def spectral_fall(power: np.ndarray) -> float:

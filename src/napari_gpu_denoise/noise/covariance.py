@@ -26,7 +26,6 @@ from napari_gpu_denoise.noise.patches.spectra import MAX_PATCHES, PatchSpectra, 
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 from napari_gpu_denoise.noise.sampling import PlaneStack
 
-CLEAREST = 0.02  # share of the patches whose lowest frequencies hold little texture
 CLEARLY_SHARED = 10.0  # errors of a covariance above which noise is shared: texture is, by 8
 LEAST_SHARED = 0.08  # correlation between channels that costs 0.1 to 0.2 dB if it is ignored
 COLOUR_SHARE = 0.15  # of the patches that show the noise of colours: JPEG took it from the first
@@ -126,14 +125,17 @@ class ChannelPatches:
 
     @cached_property
     def _coefficients(self) -> np.ndarray:
-        return np.array([each.coefficients for each in self.spectra])
+        return np.array([each.coefficients for each in self.spectra], np.float64)
+
+    def _scale(self, name: str) -> np.ndarray:
+        """Return one over the typical energy of a set of frequencies in each channel, or 0."""
+        typical = [np.quantile(each.energy_of(name)[self.members], 0.25) for each in self.spectra]
+        return np.array([1 / each if each > 0 else 0.0 for each in map(float, typical)])
 
     def _rank(self, name: str) -> np.ndarray:
         """Return the energy of a set of frequencies, of all channels relative to their own."""
         energies = np.array([each.energy_of(name) for each in self.spectra], np.float64)
-        typical = np.median(energies[:, self.members], axis=1)
-        scale = np.divide(1, typical, out=np.zeros(len(typical)), where=typical > 0)
-        return scale @ energies
+        return self._scale(name) @ energies
 
     def _smoothest(self, number: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return coefficients (channel, patch, frequency) of each half of the frequencies.
@@ -144,13 +146,13 @@ class ChannelPatches:
         parts = []
         for name, which in zip(HALVES, (half, ~half), strict=True):
             rows = self.members[smallest(self._rank(name)[self.members], number)]
-            parts.append((which, self._coefficients[:, rows][..., which].astype(np.float64)))
+            parts.append((which, self._coefficients[:, rows][..., which]))
         return parts
 
     def colours(self) -> ColourSpectra | None:
         """Return the noise of the colours of an image; None where a colour shows none."""
         number = round(COLOUR_SHARE * len(self.members))
-        if not self.spectra[0].whole or not number:
+        if not number:
             return None
         places = np.concatenate(frequency_order((PATCH, PATCH)))
         power, unshared = np.zeros((2, len(self.spectra), PATCH**2))
@@ -168,45 +170,36 @@ class ChannelPatches:
 
     def covariance(self, correlated: bool) -> ChannelCovariance:
         """Estimate the covariance of the noise."""
-        members, first = self.members, self.spectra[0]
-        high = [each.high for each in self.spectra]
-        energy = 0.0
-        for values, each in zip(high, self.spectra, strict=True):
-            smooth = each.energy_of("low").astype(np.float64)
-            order = members[ranked(smooth[members])]
-            alone, *_ = pooled_variance(order, np.square(values), first.overlap)
-            energy = energy + np.square(values) / alone if alone > 0 else energy
-        rank = self._rank("low")
-        if np.ndim(energy) == 0 or not np.any(energy):
-            number, order = len(members), members
-        else:
-            # The mean over channels has the same relative error as one, or a smaller one.
-            _, relative, _ = pooled_variance(members[ranked(rank[members])], energy, first.overlap)
-            # Of grey levels near the end of float64 nothing is known about the error.
-            needed = math.inf
-            if relative**2 > 0:
-                needed = 0.5 / relative**2 / energy.shape[1] * first.overlap
-            number = max(round(min(needed, len(members))), 1)
-            order = members[np.argsort(rank[members], kind="stable")]
-        high = read = np.array([values[order[:number]] for values in high])
-        if correlated and first.whole:
-            number = min(number, max(round(CLEAREST * len(members)), 1))
-            read = np.concatenate([part for _, part in self._smoothest(number)], axis=2)
+        first, rank = self.spectra[0], self._rank("low")[self.members]
+        energy = np.einsum("c,cpf->pf", self._scale("high"), np.square(self._coefficients))
+        order = self.members[ranked(rank)]
+        # The smoothest patches that have the noise of the smoothest of all.
+        _, relative, _ = pooled_variance(order, energy[:, first.lows :], first.overlap)
+        unlike = relative**2 * len(first.upper)
+        number = round(min(0.5 * first.overlap / unlike, len(order))) if unlike else len(order)
+        rows = self.members[np.argsort(rank, kind="stable")[: max(number, 1)]]
+        high = read = self._coefficients[:, rows, first.lows :]
+        if correlated:
+            number = max(round(COLOUR_SHARE * len(order)), 1)
+            parts = self._smoothest(number)
+            read = np.concatenate([part for _, part in parts], axis=2)
+            frequency = np.concatenate([np.flatnonzero(which) for which, _ in parts])
         covariance = _products(read)
         correlation = _correlation(covariance)
         if correlated:
             # Texture shares the low frequencies.
-            other = _correlation(_products(high))
+            other = _correlation(_products(read[..., frequency >= first.lows]))
             correlation = np.where(np.abs(other) < np.abs(correlation), other, correlation)
         deviation = np.sqrt(np.diag(covariance))
         product = np.outer(deviation, deviation)
         covariance = correlation * product
-        independent = max(number / first.overlap, 1) * len(first.upper)
+        independent = max(len(rows) / first.overlap, 1) * len(first.upper)
         # Of normal values: var(s_ab) = (s_aa s_bb + s_ab^2) / n.
         chance = (np.square(product) + np.square(covariance)) / independent
         error = np.sqrt(chance + _texture(high, first.upper, chance))
         return ChannelCovariance(
-            *(tuple(map(tuple, each.tolist())) for each in (covariance, error, correlation)), number
+            *(tuple(map(tuple, each.tolist())) for each in (covariance, error, correlation)),
+            len(rows),
         )
 
 

@@ -16,12 +16,11 @@ from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import (
     NoiseSpectrum,
-    SpectrumEvidence,
     VarianceLine,
     mean_spectrum,
     powers_by_brightness,
+    spectrum_and_line,
     spectrum_of_patches,
-    spectrum_with_evidence,
 )
 from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches import selection, white
@@ -79,11 +78,19 @@ class Evidence:
         else:
             _ = self.sigma
 
+    #: Whether the other colours prove that the noise is correlated; else the sigma of correlated
+    #: noise that this one suggests alone.
+    proven_by_colours: bool = False
+    unproven: float = 0.0
+
     def with_spectrum(self, spectrum: NoiseSpectrum) -> Evidence:
-        """Return the same with another spectrum, such as that of all colours."""
-        other = copy.copy(self)
+        """Return the same with the spectrum that all colours of an image prove."""
+        other, own = copy.copy(self), self.spectrum
+        other.proven_by_colours = not spectrum.white
+        other.unproven = own.sigma if spectrum.white and own and not own.white else 0.0
         if not spectrum.white:
-            other.__dict__["photons"] = None  # the noise of counts is white
+            # Tone curves of cameras leave no law of photons, and the noise of counts is white.
+            other.__dict__.update(photons=None, rising_line=None)
         other.__dict__["spectrum"] = spectrum
         return other
 
@@ -271,12 +278,12 @@ class Evidence:
     # Correlation
 
     @cached_property
-    def _spectrum_shown(self) -> tuple[NoiseSpectrum, SpectrumEvidence, FramesInARow | None]:
-        """The spectrum of the noise, what shows it, and the frames it was read from, if any."""
+    def _spectrum_read(self) -> tuple[NoiseSpectrum, VarianceLine | None, FramesInARow | None]:
+        """The spectrum of the noise, how it depends on brightness, and the frames it is from."""
         speckle = log_speckle_spectrum(self.planes, self.blanks, self.levels)
         if speckle is not None:
-            return speckle, SpectrumEvidence(True, speckle.sigma, proof=1.0), None
-        spectrum, shown = spectrum_with_evidence(self.levelled or self.spectra)
+            return speckle, None, None
+        spectrum, line = spectrum_and_line(self.levelled or self.spectra)
         if self.levelled is not None:
             each = list(map(spectrum_of_patches, self.spectra.alone()))
             # After registration by parts of a pixel each plane has a spectrum of its own.
@@ -285,22 +292,17 @@ class Evidence:
         # Texture alone may make planes differ at the high frequencies.
         row, alike = self._row, self.levelled is None
         over_time = None if row is None else row.spectrum(spectrum, alike)
-        return (spectrum, shown, None) if over_time is None else (over_time, shown, row)
+        return (spectrum, line, None) if over_time is None else (over_time, line, row)
 
     @cached_property
     def spectrum(self) -> NoiseSpectrum | None:
         """Spectrum of the noise."""
-        return None if self.spectra is None else self._spectrum_shown[0]
-
-    @property
-    def shown(self) -> SpectrumEvidence | None:
-        """What levels of brightness tell of the spectrum."""
-        return None if self.spectra is None else self._spectrum_shown[1]
+        return None if self.spectra is None else self._spectrum_read[0]
 
     @property
     def frames(self) -> FramesInARow | None:
         """Frames of a time-lapse, if the spectrum was read from them."""
-        return None if self.spectra is None else self._spectrum_shown[2]
+        return None if self.spectra is None else self._spectrum_read[2]
 
     @property
     def log_speckle(self) -> bool:
@@ -327,7 +329,7 @@ class Evidence:
         It has to grow at the high frequencies, too. Texture makes it grow more, so the smaller
         growth counts.
         """
-        line = self.shown.line if self.shows_line and self.shown is not None else None
+        line = self._spectrum_read[1] if self.shows_line else None
         if line is None or not line.rises or self.laws is None or not self.laws.grows:
             return None
         growth = min(line.growth, self.laws.growth)

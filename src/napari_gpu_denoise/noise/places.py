@@ -95,7 +95,7 @@ def noise_surface(
     counts = tuple(min(n // MIN_CELL_WIDTH, MAX_CELLS) for n in channels[0].planes.shape[1:])
     if min(counts) < MIN_CELLS or any(model.scaled(1.0) is None for model in models):
         return None
-    readable = [each.sigma > 0 and each.spectra and each.spectra.whole for each in channels]
+    readable = [each.sigma > 0 and each.spectra for each in channels]
     for exact in (False, True):
         each_channel = zip(channels, models, readable, strict=True)
         cells = [

@@ -161,12 +161,11 @@ NEARLY_ALL = 0.8  # share of sigma that is proven, from which no note says that 
 def limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fit], list[float]]:
     """Return fits with the sigma that single planes prove, and what it was multiplied by.
 
-    A law over brightness is a proof by itself, and so are the differences of frames. Colours of an
-    image tell texture from noise as well.
+    A law over brightness is a proof by itself, and so are the differences of frames, and colours.
     """
     kind = type(fits[0].model)
     claims = [fit.sigma for fit in fits]
-    if not kind.additive or not any(claims):
+    if not kind.additive or not (any(claims) or any(each.unproven for each in channels)):
         return fits, [1.0] * len(fits)
     limited = [
         fit if _proven_by_others(each, fit) else _of_proven_sigma(each, fit)
@@ -186,6 +185,7 @@ def _proven_by_others(channel: Evidence, fit: Fit) -> bool:
     return (
         channel.spectra is None
         or channel.log_speckle
+        or channel.proven_by_colours
         or channel.frames is not None
         or channel.temporal is not None
         or bool(fit.limit and fit.sigma >= PROVEN_BY_REPEATS * fit.limit)
@@ -195,22 +195,25 @@ def _proven_by_others(channel: Evidence, fit: Fit) -> bool:
 def _of_proven_sigma(channel: Evidence, fit: Fit) -> Fit:
     """Return a fit of white noise with the sigma that single planes of a channel prove."""
     proven = min(proven_sigma(channel), fit.sigma)
-    if not fit.model.models_correlation and proven == fit.sigma:
-        return fit
-    model = fit.model.scaled(proven / fit.sigma) if fit.sigma else fit.model
-    if model.models_correlation:
+    claim = max(fit.sigma, channel.unproven)
+    if proven < NEARLY_ALL * claim:
+        kind = Correlated if channel.unproven else type(fit.model)
+        removed = f"{proven:.3g} of it is removed" if proven else "nothing is removed"
+        note = Note(
+            f"the noise may be fine texture: a sigma of {claim:.3g} is not proven, and {removed}",
+            f"noise={kind.name!r} takes it for noise",
+            code="unproven",
+            model=kind.name,
+            title=kind.title,
+        )
+        fit = fit._replace(notes=(*fit.notes, note))
+    if fit.model.models_correlation:
         model = Correlated(proven, WHITE)
-    removed = f"{proven:.3g} of it is removed" if proven else "nothing is removed"
-    note = Note(
-        f"the noise may be fine texture: a sigma of {fit.sigma:.3g} is not proven, and {removed}",
-        f"noise={fit.model.name!r} takes it for noise",
-        code="unproven",
-        model=fit.model.name,
-        title=fit.model.title,
-    )
-    notes = (*fit.notes, note) if proven < NEARLY_ALL * fit.sigma else fit.notes
-    error = min(fit.error, proven)
-    return fit._replace(model=model, errors={}, sigma=proven, error=error, notes=notes)
+    elif proven == fit.sigma:
+        return fit
+    else:
+        model = fit.model.scaled(proven / fit.sigma)
+    return fit._replace(model=model, errors={}, sigma=proven, error=min(fit.error, proven))
 
 
 # Colours: how much the power of correlated noise falls from middle to the highest frequencies.
