@@ -446,7 +446,8 @@ def test_a_record_with_values_that_no_estimate_has():
     nested = []
     for _ in range(5000):
         nested = [nested]
-    for change in ({"blank_width": math.inf}, {"notes": nested}):
+    spectrum = {**values["spectra"][0], "autocorrelation": []}
+    for change in ({"blank_width": math.inf}, {"notes": nested}, {"spectra": [spectrum]}):
         with pytest.raises(SettingsError, match="not a noise estimate"):
             gd.NoiseEstimate.from_dict(values | change)
 

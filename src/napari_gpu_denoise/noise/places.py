@@ -188,7 +188,7 @@ def _is_flat(spectra: PatchSpectra, surface: np.ndarray) -> bool:
     there = np.flatnonzero(relative >= np.median(relative))
     order = np.argsort((spectra.energy_of("low") / relative**2)[there])
     smooth = there[order[: math.ceil(SMOOTHEST * len(there))]]
-    power = np.square(spectra.high[smooth] / relative[smooth, None]).mean(axis=0)
+    power = span_sums(spectra.statistics.energy, smooth, [0], [len(smooth)], relative**-2.0)[0]
     return bool(power.std() <= MAX_UNEVEN * power.mean())
 
 

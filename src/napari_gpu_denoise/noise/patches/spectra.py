@@ -53,16 +53,6 @@ class PatchSpectra:
     lows: int
     upper: np.ndarray  # (frequency,), whether it is one of the upper ones of the high frequencies
 
-    @property
-    def low(self) -> np.ndarray:
-        """Coefficients of the low frequencies, (patch, frequency), float64."""
-        return np.asarray(self.coefficients)[:, : self.lows].astype(np.float64)
-
-    @property
-    def high(self) -> np.ndarray:
-        """Coefficients of the high frequencies, (patch, frequency), float64."""
-        return np.asarray(self.coefficients)[:, self.lows :].astype(np.float64)
-
     @cached_property
     def statistics(self) -> variance.PatchStatistics:
         """The same patches, the low frequencies of each reduced to one number."""
