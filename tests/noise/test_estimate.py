@@ -169,7 +169,7 @@ RECIPES = {
         lambda _: np.array([*map(IMAGES["poisson-gaussian"], (0, 1)), scene() + noise()]),
         *("CYX", "poisson-gaussian", {"gain": (2, 0.15)}, 1),
     ),
-    "still frames": (still_texture, "TYX", "poisson-gaussian", {"gain": (2, 0.04)}, 1),
+    "still frames": (still_texture, "TYX", "poisson-gaussian", {"gain": (2, 0.05)}, 1),
     "moving frames": (lambda _: moving(192), "TYX", "poisson-gaussian", {"gain": (0.5, 0.2)}, 1),
     "half moving": (lambda _: moving(100), "TYX", "poisson-gaussian", {"gain": (0.5, 0.2)}, 1),
     # What stays from frame to frame is no noise of photons.

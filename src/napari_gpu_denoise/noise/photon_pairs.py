@@ -30,7 +30,6 @@ FAR = 2.5  # standard errors from the line from which a level counts less
 STILL = 0.6  # share of the patches of a level that are to stand still in a time-lapse that does
 MOVING_LEVELS = 0.25  # share of the levels of brightness that may move
 SHIFTED = 1.15  # power at the low frequencies over that at the high ones, at most
-SLIGHTLY = 1.04  # the same, above which the high ones alone tell the noise
 MOVING = 4.0  # standard errors by which the low frequencies of a difference are above its noise
 METHOD = "differences of neighbouring frames"
 
@@ -103,7 +102,7 @@ class Differences(NamedTuple):
         """
         rows = []
         for part in brightness_levels(self.mean, MEMBERS).each():
-            moves = white and self._shifted(self.low[part], self.high[part], SLIGHTLY)
+            moves = white and self._shifted(self.low[part], self.high[part], 1.0)
             means, variances = (self.seen, self.high) if moves else (self.mean, self.variance)
             core, error = _still(variances[part])
             core = part[core]
