@@ -9,9 +9,7 @@ import pytest
 
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.patches.coefficients import (
-    ROWS,
     Squares,
-    matmul_in_blocks,
     nested,
     range_moments,
     range_sums,
@@ -72,15 +70,6 @@ def test_sums_over_ranges():
     np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(second, plain, rtol=1e-5)
     np.testing.assert_array_equal(coefficients, exact.astype(np.float32))  # as it was
-
-
-@pytest.mark.parametrize("count", [0, 1, ROWS - 1, ROWS, ROWS + 1, 3 * ROWS, 3 * ROWS + 5])
-@pytest.mark.parametrize("columns", [0, 1, 31])
-def test_every_row_is_multiplied(count, columns):
-    rng = np.random.default_rng(0)
-    rows, matrix = rng.normal(size=(count, 16)), rng.normal(size=(columns, 16)).T
-    expected = (rows[:, :, None] * matrix).sum(axis=1)
-    np.testing.assert_allclose(matmul_in_blocks(rows, matrix), expected, rtol=0, atol=1e-12)
 
 
 def test_parts_list_their_members_in_order():

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,8 @@ from napari_gpu_denoise.noise.models import (
 from scenes import scene
 
 SIGMAS = SignalDependent((20.0, 60.0, 100.0, 150.0, 190.0), (2.2, 3.0, 9.0, 6.0, 7.4))
+WHITE = np.pad([[1.0]], ((0, 4), (0, 4)))
+TABLE = np.exp(-np.add.outer(np.arange(5) ** 2, 3 * np.arange(5) ** 2) / 5)
 ALL = [Gaussian(3.0), PoissonGaussian(0.28, 3.1, 14.7), Rician(6.5), Speckle(4.0), SIGMAS]
 each_model = pytest.mark.parametrize("model", ALL, ids=lambda model: model.name)
 
@@ -303,13 +306,17 @@ def test_zeros_of_speckle(dtype):
     assert (np.abs(empty) < 0.5).all()
 
 
-def test_gaussian_noise_stays_as_it_is():
+@pytest.mark.parametrize(
+    "model", [Gaussian(3), Correlated(3.0, TABLE)], ids=["white", "correlated"]
+)
+def test_there_is_nothing_to_stabilise(model):
     image = np.random.default_rng(0).normal(50, 3, (20, 20)).astype(np.float32)
-    model = Gaussian(3)
-    assert model.sigma_after == 3
+    assert model.sigma_after == model.sigma == 3
     assert (model.stabilise(image) == image).all()
     assert (model.inverse(image) == image).all()
     assert not np.shares_memory(model.stabilise(image), image)
+    assert model.inverse(np.arange(12, dtype=np.uint8)).dtype == np.float32
+    np.testing.assert_array_equal(model.variance([1.0, 200.0]), [9.0, 9.0])
     assert Gaussian(0).sigma_after == 0
 
 
@@ -389,15 +396,27 @@ def test_arrays_that_are_no_images(model, image):
         model.inverse(image)
 
 
-@pytest.mark.parametrize("model", [*ALL, Speckle(4.0, least=0.3)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        *ALL,
+        Speckle(4.0, least=0.3),
+        Correlated(np.float32(4.5), TABLE),
+        CorrelatedPhotons(2.0, 3.0, 1.0, autocorrelation=TABLE, shared=0.5),
+    ],
+    ids=repr,
+)
 def test_models_as_dictionaries(model):
-    values = json.loads(json.dumps(model.as_dict()))
+    values = json.loads(json.dumps(model.as_dict(), allow_nan=False))
     assert values["model"] == model.name
     assert NoiseModel.from_dict(values) == type(model).from_dict(values) == model
     assert hash(NoiseModel.from_dict(values)) == hash(model)
     assert "\n" not in model.summary()
     for value in list(values.values())[1:]:
         assert isinstance(value, list) or value == 0 or f"{value:g}" in model.summary()
+    if "autocorrelation" in values:
+        assert model.autocorrelation == tuple(map(tuple, TABLE.tolist()))
+        assert "0.55 along x" in model.summary()
 
 
 def test_dictionaries_that_fit_no_model():
@@ -424,6 +443,17 @@ def test_dictionaries_that_fit_no_model():
         (Speckle, (1e-3,), "at least 0.1"),
         (Speckle, ("many",), "looks='many'"),
         (Speckle, (None,), "looks=None"),
+        (Correlated, (-1.0, TABLE), "give "),
+        (Correlated, (np.nan, TABLE), "give "),
+        (Correlated, (2.0, TABLE, 1.5), "give a number from -1 to 1"),
+        (partial(CorrelatedPhotons, autocorrelation=[[1.0]]), (2, 3), "not valid: give 5 x 5"),
+        *(
+            (Correlated, (1.0, table), "give ")
+            for table in (
+                *(TABLE[:4, :4], 0.5 * TABLE, WHITE + np.eye(5)[::-1] * 1.5, TABLE * np.nan),
+                *([[1.0, 0.5], [0.5]], "white", 1.0),
+            )
+        ),
     ],
 )
 def test_parameters_out_of_bounds(model, values, said):
@@ -439,55 +469,12 @@ def test_parameters_are_plain_numbers():
         model.gain = 3
 
 
-WHITE = np.pad([[1.0]], ((0, 4), (0, 4)))
-TABLE = np.exp(-np.add.outer(np.arange(5) ** 2, 3 * np.arange(5) ** 2) / 5)
-
-
-def test_a_model_is_plain_numbers_and_comes_back():
-    model = Correlated(np.float32(4.5), TABLE)
-    assert model.sigma_after == model.sigma == 4.5
-    assert model.autocorrelation == tuple(map(tuple, TABLE.tolist()))
-    assert hash(model) == hash(Correlated(4.5, TABLE.tolist()))
-    told = json.loads(json.dumps(model.as_dict(), allow_nan=False))
-    assert told["model"] == "correlated"
-    assert NoiseModel.from_dict(told) == model
-    assert "sigma 4.5" in model.summary()
-    assert "0.55 along x" in model.summary()
-
-
-def test_there_is_nothing_to_stabilise():
-    model, image = Correlated(3.0, TABLE), np.arange(12, dtype=np.uint8).reshape(3, 4)
-    for made in (model.stabilise(image), model.inverse(image)):
-        assert made.dtype == np.float32
-        np.testing.assert_array_equal(made, image)
-    np.testing.assert_array_equal(model.variance([1.0, 200.0]), [9.0, 9.0])
-
-
 def test_white_is_where_neighbours_tell_nothing():
     assert Correlated(3.0, WHITE).white
     for place in ((0, 1), (3, 0), (2, 4)):
         table = WHITE.copy()
         table[place] = 0.1
         assert not Correlated(3.0, table).white
-
-
-@pytest.mark.parametrize(
-    ("sigma", "table"),
-    [
-        (-1.0, TABLE),
-        (np.nan, TABLE),
-        (1.0, TABLE[:4, :4]),
-        (1.0, 0.5 * TABLE),
-        (1.0, WHITE + np.eye(5)[::-1] * 1.5),
-        (1.0, TABLE * np.nan),
-        (1.0, [[1.0, 0.5], [0.5]]),
-        (1.0, "white"),
-        (1.0, 1.0),
-    ],
-)
-def test_what_is_no_noise_is_refused(sigma, table):
-    with pytest.raises(SettingsError, match=r"give "):
-        Correlated(sigma, table)
 
 
 def test_a_picture_tells_the_model():
@@ -515,9 +502,6 @@ def test_a_constant_picture_has_none():
     assert model.white
 
 
-PHOTON_TABLE = np.exp(-np.add.outer(np.arange(5) ** 2, np.arange(5) ** 2) / 4)
-
-
 def blurred(shape: tuple[int, int], width: float, seed: int = 0) -> np.ndarray:
     noise = gaussian_filter(np.random.default_rng(seed).normal(size=shape), width, mode="wrap")
     return noise / noise.std()
@@ -528,19 +512,10 @@ def smooth(side: int = 384) -> np.ndarray:
     return 30 + 220 * x * (0.6 + 0.4 * np.cos(2 * y))
 
 
-def test_correlated_photons_are_plain_numbers_and_come_back():
-    model = CorrelatedPhotons(2.0, 3.0, 1.0, autocorrelation=PHOTON_TABLE, shared=0.5)
-    told = json.loads(json.dumps(model.as_dict(), allow_nan=False))
-    assert NoiseModel.from_dict(told) == CorrelatedPhotons.from_dict(told) == model
-    assert hash(NoiseModel.from_dict(told)) == hash(model)
-    assert "gain 2" in model.summary()
-    assert "0.78 along x" in model.summary()
-    assert model.spectral == Correlated(1.0, PHOTON_TABLE, 0.5)
+def test_correlated_photons_are_correlated_when_stabilised():
+    model = CorrelatedPhotons(2.0, 3.0, 1.0, autocorrelation=TABLE, shared=0.5)
+    assert model.spectral == Correlated(1.0, TABLE, 0.5)
     np.testing.assert_array_equal(model.variance([1.0, 101.0]), [9.0, 209.0])
-    with pytest.raises(SettingsError, match="not valid: give 5 x 5"):
-        CorrelatedPhotons(2.0, 3.0, autocorrelation=[[1.0]])
-    with pytest.raises(SettingsError, match="give a number from -1 to 1"):
-        Correlated(2.0, PHOTON_TABLE, 1.5)
 
 
 @pytest.mark.parametrize(("gain", "read"), [(2.0, 3.0), (0.5, 10.0)])

@@ -219,20 +219,6 @@ def test_the_curve_lies_on_the_line():
     assert json.loads(json.dumps(asdict(found)))["curve"]["count"] == list(curve.count)
 
 
-def test_several_exposures_make_one_curve():
-    levels = np.array([50.0, 400, 1500, 3000])[:, None, None]
-    found = single_image_noise(photons(levels * np.ones((4, 128, 128)), 0.3, 3))
-    assert found.gain == pytest.approx(0.3, rel=0.05)
-    assert found.read_noise == pytest.approx(3, rel=0.3)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_nonfinite_pixels_are_left_out(bad):
-    image = photons(shading(), 2, 5)
-    image[::20, ::20] = bad
-    assert single_image_noise(image).gain == pytest.approx(2, rel=0.15)
-
-
 def test_what_tells_no_gain():
     found = single_image_noise(np.full((64, 64), 7.3))
     numbers = (found.gain, found.gain_error, found.intercept, found.read_noise, found.offset)

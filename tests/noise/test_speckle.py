@@ -1,10 +1,15 @@
-"""Speckle on a logarithmic scale, as ultrasound and OCT images are displayed."""
+"""Speckle of intensities, and on a logarithmic scale as ultrasound and OCT are displayed."""
+
+import math
 
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
+from napari_gpu_denoise.errors import AxesError, NonFiniteError
+from napari_gpu_denoise.noise.speckle import speckle_noise
+from reference.data import REASON, data_folder, pictures
 
 FINE, COARSE = (0.8, 1.5), (2.0, 4.0)  # width of a grain along y and x, pixels
 LEVEL = 4.64  # grey levels for a decibel: 255 for 55
@@ -85,3 +90,78 @@ def others():
 @pytest.mark.parametrize(("what", "image"), [pytest.param(*each, id=each[0]) for each in others()])
 def test_other_noise_is_no_speckle(what, image):
     assert not gd.estimate_noise(image.astype(np.float32)).spectra[0].log_speckle, what
+
+
+# Intensities
+
+
+def multiplied(picture, looks, seed=0):
+    return picture * np.random.default_rng(seed).gamma(looks, 1 / looks, np.shape(picture))
+
+
+def fields():
+    """Fields of several levels and slopes, texture in a third of the picture."""
+    y, x = np.mgrid[:256, :256]
+    picture = 50 + 40 * (x // 64) + 0.2 * y
+    return np.where(y > 170, picture * (1 + 0.7 * np.sin(1.9 * x) * np.sin(y)), picture)
+
+
+@pytest.mark.parametrize("looks", [1, 4, 16, 100])
+def test_known_looks(looks):
+    flat = multiplied(np.full((256, 256), 80.0), looks)
+    assert speckle_noise(flat).looks == pytest.approx(looks, rel=0.05)
+    image = multiplied(fields(), looks)
+    assert speckle_noise(image).looks == pytest.approx(looks, rel=0.15)
+    assert speckle_noise(1000 * image).looks == pytest.approx(speckle_noise(image).looks, rel=1e-6)
+    image[:, :90] = image[:, :90].clip(None, 60)
+    image[::40, ::40] = np.nan
+    assert speckle_noise(image).looks == pytest.approx(looks, rel=0.2)
+
+
+@pytest.mark.parametrize("looks", [1, 16])
+def test_standard_error_predicts_the_spread_of_looks(looks):
+    found = [speckle_noise(multiplied(fields(), looks, seed)) for seed in range(25)]
+    spread = np.std([each.looks for each in found], ddof=1)
+    predicted = np.sqrt(np.mean([each.error**2 for each in found]))
+    assert 0.4 < predicted / spread < 2.5
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (3, 3), (40, 40)])
+@pytest.mark.parametrize("value", [0, 7.3, -2])
+def test_constant_and_small_images(shape, value):
+    found = speckle_noise(np.full(shape, value))
+    assert (found.looks, found.error) == (math.inf, 0)
+    found = speckle_noise(multiplied(np.full(shape, 50.0), 4))
+    assert found.looks > 0 and math.isfinite(found.error)
+
+
+def test_refusals():
+    with pytest.raises(NonFiniteError):
+        speckle_noise(np.full((20, 20), np.nan))
+    with pytest.raises(AxesError):
+        speckle_noise(np.zeros(5))
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+@pytest.mark.parametrize("looks", [1, 4, 16])
+def test_photographs(looks):
+    error = [
+        speckle_noise(multiplied(picture.astype(float), looks, i)).looks / looks - 1
+        for i, picture in enumerate(pictures("denoiselab13").values())
+    ]
+    assert np.abs(error).mean() <= 0.15
+    assert np.median(np.abs(error)) <= 0.10
+
+
+def test_the_curve_has_the_variance_of_whole_pixels():
+    """High frequencies hold little of the noise of speckle with a grain of several pixels."""
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[:200, :220]
+    clean = 20 + 200 * np.sin(x / 40) ** 2 * np.cos(y / 60) ** 2
+    parts = [gaussian_filter(rng.standard_normal(clean.shape), 1, mode="wrap") for _ in range(2)]
+    speckle = sum(np.square(part / part.std()) for part in parts) / 2
+    estimate = gd.estimate_noise(clean * speckle, model="speckle")
+    (curve,), (model,) = estimate.curves, estimate.models
+    used = np.array(curve.used)
+    ratio = np.array(curve.variance)[used] / model.variance(np.array(curve.mean)[used])
+    assert 0.3 < np.median(ratio) < 1.5

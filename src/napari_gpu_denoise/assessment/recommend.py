@@ -32,6 +32,7 @@ _NOISE = {
     "speckle": "speckle",
     "correlated": "correlated noise",
     "correlated-photons": "correlated photon noise",
+    "signal-dependent": "noise that changes with brightness",
 }
 _NEGLIGIBLE = 1e-3  # of the read noise: a gain at which photon noise does not matter
 

@@ -95,10 +95,10 @@ def estimate_noise(
         Default: the last two axes are ``Y`` and ``X``, the rest planes.
     model : str, optional
         Noise model: "auto", "gaussian", "correlated", "poisson-gaussian", "correlated-photons",
-        "rician" or "speckle". "auto", the default, chooses one: Gaussian noise unless the image
-        clearly requires another model; `reason` explains the choice. "gaussian" is white noise of
-        one sigma. If the noise of neighbouring pixels is correlated, `CorrelatedPhotons` replaces
-        Poisson-Gaussian noise, even if that was requested.
+        "signal-dependent", "rician" or "speckle". "auto", the default, chooses one: Gaussian noise
+        unless the image clearly requires another model; `reason` explains the choice. "gaussian" is
+        white noise of one sigma. If the noise of neighbouring pixels is correlated,
+        `CorrelatedPhotons` replaces Poisson-Gaussian noise, even if that was requested.
     device : Device, int, str or None, optional
         Device that analyses the image, as `choose` takes it. None: the best one.
 
@@ -131,15 +131,16 @@ def estimate_noise(
     above that of its difference from another one by more than a tenth. What they share is no noise.
 
     The choice: speckle where the variance at up to 16 levels of brightness is proportional to the
-    squared mean; Rician noise where at least 5 % of the image has the distribution of magnitudes
-    without signal; photon noise where the variance grows linearly with brightness, by a factor of
-    1.5 at least. Texture raises a variance and never lowers it, which the fits take into account.
-    A law has to fit clearly better than a constant. The majority of the channels decides.
+    squared mean; Rician noise where some of the image has the distribution of magnitudes without
+    signal, or the variance is theirs; photon noise where the variance grows linearly with
+    brightness; a table where it changes otherwise. Texture raises a variance and never lowers it,
+    which the fits take into account. Lines and tables have to fit clearly better than a constant,
+    at levels of brightness whose smoothest patches look like white noise. The model of least cost
+    over all channels is chosen.
 
     Photon noise is measured on the differences of neighbouring frames if there is an axis ``T``
     along which most places do not move. This is far more accurate than a single image, and excludes
-    fixed pattern noise. Rician noise is measured by PIESNO where a slice is repeated 8 times or
-    more, along ``T`` or an axis without a name.
+    fixed pattern noise.
 
     White noise may differ between places independently of brightness, as after the correction of
     uneven illumination. A smooth surface of sigma (`places`) is reported if it is clear and known

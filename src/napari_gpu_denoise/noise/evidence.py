@@ -30,11 +30,9 @@ from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import still_noise
-from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack, spread
+from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack
 from napari_gpu_denoise.noise.speckle import log_speckle_spectrum
 
-REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
-MOST_REPEATS = 64  # repetitions read
 MOST_COUNTED = 1 << 20  # pixels of a plane in which clipped ones are counted, about
 MOST_LEVELS_READ = 1 << 14  # pixels of a plane whose grey levels are counted, about
 EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
@@ -228,7 +226,7 @@ class Evidence:
         """Photon and read noise of single images."""
         return single_image_noise(self.planes, self.spectra)
 
-    # Frames and repeats
+    # Frames
 
     @cached_property
     def _frames(self) -> PlaneStack | None:
@@ -276,17 +274,6 @@ class Evidence:
         """Read the patches of these now, and not when they are needed."""
         if self._row is not None:
             self._row.read()
-
-    @cached_property
-    def repeats(self) -> PlaneStack | None:
-        """Planes of one slice that was measured many times, if an axis may hold repeats."""
-        source, channel = self._source, self._channel
-        taken = "ZYX" if channel is None else "ZYX" + source.axes[channel[0]]
-        found = [k for k, letter in enumerate(source.axes) if letter not in taken]
-        longest = max(found, key=lambda k: source.shape[k], default=None)
-        if longest is None or source.shape[longest] < REPEATS:
-            return None
-        return source.along(longest, channel, spread(source.shape[longest], MOST_REPEATS))
 
     # Correlation
 

@@ -163,6 +163,7 @@ def _level_distances(
     highest = np.interp(ratio, at, law)
     slope = (highest[:, -1:] - law[0]) / np.maximum(ratio[:, -1:] - at[0], 1e-9)
     lowest = np.minimum(highest, law[0] + slope * np.maximum(ratio - at[0] - CHANCE, 0))
+    lowest *= np.minimum(ratio / at[0], 1) ** 2  # patches that are dark by chance vary less
     found = np.log(variance / np.square(sigma[:, None]))
     above, below = (laws.distance(found - np.log(each)) for each in (highest, lowest))
     found = np.where(above > 0, above, np.minimum(below, np.maximum(above, -mixed)))
@@ -281,6 +282,12 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
     starts = energy[np.linspace(0, len(energy) - 1, STARTS).astype(int)]
     square, first, last = converge(starts, 1 - ODD_BLOCKS / 2)
     shifted = blocks + shift
+    # Only noise alone has this contrast.
+    mean = np.append(0, np.cumsum(blocks.mean(axis=1) + shift))
+    mean = (mean[last] - mean[first]) / np.maximum(last - first, 1)
+    near = 2 * square * (1 - MIN_CONTRAST) > np.square(mean)
+    if not near.any():
+        return None
     least = step / 8 or 1e-3 * math.sqrt(float(energy.mean())) or 1.0
     mean = np.maximum(shifted.mean(axis=1), least)
     variance = np.maximum(shifted.var(axis=1, ddof=1) - step**2 / 12, 0)

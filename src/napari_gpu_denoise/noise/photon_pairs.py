@@ -30,8 +30,8 @@ FAR = 2.5  # standard errors from the line from which a level counts less
 STILL = 0.6  # share of the patches of a level that are to stand still in a time-lapse that does
 MOVING_LEVELS = 0.25  # share of the levels of brightness that may move
 SHIFTED = 1.15  # power at the low frequencies over that at the high ones, at most
+SLIGHTLY = 1.04  # the same, above which the high ones alone tell the noise
 MOVING = 4.0  # standard errors by which the low frequencies of a difference are above its noise
-ALIKE = 0.7  # noise at the high frequencies of differences over that at all of them, at least
 METHOD = "differences of neighbouring frames"
 
 
@@ -80,32 +80,36 @@ class Differences(NamedTuple):
             power / photon.line_values(seen, found.gain, found.intercept, least)
             for power, seen in ((self.low, self.mean), (self.high, self.seen))
         )
-        if np.median(high) < ALIKE:
-            return True
         limit = 1 + MOVING * math.sqrt(2 / self.frequencies[0])
         # Objects may move on a ground that stands still: the gain is measured on both.
         parts = brightness_levels(self.mean, MEMBERS).each()
         moving = [
-            np.mean(low[part] <= limit) < STILL or self._shifted(low[part], high[part])
+            np.mean(low[part] <= limit) < STILL or self._shifted(low[part], high[part], SHIFTED)
             for part in parts
         ]
         return bool(np.mean(moving) > MOVING_LEVELS)
 
-    def _shifted(self, low: np.ndarray, high: np.ndarray) -> bool:
+    def _shifted(self, low: np.ndarray, high: np.ndarray, least: float) -> bool:
         """Return whether all patches differ a little more at the low frequencies: faint objects."""
         known = max(len(low) / self.overlap, 1.0)
         error = math.sqrt(sum(2 / (number * known) for number in self.frequencies))
-        return bool(np.median(low) > (SHIFTED + 2 * error) * np.median(high))
+        return bool(np.median(low) > (least + 2 * error) * np.median(high))
 
-    def noise(self) -> photon.PhotonNoise:
-        """Fit a line to the noise of patches that stand still, at levels of brightness."""
+    def noise(self, white: bool) -> photon.PhotonNoise:
+        """Fit a line to the noise of patches that stand still, at levels of brightness.
+
+        Where the low frequencies hold more than the high ones, and noise is `white`, something
+        moves, and the high ones tell the noise.
+        """
         rows = []
         for part in brightness_levels(self.mean, MEMBERS).each():
-            core, error = _still(self.variance[part])
+            moves = white and self._shifted(self.low[part], self.high[part], SLIGHTLY)
+            means, variances = (self.seen, self.high) if moves else (self.mean, self.variance)
+            core, error = _still(variances[part])
             core = part[core]
             enough = len(part) >= min(MEMBERS, len(self.mean))
             enough &= self.clipped[part].mean() <= CLIPPED
-            level = self.mean[core].mean(), self.variance[core].mean()
+            level = means[core].mean(), variances[core].mean()
             rows.append((*level, len(core), enough, error * math.sqrt(self.overlap)))
         x, y, count, used, error = (np.array(each) for each in zip(*rows, strict=True))
         known = used.any()
@@ -128,7 +132,7 @@ def still_noise(frames: PlaneStack) -> photon.PhotonNoise | None:
     if len(frames) < 2:
         return None
     read = Differences.of(neighbours(frames))
-    found = read.noise()
+    found = read.noise(white=True)
     return None if read.moves(found) else found
 
 
@@ -149,7 +153,7 @@ def pairs_noise(pairs: Sequence[tuple[np.ndarray, ...]]) -> photon.PhotonNoise:
     With the pairs of the 12-bit CCD in EMVA 1288 sample data the gain is 0.280 (0.28) and the noise
     of dark frames 3.06 (3.07).
     """
-    return Differences.of(pairs).noise()
+    return Differences.of(pairs).noise(white=False)
 
 
 def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:

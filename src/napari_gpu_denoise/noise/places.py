@@ -95,7 +95,7 @@ def noise_surface(
     counts = tuple(min(n // MIN_CELL_WIDTH, MAX_CELLS) for n in channels[0].planes.shape[1:])
     if min(counts) < MIN_CELLS or any(model.scaled(1.0) is None for model in models):
         return None
-    readable = [each.sigma > 0 and each.spectra and each.spectra.whole for each in channels]
+    readable = [each.sigma > 0 and each.spectra for each in channels]
     for exact in (False, True):
         each_channel = zip(channels, models, readable, strict=True)
         cells = [
@@ -188,7 +188,7 @@ def _is_flat(spectra: PatchSpectra, surface: np.ndarray) -> bool:
     there = np.flatnonzero(relative >= np.median(relative))
     order = np.argsort((spectra.energy_of("low") / relative**2)[there])
     smooth = there[order[: math.ceil(SMOOTHEST * len(there))]]
-    power = np.square(spectra.high[smooth] / relative[smooth, None]).mean(axis=0)
+    power = span_sums(spectra.statistics.energy, smooth, [0], [len(smooth)], relative**-2.0)[0]
     return bool(power.std() <= MAX_UNEVEN * power.mean())
 
 

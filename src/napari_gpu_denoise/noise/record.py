@@ -28,44 +28,48 @@ _LENGTHS = {"l": LAGS + 1, "p": PATCH, "2": 2}
 _types = lru_cache(get_type_hints)
 
 
-def _parse(name: str, value: Any, kind: Any, missing: float = math.nan) -> Any:
+def _parse(name: str, value: Any, kind: Any, channels: int, missing: float = math.nan) -> Any:
     """Parse a plain value as one of a kind; ValueError names the field whose value does not fit.
 
-    Lists become tuples, dicts records, and None `missing` where a number is wanted.
+    Lists become tuples, dicts records of so many `channels`, and None `missing` where a number is
+    wanted.
     """
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):  # or None
-        return None if value is None else _parse(name, value, parts[0], missing)
+        return None if value is None else _parse(name, value, parts[0], channels, missing)
     if kind is NoiseModel:
         return NoiseModel.from_dict(value)
-    if isinstance(value, dict):
-        if is_dataclass(kind):
-            missing = math.inf if kind is NoiseSpectrum else math.nan
-            types = _types(kind)
-            return kind(**{k: _parse(name, each, types[k], missing) for k, each in value.items()})
-        if origin is dict and all(isinstance(key, str) for key in value):
-            return {key: _parse(name, each, parts[1], missing) for key, each in value.items()}
-    if origin is tuple and isinstance(value, (list, tuple)):
+    if is_dataclass(kind) and isinstance(value, dict):
+        missing, types = math.inf if kind is NoiseSpectrum else math.nan, _types(kind)
+        found = kind(
+            **{k: _parse(name or k, v, types[k], channels, missing) for k, v in value.items()}
+        )
+        if getattr(found, "valid", True) and _has_equal_tables(found, channels):
+            return found
+    elif origin is dict and isinstance(value, dict) and all(isinstance(k, str) for k in value):
+        return {k: _parse(name, each, parts[1], channels, missing) for k, each in value.items()}
+    elif origin is tuple and isinstance(value, (list, tuple)):
         kinds = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
-        return tuple(_parse(name, *each, missing) for each in zip(value, kinds, strict=True))
-    if kind is float:
+        items = zip(value, kinds, strict=True)
+        return tuple(_parse(name, each, one, channels, missing) for each, one in items)
+    elif kind is float:
         # Larger integers are no floats.
         whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1023
         if value is None or whole or isinstance(value, float):
             return missing if value is None else value
     elif origin is None and isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
         return value
-    raise ValueError(f"{name} does not fit")
+    raise ValueError(f"{name or 'the number of channels'} does not fit")
 
 
-def _fits(record: Any, channels: int) -> bool:
-    """Whether the tables of a record have the sizes they should."""
+def _has_equal_tables(record: Any, channels: int) -> bool:
+    """Return whether the tables of a record have the sizes they should."""
     lengths = {**_LENGTHS, "c": channels}
-    for name, axes in _TABLES[type(record)].items():
+    for name, axes in _TABLES.get(type(record), {}).items():
         shape = np.shape(getattr(record, name))
-        optional = name == "autocorrelation" and shape == (0,)
-        same = (lengths.setdefault(axis, n) == n for axis, n in zip(axes, shape, strict=False))
-        if not optional and not (len(shape) == len(axes) and all(same)):
+        sizes = tuple(lengths.setdefault(*each) for each in zip(axes, shape, strict=False))
+        shared = axes == "cnll" and shape == (0,)  # by the planes of a series
+        if not shared and (len(axes) != len(shape) or sizes != shape):
             return False
     return True
 
@@ -271,10 +275,11 @@ class NoiseEstimate:
             If something is missing or invalid.
         """
         try:
-            types = _types(cls)
-            known = [f.name for f in fields(cls) if f.default is MISSING or f.name in values]
-            found = cls(**{name: _parse(name, values[name], types[name]) for name in known})
-            found._check_tables()
+            needed = [f.name for f in fields(cls) if f.default is MISSING or f.name in values]
+            known = {name: values[name] for name in needed}
+            found = _parse("", known, cls, len(values["models"]))
+            if len({type(model) for model in found.models}) != 1:
+                raise ValueError("models does not fit")
         except SettingsError:
             raise
         except _NO_ESTIMATE as error:
@@ -284,18 +289,6 @@ class NoiseEstimate:
                 code="noise-estimate",
             ) from error
         return found
-
-    def _check_tables(self) -> None:
-        """Raise ValueError if tables have other sizes than they should."""
-        channels = len(self.models)
-        if len({type(model) for model in self.models}) != 1 or not _fits(self, channels):
-            raise ValueError("the number of channels is not the same everywhere")
-        for name in ("frames", "slices", "others", "covariance", "spectra", "curves", "places"):
-            value = getattr(self, name)
-            for each in value if isinstance(value, tuple) else (value,):
-                valid = each is None or (each.valid if name == "places" else _fits(each, channels))
-                if not valid:
-                    raise ValueError(f"{name} does not fit")
 
     def _parameters(self, exact: bool) -> list[str]:
         """Return the parameters in words; with standard errors if `exact`."""

@@ -220,17 +220,17 @@ def limit_by_repeats(
         f"differences of repeats along {source.axes[source.repeats]} hold less than single planes "
         f"suggest: sigma is {min(factors):.2g} of that, and fine texture stays"
     )
-    both = list(zip(fits, factors, claims, strict=True))
-    if any(fit.model.scaled(factor) is None for fit, factor, _ in both):
-        both = [
-            (fit._replace(model=Gaussian(claim), sigma=claim, errors={}), factor, claim)
-            for fit, factor, claim in both
-        ]
-    limited = [fit.scaled(factor) for fit, factor, _ in both]
-    noted = [fit._replace(notes=(*fit.notes, note)) for fit in limited]
-    return [
-        fit if f == 1 else one for fit, one, f in zip(limited, noted, factors, strict=True)
-    ], factors
+    pairs = zip(fits, factors, strict=True)
+    scalable = all(fit.model.scaled(factor) is not None for fit, factor in pairs)
+    limited = []
+    for fit, factor, claim in zip(fits, factors, claims, strict=True):
+        if factor < 1 and not scalable:
+            fit = fit._replace(model=Gaussian(claim), sigma=claim, errors={})
+        if factor < 1:
+            fit = fit.scaled(factor)
+            fit = fit._replace(notes=(*fit.notes, note))
+        limited.append(fit)
+    return limited, factors
 
 
 def limit_series(series: SigmaSeries, source: PlaneReader) -> SigmaSeries:
@@ -375,21 +375,18 @@ def plane_spectra(estimate: NoiseEstimate, shape: Sequence[int]) -> PlaneSpectra
         return None
     for series, number in _with_axes(estimate, shape):
         if series.autocorrelation:
-            kinds, models = _kinds(series)
+            kinds, models = _kinds(series, [model.shared for model in estimate.models])
             index, length = np.array(series.index), shape[number]
             # Planes that were not measured are as the nearest one that was.
             nearest = np.abs(np.arange(length)[:, None] - index).argmin(axis=1)
             placed = [length if k == number else 1 for k in range(len(shape))]
-            shared = [model.shared for model in estimate.models]
-            told = tuple(
-                tuple(replace(m, shared=s) for m, s in zip(row, shared, strict=True))
-                for row in models
-            )
-            return PlaneSpectra(kinds[nearest].reshape(placed), told)
+            return PlaneSpectra(kinds[nearest].reshape(placed), models)
     return None
 
 
-def _kinds(series: SigmaSeries) -> tuple[np.ndarray, list[list[Correlated]]]:
+def _kinds(
+    series: SigmaSeries, shared: Sequence[float]
+) -> tuple[np.ndarray, tuple[tuple[Correlated, ...], ...]]:
     """Return the kind of each measured plane, and the models of each kind, one a channel."""
     tables = np.array(series.autocorrelation).swapaxes(0, 1)  # planes first
     sigma = np.nan_to_num(np.array(series.sigma).T)
@@ -404,8 +401,8 @@ def _kinds(series: SigmaSeries) -> tuple[np.ndarray, list[list[Correlated]]]:
         mean = (power[..., None, None] * tables[members]).sum(axis=0) / total[:, None, None]
         mean[:, 0, 0] = 1.0
         strengths = np.sqrt(power.mean(axis=0))
-        models.append([Correlated(float(s), t) for s, t in zip(strengths, mean, strict=True)])
-    return kinds, models
+        models.append(tuple(map(Correlated, strengths.tolist(), mean, shared)))
+    return kinds, tuple(models)
 
 
 def _first_of_kinds(tables: np.ndarray, limit: float) -> list[int]:

@@ -127,9 +127,11 @@ class Rician(base.NoiseModel):
         from napari_gpu_denoise.noise.magnitude import magnitude_noise
 
         found = magnitude_noise(channel, magnitude_variance)
-        # The variance of differences between frames grows with that of photons, too.
-        grows = bool(channel.grows_over_time)
-        if found is None or (grows and not found.share):
+        if found is None:
+            return base.Misfit(math.inf)
+        # What else would prove photons does so only where there is no background of magnitudes.
+        photons = channel.grows_over_time or channel.photons is not None
+        if photons and not found.share:
             return base.Misfit(math.inf)
         if found.share:
             why = (
@@ -139,7 +141,7 @@ class Rician(base.NoiseModel):
         else:
             why = "the variance depends on brightness as that of magnitudes does, "
             why += channel.laws.range()
-        return base.Misfit(found.cost - base.PROVEN * grows, why)
+        return base.Misfit(found.cost - base.PROVEN * bool(photons), why)
 
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:

@@ -87,7 +87,9 @@ class SignalDependent(base.NoiseModel):
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:
         laws = channel.laws
-        if laws is None or laws.flatness < FREE_FLATNESS or channel.temporal is not None:
+        # Planes of unlike noise have most of it at the ends of their common range of brightness.
+        alike = channel.levelled is None and channel.temporal is None
+        if not alike or laws is None or laws.flatness < FREE_FLATNESS:
             return Gaussian.misfit(channel)._replace(reason="")
         # The square of the brightness is that of speckle, or of texture of one contrast.
         if laws.is_quadratic and laws.square <= laws.free + CLEARLY:

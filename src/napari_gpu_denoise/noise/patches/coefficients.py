@@ -6,20 +6,7 @@ from typing import Any
 
 import numpy as np
 
-# OpenBLAS shares products of more than 64 rows among threads, which takes longer than to multiply.
-ROWS = 64
 BLOCK = 512  # patches summed up at a time, in the cache
-
-
-def matmul_in_blocks(rows: np.ndarray, matrix: np.ndarray, block: int = ROWS) -> np.ndarray:
-    """Return ``rows @ matrix`` of one type of floats, some rows at a time, in this thread alone."""
-    out = np.empty((len(rows), matrix.shape[1]), rows.dtype)
-    blocks = len(rows) // block
-    whole = blocks * block
-    many = rows[:whole].reshape(blocks, block, rows.shape[1])
-    np.matmul(many, matrix, out=out[:whole].reshape(blocks, block, matrix.shape[1]))
-    np.matmul(rows[whole:], matrix, out=out[whole:])
-    return out
 
 
 class Squares:

@@ -99,19 +99,6 @@ def _tables() -> np.ndarray:
     return np.concatenate([both, sets]).astype(np.float32)
 
 
-class Patches(NamedTuple):
-    """Fields of `PatchSpectra`."""
-
-    mean: np.ndarray
-    coefficients: Any
-    energy: np.ndarray
-    seen: np.ndarray
-    clipped: np.ndarray
-    overlap: float
-    place: np.ndarray
-    count: tuple[int, ...]
-
-
 class DevicePatches:
     """Reads patches on one device, and keeps their coefficients as long as an arena is borrowed."""
 
@@ -132,11 +119,8 @@ class DevicePatches:
         limit: int,
         blanks: Sequence[np.ndarray | None],
         levels: Sequence[Sequence],
-    ) -> Patches | None:
-        """Read about `limit` patches of planes of one shape and type, as `read_spectra`.
-
-        None where no patch is whole.
-        """
+    ) -> dict[str, Any] | None:
+        """Read fields of `PatchSpectra` of planes of one shape and type; None without patches."""
         grid = _Grid.of(planes[0].shape, limit // len(planes))
         kept = np.ones((len(planes), grid.count), bool)
         for row, blank in zip(kept, blanks, strict=True):
@@ -144,19 +128,18 @@ class DevicePatches:
                 row[:] = selection.clear_patches(blank, SHAPE, grid.down, grid.across).ravel()
         if planes[0].dtype.str[1:] in TYPES:
             found = self._spectra(planes, grid, kept, levels)
-            if found is None or WEAKEST < found.energy.max() < STRONGEST:
+            if found is None or WEAKEST < found["energy"].max() < STRONGEST:
                 return found
         # Other types, and extreme values, travel as differences from a grey level of each plane.
-        origins = list(map(_grey_level, planes))
+        origins, dtype = list(map(_grey_level, planes)), planes[0].dtype
         planes = list(map(_apart, planes, origins))
-        levels = [
-            [float(_apart(np.array(each, plane.dtype), origin)) for each in row] if row else row
-            for row, plane, origin in zip(levels, planes, origins, strict=True)
-        ]
         unit = _unit(planes)
         with np.errstate(over="ignore"):  # fill values become infinite, and are left out
             planes = [(plane / unit).astype(np.float32) for plane in planes]
-        levels = [[level / unit for level in row] for row in levels]
+        levels = [
+            (_apart(np.array(row, dtype), origin) / unit).tolist()
+            for row, origin in zip(levels, origins, strict=True)
+        ]
         return self._spectra(planes, grid, kept, levels, list(map(float, origins)), unit)
 
     def _spectra(
@@ -167,7 +150,7 @@ class DevicePatches:
         levels: Sequence[Sequence],
         origins: Sequence[float] = (),
         unit: float | np.float64 = 1.0,
-    ) -> Patches | None:
+    ) -> dict[str, Any] | None:
         """Transform the patches of planes in a unit of grey levels above an origin of each."""
         coefficients = DeviceCoefficients(_Held(self, kept.size), unit=unit)
         told = self._transform(planes, levels, grid, coefficients.held.buffer)
@@ -191,16 +174,16 @@ class DevicePatches:
             energy = energy.astype(np.float64) * unit**2
         coefficients.which = which
         middles = grid.middles(planes[0].shape, len(planes))
-        return Patches(
-            mean,
-            coefficients if self.nbytes <= MOST_BYTES else np.asarray(coefficients),
-            energy,
-            seen,
-            clipped,
-            grid.overlap,
-            middles if which is None else middles[:, which],
-            tuple(count.tolist()),
-        )
+        return {
+            "mean": mean,
+            "coefficients": coefficients if self.nbytes <= MOST_BYTES else np.asarray(coefficients),
+            "energy": energy,
+            "seen": seen,
+            "clipped": clipped,
+            "overlap": grid.overlap,
+            "place": middles if which is None else middles[:, which],
+            "count": tuple(count.tolist()),
+        }
 
     def _transform(
         self, planes: Sequence[np.ndarray], levels: Sequence[Sequence], grid: _Grid, into: Any

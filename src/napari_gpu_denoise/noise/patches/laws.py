@@ -30,6 +30,7 @@ LEVEL_DISPERSION = 3.0  # variance of the energy of patches over that by chance,
 MIDDLE, TOP = 1.4, 1.65  # frequencies, (j + k + 1) / 8, up to and above which power is compared
 MOST_KNOTS = 6  # of a table
 KNOT = 2.0  # squared standard errors that each of them explains by chance, about
+SETTLED = 0.01  # standard errors by which a level moves, below which its fit is done
 ROUNDS = 20  # of its fit, whose weights depend on which levels are above it
 BEND = 0.5  # weight of a second difference of its logarithms: more only where levels are few
 MOST = 0.75  # share of the levels that have to look so, where there are few
@@ -134,14 +135,16 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
     raised = [RAISED if proven else SYSTEMATIC, SYSTEMATIC]
     error = np.hypot(found.error[used], np.array(raised)[:, None])
     line, growth = _line((x - found.mean[0]) / max(np.ptp(found.mean), 1e-300), y, error)
-    free, table = _table(x, y, error)
+    constant = _constant(y, error)
+    # Beside a constant that fits, a table of two knots is enough.
+    free, table = _table(x, y, error, MOST_KNOTS if constant > CLEARLY else 2)
     positive = x[0] > 0
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
         VarianceCurve(*(tuple(each.tolist()) for each in columns)),
         tuple(map(tuple, error.tolist())),
         len(x),
-        _constant(y, error),
+        constant,
         line,
         _constant(y - 2 * np.log(x), error) if positive else np.inf,
         float(x[-1] / x[0]) if positive else np.inf,
@@ -206,13 +209,13 @@ def _line(share: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, f
 
 
 def _table(
-    x: np.ndarray, y: np.ndarray, error: np.ndarray
+    x: np.ndarray, y: np.ndarray, error: np.ndarray, most: int
 ) -> tuple[float, tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Fit tables of 2 to 6 knots to the logarithms y; return the cost, grey levels and sigmas.
+    """Fit tables of 2 to `most` knots to the logarithms y; return the cost, grey levels and sigmas.
 
     The cost includes that of knots beyond two.
     """
-    numbers = range(2, min(MOST_KNOTS, (len(x) + 1) // 2) + 1)
+    numbers = range(2, min(most, (len(x) + 1) // 2) + 1)
     found = [_table_of(x, y, error, number) for number in numbers]
     return min(found, default=(math.inf, ((), ())))
 
@@ -230,6 +233,8 @@ def _table_of(
         weight /= np.where(distance > 0, *error)
         rows = np.concatenate([hats * weight[:, None], bends])
         values = np.linalg.lstsq(rows, np.append(y * weight, np.zeros(len(bends))))[0]
-        distance = _distance(y - hats @ values, error)
+        before, distance = distance, _distance(y - hats @ values, error)
+        if np.abs(distance - before).max() < SETTLED:
+            break
     cost = float(capped_cost(distance)) + KNOT * (number - 2)
     return cost, (tuple(knots.tolist()), tuple(np.exp(values / 2).tolist()))

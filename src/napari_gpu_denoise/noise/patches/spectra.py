@@ -15,7 +15,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.noise.patches import selection, variance
-from napari_gpu_denoise.noise.patches.coefficients import Squares, matmul_in_blocks
+from napari_gpu_denoise.noise.patches.coefficients import Squares
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.patches.frequencies import (
     PATCH,
@@ -52,17 +52,6 @@ class PatchSpectra:
     count: tuple[int, ...]  # (plane,), patches of each, one plane after another
     lows: int
     upper: np.ndarray  # (frequency,), whether it is one of the upper ones of the high frequencies
-    whole = True  # patches have 8 x 8 pixels
-
-    @property
-    def low(self) -> np.ndarray:
-        """Coefficients of the low frequencies, (patch, frequency), float64."""
-        return np.asarray(self.coefficients)[:, : self.lows].astype(np.float64)
-
-    @property
-    def high(self) -> np.ndarray:
-        """Coefficients of the high frequencies, (patch, frequency), float64."""
-        return np.asarray(self.coefficients)[:, self.lows :].astype(np.float64)
 
     @cached_property
     def statistics(self) -> variance.PatchStatistics:
@@ -140,8 +129,8 @@ class PatchSpectra:
 
     def changed(self, coefficients: np.ndarray, clipped: np.ndarray) -> PatchSpectra:
         """Return patches with other coefficients."""
-        sets = frequency_sets(self.lows, coefficients.shape[1]).T.astype(coefficients.dtype)
-        energy = np.ascontiguousarray(matmul_in_blocks(np.square(coefficients), sets).T)
+        sets = frequency_sets(self.lows, coefficients.shape[1]).astype(coefficients.dtype)
+        energy = np.einsum("pc,sc->sp", np.square(coefficients), sets)  # OpenBLAS takes longer
         return replace(self, coefficients=coefficients, energy=energy, clipped=clipped)
 
 
@@ -172,12 +161,12 @@ def read_spectra(
     else:
         with patches_on() as place:
             found = place.read(planes, limit, blanks, levels)
-            found = found and found._replace(coefficients=np.asarray(found.coefficients))
+            found = found and found | {"coefficients": np.asarray(found["coefficients"])}
     if found is None:
         raise NonFiniteError(FEW_PIXELS)
     shape = PATCH, PATCH
     lows, *_ = frequency_order(shape)
-    return PatchSpectra(**found._asdict(), lows=len(lows), upper=frequencies(shape)[2])
+    return PatchSpectra(**found, lows=len(lows), upper=frequencies(shape)[2])
 
 
 def read_alike(
