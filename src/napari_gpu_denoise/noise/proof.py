@@ -32,35 +32,23 @@ from napari_gpu_denoise.noise.series import WHITE
 
 # The smoothest patches.
 SMOOTH_SHARE, MIN_SMOOTH = 0.02, 64  # of all patches; patches, at least
-MIDDLE_FREQUENCIES, TOP_FREQUENCIES = (
-    1.4,
-    1.65,
-)  # up to and above which power is compared, (j+k+1)/8
-# What they show, relative to white noise: power of the top over that of the middle frequencies, at
-# least, and the variance of the energy of patches over its squared mean, at most.
-WHITE_FLATNESS, WHITE_DISPERSION = 0.65, 2.0
-NEARLY_FLATNESS, NEARLY_DISPERSION = 0.55, 2.5
-MAX_OVER_SMOOTH = 1.35  # the claimed sigma over theirs
-LOWEST = 0.001  # quantile of the energy of patches that bounds nearly white noise
-NEARLY_SHARE = 0.7  # of its bound that is taken as proven
+MIDDLE_FREQUENCIES, TOP_FREQUENCIES = 1.4, 1.65  # (j + k + 1) / 8: power up to and above them
+# What they show of white noise: the power of the top over that of the middle frequencies, at least;
+# the variance of the energy of patches over that of white noise, and the claim over theirs, at most
+MIN_FLATNESS, MAX_DISPERSION, MAX_OVER_SMOOTH = 0.65, 2.0, 1.35
 # Errors of the prediction of pixels.
 # The claimed sigma over the median error where all that is left is noise, at least and at most.
 MIN_OF_ERROR, MAX_OF_ERROR = 0.88, 1.5
-BLOCK, REACH = (
-    16,
-    2,
-)  # pixels along a side of a block; to either side that a pixel is predicted from
+BLOCK, REACH = 16, 2  # pixels along a side of a block, and to either side that predict one
 MAX_BLOCKS = 200  # of a plane
 
 
 class SmoothPatches(NamedTuple):
-    """What the smoothest patches show; powers are sigmas of white noise, in grey levels."""
+    """What the smoothest patches show."""
 
-    sigma: float
-    top: float  # of the top frequencies
+    sigma: float  # of white noise, grey levels
     flatness: float  # power of the top over that of the middle frequencies
-    dispersion: float
-    lowest: float  # of nearly the quietest of all patches
+    dispersion: float  # variance of the energy of patches, over that of white noise
 
     @classmethod
     def of(cls, spectra: PatchSpectra, members: np.ndarray) -> SmoothPatches:
@@ -78,22 +66,13 @@ class SmoothPatches(NamedTuple):
         mean = float(energy[smooth].mean())
         # Of white noise, energies are means of so many squares.
         expected = 2 / len(power) * mean**2
-        return cls(
-            math.sqrt(mean),
-            math.sqrt(top),
-            top / middle if middle else 0.0,
-            float(energy[smooth].var()) / expected if expected else math.inf,
-            math.sqrt(np.quantile(energy[order], LOWEST)),
-        )
+        dispersion = float(energy[smooth].var()) / expected if expected else math.inf
+        return cls(math.sqrt(mean), top / middle if middle else 0.0, dispersion)
 
-    def proven(self, claim: float) -> float | None:
-        """Return how much of a sigma claimed for white noise is proven; None if that is open."""
-        white = self.flatness >= WHITE_FLATNESS and self.dispersion <= WHITE_DISPERSION
-        if white and claim <= MAX_OVER_SMOOTH * self.sigma:
-            return claim
-        if self.flatness >= NEARLY_FLATNESS and self.dispersion <= NEARLY_DISPERSION:
-            return NEARLY_SHARE * min(claim, self.sigma, self.top, self.lowest)
-        return None
+    def prove(self, claim: float) -> bool:
+        """Return whether they prove a sigma claimed for white noise."""
+        white = self.flatness >= MIN_FLATNESS and self.dispersion <= MAX_DISPERSION
+        return white and claim <= MAX_OVER_SMOOTH * self.sigma
 
 
 def prediction_error(planes: Sequence[np.ndarray]) -> float:
@@ -137,7 +116,7 @@ def _block_errors(plane: np.ndarray) -> np.ndarray:
 
 
 def proven_sigma(channel: Evidence) -> float:
-    """Return how much of the sigma of white noise is proven: all, where planes are too small."""
+    """Return the sigma of white noise if it is proven, or planes are too small, else 0."""
     claim, patches = channel.sigma, channel.levelled or channel.spectra
     if not claim > 0 or patches is None or len(patches.mean) < MIN_SMOOTH:
         return claim
@@ -147,11 +126,10 @@ def proven_sigma(channel: Evidence) -> float:
         far &= np.abs(patches.mean - level) > MARGIN * claim
     if np.count_nonzero(far) < MIN_SMOOTH:
         far[:] = True
-    proven = SmoothPatches.of(patches, far).proven(claim)
-    if proven == claim:
+    if SmoothPatches.of(patches, far).prove(claim):
         return claim
     ratio = claim / max(prediction_error(list(channel.planes)), 1e-9 * claim)
-    return claim if MIN_OF_ERROR <= ratio <= MAX_OF_ERROR else proven or 0.0
+    return claim if MIN_OF_ERROR <= ratio <= MAX_OF_ERROR else 0.0
 
 
 PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it

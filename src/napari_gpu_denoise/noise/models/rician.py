@@ -74,27 +74,11 @@ class Rician(base.NoiseModel):
         return base.pointwise(lambda z: stabilised_magnitude(z / self.sigma), base.numbers(image))
 
     def inverse(self, stabilised: Any, *, signed: bool = True) -> np.ndarray:
-        """Return the signal whose stabilised magnitudes have these means.
+        """Return the signal whose stabilised magnitudes have these means, as `NoiseModel.inverse`.
 
-        Parameters
-        ----------
-        stabilised : array, any shape
-            Result of a filter applied to the output of `stabilise`. Not modified.
-        signed : bool, optional
-            By default values below the mean of pure noise become negative, by as much as values
-            above it become positive, so remaining errors in a background cancel in means over a
-            region. False gives 0 instead; then all errors are positive, and so is the mean of a
-            background.
-
-        Returns
-        -------
-        ndarray, float32
-            Of the shape of `stabilised`, grey levels.
-
-        Raises
-        ------
-        ImageError
-            If the array is empty, or not of real numbers.
+        Values below the mean of pure noise become negative, by as much as values above it become
+        positive, so that errors in a background cancel in means over a region; or 0 unless
+        `signed`: then all errors are positive, and so is the mean of a background.
         """
         return base.pointwise(
             lambda d: self.sigma * unbiased_signal(d, signed), base.numbers(stabilised)
