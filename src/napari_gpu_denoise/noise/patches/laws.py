@@ -33,7 +33,7 @@ KNOT = 2.0  # squared standard errors that each of them explains by chance, abou
 SETTLED = 0.01  # standard errors by which a level moves, below which its fit is done
 ROUNDS = 20  # of its fit, whose weights depend on which levels are above it
 BEND = 0.5  # weight of a second difference of its logarithms: more only where levels are few
-MOST = 0.75  # share of the levels that have to look so, where there are few
+WHITE_SHARE = 0.75  # share of the levels that have to look so, where there are few
 STEPS = 60  # of each end of a line that is tried
 LOWER = 2.5  # logarithm of the variance of the darkest level used over the least one tried
 DARK, BRIGHT = np.triu_indices(STEPS, 1)  # of the ends of rising lines
@@ -125,7 +125,8 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
     used = (found.variance > 0) & found.open & (found.count >= MEMBERS)
     flatness, dispersion = _whiteness(patches)
     white = used & (flatness >= LEVEL_FLATNESS) & (dispersion <= LEVEL_DISPERSION * flatness)
-    proven = np.count_nonzero(white) >= max(min(LEAST_LEVELS, MOST * np.count_nonzero(used)), 2)
+    least = min(LEAST_LEVELS, WHITE_SHARE * np.count_nonzero(used))
+    proven = np.count_nonzero(white) >= max(least, 2)
     if proven or np.count_nonzero(white := used & found.white) >= LEAST_LEVELS:
         used = white
     if np.count_nonzero(used) < 2:
