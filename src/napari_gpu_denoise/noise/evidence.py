@@ -291,7 +291,8 @@ class Evidence:
                 spectrum = mean_spectrum(each)
         # Texture alone may make planes differ at the high frequencies.
         row, alike = self._row, self.levelled is None
-        over_time = None if row is None else row.spectrum(spectrum, alike)
+        most = 0.0 if line is None else math.sqrt(line.mean(self.spectra.mean))
+        over_time = None if row is None else row.spectrum(spectrum, alike, most)
         return (spectrum, line, None) if over_time is None else (over_time, line, row)
 
     @cached_property

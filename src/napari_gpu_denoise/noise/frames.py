@@ -103,8 +103,12 @@ class FramesInARow:
         """Return frames that are changed one by one, such as stabilised."""
         return replace(self, rows=tuple(tuple(map(change, row)) for row in self.rows))
 
-    def spectrum(self, single: NoiseSpectrum, alike: bool = True) -> NoiseSpectrum | None:
+    def spectrum(
+        self, single: NoiseSpectrum, alike: bool = True, most: float = 0.0
+    ) -> NoiseSpectrum | None:
         """Return the spectrum of the noise, `single` being that of single frames.
+
+        `most` is sigma of these as a mean over brightness, if that is larger.
 
         None if frames share noise, or unless they are `alike`, if pairs of them differ in it.
         """
@@ -117,8 +121,9 @@ class FramesInARow:
             each = [1.0] if alike else [spectrum_of_patches(part).sigma for part in parts]
         except (ImageError, NonFiniteError):
             return None
+        most = MORE * max(most, single.sigma)
         least = max(further.sigma / FURTHER, SINGLE * single.sigma)
-        if max(each) > UNLIKE * min(each) or not least <= found.sigma <= MORE * single.sigma:
+        if max(each) > UNLIKE * min(each) or not least <= found.sigma <= most:
             return None
         return found if found.white else _of_any_range(found)
 
