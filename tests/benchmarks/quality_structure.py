@@ -21,7 +21,7 @@ from scipy.ndimage import gaussian_filter
 from tables import print_tables, show
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise.structure import hum, offsets, outliers, rows
+from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.find import finite_plane
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -227,7 +227,7 @@ def speed(options: argparse.Namespace) -> None:
     plane = finite_plane(plane)
     steps = {
         "rows: evidence": lambda: rows.row_evidence(plane),
-        "rows: offsets": lambda: offsets.plane_offsets([plane]),
+        "rows: offsets": lambda: rows.plane_offsets([plane]),
         "hum": lambda: hum.find_waves(plane),
         "hot and dead pixels": lambda: outliers.find_outliers(plane),
         "find_structure": lambda: gd.find_structure(plane),

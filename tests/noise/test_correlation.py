@@ -22,7 +22,7 @@ from napari_gpu_denoise.noise.correlation import (
 )
 from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.noise.patches.frequencies import cosine_transform
+from napari_gpu_denoise.noise.patches.coefficients import cosine_transform
 from reference.data import REASON, data_folder, pictures
 
 with_data = pytest.mark.skipif(data_folder() is None, reason=REASON)

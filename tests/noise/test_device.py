@@ -13,9 +13,14 @@ import pytest
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import ImageError, NoDeviceError, NonFiniteError
 from napari_gpu_denoise.noise.patches import device as device_patches
-from napari_gpu_denoise.noise.patches.coefficients import Squares, range_moments, span_sums
+from napari_gpu_denoise.noise.patches.coefficients import (
+    Squares,
+    coefficient_order,
+    frequency_sets,
+    range_moments,
+    span_sums,
+)
 from napari_gpu_denoise.noise.patches.device import patches_on
-from napari_gpu_denoise.noise.patches.frequencies import coefficient_order, frequency_sets
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from opencl.simulate import CHECKS
 from reference.patch_coefficients import patch_coefficients

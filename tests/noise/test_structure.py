@@ -12,7 +12,7 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.noise.structure import hum, offsets, outliers, rows
+from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.find import finite_plane
 from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, prepare_correction
@@ -259,7 +259,7 @@ SHAPE = 192, 224
 STRENGTH = 10.0
 Y, X = np.mgrid[: SHAPE[0], : SHAPE[1]]
 
-# Structure across the whole width, which must not be taken for offsets.
+# Structure across the whole width, which must not be taken for rows.
 SCENES = {
     "horizon": np.where(Y > 80, 150.0, 30.0) + np.where(Y > 120, 40.0, 0.0),
     "tilted horizon": np.where(Y > 80 + X // 50, 150.0, 30.0),
@@ -270,7 +270,7 @@ SCENES = {
 
 
 def measured(image: np.ndarray) -> np.ndarray:
-    return offsets.plane_offsets([image.astype(np.float32)])
+    return rows.plane_offsets([image.astype(np.float32)])
 
 
 def error(image: np.ndarray, given: np.ndarray) -> float:
@@ -289,7 +289,7 @@ def noise(sigma: float = 10.0, shape: tuple = SHAPE) -> np.ndarray:
 @pytest.fixture
 def exact(monkeypatch):
     """Conjugate gradients that go on to the end."""
-    monkeypatch.setattr(offsets, "TOLERANCE", 1e-9)
+    monkeypatch.setattr(rows, "TOLERANCE", 1e-9)
 
 
 def test_the_reference_agrees(exact):
@@ -298,7 +298,7 @@ def test_the_reference_agrees(exact):
     image = image + noise(5.0, image.shape) + rng.normal(0, 8, (48, 1))
     parts = rows.segments(image, 2)
     np.testing.assert_allclose(parts.means, reference.piece_means(image, 12), atol=1e-9)
-    found = offsets.row_offsets([parts])
+    found = rows.row_offsets([parts])
     np.testing.assert_allclose(found, reference.row_offsets(parts.means), atol=1e-3)
 
 
@@ -306,7 +306,7 @@ def test_banded_solves_agree_with_dense_ones(exact):
     rng = np.random.default_rng(6)
     means, links = rng.normal(0, 3, (20, 6)), rng.uniform(0.1, 3, (19, 6))
     weights = np.full(means.shape, 1 / 1.5)
-    found, image = offsets.most_probable(means, weights, links, 4.0, np.zeros(20))
+    found, image = rows.most_probable(means, weights, links, 4.0, np.zeros(20))
     wanted, below = reference.least_squares(means, 1.5, links, 4.0)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     np.testing.assert_allclose(image, below, atol=1e-6)
@@ -333,7 +333,7 @@ def test_what_crosses_the_whole_image_stays(scene, sigma):
 
 
 def test_frequencies_without_offsets_are_kept():
-    # As strong as it is, a slow wave that all columns share is no set of independent offsets.
+    # As strong as it is, a slow wave that all columns share is no set of independent rows.
     given, wave = drawn(), 25 * np.cos(np.pi * 3 * (np.arange(SHAPE[0]) + 0.5) / SHAPE[0])
     found = measured(noise() + given[:, None] + wave[:, None])
     taken = (found - given) @ wave / (wave @ wave)
@@ -349,8 +349,8 @@ def test_few_strong_offsets_are_measured_too():
 def test_planes_are_measured_together():
     given = drawn()
     planes = [np.random.default_rng(k).normal(0, 10, SHAPE) + given[:, None] for k in range(4)]
-    together = offsets.plane_offsets(planes)
-    assert np.std(together - given) < 0.7 * np.std(offsets.plane_offsets(planes[:1]) - given)
+    together = rows.plane_offsets(planes)
+    assert np.std(together - given) < 0.7 * np.std(rows.plane_offsets(planes[:1]) - given)
 
 
 @pytest.mark.parametrize("shape", [(16, 48), (17, 49), (33, 1000), (500, 48)])

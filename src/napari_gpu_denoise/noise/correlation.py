@@ -17,13 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError
-from napari_gpu_denoise.noise.patches.coefficients import Squares, smallest, span_sums
-from napari_gpu_denoise.noise.patches.frequencies import (
+from napari_gpu_denoise.noise.patches.coefficients import (
     PATCH,
     SETS,
+    Squares,
     cosine_transform,
     frequency_order,
     frequency_sets,
+    smallest,
+    span_sums,
 )
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import brightness_levels, unclipped

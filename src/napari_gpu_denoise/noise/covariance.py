@@ -15,12 +15,13 @@ from napari_gpu_denoise.image.levels import check_numbers
 from napari_gpu_denoise.noise.correlation import HALVES, spectral_fall
 from napari_gpu_denoise.noise.models.base import NoiseModel
 from napari_gpu_denoise.noise.patches import selection
-from napari_gpu_denoise.noise.patches.coefficients import ranked, smallest
-from napari_gpu_denoise.noise.patches.frequencies import (
+from napari_gpu_denoise.noise.patches.coefficients import (
     PATCH,
     SETS,
     frequency_order,
     frequency_sets,
+    ranked,
+    smallest,
 )
 from napari_gpu_denoise.noise.patches.spectra import MAX_PATCHES, PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped

@@ -24,7 +24,7 @@ from napari_gpu_denoise.noise.correlation import (
 )
 from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches import selection, white
-from napari_gpu_denoise.noise.patches.frequencies import frequency_order
+from napari_gpu_denoise.noise.patches.coefficients import frequency_order
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped

@@ -21,7 +21,7 @@ from napari_gpu_denoise.noise.correlation import (
     with_covariance,
 )
 from napari_gpu_denoise.noise.patches import selection
-from napari_gpu_denoise.noise.patches.frequencies import PATCH, cosine_transform
+from napari_gpu_denoise.noise.patches.coefficients import PATCH, cosine_transform
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_alike, together
 from napari_gpu_denoise.noise.sampling import PlaneStack, spread
 

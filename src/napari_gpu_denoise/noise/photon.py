@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.coefficients import nested, range_moments
-from napari_gpu_denoise.noise.patches.frequencies import (
+from napari_gpu_denoise.noise.patches.coefficients import (
     PATCH,
     SETS,
     coefficient_order,
     frequency_order,
     frequency_sets,
+    nested,
+    range_moments,
     weights,
 )
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra

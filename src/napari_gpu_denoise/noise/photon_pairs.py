@@ -18,7 +18,7 @@ import numpy as np
 
 from napari_gpu_denoise.noise import photon
 from napari_gpu_denoise.noise.patches import selection
-from napari_gpu_denoise.noise.patches.frequencies import PATCH
+from napari_gpu_denoise.noise.patches.coefficients import PATCH
 from napari_gpu_denoise.noise.patches.spectra import read_alike
 from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
 from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, spread

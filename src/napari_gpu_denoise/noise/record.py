@@ -15,7 +15,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum
 from napari_gpu_denoise.noise.covariance import ChannelCovariance
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.patches.frequencies import PATCH
+from napari_gpu_denoise.noise.patches.coefficients import PATCH
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.places import SigmaSurface
 

@@ -18,7 +18,7 @@ import numpy as np
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.correlation import LAGS, LEAST, NoiseSpectrum, spectrum_of_covariance
 from napari_gpu_denoise.noise.patches import selection
-from napari_gpu_denoise.noise.patches.frequencies import PATCH
+from napari_gpu_denoise.noise.patches.coefficients import PATCH
 from napari_gpu_denoise.noise.robust import medians
 from napari_gpu_denoise.noise.sampling import sample_planes
 

@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.noise.patches import selection
-from napari_gpu_denoise.noise.patches.frequencies import (
+from napari_gpu_denoise.noise.patches.coefficients import (
     PATCH,
     SETS,
     coefficient_order,

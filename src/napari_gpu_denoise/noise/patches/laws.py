@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.frequencies import PATCH, frequency_order
+from napari_gpu_denoise.noise.patches.coefficients import PATCH, frequency_order
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 from napari_gpu_denoise.noise.patches.variance import (
     LEAST_LEVELS,

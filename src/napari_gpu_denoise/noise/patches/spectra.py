@@ -15,15 +15,15 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.noise.patches import selection, variance
-from napari_gpu_denoise.noise.patches.coefficients import Squares
-from napari_gpu_denoise.noise.patches.device import patches_on
-from napari_gpu_denoise.noise.patches.frequencies import (
+from napari_gpu_denoise.noise.patches.coefficients import (
     PATCH,
     SETS,
+    Squares,
     frequencies,
     frequency_order,
     frequency_sets,
 )
+from napari_gpu_denoise.noise.patches.device import patches_on
 
 MAX_PATCHES = 40_000  # patches read, about: fewer miss the smoothest places of texture
 ALONG = "mean", "energy", "seen", "clipped", "place"  # fields whose last axis is that of patches

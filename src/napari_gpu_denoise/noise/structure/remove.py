@@ -28,8 +28,8 @@ from napari_gpu_denoise.noise.patches.selection import constant_squares
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.find import find_in_planes, finite_plane
-from napari_gpu_denoise.noise.structure.offsets import plane_offsets
 from napari_gpu_denoise.noise.structure.record import CHOICES, STRIPES, CorrectionRequest, Finding
+from napari_gpu_denoise.noise.structure.rows import plane_offsets
 
 CONSTANT = 16  # width of the smallest square whose equal levels are no chance
 
