@@ -22,9 +22,9 @@ from scipy.ndimage import convolve1d
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.covariance import channel_covariance
+from napari_gpu_denoise.noise.frames import neighbours, pairs_noise
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.photon import single_image_noise
-from napari_gpu_denoise.noise.photon_pairs import neighbours, pairs_noise
 from napari_gpu_denoise.noise.speckle import speckle_noise
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -15,6 +15,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import AxesError, NonFiniteError, SettingsError
 from napari_gpu_denoise.noise import photon
+from napari_gpu_denoise.noise.frames import still_noise
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_step
 from napari_gpu_denoise.noise.photon import (
     Readings,
@@ -24,7 +25,6 @@ from napari_gpu_denoise.noise.photon import (
     texture_spectrum,
     weighted_line,
 )
-from napari_gpu_denoise.noise.photon_pairs import still_noise
 from napari_gpu_denoise.noise.sampling import PlaneStack
 from reference.data import REASON, data_folder, pictures
 

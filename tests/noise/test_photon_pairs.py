@@ -8,7 +8,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.photon_pairs import neighbours, pairs_noise
+from napari_gpu_denoise.noise.frames import neighbours, pairs_noise
 from reference.data import REASON, data_folder
 
 

@@ -10,6 +10,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.covariance import channel_covariance
+from napari_gpu_denoise.noise.frames import neighbours, pairs_noise
 from napari_gpu_denoise.noise.patches.selection import (
     _may_hold_square,
     blank_area,
@@ -17,7 +18,6 @@ from napari_gpu_denoise.noise.patches.selection import (
     not_image,
 )
 from napari_gpu_denoise.noise.photon import single_image_noise
-from napari_gpu_denoise.noise.photon_pairs import neighbours, pairs_noise
 from napari_gpu_denoise.noise.speckle import speckle_noise
 
 SIDE = 144

@@ -22,14 +22,13 @@ from napari_gpu_denoise.noise.correlation import (
     spectrum_and_line,
     spectrum_of_patches,
 )
-from napari_gpu_denoise.noise.frames import FramesInARow
+from napari_gpu_denoise.noise.frames import FramesInARow, still_noise
 from napari_gpu_denoise.noise.patches import selection, white
 from napari_gpu_denoise.noise.patches.coefficients import frequency_order
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
-from napari_gpu_denoise.noise.photon_pairs import still_noise
 from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack
 from napari_gpu_denoise.noise.speckle import log_speckle_spectrum
 

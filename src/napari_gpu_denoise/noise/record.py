@@ -311,7 +311,7 @@ class NoiseEstimate:
 
 def _uncertain(value: float, error: float) -> bool:
     """Return whether a value is not known well enough for a headline."""
-    return 3 * error > abs(value)  # so NaN is not
+    return 5 * error > abs(value)  # so NaN is not
 
 
 def _measured(value: float, error: float) -> str:
