@@ -25,8 +25,7 @@ from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, SignalDependent
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.patches.coefficients import PATCH, frequency_order, span_sums
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
-from napari_gpu_denoise.noise.patches.white import MARGIN
+from napari_gpu_denoise.noise.patches.spectra import MARGIN, PatchSpectra
 from napari_gpu_denoise.noise.series import WHITE
 
 # The smoothest patches.
