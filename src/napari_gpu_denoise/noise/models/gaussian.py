@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 UNEVEN = 2.0  # growth of the variance over brightness, from which one sigma is a compromise
 
 
+TEXTURE_ERROR = 0.06  # relative, of correlated noise of single planes (error_bars.py)
+
+
 class Additive:
     """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
 
@@ -212,7 +215,8 @@ class Correlated(Additive, base.NoiseModel):
             # Few frequencies hold most of the noise, so that it is known from fewer numbers.
             count = power.sum() ** 2 / np.square(power).sum()
             independent = max(spectrum.patches / channel.spectra.overlap, 1.0) * count
-            error = model.sigma * math.sqrt(0.5 / independent)
+            texture = 0.0 if channel.frames is not None else TEXTURE_ERROR
+            error = model.sigma * math.hypot(math.sqrt(0.5 / independent), texture)
         curve = channel.at_all_frequencies(channel.curve)
         return base.Fit(model, {"sigma": error}, model.sigma, error, channel.spectrum_of, curve)
 
