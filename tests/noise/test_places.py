@@ -10,7 +10,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.patches.white import planes_differ
+from napari_gpu_denoise.noise.patches.spectra import planes_differ
 from napari_gpu_denoise.noise.places import SigmaSurface
 from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.request import Run

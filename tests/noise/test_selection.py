@@ -15,6 +15,7 @@ from napari_gpu_denoise.noise.patches.selection import (
     _may_hold_square,
     blank_area,
     blank_width,
+    clipping_levels,
     not_image,
 )
 from napari_gpu_denoise.noise.photon import single_image_noise
@@ -233,3 +234,12 @@ def test_no_area_is_missed_by_the_look_at_some_rows(levels):
         y = rng.choice([-8, y, len(plane) - 8])
         plane[max(y, 0) : y + 16, x : x + 16] = 1
         assert _may_hold_square(plane)
+
+
+def test_whole_numbers_are_clipped_as_their_integers_are():
+    """Also where the values before the last one are frequent, as in a sky."""
+    clean = np.linspace(235, 262, 128) * np.ones((96, 1))
+    plane = (clean + np.random.default_rng(2).normal(0, 4, clean.shape)).clip(0, 255).round()
+    levels = [clipping_levels(plane.astype(dtype)) for dtype in ("u1", "f4", "f8")]
+    assert levels == [[255]] * 3
+    assert not clipping_levels((plane + 0.25).astype("f4")[:, :64])

@@ -25,7 +25,7 @@ from napari_gpu_denoise.filters.search.patch_search import (
     Variant,
 )
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
-from napari_gpu_denoise.noise.patches.white import SigmaEstimate
+from napari_gpu_denoise.noise.patches.spectra import SigmaEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena

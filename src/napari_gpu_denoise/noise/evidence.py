@@ -23,7 +23,7 @@ from napari_gpu_denoise.noise.correlation import (
     spectrum_of_patches,
 )
 from napari_gpu_denoise.noise.frames import FramesInARow, still_noise
-from napari_gpu_denoise.noise.patches import selection, white
+from napari_gpu_denoise.noise.patches import selection, spectra
 from napari_gpu_denoise.noise.patches.coefficients import frequency_order
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
@@ -88,7 +88,7 @@ class Evidence:
         other.proven_by_colours = not spectrum.white
         other.unproven = own.sigma if spectrum.white and own and not own.white else 0.0
         if not spectrum.white:
-            # Tone curves of cameras leave no law of photons, and the noise of counts is white.
+            # Tone curves of cameras leave no law of photons, and the noise of counts is spectra.
             other.__dict__.update(photons=None, rising_line=None)
         other.__dict__["spectrum"] = spectrum
         return other
@@ -139,16 +139,20 @@ class Evidence:
         """Patches of 8 x 8 pixels of all planes."""
         return _spectra(list(self.planes), self.blanks, self.levels, self._device)
 
+    def patches_of(self, planes: list[np.ndarray]) -> PatchSpectra | None:
+        """Return patches at the same places of the planes, stabilised for example."""
+        return _spectra(planes, self.blanks, None, self._device)
+
     @cached_property
-    def _measured(self) -> list[white.PlaneSigma | None]:
+    def _measured(self) -> list[spectra.PlaneSigma | None]:
         """White noise of each plane."""
         if self.spectra is None:
-            return list(map(white.sigma_of_differences, self.planes))
-        return white.plane_sigmas(self.spectra, self.levels)
+            return list(map(spectra.sigma_of_differences, self.planes))
+        return spectra.plane_sigmas(self.spectra, self.levels)
 
     @cached_property
     def _combined(self) -> tuple[float, float]:
-        found = white.combined_sigma(self._measured)
+        found = spectra.combined_sigma(self._measured)
         return (0.0, 0.0) if self.is_drawing else found
 
     @property
@@ -170,7 +174,7 @@ class Evidence:
         """
         known = [each for each in self._measured if each is not None and each.sigma > 0]
         errors = [each.error / each.sigma for each in known]
-        if len(known) < 2 or not white.planes_differ([each.sigma for each in known], errors):
+        if len(known) < 2 or not spectra.planes_differ([each.sigma for each in known], errors):
             return None
         scaled = [
             (plane * np.float64(self.sigma / each.sigma), blank)

@@ -22,11 +22,10 @@ from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.noise.correlation import correlated_spectrum
 from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.evidence import Evidence
-from napari_gpu_denoise.noise.models import Correlated, Gaussian
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, SignalDependent
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.patches.coefficients import PATCH, frequency_order, span_sums
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
-from napari_gpu_denoise.noise.patches.white import MARGIN
+from napari_gpu_denoise.noise.patches.spectra import MARGIN, PatchSpectra
 from napari_gpu_denoise.noise.series import WHITE
 
 # The smoothest patches.
@@ -123,12 +122,29 @@ def proven_sigma(channel: Evidence) -> float:
     far = np.ones(len(patches.mean), bool)
     for level in {float(each) for plane in channel.levels for each in plane}:
         far &= np.abs(patches.mean - level) > MARGIN * claim
-    if np.count_nonzero(far) < MIN_SMOOTH:
-        far[:] = True
-    if SmoothPatches.of(patches, far).prove(claim):
-        return claim
-    ratio = claim / max(prediction_error(list(channel.planes)), 1e-9 * claim)
-    return claim if MIN_OF_ERROR <= ratio <= MAX_OF_ERROR else 0.0
+    return claim if _is_proven(claim, patches, far, list(channel.planes)) else 0.0
+
+
+def _proves_law(channel: Evidence, fit: Fit) -> bool:
+    """Return whether noise is white and proven once it is stabilised."""
+    if _proven_by_others(channel, fit) or channel.photons:
+        return True
+    planes = list(map(fit.model.stabilise, channel.planes))
+    patches = channel.patches_of(planes)
+    if patches is None or len(patches.mean) < MIN_SMOOTH:
+        return False
+    return _is_proven(1.0, patches, patches.clipped == 0, planes)
+
+
+def _is_proven(
+    claim: float, patches: PatchSpectra, members: np.ndarray, planes: Sequence[np.ndarray]
+) -> bool:
+    """Return whether planes prove a sigma of white noise, by their smoothest patches or errors."""
+    if np.count_nonzero(members) < MIN_SMOOTH:
+        members = np.ones(len(members), bool)
+    if SmoothPatches.of(patches, members).prove(claim):
+        return True
+    return bool(MIN_OF_ERROR <= claim / max(prediction_error(planes), 1e-9 * claim) <= MAX_OF_ERROR)
 
 
 PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it
@@ -138,10 +154,13 @@ NEARLY_ALL = 0.8  # share of sigma that is proven, from which no note says that 
 def limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fit], list[float]]:
     """Return fits with the sigma that single planes prove, and what it was multiplied by.
 
-    A law over brightness is a proof by itself, and so are the differences of frames, and colours.
+    Noise of a law over brightness is that of Gaussian noise unless it is proven once stabilised.
+    Differences of frames are a proof by themselves, and so are colours.
     """
     kind = type(fits[0].model)
     claims = [fit.sigma for fit in fits]
+    if kind in (SignalDependent, PoissonGaussian) and not all(map(_proves_law, channels, fits)):
+        kind, fits = Gaussian, list(map(Gaussian.fit, channels))
     if not kind.additive or not (any(claims) or any(each.unproven for each in channels)):
         return fits, [1.0] * len(fits)
     limited = [
@@ -194,7 +213,7 @@ def _of_proven_sigma(channel: Evidence, fit: Fit) -> Fit:
 
 
 # Colours: how much the power of correlated noise falls from middle to the highest frequencies.
-MIN_FALL = 3.0  # of white noise 1; of colours and of what they do not share
+MIN_FALL = 5.0  # of white noise 1; of colours and of what they do not share
 ALIKE_FALL = 0.7  # fall of what they do not share over that of the colours, at least, or
 CLEAR_FALL, MIN_UNSHARED_FALL = 18.0, 0.25  # if it is clear (cameras: 20 to 130) this
 MAX_GROWTH = 3.0  # of the power within the patches read; of texture more

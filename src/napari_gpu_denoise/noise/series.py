@@ -17,9 +17,13 @@ from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
 from napari_gpu_denoise.noise.patches import selection
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.spectra import (
+    PatchSpectra,
+    planes_differ,
+    read_spectra,
+    sigma_of_differences,
+)
 from napari_gpu_denoise.noise.patches.variance import pooled_variances
-from napari_gpu_denoise.noise.patches.white import planes_differ, sigma_of_differences
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, plane_axis, spread
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.patches.white import SigmaEstimate
+from napari_gpu_denoise.noise.patches.spectra import SigmaEstimate
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import FramePlan, TilePlan
 from napari_gpu_denoise.protocol.settings import Settings

@@ -15,7 +15,7 @@ from napari_gpu_denoise.errors import SettingsError, SigmaError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_numbers
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, choices
-from napari_gpu_denoise.noise.patches.white import SigmaEstimate
+from napari_gpu_denoise.noise.patches.spectra import SigmaEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.protocol.filter import Filter
 

@@ -17,7 +17,6 @@ from qtpy.QtWidgets import QFileDialog
 
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.batch.form import BatchForm, command_with_remarks, python_call
-from napari_gpu_denoise._napari.batch.report import ReportWindow
 from napari_gpu_denoise._napari.batch.rows import (
     DONE,
     ENDED,
@@ -30,7 +29,13 @@ from napari_gpu_denoise._napari.batch.rows import (
     info_steps,
     stage_of,
 )
-from napari_gpu_denoise._napari.batch.table import FileList, RowTable, folder_for, found_in
+from napari_gpu_denoise._napari.batch.table import (
+    FileList,
+    ReportWindow,
+    RowTable,
+    folder_for,
+    found_in,
+)
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.loading import Loading

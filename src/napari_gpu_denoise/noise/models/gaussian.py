@@ -11,7 +11,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, autocovariance, power_of_lags
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.white import METHOD, MIXED_METHOD, mixed_sigma, uneven_note
+from napari_gpu_denoise.noise.patches.spectra import METHOD, MIXED_METHOD, mixed_sigma, uneven_note
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence

@@ -13,7 +13,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
 from napari_gpu_denoise.noise.patches.laws import GROWTH, LIKELY
-from napari_gpu_denoise.noise.patches.white import METHOD
+from napari_gpu_denoise.noise.patches.spectra import METHOD
 from napari_gpu_denoise.noise.photon import photon_noise
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Gaussian
 from napari_gpu_denoise.noise.patches.laws import CLEARLY, FREE_FLATNESS, KNOT
-from napari_gpu_denoise.noise.patches.white import METHOD
+from napari_gpu_denoise.noise.patches.spectra import METHOD
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence

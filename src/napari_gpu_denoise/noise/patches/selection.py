@@ -309,6 +309,10 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
     values = plane[::step, ::step]
     values = _finite(values.ravel() if blank is None else values[~blank[::step, ::step]])
     ends = np.iinfo(plane.dtype) if plane.dtype.kind in "iu" else None
+    known = values.size and values.min() >= 0 and values.max() < 2**16
+    if ends is None and known and np.array_equal(values, np.rint(values)):
+        # Whole numbers come from integers, and have the ends of these.
+        ends = np.iinfo(np.min_scalar_type(int(values.max())))
     levels = []
     for inner in (np.min, np.max) if values.size else ():
         level = inner(values)
