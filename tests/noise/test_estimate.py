@@ -546,20 +546,20 @@ def blanked(planes):
 
 
 @pytest.mark.parametrize(
-    ("image", "code", "sigma"),
+    ("image", "said", "sigma"),
     [
-        (np.full((64, 64), 7), "two-levels", 0),
-        (np.where(noise((64, 64)) > 0, 255, 0).astype(np.uint8), "two-levels", 0),
-        ((300 + noise((64, 64), 25)).clip(0, 255).astype(np.uint8), "saturated", 0),
-        (blanked(np.s_[10:15]), "blank-planes", 6),
-        (blanked(np.s_[::6]), "blank-planes", 6),
+        (np.full((64, 64), 7), "two grey levels at most", 0),
+        (np.where(noise((64, 64)) > 0, 255, 0).astype(np.uint8), "two grey levels at most", 0),
+        ((300 + noise((64, 64), 25)).clip(0, 255).astype(np.uint8), "at the ends of the grey", 0),
+        (blanked(np.s_[10:15]), "frames read are blank", 6),
+        (blanked(np.s_[::6]), "frames read are blank", 6),
         (blanked(np.s_[:0]) + 40 * noise((25, 64, 80), 1, 1) * (np.arange(25) == 12)[:, None, None],
-         "odd-planes", 6),
+         "differs by a factor of", 6),
     ],
 )  # fmt: skip
-def test_what_tells_little_of_noise_is_said(image, code, sigma):
+def test_what_tells_little_of_noise_is_said(image, said, sigma):
     found = estimate_noise(image, "TYX"[-image.ndim :])
-    assert code in [getattr(note, "code", "") for note in found.notes]
+    assert any(said in note for note in found.notes)
     assert found.sigma[0] == pytest.approx(sigma, rel=0.1)
 
 
@@ -568,4 +568,4 @@ def test_what_the_noise_does_not_explain_is_said():
     assert unexplained(Fit(Gaussian(3), {}, 3, 0.1, "", curve)) == 3
     assert unexplained(Fit(Gaussian(3), {}, 3, 0.1, "")) == 1
     found = estimate_noise(scene() + noise(sigma=3))
-    assert "unexplained" not in [getattr(note, "code", "") for note in found.notes]
+    assert not any("times as much" in note for note in found.notes)

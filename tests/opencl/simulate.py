@@ -26,7 +26,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from flows import finish, tiled, work_of
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.levels import Levels
-from napari_gpu_denoise.noise.models import Correlated, PoissonGaussian, Rician, Speckle
+from napari_gpu_denoise.noise.models import (
+    Correlated,
+    PoissonGaussian,
+    Rician,
+    SignalDependent,
+    Speckle,
+)
 from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.device import listed
 from napari_gpu_denoise.opencl.memory import Arena
@@ -214,7 +220,12 @@ BRIEF = {
     "swnlm": ("CPU 0 YX map", "GPU 1 TYX", "CPU 2 ZYX map"),
 }
 # Models of noise, grey levels from no light on, and how many of them have another model.
-MODELS = (PoissonGaussian(2.0, 3.0, 10.0), Rician(8.0), Speckle(4.0, least=0.5))
+MODELS = (
+    PoissonGaussian(2.0, 3.0, 10.0),
+    Rician(8.0),
+    SignalDependent((20, 60, 100, 150, 190), (2.2, 3.0, 9.0, 6.0, 7.4)),
+    Speckle(4.0, least=0.5),
+)
 OTHERS = (MODELS[-1], *MODELS[:-1])
 LEVELS = np.concatenate([[-5.0, 0.0], np.geomspace(0.1, 5000, 130)]).astype(np.float32)
 FIRST = 1
@@ -278,7 +289,8 @@ def every_case(filter_class) -> Iterator[Case]:
             settings = settings.for_noise(NOISE[filter_name, number])
         settings = settings.for_array(axes, image.shape)
         if getattr(settings, "whiten", False):
-            settings, _ = settings.for_pixels(image, axes)
+            # Smaller planes do not tell the noise.
+            settings, _ = settings.for_pixels(noisy(*image.shape[:-2], 16, 16), axes)
         if (filter_name, number) in SCALES:
             settings = dataclasses.replace(settings, scales=SCALES[filter_name, number])
         for profile in PROFILES_OF.get(filter_name, OTHERWISE):

@@ -23,7 +23,6 @@ from filters.one_pass import Plain
 from frames_over_time import posing_as_gpu
 from napari_gpu_denoise.errors import DenoiseError, DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.files import one_file
-from napari_gpu_denoise.noise.patches import device as device_patches
 from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import borrow, device_errors, release_memory
 from opencl.faults import Fault, Faults, opencl_error
@@ -232,14 +231,15 @@ def test_a_call_that_fails_is_an_error_or_tried_again(
     assert not faults.buffers and not faults.arenas
 
 
-def test_noise_is_measured_without_a_device_that_fails(faults, monkeypatch):
+def test_noise_is_not_measured_on_a_device_that_fails(faults):
     image = noisy(6, *SHAPE)
     expected = gd.estimate_noise(image, axes="TYX").frames.sigma
-    monkeypatch.setattr(device_patches, "WORTHWHILE", 0)
-    for kind, code in ("context", "INVALID_DEVICE"), ("buffer", "OUT_OF_RESOURCES"):
+    for kind, code in ("buffer", "OUT_OF_RESOURCES"), ("launch", "INVALID_CONTEXT"):
         faults.begin(Fault(kind, 0, code))
-        assert gd.estimate_noise(image, axes="TYX").frames.sigma == expected
+        with pytest.raises((DeviceMemoryError, KernelError)):
+            gd.estimate_noise(image, axes="TYX")
         assert faults.fired
+        assert gd.estimate_noise(image, axes="TYX").frames.sigma == expected
 
 
 def test_what_failed_first_is_the_cause(device):

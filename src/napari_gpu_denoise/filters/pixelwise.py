@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.filters.channels import decide_channels, guide_setting
 from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.frame_links import (
@@ -309,7 +310,10 @@ def measured_mixing(image: Any, names: str) -> tuple[Mixing, str] | None:
     kept = (axis, names.index("Y"), names.index("X"))
     index = tuple(slice(None) if i in kept else n // 2 for i, n in enumerate(image.shape))
     order = [sorted(kept).index(i) for i in kept]
-    found = channel_covariance(np.transpose(np.asarray(image[index]), order))
+    try:
+        found = channel_covariance(np.transpose(np.asarray(image[index]), order))
+    except ImageError:
+        return None  # planes are too small to tell the noise
     covariance = np.array(found.covariance)
     if not np.all(np.diag(covariance) > 0):
         return None

@@ -279,7 +279,7 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
         unproven = any(getattr(note, "code", "") == "unproven" for note in fit.notes)
         if (ratio := unexplained(fit)) >= UNEXPLAINED and not unproven:
             more = f"most grey levels vary {ratio:.2g} times as much as the noise{place} that is"
-            found.append(Note(f"{more} known, by texture or other noise", code="unexplained"))
+            found.append(f"{more} known, by texture or other noise")
     spectra = [each.spectrum for each in channels if each.spectrum is not None]
     correlated = any(not each.white for each in spectra)
     doubtful = any(each.doubtful for each in spectra)
@@ -294,10 +294,10 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
         )
     if any(each.is_drawing for each in channels):
         levels = "no noise can be told in two grey levels at most, as masks and drawings have"
-        found.append(Note(levels, code="two-levels"))
+        found.append(levels)
     elif not any(fit.sigma for fit in fits) and max(map(sum, (e.clipped for e in channels))) > 0.5:
         ends = "no noise can be told, as most pixels are at the ends of the grey levels"
-        found.append(Note(ends, code="saturated"))
+        found.append(ends)
     if (share := max(each.blank for each in channels)) >= NOTED:
         found.append(
             f"{share:.0%} of the pixels are in or beside constant areas or repeated edges, such as "
@@ -319,21 +319,21 @@ def unexplained(fit: Fit) -> float:
     return float(ratio[order][np.searchsorted(below, below[-1] / 2)]) if len(below) else 1.0
 
 
-def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[Note]:
+def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[str]:
     """Yield notes on planes that are blank, or few of many with quite another noise."""
     for each in series:
         name = {"T": "frame", "Z": "slice"}.get(each.axis, "plane")
         sigma, factor = np.array(each.sigma), np.array(each.factor)
         blank = ~(sigma > 0).any(axis=0)
         if blank.any() and not blank.all():
-            yield Note(f"{blank.sum()} of {blank.size} {name}s read are blank", code="blank-planes")
+            yield f"{blank.sum()} of {blank.size} {name}s read are blank"
         if differ(each) or blank.all():
             continue
         ratio = np.nanmax(np.where(sigma > 0, np.maximum(factor, 1 / factor), 1), axis=0)
         if odd := [str(each.index[k]) for k in np.flatnonzero(ratio > ODD)]:
             which = f"{name}{'s' * (len(odd) > 1)} {', '.join(odd[:5])}"
             said = f"the noise of {which} differs by a factor of {ratio.max():.2g} from the others'"
-            yield Note(f"{said}, as which it is filtered", code="odd-planes")
+            yield f"{said}, as which it is filtered"
 
 
 def _structure(source: PlaneReader) -> tuple[Note, ...]:
