@@ -112,40 +112,6 @@ def crops(options: argparse.Namespace) -> None:
     show(["crops", "number", "noisy", "BM3D", "worse by more than 0.1 dB"], rows)
 
 
-def texture(options: argparse.Namespace) -> None:
-    """Photographs full of texture, whole and in two crops of 192 x 192, with weak white noise.
-
-    How many are worse than their input by more than 0.1 dB, and by how much at worst; the mean gain
-    with nothing said, and told sigma; and how many change by more than 0.5 grey levels if clean.
-    """
-    rows = []
-    for name, crop in {"whole": np.s_[:, :], "centre": None, "corner": np.s_[:192, :192]}.items():
-        gains, told, strong, changes = [], [], [], []
-        for image in pictures("trust").values():
-            y, x = ((length - 192) // 2 for length in image.shape)
-            clean = image[crop or np.s_[y : y + 192, x : x + 192]]
-            for sigma in (0, 0.4, 1, 2, 3, 5, 10):
-                noise = np.random.default_rng(0).normal(0, sigma, clean.shape)
-                case = Case(name, (clean + noise).astype(np.float32), clean)
-                auto = _filtered(case.noisy, gd.BM3D, options)
-                if not sigma:
-                    changes.append(np.sqrt(np.mean(np.square(auto - clean))))
-                    continue
-                best = _score(_filtered(case.noisy, gd.BM3D, options, sigma), case)
-                scores = _score(auto, case) - np.array([_score(case.noisy, case), best])
-                gains.append(scores[0])
-                told.append(scores[0] - scores[1])
-                if sigma > 5:
-                    strong.append(scores[1])
-                    gains.pop(), told.pop()
-        worse = f"{np.sum(np.array(gains) < -WORSE)} of {len(gains)}"
-        numbers = [min(gains), np.mean(gains), np.mean(gains) - np.mean(told), np.mean(strong)]
-        changed = f"{np.sum(np.array(changes) > 0.5)} of {len(changes)}"
-        rows.append([name, worse, *(f"{number:.2f}" for number in numbers), changed])
-    head = ["part", "worse", "worst", "mean gain", "told", "sigma 10 beside told", "clean changed"]
-    show(head, rows)
-
-
 def _camera_crops() -> Iterator[Case]:
     for case in (*_pairs("camera"), *_pairs("polyu")):
         pair = [each.astype(float) for each in (case.noisy, case.clean)]
@@ -260,7 +226,7 @@ def _show(cases: Iterator[Case] | list[Case], options: argparse.Namespace) -> No
 
 
 KINDS = gd.BM3D, gd.NLMeans
-TABLES = [camera, reduced, microscope, repeats, compressed, resampled, crops, clean, texture]
+TABLES = [camera, reduced, microscope, repeats, compressed, resampled, crops, clean]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
