@@ -30,6 +30,7 @@ from napari_gpu_denoise.noise.series import WHITE
 
 # The smoothest patches.
 SMOOTH_SHARE, MIN_SMOOTH = 0.02, 64  # of all patches; patches, at least
+MIN_APART = 2  # patches that share no pixel, at least: more than of 16 x 16 pixels
 MIDDLE_FREQUENCIES, TOP_FREQUENCIES = 1.4, 1.65  # (j + k + 1) / 8: power up to and above them
 # What they show of white noise: the power of the top over that of the middle frequencies, at least;
 # the variance of the energy of patches over that of white noise, and the claim over theirs, at most
@@ -114,10 +115,12 @@ def _block_errors(plane: np.ndarray) -> np.ndarray:
 
 
 def proven_sigma(channel: Evidence) -> float:
-    """Return the sigma of white noise if it is proven, or planes are too small, else 0."""
+    """Return the sigma of white noise if it is proven, else 0."""
     claim, patches = channel.sigma, channel.levelled or channel.spectra
-    if not claim > 0 or patches is None or len(patches.mean) < MIN_SMOOTH:
+    if not claim > 0 or patches is None:
         return claim
+    if len(patches.mean) < MIN_SMOOTH or len(patches.mean) < MIN_APART * patches.overlap:
+        return 0.0  # too few to tell
     # Clipping weakens the noise, also in patches that it has hardly reached.
     far = np.ones(len(patches.mean), bool)
     for level in {float(each) for plane in channel.levels for each in plane}:
