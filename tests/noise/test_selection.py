@@ -10,7 +10,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.covariance import channel_covariance
-from napari_gpu_denoise.noise.frames import neighbours, pairs_noise
+from napari_gpu_denoise.noise.frames import Differences, neighbours
 from napari_gpu_denoise.noise.patches.selection import (
     _may_hold_square,
     blank_area,
@@ -144,11 +144,11 @@ def test_differences_of_frames_beside_moving_borders():
     stack = np.zeros((6, SIDE + 60, SIDE + 60), np.float32)
     for t, frame in enumerate(stack[:5]):  # the last one is empty
         frame[30:-30, 6 * t : 6 * t + SIDE + 20] = 5 * rng.poisson(60, (SIDE, SIDE + 20))
-    found = pairs_noise(neighbours(stack))
+    found = Differences.of(neighbours(stack)).noise(white=False)
     assert not found.grows
     level = found.gain * 300 + found.intercept
     assert level == pytest.approx(25 * 60, rel=0.1)
-    assert not pairs_noise(neighbours(np.zeros_like(stack))).gain
+    assert not Differences.of(neighbours(np.zeros_like(stack))).noise(white=False).gain
 
 
 def test_series_along_time(device):

@@ -304,20 +304,6 @@ def neighbours(frames: Any) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(np.asarray(frames[t]), np.asarray(frames[t + 1])) for t in places]
 
 
-def pairs_noise(pairs: Sequence[tuple[np.ndarray, ...]]) -> photon.PhotonNoise:
-    """Return the noise of pairs of frames (y, x) of one still scene each.
-
-    About 40 000 patches of 8 x 8 pixels are read, but for those with NaN or infinity, those in
-    constant areas, and levels of brightness at which more than 1 % of the pixels are clipped.
-    Motion in up to about a third of the patches of a level does no harm; neither does flicker or
-    bleaching. Correlated noise is measured in full.
-
-    With the pairs of the 12-bit CCD in EMVA 1288 sample data the gain is 0.280 (0.28) and the noise
-    of dark frames 3.06 (3.07).
-    """
-    return Differences.of(pairs).noise(white=False)
-
-
 def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
     """Return a mask of still patches, and the relative standard error of their mean variance."""
     ordered = np.sort(variance)  # they are the smallest ones

@@ -119,13 +119,12 @@ def proven_sigma(channel: Evidence) -> float:
     claim, patches = channel.sigma, channel.levelled or channel.spectra
     if not claim > 0 or patches is None:
         return claim
-    if len(patches.mean) < MIN_SMOOTH or len(patches.mean) < MIN_APART * patches.overlap:
-        return 0.0  # too few to tell
     # Clipping weakens the noise, also in patches that it has hardly reached.
     far = np.ones(len(patches.mean), bool)
     for level in {float(each) for plane in channel.levels for each in plane}:
         far &= np.abs(patches.mean - level) > MARGIN * claim
-    return claim if _is_proven(claim, patches, far, list(channel.planes)) else 0.0
+    enough = len(far) >= max(MIN_SMOOTH, MIN_APART * patches.overlap)
+    return claim if enough and _is_proven(claim, patches, far, list(channel.planes)) else 0.0
 
 
 def _proves_law(channel: Evidence, fit: Fit) -> bool:
