@@ -139,10 +139,6 @@ class Evidence:
         """Patches of 8 x 8 pixels of all planes."""
         return _spectra(list(self.planes), self.blanks, self.levels, self._device)
 
-    def patches_of(self, planes: list[np.ndarray]) -> PatchSpectra | None:
-        """Return patches at the same places of the planes, stabilised for example."""
-        return _spectra(planes, self.blanks, None, self._device)
-
     @cached_property
     def _measured(self) -> list[spectra.PlaneSigma | None]:
         """White noise of each plane."""

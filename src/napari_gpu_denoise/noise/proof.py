@@ -11,7 +11,7 @@ micrographs (``docs/methods/noise.md``).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, SignalDependent
 from napari_gpu_denoise.noise.models.base import Fit
-from napari_gpu_denoise.noise.patches.coefficients import PATCH, frequency_order, span_sums
+from napari_gpu_denoise.noise.patches.coefficients import PATCH, frequency_order, ranked, span_sums
 from napari_gpu_denoise.noise.patches.spectra import MARGIN, PatchSpectra
 from napari_gpu_denoise.noise.series import WHITE
 
@@ -50,14 +50,19 @@ class SmoothPatches(NamedTuple):
     dispersion: float  # variance of the energy of patches, over that of white noise
 
     @classmethod
-    def of(cls, spectra: PatchSpectra, members: np.ndarray) -> SmoothPatches:
-        """Measure them among some of the patches, a mask (patch,)."""
-        energy = spectra.energy_of("high").astype(np.float64) / len(spectra.upper)
-        order = spectra.statistics.order
+    def of(
+        cls, spectra: PatchSpectra, members: np.ndarray, weight: np.ndarray | None = None
+    ) -> SmoothPatches:
+        """Measure them among some patches, a mask (patch,), the energy of each times its weight."""
+        energy, order = spectra.energy_of("high").astype(np.float64), spectra.statistics.order
+        energy /= len(spectra.upper)
+        if weight is not None:
+            energy *= weight
+            order = ranked((spectra.energy_of("low") * weight).astype(np.float32))
         order = order[members[order]]
         count = min(max(MIN_SMOOTH, round(SMOOTH_SHARE * len(order))), len(order))
         smooth = order[:count]
-        power = span_sums(spectra.statistics.energy, smooth, [0], [count])[0] / count
+        power = span_sums(spectra.statistics.energy, smooth, [0], [count], weight)[0] / count
         j, k = np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)
         frequency = (j + k + 1) / PATCH
         top = float(power[frequency > TOP_FREQUENCIES].mean())
@@ -74,23 +79,26 @@ class SmoothPatches(NamedTuple):
         return white and claim <= MAX_OVER_SMOOTH * self.sigma
 
 
-def prediction_error(planes: Sequence[np.ndarray]) -> float:
+def prediction_error(
+    planes: Sequence[np.ndarray], change: Callable[[np.ndarray], np.ndarray] | None = None
+) -> float:
     """Return the median error of pixels predicted from their neighbours, grey levels.
 
     In each block of 16 x 16 pixels one is predicted linearly from the 24 around it, opposite ones
     with one coefficient, leaving itself out. NaN without a block of finite pixels.
     """
-    found = [error for plane in planes for error in _block_errors(plane)]
+    found = [error for plane in planes for error in _block_errors(plane, change)]
     return math.sqrt(np.median(found)) if found else math.nan
 
 
-def _block_errors(plane: np.ndarray) -> np.ndarray:
-    """Return the mean square of leave-one-out errors of some blocks of a plane."""
+def _block_errors(plane: np.ndarray, change: Callable | None) -> np.ndarray:
+    """Return the mean square of leave-one-out errors of some blocks of a plane, changed first."""
     side = BLOCK + 2 * REACH
     if min(plane.shape) < side:
         return np.zeros(0)
     blocks = sliding_window_view(plane, (side, side))[::BLOCK, ::BLOCK].reshape(-1, side, side)
-    blocks = blocks[:: 1 + len(blocks) // MAX_BLOCKS].astype(np.float64)
+    blocks = blocks[:: 1 + len(blocks) // MAX_BLOCKS]
+    blocks = (blocks if change is None else change(blocks)).astype(np.float64)
     blocks = blocks[np.isfinite(blocks).all(axis=(1, 2))]
     blocks -= blocks.mean(axis=(1, 2), keepdims=True)
     around = [
@@ -131,22 +139,29 @@ def _proves_law(channel: Evidence, fit: Fit) -> bool:
     """Return whether noise is white and proven once it is stabilised."""
     if _proven_by_others(channel, fit) or channel.photons:
         return True
-    planes = list(map(fit.model.stabilise, channel.planes))
-    patches = channel.patches_of(planes)
-    if patches is None or len(patches.mean) < MIN_SMOOTH:
-        return False
-    return _is_proven(1.0, patches, patches.clipped == 0, planes)
+    patches, model = channel.spectra, fit.model
+    variance = model.variance(patches.seen)
+    weight = 1 / np.maximum(variance, 1e-3 * variance.mean() or 1e-300)
+    members = patches.clipped == 0
+    return _is_proven(1.0, patches, members, list(channel.planes), weight, model.stabilise)
 
 
 def _is_proven(
-    claim: float, patches: PatchSpectra, members: np.ndarray, planes: Sequence[np.ndarray]
+    claim: float,
+    patches: PatchSpectra,
+    members: np.ndarray,
+    planes: Sequence[np.ndarray],
+    weight: np.ndarray | None = None,
+    change: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> bool:
     """Return whether planes prove a sigma of white noise, by their smoothest patches or errors."""
     if np.count_nonzero(members) < MIN_SMOOTH:
         members = np.ones(len(members), bool)
-    if SmoothPatches.of(patches, members).prove(claim):
+    if SmoothPatches.of(patches, members, weight).prove(claim):
         return True
-    return bool(MIN_OF_ERROR <= claim / max(prediction_error(planes), 1e-9 * claim) <= MAX_OF_ERROR)
+    return bool(
+        MIN_OF_ERROR <= claim / max(prediction_error(planes, change), 1e-9 * claim) <= MAX_OF_ERROR
+    )
 
 
 PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it
