@@ -16,7 +16,7 @@ MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have; only ever lowered.
 LIMITS = {
     "modules": 193,
-    "lines": 50_744,
+    "lines": 50_743,
     "lines of imports": 3_230,
     "modules with a single importer": 33,
 }

@@ -11,9 +11,5 @@
 __kernel void stabilise_levels(__global float *values, ulong first, ulong count, float below, float above,
                                __global const float *table, int entries, float start, float steps)
 {
-    const size_t begin = get_global_id(0) * VALUES;
-    const size_t stop = min((size_t)count, begin + VALUES);
-    __global float *mine = values + first;
-    for (size_t k = begin; k < stop; k++)
-        mine[k] = continued(table, entries, start, steps, below, above, mine[k]);
+    continue_values(values, first, count, below, above, table, entries, start, steps);
 }

@@ -259,7 +259,7 @@ SHAPE = 192, 224
 STRENGTH = 10.0
 Y, X = np.mgrid[: SHAPE[0], : SHAPE[1]]
 
-# Structure across the whole width, which must not be taken for rows.
+# Structure across the whole width, which must not be taken for offsets.
 SCENES = {
     "horizon": np.where(Y > 80, 150.0, 30.0) + np.where(Y > 120, 40.0, 0.0),
     "tilted horizon": np.where(Y > 80 + X // 50, 150.0, 30.0),
@@ -333,7 +333,7 @@ def test_what_crosses_the_whole_image_stays(scene, sigma):
 
 
 def test_frequencies_without_offsets_are_kept():
-    # As strong as it is, a slow wave that all columns share is no set of independent rows.
+    # As strong as it is, a slow wave that all columns share is no set of independent offsets.
     given, wave = drawn(), 25 * np.cos(np.pi * 3 * (np.arange(SHAPE[0]) + 0.5) / SHAPE[0])
     found = measured(noise() + given[:, None] + wave[:, None])
     taken = (found - given) @ wave / (wave @ wave)

@@ -9,10 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import (
-    Note,
-    SettingsError,
-)
+from napari_gpu_denoise.errors import Note, SettingsError
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.covariance import ChannelPatches, is_shared
@@ -24,12 +21,7 @@ from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.proof import limited_to_proof, proven_colours
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 from napari_gpu_denoise.noise.sampling import PlaneReader, plane_axis
-from napari_gpu_denoise.noise.series import (
-    differ,
-    limit_by_repeats,
-    limit_series,
-    sigma_series,
-)
+from napari_gpu_denoise.noise.series import differ, limit_by_repeats, limit_series, sigma_series
 
 UNLIKE = 1000.0  # cost of a spectrum that a model does not describe, beside another that does
 

@@ -23,10 +23,18 @@ from napari_gpu_denoise.noise.correlation import (
     spectrum_of_patches,
 )
 from napari_gpu_denoise.noise.frames import FramesInARow, still_noise
-from napari_gpu_denoise.noise.patches import selection, spectra
+from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import frequency_order
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.spectra import (
+    PatchSpectra,
+    PlaneSigma,
+    combined_sigma,
+    plane_sigmas,
+    planes_differ,
+    read_spectra,
+    sigma_of_differences,
+)
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack
@@ -88,7 +96,7 @@ class Evidence:
         other.proven_by_colours = not spectrum.white
         other.unproven = own.sigma if spectrum.white and own and not own.white else 0.0
         if not spectrum.white:
-            # Tone curves of cameras leave no law of photons, and the noise of counts is spectra.
+            # Tone curves of cameras leave no law of photons, and the noise of counts is white.
             other.__dict__.update(photons=None, rising_line=None)
         other.__dict__["spectrum"] = spectrum
         return other
@@ -140,15 +148,15 @@ class Evidence:
         return _spectra(list(self.planes), self.blanks, self.levels, self._device)
 
     @cached_property
-    def _measured(self) -> list[spectra.PlaneSigma | None]:
+    def _measured(self) -> list[PlaneSigma | None]:
         """White noise of each plane."""
         if self.spectra is None:
-            return list(map(spectra.sigma_of_differences, self.planes))
-        return spectra.plane_sigmas(self.spectra, self.levels)
+            return list(map(sigma_of_differences, self.planes))
+        return plane_sigmas(self.spectra, self.levels)
 
     @cached_property
     def _combined(self) -> tuple[float, float]:
-        found = spectra.combined_sigma(self._measured)
+        found = combined_sigma(self._measured)
         return (0.0, 0.0) if self.is_drawing else found
 
     @property
@@ -170,7 +178,7 @@ class Evidence:
         """
         known = [each for each in self._measured if each is not None and each.sigma > 0]
         errors = [each.error / each.sigma for each in known]
-        if len(known) < 2 or not spectra.planes_differ([each.sigma for each in known], errors):
+        if len(known) < 2 or not planes_differ([each.sigma for each in known], errors):
             return None
         scaled = [
             (plane * np.float64(self.sigma / each.sigma), blank)

@@ -46,7 +46,6 @@ MIXED = 2.0  # standard errors that patches of object and background cost, witho
 MISFIT = 2.0  # squared standard errors a level, above which the law is refuted
 SIGMAS = 400  # values of sigma that are tried
 LAW_ROUNDS = 3  # of sigma and the law that weights patches
-MAX_PROOF = 100.0  # squared standard errors that other evidence than the variance counts as
 
 
 class Background(NamedTuple):
@@ -66,11 +65,6 @@ class Magnitudes(NamedTuple):
     misfit: float  # squared standard errors of the levels
     proof: float  # the same by which other evidence is better explained than by other noise
     share: float  # of the image that is background, and sigma read from; else 0
-
-    @property
-    def cost(self) -> float:
-        """Misfit less proof."""
-        return self.misfit - min(self.proof, MAX_PROOF)
 
 
 def magnitude_noise(

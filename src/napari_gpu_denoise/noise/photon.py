@@ -25,7 +25,7 @@ from napari_gpu_denoise.noise.patches.coefficients import (
 )
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import LEAST_LEVELS, MEMBERS, Parts, VarianceCurve
-from napari_gpu_denoise.noise.robust import medians
+from napari_gpu_denoise.noise.robust import huber_weights, median_power
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 # The line of photon and read noise through variances at levels of brightness.
@@ -124,8 +124,7 @@ def robust_line(
         line = line_values(x, gain, intercept, least)
         spread = line * error
         distance = (y - line) / spread
-        limit = np.where(distance > 0, upward, 3 * upward)
-        weight = np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))
+        weight = huber_weights(distance, upward, 3 * upward)
     scatter = max(1.0, math.sqrt(float(np.square(weight * distance).mean())))
     return gain, intercept, covariance * scatter**2, np.abs(distance) <= OUTLIER * scatter
 
@@ -216,9 +215,8 @@ def _band_powers(power: np.ndarray, independent: np.ndarray) -> tuple[np.ndarray
     """
     independent = np.maximum(independent, 1.0)[:, None]
     bands, _, sizes = frequency_bands()
-    # The median of chi-squared variables is below their mean, by nearly this factor.
-    middle = np.stack([medians(power[:, band > 0]) for band in bands], axis=1)
-    middle /= (1 - 2 / (9 * independent)) ** 3
+    each = [median_power(power[:, band > 0], independent[:, 0]) for band in bands]
+    middle = np.stack(each, axis=1)
     mean, square = (each @ bands.T / sizes for each in (power, np.square(power)))
     chance, spread = np.square(middle) * 2 / independent, square - np.square(mean)
     stands_out = mean - middle > STANDS_OUT * np.sqrt(chance / sizes)

@@ -17,7 +17,7 @@ import numpy as np
 from napari_gpu_denoise.noise.patches.coefficients import span_sums
 from napari_gpu_denoise.noise.patches.laws import capped_cost
 from napari_gpu_denoise.noise.patches.variance import CLIPPED, grouped
-from napari_gpu_denoise.noise.robust import medians
+from napari_gpu_denoise.noise.robust import huber_weights, median_power
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -141,8 +141,7 @@ def _read_cells(
     if `exact`, regular texture that fills single frequencies does not count.
     """
     spectra = channel.spectra
-    line = model.variance(spectra.seen)
-    line = np.maximum(line, 1e-3 * float(np.mean(line)) or 1e-300)
+    line = model.positive_variance(spectra.seen)
     down, across = (
         (along * n).astype(np.uint8) for along, n in zip(spectra.place, counts, strict=True)
     )
@@ -166,9 +165,7 @@ def _read_cells(
     if exact:
         values = spectra.statistics.energy
         sums = span_sums(values, parts.members, parts.first, parts.first + read, 1 / line)
-        # The median of chi-squared variables is below their mean, by nearly this factor.
-        below = (1 - 2 / (9 * read / spectra.overlap)) ** 3
-        high = np.minimum(high, medians(sums) / (read * below))
+        high = np.minimum(high, median_power(sums, read / spectra.overlap) / read)
     # The smoothest of white patches have less power there by chance.
     texture = np.maximum(low / (read / parts.count) ** CHOSEN - high, 0)
     variance = np.maximum(high - TEXTURE_RATIO * texture, 0.1 * high)
@@ -231,7 +228,6 @@ def _robust_fit(
         normal = weighted @ terms + 1e-9 * np.eye(terms.shape[1])
         found = np.linalg.solve(normal, weighted @ values)
         distance = values - terms @ found
-        limit = np.where(distance > 0, UPWARD, DOWNWARD)
-        weight = np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))
+        weight = huber_weights(distance, UPWARD, DOWNWARD)
     scatter = max(1.0, float(np.mean(np.square(weight * distance))))
     return found, np.linalg.inv(normal) * scatter, float(capped_cost(distance))

@@ -24,14 +24,13 @@ from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, SignalDependent
 from napari_gpu_denoise.noise.models.base import Fit
-from napari_gpu_denoise.noise.patches.coefficients import PATCH, frequency_order, ranked, span_sums
+from napari_gpu_denoise.noise.patches.coefficients import flatness_of, ranked, span_sums
 from napari_gpu_denoise.noise.patches.spectra import MARGIN, PatchSpectra
 from napari_gpu_denoise.noise.series import WHITE
 
 # The smoothest patches.
 SMOOTH_SHARE, MIN_SMOOTH = 0.02, 64  # of all patches; patches, at least
 MIN_APART = 2  # patches that share no pixel, at least: more than of 16 x 16 pixels
-MIDDLE_FREQUENCIES, TOP_FREQUENCIES = 1.4, 1.65  # (j + k + 1) / 8: power up to and above them
 # What they show of white noise: the power of the top over that of the middle frequencies, at least;
 # the variance of the energy of patches over that of white noise, and the claim over theirs, at most
 MIN_FLATNESS, MAX_DISPERSION, MAX_OVER_SMOOTH = 0.65, 2.0, 1.35
@@ -63,15 +62,11 @@ class SmoothPatches(NamedTuple):
         count = min(max(MIN_SMOOTH, round(SMOOTH_SHARE * len(order))), len(order))
         smooth = order[:count]
         power = span_sums(spectra.statistics.energy, smooth, [0], [count], weight)[0] / count
-        j, k = np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)
-        frequency = (j + k + 1) / PATCH
-        top = float(power[frequency > TOP_FREQUENCIES].mean())
-        middle = float(power[frequency <= MIDDLE_FREQUENCIES].mean())
         mean = float(energy[smooth].mean())
         # Of white noise, energies are means of so many squares.
         expected = 2 / len(power) * mean**2
         dispersion = float(energy[smooth].var()) / expected if expected else math.inf
-        return cls(math.sqrt(mean), top / middle if middle else 0.0, dispersion)
+        return cls(math.sqrt(mean), float(flatness_of(power)), dispersion)
 
     def prove(self, claim: float) -> bool:
         """Return whether they prove a sigma claimed for white noise."""
@@ -140,8 +135,7 @@ def _proves_law(channel: Evidence, fit: Fit) -> bool:
     if _proven_by_others(channel, fit) or channel.photons:
         return True
     patches, model = channel.spectra, fit.model
-    variance = model.variance(patches.seen)
-    weight = 1 / np.maximum(variance, 1e-3 * variance.mean() or 1e-300)
+    weight = 1 / model.positive_variance(patches.seen)
     members = patches.clipped == 0
     return _is_proven(1.0, patches, members, list(channel.planes), weight, model.stabilise)
 

@@ -27,6 +27,20 @@ def finite_medians(values: np.ndarray) -> np.ndarray:
     return np.where(count > 0, found, np.nan)
 
 
+def median_power(power: np.ndarray, independent: np.ndarray) -> np.ndarray:
+    """Return what medians along the last axis say of the mean of chi-squared variables.
+
+    These have so many degrees of freedom; their median is below their mean by nearly this factor.
+    """
+    return medians(power) / (1 - 2 / (9 * independent)) ** 3
+
+
+def huber_weights(distance: np.ndarray, above: float, below: float) -> np.ndarray:
+    """Return weights of 1, less for distances beyond a limit above 0 and another one below it."""
+    limit = np.where(distance > 0, above, below)
+    return np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))
+
+
 def deviation(values: np.ndarray) -> float:
     """Return the standard deviation of all finite values, from their median deviation."""
     known = values[np.isfinite(values)]

@@ -256,6 +256,11 @@ class NoiseModel(ABC):
             Of the shape of `mean`, squared grey levels.
         """
 
+    def positive_variance(self, mean: np.ndarray) -> np.ndarray:
+        """Return the variance, at least a small share of its mean, so that it can be divided by."""
+        found = self.variance(mean)
+        return np.maximum(found, 1e-3 * float(found.mean()) or 1e-300)
+
     def variance_told_by(self, pixels: Any) -> np.ndarray:
         """Return an unbiased estimate of the variance of each pixel, of pixels as measured.
 

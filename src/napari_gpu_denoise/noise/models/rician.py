@@ -125,7 +125,8 @@ class Rician(base.NoiseModel):
         else:
             why = "the variance depends on brightness as that of magnitudes does, "
             why += channel.laws.range()
-        return base.Misfit(found.cost - base.PROVEN * bool(photons), why)
+        proof = min(found.proof, base.PROVEN) + base.PROVEN * bool(photons)
+        return base.Misfit(found.misfit - proof, why)
 
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:

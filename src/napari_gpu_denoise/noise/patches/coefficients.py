@@ -12,6 +12,7 @@ PATCH = 8
 # A coefficient (j, k) of a patch counts as high where (j + k + 1) / 8 is above this: 21 of 64.
 HIGH_FREQUENCY = 1.125
 UPPER_FREQUENCY = 1.4  # the same sum, above which lies the upper half of those
+MIDDLE_FREQUENCY, TOP_FREQUENCY = 1.4, 1.65  # up to and above which power is compared
 
 # Sets of frequencies whose energy is known: low and high ones; those that rank patches where
 # texture is subtracted (`RANKS`); and two halves that both hold frequencies along y, along x, and
@@ -62,6 +63,13 @@ def _frequency(shape: tuple[int, int]) -> np.ndarray:
 def coefficient_order() -> np.ndarray:
     """Return the places of coefficients, low frequencies first, in a patch (8, 8)."""
     return np.concatenate(frequency_order((PATCH, PATCH)))
+
+
+def flatness_of(power: np.ndarray) -> np.ndarray:
+    """Return the power of the top of the high frequencies, (..., high), over the middle of them."""
+    frequency = (sum(np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)) + 1) / PATCH
+    middle, top = frequency <= MIDDLE_FREQUENCY, frequency > TOP_FREQUENCY
+    return power[..., top].mean(axis=-1) / np.maximum(power[..., middle].mean(axis=-1), 1e-300)
 
 
 @cache

@@ -7,14 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.coefficients import PATCH, frequency_order
+from napari_gpu_denoise.noise.patches.coefficients import flatness_of
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
-from napari_gpu_denoise.noise.patches.variance import (
-    LEAST_LEVELS,
-    MEMBERS,
-    VarianceCurve,
-)
-from napari_gpu_denoise.noise.robust import medians
+from napari_gpu_denoise.noise.patches.variance import LEAST_LEVELS, MEMBERS, VarianceCurve
+from napari_gpu_denoise.noise.robust import huber_weights, medians
 
 # How the noise variance depends on brightness: constant, linear, quadratic, or a table.
 #
@@ -27,7 +23,6 @@ ABOVE, BELOW = 9.0, 25.0  # most that a level above or below a law costs
 LEVEL_FLATNESS = 0.65  # power at the top over that at the middle frequencies, at least
 FREE_FLATNESS = 0.8  # the same of levels with more noise than others, for a table
 LEVEL_DISPERSION = 3.0  # variance of the energy of patches over that by chance, and over flatness
-MIDDLE, TOP = 1.4, 1.65  # frequencies, (j + k + 1) / 8, up to and above which power is compared
 MOST_KNOTS = 6  # of a table
 KNOT = 2.0  # squared standard errors that each of them explains by chance, about
 SETTLED = 0.01  # standard errors by which a level moves, below which its fit is done
@@ -167,13 +162,11 @@ def _whiteness(patches: PatchSpectra) -> tuple[np.ndarray, np.ndarray]:
     """
     found, high = patches.level_noise, len(patches.upper)
     power, count = (each[: len(found.mean)] for each in patches.pooled[2:])
-    frequency = (sum(np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)) + 1) / PATCH
-    middle, top = (power[:, each].mean(axis=1) for each in (frequency <= MIDDLE, frequency > TOP))
     energy = patches.energy_of("high").astype(np.float64)
     read = zip(patches.levels.each(), count.tolist(), strict=True)
     each = [energy[members[:number]] for members, number in read]
     spread = np.array([part.var() / max(part.mean() ** 2, 1e-300) for part in each]) * high / 2
-    return top / np.maximum(middle, 1e-300), spread
+    return flatness_of(power), spread
 
 
 def capped_cost(distance: np.ndarray) -> np.ndarray:
@@ -230,8 +223,7 @@ def _table_of(
     bends = BEND * np.diff(np.eye(len(knots)), 2, axis=0)
     distance = np.zeros(len(x))
     for _ in range(ROUNDS):
-        limit = np.where(distance > 0, math.sqrt(ABOVE), math.sqrt(BELOW))
-        weight = np.sqrt(np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12)))
+        weight = np.sqrt(huber_weights(distance, math.sqrt(ABOVE), math.sqrt(BELOW)))
         weight /= np.where(distance > 0, *error)
         rows = np.concatenate([hats * weight[:, None], bends])
         values = np.linalg.lstsq(rows, np.append(y * weight, np.zeros(len(bends))))[0]

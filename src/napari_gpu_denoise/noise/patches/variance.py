@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.coefficients import Squares, nested, range_sums, ranked
-from napari_gpu_denoise.noise.robust import medians
+from napari_gpu_denoise.noise.robust import median_power
 
 # Parts of the patches, such as levels of brightness, as lists of patches one after another.
 LEVELS = 16  # of brightness, at most
@@ -154,8 +154,7 @@ def pooled_variances(
     power = nested(range_sums(energy, parts.members, limits, weight), sizes)
     # Overlapping patches share pixels, so they count as fewer independent numbers.
     independent = np.maximum(count / overlap, 1.0)
-    # The median of chi-squared variables is below their mean, by nearly this factor.
-    median = medians(power) / (1 - 2 / (9 * independent)) ** 3
+    median = median_power(power, independent)
     found = np.minimum(power.mean(axis=1), median) / count
     error = np.sqrt(0.5 / (independent * power.shape[1]))
     # The variance varies twice as much as its square root.
@@ -224,16 +223,14 @@ class LevelNoise(NamedTuple):
 
 
 def level_noise(
-    patches: PatchStatistics, levels: Parts, mean: np.ndarray, pooled: Pooled | None = None
+    patches: PatchStatistics, levels: Parts, mean: np.ndarray, pooled: Pooled
 ) -> LevelNoise:
     """Read the noise of each level of brightness in its smoothest patches.
 
     The members of a level are listed by their rank; `mean` (patch,) is how bright they are.
-    `pooled` begins with the noise variances of the levels, if they are known.
+    `pooled` begins with the noise variances of the levels.
     """
     upper = patches.upper
-    if pooled is None:
-        pooled = pooled_variances(levels, patches.energy, patches.overlap)
     variance, error, power, count = (each[: len(levels.count)] for each in pooled)
     # Texture and correlated noise have more power at the lower ones of the high frequencies.
     white = np.ones(len(levels.count), bool)
