@@ -65,10 +65,16 @@ def coefficient_order() -> np.ndarray:
     return np.concatenate(frequency_order((PATCH, PATCH)))
 
 
+@cache
+def compared_bands() -> tuple[np.ndarray, np.ndarray]:
+    """Return masks of the middle and of the top ones of the high frequencies of a patch."""
+    frequency = (sum(np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)) + 1) / PATCH
+    return frequency <= MIDDLE_FREQUENCY, frequency > TOP_FREQUENCY
+
+
 def flatness_of(power: np.ndarray) -> np.ndarray:
     """Return the power of the top of the high frequencies, (..., high), over the middle of them."""
-    frequency = (sum(np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)) + 1) / PATCH
-    middle, top = frequency <= MIDDLE_FREQUENCY, frequency > TOP_FREQUENCY
+    middle, top = compared_bands()
     return power[..., top].mean(axis=-1) / np.maximum(power[..., middle].mean(axis=-1), 1e-300)
 
 
