@@ -21,10 +21,10 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     PATCH,
     SETS,
     Squares,
+    coefficient_order,
     cosine_transform,
-    frequency_order,
     frequency_sets,
-    smallest,
+    ranked,
     span_sums,
 )
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
@@ -352,8 +352,8 @@ def _parts(
     others: tuple[tuple[float, float], ...],
 ) -> np.ndarray:
     """Return the power of the `number` smoothest patches and of other shares of them, (n, 8, 8)."""
-    places = np.concatenate(frequency_order((PATCH, PATCH)))
-    half = frequency_sets(spectra.lows, len(places))[SETS.index("half")]
+    places = coefficient_order()
+    half = frequency_sets()[SETS.index("half")]
     parts = [(0, number)]
     for first, last in others:
         start = min(max(round(first * len(members)), number), len(members) - 1)
@@ -364,9 +364,9 @@ def _parts(
     energies = [spectra.energy_of(name) for name in HALVES]
     both = EQUAL * (energies[0] + energies[1])
     if len(members) == len(both):  # in their own order
-        orders = [smallest(each + both, stops.max()) for each in energies]
+        orders = [ranked(each + both)[: stops.max()] for each in energies]
     else:
-        orders = [members[smallest((each + both)[members], stops.max())] for each in energies]
+        orders = [members[ranked((each + both)[members])[: stops.max()]] for each in energies]
     starts, stops = (np.concatenate([each, len(orders[0]) + each]) for each in (starts, stops))
     sums = span_sums(Squares(spectra.coefficients), np.concatenate(orders), starts, stops)
     sums /= (stops - starts)[:, None]

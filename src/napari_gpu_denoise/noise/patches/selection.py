@@ -110,7 +110,7 @@ def not_image(
         mask = None if area is None else _with_rim(area.pixels)
         if mask is not None:
             bad = mask if plane.dtype.kind != "f" else mask | ~np.isfinite(plane)
-            clear = int(np.count_nonzero(clear_patches(bad, (PATCH, PATCH))))
+            clear = int(np.count_nonzero(clear_patches(bad, PATCH)))
             if clear < LEAST:
                 mask, clear = np.ones(plane.shape, bool), 0
         masks.append(mask)
@@ -152,12 +152,14 @@ def number_of_patches(wanted: int, blanks: Sequence[np.ndarray | None]) -> int:
     return round(wanted / max(float(np.mean(shares)), LEAST_SHARE))
 
 
-def clear_patches(
-    blank: np.ndarray, shape: tuple[int, int], down: int = 1, across: int = 1
-) -> np.ndarray:
-    """Return a mask of patches that touch no blank, at every `down`-th and `across`-th place."""
-    rows = all_of(~blank, shape[1], 1)[:, ::across]
-    return all_of(rows, shape[0], 0)[::down]
+def clear_patches(blank: np.ndarray, size: int, down: int = 1, across: int = 1) -> np.ndarray:
+    """Return a mask of patches that touch no blank, at every `down`-th and `across`-th place.
+
+    Their height and width are `size`, or the length of a shorter axis.
+    """
+    height, width = (min(size, length) for length in blank.shape)
+    rows = all_of(~blank, width, 1)[:, ::across]
+    return all_of(rows, height, 0)[::down]
 
 
 def _with_rim(pixels: np.ndarray) -> np.ndarray:
@@ -189,7 +191,7 @@ def _equal_neighbours(plane: np.ndarray, area: Blank, edges: np.ndarray | None) 
     while True:  # squares of the same size tell best, if there is room for them beside the areas
         rows, columns = (length - size + 1 for length in plane.shape)
         step = math.ceil(math.sqrt(rows * columns / SAMPLE) * size / PATCH)
-        clear = clear_patches(blank, (size, size), step, step)
+        clear = clear_patches(blank, size, step, step)
         if clear.any():
             break
         size //= 2
@@ -279,7 +281,7 @@ def read_patches(
     patches = windows[::down, ::across]
     kept = np.isfinite(patches).all(axis=(2, 3))
     if blank is not None:
-        kept &= clear_patches(blank, shape, down, across)
+        kept &= clear_patches(blank, size, down, across)
     overlap = max(1.0, shape[0] / down) * max(1.0, shape[1] / across)
     pixels = patches[kept].reshape(-1, shape[0] * shape[1])
     return pixels, shape, overlap, np.argwhere(kept) * (down, across)
