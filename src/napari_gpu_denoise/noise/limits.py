@@ -10,6 +10,10 @@ Each has its quantity in its name; the comment says its unit, why it is there, a
 MAX_CLIPPED_SHARE = 0.01
 # The same, from which a patch shows no noise at all.
 MAX_CLIPPED_SHARE_OF_NOISE = 0.5
+# Pixels of the lowest or highest value of a sample of 65,536, fewer of which are not clipped.
+MIN_CLIPPED_PIXELS = 16
+# Variance of counts of photons over their mean, from and to: values that vary otherwise are none.
+COUNT_DISPERSION = 0.75, 1.3
 # Standard errors by which more patches may raise the variance of the smoothest ones, before the
 # rest is texture.
 MAX_ERRORS_OF_MORE_PATCHES = 1.5
