@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
-from napari_gpu_denoise.noise.patches.laws import GROWTH, LIKELY
 from napari_gpu_denoise.noise.patches.spectra import METHOD
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class PoissonGaussian(base.NoiseModel):
     read_noise: float = base.parameter(base.NOT_NEGATIVE, "read noise", "grey levels")
     offset: float = base.parameter(base.ANY, "offset", "grey levels", default=0.0, optional=True)
     shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
-    price: ClassVar[float] = LIKELY
+    price: ClassVar[float] = limits.MIN_COST_GAIN_BESIDE_PROOF
     name: ClassVar[str] = "poisson-gaussian"
     title: ClassVar[str] = "Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise and read noise of a camera or a detector."
@@ -126,7 +126,7 @@ class PoissonGaussian(base.NoiseModel):
         if channel.grows_over_time is None and channel.photons is not None:
             why = "the values are photon counts: at low counts, the variance equals the mean"
             return base.Misfit(best - base.PROVEN, why)
-        grows = laws is not None and laws.proven and laws.growth >= GROWTH
+        grows = laws is not None and laws.proven and laws.growth >= limits.MIN_VARIANCE_GROWTH
         if channel.grows_over_time is None and grows:
             why = f"the variance grows linearly with brightness, {laws.range()}"
             return base.Misfit(laws.line, why)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.laws import LIKELY
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -55,7 +55,7 @@ class Rician(base.NoiseModel):
     name: ClassVar[str] = "rician"
     title: ClassVar[str] = "Rician"
     description: ClassVar[str] = "Magnitude images of MRI."
-    price: ClassVar[float] = LIKELY
+    price: ClassVar[float] = limits.MIN_COST_GAIN_BESIDE_PROOF
 
     def variance(self, mean: Any) -> np.ndarray:
         curve = magnitude_variance()
@@ -136,7 +136,7 @@ class Rician(base.NoiseModel):
         found = magnitude_noise(channel, magnitude_variance)
         sigma, error = (found.sigma, found.error) if found else (channel.sigma, channel.error)
         if found is None and channel.spectra is not None:
-            sigma, error = object_noise(channel.spectra.statistics, sigma, magnitude_variance())
+            sigma, error = object_noise(channel.spectra, sigma, magnitude_variance())
         of_background = found is not None and found.share
         method = "smoothest patches, corrected for magnitudes"
         method = "distribution of the background" if of_background else method
