@@ -45,6 +45,14 @@ MIN_RATIO_OF_PLANES, MIN_ERRORS_BETWEEN_PLANES = 1.25, 3.0
 
 # Models of noise, their choice and their proof.
 
+# Squared standard errors that proof by something else than the variance over brightness counts as.
+PROOF_WORTH = 100.0
+# Growth of the variance over brightness, from which one sigma is a compromise and a note says so.
+MIN_UNEVEN_GROWTH = 2.0
+# Share of an image that shows noise and not only texture, for photons that are correlated: 0.94 and
+# more in micrographs, less of textures.
+MIN_NOISE_SHARE_OF_PHOTONS = 0.9
+
 # Correlation, photons, magnitudes, frames and channels.
 MIN_NEIGHBOUR_CORRELATION = 0.1  # of noise that is not white: less costs less than 0.1 dB
 MIN_CORRELATION_ERRORS = 3.0  # standard errors by which it differs from 0 (test_correlation)
