@@ -21,10 +21,10 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     PATCH,
     SETS,
     Squares,
+    coefficient_order,
     cosine_transform,
-    frequency_order,
     frequency_sets,
-    smallest,
+    ranked,
     span_sums,
 )
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
@@ -275,8 +275,8 @@ def patch_powers(
 
     The rougher ones are given by the shares of all that are smoother, from and to.
     """
-    places = np.concatenate(frequency_order((PATCH, PATCH)))
-    half = frequency_sets(spectra.lows, len(places))[SETS.index("half")]
+    places = coefficient_order()
+    half = frequency_sets()[SETS.index("half")]
     start = min(max(round(rougher[0] * len(members)), number), len(members) - 1)
     stop = max(round(rougher[1] * len(members)), start + 1)
     starts, stops = np.array([0, start]), np.array([number, stop])
@@ -285,9 +285,9 @@ def patch_powers(
     energies = [spectra.energy_of(name) for name in HALVES]
     both = 1e-6 * (energies[0] + energies[1])
     if len(members) == len(both):  # in their own order
-        orders = [smallest(each + both, stops.max()) for each in energies]
+        orders = [ranked(each + both)[: stops.max()] for each in energies]
     else:
-        orders = [members[smallest((each + both)[members], stops.max())] for each in energies]
+        orders = [members[ranked((each + both)[members])[: stops.max()]] for each in energies]
     starts, stops = (np.concatenate([each, len(orders[0]) + each]) for each in (starts, stops))
     sums = span_sums(Squares(spectra.coefficients), np.concatenate(orders), starts, stops)
     sums /= (stops - starts)[:, None]

@@ -18,10 +18,9 @@ from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import (
     PATCH,
     SETS,
-    frequency_order,
+    coefficient_order,
     frequency_sets,
     ranked,
-    smallest,
 )
 from napari_gpu_denoise.noise.patches.spectra import MAX_PATCHES, PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
@@ -143,10 +142,10 @@ class ChannelPatches:
 
         They are those of the patches that are smoothest at the other half, with a mask of the half.
         """
-        half = frequency_sets(self.spectra[0].lows, PATCH**2 - 1)[SETS.index("half")]
+        half = frequency_sets()[SETS.index("half")]
         parts = []
         for name, which in zip(HALVES, (half, ~half), strict=True):
-            rows = self.members[smallest(self._rank(name)[self.members], number)]
+            rows = self.members[ranked(self._rank(name)[self.members])[:number]]
             parts.append((which, self._coefficients[:, rows][..., which]))
         return parts
 
@@ -155,7 +154,7 @@ class ChannelPatches:
         number = round(COLOUR_SHARE * len(self.members))
         if not number:
             return None
-        places = np.concatenate(frequency_order((PATCH, PATCH)))
+        places = coefficient_order()
         power, unshared = np.zeros((2, len(self.spectra), PATCH**2))
         for which, part in self._smoothest(number):
             power[:, places[which]] = np.square(part).mean(axis=1)

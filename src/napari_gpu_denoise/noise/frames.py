@@ -19,7 +19,7 @@ from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_o
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import PATCH, cosine_transform
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_alike, together
-from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve, brightness_levels
 from napari_gpu_denoise.noise.sampling import PlaneStack, spread
 
 # The autocovariance of noise of any range, from its power in patches of 8 x 8 pixels.
@@ -253,7 +253,7 @@ class Differences(NamedTuple):
             core, error = _still(variances[part])
             core = part[core]
             enough = len(part) >= min(MEMBERS, len(self.mean))
-            enough &= self.clipped[part].mean() <= CLIPPED
+            enough &= self.clipped[part].mean() <= limits.MAX_CLIPPED_SHARE
             level = means[core].mean(), variances[core].mean()
             rows.append((*level, len(core), enough, error * math.sqrt(self.overlap)))
         x, y, count, used, error = (np.array(each) for each in zip(*rows, strict=True))

@@ -53,7 +53,7 @@ class SmoothPatches(NamedTuple):
         cls, spectra: PatchSpectra, members: np.ndarray, weight: np.ndarray | None = None
     ) -> SmoothPatches:
         """Measure them among some patches, a mask (patch,), the energy of each times its weight."""
-        energy, order = spectra.energy_of("high").astype(np.float64), spectra.statistics.order
+        energy, order = spectra.energy_of("high").astype(np.float64), spectra.order
         energy /= len(spectra.upper)
         if weight is not None:
             energy *= weight
@@ -61,7 +61,7 @@ class SmoothPatches(NamedTuple):
         order = order[members[order]]
         count = min(max(MIN_SMOOTH, round(SMOOTH_SHARE * len(order))), len(order))
         smooth = order[:count]
-        power = span_sums(spectra.statistics.energy, smooth, [0], [count], weight)[0] / count
+        power = span_sums(spectra.squares, smooth, [0], [count], weight)[0] / count
         mean = float(energy[smooth].mean())
         # Of white noise, energies are means of so many squares.
         expected = 2 / len(power) * mean**2
