@@ -12,7 +12,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.correlation import HALVES, spectral_fall
+from napari_gpu_denoise.noise.correlation import HALVES, band_ratios
 from napari_gpu_denoise.noise.models.base import NoiseModel
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import (
@@ -162,11 +162,12 @@ class ChannelPatches:
         if not power[:, places].all():
             return None
         power, unshared = (each.reshape(-1, PATCH, PATCH) for each in (power, unshared))
-        falls = list(map(spectral_fall, unshared))
+        # From the middle to the highest frequencies.
+        fall, *falls = (band_ratios(each)[0] for each in (power.mean(axis=0), *unshared))
         rank = (self._rank("low") + self._rank("high"))[self.members]
         smooth, rough = np.quantile(rank, (COLOUR_SHARE / 3, COLOUR_SHARE))
         growth = rough / smooth if smooth else math.inf
-        return ColourSpectra(power, spectral_fall(power.mean(axis=0)), min(falls), growth, number)
+        return ColourSpectra(power, fall, min(falls), growth, number)
 
     def covariance(self, correlated: bool) -> ChannelCovariance:
         """Estimate the covariance of the noise."""

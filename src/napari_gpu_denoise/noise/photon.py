@@ -148,21 +148,25 @@ TEXTURE_REACH = 0.5  # texture at the top frequencies, over what the middle ones
 METHOD = "high frequencies of smooth patches"
 
 
-def single_image_noise(image: Any, known: PatchSpectra | None = None) -> PhotonNoise:
+def single_image_noise(
+    image: Any, known: PatchSpectra | None = None, white: bool = True
+) -> PhotonNoise:
     """Estimate gain and read noise from images of one sensor, (y, x) or (..., y, x).
 
     At most 8 planes are read, which together make one curve. A constant image gives 0.
     NonFiniteError if NaN or infinity leave no patch.
 
-    About 40 000 patches of 8 x 8 pixels are read. Noise is assumed white: where it is correlated,
-    gain and read noise are too low. Fixed pattern counts as noise. `gain_error` is large where the
-    image has hardly more than one level of brightness, or texture everywhere, and infinite where
-    there is one level only, or nothing without clipped pixels. `known` are the patches that would
-    be read, if they were before.
+    About 40 000 patches of 8 x 8 pixels are read. Where noise is not `white`, gain and read noise
+    are those of its high frequencies, with texture. Fixed pattern counts as noise. `gain_error` is
+    large where the image has hardly more than one level of brightness, or texture everywhere, and
+    infinite where there is one level only, or nothing without clipped pixels. `known` are the
+    patches that would be read, if they were before.
     """
     spectra = read_spectra(sample_planes(image)) if known is None else known
     noise, used = spectra.level_noise, np.zeros(len(spectra.level_noise.mean), bool)
-    variance, error = level_variances(spectra)
+    variance, error = noise.variance, np.hypot(noise.error, 2 * SYSTEMATIC)
+    if white:
+        variance, error = level_variances(spectra)
     open_levels = noise.open if noise.open.any() else ~noise.open  # a mask, a drawing
     shown = open_levels & (noise.variance > 0)
     many = shown & (noise.count >= MEMBERS)

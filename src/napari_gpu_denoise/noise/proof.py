@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import Note
-from napari_gpu_denoise.noise.correlation import correlated_spectrum
+from napari_gpu_denoise.noise.correlation import NoiseSpectrum
 from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, SignalDependent
@@ -245,7 +245,7 @@ def proven_colours(channels: list[Evidence], patches: ChannelPatches | None) -> 
     falls = min(fall, unshared) > MIN_FALL and unshared < math.inf
     alike = unshared > ALIKE_FALL * fall or unshared > max(CLEAR_FALL, MIN_UNSHARED_FALL * fall)
     if falls and alike and found.growth < MAX_GROWTH:
-        spectra = [correlated_spectrum(power, found.patches) for power in found.power]
+        spectra = [NoiseSpectrum.of_power(power, found.patches) for power in found.power]
     else:
         spectra = [replace(each.spectrum, white=True) for each in channels]
     return [each.with_spectrum(one) for each, one in zip(channels, spectra, strict=True)]

@@ -14,7 +14,6 @@ from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
 from napari_gpu_denoise.noise.patches.spectra import METHOD
-from napari_gpu_denoise.noise.photon import photon_noise
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -27,7 +26,6 @@ _SMALLEST_GAIN = 1e-6  # of a channel without photon noise, relative to its sigm
 _LARGE_VARIANCE = 400.0  # electrons²; above it the expansion is as exact as a table
 _STEP = 0.01  # of the square root of the electrons
 _PROVEN = 0.9  # share of an image that shows noise; 0.94 and more in micrographs, less of textures
-_LINE = "line through the variance of smooth patches over brightness"
 
 
 @dataclass(frozen=True)
@@ -285,10 +283,11 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
     def misfit(cls, channel: Evidence) -> base.Misfit:
         if channel.temporal is not None:
             return base.Misfit(math.inf)  # frames only pass as still if their differences are white
-        line = channel.rising_line
-        if line is None or channel.proof < _PROVEN:
+        laws = channel.laws
+        grows = channel.shows_line and laws is not None and laws.grows
+        if not grows or channel.proof < _PROVEN:
             return PoissonGaussian.misfit(channel)
-        why = f"the variance grows {line.growth:.2g} times with brightness"
+        why = f"the variance grows {laws.growth:.2g} times with brightness"
         return base.Misfit(channel.laws.line, why)
 
     @classmethod
@@ -296,14 +295,7 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
         """Read how noise grows with brightness; see ``docs/methods/noise.md``."""
         from napari_gpu_denoise.noise.correlation import noise_spectrum
 
-        line = channel.rising_line
         photons = PoissonGaussian.fit(channel)
-        if line is not None:
-            # The high frequencies hold more texture than correlated noise.
-            error = line.error * line.slope / (line.growth - 1)
-            covariance = error**2 * np.diag([1.0, line.dark**2])
-            fitted = line.slope, line.variance - line.slope * line.dark, covariance
-            photons = cls._of_line(channel, photon_noise(fitted, channel.curve, _LINE))
         model, planes = photons.model, channel.planes
         stable = np.stack([model.stabilise(plane) for plane in planes])
         spectrum = noise_spectrum(stable)
@@ -311,8 +303,7 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
             spectrum = channel.frames.changed(model.stabilise).spectrum(spectrum) or spectrum
         found = Correlated.of_spectrum(spectrum)
         # Noise read at the high frequencies has this standard deviation at all of them, not 1.
-        # A line holds slopes of the image, which the spectrum has as well and its model has not.
-        factor = found.sigma if line is None else found.sigma / (spectrum.sigma or 1.0)
+        factor = found.sigma
         fitted = cls(
             model.gain * factor**2,
             model.read_noise * factor,
