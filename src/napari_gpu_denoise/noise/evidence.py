@@ -274,10 +274,12 @@ class Evidence:
     @cached_property
     def _spectrum_read(self) -> tuple[NoiseSpectrum, FramesInARow | None]:
         """The spectrum of the noise, and the frames it is from."""
-        speckle = log_speckle_spectrum(self.planes, self.blanks, self.levels)
+        spectrum = spectrum_of_patches(self.levelled or self.spectra)
+        speckle = None
+        if not spectrum.white:
+            speckle = log_speckle_spectrum(self.planes, self.blanks, self.levels)
         if speckle is not None:
             return speckle, None
-        spectrum = spectrum_of_patches(self.levelled or self.spectra)
         if self.levelled is not None:
             each = list(map(spectrum_of_patches, self.spectra.alone()))
             # After registration by parts of a pixel each plane has a spectrum of its own.
