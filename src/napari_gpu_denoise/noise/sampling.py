@@ -213,7 +213,7 @@ def without_fill(plane: np.ndarray) -> np.ndarray:
     """
     if is_plain(plane.dtype):
         return plane
-    step = 1 + math.isqrt(plane.size // 4096)
+    step = 1 + math.isqrt(plane.size // 1024)
     some = np.unique(plane[::step, ::step])
     least, low, high, most = map(float, some[(len(some) - 1) * np.array([0, 1, 3, 4]) // 4])
     far = far_values(plane) if most - least > 1024 * (high - low) else None

@@ -78,13 +78,13 @@ class PatchSpectra:
         found, error, power, read = (each[: len(levels.count)] for each in self.pooled)
         energy = self.energy_of("high").astype(np.float64)
         mean, square = (levels.sums(each, read) / read for each in (energy, np.square(energy)))
-        clipped = levels.sums(self.clipped, read) / read if self.clipped.any() else 0 * mean
+        clipped = levels.sums(self.clipped, read) if self.clipped.any() else 0 * mean
         return variance.LevelNoise(
             levels.sums(self.seen) / levels.count,
             found,
             2 * error,
             levels.count,
-            clipped <= limits.MAX_CLIPPED_SHARE,
+            clipped <= limits.MAX_CLIPPED_SHARE * read,
             flatness_of(power),
             (square / np.maximum(np.square(mean), 1e-300) - 1) * HIGHS / 2,
         )
@@ -105,8 +105,9 @@ class PatchSpectra:
             return parts
         each = []
         for part in parts.each():
-            share, place = self.clipped[part], min(MEMBERS, len(part)) - 1
-            most = np.partition(share, place)[place]
+            share = self.clipped[part]
+            held = np.cumsum(np.bincount((PATCH**2 * share).astype(int)))  # shares are of 64 pixels
+            most = np.searchsorted(held, min(MEMBERS, len(part))) / PATCH**2
             # Where clipping is everywhere, extremes of a mask, or a drawing, are what there is.
             most = most if most <= limits.MAX_CLIPPED_SHARE_OF_NOISE else 1.0
             each.append(part[share <= most])
