@@ -120,7 +120,7 @@ class Rician(base.NoiseModel):
 
         found = magnitude_noise(channel, magnitude_variance)
         sigma, error = (found.sigma, found.error) if found else (channel.sigma, channel.error)
-        if found is None and channel.spectra is not None:
+        if not (found and found.share) and channel.spectra is not None:
             sigma, error = object_noise(channel.spectra, sigma, magnitude_variance())
         of_background = found is not None and found.share
         method = "smoothest patches, corrected for magnitudes"
