@@ -16,6 +16,14 @@ MIN_UNEVEN_GROWTH = 2.0
 # more in micrographs, less of textures.
 MIN_NOISE_SHARE_OF_PHOTONS = 0.9
 
+# Squared standard errors of a spectrum that a model does not describe, beside another that does:
+# more than any law of the variance costs.
+UNLIKE_SPECTRUM_COST = 1000.0
+# Standard deviation of most grey levels over that of the model, from which a note says so.
+MIN_UNEXPLAINED_RATIO = 2.0
+# Ratio of the noise of a plane to that of most others, or its inverse, that is said.
+MIN_ODD_PLANE_RATIO = 2.0
+
 # Correlation, photons, magnitudes, frames and channels.
 
 # Structured noise, noise by place, speckle.
