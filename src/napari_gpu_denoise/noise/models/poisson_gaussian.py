@@ -13,9 +13,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
-from napari_gpu_denoise.noise.patches.laws import GROWTH, LIKELY
 from napari_gpu_denoise.noise.patches.spectra import METHOD
-from napari_gpu_denoise.noise.photon import photon_noise
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -61,7 +59,7 @@ class PoissonGaussian(base.NoiseModel):
     read_noise: float = base.parameter("read noise", "grey levels", low=0)
     offset: float = base.parameter("offset", "grey levels", default=0.0, optional=True)
     shared: float = base.shared_with_colours()
-    price: ClassVar[float] = LIKELY
+    price: ClassVar[float] = limits.MIN_COST_GAIN_BESIDE_PROOF
     name: ClassVar[str] = "poisson-gaussian"
     title: ClassVar[str] = "Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise and read noise of a camera or a detector."
@@ -115,7 +113,7 @@ class PoissonGaussian(base.NoiseModel):
         if channel.grows_over_time is None and channel.photons is not None:
             why = "the values are photon counts: at low counts, the variance equals the mean"
             return base.Misfit(best - limits.PROOF_WORTH, why)
-        grows = laws is not None and laws.proven and laws.growth >= GROWTH
+        grows = laws is not None and laws.proven and laws.growth >= limits.MIN_VARIANCE_GROWTH
         if channel.grows_over_time is None and grows:
             why = f"the variance grows linearly with brightness, {laws.range()}"
             return base.Misfit(laws.line, why)
@@ -258,10 +256,11 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
     def misfit(cls, channel: Evidence) -> base.Misfit:
         if channel.temporal is not None:
             return base.Misfit(math.inf)  # frames only pass as still if their differences are white
-        line = channel.rising_line
-        if line is None or channel.proof < limits.MIN_NOISE_SHARE_OF_PHOTONS:
+        laws = channel.laws
+        grows = channel.shows_line and laws is not None and laws.grows
+        if not grows or channel.proof < limits.MIN_NOISE_SHARE_OF_PHOTONS:
             return PoissonGaussian.misfit(channel)
-        why = f"the variance grows {line.growth:.2g} times with brightness"
+        why = f"the variance grows {laws.growth:.2g} times with brightness"
         return base.Misfit(channel.laws.line, why)
 
     @classmethod
@@ -269,15 +268,7 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
         """Read how noise grows with brightness; see ``docs/methods/noise.md``."""
         from napari_gpu_denoise.noise.correlation import noise_spectrum
 
-        line = channel.rising_line
         photons = PoissonGaussian.fit(channel)
-        if line is not None:
-            # The high frequencies hold more texture than correlated noise.
-            error = line.error * line.slope / (line.growth - 1)
-            covariance = error**2 * np.diag([1.0, line.dark**2])
-            method = "line through the variance of smooth patches over brightness"
-            fitted = line.slope, line.variance - line.slope * line.dark, covariance
-            photons = cls._of_line(channel, photon_noise(fitted, channel.curve, method))
         model, planes = photons.model, channel.planes
         stable = np.stack([model.stabilise(plane) for plane in planes])
         spectrum = noise_spectrum(stable)
@@ -285,8 +276,7 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
             spectrum = channel.frames.changed(model.stabilise).spectrum(spectrum) or spectrum
         found = Correlated.of_spectrum(spectrum)
         # Noise read at the high frequencies has this standard deviation at all of them, not 1.
-        # A line holds slopes of the image, which the spectrum has as well and its model has not.
-        factor = found.sigma if line is None else found.sigma / (spectrum.sigma or 1.0)
+        factor = found.sigma
         fitted = cls(
             model.gain * factor**2,
             model.read_noise * factor,

@@ -11,7 +11,6 @@ import numpy as np
 
 from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.laws import LIKELY
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -53,7 +52,7 @@ class Rician(base.NoiseModel):
     name: ClassVar[str] = "rician"
     title: ClassVar[str] = "Rician"
     description: ClassVar[str] = "Magnitude images of MRI."
-    price: ClassVar[float] = LIKELY
+    price: ClassVar[float] = limits.MIN_COST_GAIN_BESIDE_PROOF
 
     def variance(self, mean: Any) -> np.ndarray:
         curve = magnitude_variance()
@@ -125,8 +124,7 @@ class Rician(base.NoiseModel):
         if found is None or not found.share:
             method = "smoothest patches, corrected for magnitudes"
             if channel.spectra is not None:
-                patches = channel.spectra.statistics
-                sigma, error = object_noise(patches, sigma, magnitude_variance())
+                sigma, error = object_noise(channel.spectra, sigma, magnitude_variance())
         sigma = sigma or 1e-6
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve)
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Gaussian
-from napari_gpu_denoise.noise.patches.laws import CLEARLY, FREE_FLATNESS, KNOT
+from napari_gpu_denoise.noise.patches.laws import KNOT
 from napari_gpu_denoise.noise.patches.spectra import METHOD
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class SignalDependent(base.NoiseModel):
     levels: tuple[float, ...] = base.parameter(axes=1)
     sigmas: tuple[float, ...] = base.parameter(axes=1)
     shared: float = base.shared_with_colours()
-    price: ClassVar[float] = CLEARLY - KNOT
+    price: ClassVar[float] = limits.MIN_COST_GAIN - KNOT
     shown_white: ClassVar[bool] = True
     name: ClassVar[str] = "signal-dependent"
     title: ClassVar[str] = "Signal-dependent"
@@ -88,10 +89,10 @@ class SignalDependent(base.NoiseModel):
         laws = channel.laws
         # Planes of unlike noise have most of it at the ends of their common range of brightness.
         alike = channel.levelled is None and channel.temporal is None
-        if not alike or laws is None or laws.flatness < FREE_FLATNESS:
+        if not alike or laws is None or laws.flatness < limits.MIN_FREE_FLATNESS:
             return Gaussian.misfit(channel)._replace(reason="")
         # The square of the brightness is that of speckle, or of texture of one contrast.
-        if laws.is_quadratic and laws.square <= laws.free + CLEARLY:
+        if laws.is_quadratic and laws.square <= laws.free + limits.MIN_COST_GAIN:
             return Gaussian.misfit(channel)._replace(reason="")
         return base.Misfit(laws.free, f"the variance changes with brightness, {laws.range()}")
 

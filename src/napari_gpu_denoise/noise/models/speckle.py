@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.laws import AS_WELL, CLEARLY
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -41,7 +41,7 @@ class Speckle(base.NoiseModel):
     least: float = base.parameter(default=0.0, low=0)
     name: ClassVar[str] = "speckle"
     title: ClassVar[str] = "Speckle"
-    price: ClassVar[float] = CLEARLY - AS_WELL
+    price: ClassVar[float] = limits.MIN_COST_GAIN - limits.MAX_COST_OF_SQUARE_OVER_LINE
     description: ClassVar[str] = "Multiplicative noise of ultrasound, radar or OCT intensities."
 
     @property
