@@ -58,8 +58,6 @@ MIN_NOISE_SHARE_OF_PHOTONS = 0.9
 # Variance of the energy of the smoothest patches over that of white noise; 1.7 in 90 % of right
 # claims.
 MAX_SMOOTH_DISPERSION = 2.0
-# Claimed sigma over that of the smoothest patches.
-MAX_SIGMA_OVER_SMOOTH = 1.35
 # Claimed sigma over the median error of pixels predicted from neighbours: from and to.
 SIGMA_OVER_PREDICTION_ERROR = 0.88, 1.5
 # Sigma over that of the differences of repeats, from which these prove it (perfusion series).

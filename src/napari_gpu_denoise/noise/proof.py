@@ -60,11 +60,11 @@ class SmoothPatches(NamedTuple):
         dispersion = float(energy[smooth].var()) / expected if expected else math.inf
         return cls(math.sqrt(mean), float(flatness_of(power)), dispersion)
 
-    def prove(self, claim: float) -> bool:
-        """Return whether they prove a sigma claimed for white noise."""
+    @property
+    def white(self) -> bool:
+        """Whether they hold white noise alone."""
         flat = self.flatness >= limits.MIN_PATCH_FLATNESS
-        white = flat and self.dispersion <= limits.MAX_SMOOTH_DISPERSION
-        return white and claim <= limits.MAX_SIGMA_OVER_SMOOTH * self.sigma
+        return flat and self.dispersion <= limits.MAX_SMOOTH_DISPERSION
 
 
 def prediction_error(
@@ -145,7 +145,7 @@ def _is_proven(
     """Return whether planes prove a sigma of white noise, by their smoothest patches or errors."""
     if np.count_nonzero(members) < MIN_SMOOTH:
         members = np.ones(len(members), bool)
-    if SmoothPatches.of(patches, members, weight).prove(claim):
+    if SmoothPatches.of(patches, members, weight).white:
         return True
     low, high = limits.SIGMA_OVER_PREDICTION_ERROR
     return bool(low <= claim / max(prediction_error(planes, change), 1e-9 * claim) <= high)
