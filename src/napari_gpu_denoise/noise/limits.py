@@ -42,6 +42,36 @@ MIN_UNEVEN_GROWTH = 2.0
 # more in micrographs, less of textures.
 MIN_NOISE_SHARE_OF_PHOTONS = 0.9
 
+# Proof, on textured photographs without and with white noise (`textures`, `unchanged`, `laws` and
+# `pairs` of quality_trust.py): limits of the ratios of what is claimed to what is shown.
+# Variance of the energy of the smoothest patches over that of white noise; 1.7 in 90 % of right
+# claims.
+MAX_SMOOTH_DISPERSION = 2.0
+# Claimed sigma over the median error of pixels predicted from neighbours: from and to.
+SIGMA_OVER_PREDICTION_ERROR = 0.88, 1.5
+# Sigma over that of the differences of repeats, from which these prove it (perfusion series).
+MIN_SIGMA_OVER_DIFFERENCES = 0.75
+# Share of a claimed sigma that is proven, from which no note says that the rest is not.
+MIN_PROVEN_SHARE = 0.8
+# How much the power of correlated noise falls from the middle to the highest frequencies, 1 for
+# white noise: of colours together, and of what they do not share, which is 17 to 140 in files of
+# cameras, and below 15 in textures and what JPEG left of them (cameras of `pairs` of
+# quality_trust.py and their means, crops of 192 pixels).
+MIN_FALL_OF_COLOURS, MIN_UNSHARED_FALL = 5.0, 16.0
+# The fall of colours together from which that of what they do not share has to be nearly as large.
+MAX_FALL_OF_COLOURS, MIN_FALL_RATIO = 90.0, 0.7
+# Power of colours within the patches that are read, rough over smooth: 1.2 to 2.5 of noise of
+# cameras, 1.8 to 5 of what is left in the means of many shots.
+MAX_GROWTH_OF_COLOURS = 2.5
+
+# Squared standard errors of a spectrum that a model does not describe, beside another that does:
+# more than any law of the variance costs.
+UNLIKE_SPECTRUM_COST = 1000.0
+# Standard deviation of most grey levels over that of the model, from which a note says so.
+MIN_UNEXPLAINED_RATIO = 2.0
+# Ratio of the noise of a plane to that of most others, or its inverse, that is said.
+MIN_ODD_PLANE_RATIO = 2.0
+
 # Correlation, photons, magnitudes, frames and channels.
 MIN_NEIGHBOUR_CORRELATION = 0.1  # of noise that is not white: less costs less than 0.1 dB
 MIN_CORRELATION_ERRORS = 3.0  # standard errors by which it differs from 0 (test_correlation)
