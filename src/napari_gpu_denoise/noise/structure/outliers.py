@@ -15,6 +15,7 @@ from napari_gpu_denoise.noise.robust import finite_medians
 from napari_gpu_denoise.noise.structure import rows
 
 WINDOW = 9  # pixels in which the local noise is measured
+PART = 64  # pixels of a row whose mean deviation is a first guess of it
 SALT = 10.0  # the weight of salt and pepper, and of whole rows, in units of what counts as found
 
 # A sorting network for eight values (Batcher's).
@@ -89,7 +90,9 @@ def find_outliers(plane: np.ndarray, threshold: float | None = None) -> tuple[Ou
         weight = SALT if before.any() else _evidence(mask, signed, limit)
         mask |= before
         excess = float(np.median(size[mask])) if mask.any() else 0.0
-        return Outliers(mask, excess, weight, sum(int(np.count_nonzero(each)) for each in lines[sign < 0]))
+        return Outliers(
+            mask, excess, weight, sum(int(np.count_nonzero(each)) for each in lines[sign < 0])
+        )
 
     hot, dead = in_threads(side, (1, -1))
     return hot, dead
@@ -98,7 +101,7 @@ def find_outliers(plane: np.ndarray, threshold: float | None = None) -> tuple[Ou
 def _local_noise(plane: np.ndarray) -> tuple[Neighbours, np.ndarray, np.ndarray]:
     """Compare the pixels of a plane with their neighbours; return how far they are away, too.
 
-    The last is the larger of two measures of the noise at each pixel.
+    The last is the noise at each pixel, the largest of several measures.
     """
     padded = np.pad(plane, 1, mode="reflect")
     bands = [padded[k : k + 130] for k in range(0, len(plane), 128)]  # which stay in the cache
@@ -108,8 +111,9 @@ def _local_noise(plane: np.ndarray) -> tuple[Neighbours, np.ndarray, np.ndarray]
     # Limited, so that outliers hardly raise the noise around them.
     limited = np.minimum(size, np.quantile(size[::2, ::2], 0.99).astype(np.float32))
     mean = (uniform_filter(limited, WINDOW) * WINDOW**2 - limited) / (WINDOW**2 - 1)
+    whole = limits.MIN_OUTLIER_NOISE_OVER_PLANE * math.sqrt(np.mean(limited**2, dtype=np.float64))
     noise = np.maximum(near.spread, limits.OUTLIER_NOISE_OVER_MEAN_DEVIATION * mean)
-    return near, size, np.maximum(noise, np.float32(_quantum(plane)))
+    return near, size, np.maximum(noise, np.float32(max(whole, _quantum(plane))))
 
 
 def around(padded: np.ndarray) -> list[np.ndarray]:
@@ -178,9 +182,6 @@ def _quantum(plane: np.ndarray) -> float:
     step = max(3, math.isqrt(plane.size >> 14))
     levels = np.diff(np.unique(plane[::step, ::step])).min(initial=np.inf)
     return max(levels if levels < np.inf else 0.0, 1e-9 * float(np.ptp(plane)), 1e-37)
-
-
-PART = 64
 
 
 def _least_weight(size: int) -> float:
