@@ -93,3 +93,13 @@ MAX_MOVING_LEVELS = 0.25  # share of the levels of brightness, in a time-lapse t
 MAX_TEXTURE_GROWTH = 0.35  # of power in rougher patches of a level that shows noise
 
 # Structured noise, noise by place, speckle.
+MIN_OUTLIER_SCORE = 5.5  # x
+MAX_SECOND_OUTLIER = 0.5
+OUTLIER_NOISE_OVER_MEAN_DEVIATION = 1.4
+MIN_OUTLIER_NOISE_OVER_PLANE = 0.5
+MIN_SALT_SHARE, MAX_SALT_SHARE = 0.002, 0.1
+MIN_OUTLIERS = 6
+MIN_OUTLIER_WEIGHT = 28.0
+MAX_CHANCE_OUTLIERS = 0.2
+MAX_CROWDED_OUTLIERS = 0.35
+MIN_ROW_AGREEMENT = 0.25  # of natural images without such offsets: 0.18 at most (BSD68, W2S)
