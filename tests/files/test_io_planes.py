@@ -28,7 +28,7 @@ from files.tiffs import (
     written,
 )
 from napari_gpu_denoise import estimate_noise
-from napari_gpu_denoise.errors import Cancelled, FileError, OutputError
+from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import formats, tiff
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.tiff import imagej, writing
@@ -142,13 +142,6 @@ def test_indexing_that_is_refused(tmp_path, index):
     tifffile.imwrite(tmp_path / "a.tif", noise(5, 3, 12, 14), **GREY)
     with tiff.open_stack(tmp_path / "a.tif") as picture, pytest.raises(IndexError):
         picture.data[index]
-
-
-def test_what_is_read_may_be_changed(tmp_path):
-    tifffile.imwrite(tmp_path / "a.tif", noise(2, 12, 14), compression="zlib", **GREY)
-    with tiff.open_stack(tmp_path / "a.tif") as picture:
-        picture.data[0][:] = 7
-        np.testing.assert_array_equal(picture.data[0], noise(2, 12, 14)[0])
 
 
 def test_conversion_of_the_whole(tmp_path):
@@ -364,20 +357,6 @@ def run_together(work, count: int) -> None:
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def test_refused_as_by_read(tmp_path):
-    (tmp_path / "text.tif").write_text("Dear microscope,")
-    tifffile.imwrite(tmp_path / "cut.tif", noise(6, 40, 48), **PLAIN)
-    raw = (tmp_path / "cut.tif").read_bytes()
-    (tmp_path / "cut.tif").write_bytes(raw[:9000])
-    for name in ("none.tif", "text.tif", "cut.tif", "."):
-        messages = []
-        for function in (formats.read, lambda path: tiff.open_stack(path).__enter__()):
-            with pytest.raises(FileError) as caught:
-                function(tmp_path / name)
-            messages.append(str(caught.value))
-        assert messages[0] == messages[1]
-
-
 def test_plane_that_cannot_be_decoded(tmp_path):
     """It is found when it is read, and the others can be."""
     path = tmp_path / "in.tif"
@@ -407,29 +386,6 @@ def test_plane_too_large_for_memory(tmp_path, monkeypatch):
         for read in (lambda planes: planes[0], np.asarray):
             with pytest.raises(FileError, match="does not fit into the memory of this machine"):
                 read(picture.data)
-
-
-@pytest.mark.parametrize("error", [KeyError("mine"), OSError("mine"), MemoryError("mine")])
-def test_errors_of_the_block_are_its_own(tmp_path, error):
-    tifffile.imwrite(tmp_path / "a.tif", noise(3, 40, 48), **PLAIN)
-    with pytest.raises(type(error)) as caught, tiff.open_stack(tmp_path / "a.tif"):
-        raise error
-    assert caught.value is error
-
-
-@pytest.mark.parametrize("compression", [None, "zlib"])
-def test_after_the_block(tmp_path, compression):
-    path = tmp_path / "a.tif"
-    tifffile.imwrite(path, noise(3, 40, 48), compression=compression, **PLAIN)
-    with tiff.open_stack(path) as picture:
-        picture.data[0]
-    assert picture.data.shape == (3, 40, 48)
-    for read in (lambda planes: planes[0], np.asarray):
-        with pytest.raises(FileError, match=r"a\.tif is closed"):
-            read(picture.data)
-    # It still tells how to write another.
-    tiff.write(tmp_path / "b.tif", noise(3, 40, 48), picture)
-    assert tifffile.imread(tmp_path / "b.tif").shape == (3, 40, 48)
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -582,25 +538,3 @@ def test_pages_that_no_axis_ends(tmp_path):
         store[...] = like.data
         tiff.write(tmp_path / "out.tif", store, like)
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "out.tif"), picture.data)
-
-
-@pytest.mark.parametrize("compression", [None, "zlib"])
-def test_failure_of_the_source_in_the_middle(tmp_path, compression):
-    path = tmp_path / "in.tif"
-    tifffile.imwrite(path, noise(3, 40, 48), compression=compression, **PLAIN)
-    picture = formats.read(path)
-
-    class Broken(Counted):
-        def __getitem__(self, index):
-            if index == (2,):
-                raise self.error
-            return super().__getitem__(index)
-
-    source = Broken(picture.data)
-    failures = [FileError("It is gone."), OutputError("The disk is full."), Cancelled("Stopped.")]
-    failures += [MemoryError(), KeyboardInterrupt()]
-    for source.error in failures:
-        with pytest.raises(type(source.error)) as caught:
-            tiff.write(tmp_path / "out.tif", source, picture)
-        assert caught.value is source.error
-        assert os.listdir(tmp_path) == ["in.tif"]
