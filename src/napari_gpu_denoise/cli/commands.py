@@ -24,21 +24,30 @@ from napari_gpu_denoise.protocol.settings import size_in_words
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.assessment.recommend import Advice
-    from napari_gpu_denoise.assessment.record import Assessment
     from napari_gpu_denoise.files.batch import BatchReport
     from napari_gpu_denoise.files.image_file import ImageFile
 
 HELD = 24  # planes of a channel up to which a file is read whole: an estimate may hold as many
 
 
-def _report_each(args: argparse.Namespace, report: Callable[[Path], dict[str, Any]]) -> int:
-    """Report on each input; print what `report` returns as JSON, if that is wanted."""
-    from napari_gpu_denoise.files.formats import find_files
+def _report_each(
+    args: argparse.Namespace,
+    report: Callable[[Path, ImageFile], dict[str, Any]],
+    **opening: Any,
+) -> int:
+    """Report on each input, and its notes; print what `report` returns as JSON, if wanted."""
+    from napari_gpu_denoise.files import formats
 
     codes, records = [], []
-    for path in find_files(args.inputs):
+    for path in formats.find_files(args.inputs):
         try:
-            records.append({"input": str(path), **report(path)})
+            with formats.open_stack(path, **opening) as picture:
+                found = report(path, picture)
+                if not args.json:
+                    for note in picture.notes:
+                        print(f"  note        {note}")
+                notes = list(map(str, picture.notes))
+            records.append({"input": str(path), **found, "file_notes": notes})
         except errors.DenoiseError as error:
             codes.append(exit_code(error))  # not the error: its traceback holds the pixels
             complain(sentence(error, path))
@@ -47,31 +56,30 @@ def _report_each(args: argparse.Namespace, report: Callable[[Path], dict[str, An
     return codes[0] if codes else 0
 
 
+def _say(args: argparse.Namespace, title: Any, text: str) -> None:
+    """Print a text below its title, unless JSON is wanted."""
+    if not args.json:
+        print(title, *(f"  {line}" for line in text.splitlines()), sep="\n")
+
+
 def estimate(args: argparse.Namespace) -> int:
     """Measure the noise of each input."""
     from napari_gpu_denoise.assessment.recommend import recommend as advise
-    from napari_gpu_denoise.files import formats
     from napari_gpu_denoise.noise.estimate import estimate_noise
 
-    def report(path: Path) -> dict[str, Any]:
-        with formats.open_stack(path) as picture:
-            loaded, names, planes = to_measure(picture, args.axes)
-            measured, advice = estimate_noise(loaded.pixels, names, args.model), None
-            if any(measured.sigma) and not args.json:
-                with contextlib.suppress(errors.NoDeviceError):
-                    advice = advise(loaded.pixels, names, noise=measured)
+    def report(path: Path, picture: ImageFile) -> dict[str, Any]:
+        loaded, names, planes = to_measure(picture, args.axes)
+        measured = estimate_noise(loaded.pixels, names, args.model)
         axes = picture.filter_axes if args.axes is None else args.axes
-        if not args.json:
-            shape = " x ".join(map(str, picture.data.shape))
-            print(f"{path} ({axes}, {shape}, {picture.data.dtype})")
-            print(f"  read        {measured.planes} of {planes} plane{'s' * (planes != 1)}")
-            said = dataclasses.replace(measured, notes=tuple(map(on_command_line, measured.notes)))
-            for line in said.summary().splitlines():
-                print(f"  {line}")
-            if advice is not None:
-                print(f"  recommended {advice.choice}, because {advice.reason}")
-            for note in picture.notes:
-                print(f"  note        {note}")
+        said = dataclasses.replace(measured, notes=tuple(map(on_command_line, measured.notes)))
+        text = f"read        {measured.planes} of {planes} plane{'s' * (planes != 1)}\n"
+        text += said.summary()
+        if any(measured.sigma) and not args.json:
+            with contextlib.suppress(errors.NoDeviceError):
+                advice = advise(loaded.pixels, names, noise=measured)
+                text += f"\nrecommended {advice.choice}, because {advice.reason}"
+        shape = " x ".join(map(str, picture.data.shape))
+        _say(args, f"{path} ({axes}, {shape}, {picture.data.dtype})", text)
         return {"axes": axes, **measured.as_dict(), "total_planes": planes}
 
     return _report_each(args, report)
@@ -249,48 +257,13 @@ def chosen_settings(args: argparse.Namespace) -> Any:
 
 def assess(args: argparse.Namespace) -> int:
     """Assess the result for each input."""
-    from napari_gpu_denoise.assessment.report import check_report_name, report_text
-    from napari_gpu_denoise.files.formats import find_files
-    from napari_gpu_denoise.files.input_checks import read_files
-    from napari_gpu_denoise.files.output import check_output, new_file
-
-    settings, paths = chosen_settings(args), find_files(args.inputs)
-    options = _run_options(args)
-    if args.report is not None:
-        if len(paths) > 1:
-            raise errors.OutputError(
-                f"--report {args.report} is a single file, but there are {len(paths)} "
-                "inputs: give one input."
-            )
-        check_report_name(args.report)
-        read_files.update(map(os.path.abspath, paths))
-        check_output(args.report, overwrite=args.overwrite, keep=())
-
-    def report(path: Path) -> dict[str, Any]:
-        made = _assessed(path, settings, options, args)
-        if not args.json:
-            print(path)
-            print("\n".join(f"  {line}" for line in made.summary(on_command_line).splitlines()))
-        if args.report is not None:
-            with new_file(args.report, overwrite=args.overwrite) as file:
-                file.write(report_text(args.report, made, str(path), on_command_line).encode())
-        return made.as_dict()
-
-    return _report_each(args, report)
-
-
-def _assessed(path: Path, settings: Any, options: dict[str, Any], args: Any) -> Assessment:
     from napari_gpu_denoise.assessment.assess import assess as judge
-    from napari_gpu_denoise.files import formats
-    from napari_gpu_denoise.files.input_checks import read_files
     from napari_gpu_denoise.files.one_file import with_voxel
-    from napari_gpu_denoise.files.output import check_output
     from napari_gpu_denoise.image.levels import check_numbers
 
-    with formats.open_stack(path, companions_anywhere=args.companions_anywhere) as picture:
-        read_files.update(map(os.path.abspath, picture.files))
-        if args.report is not None:  # before the work
-            check_output(args.report, overwrite=args.overwrite, keep=())
+    settings, options = chosen_settings(args), _run_options(args)
+
+    def report(path: Path, picture: ImageFile) -> dict[str, Any]:
         check_numbers(picture.data)
         axes = args.axes or picture.filter_axes
         spacing, unit = args.pixel_size, args.unit
@@ -300,15 +273,12 @@ def _assessed(path: Path, settings: Any, options: dict[str, Any], args: Any) -> 
         data = picture.data
         by_plane = data.reads_by_plane(axes.upper().index("Y"), axes.upper().index("X"))
         pixels = picture.pixels if by_plane else picture.loaded().pixels
-        return judge(
-            pixels,
-            with_voxel(settings, picture),
-            axes=axes,
-            region=args.region,
-            spacing=spacing,
-            unit=unit,
-            **options,
-        )
+        kept = {"axes": axes, "region": args.region, "spacing": spacing, "unit": unit}
+        made = judge(pixels, with_voxel(settings, picture), **kept, **options)
+        _say(args, path, made.summary(on_command_line))
+        return made.as_dict()
+
+    return _report_each(args, report, companions_anywhere=args.companions_anywhere)
 
 
 def devices(args: argparse.Namespace) -> int:
@@ -431,18 +401,12 @@ def _interruptible() -> Iterator[threading.Event]:
 def recommend(args: argparse.Namespace) -> int:
     """Recommend a filter for each input."""
     from napari_gpu_denoise.assessment.recommend import recommend as advise
-    from napari_gpu_denoise.files import formats
 
-    def report(path: Path) -> dict[str, Any]:
-        with formats.open_stack(path) as picture:
-            loaded, names, _ = to_measure(picture, args.axes)
-            advice = advise(loaded.pixels, names, effort=args.effort, device=args.device)
+    def report(path: Path, picture: ImageFile) -> dict[str, Any]:
+        loaded, names, _ = to_measure(picture, args.axes)
+        advice = advise(loaded.pixels, names, effort=args.effort, device=args.device)
         line = command(path, advice, args.axes)
-        if not args.json:
-            print(path)
-            for row in advice.summary().splitlines():
-                print(f"  {row}")
-            print(f"  {'command':<11} {line}")
+        _say(args, path, f"{advice.summary()}\n{'command':<11} {line}")
         return {**advice.as_dict(), "command": line}
 
     return _report_each(args, report)

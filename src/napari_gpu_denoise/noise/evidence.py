@@ -16,10 +16,7 @@ from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import (
     NoiseSpectrum,
-    VarianceLine,
-    mean_spectrum,
-    powers_by_brightness,
-    spectrum_and_line,
+    noise_share,
     spectrum_of_patches,
 )
 from napari_gpu_denoise.noise.frames import FramesInARow, still_noise
@@ -35,7 +32,7 @@ from napari_gpu_denoise.noise.patches.spectra import (
     read_spectra,
     sigma_of_differences,
 )
-from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack
 from napari_gpu_denoise.noise.speckle import log_speckle_spectrum
@@ -97,7 +94,7 @@ class Evidence:
         other.unproven = own.sigma if spectrum.white and own and not own.white else 0.0
         if not spectrum.white:
             # Tone curves of cameras leave no law of photons, and the noise of counts is white.
-            other.__dict__.update(photons=None, rising_line=None)
+            other.__dict__.update(photons=None)
         other.__dict__["spectrum"] = spectrum
         return other
 
@@ -216,7 +213,7 @@ class Evidence:
         if curve is None or self.spectrum is None:
             return curve
         power = np.array(self.spectrum.power)
-        _, high = frequency_order(power.shape)
+        _, high = frequency_order()
         rest = float(power.ravel()[high].mean())
         share = 1.0 if self.spectrum.white or rest <= 0 else float(power.mean()) / rest
         return replace(curve, variance=tuple(share * each for each in curve.variance))
@@ -231,7 +228,8 @@ class Evidence:
     @cached_property
     def single(self) -> PhotonNoise:
         """Photon and read noise of single images."""
-        return single_image_noise(self.planes, self.spectra)
+        white = self.spectrum is None or self.spectrum.white
+        return single_image_noise(self.planes, self.spectra, white)
 
     # Frames
 
@@ -285,22 +283,22 @@ class Evidence:
     # Correlation
 
     @cached_property
-    def _spectrum_read(self) -> tuple[NoiseSpectrum, VarianceLine | None, FramesInARow | None]:
-        """The spectrum of the noise, how it depends on brightness, and the frames it is from."""
+    def _spectrum_read(self) -> tuple[NoiseSpectrum, FramesInARow | None]:
+        """The spectrum of the noise, and the frames it is from."""
         speckle = log_speckle_spectrum(self.planes, self.blanks, self.levels)
         if speckle is not None:
-            return speckle, None, None
-        spectrum, line = spectrum_and_line(self.levelled or self.spectra)
+            return speckle, None
+        spectrum = spectrum_of_patches(self.levelled or self.spectra)
         if self.levelled is not None:
             each = list(map(spectrum_of_patches, self.spectra.alone()))
             # After registration by parts of a pixel each plane has a spectrum of its own.
             if sum(not one.white for one in each) > 0.5 * len(self.planes):
-                spectrum = mean_spectrum(each)
+                power = np.mean([one.power for one in each], axis=0)
+                spectrum = NoiseSpectrum.of_power(power, sum(one.patches for one in each))
         # Texture alone may make planes differ at the high frequencies.
         row, alike = self._row, self.levelled is None
-        most = 0.0 if line is None else math.sqrt(line.mean(self.spectra.mean))
-        over_time = None if row is None else row.spectrum(spectrum, alike, most)
-        return (spectrum, line, None) if over_time is None else (over_time, line, row)
+        over_time = None if row is None else row.spectrum(spectrum, alike)
+        return (spectrum, None) if over_time is None else (over_time, row)
 
     @cached_property
     def spectrum(self) -> NoiseSpectrum | None:
@@ -310,7 +308,7 @@ class Evidence:
     @property
     def frames(self) -> FramesInARow | None:
         """Frames of a time-lapse, if the spectrum was read from them."""
-        return None if self.spectra is None else self._spectrum_read[2]
+        return None if self.spectra is None else self._spectrum_read[1]
 
     @property
     def log_speckle(self) -> bool:
@@ -327,26 +325,13 @@ class Evidence:
     @property
     def shows_line(self) -> bool:
         """Whether the variance of correlated noise over brightness is read from single planes."""
-        alone = self.frames is None and self.temporal is None
+        alone = self.frames is None and self.temporal is None and not self.proven_by_colours
         return alone and self.spectrum is not None and not self.spectrum.white
-
-    @cached_property
-    def rising_line(self) -> VarianceLine | None:
-        """How the variance of correlated noise grows with brightness; None where it does not.
-
-        It has to grow at the high frequencies, too. Texture makes it grow more, so the smaller
-        growth counts.
-        """
-        line = self._spectrum_read[1] if self.shows_line else None
-        if line is None or not line.rises or self.laws is None or not self.laws.grows:
-            return None
-        growth = min(line.growth, self.laws.growth)
-        return line.with_growth(growth, self.spectra.mean)
 
     @cached_property
     def proof(self) -> float:
         """Share of the image, 0 to 1, that shows noise and not only texture."""
-        return powers_by_brightness(self.spectra, unclipped(self.spectra.clipped)).proof
+        return noise_share(self.spectra)
 
 
 def _spectra(

@@ -15,17 +15,12 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightness_change
 from napari_gpu_denoise.image.threads import mapping
-from napari_gpu_denoise.noise import photon
-from napari_gpu_denoise.noise.correlation import (
-    LAGS,
-    NoiseSpectrum,
-    spectrum_of_patches,
-    with_covariance,
-)
+from napari_gpu_denoise.noise import limits, photon
+from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import PATCH, cosine_transform
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_alike, together
-from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve, brightness_levels
 from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, spread
 
 # The autocovariance of noise of any range, from its power in patches of 8 x 8 pixels.
@@ -106,13 +101,8 @@ class FramesInARow:
         """Return frames that are changed one by one, such as stabilised."""
         return replace(self, rows=tuple(tuple(map(change, row)) for row in self.rows))
 
-    def spectrum(
-        self, single: NoiseSpectrum, alike: bool = True, most: float = 0.0
-    ) -> NoiseSpectrum | None:
+    def spectrum(self, single: NoiseSpectrum, alike: bool = True) -> NoiseSpectrum | None:
         """Return the spectrum of the noise, `single` being that of single frames.
-
-        `most` is sigma of these as a mean over brightness, if that is larger.
-
         None if frames share noise, or unless they are `alike`, if pairs of them differ in it.
         """
         try:
@@ -124,9 +114,8 @@ class FramesInARow:
             each = [1.0] if alike else [spectrum_of_patches(part).sigma for part in parts]
         except (ImageError, NonFiniteError):
             return None
-        most = MORE * max(most, single.sigma)
         least = max(further.sigma / FURTHER, SINGLE * single.sigma)
-        if max(each) > UNLIKE * min(each) or not least <= found.sigma <= most:
+        if max(each) > UNLIKE * min(each) or not least <= found.sigma <= MORE * single.sigma:
             return None
         return found if found.white else _of_any_range(found)
 
@@ -172,7 +161,7 @@ def _of_any_range(found: NoiseSpectrum) -> NoiseSpectrum:
     variance = float(covariance[0, 0])
     if not max(covariance[0, FAR], covariance[FAR, 0]) > REACHES * variance:
         return found
-    return with_covariance(found, covariance)
+    return found.with_covariance(covariance)
 
 
 def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> PatchSpectra:
@@ -270,7 +259,7 @@ class Differences(NamedTuple):
             core, error = _still(variances[part])
             core = part[core]
             enough = len(part) >= min(MEMBERS, len(self.mean))
-            enough &= self.clipped[part].mean() <= CLIPPED
+            enough &= self.clipped[part].mean() <= limits.MAX_CLIPPED_SHARE
             level = means[core].mean(), variances[core].mean()
             rows.append((*level, len(core), enough, error * math.sqrt(self.overlap)))
         x, y, count, used, error = (np.array(each) for each in zip(*rows, strict=True))

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import ranked
-from napari_gpu_denoise.noise.patches.laws import CLEARLY, capped_cost
+from napari_gpu_denoise.noise.patches.laws import capped_cost
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.patches.laws import VarianceLaws
-    from napari_gpu_denoise.noise.patches.variance import PatchStatistics
+    from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 
 # Background.
 BLOCK = 4  # width of a block, pixels
@@ -94,7 +95,7 @@ def _by_background(channel: Evidence, curve: Callable) -> Magnitudes | None:
         (distance,) = _level_distances(channel.laws, np.array([found.sigma]), curve(), 0.0)
         cost = float(capped_cost(distance))
         # The object may have texture, which never lowers a variance.
-        if capped_cost(np.minimum(distance, 0)) > CLEARLY:
+        if capped_cost(np.minimum(distance, 0)) > limits.MIN_COST_GAIN:
             return None
         proof += _missing_values(channel)
     return Magnitudes(found.sigma, found.error, cost, proof, found.share)
@@ -112,24 +113,25 @@ def _by_levels(channel: Evidence, curve: Callable) -> Magnitudes | None:
     cost = capped_cost(_level_distances(laws, sigma, curve(), MIXED))
     best = int(cost.argmin())
     limit = MISFIT * laws.levels
-    if laws.line + CLEARLY < laws.constant:
+    if laws.line + limits.MIN_COST_GAIN < laws.constant:
         limit = min(limit, laws.line)
     if cost[best] > limit:
         return None
-    noise = object_noise(channel.spectra.statistics, float(sigma[best]), curve())
+    noise = object_noise(channel.spectra, float(sigma[best]), curve())
     return Magnitudes(*noise, float(cost[best]), _missing_values(channel), 0.0)
 
 
 def object_noise(
-    patches: PatchStatistics, sigma: float, curve: tuple[np.ndarray, np.ndarray]
+    patches: PatchSpectra, sigma: float, curve: tuple[np.ndarray, np.ndarray]
 ) -> tuple[float, float]:
     """Return sigma of the smoothest patches of magnitudes and its error, from about `sigma` on."""
     members, error = unclipped(patches.clipped), 0.0
+    low = patches.energy_of("low")
     for _ in range(LAW_ROUNDS if sigma else 0):
         weight = 1 / np.interp(patches.mean / sigma, *curve)
-        rank = (patches.rank * weight).astype(patches.rank.dtype, copy=False)
+        rank = low * weight.astype(low.dtype)
         order = members[ranked(rank[members])]
-        variance, relative, _ = pooled_variance(order, patches.energy, patches.overlap, weight)
+        variance, relative, _ = pooled_variance(order, patches.squares, patches.overlap, weight)
         sigma = math.sqrt(variance)
         error = sigma * relative
     return sigma, error
@@ -169,7 +171,7 @@ def _missing_values(channel: Evidence) -> float:
 
     Noise whose variance is on a line, such as that of photons, may have none of them either.
     """
-    if channel.laws.line + CLEARLY < channel.laws.constant:
+    if channel.laws.line + limits.MIN_COST_GAIN < channel.laws.constant:
         return 0.0
     from scipy.special import ndtr
 

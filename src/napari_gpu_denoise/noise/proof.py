@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import Note
-from napari_gpu_denoise.noise.correlation import correlated_spectrum
+from napari_gpu_denoise.noise.correlation import NoiseSpectrum
 from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, SignalDependent
@@ -53,7 +53,7 @@ class SmoothPatches(NamedTuple):
         cls, spectra: PatchSpectra, members: np.ndarray, weight: np.ndarray | None = None
     ) -> SmoothPatches:
         """Measure them among some patches, a mask (patch,), the energy of each times its weight."""
-        energy, order = spectra.energy_of("high").astype(np.float64), spectra.statistics.order
+        energy, order = spectra.energy_of("high").astype(np.float64), spectra.order
         energy /= len(spectra.upper)
         if weight is not None:
             energy *= weight
@@ -61,7 +61,7 @@ class SmoothPatches(NamedTuple):
         order = order[members[order]]
         count = min(max(MIN_SMOOTH, round(SMOOTH_SHARE * len(order))), len(order))
         smooth = order[:count]
-        power = span_sums(spectra.statistics.energy, smooth, [0], [count], weight)[0] / count
+        power = span_sums(spectra.squares, smooth, [0], [count], weight)[0] / count
         mean = float(energy[smooth].mean())
         # Of white noise, energies are means of so many squares.
         expected = 2 / len(power) * mean**2
@@ -245,7 +245,7 @@ def proven_colours(channels: list[Evidence], patches: ChannelPatches | None) -> 
     falls = min(fall, unshared) > MIN_FALL and unshared < math.inf
     alike = unshared > ALIKE_FALL * fall or unshared > max(CLEAR_FALL, MIN_UNSHARED_FALL * fall)
     if falls and alike and found.growth < MAX_GROWTH:
-        spectra = [correlated_spectrum(power, found.patches) for power in found.power]
+        spectra = [NoiseSpectrum.of_power(power, found.patches) for power in found.power]
     else:
         spectra = [replace(each.spectrum, white=True) for each in channels]
     return [each.with_spectrum(one) for each, one in zip(channels, spectra, strict=True)]

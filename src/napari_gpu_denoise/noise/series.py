@@ -104,20 +104,20 @@ def _of_planes(stack: PlaneStack, fit: Fit, scale: float, place: Any, *, plain: 
 
 def _sigmas(spectra: PatchSpectra, fit: Fit, scale: float) -> np.ndarray:
     """Return the same of each plane with patches, whose noise follows a model but for strength."""
-    model, patches, parts = fit.model, spectra.statistics, spectra.planes
+    model, parts = fit.model, spectra.planes
     weight, total = None, np.ones(len(parts.count))
     expected = np.full(len(parts.count), fit.sigma)
     if not model.additive:
-        line = model.variance(patches.mean)
+        line = model.variance(spectra.mean)
         # A small minimum keeps ratios finite where the model has no noise.
         typical = float(np.median(line))
         unit = typical or float(line.mean()) or 1.0
         weight = 1 / np.maximum(line / unit, 1e-3 if typical else 1e-12)
-        parts = parts.by_rank(patches.rank * weight)
+        parts = parts.by_rank(spectra.energy_of("low") * weight)
         each = parts.each()
         total = np.array([model.representative(unit / weight[part]) / unit for part in each])
         expected = np.sqrt([model.representative(line[part]) for part in each])
-    variance, error, *_ = pooled_variances(parts, patches.energy, patches.overlap, weight)
+    variance, error, *_ = pooled_variances(parts, spectra.squares, spectra.overlap, weight)
     sigma = np.sqrt(variance * total * scale)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(expected > 0, sigma / expected, np.nan)
