@@ -439,8 +439,11 @@ class FormatContract:
         told = 0
         files = files_of(path)
         for file, whole in files.items():
-            for tenth in range(10):
-                file.write_bytes(whole[: len(whole) * tenth // 10])
+            for tenth in range(-path.is_dir(), 10):
+                if tenth < 0:
+                    file.unlink()  # of a folder, it may be lost
+                else:
+                    file.write_bytes(whole[: len(whole) * tenth // 10])
                 for read in (gd.read, planes_of):
                     try:
                         picture = read(path)

@@ -7,7 +7,9 @@ import struct
 from fractions import Fraction
 from pathlib import Path
 
+import av
 import numpy as np
+import psutil
 import pytest
 
 import napari_gpu_denoise as gd
@@ -16,8 +18,6 @@ from files.tiffs import RECORD
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files import formats
 from scenes import noisy, small
-
-av = pytest.importorskip("av", reason="needs the extra formats")
 
 SMALL = small(gd.NLMeans)
 SIZE = 48, 64
@@ -144,6 +144,8 @@ def test_odd_videos(tmp_path):
         saved(path, frames(5), "ffv1", "grayf32le")
         with pytest.raises(ImageError, match="pixels of the format grayf32le"):
             formats.read(path)
+    odd = saved(tmp_path / "c.mkv", frames(5), "ffv1", "yuv422p10le")
+    assert formats.read(odd).data.dtype == np.uint16
     # Colours in frames between those that are looked at.
     image = frames(100)
     image[7, :16, :16, :2] = 200, 0
@@ -192,7 +194,6 @@ def test_grey_and_colours_are_told_apart_in_any_layout(tmp_path, layout, coloure
 
 
 def test_the_packets_of_a_video_are_not_kept(tmp_path):
-    psutil = pytest.importorskip("psutil")
     image = np.random.default_rng(0).integers(0, 255, (60, 1024, 1024)).astype(np.uint8)
     path = saved(tmp_path / "a.mkv", image, "rawvideo", "gray")
     formats.read(saved(tmp_path / "b.mkv", image[:2], "rawvideo", "gray"))
@@ -239,10 +240,13 @@ def test_frames_lost_in_the_middle_are_noted(tmp_path):
     assert "declares 20 frames and lacks 1 of them" in " ".join(formats.read(path).notes)
 
 
-def test_codecs_that_ffmpeg_lacks(tmp_path):
+def test_codecs_that_ffmpeg_lacks_and_containers_of_nothing(tmp_path):
     path = saved(tmp_path / "a.mkv", frames(3), "ffv1", "gray")
     path.write_bytes(path.read_bytes().replace(b"V_FFV1", b"V_QQV1"))
     with pytest.raises(FileError, match=r"codec that FFmpeg lacks \(unknown\): convert it"):
+        formats.read(path)
+    path.write_bytes(b"\x1aE\xdf\xa3" + bytes(2000))
+    with pytest.raises(FileError, match="cut short or damaged"):
         formats.read(path)
 
 

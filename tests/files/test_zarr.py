@@ -10,10 +10,12 @@ import sys
 import traceback
 from importlib.metadata import requires
 
+import fsspec
 import imagecodecs
 import numpy as np
 import pytest
 import tifffile
+import zarr
 
 import napari_gpu_denoise as gd
 from files.contract import FormatContract
@@ -28,8 +30,6 @@ from napari_gpu_denoise.files.zarr.writing import block_means, coarser_shape
 from napari_gpu_denoise.run import part as parts_of_images
 from scenes import small
 from zarr_stores import FORMATS, describe, write_plate, write_store
-
-zarr = pytest.importorskip("zarr", reason="zarr is not installed")
 
 SETTINGS = small(gd.NLMeans)
 IMAGES = {
@@ -157,20 +157,13 @@ def test_half_a_result_never_has_the_name(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as context:
-        context.setattr(writing, "fill", fail)
-        (failed,) = gd.run_batch(path, SETTINGS, 8, output=out).failed
-        assert isinstance(failed.error, OutputError)
-        assert "No space left on device" in str(failed.error)
-        assert names(tmp_path) == ["in.ome.zarr"]
     # An old result stays until the new one is complete.
     gd.run_batch(path, SETTINGS, 8, output=out)
     before = gd.read(out).data
-    (kept,) = gd.run_batch(path, SETTINGS, 3, output=out).skipped
-    assert "exists and was kept" in kept.skipped
     with monkeypatch.context() as context:
         context.setattr(writing, "fill", fail)
-        assert gd.run_batch(path, SETTINGS, 3, output=out, overwrite=True).failed
+        (failed,) = gd.run_batch(path, SETTINGS, 3, output=out, overwrite=True).failed
+        assert "No space left on device" in str(failed.error)
     np.testing.assert_array_equal(gd.read(out).data, before)
     assert not gd.run_batch(path, SETTINGS, 3, output=out, overwrite=True).failed
     assert (gd.read(out).data != before).any()
@@ -226,19 +219,12 @@ def test_wrong_metadata_are_one_sentence(tmp_path, change, words):
         gd.read(path)
 
 
-def test_missing_and_damaged_chunks(tmp_path):
+def test_missing_chunks_are_counted(tmp_path):
     path = write_store(tmp_path / "in.ome.zarr", IMAGES["ZYX"], "ZYX", **PLANES)
-    chunk = path / "0" / "c" / "1" / "0" / "0"
-    chunk.write_bytes(chunk.read_bytes()[:20])
-    with pytest.raises(FileError, match="is damaged"):
-        gd.read(path)
-    report = gd.run_batch(path, SETTINGS, 8, output=tmp_path / "out.ome.zarr")
-    assert isinstance(report.failed[0].error, FileError)
-    chunk.unlink()
+    (path / "0" / "c" / "1" / "0" / "0").unlink()
     picture = gd.read(path)
     assert picture.notes == ("1 of 3 chunks are not in the folder and were read as 0.",)
     assert not picture.data[1].any()
-    assert names(tmp_path) == ["in.ome.zarr"]
 
 
 def test_what_is_no_image(tmp_path):
@@ -265,18 +251,17 @@ def test_series_of_bioformats2raw(tmp_path):
 
 
 @pytest.mark.parametrize("separator", [".", "/"])
-@pytest.mark.parametrize("dtype", [">u2", "int16", "float32", "float64"])
-def test_types_byte_orders_and_names_of_chunks(tmp_path, dtype, separator):
-    image, out = IMAGES["ZYX"].astype(dtype), tmp_path / "out.ome.zarr"
+def test_byte_order_and_names_of_chunks(tmp_path, separator):
     kept = {"chunk_key_encoding": {"name": "v2", "separator": separator}}
+    image, out = IMAGES["ZYX"].astype(">u2"), tmp_path / "out.ome.zarr"
     path = write_store(tmp_path / "in.ome.zarr", image, "ZYX", "0.4", **PLANES, **kept)
     picture = gd.read(path)
     np.testing.assert_array_equal(picture.data, image)
-    assert picture.data.dtype == np.dtype(dtype).newbyteorder("=")
+    assert picture.data.dtype.isnative
     assert not gd.run_batch(path, SETTINGS, 8, output=out, dtype="same").failed
-    expected = gd.denoise(picture.data, SETTINGS, 8, axes="ZYX", dtype="same").image
-    np.testing.assert_array_equal(gd.read(out).data, expected)
+    np.testing.assert_array_equal(gd.read(out).data, denoised("ZYX", dtype="same"))
     assert (out / "0" / separator.join("000")).is_file()
+    assert opened(out)["0"].dtype == ">u2"
 
 
 @pytest.mark.parametrize("version", FORMATS)
@@ -382,7 +367,6 @@ def test_the_image_of_a_plate_with_one_is_a_result_like_others(tmp_path):
 @pytest.fixture
 def bucket():
     """An empty place in memory, as a bucket is one of a server."""
-    fsspec = pytest.importorskip("fsspec")
     system = fsspec.filesystem("memory")
     yield "memory://bucket"
     if system.exists("/bucket"):
