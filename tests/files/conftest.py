@@ -8,6 +8,8 @@ from files.interrupted import divide
 from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.run import by_parts
 
+pytest.register_assert_rewrite("files.contract")
+
 
 @pytest.fixture
 def in_parts(monkeypatch):

@@ -100,7 +100,7 @@ def new_folder(
             _sync_folder(target.parent)
     finally:
         shutil.rmtree(own, ignore_errors=True)
-        if target.exists():
+        if os.path.exists(target):  # False where the name is too long
             shutil.rmtree(old, ignore_errors=True)
 
 

@@ -228,6 +228,11 @@ def default_metadata(
     data: Any, axes: str, pixel_metadata: PixelMetadata, name: str, inputs: Iterable[Path] = ()
 ) -> ImageFile:
     """Return the description of pixels from no OME-Zarr, as which `write` makes one of 0.5."""
+    if axes.endswith("S"):
+        raise OutputError(
+            f"{name!r} is RGB, which OME-Zarr has no axis for: end the name of the result with "
+            ".ome.tif, or split it into channels."
+        )
     inputs = tuple(inputs)
     attributes = new_attributes(axes, pixel_metadata, name)
     metadata = {"attributes": attributes, "levels": [], "format": VERSIONS["0.5"]}
