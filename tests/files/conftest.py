@@ -11,7 +11,7 @@ from napari_gpu_denoise.run import by_parts
 
 @pytest.fixture
 def in_parts(monkeypatch):
-    """Take every file for a large one, of small parts, and note each part at once."""
+    """Take every file for a large one, of small parts, of which a moment is worth to be kept."""
     divide(monkeypatch)
 
 
