@@ -19,7 +19,7 @@ from napari_gpu_denoise.noise.correlation import (
     noise_share,
     spectrum_of_patches,
 )
-from napari_gpu_denoise.noise.frames import FramesInARow, still_noise
+from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import frequency_order
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
@@ -69,11 +69,10 @@ class Evidence:
         self.blank_width = selection.blank_width(areas, self.blanks)
         if source.threads > 1 and self._frames is not None:
             # Large frames are compared meanwhile.
-            with ThreadPoolExecutor(2) as pool:
-                compared = pool.submit(getattr, self, "_still"), pool.submit(self._read_frames)
+            with ThreadPoolExecutor(1) as pool:
+                compared = pool.submit(getattr, self, "_still")
                 _ = self.sigma
-            for each in compared:
-                each.result()
+            compared.result()
         else:
             _ = self.sigma
 
@@ -234,7 +233,7 @@ class Evidence:
     def _still(self) -> PhotonNoise | None:
         """Noise of a time-lapse in which hardly anything moves."""
         try:
-            return None if self._frames is None else still_noise(self._frames)
+            return None if self._row is None else self._row.still_noise()
         except NonFiniteError:
             return None
 
@@ -263,11 +262,6 @@ class Evidence:
     def in_a_row(self) -> FramesInARow | None:
         """Some frames of a time-lapse with those that follow; tissue shares speckle with them."""
         return None if self.spectra is None or self.log_speckle else self._row
-
-    def _read_frames(self) -> None:
-        """Read the patches of these now, and not when they are needed."""
-        if self._row is not None:
-            self._row.read()
 
     # Correlation
 

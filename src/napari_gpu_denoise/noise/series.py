@@ -208,7 +208,7 @@ def limit_by_repeats(
         pairs = [(planes[k], planes[other]) for k, other in source.sampled_repeats(channel)]
         if row is not None:
             # The second next frame: neighbours may share noise, or two states alternate.
-            pairs = [(first, third) for first, _, third in row.rows]
+            pairs = [(row[0], row[-1]) for row in row.rows]
         limits = np.array([_difference_variance(*pair) for pair in pairs])
         claimed = np.array([_claimed_variance(fit, plane) for plane, _ in pairs])
         known = np.isfinite(limits) & np.isfinite(claimed)
