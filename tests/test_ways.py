@@ -125,15 +125,19 @@ def made(noise: Callable, number: int, device) -> Case:
     return noise(settings_of(kind, axes, changes), axes, device)
 
 
+def divide_small_images(patch: pytest.MonkeyPatch) -> None:
+    """Divide even small images, and note each part at once."""
+    patch.setattr(one_file, "STREAMED_BYTES", 0)
+    patch.setattr(parts_of_images, "PART_BYTES", 1)
+    patch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
+    patch.setattr(parts_of_images, "_SMALLEST_PART", 1 << 10)
+    patch.setattr(resuming, "_SECONDS", 0)
+    patch.setattr(resuming, "_SHARE", float("inf"))
+
+
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    """Divide even small images, and note each part at once."""
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
-    monkeypatch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
-    monkeypatch.setattr(parts_of_images, "_SMALLEST_PART", 1 << 10)
-    monkeypatch.setattr(resuming, "_SECONDS", 0)
-    monkeypatch.setattr(resuming, "_SHARE", float("inf"))
+    divide_small_images(monkeypatch)
 
 
 def by_function(case: Case, folder) -> np.ndarray:

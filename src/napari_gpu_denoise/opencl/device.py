@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import mmap
@@ -19,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.locks import locked
 from napari_gpu_denoise.opencl.device_test import answers_for
 from napari_gpu_denoise.opencl.isolation import check_process, is_private, open_platforms
 
@@ -432,7 +432,7 @@ def names_of(chosen: Iterable[Device]) -> str:
     return "; ".join(f"{n} x {name}" if n > 1 else name for name, n in counted.items())
 
 
-_claims: dict[str, int] = {}  # open files by the name of a device, locked until the process ends
+_claims: dict[str, Any] = {}  # locks by the name of a device, held until the process ends
 _claiming = threading.Lock()
 
 
@@ -482,6 +482,8 @@ def _claimed(among: tuple[Device, ...]) -> Device:
 
 def _claim(names: Iterable[str]) -> str:
     """Lock a file that stands for a device, and return the name of that device."""
+    from filelock import FileLock, Timeout
+
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
     folder = Path(tempfile.gettempdir(), f"gpu-denoise-{user}")
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -492,11 +494,11 @@ def _claim(names: Iterable[str]) -> str:
         for name in names:
             digest = hashlib.sha256(name.encode()).hexdigest()[:16]
             path = folder / f"device-{digest}-{taken}.lock"
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-            if locked(handle):
-                _claims[name] = handle
+            lock = FileLock(path, mode=0o600, thread_local=False)  # which follows no link
+            with contextlib.suppress(Timeout):
+                lock.acquire(blocking=False)
+                _claims[name] = lock
                 return name
-            os.close(handle)
 
 
 def _physical(device: Device) -> str:
