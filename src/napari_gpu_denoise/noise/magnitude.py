@@ -43,7 +43,7 @@ class Magnitudes(NamedTuple):
     """Sigma of Rician noise, and how well it explains an image."""
 
     sigma: float  # of the real and of the imaginary part, grey levels
-    error: float  # standard error of sigma
+    error: float  # standard error of sigma; NaN of a sigma that `object_noise` has to refine
     misfit: float  # squared standard errors of the levels
     proof: float  # the same by which other evidence is better explained than by other noise
     share: float  # of the image that is background, and sigma read from; else 0
@@ -98,8 +98,8 @@ def _by_levels(channel: Evidence, curve: Callable) -> Magnitudes | None:
         limit = min(limit, laws.line)
     if cost[best] > limit:
         return None
-    noise = object_noise(channel.spectra, float(sigma[best]), curve())
-    return Magnitudes(*noise, float(cost[best]), _missing_values(channel), 0.0)
+    proof = _missing_values(channel)
+    return Magnitudes(float(sigma[best]), math.nan, float(cost[best]), proof, 0.0)
 
 
 def object_noise(

@@ -101,9 +101,9 @@ def _of_planes(
         except (ImageError, NonFiniteError):
             shown = np.zeros(len(planes), bool)
         for k in np.flatnonzero(~shown):  # no patch is whole
-            one = sigma_of_differences(planes[k])
-            if one is not None and fit.sigma:
-                found[start + k] = (*one, one.sigma / fit.sigma)
+            if fit.sigma:
+                sigma, error = sigma_of_differences(planes[k])
+                found[start + k] = sigma, error, sigma / fit.sigma
     return found
 
 
