@@ -21,7 +21,7 @@ from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.proof import limited_to_proof, proven_colours
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries, is_unproven
 from napari_gpu_denoise.noise.sampling import PlaneReader, plane_axis
-from napari_gpu_denoise.noise.series import differ, limit_by_repeats, limit_series, sigma_series
+from napari_gpu_denoise.noise.series import differ, limit_by_repeats, sigma_series
 
 
 def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel], str]:
@@ -210,11 +210,13 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
             fits = [fit.scaled(scale) for fit, scale in zip(plain, scales, strict=True)]
             series = {name: each.scaled(scales) for name, each in series.items()}
     fits, factors = limit_by_repeats(source, channels, fits)
+    if min(factors) < limits.MIN_PROVEN_SHARE:
+        series = {}  # single planes show texture, each its own
     if model == AUTO and places is None:
         fits, shares = limited_to_proof(channels, fits)
         factors = [one * share for one, share in zip(factors, shares, strict=True)]
     kind = type(fits[0].model)
-    series = {name: limit_series(each.scaled(factors), source) for name, each in series.items()}
+    series = {name: each.scaled(factors) for name, each in series.items()}
     return NoiseEstimate(
         sigma=tuple(fit.sigma for fit in fits),
         standard_error=tuple(fit.error for fit in fits),

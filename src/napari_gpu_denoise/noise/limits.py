@@ -77,15 +77,17 @@ MIN_NEIGHBOUR_CORRELATION = 0.1  # of noise that is not white: less costs less t
 MIN_CORRELATION_ERRORS = 3.0  # standard errors by which it differs from 0 (test_correlation)
 MAX_SPECTRUM_MISFIT = 0.75  # squared error over chance of a fit (quality_correlated: sigma)
 MAX_CORRELATION_ERROR = 0.2  # of the correlation of neighbours, where texture could be separated
-CORRELATION_OF_TEXTURE = 0.1  # of neighbours, over its power at the highest frequencies to noise
 MAX_MIDDLE_RATIO = 5.0  # of power, middle to highest frequencies, of white noise beside texture
 MAX_EDGE_RATIO = 2.5  # the same of frequencies high along one axis (noise_models: pictures)
 MIN_BAND_RATIO = 1 / 1.5  # the same of all of these, at least; texture never lowers them
 MAX_EQUAL_PATCHES = 0.01  # share of the patches of two frames: those of compressed videos are
-MAX_SIGMA_OVER_SINGLE = 1.05  # of differences of frames; single frames hold the same, and texture
-MIN_SIGMA_OVER_SINGLE = 0.3  # the same: less where frames were averaged or stored twice
+# Sigma over one that bounds it: of differences of frames over that of single frames, which hold
+# texture besides; of any claim over that of differences of repeats (planes_noise).
+MAX_SIGMA_OVER_BOUND = 1.1
+MIN_SIGMA_OVER_SINGLE = 0.3  # of differences; less where frames were averaged or stored twice
 MAX_SIGMA_OF_FURTHER = 1.15  # sigma of differences of each second frame over that of neighbours
 MAX_SIGMA_RATIO_ALIKE = 1.2  # of planes whose noise is the same (planes_noise)
+MIN_GAIN_ERRORS = 4.0  # standard errors of a gain above 0 (photon_scenes)
 MIN_MOTION_ERRORS = 4.0  # standard errors of low frequencies above the noise, in what moves
 MIN_STILL_SHARE = 0.6  # of the patches of a level, in a time-lapse that stands still
 MAX_LOW_OVER_HIGH = 1.15  # power of low over high frequencies of differences, of a still level
@@ -97,6 +99,10 @@ MAX_MEAN_OF_DARK_LEVEL = 4.5
 MAX_MISFIT_OF_MAGNITUDES = 2.0  # squared standard errors a level (magnitudes_noise)
 # Share of the values by which a background differs from noise alone, but for chance.
 MAX_DEVIATION_OF_BACKGROUND = 0.012
+# Standard errors of a covariance of channels above 0, and correlation: textures have up to 8, and a
+# correlation of 0.08 that is ignored costs 0.1 dB (quality_noise).
+MIN_SHARED_ERRORS = 10.0
+MIN_SHARED_CORRELATION = 0.08
 MAX_TEXTURE_GROWTH = 0.35  # of power in rougher patches of a level that shows noise
 
 # Structured noise, noise by place, speckle.

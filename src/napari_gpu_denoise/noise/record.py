@@ -81,10 +81,6 @@ class SigmaSeries:
         """Return the series with the sigma of each channel multiplied by a factor."""
         return self._times(np.reshape(factors, (-1, 1)), "sigma", "error")
 
-    def scaled_by_plane(self, factors: np.ndarray) -> SigmaSeries:
-        """Return the series with sigma and factor of each plane multiplied, (channels, n)."""
-        return self._times(factors, "sigma", "error", "factor")
-
     def _times(self, factors: np.ndarray, *names: str) -> SigmaSeries:
         tables = {name: (np.array(getattr(self, name)) * factors).tolist() for name in names}
         return replace(self, **{name: tuple(map(tuple, rows)) for name, rows in tables.items()})

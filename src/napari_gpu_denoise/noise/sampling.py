@@ -145,13 +145,8 @@ class PlaneReader:
             last[others] = number
         return found
 
-    def along(
-        self, axis: int, channel: Channel | None, positions: Sequence[int], repeat: bool = False
-    ) -> PlaneStack:
-        """Return planes at these positions of an axis, from the middle of all others.
-
-        With `repeat`, each is replaced by one beside it along `repeats`.
-        """
+    def along(self, axis: int, channel: Channel | None, positions: Sequence[int]) -> PlaneStack:
+        """Return planes at these positions of an axis, from the middle of all others."""
         places = {
             k: self.shape[k] // 2
             for k, letter in enumerate(self.axes)
@@ -159,25 +154,11 @@ class PlaneReader:
         }
         ndim = len(self.axes)
         found = [_plane_at(ndim, channel, {**places, axis: k}) for k in positions]
-        return self._stack(found, repeat)
+        return self._stack(found)
 
-    def beside(self, position: int) -> int:
-        """Return the position of another repeat.
-
-        It is the second one, where there is one: cameras and scanners may share noise between
-        neighbours, or alternate between two states.
-        """
-        length = self.shape[self.repeats]
-        step = 2 if length > 3 else 1
-        return position + step if position + step < length else position - step
-
-    def _stack(self, places: Sequence[tuple[int | slice, ...]], repeat: bool = False) -> PlaneStack:
-        """Return the planes at these indices, or beside them; none is read yet."""
+    def _stack(self, places: Sequence[tuple[int | slice, ...]]) -> PlaneStack:
+        """Return the planes at these indices; none is read yet."""
         y, x = self.axes.index("Y"), self.axes.index("X")
-        if repeat:
-            axis = self.repeats
-            places = [(*p[:axis], self.beside(p[axis]), *p[axis + 1 :]) for p in places]
-
         large = self.shape[y] * self.shape[x] > LARGEST_PLANE
         lengths = self.shape[y], self.shape[x]
         down, across = (_windows(n) if large else [slice(0, n)] for n in lengths)
