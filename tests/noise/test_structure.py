@@ -220,15 +220,6 @@ def test_waves_are_found_beside_each_other_and_near_the_axes():
     assert rest.std() < 0.1 * waves.std()
 
 
-def test_waves_are_compared_with_the_noise_beside_them():
-    plane = np.random.default_rng(0).normal(0, 10, (256, 256)).astype(np.float32)
-    frequencies = np.random.default_rng(1).uniform(0.1, 0.4, (40, 2))
-
-    here = np.sqrt(np.mean(np.abs(hum.block_amplitudes(plane, frequencies)) ** 2))
-    beside = np.sqrt(np.mean(hum.noise_beside(plane, frequencies) ** 2))
-    assert 0.95 < beside / here < 1.2  # the median of four is high rather than low
-
-
 @pytest.mark.parametrize("scale", [0, 8, 25])
 def test_outliers_that_are_found_are_seen_at_a_glance(scale):
     for seed, image in enumerate((cells(), membranes(1), 300 * cells() / cells().max())):

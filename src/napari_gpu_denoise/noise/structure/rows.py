@@ -217,7 +217,7 @@ def most_probable(
 
     wanted = (weights * (means - smooth(means))).sum(axis=1)
     matrix = LinearOperator((ny, ny), system, dtype=float)
-    found = cg(matrix, wanted, found, rtol=3e-3, maxiter=100)[0]
+    found = cg(matrix, wanted, found, rtol=1e-3, maxiter=100)[0]
     return found, smooth(means - found[:, None])
 
 
