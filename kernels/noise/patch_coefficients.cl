@@ -21,7 +21,7 @@ typedef float Level;
 #endif
 
 #define WIDTH 8
-#define SETS 5
+#define SETS 4
 
 static inline float sum_of(const float8 v)
 {

@@ -61,11 +61,11 @@ def edge_results(
     """Yield what a filter added to the stabilised means of an image, and the result, in sigma."""
     model = gd.Rician(1.0)
     curve = rician.squared_signal()
-    means = np.interp(signal**2, curve.value, curve.at).astype(np.float32)
+    means = np.interp(signal**2, curve.values, curve.at).astype(np.float32)
     seen = model.stabilise(magnitude)
     least = curve.at[0]
-    joint = np.interp(STRAIGHT**2, curve.value, curve.at) - least
-    faint = (np.interp(1.0, curve.value, curve.at) - least) * STRAIGHT / joint
+    joint = np.interp(STRAIGHT**2, curve.values, curve.at) - least
+    faint = (np.interp(1.0, curve.values, curve.at) - least) * STRAIGHT / joint
     one = f"1 sigma as {faint:.2f}"
     for name, call in FILTERS.items():
 

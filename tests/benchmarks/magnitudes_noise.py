@@ -148,10 +148,10 @@ def least_bias(most: float | None) -> np.ndarray:
     at = np.linspace(-0.4, 1.2, 401)
     signal = np.linspace(0, 1.5, 61)
     curve = rician.squared_signal()
-    shown = np.interp(signal**2, curve.value, curve.at) - curve.at[0]
+    shown = np.interp(signal**2, curve.values, curve.at) - curve.at[0]
     chance = np.exp(-((at - shown[:, None]) ** 2) / 2 / LEFT**2)
     chance /= chance.sum(axis=1, keepdims=True)
-    usual = rician.unbiased_signal(at + curve.at[0], False)
+    usual = rician.unbiased_signal(at + curve.at[0]).clip(0)
     # Unknown: the result at each filtered value, and the largest error of all.
     one = np.ones((len(signal), 1))
     falls = np.eye(len(at))[:-1] - np.eye(len(at))[1:]

@@ -101,7 +101,7 @@ def _of_magnitudes(noisy, sigma, model, device) -> Iterator[tuple[str, np.ndarra
             name + "plain, 2 sigma² off the result",
             np.sqrt(np.maximum(plain.astype(np.float64) ** 2 - 2 * sigma**2, 0)),
         )
-        made = model.inverse(gd.nl_means(model.stabilise(noisy), 1.0, **options), signed=True)
+        made = model.inverse(gd.nl_means(model.stabilise(noisy), 1.0, **options))
         yield name + "stabilised, signed", made
         yield name + "stabilised, at least 0", np.maximum(made, 0)
         yield name + "rician=True", gd.nl_means(noisy, sigma, rician=True, **options)

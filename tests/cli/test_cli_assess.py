@@ -35,34 +35,35 @@ def test_it_prints_half_a_page(file, run):
     assert len(text.splitlines()) < 30
 
 
-@pytest.mark.parametrize("ending", ["json", "txt", "html"])
-def test_reports(file, tmp_path, run, ending):
-    report = tmp_path / f"report.{ending}"
-    given = ["--sigma", "10", "--pixel-size", "0.2", "--unit", "um", "--report", report]
-    call = ["assess", "nl-means", file, "--json", "--region", "0,8:72,0:64", *given, *FAST]
-    code, out, _ = run(*call)
+def test_a_region_in_units_of_the_user(file, run):
+    given = ["--sigma", "10", "--pixel-size", "0.2", "--unit", "um", "--region", "0,8:72,0:64"]
+    code, out, _ = run("assess", "nl-means", file, "--json", *given, *FAST)
     (printed,) = json.loads(out)
     assert code == 0 and printed["region"] == [[0, 1], [8, 72], [0, 64]]
-    text = report.read_text(encoding="utf-8")
-    if ending == "json":
-        assert json.loads(text)["mse"] == printed["mse"]
-    else:
-        assert "um" in text
-    if ending == "html":
-        assert text.count("data:image/png") == 3 and "<svg" in text
-    assert run(*call)[0] == 5
-    assert report.read_text(encoding="utf-8") == text
+    assert "um" in printed["detail_words"][0] and printed["file_notes"] == []
+
+
+@pytest.mark.parametrize("command", [["estimate"], ["recommend"], ["assess", "nl-means"]])
+def test_notes_of_a_file_are_printed(file, run, command):
+    image = tifffile.imread(file)[0]
+    with tifffile.TiffWriter(file, ome=True) as tif:
+        options = {"tile": (32, 32), "photometric": "minisblack"}
+        tif.write(image, subifds=1, metadata={"axes": "YX"}, **options)
+        tif.write(image[::2, ::2], subfiletype=1, **options)
+    code, out, _ = run(*command, file, "--json")
+    (note,) = json.loads(out)[0]["file_notes"]
+    assert code == 0 and note.startswith("The image is a pyramid")
+    assert f"  note        {note}\n" in run(*command, file)[1]
 
 
 @pytest.mark.parametrize(
     "more, code, word",
     [
-        (["--report", "a.pdf"], 5, "end it with"),
         (["--region", "a:b"], 2, "not a region"),
         (["--region", "0,0:9,0:9"], 6, "--region"),
         (["--sigma", "0"], 2, "Sigma is 0"),
     ],
-    ids=["report", "region", "small", "sigma"],
+    ids=["region", "small", "sigma"],
 )
 def test_errors_say_what_to_do(file, run, more, code, word):
     given = [] if "--sigma" in more else ["--sigma", "10"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,32 +13,29 @@ from numpy.typing import ArrayLike
 from napari_gpu_denoise.assessment import formulas
 from napari_gpu_denoise.assessment.record import Assessment, ChannelQuality
 from napari_gpu_denoise.assessment.trial import (
+    RUNS,
     CropNoise,
     Observed,
     Region,
     Trial,
-    bounded,
     choose_crop,
     noise_of,
-    number_of_runs,
     observed,
     sigma_check,
 )
 from napari_gpu_denoise.errors import ImageError, Note, SettingsError
-from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.image.levels import as_array, as_numbers, check_numbers
+from napari_gpu_denoise.image.levels import as_numbers
 from napari_gpu_denoise.noise.structure.find import structure_in
-from napari_gpu_denoise.noise.structure.record import Finding
-from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run.input import Input, is_lazy
-from napari_gpu_denoise.run.job import Job, prepare
+from napari_gpu_denoise.run.input import Input
+from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import finish
 from napari_gpu_denoise.run.record import MEASURING, Progress, Steps
 from napari_gpu_denoise.run.request import Run, takes_options
 
-_STREAM = 0x617373657373  # beside the seed
+# Not the noise of a simulated image that was drawn with a small seed.
+_SEED = [0, 0x617373657373]
 
 
 @takes_options("dtype")
@@ -49,11 +45,8 @@ def assess(
     sigma: ArrayLike | None = None,
     *,
     region: Sequence[Any] | None = None,
-    second: Any = None,
     spacing: float | tuple[float, float] | None = None,
     unit: str = "",
-    peak: float | None = None,
-    seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
     **options: Any,
@@ -77,18 +70,10 @@ def assess(
         whole image. If it has more than about a million pixels, only its middle is used. One plane
         is assessed, or some slices of a volume, with the neighbouring frames and slices that the
         filter needs.
-    second : array_like, optional
-        A second image of the same, unmoved object with independent noise, of the same shape and
-        brightness. It makes the measurement of the detail kept more accurate.
     spacing : float or (float, float), optional
         Size of a pixel along Y and X.
     unit : str, optional
         Unit of `spacing`, such as ``"µm"``.
-    peak : float, optional
-        Range of grey levels that the PSNR refers to; by default 255 for 8 bits, else the range of
-        the result.
-    seed : int, optional
-        Seed of the fresh noise; the same seed gives the same result.
     {nonfinite}
     {correct}
     {sigma_factor}
@@ -102,8 +87,8 @@ def assess(
     Returns
     -------
     Assessment
-        Predicted error and PSNR, a map of the expected error, detail kept by spatial frequency, the
-        residual beside that of a twin, a check of sigma, and warnings.
+        Predicted error, detail kept by spatial frequency, the residual beside that of a twin, a
+        check of sigma, and warnings.
 
     Raises
     ------
@@ -135,8 +120,7 @@ def assess(
     >>> found = assess(image, BM3D(), sigma=20)                            # doctest: +SKIP
     >>> print(found.summary())                                             # doctest: +SKIP
     """
-    what = Options(region, second, spacing, unit, peak, seed)
-    steps = assess_steps(image, Run(filter, sigma, **options), what)
+    steps = assess_steps(image, Run(filter, sigma, **options), Options(region, spacing, unit))
     return finish(steps, progress, cancel, "no assessment was")
 
 
@@ -145,16 +129,12 @@ class Options:
     """What to assess, and how it is shown; as in `assess`."""
 
     region: Sequence[Any] | None = None
-    second: Any = None
     spacing: float | tuple[float, float] | None = None
     unit: str = ""
-    peak: float | None = None
-    seed: int = 0
 
-    def sizes(self) -> tuple[float, float] | None:
-        """Return `spacing` along Y and X."""
+    def __post_init__(self):
         if self.spacing is None:
-            return None
+            return
         try:
             given = np.broadcast_to(as_numbers(self.spacing), 2)
         except (TypeError, ValueError):
@@ -164,7 +144,7 @@ class Options:
                 f"spacing={self.spacing!r} is not a pixel size: give a positive number, or one "
                 "each for Y and X."
             )
-        return float(given[0]), float(given[1])
+        object.__setattr__(self, "spacing", tuple(given.tolist()))
 
 
 def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[Assessment]:
@@ -191,69 +171,87 @@ def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[
         As the value of ``StopIteration``.
     """
     options = options or Options()
-    options.sizes()  # refuses what is no size
     if run.filter.yields_map:
         raise SettingsError(
             "The result with these settings is a map, not an image: choose settings that denoise."
         )
     image = Input.of(image, run)
-    array, second = image.array, _second(options.second, image)
     if is_measured(run.sigma, run.noise, run.filter):
         yield MEASURING
-    device = choose_devices(run.device)[0]
-    run = replace(image.adapted(run), device=device, dtype="float32")
-    job, told = _prepared(run, array)
-    crop = choose_crop(job, options.region)
-    trial = Trial.of(job, crop, array, CropNoise.of(*told, array, job, crop))
+    run = replace(image.adapted(run), dtype="float32")
+    job, told = _prepared(run, image.array)
+
+    def trial_of(*size: int) -> tuple[Region, Trial]:
+        crop = choose_crop(job, options.region, *size)
+        noise = CropNoise.of(*told, image.array, job, crop)
+        return crop.yields, Trial.of(job, crop, image.array, noise)
+
+    region, trial = trial_of()
     if not trial.image[trial.inner].any():
         raise ImageError(
             "The region contains no image: it is constant, NaN, or without noise",
             "choose another",
             code="assess-empty",
         )
-    # Not the noise of a simulated image that was drawn with the same seed.
-    random = np.random.default_rng([options.seed, _STREAM])
-    other = None if second is None else crop.block(second, job.names, run.nonfinite).finite
     checking = trial.noise.checkable and not job.filter.sigma_unused
-    # Meanwhile, in another thread.
-    pool = ThreadPoolExecutor(1)
-    try:
-        looking = pool.submit(_structure, trial)
-        observations = yield from observed(trial, random, other, checking)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-    check, runs = None, number_of_runs(trial, other is not None, checking)
+    total = RUNS + checking  # those of the check, of a small crop, are one together
+    runs = yield from observed(trial, np.random.default_rng(_SEED), total)
+    check = None
     if checking:
-        small = choose_crop(job, crop.yields, formulas.MOST_CHECKED)
-        noise = CropNoise.of(*told, array, job, small)
-        check = yield from sigma_check(Trial.of(job, small, array, noise), runs - 1, runs)
-    yield Progress(runs, runs, "run")
-    dtype = image.given.dtype
-    return judged(trial, crop.yields, observations, check, looking.result(), options, dtype)
+        check = yield from sigma_check(trial_of(formulas.MOST_CHECKED)[1], RUNS, total)
+    yield Progress(total, total, "run")
+    return judged(trial, region, runs, check, options)
 
 
-class Channels:
-    """Channels of arrays with named axes, as planes (…, y, x)."""
+def judged(
+    trial: Trial,
+    region: Region,
+    runs: Observed,
+    check: formulas.SigmaCheck | None,
+    options: Options,
+) -> Assessment:
+    """Return the assessment of a region of an image."""
+    job, noise = trial.job, trial.noise
+    parts = runs.channels(job.names)
+    rings = formulas.Rings(*parts[0].known.shape[-2:], options.spacing or (1.0, 1.0))
+    channels = [_channel(k, part, noise, rings) for k, part in enumerate(parts)]
+    if are_correlated(channels):
+        check = None  # of white noise alone it says something
+    return Assessment(
+        filter=job.run.filter.name,
+        settings=job.run.filter.as_dict(),
+        sigma_factor=job.run.sigma_factor,
+        noise=noise.words(),
+        noise_source=noise.source,
+        axes=job.names,
+        device=str(job.device),
+        channels=tuple(channels),
+        check=check,
+        warnings=tuple(warnings_of(channels, check, parts, noise)),
+        residual=runs.residual,
+        twin_residual=runs.twin_residual,
+        region=tuple((one.start, one.stop) for one in region),
+        spacing=options.spacing,
+        unit=options.unit,
+    )
 
-    def __init__(self, names: str, shape: tuple[int, ...]):
-        self._axis = channel_axis(names)
-        self._planes = names.index("Y"), names.index("X")
-        if self._axis is not None:  # once Y and X come last
-            self._place = self._axis - sum(axis < self._axis for axis in self._planes)
-        self.count = 1 if self._axis is None else shape[self._axis]
-        self.plane = tuple(shape[k] for k in self._planes)
 
-    def of(self, values: np.ndarray, k: int) -> np.ndarray:
-        """Return one channel."""
-        planes = np.moveaxis(values, self._planes, (-2, -1))
-        if self._axis is None:
-            return planes
-        return planes.take(k, axis=self._place)
-
-    def together(self, channels: list[np.ndarray]) -> np.ndarray:
-        """Return an array of which these are the channels."""
-        whole = channels[0] if self._axis is None else np.stack(channels, self._place)
-        return np.moveaxis(whole, (-2, -1), self._planes)
+def _channel(k: int, runs: Observed, noise: CropNoise, rings: formulas.Rings) -> ChannelQuality:
+    """Return the quality of a channel, of which `runs` are."""
+    known = runs.known
+    powers, correlated = noise.spectrum(k, *rings.shape)
+    expected = rings.noise(np.where(known, runs.spread, 0), powers)
+    mse = float(runs.squared[known].mean(dtype=np.float64))
+    parts = (runs.spread, runs.noisy - runs.mean, runs.varied, runs.followed)
+    unsure = noise.unsure[min(k, len(noise.unsure) - 1)]
+    return ChannelQuality(
+        noise=math.sqrt(np.square(runs.spread[known]).mean(dtype=np.float64)),
+        error=math.sqrt(max(mse, 0.0)),
+        mse_error=formulas.standard_error(*(each[known] for each in parts), correlated, unsure),
+        detail=formulas.detail(rings, runs.noisy, expected, runs.filtered, runs.others),
+        residual=formulas.Statistics.of(runs.residual, known),
+        twin=formulas.Statistics.of(runs.twin_residual, known),
+    )
 
 
 CLIPPED = 0.01  # share of pixels at an end of the grey levels from which on it matters
@@ -269,52 +267,44 @@ def are_correlated(channels: Sequence[ChannelQuality]) -> bool:
     )
 
 
-def clipped_shares(
-    noisy: np.ndarray, twin: np.ndarray, known: np.ndarray, constant: bool
-) -> tuple[float, float]:
-    """Return the shares of pixels clipped at the dark and at the bright end.
-
-    They have the least or the largest value, and a twin that is not clipped goes beyond. The dark
-    end of noise that is not `constant` is where it ends by nature.
-    """
-    values, fresh = noisy[known], twin[known]
-    ends = []
-    for end, beyond in ((values.min(), fresh < values.min()), (values.max(), fresh > values.max())):
-        share = float(np.mean(values == end))
-        ends.append(share if min(share, float(beyond.mean())) >= CLIPPED else 0.0)
-    return ends[0] if constant else 0.0, ends[1]
-
-
 def warnings_of(
     channels: Sequence[ChannelQuality],
     check: formulas.SigmaCheck | None,
-    structure: Sequence[Finding],
-    clipped: Sequence[tuple[float, float]],
-    white: bool,
-    measured: bool = False,
-) -> tuple[Note, ...]:
-    """Return the warnings; `structure` is what was found of structured noise."""
-    warnings = [_clipped(k, *ends, len(channels)) for k, ends in enumerate(clipped) if any(ends)]
-    for each in structure:
-        warnings.append(
+    parts: Sequence[Observed],
+    noise: CropNoise,
+) -> list[Note]:
+    """Return the warnings; `parts` are the runs by channel."""
+    warnings = []
+    if any(each.is_worse for each in channels):
+        text = "the result is expected to be worse than the image: the noise model or the strength "
+        warnings.append(Note(f"{text}does not fit"))
+    causes = [
+        note
+        for k, part in enumerate(parts)
+        if (note := _clipped(part, noise.constant, _place(k, channels)))
+    ]
+    planes = [list(part.noisy.reshape(-1, *part.noisy.shape[-2:])) for part in parts]
+    for found in structure_in(planes):
+        causes.append(
             Note(
-                f"{each.words()}, which the filter treats as image, at least in part",
+                f"{found.words()}, which the filter treats as image, at least in part",
                 "correct='found' removes it first",
                 code="structured",
             )
         )
     if are_correlated(channels):
         text = "the noise of neighbouring pixels is correlated"
-        text += ", unlike white noise" if white else " more than in the noise model"
-        warnings.append(
+        text += ", unlike white noise" if noise.white else " more than in the noise model"
+        causes.append(
             Note(
                 f"{text}: the expected error is far too low",
                 "noise='correlated' takes it into account",
                 code="assess-correlated",
             )
         )
-    elif white and not warnings:
-        warnings += _strength(channels)
+    elif noise.white and not causes:
+        causes = [note for k in range(len(channels)) if (note := _strength(k, channels))]
+    warnings += causes
     if check is not None and not check.fits:
         warnings.append(
             Note(
@@ -325,162 +315,50 @@ def warnings_of(
                 factor=f"{check.best:.2g}",
             )
         )
-    if any(each.is_worse for each in channels):
-        text = "the result is expected to be worse than the image: the noise model or the strength "
-        warnings.insert(0, Note(f"{text}does not fit"))
-    if measured and not white:
+    if any(noise.unsure) and not noise.white:
         text = "the noise was measured, and coarse noise passes for image: the expected error may "
         warnings.append(Note(f"{text}be too low by more than its ±"))
-    return tuple(warnings)
+    return warnings
 
 
-def _clipped(k: int, dark: float, bright: float, count: int) -> Note:
-    ends = [f"{s:.1%} at the {e} end" for s, e in ((dark, "dark"), (bright, "bright")) if s]
-    place = f" in channel {k}" if count > 1 else ""
+def _place(k: int, channels: Sequence[ChannelQuality]) -> str:
+    return f" in channel {k}" if len(channels) > 1 else ""
+
+
+def _clipped(runs: Observed, constant: bool, place: str) -> Note | None:
+    """Return a note on pixels that are clipped at the dark or at the bright end.
+
+    They have the least or the largest value, and a twin that is not clipped goes beyond. The dark
+    end of noise that is not `constant` is where it ends by nature.
+    """
+    values, fresh, ends = runs.noisy[runs.known], runs.twin[runs.known], []
+    low, high = values.min(), values.max()
+    for name, end, beyond in (("dark", low, fresh < low), ("bright", high, fresh > high)):
+        share = float(np.mean(values == end))
+        if min(share, float(beyond.mean())) >= CLIPPED and (constant or name == "bright"):
+            ends.append(f"{share:.1%} at the {name} end")
+    if not ends:
+        return None
     return Note(
         f"pixels are clipped{place}, {' and '.join(ends)}: there the noise is weaker than assumed, "
         "and the expected error too low"
     )
 
 
-def _strength(channels: Sequence[ChannelQuality]) -> list[Note]:
+def _strength(k: int, channels: Sequence[ChannelQuality]) -> Note | None:
     """Return a note where residual and twin differ in variance and nothing else explains it."""
-    notes = []
-    for k, each in enumerate(channels):
-        ratio = each.residual.variance / each.twin.variance if each.twin.variance else 1.0
-        if VARIANCES[0] <= ratio <= VARIANCES[1]:
-            continue
-        place = f" in channel {k}" if len(channels) > 1 else ""
-        less = "less" if ratio < 1 else "more"
-        notes.append(
-            Note(
-                f"the filter removed {less} from the image than from its twin{place} ({ratio:.2f} "
-                f"of the variance): sigma is probably too {'high' if ratio < 1 else 'low'}, and "
-                "the expected error wrong",
-                "measure the noise",
-                code="assess-sigma",
-            )
-        )
-    return notes
-
-
-_TAILS = 0.1, 99.9  # percentiles of the result that its range is between
-
-
-def judged(
-    trial: Trial,
-    region: Region,
-    runs: Observed,
-    check: formulas.SigmaCheck | None,
-    structure: Sequence[Finding],
-    options: Options,
-    given: np.dtype,
-) -> Assessment:
-    """Return the assessment of a region of an image, which is of the type `given`.
-
-    `structure` is what was found of structured noise.
-    """
-    job, noise, known = trial.job, trial.noise, trial.image[trial.inner]
-    peak, sizes = options.peak, options.sizes()
-    if peak is None:
-        low, high = np.percentile(runs.mean[known], _TAILS)
-        peak = 255.0 if given == np.uint8 else float(high - low) or 1.0
-    spread = np.where(known, bounded(runs.spread), 1)
-    residual = np.where(known, (runs.noisy - runs.mean) / spread, 0).astype(np.float32)
-    twin = np.where(known, (runs.twin - runs.twin_mean) / spread, 0).astype(np.float32)
-    view = Channels(job.names, known.shape)
-    rings = formulas.Rings(*view.plane, sizes or (1.0, 1.0))
-    channels, maps, numbers = [], [], range(view.count)
-    for k in numbers:
-        image = view.of(known, k)
-        each = [view.of(part, k) for part in (runs.squared, runs.varied, runs.mean, spread)]
-        correlated = noise.correlated(k)
-        maps.append(formulas.error_map(*each, image, correlated))
-        parts = (runs.noisy - runs.mean, runs.varied, runs.followed)
-        unsure = formulas.standard_error(
-            view.of(runs.spread, k)[image],
-            *(view.of(part, k)[image] for part in parts),
-            runs.pairs,
-            correlated,
-            noise.unsure[min(k, len(noise.unsure) - 1)],
-        )
-        mse = float(view.of(runs.squared, k)[image].mean(dtype=np.float64))
-        power = float(np.square(view.of(runs.spread, k)[image]).mean(dtype=np.float64))
-        channels.append(
-            ChannelQuality(
-                noise=math.sqrt(power),
-                error=math.sqrt(max(mse, 0.0)),
-                mse_error=unsure,
-                psnr=formulas.decibels(mse, peak) if mse > 0 else math.inf,
-                gain=formulas.decibels(mse, math.sqrt(power)) if mse > 0 else math.inf,
-                detail=_detail(rings, runs, view, k, trial),
-                residual=formulas.Statistics.of(view.of(residual, k), image),
-                twin=formulas.Statistics.of(view.of(twin, k), image),
-            )
-        )
-    if check is not None and are_correlated(channels):
-        check = None  # of white noise alone it says something
-    pairs = [[view.of(part, k) for part in (runs.noisy, runs.twin, known)] for k in numbers]
-    clipped = [clipped_shares(*each, noise.constant) for each in pairs]
-    return Assessment(
-        filter=job.run.filter.name,
-        settings=job.run.filter.as_dict(),
-        sigma_factor=job.run.sigma_factor,
-        noise=noise.words(),
-        noise_source=noise.source,
-        axes=job.names,
-        device=str(job.device),
-        peak=float(peak),
-        channels=tuple(channels),
-        check=check,
-        warnings=warnings_of(channels, check, structure, clipped, noise.white, any(noise.unsure)),
-        error_map=np.where(known, np.sqrt(np.maximum(view.together(maps), 0)), 0),
-        residual=residual,
-        twin_residual=twin,
-        region=tuple((one.start, one.stop) for one in region),
-        spacing=sizes,
-        unit=options.unit,
-        seed=options.seed,
-    )
-
-
-def _detail(
-    rings: formulas.Rings, runs: Observed, view: Channels, k: int, trial: Trial
-) -> formulas.Detail:
-    """Return the detail kept in a channel."""
-    spread = np.where(trial.image[trial.inner], runs.spread, 0)
-    expected = rings.noise(view.of(spread, k), trial.noise.powers(k, *rings.shape))
-    second = None if runs.second is None else view.of(runs.second, k)
-    return formulas.detail(
-        rings,
-        view.of(runs.noisy, k),
-        expected,
-        [view.of(each, k) for each in runs.filtered],
-        [view.of(each, k) for each in runs.others],
-        second,
-    )
-
-
-def _structure(trial: Trial) -> list[Finding]:
-    """Return the structured noise found in the pixels that are judged."""
-    noisy = trial.pixels[trial.inner]
-    view = Channels(trial.job.names, noisy.shape)
-    planes = [view.of(noisy, k) for k in range(view.count)]
-    return structure_in([list(each.reshape(-1, *view.plane)) for each in planes])
-
-
-def _second(second: Any, image: Input) -> Any:
-    """Return the second image as an array to filter, if it fits the first."""
-    if second is None:
+    each = channels[k]
+    ratio = each.residual.variance / each.twin.variance if each.twin.variance else 1.0
+    if VARIANCES[0] <= ratio <= VARIANCES[1]:
         return None
-    array, shape = second if is_lazy(second) else as_array(second), tuple(image.given.shape)
-    if tuple(array.shape) != shape:
-        raise ImageError(
-            f"second= has shape {tuple(array.shape)}, but the image {shape}: give a second image "
-            "of the same object."
-        )
-    check_numbers(array)
-    return image.corrected(array)
+    less, high = ("less", "high") if ratio < 1 else ("more", "low")
+    return Note(
+        f"the filter removed {less} from the image than from its twin{_place(k, channels)} "
+        f"({ratio:.2f} of the variance): sigma is probably too {high}, and the expected error "
+        "wrong",
+        "measure the noise",
+        code="assess-sigma",
+    )
 
 
 def _prepared(run: Run, image: Any) -> tuple[Job, tuple[Any, Any]]:
@@ -489,12 +367,10 @@ def _prepared(run: Run, image: Any) -> tuple[Job, tuple[Any, Any]]:
     They are the same noise, but for filters that take sigma in other units, or none.
     """
     filter, names = run.filter, run.axes
-    own = filter.sigma_unused or filter.sigma_power != 1
-    if not own and run.sigma is None and run.noise is None:
-        own = filter.estimate_sigma(image, names) is not None
-    told = noise_of(run.sigma, run.noise, image, names, filter, run.device)
+    told = noise_of(run, image)
     if filter.sigma_unused:
-        run = replace(run, noise=None)
-    elif not own:
+        return start(replace(run, noise=None), image), told
+    measures = run.sigma is None and run.noise is None and filter.estimate_sigma(image, names)
+    if filter.sigma_power == 1 and not measures:
         run = replace(run, sigma=told[0], noise=told[1])
-    return prepare(run, image), told
+    return start(run, image), told

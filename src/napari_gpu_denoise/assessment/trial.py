@@ -27,6 +27,7 @@ from napari_gpu_denoise.run.job import Job, sigma_over
 from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, measured_noise, resolve_noise, scaled
 from napari_gpu_denoise.run.part import Part, filter_part, relayed, within
 from napari_gpu_denoise.run.record import Progress, Steps
+from napari_gpu_denoise.run.request import Run
 
 MOST = 1 << 20  # pixels of a channel that are filtered at once
 _SLICES = 8  # of a volume that are judged
@@ -155,19 +156,19 @@ class _AnyFilter(Filter):
         return _AnyFilter() if models[0].models_correlation else None
 
 
-def noise_of(sigma: Any, noise: Any, image: Any, names: str, filter: Filter, device: Any) -> Any:
-    """Return `sigma` and `noise` as they were given, or measured where they were not.
+def noise_of(run: Run, image: Any) -> tuple[Any, Any]:
+    """Return `sigma` and `noise` of a run, measured where they were not given; one of them is None.
 
-    The result is a pair, one of which is None.
+    Its axes are named.
     """
-    if filter.sigma_power != 1 and noise is None:
-        sigma = None  # it is in other units
-    if sigma is not None:
-        return sigma, None
+    noise = run.noise
+    # For filters that take sigma in other units, it says nothing of the noise.
+    if run.sigma is not None and (run.filter.sigma_power == 1 or noise is not None):
+        return run.sigma, None
     if isinstance(noise, NoiseMemory):
-        return None, noise.measured(image, names, device)
+        return None, noise.measured(image, run.axes, run.device)
     if noise is None or isinstance(noise, str):
-        noise = measured_noise(image, names, noise or "auto", device)
+        noise = measured_noise(image, run.axes, noise or "auto", run.device)
     return None, noise
 
 
@@ -232,13 +233,8 @@ class CropNoise:
     @property
     def checkable(self) -> bool:
         """Whether pixels that a filter has not seen show if sigma fits: white noise of mean 0."""
-        return self.white and not self.shared and (self.constant or self.photons)
-
-    @property
-    def photons(self) -> bool:
-        """Whether pixels can be split into independent ones as counts of photons can."""
-        known = bool(self.models) and not self.shared
-        return known and all(type(model) is PoissonGaussian for model in self.models)
+        centred = all(one.additive or type(one) is PoissonGaussian for one in self.models)
+        return self.white and centred and not self.shared
 
     def expected(self, result: np.ndarray) -> np.ndarray:
         """Return the mean of pixels, as they are measured, where this is the result."""
@@ -248,18 +244,17 @@ class CropNoise:
 
     def spread(self, mean: np.ndarray) -> np.ndarray:
         """Return the standard deviation of pixels with these means, float32, of their shape."""
-        found = self._variance(lambda model, values: model.variance(values), mean)
+        found = self._variance("variance", mean)
         return np.sqrt(np.maximum(found, 0)).astype(np.float32)
 
     def variance_told_by(self, pixels: np.ndarray) -> np.ndarray:
         """Return an unbiased estimate of the variance of each pixel, as measured, float32."""
-        found = self._variance(lambda model, values: model.variance_told_by(values), pixels)
-        return found.astype(np.float32)
+        return self._variance("variance_told_by", pixels).astype(np.float32)
 
-    def _variance(self, of: Any, values: np.ndarray) -> np.ndarray:
+    def _variance(self, name: str, values: np.ndarray) -> np.ndarray:
         def one(model: NoiseModel, part: np.ndarray) -> np.ndarray:
             told = model.sigma if model.additive else model.sigma_after
-            return of(model, part) / (told or 1.0) ** 2
+            return getattr(model, name)(part) / (told or 1.0) ** 2
 
         found = self._by_model(one, values) if self.models else np.ones_like(values)
         return found * np.square(self.sigma.array)
@@ -289,31 +284,17 @@ class CropNoise:
             return made
         return self._by_model(lambda model, values: _coloured(model, values, self.names), made)
 
-    def correlated(self, k: int) -> float:
-        """Return the sum of the squared autocorrelation of channel `k`; 1 for white noise."""
-        if self.white:
-            return 1.0
-        table = np.square(self.models[min(k, len(self.models) - 1)].spectral.autocorrelation)
-        twice = np.where(np.arange(len(table)) > 0, 2.0, 1.0)
-        return float(twice @ table @ twice)
+    def spectrum(self, k: int, height: int, width: int) -> tuple[np.ndarray | float, float]:
+        """Return the power spectrum of the noise of channel `k`, mean 1, as `rfft2` has it.
 
-    def powers(self, k: int, height: int, width: int) -> np.ndarray | float:
-        """Return the power spectrum of the noise of channel `k`, mean 1, as `rfft2` has it."""
-        if self.white:
-            return 1.0
-        return _power(self.models[min(k, len(self.models) - 1)].spectral, height, width)
-
-    def split(
-        self, values: np.ndarray, alpha: float, random: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Split counts of photons into two images of independent noise, by binomial thinning.
-
-        Their variances are `1 + alpha` and `1 + 1 / alpha` times that of `values`.
+        And the sum of its squared autocorrelation, which is 1 for white noise.
         """
-        share = alpha / (1 + alpha)
-        second = self._by_model(lambda model, part: _thinned(model, part, share, random), values)
-        # What is left, in units of the whole.
-        return (values - np.float32(share) * second) / np.float32(1 - share), second
+        if self.white:
+            return 1.0, 1.0
+        spectral = self.models[min(k, len(self.models) - 1)].spectral
+        table = np.square(spectral.autocorrelation)
+        both = np.where(np.arange(len(table)) > 0, 2.0, 1.0)
+        return _power(spectral, height, width), float(both @ table @ both)
 
     def _by_model(self, what: Any, values: np.ndarray) -> np.ndarray:
         """Apply a function of a model and pixels to the pixels of each model."""
@@ -353,29 +334,7 @@ def _power(model: Any, height: int, width: int) -> np.ndarray:
 
     power = cosines(np.fft.fftfreq(height)) @ table @ cosines(np.fft.rfftfreq(width)).T
     power = np.maximum(power, 0)
-    twice = np.full(power.shape[1], 2.0)
-    twice[0] = 1.0
-    if width % 2 == 0:
-        twice[-1] = 1.0
-    return power * (height * width / (power @ twice).sum())
-
-
-def _thinned(
-    model: PoissonGaussian, values: np.ndarray, share: float, random: np.random.Generator
-) -> np.ndarray:
-    """Return the image that a share of the electrons gives, divided by it.
-
-    Read noise is split by Gaussian noise of its own, so that the rest is independent.
-    """
-    electrons = (np.asarray(values, np.float64) - model.offset) / model.gain
-    whole = np.maximum(np.rint(electrons), 0)
-    taken = random.binomial(whole.astype(np.int64), share) + share * (electrons - whole)
-    read = (share * (1 - share)) ** 0.5 * model.read_noise / model.gain
-    taken += read * random.standard_normal(values.shape)
-    return (model.offset + model.gain * taken / share).astype(np.float32)
-
-
-# A trial.
+    return power * (height * width / (power @ formulas.twice(width)).sum())
 
 
 @dataclass(frozen=True)
@@ -414,11 +373,6 @@ class Trial:
         """The noisy pixels that are filtered."""
         return self.block.finite
 
-    @property
-    def planes(self) -> tuple[int, int]:
-        """The axes Y and X."""
-        return self.job.names.index("Y"), self.job.names.index("X")
-
     def filtered(self, values: np.ndarray, factor: float = 1.0) -> Steps[np.ndarray]:
         """Filter pixels of the crop, told `factor` times sigma; return those that are judged.
 
@@ -444,57 +398,61 @@ class Trial:
 
 @dataclass(frozen=True)
 class Observed:
-    """What the runs gave, over the pixels that are judged.
+    """What the runs gave, over the pixels that are judged; `known` where they are image.
 
     `mean` is the result as pixels are measured, `spread` the noise; `squared`, `varied` and
-    `followed` are means over `pairs` of runs: an estimate of the squared error, the variance of the
-    result, and twice its covariance with the noise. `filtered` and `others` are
-    pairs of independent noise, `second` says that they are the two images given. `twin` is the
-    result with fresh noise, `twin_mean` what the filter made of it.
+    `followed` are means over pairs of runs: an estimate of the squared error, the variance of the
+    result, and twice its covariance with the noise. `filtered` and `others` are pairs of
+    independent noise, along a first axis. `twin` is the result with fresh noise. Residuals are in
+    units of the noise.
     """
 
+    known: np.ndarray
     noisy: np.ndarray
     mean: np.ndarray
     spread: np.ndarray
     squared: np.ndarray
     varied: np.ndarray
     followed: np.ndarray
-    pairs: int
-    filtered: list[np.ndarray]
-    others: list[np.ndarray]
-    second: np.ndarray | None
+    filtered: np.ndarray
+    others: np.ndarray
     twin: np.ndarray
-    twin_mean: np.ndarray
+    residual: np.ndarray
+    twin_residual: np.ndarray
+
+    def channels(self, names: str) -> list[Observed]:
+        """Return the same for each channel, as planes (…, y, x)."""
+        y, x, channel = names.index("Y"), names.index("X"), channel_axis(names)
+
+        def split(values: np.ndarray) -> list[np.ndarray]:
+            more = values.ndim - len(names)
+            planes = np.moveaxis(values, (y + more, x + more), (-2, -1))
+            if channel is None:
+                return [planes]
+            axis = channel + more - (y < channel) - (x < channel)
+            return [planes.take(k, axis) for k in range(planes.shape[axis])]
+
+        parts = map(split, vars(self).values())
+        return [Observed(*part) for part in zip(*parts, strict=True)]
 
 
-def number_of_runs(trial: Trial, second: bool, checking: bool) -> int:
-    """Return how many runs there are; those of the check, of a small crop, are one together."""
-    split = 2 * (trial.noise.photons and not second)
-    return 1 + 2 * _pairs(trial, second) + split + 1 + checking
+RUNS = 2 + 2 * formulas.PAIRS  # of the filter on the crop
 
 
-def _pairs(trial: Trial, second: bool) -> int:
-    """Return how many times fresh noise is added and subtracted."""
-    return formulas.PAIRS - (second or trial.noise.photons)
-
-
-def observed(
-    trial: Trial, random: np.random.Generator, second: np.ndarray | None, checking: bool
-) -> Steps[Observed]:
+def observed(trial: Trial, random: np.random.Generator, total: int) -> Steps[Observed]:
     """Run the filter on the crop, and on the crop with fresh noise; yield after each part."""
-    total, done = number_of_runs(trial, second is not None, checking), 0
+    done, pairs = 0, formulas.PAIRS
 
     def run(values: np.ndarray, factor: float = 1.0) -> Steps[np.ndarray]:
         nonlocal done
-        made = yield from relayed(
-            trial.filtered(values, factor), lambda _: Progress(done, total, "run")
-        )
+        steps = trial.filtered(values, factor)
+        made = yield from relayed(steps, lambda _: Progress(done, total, "run"))
         done += 1
         return made
 
     yield Progress(0, total, "run")
     pixels, inner = trial.pixels, trial.inner
-    noisy, known = pixels[inner], trial.image[inner]
+    noisy = pixels[inner]
     mean = yield from run(pixels)
     # Around what is judged only fresh noise depends on it.
     around = trial.within(mean)
@@ -502,60 +460,45 @@ def observed(
     strength = trial.noise.strength(pixels, around, spread)
     variance = trial.noise.variance_told_by(pixels)[inner]
     squared, varied, followed = np.zeros((3, *mean.shape), np.float32)
-    pairs = _pairs(trial, second is not None)
     filtered, others = [], []
-    noisier, split = map(formulas.told_factor, (formulas.EPSILON, formulas.ALPHA**0.5))
+    noisier = float(np.sqrt(1 + formulas.EPSILON**2))
     for _ in range(pairs):
         fresh = strength * trial.unit(random)
         results = []
         for sign in (formulas.EPSILON, -formulas.EPSILON):
             results.append((yield from run(pixels + np.float32(sign) * fresh, noisier)))
-            filtered.append(results[-1])
             others.append((pixels - fresh / np.float32(sign))[inner])
+        filtered += results
         one = formulas.squared_errors(noisy, fresh[inner], variance, *results)
         squared += (one / pairs).astype(np.float32)
         half = (results[0] - results[1]) / np.float32(2 * formulas.EPSILON)
         varied += (half**2 / pairs).astype(np.float32)
         followed += 2 * fresh[inner] * half / pairs
-    if second is not None:
-        filtered, others = [mean], [second[inner]]
-    elif trial.noise.photons:
-        filtered, others = [], []
-        for _ in range(2):
-            image, other = trial.noise.split(pixels, formulas.ALPHA, random)
-            image, other = (np.where(trial.image, each, pixels) for each in (image, other))
-            filtered.append((yield from run(image.astype(pixels.dtype), split)))
-            others.append(other[inner])
-    fresh = spread[inner] * trial.unit(random)[inner]
-    twin = np.where(known, mean + fresh, noisy).astype(pixels.dtype)
+    known, spread = trial.image[inner], spread[inner]
+    twin = mean + spread * trial.unit(random)[inner]
+    twin = np.where(known, twin, noisy).astype(pixels.dtype)
     twin_mean = yield from run(trial.within(twin))
-    given = None if second is None else second[inner]
-    return Observed(
-        noisy,
-        mean,
-        spread[inner],
-        squared,
-        varied,
-        followed,
-        pairs,
-        filtered,
-        others,
-        given,
-        twin,
-        twin_mean,
+    unit = bounded(spread)
+    residuals = (
+        np.where(known, difference / unit, 0).astype(np.float32)
+        for difference in (noisy - mean, twin - twin_mean)
     )
+    both = np.stack(filtered), np.stack(others)
+    means = squared, varied, followed
+    return Observed(known, noisy, mean, spread, *means, *both, twin, *residuals)
 
 
 def sigma_check(trial: Trial, done: int, total: int) -> Steps[formulas.SigmaCheck]:
     """Tell the filter other strengths, and let it predict pixels that it has not seen."""
     pixels, inner = trial.pixels, trial.inner
+    axes = trial.job.names.index("Y"), trial.job.names.index("X")
     mask = np.zeros(pixels.shape, bool)
-    mask[inner] = formulas.hidden_grid(trial.image[inner].shape, trial.planes) & trial.image[inner]
-    values = formulas.without_hidden(pixels, mask, trial.planes)
+    mask[inner] = formulas.hidden_grid(trial.image[inner].shape, axes) & trial.image[inner]
+    values = formulas.without_hidden(pixels, mask, axes)
     spread = bounded(trial.noise.spread(values)[inner])
     losses = []
     for factor in formulas.FACTORS:
         steps = trial.filtered(values, factor / trial.job.run.sigma_factor)
         made = yield from relayed(steps, lambda _: Progress(done, total, "run"))
         losses.append(formulas.hidden_loss(pixels[inner], spread, made, mask[inner]))
-    return formulas.best_factor(formulas.FACTORS, losses)
+    return formulas.SigmaCheck.of(losses)

@@ -108,12 +108,6 @@ def _add_assess(parser: argparse.ArgumentParser, named: str) -> None:
             help="pixel size (default: the voxel size in the file)",
         )
         each.add_argument("--unit", default="", help="unit of --pixel-size, such as um")
-        each.add_argument(
-            "--report",
-            metavar="FILE",
-            help="also write a report: .html with pictures, .json, or .txt; for one input only",
-        )
-        each.add_argument("--overwrite", action="store_true", help="replace an existing report")
         options.add_settings(each, settings)
         each.set_defaults(run=commands.assess)
 

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import compileall
 import json
 import math
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.cli.options import add_filters, chosen_filters, whole_number
-from napari_gpu_denoise.errors import FileError, KernelError
+from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.input_checks import read_json
-from napari_gpu_denoise.files.output import check_output, new_file
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.device import Device, choose
@@ -40,15 +33,8 @@ from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.version import package_version
 
 SIGMA = 20.0
-_FORMAT = 1  # of stored runs
-_ENOUGH = 1.0  # seconds, after which no call is repeated once more
-# Stacks have as many frames as are filtered in about this time, in seconds, within these bounds.
-_STACK_SECONDS, _FEWEST_FRAMES, _MOST_FRAMES = 0.5, 4, 64
-# Where drivers, pyopencl and this package keep what was compiled.
-_CACHES = (
-    *("XDG_CACHE_HOME", "CUDA_CACHE_PATH", "POCL_CACHE_DIR", "NEO_CACHE_DIR"),
-    *("AMD_COMGR_CACHE_DIR", "MESA_SHADER_CACHE_DIR"),
-)
+_FORMAT = 2  # of stored runs
+_ENOUGH = 1.0  # seconds
 
 
 def synthetic(shape: tuple[int, ...], sigma: float = SIGMA, seed: int = 0) -> np.ndarray:
@@ -76,14 +62,6 @@ def shape_for(settings: Filter, shape: tuple[int, ...]) -> tuple[tuple[int, ...]
     return tuple(shape), "." * (len(shape) - 2 - len(axes)) + axes + "YX"
 
 
-def stack_for(settings: Filter, shape: tuple[int, ...], frames: int) -> tuple[tuple[int, ...], str]:
-    """Return the shape of a stack of frames, or volumes, and the names of its axes."""
-    shape, axes = shape_for(settings, shape[-2:])
-    if settings.over_time:
-        return (frames, *shape[1:]), axes
-    return (frames, *shape), "T" + axes
-
-
 @dataclass(frozen=True)
 class Timing:
     """Times of one filter on one device: medians over repeats, in seconds."""
@@ -102,99 +80,35 @@ class Timing:
     images_of_memory: float  # the same in units of the input's size
 
 
-@dataclass(frozen=True)
-class Stack:
-    """Throughput of a stack, from uint16 in memory to uint16 in memory, sigma given."""
+def measure(
+    settings: Filter,
+    shape: tuple[int, ...],
+    device: Device,
+    repeats: int = 5,
+    enough: float = math.inf,
+) -> Timing:
+    """Time a filter on an input of a shape that `shape_for` completes; the first run only warms.
 
-    shape: tuple[int, ...]
-    planes_per_second: float
-    device_share: float  # of the time in which the device computes
-
-
-@dataclass(frozen=True)
-class Speed:
-    """All measurements of one filter; `first` has the parts of first calls, in seconds."""
-
-    name: str  # filter and profile
-    timing: Timing
-    default_call: float  # seconds
-    stack: Stack
-    first: dict[str, dict[str, float]]
-
-    def times(self) -> list[tuple[str, float, dict[str, float]]]:
-        """Return the name of each time, its seconds, and those of its parts."""
-        timing, default = self.timing, self.default_call
-        call, device = timing.whole_call, timing.device_time
-        copies = timing.upload + timing.download
-        host, noise = max(call - device - copies, 0.0), max(default - call, 0.0)
-        return [
-            ("device", device, timing.kernels),
-            ("whole call", call, {"kernels": device, "copies": copies, "host": host}),
-            ("default call", default, {"whole call": call, "noise": noise}),
-            *((f"first, {name}", sum(parts.values()), parts) for name, parts in self.first.items()),
-        ]
-
-    def numbers(self) -> dict[str, float]:
-        """Return what can be compared with another run, in milliseconds, and planes a second."""
-        times = {name: 1e3 * seconds for name, seconds, _ in self.times()}
-        return times | {"planes/s": self.stack.planes_per_second}
-
-
-def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: int = 5) -> Timing:
-    """Time a filter on an input of a shape that `shape_for` completes."""
+    Runs are repeated until they have taken `enough` seconds.
+    """
     shape, axes = shape_for(settings, shape)
-    image = synthetic(shape)
-    kernels, tiles, memory = _profile(settings, image, axes, device, repeats)
-    upload, download = kernels.pop("upload"), kernels.pop("download")
-    return Timing(
-        *(settings.name, asdict(settings), str(device), shape, tiles, kernels),
-        device_time=sum(kernels.values()),
-        upload=upload,
-        download=download,
-        whole_call=_call(image, settings, SIGMA, axes, device, repeats),
-        memory=memory,
-        images_of_memory=memory / image.nbytes,
-    )
-
-
-def _speed(settings: Filter, device: Device, args: argparse.Namespace) -> Speed:
-    """Measure all of one filter."""
-    shape, axes = shape_for(settings, args.shape)
-    timing = measure(settings, shape, device, 1)
-    repeats = min(args.repeats, max(1, round(_ENOUGH / timing.whole_call)))
-    if repeats > 1:
-        timing = measure(settings, shape, device, repeats)
-    # Filters over time take many frames in one call.
-    one = timing.whole_call / (shape[0] if settings.over_time else 1)
-    frames = min(max(int(_STACK_SECONDS / one), _FEWEST_FRAMES), _MOST_FRAMES)
-    return Speed(
-        f"{settings.name}, {settings.profile_name()}",
-        timing,
-        _call(synthetic(shape), settings, None, axes, device, repeats),
-        _stack(settings, shape, device, args.frames or frames),
-        _first_calls(settings, shape, axes, device) if args.first else {},
-    )
-
-
-def _call(
-    image: np.ndarray, settings: Filter, sigma: float | None, axes: str, device: Device, count: int
-) -> float:
-    """Return the median seconds of some calls; one more comes first, which may compile."""
-    times = []
-    for _ in range(count + 1):
+    image, calls = synthetic(shape), []
+    while len(calls) <= repeats and sum(calls[1:]) < enough:
         start = time.perf_counter()
-        denoise(image, settings, sigma, axes=axes, device=device)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[1:])
+        denoise(image, settings, SIGMA, axes=axes, device=device)
+        calls.append(time.perf_counter() - start)
+    kernels, tiles, memory = _profile(settings, image, axes, device, len(calls))
+    upload, download = kernels.pop("upload"), kernels.pop("download")
+    device_time, call = sum(kernels.values()), statistics.median(calls[1:])
+    head = settings.name, asdict(settings), str(device), shape, tiles, kernels
+    times = device_time, upload, download, call
+    return Timing(*head, *times, memory, memory / image.nbytes)
 
 
 def _profile(
-    settings: Filter, image: np.ndarray, axes: str, device: Device, repeats: int
+    settings: Filter, image: np.ndarray, axes: str, device: Device, count: int
 ) -> tuple[dict[str, float], int, int]:
-    """Return the device time of each kernel and copy, the number of tiles, and bytes of memory.
-
-    The first run does not count.
-    """
+    """Return the device time of each kernel and copy, the number of tiles, and bytes of memory."""
     chosen = session(device)
     applied, _ = settings.for_array(axes, image.shape).for_pixels(image, axes)
     source, out = (arrange(a, axes, applied.joint) for a in (image, np.empty_like(image)))
@@ -202,7 +116,7 @@ def _profile(
     work = Work(applied, source, out, Levels.of(image), sigma, chosen)
     kind, runs = ArrayFrameFlow if settings.over_time else TileFlow, []
     with device_errors(chosen), borrow(chosen) as arena:
-        for _ in range(repeats + 1):
+        for _ in range(count):
             flow = kind(work, arena, profiling=True)
             with closing(flow):
                 deque(flow.run(), maxlen=0)
@@ -216,195 +130,68 @@ def _profile(
     return medians, len(flow.tiles), memory
 
 
-def _stack(settings: Filter, shape: tuple[int, ...], device: Device, frames: int) -> Stack:
-    """Time a stack of frames, or volumes."""
-    whole, axes = stack_for(settings, shape, frames)
-    image = synthetic(whole)
-    pixels = np.clip(image, 0, None).astype(np.uint16)
-    call = _call(pixels, settings, SIGMA, axes, device, 2)
-    kernels, *_ = _profile(settings, image, axes, device, 1)
-    busy = sum(kernels.values()) - kernels["upload"] - kernels["download"]
-    return Stack(whole, math.prod(whole[:-2]) / call, busy / call)
-
-
-def _first_calls(
-    settings: Filter, shape: tuple[int, ...], axes: str, device: Device
-) -> dict[str, dict[str, float]]:
-    """Return the parts of the first call ever on a machine, and of that of a second process."""
-    task = {"filter": settings.name, "settings": settings.as_dict(), "shape": shape, "axes": axes}
-    task |= {"sigma": SIGMA, "device": [device.name, device.platform, device.index]}
-    with tempfile.TemporaryDirectory(prefix="gpu-denoise-bench-") as folder:
-        places = {name: os.path.join(folder, name) for name in _CACHES}
-        for place in places.values():
-            os.mkdir(place)
-        return {name: time_process(task, places) for name in ("nothing cached", "kernels cached")}
-
-
-def time_process(task: dict[str, Any], places: dict[str, str]) -> dict[str, float]:
-    """Return the parts of the first call of a new process, with its caches in `places`."""
-    script = str(Path(__file__).with_name("first_call.py"))
-    # As pip leaves the package; where Python stores no bytecode, every process would compile it.
-    compileall.compile_dir(Path(__file__).parents[1], quiet=2)
-    start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-P", script, json.dumps(task)],
-        env=os.environ | places,
-        capture_output=True,
-        text=True,
-    )
-    whole = time.perf_counter() - start
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise KernelError(f"The process that times a first call failed ({last}).")
-    parts = json.loads(done.stdout.splitlines()[-1])
-    return {"python": whole - sum(parts.values()), **parts}  # start of the interpreter, and its end
-
-
-def read_run(path: Path) -> tuple[str, str, str, dict[str, dict[str, float]]]:
-    """Return device, driver, version of this package, and the numbers of each filter of a run.
-
-    These are by the title of the filter. Raises `FileError` if it is not a stored run.
-    """
+def read_run(path: Path) -> tuple[list[str], dict[str, dict[str, float]]]:
+    """Return the device, its driver and the package of a stored run, and its times by title."""
     try:
         run = read_json(path)
         if run["gpu-denoise bench"] != _FORMAT:
             raise ValueError("another version")
-        numbers = {
-            _title(str(speed["name"]), map(int, speed["timing"]["shape"])): {
-                str(name): float(value) for name, value in speed["numbers"].items()
-            }
-            for speed in run["filters"]
+        times = {
+            str(title): {str(name): float(value) for name, value in each["times"].items()}
+            for title, each in run["filters"].items()
         }
-        return str(run["device"]), str(run["driver"]), str(run["package"]), numbers
+        return [str(run[name]) for name in ("device", "driver", "package")], times
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileError(
-            f"{path} is not a run stored by this version: make one with gpu-denoise bench --save."
+            f"{path} is not a run of this version: make one with gpu-denoise bench --json > FILE."
         ) from error
-
-
-def _by(shape: Iterable[int]) -> str:
-    return "x".join(map(str, shape))
-
-
-def _title(name: str, shape: Iterable[int]) -> str:
-    return f"{name}, {_by(shape)}"
-
-
-def _details(speed: Speed) -> str:
-    """Return all parts of all times of a filter."""
-    timing, stack = speed.timing, speed.stack
-    lines = [
-        speed.name,
-        "  " + ", ".join(f"{name}={value}" for name, value in timing.settings.items()),
-        f"  {_by(timing.shape)} float32, {timing.tiles} tile{'s' * (timing.tiles > 1)}, "
-        f"{size_in_words(timing.memory)} on the device ({timing.images_of_memory:.1f} images)",
-    ]
-    for name, whole, parts in speed.times():
-        title = {"device": "device time"}.get(name, name.replace("first,", "first call,"))
-        lines.append(f"  {title:<30}{1e3 * whole:10.3f} ms")
-        for part, value in parts.items():
-            lines.append(f"    {part:<28}{1e3 * value:10.3f}    {value / whole:5.0%}")
-    lines.append(f"  {'stack of ' + _by(stack.shape):<30}{stack.planes_per_second:10.1f} planes/s")
-    lines.append(f"    {'device busy':<28}{'':10}{stack.device_share:5.0%}")
-    return "\n".join(lines)
-
-
-def _summary(speed: Speed) -> str:
-    """Return the row of a filter in the table of all."""
-    stack = speed.stack
-    (_, device, _), (_, call, _), (_, default, parts), *first = speed.times()
-    return _row(
-        speed.name,
-        _by(speed.timing.shape),
-        _ms(device),
-        f"{_ms(call)} (device {device / call:.0%})",
-        f"{_ms(default)} (noise {parts['noise'] / default:.0%})",
-        f"{stack.planes_per_second:.1f} (device {stack.device_share:.0%})",
-        *(_ms(seconds) for _, seconds, _ in first),
-    )
-
-
-def _row(first: str, *cells: str) -> str:
-    widths = zip(cells, (14, 9, 21, 21, 21, 11, 13), strict=False)
-    return (f"{first:<28}" + "".join(f"{cell:>{width}}" for cell, width in widths)).rstrip()
-
-
-def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.4g}" if seconds < 1 else f"{1e3 * seconds:.0f}"
-
-
-def _compared(speed: Speed, numbers: dict[str, dict[str, float]]) -> Iterator[str]:
-    """Yield stored and new numbers of a filter side by side."""
-    title = _title(speed.name, speed.timing.shape)
-    before = numbers.get(title, {})
-    yield title if before else f"{title}: not in the stored run"
-    for name, now in speed.numbers().items():
-        then = before.get(name, 0.0)
-        if min(then, now) > 0:
-            faster, unit = (now / then, "") if name == "planes/s" else (then / now, " ms")
-            yield f"  {name:<24}{then:12.4g} ->{now:12.4g}{unit:<3}  {faster:5.2f} times as fast"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``gpu-denoise bench`` to a parser."""
     add = parser.add_argument
-    add_filters(parser, "filter to time in detail; can be repeated (default: one line for each)")
+    add_filters(parser, "filter to time; can be repeated (default: all)")
     about = "change a setting of the filter, such as patch=5; can be repeated"
     add("--set", metavar="NAME=VALUE", action="append", default=[], help=about)
     about = "shape of the input, YxX, PLANESxYxX or TxZxYxX (default 512x512)"
     add("--shape", type=_shape, default="512x512", help=about)
-    about = "frames of the stack (default: about half a second of work)"
-    add("--frames", type=whole_number, help=about)
-    about = "also time first calls in new processes: with an empty cache, and with kernels cached"
-    add("--first", action="store_true", help=about)
     add("--repeats", type=whole_number, default=5, help="maximum number of runs for a median")
-    add("--save", metavar="FILE", type=Path, help="store the run, as JSON")
-    add("--overwrite", action="store_true", help="replace an existing file")
-    add("--compare", metavar="FILE", type=Path, help="compare with a stored run")
-    add("--json", action="store_true", help="print JSON")
+    add("--compare", metavar="FILE", type=Path, help="compare with a run that --json printed")
+    add("--json", action="store_true", help="print JSON, to be stored and compared with")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``gpu-denoise bench``."""
-    changes = dict(item.split("=", 1) if "=" in item else (item, "") for item in args.set)
-    chosen = [_settings(kind, changes) for kind in chosen_filters(args)]
-    stored = read_run(args.compare) if args.compare else None
-    if args.save:
-        check_output(args.save, overwrite=args.overwrite, keep=())
+    changes = {name: _value(text) for name, _, text in (item.partition("=") for item in args.set)}
+    chosen = [kind.of(**changes) for kind in chosen_filters(args)]
+    before, stored = read_run(args.compare) if args.compare else (None, {})
     device = choose(args.device)
+    head = {"device": str(device), "driver": device.driver, "package": package_version()}
     say = partial(print, flush=True) if not args.json else lambda *_, **__: None
-    say(f"{device}, driver {device.driver}")
-    say(f"Times in ms, medians of up to {args.repeats} calls; in brackets, shares of that time.")
-    if args.filter is None:
-        columns = ("filter", "shape", "device", "whole call", "default call", "planes/s")
-        say(_row(*columns, *(("first ever", "first cached") if args.first else ())))
-    speeds: list[Speed] = []
+    say(f"{device}, driver {device.driver}; medians of up to {args.repeats} calls")
+    if before is not None:
+        other = "" if before[:2] == [str(device), device.driver] else ", another device or driver"
+        say("Compared with version {2} on {0}, driver {1}{3}".format(*before, other))
+    made = {}
     for settings in chosen:
-        speeds.append(_speed(settings, device, args))
-        say((_summary if args.filter is None else _details)(speeds[-1]))
-    if stored:
-        name, driver, package, numbers = stored
-        same = (name, driver) == (str(device), device.driver)
-        end = "; now:" if same else ": another device or driver than now."
-        say(f"Stored by version {package} on {name}, driver {driver}{end}")
-        for speed in speeds:
-            say(*_compared(speed, numbers), sep="\n")
-    record = {
-        "gpu-denoise bench": _FORMAT,
-        "package": package_version(),
-        "device": str(device),
-        "driver": device.driver,
-        "filters": [{**asdict(speed), "numbers": speed.numbers()} for speed in speeds],
-    }
-    text = json.dumps(record, indent=2)
+        timing = measure(settings, args.shape, device, args.repeats, _ENOUGH)
+        shape = "x".join(map(str, timing.shape))
+        title = f"{settings.name}, {settings.profile_name()}, {shape}"
+        times = {"device": 1e3 * timing.device_time, "call": 1e3 * timing.whole_call}
+        made[title] = {"times": times, **asdict(timing)}
+        say(f"{title} ({size_in_words(timing.memory)} on the device)")
+        for name, now in times.items():
+            then = stored.get(title, {}).get(name, 0.0)
+            faster = f"{then:12.4g} before: {then / now:.2f} times as fast" if then and now else ""
+            say(f"  {name:<26}{now:12.4g} ms{faster}")
+        copies = {"upload": timing.upload, "download": timing.download}
+        for name, seconds in (timing.kernels | copies).items() if args.filter else ():
+            say(f"    {name:<24}{1e3 * seconds:12.4g} ms")
     if args.json:
-        print(text)
-    if args.save:
-        with new_file(args.save, overwrite=args.overwrite) as file:
-            file.write(text.encode("utf-8"))
+        print(json.dumps({"gpu-denoise bench": _FORMAT, **head, "filters": made}, indent=2))
     return 0
 
 
@@ -420,15 +207,8 @@ def _shape(text: str) -> tuple[int, ...]:
     return shape
 
 
-def _settings(kind: type[Filter], changes: Mapping[str, str]) -> Filter:
-    """Return settings with changes given as text."""
-    types = {spec.name: type(spec.default) for spec in fields(kind)}
-    typed: dict[str, Any] = {}
-    for name, text in changes.items():
-        typed[name] = text
-        if types.get(name) is bool:
-            typed[name] = text.lower() in ("1", "true", "yes")
-        elif types.get(name) in (int, float):
-            with suppress(ValueError):  # what is no number is refused with the others
-                typed[name] = types[name](text)
-    return kind.of(**typed)
+def _value(text: str) -> Any:
+    """Return the number or truth value that a text is, or the text."""
+    with suppress(ValueError):
+        return json.loads(text.lower())
+    return text

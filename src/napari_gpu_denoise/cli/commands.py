@@ -24,21 +24,30 @@ from napari_gpu_denoise.protocol.settings import size_in_words
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.assessment.recommend import Advice
-    from napari_gpu_denoise.assessment.record import Assessment
     from napari_gpu_denoise.files.batch import BatchReport
     from napari_gpu_denoise.files.image_file import ImageFile
 
 HELD = 24  # planes of a channel up to which a file is read whole: an estimate may hold as many
 
 
-def _report_each(args: argparse.Namespace, report: Callable[[Path], dict[str, Any]]) -> int:
-    """Report on each input; print what `report` returns as JSON, if that is wanted."""
-    from napari_gpu_denoise.files.formats import find_files
+def _report_each(
+    args: argparse.Namespace,
+    report: Callable[[Path, ImageFile], dict[str, Any]],
+    **opening: Any,
+) -> int:
+    """Report on each input, and its notes; print what `report` returns as JSON, if wanted."""
+    from napari_gpu_denoise.files import formats
 
     codes, records = [], []
-    for path in find_files(args.inputs):
+    for path in formats.find_files(args.inputs):
         try:
-            records.append({"input": str(path), **report(path)})
+            with formats.open_stack(path, **opening) as picture:
+                found = report(path, picture)
+                if not args.json:
+                    for note in picture.notes:
+                        print(f"  note        {note}")
+                notes = list(map(str, picture.notes))
+            records.append({"input": str(path), **found, "file_notes": notes})
         except errors.DenoiseError as error:
             codes.append(exit_code(error))  # not the error: its traceback holds the pixels
             complain(sentence(error, path))
@@ -47,31 +56,30 @@ def _report_each(args: argparse.Namespace, report: Callable[[Path], dict[str, An
     return codes[0] if codes else 0
 
 
+def _say(args: argparse.Namespace, title: Any, text: str) -> None:
+    """Print a text below its title, unless JSON is wanted."""
+    if not args.json:
+        print(title, *(f"  {line}" for line in text.splitlines()), sep="\n")
+
+
 def estimate(args: argparse.Namespace) -> int:
     """Measure the noise of each input."""
     from napari_gpu_denoise.assessment.recommend import recommend as advise
-    from napari_gpu_denoise.files import formats
     from napari_gpu_denoise.noise.estimate import estimate_noise
 
-    def report(path: Path) -> dict[str, Any]:
-        with formats.open_stack(path) as picture:
-            loaded, names, planes = to_measure(picture, args.axes)
-            measured, advice = estimate_noise(loaded.pixels, names, args.model), None
-            if any(measured.sigma) and not args.json:
-                with contextlib.suppress(errors.NoDeviceError):
-                    advice = advise(loaded.pixels, names, noise=measured)
+    def report(path: Path, picture: ImageFile) -> dict[str, Any]:
+        loaded, names, planes = to_measure(picture, args.axes)
+        measured = estimate_noise(loaded.pixels, names, args.model)
         axes = picture.filter_axes if args.axes is None else args.axes
-        if not args.json:
-            shape = " x ".join(map(str, picture.data.shape))
-            print(f"{path} ({axes}, {shape}, {picture.data.dtype})")
-            print(f"  read        {measured.planes} of {planes} plane{'s' * (planes != 1)}")
-            said = dataclasses.replace(measured, notes=tuple(map(on_command_line, measured.notes)))
-            for line in said.summary().splitlines():
-                print(f"  {line}")
-            if advice is not None:
-                print(f"  recommended {advice.choice}, because {advice.reason}")
-            for note in picture.notes:
-                print(f"  note        {note}")
+        said = dataclasses.replace(measured, notes=tuple(map(on_command_line, measured.notes)))
+        text = f"read        {measured.planes} of {planes} plane{'s' * (planes != 1)}\n"
+        text += said.summary()
+        if any(measured.sigma) and not args.json:
+            with contextlib.suppress(errors.NoDeviceError):
+                advice = advise(loaded.pixels, names, noise=measured)
+                text += f"\nrecommended {advice.choice}, because {advice.reason}"
+        shape = " x ".join(map(str, picture.data.shape))
+        _say(args, f"{path} ({axes}, {shape}, {picture.data.dtype})", text)
         return {"axes": axes, **measured.as_dict(), "total_planes": planes}
 
     return _report_each(args, report)
@@ -159,7 +167,7 @@ def _run_options(args: argparse.Namespace) -> dict[str, Any]:
 def denoise(args: argparse.Namespace) -> int:
     """Run one filter over all inputs."""
     settings = chosen_settings(args)
-    from napari_gpu_denoise.files.batch import Batch, BatchProgress, batch_steps
+    from napari_gpu_denoise.files.batch import Batch, driven
     from napari_gpu_denoise.run.request import HostMemory, Run
 
     run = Run(
@@ -177,49 +185,50 @@ def denoise(args: argparse.Namespace) -> int:
         names = ("overwrite", "resume", "companions_anywhere", "stop_on_error")
         options = {name: getattr(args, name) for name in names}
         batch = Batch.of(args.inputs, args.output, run, **options, client=client)
-        report = None
-        with contextlib.closing(batch_steps(batch)) as steps:
-            while report is None:
-                try:
-                    if isinstance(step := next(steps), BatchProgress):
-                        bar(step)
-                    if cancel.is_set():
-                        steps.throw(errors.Cancelled("The batch was cancelled."))
-                except StopIteration as end:
-                    report = end.value
+        report = driven(batch, bar, cancel)
     return _report_on_batch(report, settings, args)
 
 
 def _report_on_batch(report: BatchReport, settings: Any, args: argparse.Namespace) -> int:
     """Print what became of the files; return the exit code."""
-    from napari_gpu_denoise.files.batch import is_expected, lines_on
+    from napari_gpu_denoise.files.batch import lines_on
 
     if args.json:
         print(json.dumps({"profile": settings.profile_name(), **report.as_dict()}, indent=2))
     elif not args.quiet:
         for file in report.done:
             print(*lines_on(file, settings, on_command_line), sep="\n")
-    for file in () if args.quiet else report.skipped:
-        complain(f"{on_command_line(file.skipped).rstrip('.')}.")
+    for problem in _complaints(report, args.quiet):
+        complain(problem)
+    if len(report.files) > 1 and not args.quiet and not args.json:
+        print(report.summary)
+    return _status(report, args.resume)
+
+
+def _complaints(report: BatchReport, quiet: bool) -> Iterator[BaseException | str]:
+    """Yield what there is to say of files without a result, and where one was not completed."""
+    from napari_gpu_denoise.files.batch import is_expected
+
+    for file in () if quiet else report.skipped:
+        yield f"{on_command_line(file.skipped).rstrip('.')}."
     unexpected = [file.error for file in report.failed if not is_expected(file.error)]
     for file in report.failed:
         named = f"{type(file.error).__name__}: {file.error}"
-        complain(sentence(named if file.error in unexpected else file.error, file.input))
-        for note in file.notes:
-            complain(on_command_line(note))
-    for note in report.notes:
-        complain(on_command_line(note))
-    if unexpected:
-        complain(unexpected[0])
-    if len(report.files) > 1 and not args.quiet and not args.json:
-        print(report.summary)
+        yield sentence(named if file.error in unexpected else file.error, file.input)
+        yield from map(on_command_line, file.notes)
+    yield from map(on_command_line, report.notes)
+    yield from unexpected[:1]
+
+
+def _status(report: BatchReport, resume: bool) -> int:
+    """Return the exit code of a batch."""
     if report.cancelled:
         raise KeyboardInterrupt
     if report.failed:
         return exit_code(report.failed[0].error)
     if any(getattr(file.skipped, "code", "") == "exists" for file in report.skipped):
         return exit_code(errors.OutputError())
-    if not report.done and not args.resume:
+    if not report.done and not resume:
         raise errors.FileError(
             f"None of the inputs is a {FORMAT_NAMES} file: nothing was denoised."
         )
@@ -249,48 +258,13 @@ def chosen_settings(args: argparse.Namespace) -> Any:
 
 def assess(args: argparse.Namespace) -> int:
     """Assess the result for each input."""
-    from napari_gpu_denoise.assessment.report import check_report_name, report_text
-    from napari_gpu_denoise.files.formats import find_files
-    from napari_gpu_denoise.files.input_checks import read_files
-    from napari_gpu_denoise.files.output import check_output, new_file
-
-    settings, paths = chosen_settings(args), find_files(args.inputs)
-    options = _run_options(args)
-    if args.report is not None:
-        if len(paths) > 1:
-            raise errors.OutputError(
-                f"--report {args.report} is a single file, but there are {len(paths)} "
-                "inputs: give one input."
-            )
-        check_report_name(args.report)
-        read_files.update(map(os.path.abspath, paths))
-        check_output(args.report, overwrite=args.overwrite, keep=())
-
-    def report(path: Path) -> dict[str, Any]:
-        made = _assessed(path, settings, options, args)
-        if not args.json:
-            print(path)
-            print("\n".join(f"  {line}" for line in made.summary(on_command_line).splitlines()))
-        if args.report is not None:
-            with new_file(args.report, overwrite=args.overwrite) as file:
-                file.write(report_text(args.report, made, str(path), on_command_line).encode())
-        return made.as_dict()
-
-    return _report_each(args, report)
-
-
-def _assessed(path: Path, settings: Any, options: dict[str, Any], args: Any) -> Assessment:
     from napari_gpu_denoise.assessment.assess import assess as judge
-    from napari_gpu_denoise.files import formats
-    from napari_gpu_denoise.files.input_checks import read_files
     from napari_gpu_denoise.files.one_file import with_voxel
-    from napari_gpu_denoise.files.output import check_output
     from napari_gpu_denoise.image.levels import check_numbers
 
-    with formats.open_stack(path, companions_anywhere=args.companions_anywhere) as picture:
-        read_files.update(map(os.path.abspath, picture.files))
-        if args.report is not None:  # before the work
-            check_output(args.report, overwrite=args.overwrite, keep=())
+    settings, options = chosen_settings(args), _run_options(args)
+
+    def report(path: Path, picture: ImageFile) -> dict[str, Any]:
         check_numbers(picture.data)
         axes = args.axes or picture.filter_axes
         spacing, unit = args.pixel_size, args.unit
@@ -300,15 +274,12 @@ def _assessed(path: Path, settings: Any, options: dict[str, Any], args: Any) -> 
         data = picture.data
         by_plane = data.reads_by_plane(axes.upper().index("Y"), axes.upper().index("X"))
         pixels = picture.pixels if by_plane else picture.loaded().pixels
-        return judge(
-            pixels,
-            with_voxel(settings, picture),
-            axes=axes,
-            region=args.region,
-            spacing=spacing,
-            unit=unit,
-            **options,
-        )
+        kept = {"axes": axes, "region": args.region, "spacing": spacing, "unit": unit}
+        made = judge(pixels, with_voxel(settings, picture), **kept, **options)
+        _say(args, path, made.summary(on_command_line))
+        return made.as_dict()
+
+    return _report_each(args, report, companions_anywhere=args.companions_anywhere)
 
 
 def devices(args: argparse.Namespace) -> int:
@@ -431,18 +402,12 @@ def _interruptible() -> Iterator[threading.Event]:
 def recommend(args: argparse.Namespace) -> int:
     """Recommend a filter for each input."""
     from napari_gpu_denoise.assessment.recommend import recommend as advise
-    from napari_gpu_denoise.files import formats
 
-    def report(path: Path) -> dict[str, Any]:
-        with formats.open_stack(path) as picture:
-            loaded, names, _ = to_measure(picture, args.axes)
-            advice = advise(loaded.pixels, names, effort=args.effort, device=args.device)
+    def report(path: Path, picture: ImageFile) -> dict[str, Any]:
+        loaded, names, _ = to_measure(picture, args.axes)
+        advice = advise(loaded.pixels, names, effort=args.effort, device=args.device)
         line = command(path, advice, args.axes)
-        if not args.json:
-            print(path)
-            for row in advice.summary().splitlines():
-                print(f"  {row}")
-            print(f"  {'command':<11} {line}")
+        _say(args, path, f"{advice.summary()}\n{'command':<11} {line}")
         return {**advice.as_dict(), "command": line}
 
     return _report_each(args, report)

@@ -204,12 +204,7 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
     sizes_um = reader.physical_pixel_sizes
     steps = {a: (getattr(sizes_um, b, 0) or 0, "µm") for a, b in own.items() if a in axes}
     if "T" in axes:
-        # bioio prints a traceback where the scenes of a CZI do not begin with 0.
-        interval = reader.time_interval if kind != "czi" or scenes[0] == 0 else None
-        seconds = interval.total_seconds() if interval is not None else 0.0
-        if kind == "lif" and "T" in (coords := reader.xarray_dask_data.coords):
-            seconds = float(np.diff(coords["T"]).mean())  # bioio tells no interval
-        steps["T"] = (seconds, "s")
+        steps["T"] = (_seconds(kind, reader, scenes), "s")
     told = kept_steps(steps)
     channels = [Channel(str(name)) for name in reader.channel_names or ()]
     named = "C" in axes and len(channels) == shape[axes.index("C")]  # else wavelengths
@@ -217,6 +212,15 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
     data = Planes(shape, reader.dtype, axes, file, plane)
     rest = (path, (file,), tuple(notes), (), *voxel_of(told), shown)
     return ImageFile(data, axes, "microscope", {}, *rest)
+
+
+def _seconds(kind: str, reader: Any, scenes: list) -> float:
+    """Return the time between frames; 0 if it is not told."""
+    if kind == "lif" and "T" in (coords := reader.xarray_dask_data.coords):
+        return float(np.diff(coords["T"]).mean())  # bioio tells no interval
+    # bioio prints a traceback where the scenes of a CZI do not begin with 0.
+    interval = reader.time_interval if kind != "czi" or scenes[0] == 0 else None
+    return interval.total_seconds() if interval is not None else 0.0
 
 
 def _open_czi(file: Path, scene: int, held: contextlib.ExitStack, notes: list[str]) -> tuple:

@@ -122,7 +122,8 @@ def _unpacked(file: BinaryIO) -> Any:
     return IndexedGzipFile(fileobj=file)
 
 
-def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
+def _header(handle: Any, path: Path) -> tuple[bytes, int, Any]:
+    """Return the header of a file as stored, its version, and as nibabel reads it."""
     start = handle.read(_LONGEST)
     version = _version_of(start)
     if version is None:
@@ -135,9 +136,11 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     length = _LENGTHS[version]
     if len(start) < length + 4:
         raise cut_short(path)
-    header = _header_of(start[:length], version)
-    stored = _stored_type(header, path)
-    notes = _reports(header)
+    return start[:length], version, _header_of(start[:length], version)
+
+
+def _shape(header: Any, path: Path) -> tuple[int, ...]:
+    """Return the shape of an image, x first, if it has pixels and more than one axis."""
     shape = tuple(int(n) for n in header.get_data_shape())
     if 0 in shape:
         raise ImageError(f"{path} has no pixels (its shape is {shape}): nothing to filter.")
@@ -147,6 +150,13 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
         raise ImageError(
             f"{path} is not an image, because it has a single axis of {shape[0]}: choose another."
         )
+    return shape
+
+
+def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
+    start, version, header = _header(handle, path)
+    stored, length = _stored_type(header, path), len(start)
+    notes, shape = _reports(header), _shape(header, path)
     offset, nbytes = int(header["vox_offset"]) or length + 4, math.prod(shape) * stored.itemsize
     if offset < length + 4 or (not packed and offset + nbytes > size):
         raise cut_short(path)
@@ -173,7 +183,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     vector = int(header["intent_code"]) in _VECTORS
     axes = "".join("C" if a == "Q" and vector else a for a in reversed(_AXES[: len(shape)]))
     metadata = {
-        "header": start[:length],
+        "header": start,
         "version": version,
         "byteorder": header.endianness,
         "extensions": extensions,
@@ -489,13 +499,13 @@ class StoredValues:
             if self.dtype.kind == "f":
                 return values.astype(self.dtype), 0
         limits = np.iinfo(self.dtype)
-        whole = np.rint(np.nan_to_num(values, nan=0.0))
+        missing, whole = np.isnan(values), np.rint(np.nan_to_num(values, nan=0.0))
         # The float next to the largest 64-bit integer is already out of range.
         past = float(limits.max) > limits.max
         below, above = whole < limits.min, whole >= limits.max if past else whole > limits.max
         out = np.where(below | above, 0, whole).astype(self.dtype)
         out[below], out[above] = limits.min, limits.max
-        return out, int(np.count_nonzero(below | above))
+        return out, int(np.count_nonzero(below | above | missing))
 
 
 def as_stored(image: Any, like: ImageFile, record: Record) -> tuple[Any, ImageFile, Record]:

@@ -112,22 +112,7 @@ def _picture(path: Path, file: BinaryIO) -> ImageFile:
     if len(times) < len(shown):
         times = []  # frames are counted
     keys = sorted(pts for pts, is_key in shown if times and is_key) or times[:1]
-    rate = stream.average_rate or stream.guessed_rate or Fraction(25)
-    step = 1 / rate
-    if len(times) > 1:
-        apart = np.diff(times) * float(base)
-        mean = float(apart.mean())
-        if np.ptp(apart) > max(1.5 * float(base), _UNEVEN * mean):
-            lost = int(np.rint(apart / np.median(apart)).sum()) - len(apart)
-            notes.append(
-                f"The time between frames varies from {1000 * apart.min():.4g} to "
-                f"{1000 * apart.max():.4g} ms{f', as if {lost} were lost' * (lost > 0)}: a video "
-                "keeps it, other formats its mean."
-            )
-        if abs(mean * rate - 1) > _UNEVEN / 2:
-            step = Fraction(times[-1] - times[0], len(times) - 1) * base
-    elif not times:
-        notes.append("The frames have no times: the rate that the file tells is taken.")
+    step = _time_step(times, stream, notes)
     end = float((times[-1] * base if times else (len(shown) - 1) * step) + step)
     missing = [_missing_frames(file, container, len(packets), end, float(step))]
     if damaged := sum(is_corrupt for _, is_corrupt, *_ in packets):
@@ -142,6 +127,27 @@ def _picture(path: Path, file: BinaryIO) -> ImageFile:
     axes = "TYX" + "S" * (data.ndim - 3)
     kept = (path, (path,), tuple(notes), history)
     return ImageFile(data, axes, "video", metadata, *kept, pixel_metadata=told)
+
+
+def _time_step(times: list[int], stream: Any, notes: list[str]) -> Fraction:
+    """Return the mean time between frames, in seconds, with a note if it varies or is not told."""
+    rate, base = stream.average_rate or stream.guessed_rate or Fraction(25), stream.time_base
+    if not times:
+        notes.append("The frames have no times: the rate that the file tells is taken.")
+    if len(times) < 2:
+        return 1 / rate
+    apart = np.diff(times) * float(base)
+    mean = float(apart.mean())
+    if np.ptp(apart) > max(1.5 * float(base), _UNEVEN * mean):
+        lost = int(np.rint(apart / np.median(apart)).sum()) - len(apart)
+        notes.append(
+            f"The time between frames varies from {1000 * apart.min():.4g} to "
+            f"{1000 * apart.max():.4g} ms{f', as if {lost} were lost' * (lost > 0)}: a video "
+            "keeps it, other formats its mean."
+        )
+    if abs(mean * rate - 1) > _UNEVEN / 2:
+        return Fraction(times[-1] - times[0], len(times) - 1) * base
+    return 1 / rate
 
 
 def _missing_frames(file: BinaryIO, container: Any, count: int, end: float, step: float) -> str:
@@ -362,9 +368,10 @@ def write(
             base = told["base"] if told["times"] else 1 / told["rate"]
             stream.time_base = stream.codec_context.time_base = base
             for number, time in enumerate(told["times"] or range(len(data))):
-                whole = np.rint(np.nan_to_num(np.asarray(data[number], np.float64)))
-                clipped += int(np.count_nonzero((whole < 0) | (whole > most)))
-                pixels = np.ascontiguousarray(np.clip(whole, 0, most).astype(dtype))
+                whole = np.rint(np.asarray(data[number], np.float64))
+                clipped += int(np.count_nonzero(~((whole >= 0) & (whole <= most))))  # NaN, too
+                whole = np.clip(np.nan_to_num(whole), 0, most)
+                pixels = np.ascontiguousarray(whole.astype(dtype))
                 frame = av.VideoFrame.from_ndarray(pixels, format=given)
                 frame.pts, frame.time_base = time, base
                 container.mux(stream.encode(frame))

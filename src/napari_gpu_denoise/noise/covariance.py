@@ -12,16 +12,15 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.correlation import HALVES, spectral_fall
+from napari_gpu_denoise.noise.correlation import HALVES, band_ratios
 from napari_gpu_denoise.noise.models.base import NoiseModel
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import (
     PATCH,
     SETS,
-    frequency_order,
+    coefficient_order,
     frequency_sets,
     ranked,
-    smallest,
 )
 from napari_gpu_denoise.noise.patches.spectra import MAX_PATCHES, PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
@@ -143,10 +142,10 @@ class ChannelPatches:
 
         They are those of the patches that are smoothest at the other half, with a mask of the half.
         """
-        half = frequency_sets(self.spectra[0].lows, PATCH**2 - 1)[SETS.index("half")]
+        half = frequency_sets()[SETS.index("half")]
         parts = []
         for name, which in zip(HALVES, (half, ~half), strict=True):
-            rows = self.members[smallest(self._rank(name)[self.members], number)]
+            rows = self.members[ranked(self._rank(name)[self.members])[:number]]
             parts.append((which, self._coefficients[:, rows][..., which]))
         return parts
 
@@ -155,7 +154,7 @@ class ChannelPatches:
         number = round(COLOUR_SHARE * len(self.members))
         if not number:
             return None
-        places = np.concatenate(frequency_order((PATCH, PATCH)))
+        places = coefficient_order()
         power, unshared = np.zeros((2, len(self.spectra), PATCH**2))
         for which, part in self._smoothest(number):
             power[:, places[which]] = np.square(part).mean(axis=1)
@@ -163,11 +162,12 @@ class ChannelPatches:
         if not power[:, places].all():
             return None
         power, unshared = (each.reshape(-1, PATCH, PATCH) for each in (power, unshared))
-        falls = list(map(spectral_fall, unshared))
+        # From the middle to the highest frequencies.
+        fall, *falls = (band_ratios(each)[0] for each in (power.mean(axis=0), *unshared))
         rank = (self._rank("low") + self._rank("high"))[self.members]
         smooth, rough = np.quantile(rank, (COLOUR_SHARE / 3, COLOUR_SHARE))
         growth = rough / smooth if smooth else math.inf
-        return ColourSpectra(power, spectral_fall(power.mean(axis=0)), min(falls), growth, number)
+        return ColourSpectra(power, fall, min(falls), growth, number)
 
     def covariance(self, correlated: bool) -> ChannelCovariance:
         """Estimate the covariance of the noise."""

@@ -16,33 +16,25 @@ from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import (
     NoiseSpectrum,
-    VarianceLine,
-    mean_spectrum,
-    powers_by_brightness,
-    spectrum_and_line,
+    noise_share,
     spectrum_of_patches,
 )
-from napari_gpu_denoise.noise.frames import FramesInARow, still_noise
+from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import frequency_order
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.spectra import (
     PatchSpectra,
-    PlaneSigma,
     combined_sigma,
     plane_sigmas,
     planes_differ,
     read_spectra,
     sigma_of_differences,
 )
-from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack
 from napari_gpu_denoise.noise.speckle import log_speckle_spectrum
-
-MOST_COUNTED = 1 << 20  # pixels of a plane in which clipped ones are counted, about
-MOST_LEVELS_READ = 1 << 14  # pixels of a plane whose grey levels are counted, about
-EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
 
 
 class Evidence:
@@ -77,11 +69,10 @@ class Evidence:
         self.blank_width = selection.blank_width(areas, self.blanks)
         if source.threads > 1 and self._frames is not None:
             # Large frames are compared meanwhile.
-            with ThreadPoolExecutor(2) as pool:
-                compared = pool.submit(getattr, self, "_still"), pool.submit(self._read_frames)
+            with ThreadPoolExecutor(1) as pool:
+                compared = pool.submit(getattr, self, "_still")
                 _ = self.sigma
-            for each in compared:
-                each.result()
+            compared.result()
         else:
             _ = self.sigma
 
@@ -97,7 +88,7 @@ class Evidence:
         other.unproven = own.sigma if spectrum.white and own and not own.white else 0.0
         if not spectrum.white:
             # Tone curves of cameras leave no law of photons, and the noise of counts is white.
-            other.__dict__.update(photons=None, rising_line=None)
+            other.__dict__.update(photons=None)
         other.__dict__["spectrum"] = spectrum
         return other
 
@@ -116,25 +107,19 @@ class Evidence:
     @cached_property
     def clipped(self) -> tuple[float, float]:
         """Share of the pixels that are clipped at the dark and at the bright end."""
-        dark = bright = total = 0
+        found = np.zeros(2)
         for plane, blank, known in zip(self.planes, self.blanks, self.levels, strict=True):
-            rows = plane[:: 1 + plane.size // MOST_COUNTED]
-            total += rows.size
-            ends = known if blank is None else selection.clipping_levels(plane)
-            middle = np.nanmean(rows[:: max(1, len(rows) // 64)]) if ends else 0.0
-            for level in ends:
-                number = int(np.count_nonzero(rows == level))
-                if level < middle:
-                    dark += number
-                else:
-                    bright += number
-        return dark / total, bright / total
+            rows = plane[:: 1 + (plane.size >> 20)]
+            for level in known if blank is None else selection.clipping_levels(plane):
+                bright = level >= np.nanmean(rows[:: max(1, len(rows) // 64)])
+                found[int(bright)] += np.count_nonzero(rows == level) / rows.size
+        return tuple((found / len(self.planes)).tolist())
 
     @cached_property
     def is_drawing(self) -> bool:
         """Whether there are no more than two grey levels, which are no counts of photons."""
         for plane in self.planes:
-            some = plane.ravel()[:: 1 + plane.size // MOST_LEVELS_READ]
+            some = plane.ravel()[:: 1 + (plane.size >> 14)]
             some = some[some == some]  # not NaN
             if some.size and ((some != some.min()) & (some != some.max())).any():
                 return False
@@ -148,10 +133,10 @@ class Evidence:
         return _spectra(list(self.planes), self.blanks, self.levels, self._device)
 
     @cached_property
-    def _measured(self) -> list[PlaneSigma | None]:
-        """White noise of each plane."""
+    def _measured(self) -> np.ndarray:
+        """Sigma of the white noise of each plane and its error, (plane, 2); NaN if unknown."""
         if self.spectra is None:
-            return list(map(sigma_of_differences, self.planes))
+            return np.array(list(map(sigma_of_differences, self.planes)))
         return plane_sigmas(self.spectra, self.levels)
 
     @cached_property
@@ -176,14 +161,14 @@ class Evidence:
         The smoothest patches would all be of the planes with the weakest noise, and the rest of the
         noise pass as texture.
         """
-        known = [each for each in self._measured if each is not None and each.sigma > 0]
-        errors = [each.error / each.sigma for each in known]
-        if len(known) < 2 or not planes_differ([each.sigma for each in known], errors):
+        sigma, error = self._measured.T
+        known = sigma > 0
+        if not planes_differ(sigma[known], error[known] / sigma[known]):
             return None
         scaled = [
-            (plane * np.float64(self.sigma / each.sigma), blank)
-            for plane, blank, each in zip(self.planes, self.blanks, self._measured, strict=True)
-            if each is not None and each.sigma > 0
+            (plane * np.float64(self.sigma / one), blank)
+            for plane, blank, one in zip(self.planes, self.blanks, sigma, strict=True)
+            if one > 0
         ]
         return _spectra(*map(list, zip(*scaled, strict=True)), device=self._device)
 
@@ -216,7 +201,7 @@ class Evidence:
         if curve is None or self.spectrum is None:
             return curve
         power = np.array(self.spectrum.power)
-        _, high = frequency_order(power.shape)
+        _, high = frequency_order()
         rest = float(power.ravel()[high].mean())
         share = 1.0 if self.spectrum.white or rest <= 0 else float(power.mean()) / rest
         return replace(curve, variance=tuple(share * each for each in curve.variance))
@@ -231,7 +216,8 @@ class Evidence:
     @cached_property
     def single(self) -> PhotonNoise:
         """Photon and read noise of single images."""
-        return single_image_noise(self.planes, self.spectra)
+        white = self.spectrum is None or self.spectrum.white
+        return single_image_noise(self.planes, self.spectra, white)
 
     # Frames
 
@@ -247,7 +233,7 @@ class Evidence:
     def _still(self) -> PhotonNoise | None:
         """Noise of a time-lapse in which hardly anything moves."""
         try:
-            return None if self._frames is None else still_noise(self._frames)
+            return None if self._row is None else self._row.still_noise()
         except NonFiniteError:
             return None
 
@@ -277,30 +263,27 @@ class Evidence:
         """Some frames of a time-lapse with those that follow; tissue shares speckle with them."""
         return None if self.spectra is None or self.log_speckle else self._row
 
-    def _read_frames(self) -> None:
-        """Read the patches of these now, and not when they are needed."""
-        if self._row is not None:
-            self._row.read()
-
     # Correlation
 
     @cached_property
-    def _spectrum_read(self) -> tuple[NoiseSpectrum, VarianceLine | None, FramesInARow | None]:
-        """The spectrum of the noise, how it depends on brightness, and the frames it is from."""
-        speckle = log_speckle_spectrum(self.planes, self.blanks, self.levels)
+    def _spectrum_read(self) -> tuple[NoiseSpectrum, FramesInARow | None]:
+        """The spectrum of the noise, and the frames it is from."""
+        spectrum = spectrum_of_patches(self.levelled or self.spectra)
+        speckle = None
+        if not spectrum.white:
+            speckle = log_speckle_spectrum(self.planes, self.blanks, self.levels)
         if speckle is not None:
-            return speckle, None, None
-        spectrum, line = spectrum_and_line(self.levelled or self.spectra)
+            return speckle, None
         if self.levelled is not None:
             each = list(map(spectrum_of_patches, self.spectra.alone()))
             # After registration by parts of a pixel each plane has a spectrum of its own.
             if sum(not one.white for one in each) > 0.5 * len(self.planes):
-                spectrum = mean_spectrum(each)
+                power = np.mean([one.power for one in each], axis=0)
+                spectrum = NoiseSpectrum.of_power(power, sum(one.patches for one in each))
         # Texture alone may make planes differ at the high frequencies.
         row, alike = self._row, self.levelled is None
-        most = 0.0 if line is None else math.sqrt(line.mean(self.spectra.mean))
-        over_time = None if row is None else row.spectrum(spectrum, alike, most)
-        return (spectrum, line, None) if over_time is None else (over_time, line, row)
+        over_time = None if row is None else row.spectrum(spectrum, alike)
+        return (spectrum, None) if over_time is None else (over_time, row)
 
     @cached_property
     def spectrum(self) -> NoiseSpectrum | None:
@@ -310,7 +293,7 @@ class Evidence:
     @property
     def frames(self) -> FramesInARow | None:
         """Frames of a time-lapse, if the spectrum was read from them."""
-        return None if self.spectra is None else self._spectrum_read[2]
+        return None if self.spectra is None else self._spectrum_read[1]
 
     @property
     def log_speckle(self) -> bool:
@@ -327,26 +310,13 @@ class Evidence:
     @property
     def shows_line(self) -> bool:
         """Whether the variance of correlated noise over brightness is read from single planes."""
-        alone = self.frames is None and self.temporal is None
+        alone = self.frames is None and self.temporal is None and not self.proven_by_colours
         return alone and self.spectrum is not None and not self.spectrum.white
-
-    @cached_property
-    def rising_line(self) -> VarianceLine | None:
-        """How the variance of correlated noise grows with brightness; None where it does not.
-
-        It has to grow at the high frequencies, too. Texture makes it grow more, so the smaller
-        growth counts.
-        """
-        line = self._spectrum_read[1] if self.shows_line else None
-        if line is None or not line.rises or self.laws is None or not self.laws.grows:
-            return None
-        growth = min(line.growth, self.laws.growth)
-        return line.with_growth(growth, self.spectra.mean)
 
     @cached_property
     def proof(self) -> float:
         """Share of the image, 0 to 1, that shows noise and not only texture."""
-        return powers_by_brightness(self.spectra, unclipped(self.spectra.clipped)).proof
+        return noise_share(self.spectra)
 
 
 def _spectra(
@@ -364,7 +334,7 @@ def _spectra(
     except (ImageError, NonFiniteError):
         return None
     largest = float(np.abs(spectra.mean).max())
-    return spectra if largest == 0 or 1 / EXTREME < largest < EXTREME else None
+    return spectra if largest == 0 or 2.0**-200 < largest < 2.0**200 else None
 
 
 def _width(laws: VarianceLaws) -> float:

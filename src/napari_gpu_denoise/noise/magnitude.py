@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import ranked
-from napari_gpu_denoise.noise.patches.laws import CLEARLY, capped_cost
+from napari_gpu_denoise.noise.patches.laws import capped_cost
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.patches.laws import VarianceLaws
-    from napari_gpu_denoise.noise.patches.variance import PatchStatistics
+    from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 
 # Background.
 BLOCK = 4  # width of a block, pixels
@@ -61,7 +62,7 @@ class Magnitudes(NamedTuple):
     """Sigma of Rician noise, and how well it explains an image."""
 
     sigma: float  # of the real and of the imaginary part, grey levels
-    error: float  # standard error of sigma
+    error: float  # standard error of sigma; NaN of a sigma that `object_noise` has to refine
     misfit: float  # squared standard errors of the levels
     proof: float  # the same by which other evidence is better explained than by other noise
     share: float  # of the image that is background, and sigma read from; else 0
@@ -94,7 +95,7 @@ def _by_background(channel: Evidence, curve: Callable) -> Magnitudes | None:
         (distance,) = _level_distances(channel.laws, np.array([found.sigma]), curve(), 0.0)
         cost = float(capped_cost(distance))
         # The object may have texture, which never lowers a variance.
-        if capped_cost(np.minimum(distance, 0)) > CLEARLY:
+        if capped_cost(np.minimum(distance, 0)) > limits.MIN_COST_GAIN:
             return None
         proof += _missing_values(channel)
     return Magnitudes(found.sigma, found.error, cost, proof, found.share)
@@ -112,24 +113,25 @@ def _by_levels(channel: Evidence, curve: Callable) -> Magnitudes | None:
     cost = capped_cost(_level_distances(laws, sigma, curve(), MIXED))
     best = int(cost.argmin())
     limit = MISFIT * laws.levels
-    if laws.line + CLEARLY < laws.constant:
+    if laws.line + limits.MIN_COST_GAIN < laws.constant:
         limit = min(limit, laws.line)
     if cost[best] > limit:
         return None
-    noise = object_noise(channel.spectra.statistics, float(sigma[best]), curve())
-    return Magnitudes(*noise, float(cost[best]), _missing_values(channel), 0.0)
+    proof = _missing_values(channel)
+    return Magnitudes(float(sigma[best]), math.nan, float(cost[best]), proof, 0.0)
 
 
 def object_noise(
-    patches: PatchStatistics, sigma: float, curve: tuple[np.ndarray, np.ndarray]
+    patches: PatchSpectra, sigma: float, curve: tuple[np.ndarray, np.ndarray]
 ) -> tuple[float, float]:
     """Return sigma of the smoothest patches of magnitudes and its error, from about `sigma` on."""
     members, error = unclipped(patches.clipped), 0.0
+    low = patches.energy_of("low")
     for _ in range(LAW_ROUNDS if sigma else 0):
         weight = 1 / np.interp(patches.mean / sigma, *curve)
-        rank = (patches.rank * weight).astype(patches.rank.dtype, copy=False)
+        rank = low * weight.astype(low.dtype)
         order = members[ranked(rank[members])]
-        variance, relative, _ = pooled_variance(order, patches.energy, patches.overlap, weight)
+        variance, relative, _ = pooled_variance(order, patches.squares, patches.overlap, weight)
         sigma = math.sqrt(variance)
         error = sigma * relative
     return sigma, error
@@ -169,7 +171,7 @@ def _missing_values(channel: Evidence) -> float:
 
     Noise whose variance is on a line, such as that of photons, may have none of them either.
     """
-    if channel.laws.line + CLEARLY < channel.laws.constant:
+    if channel.laws.line + limits.MIN_COST_GAIN < channel.laws.constant:
         return 0.0
     from scipy.special import ndtr
 
@@ -288,8 +290,17 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
     # A mean of few values is a little off, and its logarithm too low.
     log_mean = np.log(mean) + variance / mean**2 / (2 * BLOCK**2)
     columns = [energy, variance, np.log(np.maximum(shifted, least)).mean(axis=1), log_mean]
-    if step:
-        from scipy.special import gammaln
+
+    def gains() -> np.ndarray:
+        sums = np.pad(np.cumsum(columns, axis=1), ((0, 0), (1, 0)))
+        means = (sums[:, last] - sums[:, first]) / np.maximum(last - first, 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.nan_to_num(_gain(*means), nan=-1.0)
+        return np.where(last - first < MIN_BLOCKS, -1, gain * 2 * BLOCK**2 * (last - first))
+
+    gain = gains()
+    if step and gain.max() > 0:
+        from scipy.special import gammaln  # which takes most of the time
 
         photons = np.maximum((mean - shift) / step, 1e-9)
         counts = blocks / step
@@ -297,12 +308,7 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
             (photons * np.log(photons) - photons - gammaln(counts.clip(0) + 1).mean(axis=1))
             - math.log(step)
         )
-    sums = np.pad(np.cumsum(columns, axis=1), ((0, 0), (1, 0)))
-    means = (sums[:, last] - sums[:, first]) / np.maximum(last - first, 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gain = np.nan_to_num(_gain(*means), nan=-1.0)
-    gain *= 2 * BLOCK**2 * (last - first)
-    gain[last - first < MIN_BLOCKS] = -1
+        gain = gains()
     best = int(gain.argmax())
     if gain[best] <= 0:
         return None

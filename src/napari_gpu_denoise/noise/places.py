@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.patches.coefficients import span_sums
 from napari_gpu_denoise.noise.patches.laws import capped_cost
-from napari_gpu_denoise.noise.patches.variance import CLIPPED, grouped
+from napari_gpu_denoise.noise.patches.variance import grouped
 from napari_gpu_denoise.noise.robust import huber_weights, median_power
 
 if TYPE_CHECKING:
@@ -146,9 +147,9 @@ def _read_cells(
         (along * n).astype(np.uint8) for along, n in zip(spectra.place, counts, strict=True)
     )
     cell = down * np.uint8(counts[1]) + across
-    parts = grouped(cell, math.prod(counts), spectra.statistics.order)
+    parts = grouped(cell, math.prod(counts), spectra.order)
     least = math.ceil(MIN_PATCHES * spectra.overlap)
-    clipped = parts.sums(spectra.clipped) > CLIPPED * parts.count
+    clipped = parts.sums(spectra.clipped) > limits.MAX_CLIPPED_SHARE * parts.count
     parts = parts.kept((parts.count > least) & ~clipped)
     found = np.full((3, math.prod(counts)), np.nan)
     if not len(parts.count):
@@ -163,7 +164,7 @@ def _read_cells(
         for name, n in (("high", len(spectra.upper)), ("low", spectra.lows))
     )
     if exact:
-        values = spectra.statistics.energy
+        values = spectra.squares
         sums = span_sums(values, parts.members, parts.first, parts.first + read, 1 / line)
         high = np.minimum(high, median_power(sums, read / spectra.overlap) / read)
     # The smoothest of white patches have less power there by chance.
@@ -185,7 +186,7 @@ def _is_flat(spectra: PatchSpectra, surface: np.ndarray) -> bool:
     there = np.flatnonzero(relative >= np.median(relative))
     order = np.argsort((spectra.energy_of("low") / relative**2)[there])
     smooth = there[order[: math.ceil(SMOOTHEST * len(there))]]
-    power = span_sums(spectra.statistics.energy, smooth, [0], [len(smooth)], relative**-2.0)[0]
+    power = span_sums(spectra.squares, smooth, [0], [len(smooth)], relative**-2.0)[0]
     return bool(power.std() <= MAX_UNEVEN * power.mean())
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
-from functools import lru_cache
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -22,56 +21,47 @@ from napari_gpu_denoise.noise.places import SigmaSurface
 LOG_SPECKLE = "speckle on a logarithmic scale"
 # What values that are no estimate raise: missing or of other types, infinity, lists in lists.
 _NO_ESTIMATE = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
-# Lengths of the axes of tables; other letters stand for one length in each record.
-_LENGTHS = {"l": LAGS + 1, "p": PATCH, "2": 2}
-
-_types = lru_cache(get_type_hints)
 
 
-def _parse(name: str, value: Any, kind: Any, channels: int, missing: float = math.nan) -> Any:
+def _parse(kind: Any, value: Any, name: str = "", missing: float = math.nan) -> Any:
     """Parse a plain value as one of a kind; ValueError names the field whose value does not fit.
 
-    Lists become tuples, dicts records of so many `channels`, and None `missing` where a number is
-    wanted.
+    Lists become tuples, dicts records, and None `missing` where a number is wanted.
     """
     origin, parts = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):  # or None
-        return None if value is None else _parse(name, value, parts[0], channels, missing)
+    if NoneType in parts:
+        return None if value is None else _parse(parts[0], value, name, missing)
     if kind is NoiseModel:
         return NoiseModel.from_dict(value)
-    if is_dataclass(kind) and isinstance(value, dict):
-        missing, types = math.inf if kind is NoiseSpectrum else math.nan, _types(kind)
-        found = kind(
-            **{k: _parse(name or k, v, types[k], channels, missing) for k, v in value.items()}
-        )
-        if getattr(found, "valid", True) and _has_equal_tables(found, channels):
-            return found
-    elif origin is dict and isinstance(value, dict) and all(isinstance(k, str) for k in value):
-        return {k: _parse(name, each, parts[1], channels, missing) for k, each in value.items()}
-    elif origin is tuple and isinstance(value, (list, tuple)):
-        kinds = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
-        items = zip(value, kinds, strict=True)
-        return tuple(_parse(name, each, one, channels, missing) for each, one in items)
-    elif kind is float:
-        # Larger integers are no floats.
-        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1023
-        if value is None or whole or isinstance(value, float):
-            return missing if value is None else value
-    elif origin is None and isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
+    if is_dataclass(kind):
+        missing, kinds = math.inf if kind is NoiseSpectrum else math.nan, get_type_hints(kind)
+        each = {key: _parse(kinds[key], given, key, missing) for key, given in value.items()}
+        found = kind(**each)
+        if not getattr(found, "valid", True):
+            raise ValueError(f"{name} does not fit")
+        return found
+    if origin is dict:
+        return {str(key): _parse(parts[1], each, name) for key, each in value.items()}
+    if origin is tuple and isinstance(value, (list, tuple)):
+        kinds = parts[:1] * len(value) if Ellipsis in parts else parts
+        items = zip(kinds, value, strict=True)
+        return tuple(_parse(one, each, name, missing) for one, each in items)
+    if kind is float and isinstance(value, (float, int, NoneType)):
+        return missing if value is None else float(value)
+    if origin is None and isinstance(value, kind):
         return value
-    raise ValueError(f"{name or 'the number of channels'} does not fit")
+    raise ValueError(f"{name} does not fit")
 
 
-def _has_equal_tables(record: Any, channels: int) -> bool:
-    """Return whether the tables of a record have the sizes they should."""
-    lengths = {**_LENGTHS, "c": channels}
-    for name, axes in _TABLES.get(type(record), {}).items():
-        shape = np.shape(getattr(record, name))
-        sizes = tuple(lengths.setdefault(*each) for each in zip(axes, shape, strict=False))
-        shared = axes == "cnll" and shape == (0,)  # by the planes of a series
-        if not shared and (len(axes) != len(shape) or sizes != shape):
-            return False
-    return True
+def _check_tables(record: Any, **lengths: int) -> None:
+    """Refuse a record, with ValueError, whose tables are not of the sizes they should be."""
+    for names, axes in _TABLES.get(type(record), {}).items():
+        for name in names.split():
+            shape = np.shape(getattr(record, name))
+            sizes = tuple(lengths.setdefault(*each) for each in zip(axes, shape, strict=False))
+            shared = axes == "cnll" and shape == (0,)  # by the planes of a series
+            if not shared and (len(axes) != len(shape) or sizes != shape):
+                raise ValueError(f"{name} does not fit")
 
 
 @dataclass(frozen=True)
@@ -176,8 +166,11 @@ class NoiseEstimate:
     @property
     def series(self) -> tuple[SigmaSeries, ...]:
         """Sigma along each axis of planes."""
-        found = self.frames, self.slices, self.others
-        return tuple(each for each in found if each is not None and len(each.index) > 1)
+        return tuple(each for each in self._along if each is not None and len(each.index) > 1)
+
+    @property
+    def _along(self) -> tuple[SigmaSeries | None, ...]:
+        return self.frames, self.slices, self.others
 
     @property
     def white(self) -> bool:
@@ -199,10 +192,8 @@ class NoiseEstimate:
             Such as ``"Poisson-Gaussian, gain 0.28, read noise 3.1; noise is white"``.
         """
         if not any(self.sigma):
-            unproven = any(getattr(note, "code", "") == "unproven" for note in self.notes)
-            found = (
-                "no noise is proven: it may be fine texture" if unproven else "no noise was found"
-            )
+            unproven = "no noise is proven: it may be fine texture"
+            found = unproven if is_unproven(self.notes) else "no noise was found"
             return f"{found}; there is nothing to remove"
         model = self.models[0]
         title = LOG_SPECKLE.capitalize() if self.log_speckle else model.title
@@ -277,7 +268,9 @@ class NoiseEstimate:
         try:
             needed = [f.name for f in fields(cls) if f.default is MISSING or f.name in values]
             known = {name: values[name] for name in needed}
-            found = _parse("", known, cls, len(values["models"]))
+            found = _parse(cls, known)
+            for each in (found, *found.curves, *found.spectra, found.covariance, *found._along):
+                _check_tables(each, c=len(found.models), l=LAGS + 1, p=PATCH, **{"2": 2})
             if len({type(model) for model in found.models}) != 1:
                 raise ValueError("models does not fit")
         except SettingsError:
@@ -334,6 +327,11 @@ def _span(series: SigmaSeries) -> str:
     return f"{'; '.join(_by_channel(texts))} ({read})"
 
 
+def is_unproven(notes: Iterable[str]) -> bool:
+    """Return whether one of the notes says that noise is not proven."""
+    return any(getattr(note, "code", "") == "unproven" for note in notes)
+
+
 def plain(value: Any) -> Any:
     """Return containers as lists and dicts, and numbers that are not finite as None."""
     if isinstance(value, dict):
@@ -346,16 +344,9 @@ def plain(value: Any) -> Any:
 
 
 _TABLES: dict[type, dict[str, str]] = {
-    NoiseEstimate: {
-        **dict.fromkeys(("sigma", "standard_error", "errors", "curves", "spectra"), "c"),
-        "clipped": "c2",
-    },
-    SigmaSeries: {
-        "index": "n",
-        **dict.fromkeys(("sigma", "error", "factor"), "cn"),
-        "autocorrelation": "cnll",
-    },
     NoiseSpectrum: {"power": "pp", "autocorrelation": "ll"},
-    ChannelCovariance: dict.fromkeys(("covariance", "error", "correlation"), "cc"),
-    VarianceCurve: dict.fromkeys(("mean", "variance", "count", "used"), "m"),
+    ChannelCovariance: {"covariance error correlation": "cc"},
+    VarianceCurve: {"mean variance count used": "m"},
+    SigmaSeries: {"index": "n", "sigma error factor": "cn", "autocorrelation": "cnll"},
+    NoiseEstimate: {"sigma standard_error errors curves spectra": "c", "clipped": "c2"},
 }

@@ -96,28 +96,28 @@ def _of_planes(stack: PlaneStack, fit: Fit, scale: float, place: Any, *, plain: 
         except (ImageError, NonFiniteError):
             shown = np.zeros(len(planes), bool)
         for k in np.flatnonzero(~shown):  # no patch is whole
-            one = sigma_of_differences(planes[k])
-            if one is not None and fit.sigma:
-                found[start + k] = (*one, one.sigma / fit.sigma)
+            if fit.sigma:
+                sigma, error = sigma_of_differences(planes[k])
+                found[start + k] = sigma, error, sigma / fit.sigma
     return found
 
 
 def _sigmas(spectra: PatchSpectra, fit: Fit, scale: float) -> np.ndarray:
     """Return the same of each plane with patches, whose noise follows a model but for strength."""
-    model, patches, parts = fit.model, spectra.statistics, spectra.planes
+    model, parts = fit.model, spectra.planes
     weight, total = None, np.ones(len(parts.count))
     expected = np.full(len(parts.count), fit.sigma)
     if not model.additive:
-        line = model.variance(patches.mean)
+        line = model.variance(spectra.mean)
         # A small minimum keeps ratios finite where the model has no noise.
         typical = float(np.median(line))
         unit = typical or float(line.mean()) or 1.0
         weight = 1 / np.maximum(line / unit, 1e-3 if typical else 1e-12)
-        parts = parts.by_rank(patches.rank * weight)
+        parts = parts.by_rank(spectra.energy_of("low") * weight)
         each = parts.each()
         total = np.array([model.representative(unit / weight[part]) / unit for part in each])
         expected = np.sqrt([model.representative(line[part]) for part in each])
-    variance, error, *_ = pooled_variances(parts, patches.energy, patches.overlap, weight)
+    variance, error, *_ = pooled_variances(parts, spectra.squares, spectra.overlap, weight)
     sigma = np.sqrt(variance * total * scale)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(expected > 0, sigma / expected, np.nan)
@@ -208,7 +208,7 @@ def limit_by_repeats(
         pairs = [(planes[k], planes[other]) for k, other in source.sampled_repeats(channel)]
         if row is not None:
             # The second next frame: neighbours may share noise, or two states alternate.
-            pairs = [(first, third) for first, _, third in row.rows]
+            pairs = [(row[0], row[-1]) for row in row.rows]
         limits = np.array([_difference_variance(*pair) for pair in pairs])
         claimed = np.array([_claimed_variance(fit, plane) for plane, _ in pairs])
         known = np.isfinite(limits) & np.isfinite(claimed)

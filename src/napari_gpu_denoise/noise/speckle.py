@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.correlation import LAGS, LEAST, NoiseSpectrum, spectrum_of_covariance
+from napari_gpu_denoise.noise import limits
+from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import PATCH
 from napari_gpu_denoise.noise.robust import medians
@@ -44,10 +45,10 @@ def read_windows(
     """
     width, number, clipped = size
     for plane, blank, ends in zip(planes, blanks, levels, strict=True):
-        patches, shape, overlap, _ = selection.read_patches(
+        patches, shape, overlap = selection.read_patches(
             plane, width, math.ceil(number / len(planes)), blank
         )
-        rest = patches[selection.clipped_shares(patches, ends) <= clipped].astype(np.float64)
+        rest = patches[np.isin(patches, ends).mean(axis=1) <= clipped].astype(np.float64)
         mean = rest.mean(axis=1)
         rest -= mean[:, None]
         slopes = [at.ravel() - at.mean() for at in np.indices(shape) if at.any()]
@@ -159,9 +160,10 @@ def log_speckle_spectrum(
         if alike is None:
             return None
     covariance = _autocovariance(alike.reshape(-1, LOG_WINDOW, LOG_WINDOW))
-    if max(covariance[0, 1], covariance[1, 0]) < LEAST * covariance[0, 0]:
+    nearest = max(covariance[0, 1], covariance[1, 0]) / covariance[0, 0]
+    if nearest < limits.MIN_NEIGHBOUR_CORRELATION:
         return None  # no grain
-    spectrum = spectrum_of_covariance(covariance, len(alike) * (LOG_WINDOW // PATCH) ** 2)
+    spectrum = NoiseSpectrum.of_covariance(covariance, len(alike) * (LOG_WINDOW // PATCH) ** 2)
     return replace(spectrum, log_speckle=True)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,38 +13,27 @@ from napari.layers import Image
 from napari.viewer import Viewer
 from qtpy.QtCore import QPoint, Qt, QTimer
 from qtpy.QtGui import QImage, QPixmap
-from qtpy.QtWidgets import QFileDialog, QFormLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, SOURCE_ID, record_of
 from napari_gpu_denoise._napari.layers.regions import in_view
-from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_places
 from napari_gpu_denoise._napari.layers.source import Source, pixel_sizes
 from napari_gpu_denoise._napari.noise.plots import Plot, Series
 from napari_gpu_denoise._napari.noise.rows import Row, as_html
 from napari_gpu_denoise._napari.panel import LayerPanel
-from napari_gpu_denoise._napari.parts import (
-    Caption,
-    Scrolled,
-    Section,
-    button,
-    row_of,
-    save_text,
-    stack,
-    wrapped,
-)
+from napari_gpu_denoise._napari.parts import Caption, Scrolled, Section, button, stack, wrapped
 from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task
 from napari_gpu_denoise.assessment.assess import Options, assess_steps
 from napari_gpu_denoise.assessment.record import Assessment
-from napari_gpu_denoise.assessment.report import as_grey, middle_plane, report_text, residual_shades
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.noise.models import Gaussian, summary_of
 from napari_gpu_denoise.run.record import Progress
 
 _SIDE = 168  # pixels
+_RESIDUALS = 3.0  # standard deviations of the noise that are black and white
 
 TITLE = "How good is this?"
 _MOST_CHANNELS = 6  # drawn in one plot
-_FORMATS = "Page with pictures (*.html);;JSON (*.json);;Text (*.txt)"
 
 
 @dataclass(frozen=True)
@@ -85,12 +73,6 @@ def pixel_of(layer: Image, axes: str) -> tuple[tuple[float, float] | None, str]:
     if sizes is None or str(unit) == "pixel":
         return None, ""
     return tuple(sizes), f"{unit:~}"
-
-
-def error_map(assessment: Assessment) -> np.ndarray:
-    """Return the map of expected error without the colours of RGB."""
-    found, colour = assessment.error_map, assessment.axes.find("S")
-    return found if colour < 0 else np.sqrt(np.mean(np.square(found), axis=colour))
 
 
 def is_of(record: dict[str, Any], assessment: Assessment) -> bool:
@@ -147,10 +129,20 @@ class Residuals(QWidget):
             picture.setPixmap(_pixmap(middle_plane(values, assessment.axes)))
 
 
+def middle_plane(values: np.ndarray, axes: str) -> np.ndarray:
+    """Return the middle plane of the first channel, (y, x)."""
+    index = tuple(
+        slice(None) if axis in "YX" else (0 if axis in "CS" else length // 2)
+        for axis, length in zip(axes, values.shape, strict=True)
+    )
+    return values[index] if axes.index("Y") < axes.index("X") else values[index].T
+
+
 def _pixmap(plane: np.ndarray) -> QPixmap:
     """Return the middle of a plane, one pixel of it for each of the screen."""
     part = tuple(slice(max(n - _SIDE, 0) // 2, max(n - _SIDE, 0) // 2 + _SIDE) for n in plane.shape)
-    shades = as_grey(residual_shades(plane[part]))
+    shades = 255 * (plane[part] / _RESIDUALS + 1) / 2
+    shades = np.ascontiguousarray(np.clip(shades, 0, 255).astype(np.uint8))
     height, width = shades.shape
     image = QImage(shades.data, width, height, width, QImage.Format.Format_Grayscale8)
     scaled = image.copy().scaled(_SIDE, _SIDE, Qt.AspectRatioMode.KeepAspectRatio)
@@ -174,14 +166,9 @@ class AssessSection(Section):
         super().__init__(TITLE, form)
         self.start_button = button(
             TITLE,
-            "Predict error, PSNR and detail kept in the region in view, from the noisy image "
+            "Predict error and detail kept in the region in view, from the noisy image "
             "alone. The filter runs about nine times; no layer is added.",
             self.start,
-        )
-        self.map_button = button(
-            "Error map as a layer",
-            "Add the expected error around each pixel as a layer.",
-            self.add_map,
         )
         self.sigma_button = button(
             "",
@@ -189,8 +176,6 @@ class AssessSection(Section):
             self.use_sigma,
         )
         self._set_strength = set_strength
-        tip = "Save this as a page, as JSON or as text."
-        self.save_button = button("Save report …", tip, self.save)
         self.words, self.status = Caption(rich=True), Caption()
         self.plot = Plot("Detail kept", "Cycles per pixel", "Contrast")
         self.residuals = Residuals()
@@ -205,9 +190,8 @@ class AssessSection(Section):
         self.show_assessment(None)
 
     def _laid_out(self) -> QWidget:
-        inside, buttons = QWidget(), row_of(self.map_button, self.save_button)
-        words = self.words, self.sigma_button
-        parts = (self.start_button, self.status, *words, self.plot, self.residuals, buttons)
+        inside, words = QWidget(), (self.words, self.sigma_button)
+        parts = (self.start_button, self.status, *words, self.plot, self.residuals)
         stack(QVBoxLayout(inside), parts, spacing=6)
         return inside
 
@@ -241,8 +225,7 @@ class AssessSection(Section):
     def show_assessment(self, found: Assessment | None) -> None:
         """Show an assessment; nothing without one."""
         self.assessment = found
-        for widget in (self.words, self.map_button, self.save_button):
-            widget.setVisible(found is not None)
+        self.words.setVisible(found is not None)
         off = found is not None and found.check is not None and not found.check.fits
         self.sigma_button.setVisible(off and self._set_strength is not None)
         if off:
@@ -267,32 +250,6 @@ class AssessSection(Section):
     def use_sigma(self) -> None:
         """Set the strength to the sigma of the check."""
         self._set_strength(self.assessment.check.best)
-
-    def add_map(self) -> None:
-        """Add the map of expected error as a layer."""
-        found, source = self.assessment, self._judging.request.source
-        values = error_map(found)
-        starts = {
-            axis: start for axis, (start, _) in enumerate(found.region) if found.axes[axis] != "S"
-        }
-        look = {"colormap": "inferno", "contrast_limits": (0.0, float(values.max()) or 1.0)}
-        new = NewLayer("expected error", "image", values, look)
-        title = f"{self._panel.title} {new.title}"
-        add_layer(self._viewer, at_places(source, starts), new, title, found.as_dict())
-
-    def save(self) -> None:
-        """Ask for a file and write the report."""
-        name = self._judging.request.source.name
-        path, _ = QFileDialog.getSaveFileName(self, "Save report", f"{name}.html", _FORMATS)
-        if path:
-            self.write(path)
-
-    def write(self, path: str) -> None:
-        """Write the report; a file of this name is replaced, as the user was asked."""
-        source, worded = self._judging.request.source, self._panel.worded
-        text = partial(report_text, path, self.assessment, source.name, worded)
-        keep = () if source.path is None else (source.path,)
-        self.status.setText(save_text(path, text, worded, keep))
 
     def note_results(self) -> None:
         """Put the assessment into the records of results of the same run."""

@@ -449,18 +449,42 @@ def _picture(
         raise ImageError(f"{path} holds no image: choose another file.")
     full = (each for each in tif.series if not each.keyframe.subfiletype & _SECONDARY)
     series = next(full, tif.series[0])
-    page = series.keyframe
     if math.prod(series.shape) == 0:
         raise ImageError(f"{path} has no pixels (its shape is {series.shape}): nothing to filter.")
-    notes: list[str] = []
-    if outside:
-        notes.append(
-            f"The OME-XML names {outside[0]!r}, which is not an ordinary file in the folder of "
-            f"{path} or below, and was not read."
-        )
+    notes = [
+        f"The OME-XML names {name!r}, which is not an ordinary file in the folder of {path} or "
+        "below, and was not read."
+        for name in outside[:1]
+    ]
     files = stored_files(tif, path, series, log, notes)
-    kind = series.kind if series.kind in ("ome", "imagej") else "plain"
-    metadata = {
+    kind, metadata = series.kind, _metadata(tif, series)
+    if kind == "ome":
+        xml = metadata["xml"] = tif.ome_metadata
+        told = ome_xml.read_image(xml, series.name, math.prod(series.shape))
+        metadata["image"], history, size, shown = told
+    elif kind == "imagej":
+        history, size, shown = _imagej(tif, series, metadata, notes)
+    else:
+        kind, size = "plain", NO_VOXEL
+        history, shown = _plain(tif, series, metadata, notes)
+    if len(tif.series) > 1:
+        which = "first" if series is tif.series[0] else "first that is no reduced one or mask"
+        used = f"the {which}, {series.axes} {series.shape}, was used"
+        notes.append(f"The file holds {len(tif.series)} images: {used}.")
+    notes += _lost_tags(series, kind)
+    if len(series.levels) > 1:
+        notes.append("The image is a pyramid: its finest level was used.")
+    notes += [f"tifffile reports: {brief(m)}." for m in dict.fromkeys(log)][:3]
+    kind_of = LargePlanes if is_large(series) else Planes
+    planes = kind_of(series, path, signed16=metadata["signed16"])
+    kept = (path, files, tuple(notes), history, *size, shown)
+    return ImageFile(planes, grey(series)[1], kind, metadata, *kept)
+
+
+def _metadata(tif: tifffile.TiffFile, series: tifffile.TiffPageSeries) -> dict[str, Any]:
+    """Return what is written again with a result, as the first page of a series has it."""
+    page = series.keyframe
+    return {
         "byteorder": tif.byteorder,
         "bigtiff": tif.is_bigtiff,
         "dtype": series.dtype.name,
@@ -481,45 +505,43 @@ def _picture(
         # There may be two: tifffile writes its own description after the user's.
         "descriptions": [_raw(t) for i in (0, 1) if (t := page.tags.get(270, index=i))],
     }
-    history: tuple[dict, ...] = ()
-    size, shown = NO_VOXEL, PixelMetadata({})
-    if kind == "ome":
-        xml = metadata["xml"] = tif.ome_metadata
-        told = ome_xml.read_image(xml, series.name, math.prod(series.shape))
-        metadata["image"], history, size, shown = told
-    elif kind == "imagej":
-        blocks = _raw(page.tags.get(imagej.BLOCKS)) or b""
-        lengths = page.tags.valueof(imagej.LENGTHS, default=())
-        try:
-            metadata["imagej"] = imagej.Blocks(blocks, lengths, tif.byteorder)
-        except (struct.error, IndexError, TypeError):
-            metadata["imagej"] = imagej.Blocks(b"", (), tif.byteorder)
-            notes.append("The labels, overlays and Info of the file are damaged and not kept.")
-        history = records_in(metadata["imagej"].info)
-        size, shown = imagej.read_shown(tif.imagej_metadata, page, metadata["imagej"])
-    else:
-        history = records_in((metadata["software"] or b"").decode("ascii", "replace"))
-        shown = _described(metadata["descriptions"])
-        if series.kind not in ("shaped", "uniform", "generic"):
-            _foreign(series, metadata, notes)
-        elif tif.is_ome:
-            metadata["descriptions"] = []
-            notes.append("The OME-XML does not describe these pixels and is not kept.")
-    if len(tif.series) > 1:
-        which = "first" if series is tif.series[0] else "first that is no reduced one or mask"
-        used = f"the {which}, {series.axes} {series.shape}, was used"
-        notes.append(f"The file holds {len(tif.series)} images: {used}.")
-    notes += _lost_tags(series, kind)
-    if len(series.levels) > 1:
-        notes.append("The image is a pyramid: its finest level was used.")
-    notes += [f"tifffile reports: {brief(m)}." for m in dict.fromkeys(log)][:3]
 
-    if kind == "imagej":
-        metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
-    kind_of = LargePlanes if is_large(series) else Planes
-    planes = kind_of(series, path, signed16=metadata["signed16"])
-    kept = (path, files, tuple(notes), history, *size, shown)
-    return ImageFile(planes, grey(series)[1], kind, metadata, *kept)
+
+def _imagej(
+    tif: tifffile.TiffFile,
+    series: tifffile.TiffPageSeries,
+    metadata: dict[str, Any],
+    notes: list[str],
+) -> tuple:
+    """Return the records, the voxels and the display of a file of ImageJ."""
+    page = series.keyframe
+    blocks = _raw(page.tags.get(imagej.BLOCKS)) or b""
+    lengths = page.tags.valueof(imagej.LENGTHS, default=())
+    try:
+        metadata["imagej"] = imagej.Blocks(blocks, lengths, tif.byteorder)
+    except (struct.error, IndexError, TypeError):
+        metadata["imagej"] = imagej.Blocks(b"", (), tif.byteorder)
+        notes.append("The labels, overlays and Info of the file are damaged and not kept.")
+    metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
+    told = imagej.read_shown(tif.imagej_metadata, page, metadata["imagej"])
+    return records_in(metadata["imagej"].info), *told
+
+
+def _plain(
+    tif: tifffile.TiffFile,
+    series: tifffile.TiffPageSeries,
+    metadata: dict[str, Any],
+    notes: list[str],
+) -> tuple:
+    """Return the records and the display of a file that is neither of OME nor of ImageJ."""
+    history = records_in((metadata["software"] or b"").decode("ascii", "replace"))
+    shown = _described(metadata["descriptions"])
+    if series.kind not in ("shaped", "uniform", "generic"):
+        _foreign(series, metadata, notes)
+    elif tif.is_ome:
+        metadata["descriptions"] = []
+        notes.append("The OME-XML does not describe these pixels and is not kept.")
+    return history, shown
 
 
 def _raw(tag: tifffile.TiffTag | None) -> bytes | None:
@@ -623,11 +645,10 @@ def stored_files(
     """Refuse a file that is cut short or declares far more than it holds; return all its files."""
     len(tif.pages)  # walks to the end of the chain of pages
     cut = cut_short(path)
-    if any("TiffPages @" in message for message in log):
-        raise cut
     # tifffile reads what is left if ImageJ's single page declares more than the file holds.
     declared = tif.imagej_metadata.get("images", 1) if tif.is_imagej else 1
-    if declared > len(series) and series.kind in ("generic", "uniform"):
+    lacks_planes = declared > len(series) and series.kind in ("generic", "uniform")
+    if lacks_planes or any("TiffPages @" in message for message in log):
         raise cut
     if series.is_truncated:
         start = series.dataoffset
@@ -635,11 +656,9 @@ def stored_files(
             raise cut
         return (path,)
     files: dict[Path, None] = {}
-    missing = blank = blocks = stored_bytes = 0
-    for page in series:
-        if page is None:
-            missing += 1
-            continue
+    blank = blocks = stored_bytes = 0
+    pages = [page for page in series if page is not None]
+    for page in pages:
         stored = len(page.dataoffsets)
         if not page.is_contiguous and stored < math.prod(page.chunked):
             raise cut
@@ -654,7 +673,7 @@ def stored_files(
         if max(map(sum, places), default=0) > handle.size:
             raise cut
     check_declared(series.nbytes, stored_bytes, path, "tifffile")
-    if missing:
+    if missing := len(series) - len(pages):
         notes.append(f"{missing} of {len(series)} planes are missing and were read as 0.")
     if blank:
         notes.append(

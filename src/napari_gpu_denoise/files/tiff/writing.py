@@ -111,12 +111,7 @@ def _prepare(dtype: np.dtype, like: ImageFile, record: Records, notes: list[str]
     _storage(options, dtype, kept, notes)
     if is_banded(kept["stored"], dtype) and "tile" not in options:
         options["rowsperstrip"] = kept["rowsperstrip"] or None
-    if all(map(_is_number, kept["resolution"])):
-        options["resolution"] = kept["resolution"]
-        options["resolutionunit"] = unit = kept["resolutionunit"]
-        if unit is not None and unit not in _RESOLUTION_UNITS:
-            options["resolutionunit"] = _NO_UNIT
-            notes.append(f"The unit of resolution of the file, {unit!r}, is not valid: left out.")
+    _resolution(options, kept, notes)
 
     software = (kept["software"] or b"").rstrip(b"\0")
     if like.kind == "ome":
@@ -155,6 +150,15 @@ def _prepare(dtype: np.dtype, like: ImageFile, record: Records, notes: list[str]
         if any(removed):
             notes.append("The large ImageJ stack is stored without tiles and compression.")
     return options
+
+
+def _resolution(options: dict[str, Any], kept: dict[str, Any], notes: list[str]) -> None:
+    if all(map(_is_number, kept["resolution"])):
+        options["resolution"] = kept["resolution"]
+        options["resolutionunit"] = unit = kept["resolutionunit"]
+        if unit is not None and unit not in _RESOLUTION_UNITS:
+            options["resolutionunit"] = _NO_UNIT
+            notes.append(f"The unit of resolution of the file, {unit!r}, is not valid: left out.")
 
 
 def _is_number(resolution: Any) -> bool:

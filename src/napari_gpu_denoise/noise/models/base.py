@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.image.levels import as_number, as_numbers, check_numbers
+from napari_gpu_denoise.image.levels import as_numbers, check_numbers
 from napari_gpu_denoise.image.threads import in_bands
 
 if TYPE_CHECKING:
@@ -20,77 +20,50 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 
 
-# Parameters of noise models: how they are shown, and what their values may be.
-ANY, POSITIVE, NOT_NEGATIVE, TABLE = "any", "positive", "not negative", "table"
-SHARE, LINE, LOOKS = "share", "line", "looks"
-LEAST_LOOKS = 0.1  # of fewer, logarithms have means far beyond what float32 holds
-_WANTED: dict[str, tuple[str, Callable[[float], bool]]] = {
-    ANY: ("a finite number", math.isfinite),
-    POSITIVE: ("a finite number above 0", lambda value: value > 0),
-    NOT_NEGATIVE: ("a finite number of at least 0", lambda value: value >= 0),
-    SHARE: ("a number from -1 to 1", lambda value: -1 <= value <= 1),
-    LOOKS: (f"a finite number of at least {LEAST_LOOKS}", lambda value: value >= LEAST_LOOKS),
-}
-
-
 class Parameter(NamedTuple):
-    """A parameter as it is shown to people."""
+    """How a parameter of a model is shown to people, and what it may be."""
 
-    name: str  # of the field
-    label: str  # its name in words
-    unit: str  # such as "grey levels", or empty
-    optional: bool  # not shown where it is 0
-    squared: bool  # by kernels, so that it has to be of moderate size
+    label: str = ""  # its name in words; a parameter without is not shown
+    unit: str = ""  # such as "grey levels"
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False  # `low`, which is not valid itself
+    axes: int = 0  # of a table of numbers; 0 for a number
+    optional: bool = False  # not shown where it is 0
+    squared: bool = False  # by kernels, so that it has to be of moderate size
+    name: str = ""  # of the field
+
+    def parse(self, given: Any, model: str) -> Any:
+        """Return a value as a float, or numbers as tuples; SettingsError if it is invalid."""
+        try:
+            value = as_numbers(given)
+        except (TypeError, ValueError, OverflowError):
+            value = np.full(1, np.nan)
+        fits = np.isfinite(value) & (value >= self.low) & (value <= self.high)
+        fits &= (value != self.low) | (not self.above)
+        if value.ndim == self.axes and value.size and fits.all():
+            plain = value.tolist()
+            return plain if not self.axes else tuple(map(tuple, plain) if self.axes > 1 else plain)
+        wanted = ("a finite number", "finite numbers", "rows of as many finite numbers")[self.axes]
+        if math.isfinite(self.high):
+            wanted += f" from {self.low:g} to {self.high:g}"
+        elif math.isfinite(self.low):
+            wanted += f" {'above' if self.above else 'of at least'} {self.low:g}"
+        raise SettingsError(f"{self.name}={given!r:.80} does not fit {model} noise: give {wanted}.")
 
 
-def parameter(
-    limit: str,
-    label: str = "",
-    unit: str = "",
-    *,
-    default: Any = dataclasses.MISSING,
-    optional: bool = False,
-    squared: bool = False,
-) -> Any:
-    """Return the dataclass field of a parameter.
-
-    `limit` is `ANY`, `POSITIVE` or `NOT_NEGATIVE` number, a `SHARE`, a number of `LOOKS`, a `TABLE`
-    of numbers, or a `LINE` of them; the rest is as in `Parameter`. A parameter without a label is
-    not shown.
-    """
-    shown = {"label": label, "unit": unit, "optional": optional, "squared": squared}
-    return dataclasses.field(default=default, metadata={"limit": limit, "shown": shown})
+def parameter(*shown: str, default: Any = dataclasses.MISSING, **limits: Any) -> Any:
+    """Return the dataclass field of a `Parameter`: its label, its unit, and the rest by name."""
+    return dataclasses.field(default=default, metadata={"is": Parameter(*shown, **limits)})
 
 
-def checked(field: dataclasses.Field, given: Any, model: str) -> Any:
-    """Return a field as a float, or numbers as tuples; SettingsError if it is invalid."""
-    limit = field.metadata.get("limit", ANY)
-    try:
-        value = as_numbers(given) if limit in (TABLE, LINE) else as_number(given)
-    except (TypeError, ValueError, OverflowError):
-        value = math.nan
-    if limit == TABLE:
-        if np.ndim(value) == 2 and value.size and np.isfinite(value).all():
-            return tuple(map(tuple, value.tolist()))
-        raise SettingsError(
-            f"{field.name} does not fit {model} noise: give rows of finite numbers, all of the "
-            "same length."
-        )
-    if limit == LINE:
-        if np.ndim(value) == 1 and value.size and np.isfinite(value).all():
-            return tuple(value.tolist())
-        raise SettingsError(f"{field.name} does not fit {model} noise: give finite numbers.")
-    wanted, fits = _WANTED[limit]
-    if not (math.isfinite(value) and fits(value)):
-        raise SettingsError(f"{field.name}={given!r} does not fit {model} noise: give {wanted}.")
-    return value
+def shared_with_colours() -> Any:
+    """Return the field of the mean correlation with the noise of other colours."""
+    return parameter("shared between colours", default=0.0, low=-1, high=1, optional=True)
 
 
 # Functions as tables, for the host and the device, and their use on images.
-TABLE_ENTRIES = 4096
 REACH = 9.0  # standard deviations beyond which a normal distribution is cut off
-
-_BLOCK = 1 << 16  # values worked on at once: float64 of a few of them fit a cache
 
 
 @cache
@@ -101,13 +74,6 @@ def quadrature() -> tuple[np.ndarray, np.ndarray]:
     return leggauss(128)
 
 
-class Curve(NamedTuple):
-    """A function tabulated at rising places `at`, linear in between."""
-
-    at: np.ndarray
-    value: np.ndarray
-
-
 class Table(NamedTuple):
     """A function at even steps from `start`, `steps` per unit, for kernels/noise/table.h."""
 
@@ -115,18 +81,28 @@ class Table(NamedTuple):
     start: float
     steps: float
 
+    @property
+    def at(self) -> np.ndarray:
+        """The places of the values."""
+        return self.start + np.arange(len(self.values)) / self.steps
+
+    def __call__(self, at: np.ndarray) -> np.ndarray:
+        """Return the function, linear in between, and as at the ends beyond them."""
+        return np.interp(at, self.at, self.values)
+
 
 def tabulated(function: Callable[[np.ndarray], np.ndarray], start: float, end: float) -> Table:
-    """Return a function from start to end as a table for the device."""
-    values = function(np.linspace(start, end, TABLE_ENTRIES))
-    return Table(values.astype(np.float32), start, (len(values) - 1) / (end - start))
+    """Return a function from start to end as a table."""
+    values = function(np.linspace(start, end, 4096))
+    return Table(values.astype(np.float32), float(start), float((len(values) - 1) / (end - start)))
 
 
-def pointwise(function: Callable[[np.ndarray], np.ndarray], image: np.ndarray) -> np.ndarray:
+def pointwise(function: Callable[[np.ndarray], np.ndarray], image: Any) -> np.ndarray:
     """Apply a function of float64 values (n,) to an image; the result is float32.
 
     It runs in several threads, and on blocks, so that it takes little memory.
     """
+    image = numbers(image)
     result = np.empty(image.shape, np.float32)
 
     def fill(source: np.ndarray, target: np.ndarray) -> None:
@@ -136,7 +112,7 @@ def pointwise(function: Callable[[np.ndarray], np.ndarray], image: np.ndarray) -
             op_flags=[["readonly"], ["writeonly"]],
             op_dtypes=[np.float64, np.float32],
             casting="same_kind",
-            buffersize=_BLOCK,
+            buffersize=1 << 16,  # float64 of a few of them fit a cache
         )
         with blocks:
             for values, changed in blocks:
@@ -144,6 +120,13 @@ def pointwise(function: Callable[[np.ndarray], np.ndarray], image: np.ndarray) -
 
     in_bands(fill, image, result)
     return result
+
+
+def numbers(image: Any) -> np.ndarray:
+    """Return an image as an array of real numbers; ImageError if it is empty or not real."""
+    image = np.asarray(image)
+    check_numbers(image)
+    return image
 
 
 class Transform(NamedTuple):
@@ -182,16 +165,8 @@ class Fit(NamedTuple):
             curve = dataclasses.replace(
                 curve, variance=tuple(scale**2 * each for each in curve.variance)
             )
-        return self._replace(
-            model=new,
-            errors=errors,
-            sigma=scale * self.sigma,
-            error=scale * self.error,
-            curve=curve,
-        )
-
-
-PROVEN = 100.0  # squared standard errors that proof by something else than the variance counts as
+        sigma, error = scale * self.sigma, scale * self.error
+        return self._replace(model=new, errors=errors, sigma=sigma, error=error, curve=curve)
 
 
 class Misfit(NamedTuple):
@@ -227,34 +202,21 @@ class NoiseModel(ABC):
     price: ClassVar[float] = 0.0
     #: The model of the same noise without correlation between pixels, if `models_correlation`.
     white_form: ClassVar[type[NoiseModel] | None] = None
+    #: Standard deviation of the noise after `stabilise`.
+    sigma_after: float = 1.0
+    #: Whether a parameter is still to be read from the image, by `for_image`.
+    needs_image: bool = False
 
     def __post_init__(self) -> None:
         """Convert parameters to floats, and refuse those that do not fit."""
-        for field in dataclasses.fields(self):
-            value = checked(field, getattr(self, field.name), self.name)
-            object.__setattr__(self, field.name, value)
+        for each in self._all_parameters():
+            object.__setattr__(self, each.name, each.parse(getattr(self, each.name), self.name))
 
     # Stabilisation
 
-    @property
-    def sigma_after(self) -> float:
-        """Standard deviation of the noise after `stabilise`."""
-        return 1.0
-
     @abstractmethod
     def variance(self, mean: Any) -> np.ndarray:
-        """Return the variance of pixels.
-
-        Parameters
-        ----------
-        mean : array or float
-            Expected value of the pixels as measured, grey levels.
-
-        Returns
-        -------
-        ndarray, float64
-            Of the shape of `mean`, squared grey levels.
-        """
+        """Return the variance of pixels whose expected values are an array, as float64."""
 
     def positive_variance(self, mean: np.ndarray) -> np.ndarray:
         """Return the variance, at least a small share of its mean, so that it can be divided by."""
@@ -269,55 +231,36 @@ class NoiseModel(ABC):
         return self.variance(pixels)
 
     @abstractmethod
-    def stabilise(self, image: Any) -> np.ndarray:
-        """Return an image whose noise is the same everywhere.
-
-        Parameters
-        ----------
-        image : array, any shape and real dtype
-            Grey levels. Not modified. NaN stays NaN.
-
-        Returns
-        -------
-        ndarray, float32
-            Of the shape of `image`, with noise of standard deviation `sigma_after`.
-
-        Raises
-        ------
-        ImageError
-            If the image is empty, or not of real numbers.
-        """
+    def forward(self, levels: np.ndarray) -> np.ndarray:
+        """Return grey levels, float64, such that their noise is the same everywhere."""
 
     @abstractmethod
-    def inverse(self, stabilised: Any) -> np.ndarray:
-        """Return the expected grey levels of stabilised pixels with these means.
+    def backward(self, means: np.ndarray) -> np.ndarray:
+        """Return the expected grey levels, float64, of stabilised pixels with these means.
 
         This is the exact unbiased inverse, not the algebraic one: it allows for the mean of a
         curve being different from the curve of the mean.
-
-        Parameters
-        ----------
-        stabilised : array, any shape
-            Result of a filter applied to the output of `stabilise`. Not modified.
-
-        Returns
-        -------
-        ndarray, float32
-            Of the shape of `stabilised`, grey levels.
-
-        Raises
-        ------
-        ImageError
-            If the array is empty, or not of real numbers.
         """
+
+    def stabilise(self, image: Any) -> np.ndarray:
+        """Return an image, float32, whose noise is the same everywhere: `forward` of each pixel.
+
+        Its noise has the standard deviation `sigma_after`. NaN stays NaN. ImageError if the image
+        is empty, or not of real numbers.
+        """
+        return pointwise(self.forward, image)
+
+    def inverse(self, stabilised: Any) -> np.ndarray:
+        """Return the grey levels, float32, of a filtered image: `backward` of each pixel.
+
+        ImageError if it is empty, or not of real numbers.
+        """
+        return pointwise(self.backward, stabilised)
 
     def transform(self, signed: bool = True) -> Transform | None:
         """Return the kernels for `stabilise` and `inverse`; None where there is nothing to do.
 
-        Parameters
-        ----------
-        signed : bool, optional
-            Whether results may be negative, where the noise itself cannot be.
+        Without `signed`, results may not be negative where the noise itself cannot be.
         """
         return None
 
@@ -325,11 +268,6 @@ class NoiseModel(ABC):
     def spectral(self) -> NoiseModel:
         """The noise after stabilisation, if `models_correlation`: a `Correlated`."""
         return self
-
-    @property
-    def needs_image(self) -> bool:
-        """Whether a parameter is still to be read from the image, by `for_image`."""
-        return False
 
     def for_image(self, image: Any) -> Self:
         """Return the model with parameters filled in that depend on the whole image."""
@@ -368,11 +306,13 @@ class NoiseModel(ABC):
     # Text and records
 
     @classmethod
+    def _all_parameters(cls) -> list[Parameter]:
+        return [each.metadata["is"]._replace(name=each.name) for each in dataclasses.fields(cls)]
+
+    @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
         """Return the parameters that are shown to people, in order."""
-        fields = [each for each in dataclasses.fields(cls) if each.metadata.get("shown")]
-        found = [Parameter(each.name, **each.metadata["shown"]) for each in fields]
-        return tuple(each for each in found if each.label)
+        return tuple(each for each in cls._all_parameters() if each.label)
 
     def details(self) -> str:
         """Return in words the parameters that are tables; empty where there are none."""
@@ -383,32 +323,14 @@ class NoiseModel(ABC):
         """Return the model as one line of text."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the name of the model and its parameters, ready for JSON.
-
-        Returns
-        -------
-        dict
-            Key ``model``, and one for each field.
-        """
+        """Return key ``model``, its name, and one for each field, ready for JSON."""
         return {"model": self.name, **dataclasses.asdict(self)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the model that `as_dict` described.
+        """Return the model that `as_dict` described; of ``NoiseModel``, whichever it names.
 
-        Parameters
-        ----------
-        values : dict
-            As from `as_dict`. ``NoiseModel.from_dict`` makes whichever model it names.
-
-        Returns
-        -------
-        NoiseModel
-
-        Raises
-        ------
-        SettingsError
-            If it names another model, or its parameters do not fit.
+        SettingsError if it names another model, or its parameters do not fit.
         """
         if not isinstance(values, Mapping):
             raise SettingsError(f"{values!r:.80} is not a noise model: give a dict of as_dict().")
@@ -440,10 +362,3 @@ def channel_correlations(models: Sequence[NoiseModel], count: int) -> np.ndarray
     table = np.clip(np.add.outer(each, each), -1, 1)
     np.fill_diagonal(table, 1.0)
     return table
-
-
-def numbers(image: Any) -> np.ndarray:
-    """Return an image as an array of real numbers; ImageError if it is empty or not real."""
-    image = np.asarray(image)
-    check_numbers(image)
-    return image

@@ -10,24 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
-from napari_gpu_denoise.noise.patches.laws import GROWTH, LIKELY
 from napari_gpu_denoise.noise.patches.spectra import METHOD
-from napari_gpu_denoise.noise.photon import photon_noise
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.photon import PhotonNoise
 
 
-_MOST_READ_NOISE = 1e5  # electrons; float32 of stabilised values resolves 0.01 there
-_LEAST_READ_NOISE = 1e-5  # electrons; less changes no result
-_SMALLEST_GAIN = 1e-6  # of a channel without photon noise, relative to its sigma
-_LARGE_VARIANCE = 400.0  # electrons²; above it the expansion is as exact as a table
-_STEP = 0.01  # of the square root of the electrons
-_PROVEN = 0.9  # share of an image that shows noise; 0.94 and more in micrographs, less of textures
-_LINE = "line through the variance of smooth patches over brightness"
+MAX_READ_NOISE = 1e5  # electrons; float32 of stabilised values resolves 0.01 there
+LARGE_VARIANCE = 400.0  # electrons²; above it the expansion is as exact as a table
 
 
 @dataclass(frozen=True)
@@ -59,18 +53,20 @@ class PoissonGaussian(base.NoiseModel):
     Poisson-Gaussian noise", IEEE Trans. Image Process. 22 (2013), doi:10.1109/TIP.2012.2202675.
     """
 
-    gain: float = base.parameter(base.POSITIVE, "gain", "grey levels per electron", squared=True)
-    read_noise: float = base.parameter(base.NOT_NEGATIVE, "read noise", "grey levels")
-    offset: float = base.parameter(base.ANY, "offset", "grey levels", default=0.0, optional=True)
-    shared: float = base.parameter(base.SHARE, "shared between colours", default=0.0, optional=True)
-    price: ClassVar[float] = LIKELY
+    gain: float = base.parameter(
+        "gain", "grey levels per electron", low=0, above=True, squared=True
+    )
+    read_noise: float = base.parameter("read noise", "grey levels", low=0)
+    offset: float = base.parameter("offset", "grey levels", default=0.0, optional=True)
+    shared: float = base.shared_with_colours()
+    price: ClassVar[float] = limits.MIN_COST_GAIN_BESIDE_PROOF
     name: ClassVar[str] = "poisson-gaussian"
     title: ClassVar[str] = "Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise and read noise of a camera or a detector."
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.read_noise > _MOST_READ_NOISE * self.gain:
+        if self.read_noise > MAX_READ_NOISE * self.gain:
             raise SettingsError(
                 f"gain={self.gain:.4g} is negligible compared with read_noise="
                 f"{self.read_noise:.4g}: use Gaussian(sigma={self.read_noise:.4g}) instead."
@@ -83,7 +79,7 @@ class PoissonGaussian(base.NoiseModel):
 
     def scaled(self, factor: float) -> Self | None:
         gain, read_noise = factor**2 * self.gain, factor * self.read_noise
-        if read_noise > _MOST_READ_NOISE * gain:
+        if read_noise > MAX_READ_NOISE * gain:
             return None
         return replace(self, gain=gain, read_noise=read_noise)
 
@@ -95,27 +91,16 @@ class PoissonGaussian(base.NoiseModel):
         light = np.asarray(pixels, np.float64) - self.offset
         return self.gain * light + self.read_noise * self.read_noise
 
-    def stabilise(self, image: Any) -> np.ndarray:
-        return base.pointwise(
-            lambda z: anscombe((z - self.offset) / self.gain, self._electrons),
-            base.numbers(image),
-        )
+    def forward(self, levels: np.ndarray) -> np.ndarray:
+        return anscombe((levels - self.offset) / self.gain, self._electrons)
 
-    def inverse(self, stabilised: Any) -> np.ndarray:
-        return base.pointwise(
-            lambda d: self.offset + self.gain * unbiased_electrons(d, self._electrons),
-            base.numbers(stabilised),
-        )
+    def backward(self, means: np.ndarray) -> np.ndarray:
+        return self.offset + self.gain * unbiased_electrons(means, self._electrons)
 
     def transform(self, signed: bool = True) -> base.Transform:
-        return base.Transform(
-            "photons",
-            tuple(map(np.float32, (self.offset, 1 / self.gain, 0.375 + self._electrons**2))),
-            (
-                *map(np.float32, (self.offset, self.gain, self._electrons)),
-                correction_table(self._electrons),
-            ),
-        )
+        read, numbers = self._electrons, (self.offset, 1 / self.gain, 0.375 + self._electrons**2)
+        back = *map(np.float32, (self.offset, self.gain, read)), correction(read)
+        return base.Transform("photons", tuple(map(np.float32, numbers)), back)
 
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:
@@ -124,11 +109,11 @@ class PoissonGaussian(base.NoiseModel):
         best = constant if laws is None else min(constant, laws.line)
         if channel.grows_over_time:
             why = "the variance of differences between still frames grows with brightness"
-            return base.Misfit(best - base.PROVEN, why)
+            return base.Misfit(best - limits.PROOF_WORTH, why)
         if channel.grows_over_time is None and channel.photons is not None:
             why = "the values are photon counts: at low counts, the variance equals the mean"
-            return base.Misfit(best - base.PROVEN, why)
-        grows = laws is not None and laws.proven and laws.growth >= GROWTH
+            return base.Misfit(best - limits.PROOF_WORTH, why)
+        grows = laws is not None and laws.proven and laws.growth >= limits.MIN_VARIANCE_GROWTH
         if channel.grows_over_time is None and grows:
             why = f"the variance grows linearly with brightness, {laws.range()}"
             return base.Misfit(laws.line, why)
@@ -149,7 +134,7 @@ class PoissonGaussian(base.NoiseModel):
         method, curve = found.method, found.curve
         if not gain > 0:
             notes = ("the noise does not clearly grow with brightness: the gain is not known",)
-            read, gain = channel.sigma, _SMALLEST_GAIN * channel.sigma or _SMALLEST_GAIN**2
+            read, gain = channel.sigma, 1e-6 * channel.sigma or 1e-12
             offset = min(0.0, *(float(np.nanmin(plane)) for plane in channel.planes))
             errors = {"gain": math.nan, "read_noise": channel.error, "offset": math.nan}
             method, curve = METHOD, channel.curve
@@ -159,8 +144,7 @@ class PoissonGaussian(base.NoiseModel):
                 f"accordingly 0 to {2 * found.read_noise_error:.3g}: dark frames would tell, but "
                 "results hardly differ",
             )
-        # What is left of rounding is no read noise.
-        read = read if read > _LEAST_READ_NOISE * gain else 0.0
+        read = read if read > 1e-5 * gain else 0.0  # what is left of rounding
         # With more electrons of read noise than this, photon noise does not matter.
         model = PoissonGaussian(max(gain, 1e-4 * read), read, offset)
         sigma, error = model.mean_sigma(channel)
@@ -178,13 +162,12 @@ def anscombe(electrons: np.ndarray, read_noise: float) -> np.ndarray:
 
 def expected_anscombe(electrons: np.ndarray, read_noise: float) -> np.ndarray:
     """Return the mean of `anscombe` under photon and read noise, for expected electrons (n,)."""
-    largest = float(electrons.max())
+    from scipy.special import gammaln, xlogy
+
+    largest, electrons = float(electrons.max()), electrons[:, None]
     counts = np.arange(math.ceil(largest + 10 * math.sqrt(largest) + 30))
-    factorials = np.cumsum(np.log(np.maximum(counts, 1)))  # their logarithms
-    with np.errstate(divide="ignore", invalid="ignore"):
-        exponents = counts * np.log(electrons)[:, None] - electrons[:, None] - factorials
-    exponents[electrons == 0] = np.where(counts == 0, 0.0, -np.inf)
-    return np.exp(exponents) @ _mean_over_read_noise(counts, read_noise)
+    chances = np.exp(xlogy(counts, electrons) - electrons - gammaln(counts + 1))
+    return chances @ _mean_over_read_noise(counts, read_noise)
 
 
 def _mean_over_read_noise(counts: np.ndarray, read_noise: float) -> np.ndarray:
@@ -208,13 +191,15 @@ def expansion(stabilised: np.ndarray, read_noise: float) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def correction(read_noise: float) -> base.Curve:
-    """Return the error of `expansion` as a function of the stabilised value."""
-    end = math.sqrt(max(_LARGE_VARIANCE - read_noise**2, 1.0))
-    electrons = np.linspace(0, end, math.ceil(end / _STEP) + 1) ** 2
+def correction(read_noise: float) -> base.Table:
+    """Return what `expansion` lacks of the electrons at stabilised values; 0 where that is none."""
+    end = math.sqrt(max(LARGE_VARIANCE - read_noise**2, 1.0))
+    electrons = np.linspace(0, end, math.ceil(100 * end) + 1) ** 2
     expected = expected_anscombe(electrons, read_noise)
     lacking = electrons - expansion(expected, read_noise)
-    return base.Curve(expected, lacking)
+    # A large read noise leaves hardly a range: the table is then nearly 0.
+    last = max(2 * math.sqrt(LARGE_VARIANCE + 1), expected[0] + 1)
+    return base.tabulated(lambda at: np.interp(at, expected, lacking, right=0), expected[0], last)
 
 
 def unbiased_electrons(stabilised: np.ndarray, read_noise: float) -> np.ndarray:
@@ -222,23 +207,9 @@ def unbiased_electrons(stabilised: np.ndarray, read_noise: float) -> np.ndarray:
 
     Below the value without light it is 0.
     """
-    curve = correction(read_noise)
-    inside = np.maximum(stabilised, curve.at[0])
-    return expansion(inside, read_noise) + np.interp(inside, *curve)
-
-
-@lru_cache(maxsize=64)
-def correction_table(read_noise: float) -> base.Table:
-    """Return `correction` for the device, in electrons; 0 at its end and beyond."""
-    dark = float(expected_anscombe(np.zeros(1), read_noise)[0])
-    # A large read noise leaves hardly a range: the table is then nearly 0.
-    end = max(2 * (_LARGE_VARIANCE + 1) ** 0.5, dark + 1)
-
-    def lacking(at: np.ndarray) -> np.ndarray:
-        values = unbiased_electrons(at, read_noise) - expansion(at, read_noise)
-        return np.where(at < end, values, 0)
-
-    return base.tabulated(lacking, dark, end)
+    table = correction(read_noise)
+    inside = np.maximum(stabilised, table.start)
+    return np.maximum(expansion(inside, read_noise) + table(inside), 0)
 
 
 @dataclass(frozen=True)
@@ -264,8 +235,8 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
     """
 
     _: KW_ONLY
-    autocorrelation: tuple[tuple[float, ...], ...] = base.parameter(base.TABLE)
-    along_z: tuple[float, ...] = base.parameter(base.LINE, default=(1.0,))
+    autocorrelation: tuple[tuple[float, ...], ...] = base.parameter(axes=2, low=-1, high=1)
+    along_z: tuple[float, ...] = base.parameter(axes=1, low=-1, high=1, default=(1.0,))
     name: ClassVar[str] = "correlated-photons"
     title: ClassVar[str] = "Correlated Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise that is correlated between neighbouring pixels."
@@ -285,10 +256,11 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
     def misfit(cls, channel: Evidence) -> base.Misfit:
         if channel.temporal is not None:
             return base.Misfit(math.inf)  # frames only pass as still if their differences are white
-        line = channel.rising_line
-        if line is None or channel.proof < _PROVEN:
+        laws = channel.laws
+        grows = channel.shows_line and laws is not None and laws.grows
+        if not grows or channel.proof < limits.MIN_NOISE_SHARE_OF_PHOTONS:
             return PoissonGaussian.misfit(channel)
-        why = f"the variance grows {line.growth:.2g} times with brightness"
+        why = f"the variance grows {laws.growth:.2g} times with brightness"
         return base.Misfit(channel.laws.line, why)
 
     @classmethod
@@ -296,14 +268,7 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
         """Read how noise grows with brightness; see ``docs/methods/noise.md``."""
         from napari_gpu_denoise.noise.correlation import noise_spectrum
 
-        line = channel.rising_line
         photons = PoissonGaussian.fit(channel)
-        if line is not None:
-            # The high frequencies hold more texture than correlated noise.
-            error = line.error * line.slope / (line.growth - 1)
-            covariance = error**2 * np.diag([1.0, line.dark**2])
-            fitted = line.slope, line.variance - line.slope * line.dark, covariance
-            photons = cls._of_line(channel, photon_noise(fitted, channel.curve, _LINE))
         model, planes = photons.model, channel.planes
         stable = np.stack([model.stabilise(plane) for plane in planes])
         spectrum = noise_spectrum(stable)
@@ -311,8 +276,7 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
             spectrum = channel.frames.changed(model.stabilise).spectrum(spectrum) or spectrum
         found = Correlated.of_spectrum(spectrum)
         # Noise read at the high frequencies has this standard deviation at all of them, not 1.
-        # A line holds slopes of the image, which the spectrum has as well and its model has not.
-        factor = found.sigma if line is None else found.sigma / (spectrum.sigma or 1.0)
+        factor = found.sigma
         fitted = cls(
             model.gain * factor**2,
             model.read_noise * factor,

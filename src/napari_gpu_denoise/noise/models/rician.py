@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.laws import LIKELY
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
 
-_LEAST = 1e-6  # sigma of a channel without noise, grey levels
-_STEP = 1 / 512
-_SIGNAL_STEP, _SIGNAL_END = 0.02, 40.0
 SPLINE_END = 6.0  # above it the asymptotic curve is used
 # Coefficients of cubic B-splines on nine even knots over 0 to 6; three more are 0, so that the
 # curve joins its asymptote smoothly. Fitted by least squares, as tests/noise/test_models.py does
@@ -51,11 +48,11 @@ class Rician(base.NoiseModel):
     ISBI 2011, doi:10.1109/ISBI.2011.5872758. The curve here is a new fit.
     """
 
-    sigma: float = base.parameter(base.POSITIVE, "sigma", "grey levels", squared=True)
+    sigma: float = base.parameter("sigma", "grey levels", low=0, above=True, squared=True)
     name: ClassVar[str] = "rician"
     title: ClassVar[str] = "Rician"
     description: ClassVar[str] = "Magnitude images of MRI."
-    price: ClassVar[float] = LIKELY
+    price: ClassVar[float] = limits.MIN_COST_GAIN_BESIDE_PROOF
 
     def variance(self, mean: Any) -> np.ndarray:
         curve = magnitude_variance()
@@ -70,39 +67,27 @@ class Rician(base.NoiseModel):
         """Return sigma squared, the variance of the real and of the imaginary part."""
         return self.sigma * self.sigma
 
-    def stabilise(self, image: Any) -> np.ndarray:
-        return base.pointwise(lambda z: stabilised_magnitude(z / self.sigma), base.numbers(image))
+    def forward(self, levels: np.ndarray) -> np.ndarray:
+        return stabilised_magnitude(levels / self.sigma)
 
-    def inverse(self, stabilised: Any, *, signed: bool = True) -> np.ndarray:
-        """Return the signal whose stabilised magnitudes have these means, as `NoiseModel.inverse`.
+    def backward(self, means: np.ndarray) -> np.ndarray:
+        """Return the signal whose stabilised magnitudes have these means.
 
         Values below the mean of pure noise become negative, by as much as values above it become
-        positive, so that errors in a background cancel in means over a region; or 0 unless
-        `signed`: then all errors are positive, and so is the mean of a background.
+        positive, so that errors in a background cancel in means over a region.
         """
-        return base.pointwise(
-            lambda d: self.sigma * unbiased_signal(d, signed), base.numbers(stabilised)
-        )
+        return self.sigma * unbiased_signal(means)
 
     def expected(self, result: Any) -> np.ndarray:
         """Return the mean magnitude where this is the signal; a negative one is as if positive."""
-        signal = np.abs(np.asarray(result)) / self.sigma
-        known, magnitude, probability = _signals()
-        mean = np.interp(signal, known, (probability * magnitude).sum(axis=1))
-        # Far above the noise the mean is x + 1 / (2 x).
-        far = signal + 0.5 / np.maximum(signal, known[-1])
-        found = self.sigma * np.where(signal > known[-1], far, mean)
+        found = self.sigma * mean_magnitude(np.asarray(result, np.float64) / self.sigma)
         return found.astype(np.asarray(result).dtype, copy=False)
 
     def transform(self, signed: bool = True) -> base.Transform:
         return base.Transform(
             "magnitudes",
             (np.float32(1 / self.sigma), stabilising_table()),
-            (
-                np.float32(self.sigma),
-                squared_signal_table(),
-                np.int32(signed),
-            ),
+            (np.float32(self.sigma), squared_signal(), np.int32(signed)),
         )
 
     @classmethod
@@ -125,7 +110,7 @@ class Rician(base.NoiseModel):
         else:
             why = "the variance depends on brightness as that of magnitudes does, "
             why += channel.laws.range()
-        proof = min(found.proof, base.PROVEN) + base.PROVEN * bool(photons)
+        proof = min(found.proof, limits.PROOF_WORTH) + limits.PROOF_WORTH * bool(photons)
         return base.Misfit(found.misfit - proof, why)
 
     @classmethod
@@ -135,16 +120,25 @@ class Rician(base.NoiseModel):
 
         found = magnitude_noise(channel, magnitude_variance)
         sigma, error = (found.sigma, found.error) if found else (channel.sigma, channel.error)
-        if found is None and channel.spectra is not None:
-            sigma, error = object_noise(channel.spectra.statistics, sigma, magnitude_variance())
-        of_background = found is not None and found.share
-        method = "smoothest patches, corrected for magnitudes"
-        method = "distribution of the background" if of_background else method
-        sigma = sigma or _LEAST
+        method = "distribution of the background"
+        if found is None or not found.share:
+            method = "smoothest patches, corrected for magnitudes"
+            if channel.spectra is not None:
+                sigma, error = object_noise(channel.spectra, sigma, magnitude_variance())
+        sigma = sigma or 1e-6
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve)
 
     def summary(self) -> str:
         return f"Rician noise, sigma {self.sigma:.4g}"
+
+
+def mean_magnitude(signal: np.ndarray) -> np.ndarray:
+    """Return the mean of the Rice distribution of sigma 1."""
+    from scipy.special import ive
+
+    half = np.square(signal) / 2
+    both = (1 + half) * ive(0, half / 2) + half * ive(1, half / 2)
+    return math.sqrt(math.pi / 2) * both
 
 
 def rice(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -164,91 +158,64 @@ def smooth_root(magnitude: np.ndarray) -> np.ndarray:
     return np.sqrt(magnitude**2 - 0.5 + 0.5 * np.exp(-(magnitude**2)))
 
 
-@lru_cache(maxsize=1)
-def _stabilising_curve() -> base.Curve:
+@cache
+def stabilising_table() -> base.Table:
     """Return the stabilising curve of magnitudes up to where the asymptote takes over."""
     from scipy.interpolate import BSpline
 
-    at = np.linspace(0, SPLINE_END, round(SPLINE_END / _STEP) + 1)
     inner = np.linspace(0, SPLINE_END, len(SPLINE) + 1)
-    knots = np.concatenate([[0.0] * 3, inner, [SPLINE_END] * 3])
-    return base.Curve(at, smooth_root(at) + BSpline(knots, [*SPLINE, 0, 0, 0], 3)(at))
+    spline = BSpline(np.pad(inner, 3, "edge"), [*SPLINE, 0, 0, 0], 3)
+    return base.tabulated(lambda at: smooth_root(at) + spline(at), 0.0, SPLINE_END)
 
 
 def stabilised_magnitude(magnitude: np.ndarray) -> np.ndarray:
     """Return magnitudes with a standard deviation of about 1; negative ones are taken as 0."""
     far = np.sqrt(np.maximum(magnitude**2, SPLINE_END**2) - 0.5)
-    return np.where(magnitude > SPLINE_END, far, np.interp(magnitude, *_stabilising_curve()))
+    return np.where(magnitude > SPLINE_END, far, stabilising_table()(magnitude))
 
 
-@lru_cache(maxsize=1)
-def _signals() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    signal = np.linspace(0, _SIGNAL_END, round(_SIGNAL_END / _SIGNAL_STEP) + 1)
-    return signal, *rice(signal)
-
-
-@lru_cache(maxsize=1)
-def squared_signal() -> base.Curve:
+@cache
+def squared_signal() -> base.Table:
     """Return the squared signal as a function of the mean of the stabilised magnitude."""
-    signal, magnitude, probability = _signals()
+    signal = np.linspace(0, 40, 2001)
+    magnitude, probability = rice(signal)
     expected = (probability * stabilised_magnitude(magnitude)).sum(axis=1)
-    return base.Curve(expected, signal**2)
+    square = np.square(signal)
+    return base.tabulated(lambda at: np.interp(at, expected, square), *expected[[0, -1]])
 
 
-@lru_cache(maxsize=1)
-def magnitude_variance() -> base.Curve:
-    """Return the variance of a magnitude as a function of its mean."""
-    _, magnitude, probability = _signals()
-    mean = (probability * magnitude).sum(axis=1)
-    return base.Curve(mean, (probability * magnitude**2).sum(axis=1) - mean**2)
-
-
-_KNOTS, _KNOTS_END = 81, 20.0  # of a function of magnitudes that is linear in between
-_STIFF = 0.037  # weight of its second differences: without, it would swing
-
-
-@lru_cache(maxsize=1)
-def _variance_told_by() -> base.Curve:
-    """Return a function of the magnitude whose mean is the variance, within 0.002 sigma squared."""
-    signals = slice(0, round(_KNOTS_END / _SIGNAL_STEP), 5)
-    _, magnitude, probability = (each[signals] for each in _signals())
-    mean = (probability * magnitude).sum(axis=1)
-    variance = (probability * magnitude**2).sum(axis=1) - mean**2
-    at = np.linspace(0, _KNOTS_END, _KNOTS)
-    hats = [(probability * np.interp(magnitude, at, each)).sum(axis=1) for each in np.eye(_KNOTS)]
-    stiff = _STIFF * np.diff(np.eye(_KNOTS), 2, axis=0)
-    wanted = np.concatenate([variance, np.zeros(_KNOTS - 2)])
-    values, *_ = np.linalg.lstsq(np.vstack([np.transpose(hats), stiff]), wanted, rcond=None)
-    return base.Curve(at, values)
-
-
-def unbiased_signal(stabilised: np.ndarray, signed: bool) -> np.ndarray:
+def unbiased_signal(stabilised: np.ndarray) -> np.ndarray:
     """Return the signal whose stabilised magnitudes have this mean.
 
-    What lies below the mean of pure noise becomes 0, or if `signed` as far below 0 as it would lie
-    above.
+    What lies below the mean of pure noise becomes as far below 0 as it would lie above.
     """
-    curve = squared_signal()
-    least = curve.at[0]
-    above = np.abs(stabilised - least) + least if signed else np.maximum(stabilised, least)
-    far = np.maximum(above, curve.at[-1])
-    signal = np.where(
-        above < curve.at[-1],
-        np.sqrt(np.interp(above, *curve)),
-        (far + np.sqrt(far**2 - 1)) / 2,  # the mean is x + 1 / (4 x) there
-    )
-    return np.copysign(signal, stabilised - least) if signed else signal
+    table = squared_signal()
+    beyond = stabilised - table.start
+    above = np.abs(beyond) + table.start
+    far = np.maximum(above, end := table.at[-1])
+    far = (far + np.sqrt(far**2 - 1)) / 2  # the mean is x + 1 / (4 x) there
+    return np.copysign(np.where(above < end, np.sqrt(table(above)), far), beyond)
 
 
-@lru_cache(maxsize=1)
-def stabilising_table() -> base.Table:
-    """Return the stabilising curve for the device, from 0 to where the asymptote takes over."""
-    return base.tabulated(stabilised_magnitude, 0.0, SPLINE_END)
+@cache
+def magnitude_variance() -> tuple[np.ndarray, np.ndarray]:
+    """Return the variance of a magnitude as a function of its mean."""
+    signal = np.linspace(0, 40, 2001)
+    mean = mean_magnitude(signal)
+    return mean, 2 + np.square(signal) - np.square(mean)
 
 
-@lru_cache(maxsize=1)
-def squared_signal_table() -> base.Table:
-    """Return `squared_signal` for the device."""
-    magnitude, probability = rice(np.zeros(1))
-    dark = float((probability * stabilised_magnitude(magnitude)).sum())
-    return base.tabulated(lambda at: unbiased_signal(at, False) ** 2, dark, _SIGNAL_END)
+@cache
+def _variance_told_by() -> tuple[np.ndarray, np.ndarray]:
+    """Return a function of the magnitude whose mean is the variance, within 0.002 sigma squared.
+
+    It is linear between knots; without a weight of its second differences it would swing.
+    """
+    signal, knots = np.linspace(0, 20, 200, endpoint=False), np.linspace(0, 20, 81)
+    magnitude, probability = rice(signal)
+    variance = 2 + np.square(signal) - np.square(mean_magnitude(signal))
+    hats = [(probability * np.interp(magnitude, knots, one)).sum(axis=1) for one in np.eye(81)]
+    stiff = 0.037 * np.diff(np.eye(81), 2, axis=0)
+    wanted = np.concatenate([variance, np.zeros(79)])
+    values, *_ = np.linalg.lstsq(np.vstack([np.transpose(hats), stiff]), wanted, rcond=None)
+    return knots, values

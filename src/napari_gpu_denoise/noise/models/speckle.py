@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.laws import AS_WELL, CLEARLY
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
 
+MIN_LOOKS = 0.1  # of fewer, logarithms have means far beyond what float32 holds
 _NO_SPECKLE = 1e9  # looks of an image without speckle
 _PROVEN = 0.5  # share of an image that has to show speckle, and not only texture
 
@@ -36,11 +37,11 @@ class Speckle(base.NoiseModel):
     `stabilise` is the logarithm; `inverse` gives pixels below `least` as nearly 0, not as 0.
     """
 
-    looks: float = base.parameter(base.LOOKS, "looks")
-    least: float = base.parameter(base.NOT_NEGATIVE, default=0.0)
+    looks: float = base.parameter("looks", low=MIN_LOOKS)
+    least: float = base.parameter(default=0.0, low=0)
     name: ClassVar[str] = "speckle"
     title: ClassVar[str] = "Speckle"
-    price: ClassVar[float] = CLEARLY - AS_WELL
+    price: ClassVar[float] = limits.MIN_COST_GAIN - limits.MAX_COST_OF_SQUARE_OVER_LINE
     description: ClassVar[str] = "Multiplicative noise of ultrasound, radar or OCT intensities."
 
     @property
@@ -70,12 +71,13 @@ class Speckle(base.NoiseModel):
         return self.variance(pixels) / (1 + 1 / self.looks)
 
     def stabilise(self, image: Any) -> np.ndarray:
-        image = base.numbers(image)
-        least = self.for_image(image).least
-        return base.pointwise(lambda z: np.log(np.maximum(z, least)), image)
+        return base.pointwise(self.for_image(image).forward, image)
 
-    def inverse(self, stabilised: Any) -> np.ndarray:
-        return base.pointwise(lambda d: np.exp(d - self.bias), base.numbers(stabilised))
+    def forward(self, levels: np.ndarray) -> np.ndarray:
+        return np.log(np.maximum(levels, self.least))
+
+    def backward(self, means: np.ndarray) -> np.ndarray:
+        return np.exp(means - self.bias)
 
     def transform(self, signed: bool = True) -> base.Transform:
         return base.Transform("speckle", (np.float32(self.least),), (np.float32(self.bias),))
@@ -95,7 +97,7 @@ class Speckle(base.NoiseModel):
         from napari_gpu_denoise.noise.speckle import speckle_noise
 
         found = speckle_noise(channel.planes)
-        looks = max(found.looks, base.LEAST_LOOKS) if math.isfinite(found.looks) else _NO_SPECKLE
+        looks = max(found.looks, MIN_LOOKS) if math.isfinite(found.looks) else _NO_SPECKLE
         model = cls(looks)
         sigma, _ = model.mean_sigma(channel)
         error = sigma * found.error / (2 * looks)

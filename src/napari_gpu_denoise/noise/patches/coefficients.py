@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import math
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 PATCH = 8
-# A coefficient (j, k) of a patch counts as high where (j + k + 1) / 8 is above this: 21 of 64.
-HIGH_FREQUENCY = 1.125
-UPPER_FREQUENCY = 1.4  # the same sum, above which lies the upper half of those
-MIDDLE_FREQUENCY, TOP_FREQUENCY = 1.4, 1.65  # up to and above which power is compared
-
-# Sets of frequencies whose energy is known: low and high ones; those that rank patches where
-# texture is subtracted (`RANKS`); and two halves that both hold frequencies along y, along x, and
-# across.
-SETS = "low", "high", "ranks", "half", "rest"
-# Frequencies (j, k) are sorted by j + k. Up to LOW they measure how smooth a patch is; up to
-# DEALT those with an odd smaller number do, the others are read; above, all are read.
-LOW = 4
-DEALT = 7
+# Sets of frequencies whose energy is known: low and high ones, and two halves that both hold
+# frequencies along y, along x, and across.
+SETS = "low", "high", "half", "rest"
 
 
 def cosine_transform(n: int) -> np.ndarray:
@@ -32,69 +22,60 @@ def cosine_transform(n: int) -> np.ndarray:
     return transform
 
 
-@lru_cache(maxsize=16)
-def frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the cosine transform of a patch as matrices for its low and high frequencies.
-
-    Rows are orthonormal; the mean of the patch is in neither. The third array marks the upper ones
-    of the high frequencies.
-    """
-    matrix = np.kron(*map(cosine_transform, shape))
-    low, high = frequency_order(shape)
-    upper = _frequency(shape)[high] > UPPER_FREQUENCY
-    return matrix[low], matrix[high], upper
+@cache
+def frequencies() -> np.ndarray:
+    """Return j + k + 1 of each coefficient (j, k) of a patch over its width, (64,)."""
+    return (np.indices((PATCH, PATCH)).sum(axis=0).ravel() + 1) / PATCH
 
 
-@lru_cache(maxsize=16)
-def frequency_order(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the coefficients of the low and the high rows of `frequencies`.
-
-    As positions j * m + k of coefficient (j, k) of an n x m patch.
-    """
-    high = _frequency(shape) > HIGH_FREQUENCY
+@cache
+def frequency_order() -> tuple[np.ndarray, np.ndarray]:
+    """Return the places j * 8 + k of the low and of the high coefficients; the mean is neither."""
+    high = frequencies() > 1.125  # 21 of 64
     return np.flatnonzero(~high)[1:], np.flatnonzero(high)
-
-
-def _frequency(shape: tuple[int, int]) -> np.ndarray:
-    return np.add.outer(*((np.arange(n) + 0.5) / n for n in shape)).ravel()
 
 
 @cache
 def coefficient_order() -> np.ndarray:
     """Return the places of coefficients, low frequencies first, in a patch (8, 8)."""
-    return np.concatenate(frequency_order((PATCH, PATCH)))
+    return np.concatenate(frequency_order())
+
+
+LOWS, HIGHS = map(len, frequency_order())
+
+
+@cache
+def compared_bands() -> tuple[np.ndarray, np.ndarray]:
+    """Return masks of the middle and of the top ones of the high frequencies of a patch."""
+    frequency = frequencies()[frequency_order()[1]]
+    return frequency <= 1.4, frequency > 1.65
 
 
 def flatness_of(power: np.ndarray) -> np.ndarray:
     """Return the power of the top of the high frequencies, (..., high), over the middle of them."""
-    frequency = (sum(np.divmod(frequency_order((PATCH, PATCH))[1], PATCH)) + 1) / PATCH
-    middle, top = frequency <= MIDDLE_FREQUENCY, frequency > TOP_FREQUENCY
+    middle, top = compared_bands()
     return power[..., top].mean(axis=-1) / np.maximum(power[..., middle].mean(axis=-1), 1e-300)
 
 
 @cache
-def frequency_sets(lows: int, number: int) -> np.ndarray:
+def frequency_sets() -> np.ndarray:
     """Return a mask of the coefficients in each of `SETS`, (set, coefficient)."""
-    low = np.arange(number) < lows
+    low = np.arange(LOWS + HIGHS) < LOWS
     j, k = np.divmod(coefficient_order(), PATCH)
-    ranks = (j + k <= LOW) | ((j + k <= DEALT) & (np.minimum(j, k) % 2 == 1))
     half = np.where(k > j, k % 2 == 1, j % 2 == 0)
-    return np.array([low, ~low, ranks, half, ~half])
+    return np.array([low, ~low, half, ~half])
 
 
 @cache
 def weights() -> np.ndarray:
-    """Return the weights of coefficients in the mean that each frequency sees, (63, 63).
+    """Return the weights of coefficients in the mean that the high frequencies see, (63,).
 
     A cosine of a high frequency is weak in the corners of a patch, so of the noise of a bright spot
     there it sees little. What it sees of noise that grows linearly with brightness is the same as
     in a patch whose mean is weighted by the squared cosine; that is linear in the coefficients.
     """
-    basis = np.concatenate(frequencies((PATCH, PATCH))[:2])
-    return np.square(basis) @ basis.T
-
-
-BLOCK = 512  # patches summed up at a time, in the cache
+    basis = np.kron(*(cosine_transform(PATCH),) * 2)[coefficient_order()]
+    return np.square(basis[LOWS:]).mean(axis=0) @ basis.T
 
 
 class Squares:
@@ -105,26 +86,6 @@ class Squares:
 
     def __init__(self, coefficients: Any, first: int = 0):
         self.coefficients, self.first = coefficients, first
-        self.shape = coefficients.shape[0], coefficients.shape[1] - first
-
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        values = np.asarray(self.coefficients)[:, self.first :].astype(np.float64)
-        return np.square(values).astype(dtype or np.float64)
-
-
-def range_sums(
-    energy: Squares | np.ndarray,
-    order: np.ndarray,
-    limits: np.ndarray,
-    weight: np.ndarray | None = None,
-) -> np.ndarray:
-    """Sum up `energy` (patch, frequency) over ranges of patches, (range, frequency).
-
-    Range k goes from ``limits[k]`` to ``limits[k + 1]`` of `order`. Each patch counts by its
-    `weight`.
-    """
-    limits = np.asarray(limits)
-    return span_sums(energy, order, limits[:-1], limits[1:], weight)
 
 
 def span_sums(
@@ -134,41 +95,21 @@ def span_sums(
     stops: np.ndarray,
     weight: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Sum up as `range_sums`, over spans of `order` that may overlap."""
-    if not isinstance(energy, Squares):
-        return _host_sums(energy, order, starts, stops, weight, 1)
-    rows = energy.coefficients
-    if isinstance(rows, np.ndarray):
-        return _host_sums(rows[:, energy.first :], order, starts, stops, weight, 2)
-    return rows.sums(order, starts, stops, weight)[0][:, energy.first :]
+    """Sum up `energy` (patch, frequency) over spans of patches, (span, frequency).
 
-
-def range_moments(
-    coefficients: Any, order: np.ndarray, limits: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sum up coefficients over ranges, as `range_sums` does, and their squares."""
-    spans = np.asarray(limits)[:-1], np.asarray(limits)[1:]
-    if isinstance(coefficients, np.ndarray):
-        return tuple(_host_sums(coefficients, order, *spans, None, power) for power in (1, 2))
-    squares, sums = coefficients.sums(order, *spans, moments=True)
-    return sums, squares
-
-
-def _host_sums(
-    rows: np.ndarray,
-    order: np.ndarray,
-    starts: np.ndarray,
-    stops: np.ndarray,
-    weight: np.ndarray | None,
-    power: int,
-) -> np.ndarray:
-    """Sum up a power of rows in memory over spans of `order`."""
+    Span k goes from ``starts[k]`` to ``stops[k]`` of `order`. Each patch counts by its `weight`.
+    """
+    squared = isinstance(energy, Squares)
+    rows, first = (energy.coefficients, energy.first) if squared else (energy, 0)
+    if not isinstance(rows, np.ndarray):
+        return rows.sums(order, np.asarray(starts), np.asarray(stops), weight)[:, first:]
+    rows = rows[:, first:]
     found = np.zeros((len(starts), rows.shape[1]))
-    for row, first, last in zip(found, starts, stops, strict=True):
-        for start in range(first, last, BLOCK):
-            which = order[start : min(start + BLOCK, last)]
-            part = rows[which] if power == 1 else np.square(rows[which])
-            row += part.sum(axis=0) if weight is None else weight[which] @ part
+    for total, begin, end in zip(found, starts, stops, strict=True):
+        for start in range(begin, end, 512):  # patches that fit the cache
+            which = order[start : min(start + 512, end)]
+            part = np.square(rows[which]) if squared else rows[which]
+            total += part.sum(axis=0) if weight is None else weight[which] @ part
     return found
 
 
@@ -180,19 +121,3 @@ def ranked(values: np.ndarray) -> np.ndarray:
     # The bits of such floats rise with them: eight of the exponent, eight of the digits.
     keys = ((values + np.float32(0)).view(np.uint32) >> 15).astype(np.uint16)
     return np.argsort(keys, kind="stable")
-
-
-def smallest(values: np.ndarray, number: int) -> np.ndarray:
-    """Return the order of the smallest values, as `ranked` has them."""
-    return ranked(values)[:number]
-
-
-def nested(sums: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return sums over each set and those before it of its group, given those over the sets.
-
-    `sums` (set, ...) are those of groups one after another, of so many sets each.
-    """
-    total = np.cumsum(sums, axis=0, dtype=np.float64)
-    first = np.cumsum(sizes) - sizes
-    before = np.concatenate([np.zeros_like(total[:1]), total[:-1]])[first]
-    return total - np.repeat(before, sizes, axis=0)

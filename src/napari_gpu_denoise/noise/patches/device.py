@@ -22,7 +22,6 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     SETS,
     coefficient_order,
     cosine_transform,
-    frequency_order,
     frequency_sets,
     weights,
 )
@@ -30,18 +29,10 @@ from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
 from napari_gpu_denoise.opencl.program import session
 
-TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to a device as they are
-GROUP = 64  # work-items of a work-group on a GPU
-BLOCK = 32  # patches that a work-item of a CPU transforms
-CHUNK, CPU_CHUNK = 64, 512  # patches that a work-item sums up, at most
-SHAPE = PATCH, PATCH
 COEFFICIENTS = PATCH**2
-MOST_BYTES = 1 << 29  # of coefficients on a device; more are kept in memory
+GROUP = 64  # work-items of a work-group on a GPU
 BATCH_BYTES = 1 << 26  # of planes that are sent at once
-WEAKEST, STRONGEST = 1e-25, 1e25  # sums of squares that float32 holds
-FAR = 2.0**40  # times the typical sum of squares, from which a patch holds fill values
-SAMPLE, NEARLY_ALL = 4096, 0.98  # pixels of a plane that show how large these are, and which do
-OCTAVES = 30  # around 1 in which float32 holds values and their squares
+STRONGEST = 1e25  # sum of squares that float32 holds, as it does one over it
 
 
 class _Grid(NamedTuple):
@@ -91,10 +82,8 @@ class _Grid(NamedTuple):
 def _tables() -> np.ndarray:
     """Return the tables of the kernel: transforms, sets of frequencies, and sight."""
     transform, order = cosine_transform(PATCH), coefficient_order()
-    low, _ = frequency_order(SHAPE)
     sets = np.zeros((len(SETS) + 1, COEFFICIENTS))
-    sets[:-1, order] = frequency_sets(len(low), len(order))
-    sets[-1, order] = weights()[len(low) :].mean(axis=0)
+    sets[:, order] = [*frequency_sets(), weights()]
     both = np.stack([transform.T, transform]).reshape(2, COEFFICIENTS)
     return np.concatenate([both, sets]).astype(np.float32)
 
@@ -107,8 +96,7 @@ class DevicePatches:
         self.cpu = arena.session.device.shares_cores
         self.queue = arena.session.queue()
         self.turn = arena.session.exclusive()
-        self.nbytes = 0
-        self._sums = arena.kernel("noise/patch_sums", {})
+        self.add_up = arena.kernel("noise/patch_sums", {})
         self._tables = arena.constant("patch tables", _tables)
         self._number = 0
         self._free: list[str] = []
@@ -125,10 +113,10 @@ class DevicePatches:
         kept = np.ones((len(planes), grid.count), bool)
         for row, blank in zip(kept, blanks, strict=True):
             if blank is not None:
-                row[:] = selection.clear_patches(blank, SHAPE, grid.down, grid.across).ravel()
-        if planes[0].dtype.str[1:] in TYPES:
+                row[:] = selection.clear_patches(blank, PATCH, grid.down, grid.across).ravel()
+        if planes[0].dtype.str[1:] in ("u1", "i1", "u2", "i2", "f4"):  # they travel as they are
             found = self._spectra(planes, grid, kept, levels)
-            if found is None or WEAKEST < found["energy"].max() < STRONGEST:
+            if found is None or 1 / STRONGEST < found["energy"].max() < STRONGEST:
                 return found
         # Other types, and extreme values, travel as differences from a grey level of each plane.
         origins, dtype = list(map(_grey_level, planes)), planes[0].dtype
@@ -160,23 +148,22 @@ class DevicePatches:
         if not told[3:5].max() < STRONGEST:  # or NaN
             energy = np.nan_to_num(told[3] + told[4], nan=np.inf, posinf=np.inf)
             typical = np.median(energy[kept.ravel()])
-            if 0 < typical < np.inf:
-                kept &= (energy <= FAR * typical).reshape(kept.shape)
+            if 0 < typical < np.inf:  # far above it are fill values
+                kept &= (energy <= 2.0**40 * float(typical)).reshape(kept.shape)
         which = None if kept.all() else np.flatnonzero(kept)
-        told = told.copy() if which is None else told[:, which]  # the memory is used again
+        told = told if which is None else told[:, which]
         count = np.count_nonzero(kept, axis=1)
         mean, seen, clipped = told[:3].astype(np.float64)
-        energy = told[3:]
-        if unit != 1 or origins:
+        energy = told[3:].copy()  # the memory is used again
+        if origins:
             above = np.repeat(np.array(origins), count)
             mean, seen = unit * mean + above, unit * seen + above
-        if unit != 1:
             energy = energy.astype(np.float64) * unit**2
         coefficients.which = which
         middles = grid.middles(planes[0].shape, len(planes))
         return {
             "mean": mean,
-            "coefficients": coefficients if self.nbytes <= MOST_BYTES else np.asarray(coefficients),
+            "coefficients": coefficients,
             "energy": energy,
             "seen": seen,
             "clipped": clipped,
@@ -194,7 +181,7 @@ class DevicePatches:
         arena, queue = self.arena, self.queue
         dtype, nx = planes[0].dtype.newbyteorder("="), planes[0].shape[1]
         # A CPU compiles a kernel anew for every shape of its groups.
-        group, per = (1, BLOCK) if self.cpu else (GROUP, 1)
+        group, per = (1, 32) if self.cpu else (GROUP, 1)
         constants = {"BITS": 8 * dtype.itemsize, "SIGNED": int(dtype.kind == "i"), "PER": per}
         kernel = arena.kernel("noise/patch_coefficients", constants)
         shape = grid.sent(planes[0]).shape
@@ -229,49 +216,6 @@ class DevicePatches:
             cl.enqueue_copy(queue, told, out)
         return told
 
-    def sums(
-        self,
-        buffer: Any,
-        patches: np.ndarray,
-        spans: tuple[np.ndarray, np.ndarray],
-        weight: np.ndarray | None,
-        moments: bool,
-    ) -> np.ndarray:
-        """Sum up squares over spans of patches, and if `moments` coefficients, (n, span, 64)."""
-        import pyopencl as cl
-
-        starts, stops = map(np.asarray, spans)
-        most = CPU_CHUNK if self.cpu else CHUNK
-        chunks = -(-(stops - starts) // most)
-        number, count = int(chunks.sum()), len(patches)
-        found = np.zeros((1 + moments, len(starts), COEFFICIENTS))
-        if not number:
-            return found
-        places = np.cumsum(chunks) - chunks
-        span = np.repeat(np.arange(len(starts)), chunks)
-        first = starts[span] + most * (np.arange(number) - places[span])
-        parts = [first, np.minimum(first + most, stops[span]), patches]
-        if weight is not None:
-            parts.append(weight.astype(np.float32).view(np.int32))
-        width = sum(map(len, parts))
-        table = self.arena.pinned("patch list", width, self.queue).view(np.int32)
-        np.concatenate(parts, out=table, casting="same_kind")
-        listed = self.arena.buffer("patch list", 4 * width)
-        size = (1 + moments) * number * COEFFICIENTS
-        out = self.arena.buffer("patch sums", 4 * size)
-        host = self.arena.pinned("patch sums", size, self.queue)
-        group = (1, 1) if self.cpu else (PATCH, GROUP // PATCH)
-        grid = (PATCH, -(-number // group[1]) * group[1])
-        numbers = (number, count, weight is not None, moments)
-        with self.turn:
-            cl.enqueue_copy(self.queue, listed, table, is_blocking=False)
-            self._sums(self.queue, grid, group, buffer, listed, *map(np.int32, numbers), out)
-            cl.enqueue_copy(self.queue, host, out)
-        some = np.flatnonzero(chunks)
-        host = host.reshape(-1, number, COEFFICIENTS)
-        found[:, some] = np.add.reduceat(host, places[some], axis=1)
-        return found
-
 
 class _Held:
     """Memory of the coefficients of so many patches, given back when nobody needs it."""
@@ -282,10 +226,8 @@ class _Held:
             store._number += 1
         self.store, self.name, self.total = store, store._free.pop(), total
         self.buffer = store.arena.buffer(self.name, 4 * COEFFICIENTS * total)
-        store.nbytes += 4 * COEFFICIENTS * total
 
     def __del__(self) -> None:
-        self.store.nbytes -= 4 * COEFFICIENTS * self.total
         self.store._free.append(self.name)
 
 
@@ -316,11 +258,8 @@ class DeviceCoefficients:
         found = np.empty((self.held.total, COEFFICIENTS), np.float32)
         with store.turn:
             cl.enqueue_copy(store.queue, found, self.held.buffer)
-        found = (
-            found[:, coefficient_order()]
-            if self.which is None
-            else found[np.ix_(self.which, coefficient_order())]
-        )
+        rows = slice(None) if self.which is None else self.which[:, None]
+        found = found[rows, coefficient_order()]
         if self.unit != 1:
             found = found * self.unit
         return found if dtype is None else found.astype(dtype, copy=False)
@@ -331,17 +270,40 @@ class DeviceCoefficients:
         starts: np.ndarray,
         stops: np.ndarray,
         weight: np.ndarray | None = None,
-        moments: bool = False,
     ) -> np.ndarray:
-        """Sum up squares, and if `moments` coefficients, over spans, as `span_sums`."""
+        """Sum up squares over spans of patches, as `span_sums`."""
+        import pyopencl as cl
+
+        store, found = self.held.store, np.zeros((len(starts), COEFFICIENTS))
+        arena, queue = store.arena, store.queue
+        most = 512 if store.cpu else 64  # patches that a work-item sums up
+        chunks = -(-(stops - starts) // most)
+        number = int(chunks.sum())
+        if not number:
+            return found[:, coefficient_order()]
+        places = np.cumsum(chunks) - chunks
+        span = np.repeat(np.arange(len(starts)), chunks)
+        first = starts[span] + most * (np.arange(number) - places[span])
         patches = order if self.which is None else self.which[order]
-        counts = None if weight is None else weight[order]
-        store, spans = self.held.store, (starts, stops)
-        found = store.sums(self.held.buffer, patches, spans, counts, moments)
-        found = found[:, :, coefficient_order()]
-        if self.unit != 1:
-            found *= np.array([self.unit**2, self.unit])[: len(found), None, None]
-        return found
+        parts = [first, np.minimum(first + most, stops[span]), patches]
+        if weight is not None:
+            parts.append(weight[order].astype(np.float32).view(np.int32))
+        width = sum(map(len, parts))
+        table = arena.pinned("patch list", width, queue).view(np.int32)
+        np.concatenate(parts, out=table, casting="same_kind")
+        listed = arena.buffer("patch list", 4 * width)
+        out = arena.buffer("patch sums", 4 * number * COEFFICIENTS)
+        host = arena.pinned("patch sums", number * COEFFICIENTS, queue)
+        group = (1, 1) if store.cpu else (PATCH, GROUP // PATCH)
+        grid = (PATCH, -(-number // group[1]) * group[1])
+        numbers = map(np.int32, (number, len(order), weight is not None))
+        with store.turn:
+            cl.enqueue_copy(queue, listed, table, is_blocking=False)
+            store.add_up(queue, grid, group, self.held.buffer, listed, *numbers, out)
+            cl.enqueue_copy(queue, host, out)
+        some = np.flatnonzero(chunks)
+        found[some] = np.add.reduceat(host.reshape(number, COEFFICIENTS), places[some], axis=0)
+        return found[:, coefficient_order()] * self.unit**2
 
 
 def _grey_level(plane: np.ndarray) -> np.generic:
@@ -364,10 +326,10 @@ def _apart(values: np.ndarray, level: np.generic) -> np.ndarray:
 
 def _unit(planes: Sequence[np.ndarray]) -> np.float64:
     """Return a power of two in which float32 holds most values of planes, and their squares."""
-    some = np.abs(np.concatenate([plane.ravel()[:: 1 + plane.size // SAMPLE] for plane in planes]))
+    some = np.abs(np.concatenate([plane.ravel()[:: 1 + plane.size // 4096] for plane in planes]))
     some = some[np.isfinite(some) & (some > 0)]
-    octave = math.frexp(float(np.quantile(some, NEARLY_ALL)))[1] if len(some) else 0
-    return np.float64(1 if abs(octave) <= OCTAVES else math.ldexp(1.0, octave - 1))
+    octave = math.frexp(float(np.quantile(some, 0.98)))[1] if len(some) else 0
+    return np.float64(1 if abs(octave) <= 30 else math.ldexp(1.0, octave - 1))
 
 
 @contextmanager

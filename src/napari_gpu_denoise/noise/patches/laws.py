@@ -1,49 +1,27 @@
-"""How the noise variance depends on brightness: laws fitted to levels of it."""
+"""How the noise variance depends on brightness: laws fitted to levels of it.
+
+Texture raises the variance of a level of brightness, and never lowers it. So a level above a law
+costs no more than a little, one below it much more; a law that does not fit most levels is refused.
+Levels whose smoothest patches look like white noise count alone where there are enough: on textured
+photographs with white noise of sigma 1 to 10 their variances differ by up to half.
+"""
 
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.coefficients import flatness_of
+from napari_gpu_denoise.noise import limits
+from napari_gpu_denoise.noise.patches.coefficients import PATCH
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
-from napari_gpu_denoise.noise.patches.variance import LEAST_LEVELS, MEMBERS, VarianceCurve
+from napari_gpu_denoise.noise.patches.variance import MEMBERS, VarianceCurve
 from napari_gpu_denoise.noise.robust import huber_weights, medians
 
-# How the noise variance depends on brightness: constant, linear, quadratic, or a table.
-#
-# Texture raises the variance of a level of brightness, and never lowers it. So a level above a law
-# costs no more than a little, one below it much more; a law that does not fit most levels is
-# refused. Levels whose smoothest patches look like white noise count alone where there are enough:
-# on textured photographs with white noise of sigma 1 to 10 their variances differ by up to half.
-SYSTEMATIC, RAISED = 0.08, 0.2  # relative error of a variance that few patches, and texture, leave
-ABOVE, BELOW = 9.0, 25.0  # most that a level above or below a law costs
-LEVEL_FLATNESS = 0.65  # power at the top over that at the middle frequencies, at least
-FREE_FLATNESS = 0.8  # the same of levels with more noise than others, for a table
-LEVEL_DISPERSION = 3.0  # variance of the energy of patches over that by chance, and over flatness
-MOST_KNOTS = 6  # of a table
-KNOT = 2.0  # squared standard errors that each of them explains by chance, about
-SETTLED = 0.01  # standard errors by which a level moves, below which its fit is done
-ROUNDS = 20  # of its fit, whose weights depend on which levels are above it
-BEND = 0.5  # weight of a second difference of its logarithms: more only where levels are few
-WHITE_SHARE = 0.75  # share of the levels, or of the patches, that have to, where levels are few
-STEPS = 60  # of each end of a line that is tried
-LOWER = 2.5  # logarithm of the variance of the darkest level used over the least one tried
-DARK, BRIGHT = np.triu_indices(STEPS, 1)  # of the ends of rising lines
-CONSTANTS = np.linspace(-3, 1, 400)  # values of a law of one parameter that are tried
-
-PIXELS = 64  # of a patch
-FARTHER = (
-    10.0  # standard deviations of the mean of a patch, between the darkest and brightest level
-)
-GROWTH = 1.3  # of the variance over the levels of brightness, at least, to matter
-CLEARLY = 16.0  # squared standard errors by which a law must be better than a constant
-LIKELY = 9.0  # the same, where something else tells, too: levels look like white noise
-AS_WELL = 5.0  # the same, by which the square may be worse than the line, which has one more number
-FITS = 3.0  # squared standard errors a level, above which no law fits
-SPREAD = 2.5  # of brightness, below which a line and a square are the same
+MAX_DISTANCES = 3.0, 5.0  # standard errors above and below a law, from where a level costs no more
+KNOT = 2.0  # squared standard errors that each knot of a table explains by chance, about
 
 
 class VarianceLaws(NamedTuple):
@@ -57,7 +35,6 @@ class VarianceLaws(NamedTuple):
     square: float
     spread: float  # largest mean of a level over the smallest; infinite if that is not above 0
     growth: float  # of the variance from the darkest level to the brightest, along the line
-    white: bool  # whether the noise of most levels is
     free: float
     table: tuple[tuple[float, ...], tuple[float, ...]]  # grey levels and sigmas of the free law
     proven: bool  # whether the smoothest patches of the levels used look like white noise
@@ -67,39 +44,39 @@ class VarianceLaws(NamedTuple):
     def is_quadratic(self) -> bool:
         """Whether the variance is proportional to the squared mean."""
         return (
-            self.spread >= SPREAD
-            and self.square <= FITS * self.levels
-            and self.square + CLEARLY <= self.constant
-            and self.square <= self.line + AS_WELL
+            self.spread >= limits.MIN_BRIGHTNESS_RATIO
+            and self.square <= limits.MAX_COST_OF_LEVEL * self.levels
+            and self.square + limits.MIN_COST_GAIN <= self.constant
+            and self.square <= self.line + limits.MAX_COST_OF_SQUARE_OVER_LINE
         )
 
     @property
     def grows(self) -> bool:
         """Whether a rising line fits the variance clearly better than a constant."""
-        return self.growth >= GROWTH and self.line + CLEARLY <= self.constant
+        clearly = self.line + limits.MIN_COST_GAIN <= self.constant
+        return clearly and self.growth >= limits.MIN_VARIANCE_GROWTH
 
     @property
     def is_linear(self) -> bool:
         """Whether the variance grows linearly with the mean."""
-        return self.grows and self.line <= FITS * self.levels
+        return self.grows and self.line <= limits.MAX_COST_OF_LEVEL * self.levels
 
     @property
     def changes(self) -> bool:
         """Whether the variance changes with brightness, by any law."""
-        return self.is_linear or self.free + CLEARLY <= self.constant
+        return self.is_linear or self.free + limits.MIN_COST_GAIN <= self.constant
 
     @property
     def tells(self) -> bool:
-        """Whether levels of brightness are further apart than noise puts them."""
+        """Whether levels of brightness are ten times further apart than noise puts them."""
         mean, variance = self.curve.fitted
-        noise = math.sqrt(float(medians(variance)) / PIXELS)
-        return bool(mean[-1] - mean[0] > FARTHER * noise)
+        return bool(mean[-1] - mean[0] > 10 * math.sqrt(float(medians(variance))) / PATCH)
 
     @property
     def is_irregular(self) -> bool:
         """Whether the variance is not constant, though another law may not fit either."""
-        least = min(self.line, self.square)
-        return self.constant > FITS * self.levels and self.constant > least + CLEARLY
+        least = min(self.line, self.square) + limits.MIN_COST_GAIN
+        return self.constant > max(limits.MAX_COST_OF_LEVEL * self.levels, least)
 
     def distance(self, above: np.ndarray) -> np.ndarray:
         """Return how far logarithms of variances are `above` a law, in standard errors."""
@@ -118,24 +95,25 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
     """
     found = patches.level_noise
     used = (found.variance > 0) & found.open & (found.count >= MEMBERS)
-    flatness, dispersion = _whiteness(patches)
-    white = used & (flatness >= LEVEL_FLATNESS) & (dispersion <= LEVEL_DISPERSION * flatness)
-    least = min(LEAST_LEVELS, WHITE_SHARE * np.count_nonzero(used))
-    most = found.count[white].sum() >= WHITE_SHARE * found.count[used].sum()
-    proven = np.count_nonzero(white) >= (2 if most else max(least, 2))
-    if proven or np.count_nonzero(white := used & found.white) >= LEAST_LEVELS:
-        used = white
+    white = used & (found.flatness >= limits.MIN_PATCH_FLATNESS)
+    white &= found.dispersion <= limits.MAX_LEVEL_DISPERSION * found.flatness
+    least = min(limits.MIN_WHITE_LEVELS, limits.MIN_WHITE_SHARE * np.count_nonzero(used))
+    most = found.count[white].sum() >= limits.MIN_WHITE_SHARE * found.count[used].sum()
+    proven = bool(np.count_nonzero(white) >= (2 if most else max(least, 2)))
+    used = white if proven else used
     if np.count_nonzero(used) < 2:
         return None
     x, y = found.mean[used], np.log(found.variance[used])
-    # Texture may have raised what looks like white noise, too.
-    raised = [RAISED if proven else SYSTEMATIC, SYSTEMATIC]
-    error = np.hypot(found.error[used], np.array(raised)[:, None])
-    line, growth = _line((x - found.mean[0]) / max(np.ptp(found.mean), 1e-300), y, error)
-    constant = _constant(y, error)
-    # Beside a constant that fits, a table of two knots is enough.
-    free, table = _table(x, y, error, MOST_KNOTS if constant > CLEARLY else 2)
+    # What few patches leave, and texture, which may have raised what looks like white noise too.
+    error = np.hypot(found.error[used], np.array([[0.2 if proven else 0.08], [0.08]]))
+    constant, level = _constant(y, error)
+    line, growth, square = constant, 1.0, math.inf
+    free, table = math.inf, ((float(x[0]), float(x[-1])), (math.exp(level / 2),) * 2)
     positive = x[0] > 0
+    if constant > limits.MIN_COST_GAIN_BESIDE_PROOF:  # else no law can fit clearly better
+        line, growth = _line((x - found.mean[0]) / max(np.ptp(found.mean), 1e-300), y, error)
+        square = _constant(y - 2 * np.log(x), error)[0] if positive else math.inf
+        free, table = min(_table(x, y, error, number) for number in (2, 3, 4, 5, 6))
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
         VarianceCurve(*(tuple(each.tolist()) for each in columns)),
@@ -143,38 +121,20 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
         len(x),
         constant,
         line,
-        _constant(y - 2 * np.log(x), error) if positive else np.inf,
-        float(x[-1] / x[0]) if positive else np.inf,
+        square,
+        float(x[-1] / x[0]) if positive else math.inf,
         growth,
-        2 * np.count_nonzero(found.white[used]) > len(x),
         free,
         table,
-        bool(proven),
-        float(np.average(flatness[used], weights=y - y.min() + 1e-9)) if proven else 0.0,
+        proven,
+        float(np.average(found.flatness[used], weights=y - y.min() + 1e-9)) if proven else 0.0,
     )
 
 
-def _whiteness(patches: PatchSpectra) -> tuple[np.ndarray, np.ndarray]:
-    """Return the flatness and the dispersion of the patches that each level was read from.
-
-    Of white noise, power is the same at all high frequencies, and energies of patches differ by
-    chance only: both are about 1.
-    """
-    found, high = patches.level_noise, len(patches.upper)
-    power, count = (each[: len(found.mean)] for each in patches.pooled[2:])
-    energy = patches.energy_of("high").astype(np.float64)
-    read = zip(patches.levels.each(), count.tolist(), strict=True)
-    each = [energy[members[:number]] for members, number in read]
-    spread = np.array([part.var() / max(part.mean() ** 2, 1e-300) for part in each]) * high / 2
-    return flatness_of(power), spread
-
-
 def capped_cost(distance: np.ndarray) -> np.ndarray:
-    """Return the cost of distances in standard errors, summed over the last axis.
-
-    A value above costs no more than a little, one below more: texture only raises a variance.
-    """
-    kept = np.maximum(np.minimum(distance, math.sqrt(ABOVE)), -math.sqrt(BELOW))
+    """Return the cost of distances in standard errors, summed over the last axis."""
+    above, below = MAX_DISTANCES
+    kept = np.maximum(np.minimum(distance, above), -below)
     return np.einsum("...k,...k->...", kept, kept)
 
 
@@ -183,10 +143,20 @@ def _distance(above: np.ndarray, errors: np.ndarray) -> np.ndarray:
     return above / np.where(above > 0, *errors)
 
 
-def _constant(y: np.ndarray, error: np.ndarray) -> float:
-    """Return the least cost of a constant; texture makes it lower than the median, if anything."""
-    tried = medians(y) + CONSTANTS
-    return float(capped_cost(_distance(y - tried[:, None], error)).min())
+def _constant(y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
+    """Return the least cost of a constant, and its value.
+
+    Texture makes it lower than the median, if anything.
+    """
+    tried = medians(y) + np.linspace(-3, 1, 400)
+    cost = capped_cost(_distance(y - tried[:, None], error))
+    return float(cost.min()), float(tried[cost.argmin()])
+
+
+@cache
+def _rising() -> tuple[np.ndarray, np.ndarray]:
+    """Return the dark and bright ends, of 60 each, of rising lines."""
+    return np.triu_indices(60, 1)
 
 
 def _line(share: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
@@ -195,40 +165,34 @@ def _line(share: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, f
     `share` is how bright levels are, from 0 at the darkest to 1 at the brightest of all levels,
     used or not: the line is above 0 at both.
     """
-    ends = np.exp(np.linspace(y.min() - LOWER, y.max() + 0.5, STEPS))
-    dark, bright = ends[:, None] * (1 - share), ends[:, None] * share
-    cost = capped_cost(_distance(y - np.log(dark[DARK] + bright[BRIGHT]), error))
+    ends = np.exp(np.linspace(y.min() - 2.5, y.max() + 0.5, 60))
+    dark, bright = _rising()
+    lines = ends[dark, None] * (1 - share) + ends[bright, None] * share
+    cost = capped_cost(_distance(y - np.log(lines), error))
     best = int(cost.argmin())
-    ends = ends[DARK[best]] * (1 - share) + ends[BRIGHT[best]] * share
-    return float(cost[best]), float(ends[-1] / ends[0])
+    return float(cost[best]), float(lines[best, -1] / lines[best, 0])
 
 
 def _table(
-    x: np.ndarray, y: np.ndarray, error: np.ndarray, most: int
-) -> tuple[float, tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Fit tables of 2 to `most` knots to the logarithms y; return the cost, grey levels and sigmas.
-
-    The cost includes that of knots beyond two.
-    """
-    numbers = range(2, min(most, (len(x) + 1) // 2) + 1)
-    found = [_table_of(x, y, error, number) for number in numbers]
-    return min(found, default=(math.inf, ((), ())))
-
-
-def _table_of(
     x: np.ndarray, y: np.ndarray, error: np.ndarray, number: int
 ) -> tuple[float, tuple[tuple[float, ...], tuple[float, ...]]]:
+    """Fit a table of some knots to the logarithms y; return the cost, grey levels and sigmas.
+
+    The cost includes that of knots beyond two; it is infinite for more than half of the levels.
+    """
+    if 2 < number > (len(x) + 1) // 2:
+        return math.inf, ((), ())
     knots = np.unique(np.quantile(x, np.linspace(0, 1, number)))
     hats = np.stack([np.interp(x, knots, one) for one in np.eye(len(knots))], axis=1)
-    bends = BEND * np.diff(np.eye(len(knots)), 2, axis=0)
+    # Where levels are few a table bends little.
+    bends = 0.5 * np.diff(np.eye(len(knots)), 2, axis=0)
     distance = np.zeros(len(x))
-    for _ in range(ROUNDS):
-        weight = np.sqrt(huber_weights(distance, math.sqrt(ABOVE), math.sqrt(BELOW)))
-        weight /= np.where(distance > 0, *error)
-        rows = np.concatenate([hats * weight[:, None], bends])
-        values = np.linalg.lstsq(rows, np.append(y * weight, np.zeros(len(bends))))[0]
+    for _ in range(20):  # weights depend on which levels are above it
+        weight = huber_weights(distance, *MAX_DISTANCES) / np.where(distance > 0, *error) ** 2
+        normal = hats.T @ (hats * weight[:, None]) + bends.T @ bends
+        values = np.linalg.solve(normal, hats.T @ (weight * y))
         before, distance = distance, _distance(y - hats @ values, error)
-        if np.abs(distance - before).max() < SETTLED:
+        if np.abs(distance - before).max() < 0.01:
             break
     cost = float(capped_cost(distance)) + KNOT * (number - 2)
     return cost, (tuple(knots.tolist()), tuple(np.exp(values / 2).tolist()))

@@ -9,6 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from napari_gpu_denoise.noise import limits
+from napari_gpu_denoise.noise.patches.coefficients import PATCH
+
 # Constant areas of a plane (padding, masks, borders of a field of view, saturation), and padding
 # that repeats the pixels of its edge, say nothing about the noise. But where noise is weak next to
 # the steps of grey levels, or photons are rare, parts of a true image are constant by chance. So
@@ -16,18 +19,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 # share q in the rest of the plane are pixels that take their most frequent value with a probability
 # of at most sqrt(q). An area of its own also has a border: where most pixels beside it have its
 # value too, as around the dark parts of an image of few photons, it is image.
-WIDTHS = (8, 16, 32, 64)  # of constant squares, in pixels; larger ones where chance makes smaller
-RIM = 2  # pixels around an area that interpolation may have mixed with it
-PATCH = 8
-SAMPLE = 4096  # squares of 8 x 8 pixels that show how often neighbours are equal, about
-BESIDE = 6  # pixels beside an area, this far away, show whether its value goes on there
-ALIKE = 0.75  # share of them that have its value, above which it is no area of its own
-TYPICAL = 0.75  # quantile of that share: in most, but not all, of the rest
-CHANCE = 1e-3  # constant squares that chance may make in a plane, at most
-REPEATS = 3  # equal rows along a border, from which they are padding,
-CHANGES = 8  # if so many neighbours in them differ: those of an image do so elsewhere in each
-LEAST_SHARE = 0.01  # of the patches, that has to remain
-LEAST = 64  # patches that have to remain
+MIN_PATCHES = 64  # that have to remain,
+MIN_SHARE = 0.01  # and share of all
 
 
 class Blank(NamedTuple):
@@ -54,39 +47,40 @@ def blank_area(plane: np.ndarray) -> Blank | None:
 
 
 def _repeated_edges(plane: np.ndarray) -> np.ndarray | None:
-    """Return a mask of the rows and columns that repeat the one beside them up to a border."""
+    """Return a mask of three or more rows or columns that repeat one another up to a border."""
     found = None
-    for axis, way in ((0, 1), (0, -1), (1, 1), (1, -1)):
-        rows = np.moveaxis(plane, axis, 0)[::way]
+    for turn in range(4):
+        rows = np.rot90(plane, turn)
         edge, few = rows[0], 1 + len(rows[0]) // PATCH
         if not np.array_equal(rows[1][::few], edge[::few]):  # nearly always
             continue
-        if np.count_nonzero(edge[1:] != edge[:-1]) >= CHANGES:
+        if np.count_nonzero(edge[1:] != edge[:-1]) >= PATCH:
             different = (k for k, row in enumerate(rows) if not np.array_equal(row, edge))
             count = next(different, len(rows))
-            if count >= REPEATS:
+            if count >= 3:
                 found = np.zeros(plane.shape, bool) if found is None else found
-                np.moveaxis(found, axis, 0)[::way][:count] = True
+                np.rot90(found, turn)[:count] = True
     return found
 
 
 def _constant_area(plane: np.ndarray, edges: np.ndarray | None) -> Blank | None:
     """Return the constant areas; `edges` is a mask of what is known not to be image."""
     whole = None
-    for width in WIDTHS:
+    for width in (8, 16, 32, 64):  # larger ones where chance makes smaller
         seeds = constant_squares(plane, width)
         if seeds is None:
             return whole
         area = Blank(_distinct(plane, seeds, constant_squares(plane, width // 2)), width)
         if not area.pixels.any():
             return whole
-        share = _equal_neighbours(plane, area, edges)
+        blank = area.pixels if edges is None else area.pixels | edges
+        share = _equal_neighbours(plane, blank, width)
         if share is None:  # there is nothing else
             whole = whole or area
             continue
         whole = None
-        # At the border of the plane half the square is enough.
-        if share == 0 or -math.log(share) / 2 * width**2 / 2 >= math.log(plane.size / CHANCE):
+        # Chance may make 0.001 of them; at the border of the plane half the square is enough.
+        if share == 0 or -math.log(share) / 2 * width**2 / 2 >= math.log(1000 * plane.size):
             return area
     return whole
 
@@ -100,22 +94,18 @@ def not_image(
     interpolation has mixed with an area. Planes with hardly anything else are left out as a whole;
     where that holds for all together, nothing is left out: a drawing, or a blank image.
     """
-    areas = [blank_area(plane) for plane in planes] if areas is None else areas
+    areas = list(map(blank_area, planes)) if areas is None else areas
     if not any(areas):
         return [None] * len(planes)
-    masks, remaining, total = [], 0, 0
-    for plane, area in zip(planes, areas, strict=True):
-        clear = math.prod(max(length - PATCH + 1, 1) for length in plane.shape)
-        total += clear
-        mask = None if area is None else _with_rim(area.pixels)
+    masks = [None if area is None else _with_rim(area.pixels) for area in areas]
+    total = math.prod(max(length - PATCH + 1, 1) for length in planes[0].shape)
+    clear = [total] * len(planes)
+    for k, (plane, mask) in enumerate(zip(planes, masks, strict=True)):
         if mask is not None:
-            bad = mask if plane.dtype.kind != "f" else mask | ~np.isfinite(plane)
-            clear = int(np.count_nonzero(clear_patches(bad, (PATCH, PATCH))))
-            if clear < LEAST:
-                mask, clear = np.ones(plane.shape, bool), 0
-        masks.append(mask)
-        remaining += clear
-    few = remaining < max(LEAST, LEAST_SHARE * total)
+            clear[k] = np.count_nonzero(clear_patches(mask | ~np.isfinite(plane), PATCH))
+            if clear[k] < MIN_PATCHES:
+                masks[k], clear[k] = np.ones(plane.shape, bool), 0
+    few = sum(clear) < max(MIN_PATCHES, MIN_SHARE * total * len(planes))
     return [None] * len(planes) if few else masks
 
 
@@ -142,28 +132,28 @@ def constant_squares(plane: np.ndarray, width: int) -> np.ndarray | None:
     squares = all_of(rows, width, 0) & columns[:, : rows.shape[1]]
     if not squares.any():
         return None
-    inside = tuple(slice(margin, margin + length) for length in plane.shape)
-    return _spread(squares, width)[inside]
+    return _spread(squares, width)[margin:-margin, margin:-margin]
 
 
 def number_of_patches(wanted: int, blanks: Sequence[np.ndarray | None]) -> int:
     """Return the number of patches to spread so that about `wanted` touch no blank."""
     shares = [1.0 if blank is None else float(np.mean(~blank)) for blank in blanks]
-    return round(wanted / max(float(np.mean(shares)), LEAST_SHARE))
+    return round(wanted / max(float(np.mean(shares)), MIN_SHARE))
 
 
-def clear_patches(
-    blank: np.ndarray, shape: tuple[int, int], down: int = 1, across: int = 1
-) -> np.ndarray:
-    """Return a mask of patches that touch no blank, at every `down`-th and `across`-th place."""
-    rows = all_of(~blank, shape[1], 1)[:, ::across]
-    return all_of(rows, shape[0], 0)[::down]
+def clear_patches(blank: np.ndarray, size: int, down: int = 1, across: int = 1) -> np.ndarray:
+    """Return a mask of patches that touch no blank, at every `down`-th and `across`-th place.
+
+    Their height and width are `size`, or the length of a shorter axis.
+    """
+    height, width = (min(size, length) for length in blank.shape)
+    rows = all_of(~blank, width, 1)[:, ::across]
+    return all_of(rows, height, 0)[::down]
 
 
 def _with_rim(pixels: np.ndarray) -> np.ndarray:
-    """Return an area with the pixels around it that may have been mixed with it."""
-    inside = tuple(slice(RIM, RIM + length) for length in pixels.shape)
-    return _spread(pixels, 2 * RIM + 1)[inside]
+    """Return an area with two pixels around it that may have been mixed with it."""
+    return _spread(pixels, 5)[2:-2, 2:-2]
 
 
 def _may_hold_square(plane: np.ndarray) -> bool:
@@ -171,32 +161,29 @@ def _may_hold_square(plane: np.ndarray) -> bool:
 
     A row in eight goes through every area, with four of every fourth pixels in a row.
     """
-    for edge in (plane[-1, ::4], plane[::4, 0], plane[::4, -1]):
-        if all_of(edge[1:] == edge[:-1], 3, 0).any():
-            return True
+    edges = plane[-1, ::4], plane[::4, 0], plane[::4, -1]
+    if any(all_of(edge[1:] == edge[:-1], 3, 0).any() for edge in edges):
+        return True
     some = plane[::PATCH, ::4]
     y, x = np.nonzero(all_of(some[:, 1:] == some[:, :-1], 3, 1))
-    if len(y) > SAMPLE:  # too many to look at each
+    if len(y) > 4096:  # too many to look at each
         return True
     run = plane[PATCH * y[:, None], 4 * x[:, None] + np.arange(13)]
     return bool((run == run[:, :1]).all(axis=1).any())
 
 
-def _equal_neighbours(plane: np.ndarray, area: Blank, edges: np.ndarray | None) -> float | None:
-    """Return the share of neighbours that are equal beside an area; None if nothing is there."""
-    pixels, size = area.pixels, area.width
-    blank = _with_rim(pixels if edges is None else pixels | edges)
-    while True:  # squares of the same size tell best, if there is room for them beside the areas
+def _equal_neighbours(plane: np.ndarray, blank: np.ndarray, size: int) -> float | None:
+    """Return the share of neighbours that are equal in most, not all, of the rest; None without."""
+    blank = _with_rim(blank)
+    while size >= PATCH:  # squares of the size of those of the area tell best, if there is room
         rows, columns = (length - size + 1 for length in plane.shape)
-        step = math.ceil(math.sqrt(rows * columns / SAMPLE) * size / PATCH)
-        clear = clear_patches(blank, (size, size), step, step)
+        step = math.ceil(math.sqrt(rows * columns / 4096) * size / PATCH)
+        clear = clear_patches(blank, size, step, step)
         if clear.any():
-            break
+            equal = sliding_window_view(plane[:, 1:] == plane[:, :-1], (size, size - 1))
+            return float(np.quantile(equal[::step, ::step][clear].mean(axis=(1, 2)), 0.75))
         size //= 2
-        if size < PATCH:
-            return None
-    equal = sliding_window_view(plane[:, 1:] == plane[:, :-1], (size, size - 1))[::step, ::step]
-    return float(np.quantile(equal[clear].mean(axis=(1, 2)), TYPICAL))
+    return None
 
 
 def _distinct(plane: np.ndarray, seeds: np.ndarray, area: np.ndarray) -> np.ndarray:
@@ -208,19 +195,15 @@ def _distinct(plane: np.ndarray, seeds: np.ndarray, area: np.ndarray) -> np.ndar
     parts[:-1] &= ~area[1:] | (plane[1:] == plane[:-1])
     parts[:, :-1] &= ~area[:, 1:] | (plane[:, 1:] == plane[:, :-1])
     numbers, count = label(parts)
-    kept = np.zeros(count + 1, bool)
-    kept[numbers[seeds]] = True
-    same, beside = np.zeros(count + 1), np.zeros(count + 1)
-    for axis in range(2):
-        one, other = [slice(None)] * 2, [slice(None)] * 2
-        one[axis], other[axis] = slice(None, -BESIDE), slice(BESIDE, None)
-        for first, second in ((tuple(one), tuple(other)), (tuple(other), tuple(one))):
-            outside = (numbers[second] == 0) & (numbers[first] > 0)
-            which = numbers[first][outside]
-            equal = plane[first][outside] == plane[second][outside]
-            beside += np.bincount(which, minlength=count + 1)
-            same += np.bincount(which, equal, count + 1)
-    kept &= same <= ALIKE * beside
+    kept = np.bincount(numbers[seeds], minlength=count + 1) > 0
+    same, beside = np.zeros((2, count + 1))
+    for turn in range(4):  # six pixels away
+        number, value = np.rot90(numbers, turn), np.rot90(plane, turn)
+        outside = (number[6:] == 0) & (number[:-6] > 0)
+        which, equal = number[:-6][outside], value[6:][outside] == value[:-6][outside]
+        beside += np.bincount(which, minlength=count + 1)
+        same += np.bincount(which, equal, count + 1)
+    kept &= same <= 0.75 * beside
     kept[0] = False
     return kept[numbers]
 
@@ -243,21 +226,6 @@ def _spread(flags: np.ndarray, width: int) -> np.ndarray:
     return ~all_of(all_of(wide, width, 1), width, 0)
 
 
-# Patches of a plane as rows of numbers, and clipping.
-CLIPPING_SAMPLE = 65_536  # pixels looked at to find clipped values
-COUNTED_SAMPLE = 16_384  # pixels looked at to find counts of photons
-CLIPPED_PIXELS = 16  # an extreme value found in fewer of them is left alone
-
-# Counts of photons:
-BLOCK = 8  # width of the blocks they are looked at in
-BLOCKS = 1024  # number of them, about
-WHOLE = 0.01  # distance from whole numbers of photons, at most
-MOST_STEPS = 2.0**20  # grey values above the lowest one, at most
-LEAST_PHOTONS = 100  # in the darker half of the blocks
-DARK_SHARE = 0.05  # of the pixels, without a photon
-DISPERSION = (0.75, 1.3)  # variance of counts over their mean
-
-
 def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
     """Return steps along y and x that leave about `limit` places of a grid at most."""
     down = min(rows, math.ceil(math.sqrt(rows * columns / limit)))
@@ -266,12 +234,11 @@ def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
 
 def read_patches(
     plane: np.ndarray, size: int, limit: int, blank: np.ndarray | None = None
-) -> tuple[np.ndarray, tuple[int, int], float, np.ndarray]:
+) -> tuple[np.ndarray, tuple[int, int], float]:
     """Read about `limit` finite patches, evenly spread, that do not touch a `blank` mask.
 
     Their height and width are `size`, or the length of a shorter axis. Returned are the pixels
-    (patch, pixel) in the dtype of the plane, height and width, how many patches share a pixel, and
-    y and x of the first pixels, (patch, 2).
+    (patch, pixel) in the dtype of the plane, height and width, and how many patches share a pixel.
     """
     shape = (min(size, plane.shape[0]), min(size, plane.shape[1]))
     windows = sliding_window_view(plane, shape)
@@ -279,10 +246,9 @@ def read_patches(
     patches = windows[::down, ::across]
     kept = np.isfinite(patches).all(axis=(2, 3))
     if blank is not None:
-        kept &= clear_patches(blank, shape, down, across)
+        kept &= clear_patches(blank, size, down, across)
     overlap = max(1.0, shape[0] / down) * max(1.0, shape[1] / across)
-    pixels = patches[kept].reshape(-1, shape[0] * shape[1])
-    return pixels, shape, overlap, np.argwhere(kept) * (down, across)
+    return patches[kept].reshape(-1, shape[0] * shape[1]), shape, overlap
 
 
 def blocks_of(plane: np.ndarray, size: int) -> np.ndarray:
@@ -292,22 +258,12 @@ def blocks_of(plane: np.ndarray, size: int) -> np.ndarray:
     return whole.transpose(0, 2, 1, 3)
 
 
-def clipped_shares(patches: np.ndarray, levels: list) -> np.ndarray:
-    """Return the share of clipped pixels in each patch (patch, pixel)."""
-    share = np.zeros(len(patches))
-    for level in levels:
-        share += np.mean(patches == level, axis=1)
-    return share
-
-
 def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
     """Return the extreme values at which a plane seems to be clipped, or filled.
 
     Pixels of `blank`, a mask, are not looked at.
     """
-    step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
-    values = plane[::step, ::step]
-    values = _finite(values.ravel() if blank is None else values[~blank[::step, ::step]])
+    values = _sample(plane, 1 << 16, blank)
     ends = np.iinfo(plane.dtype) if plane.dtype.kind in "iu" else None
     known = values.size and values.min() >= 0 and values.max() < 2**16
     if ends is None and known and np.array_equal(values, np.rint(values)):
@@ -317,7 +273,7 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
     for inner in (np.min, np.max) if values.size else ():
         level = inner(values)
         count = np.count_nonzero(values == level)
-        if count < CLIPPED_PIXELS or count == values.size:
+        if count < limits.MIN_CLIPPED_PIXELS or count == values.size:
             continue
         # The tail of a distribution falls towards its end: a last value that is found more often
         # than the one before it is where values were cut off.
@@ -331,8 +287,11 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
     return levels
 
 
-def _finite(values: np.ndarray) -> np.ndarray:
-    """Return the values that are finite."""
+def _sample(plane: np.ndarray, number: int, blank: np.ndarray | None = None) -> np.ndarray:
+    """Return about so many finite pixels of a plane, those of `blank` left out."""
+    step = math.ceil(math.sqrt(plane.size / number))
+    some = plane[::step, ::step]
+    values = some.ravel() if blank is None else some[~blank[::step, ::step]]
     if values.dtype.kind != "f" or not values.size or np.isfinite(values.min() + values.max()):
         return values
     return values[np.isfinite(values)]
@@ -340,9 +299,8 @@ def _finite(values: np.ndarray) -> np.ndarray:
 
 def photon_counts(plane: np.ndarray) -> float | None:
     """Return grey levels per photon where many pixels have none and others few; else None."""
-    step = math.ceil(math.sqrt(plane.size / COUNTED_SAMPLE))
-    values = _finite(plane[::step, ::step].ravel())
-    if not values.size or np.count_nonzero(values == values.min()) < DARK_SHARE * values.size:
+    values = _sample(plane, 1 << 14)
+    if not values.size or np.count_nonzero(values == values.min()) < 0.05 * values.size:
         return None
     return photon_step(plane, values.min())
 
@@ -354,23 +312,21 @@ def photon_step(plane: np.ndarray, darkest: float) -> float | None:
     counts of photons do, whose variance is their mean. A pixel and the next one show that: given
     how many photons a block holds, they fall on its pixels independently.
     """
-    blocks = blocks_of(plane, BLOCK)
+    blocks = blocks_of(plane, PATCH)
     if not blocks.size:
         return None
-    down, across = grid_steps(*blocks.shape[:2], BLOCKS)
-    values = blocks[::down, ::across].reshape(-1, BLOCK, BLOCK).astype(np.float64) - float(darkest)
+    down, across = grid_steps(*blocks.shape[:2], 1024)
+    values = blocks[::down, ::across].reshape(-1, PATCH, PATCH).astype(np.float64) - float(darkest)
     values = values[(np.isfinite(values) & (values >= 0)).all(axis=(1, 2))]
     step = float(values.min(initial=np.inf, where=values > 0))
     counts = values / step
-    if not counts.any() or counts.max() > MOST_STEPS:
-        return None
-    if np.abs(counts - np.rint(counts)).max() > WHOLE:
+    if not counts.any() or counts.max() > 2.0**20 or np.abs(counts - np.rint(counts)).max() > 0.01:
         return None
     total = counts.sum(axis=(1, 2))
     lit = np.flatnonzero(total > 0)
     dark = lit[np.argsort(total[lit], kind="stable")[: max(len(lit) // 2, 1)]]
     photons = float(total[dark].sum())
     difference = np.square(np.diff(counts[dark], axis=2)).mean(axis=(1, 2)) / 2
-    dispersion = float(difference.sum()) * BLOCK**2 / max(photons, 1.0)
-    counted = photons >= LEAST_PHOTONS and DISPERSION[0] <= dispersion <= DISPERSION[1]
-    return step if counted else None
+    dispersion = float(difference.sum()) * PATCH**2 / max(photons, 1.0)
+    low, high = limits.COUNT_DISPERSION
+    return step if photons >= 100 and low <= dispersion <= high else None

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.patches import selection, variance
 from napari_gpu_denoise.noise.patches.coefficients import (
+    HIGHS,
+    LOWS,
     PATCH,
     SETS,
     Squares,
+    flatness_of,
     frequencies,
     frequency_order,
     frequency_sets,
+    ranked,
 )
 from napari_gpu_denoise.noise.patches.device import patches_on
-from napari_gpu_denoise.noise.patches.variance import FIRST_PATCHES, VarianceCurve, pooled_variance
+from napari_gpu_denoise.noise.patches.variance import MEMBERS, VarianceCurve, pooled_variance
 
 MAX_PATCHES = 40_000  # patches read, about: fewer miss the smoothest places of texture
 ALONG = "mean", "energy", "seen", "clipped", "place"  # fields whose last axis is that of patches
-MOST_CLIPPED = 0.5  # share of clipped pixels of a patch, from which it shows no noise
 FEW_PIXELS = (
     "Too few finite pixels are left to estimate the noise; give the noise, or replace NaN and "
     "infinity first."
@@ -49,26 +53,41 @@ class PatchSpectra:
     overlap: float  # how many patches share a pixel
     place: np.ndarray  # (2, patch), y and x of the middle, from 0 to 1 over the plane
     count: tuple[int, ...]  # (plane,), patches of each, one plane after another
-    lows: int
-    upper: np.ndarray  # (frequency,), whether it is one of the upper ones of the high frequencies
+    lows: ClassVar[int] = LOWS
+    upper: ClassVar[np.ndarray] = frequencies()[frequency_order()[1]] > 1.4  # of the high ones
 
     @cached_property
-    def statistics(self) -> variance.PatchStatistics:
-        """The same patches, the low frequencies of each reduced to one number."""
-        squares, low = Squares(self.coefficients, self.lows), self.energy_of("low")
-        return variance.PatchStatistics(
-            self.mean, low, squares, self.upper, self.clipped, self.overlap
-        )
+    def order(self) -> np.ndarray:
+        """Patches from the smoothest on, by the energy of their low frequencies."""
+        return ranked(self.energy_of("low"))
+
+    @property
+    def squares(self) -> Squares:
+        """Squares of the high coefficients of each patch."""
+        return Squares(self.coefficients, self.lows)
 
     @cached_property
     def levels(self) -> variance.Parts:
         """Levels of the brightness that the high frequencies see, smooth patches first."""
-        return variance.brightness_levels(self.seen, order=self.statistics.order)
+        return variance.brightness_levels(self.seen, order=self.order)
 
     @cached_property
     def level_noise(self) -> variance.LevelNoise:
-        """The noise of these levels."""
-        return variance.level_noise(self.statistics, self.levels, self.seen, self.pooled)
+        """The noise of these levels, in their smoothest patches."""
+        levels = self.levels
+        found, error, power, read = (each[: len(levels.count)] for each in self.pooled)
+        energy = self.energy_of("high").astype(np.float64)
+        mean, square = (levels.sums(each, read) / read for each in (energy, np.square(energy)))
+        clipped = levels.sums(self.clipped, read) if self.clipped.any() else 0 * mean
+        return variance.LevelNoise(
+            levels.sums(self.seen) / levels.count,
+            found,
+            2 * error,
+            levels.count,
+            clipped <= limits.MAX_CLIPPED_SHARE * read,
+            flatness_of(power),
+            (square / np.maximum(np.square(mean), 1e-300) - 1) * HIGHS / 2,
+        )
 
     @property
     def plane_noise(self) -> variance.Pooled:
@@ -78,30 +97,28 @@ class PatchSpectra:
     @cached_property
     def planes(self) -> variance.Parts:
         """The patches of each plane with any, those with the fewest clipped pixels, by rank."""
-        order = self.statistics.order
-        if len(self.count) == 1 and not self.clipped.any():
-            return variance.Parts(order, np.array(self.count))
-        plane = np.repeat(np.arange(len(self.count), dtype=np.uint16), self.count)
-        parts = variance.grouped(plane, len(self.count), order)
+        parts = variance.Parts(self.order, np.array(self.count))
+        if len(self.count) > 1:
+            plane = np.repeat(np.arange(len(self.count), dtype=np.uint16), self.count)
+            parts = variance.grouped(plane, len(self.count), self.order)
         if not self.clipped.any():
             return parts
-        each = [part[self.clipped[part] <= self._tolerated(part)] for part in parts.each()]
+        each = []
+        for part in parts.each():
+            share = self.clipped[part]
+            held = np.cumsum(np.bincount((PATCH**2 * share).astype(int)))  # shares are of 64 pixels
+            most = np.searchsorted(held, min(MEMBERS, len(part))) / PATCH**2
+            # Where clipping is everywhere, extremes of a mask, or a drawing, are what there is.
+            most = most if most <= limits.MAX_CLIPPED_SHARE_OF_NOISE else 1.0
+            each.append(part[share <= most])
         return variance.Parts(np.concatenate(each), np.array(list(map(len, each))))
-
-    def _tolerated(self, part: np.ndarray) -> float:
-        """Return the share of clipped pixels up to which patches of a plane are used.
-
-        All are where clipping is everywhere: extremes of a mask, or a drawing, are what there is.
-        """
-        share = np.sort(self.clipped[part])[: variance.FIRST_PATCHES][-1]
-        return float(share) if share <= MOST_CLIPPED else 1.0
 
     @cached_property
     def pooled(self) -> variance.Pooled:
         """The noise of the levels, then of the planes: summed up in one go."""
         members, count = zip(self.levels, self.planes, strict=True)
         parts = variance.Parts(np.concatenate(members), np.concatenate(count))
-        return variance.pooled_variances(parts, self.statistics.energy, self.overlap)
+        return variance.pooled_variances(parts, self.squares, self.overlap)
 
     def alone(self, planes: int = 1) -> list[PatchSpectra]:
         """Return the patches of each plane, or of so many in a row, if there are any."""
@@ -128,7 +145,7 @@ class PatchSpectra:
 
     def changed(self, coefficients: np.ndarray, clipped: np.ndarray) -> PatchSpectra:
         """Return patches with other coefficients."""
-        sets = frequency_sets(self.lows, coefficients.shape[1]).astype(coefficients.dtype)
+        sets = frequency_sets().astype(coefficients.dtype)
         energy = np.einsum("pc,sc->sp", np.square(coefficients), sets)  # OpenBLAS takes longer
         return replace(self, coefficients=coefficients, energy=energy, clipped=clipped)
 
@@ -163,9 +180,7 @@ def read_spectra(
             found = found and found | {"coefficients": np.asarray(found["coefficients"])}
     if found is None:
         raise NonFiniteError(FEW_PIXELS)
-    shape = PATCH, PATCH
-    lows, *_ = frequency_order(shape)
-    return PatchSpectra(**found, lows=len(lows), upper=frequencies(shape)[2])
+    return PatchSpectra(**found)
 
 
 def read_alike(
@@ -200,30 +215,21 @@ def together(parts: Sequence[PatchSpectra]) -> PatchSpectra:
 METHOD = "high frequencies of the smoothest patches"
 MIXED_METHOD = "mean variance over the levels of brightness"
 MARGIN = 3  # noise standard deviations that keep nearly all pixels from a clipping level
-FEW_DIFFERENCES = 64  # up to which their mean square is taken, of more the median
-MEDIAN_SQUARE = 0.4549  # of a standard normal variable
 
 
-class PlaneSigma(NamedTuple):
-    """Noise of a plane in grey levels: standard deviation, and its standard error."""
-
-    sigma: float
-    error: float
-
-
-def plane_sigmas(spectra: PatchSpectra, levels: Sequence[list]) -> list[PlaneSigma | None]:
-    """Return the noise of each plane; None where no patch is whole.
+def plane_sigmas(spectra: PatchSpectra, levels: Sequence[list]) -> np.ndarray:
+    """Return sigma of each plane and its error, (plane, 2); NaN where no patch is whole.
 
     `levels` are the clipping levels of each plane.
     """
-    found: list[PlaneSigma | None] = [None] * len(levels)
-    known = [k for k, count in enumerate(spectra.count) if count]
+    found = np.full((len(levels), 2), np.nan)
     pooled, parts = spectra.plane_noise, spectra.planes.each()
-    for k, square, error, part in zip(known, *pooled[:2], parts, strict=True):
-        if levels[k] and spectra.clipped[part].max() <= MOST_CLIPPED:
+    for k, square, error, part in zip(
+        np.flatnonzero(spectra.count), *pooled[:2], parts, strict=True
+    ):
+        if levels[k] and spectra.clipped[part].max() <= limits.MAX_CLIPPED_SHARE_OF_NOISE:
             square, error = _far_from(levels[k], spectra, k, square, error)
-        sigma = math.sqrt(square)
-        found[k] = PlaneSigma(sigma, sigma * float(error))
+        found[k] = math.sqrt(square), math.sqrt(square) * error
     return found
 
 
@@ -236,29 +242,28 @@ def _far_from(
     Choosing patches by their mean avoids this bias, as the mean is independent of the high
     frequencies. A better estimate changes the choice, hence twice.
     """
-    patches = spectra.statistics
     first = sum(spectra.count[:plane])
-    inside = (patches.order >= first) & (patches.order < first + spectra.count[plane])
-    order = patches.order[inside]
-    distance = reduce(np.minimum, (np.abs(patches.mean[order] - float(k)) for k in levels))
+    inside = (spectra.order >= first) & (spectra.order < first + spectra.count[plane])
+    order = spectra.order[inside]
+    distance = reduce(np.minimum, (np.abs(spectra.mean[order] - float(k)) for k in levels))
     for _ in range(2):
         far = order[distance > MARGIN * math.sqrt(variance)]
-        if len(far) < FIRST_PATCHES:
+        if len(far) < MEMBERS:
             break
-        variance, error, _ = pooled_variance(far, patches.energy, patches.overlap)
+        variance, error, _ = pooled_variance(far, spectra.squares, spectra.overlap)
     return variance, error
 
 
-def sigma_of_differences(plane: np.ndarray) -> PlaneSigma | None:
-    """Return the noise of a plane without whole patches, or extreme; None if nothing is finite.
+def sigma_of_differences(plane: np.ndarray) -> tuple[float, float]:
+    """Return sigma of a plane without whole patches, or extreme, and its error; NaN if unknown.
 
-    That is of differences of neighbours along both axes, in which slopes vanish; of a single row or
-    column along it.
+    They are those of differences of neighbours along both axes, in which slopes vanish; of a single
+    row or column along it.
     """
     values = plane.astype(np.longdouble)
     finite = np.isfinite(values)
     if not finite.any():
-        return None
+        return math.nan, math.nan
     unit = max(np.abs(values[finite]).max(), np.finfo(np.float64).tiny)
     values = (np.where(finite, values, np.nan) / unit).astype(np.float64)
     terms = 1
@@ -267,18 +272,18 @@ def sigma_of_differences(plane: np.ndarray) -> PlaneSigma | None:
             values, terms = np.diff(values, axis=axis), 2 * terms
     squares = np.square(values[np.isfinite(values)]) / terms
     if terms == 1 or not squares.size:
-        return PlaneSigma(0.0, 0.0)
-    few = squares.size <= FEW_DIFFERENCES
-    variance = float(squares.mean() if few else np.median(squares) / MEDIAN_SQUARE)
+        return 0.0, 0.0
+    few = squares.size <= 64
+    # The median square of a standard normal variable is 0.4549.
+    variance = float(squares.mean() if few else np.median(squares) / 0.4549)
     sigma = math.sqrt(variance) * float(unit)
-    return PlaneSigma(sigma, sigma * math.sqrt((1 if few else 2) * terms / squares.size))
+    return sigma, sigma * math.sqrt((1 if few else 2) * terms / squares.size)
 
 
-def mixed_sigma(curve: VarianceCurve, error: float) -> PlaneSigma:
+def mixed_sigma(curve: VarianceCurve, error: float) -> tuple[float, float]:
     """Return the root of the mean variance over levels of brightness; `error` is relative."""
-    count = np.array(curve.count)
-    sigma = math.sqrt(count @ np.array(curve.variance) / count.sum())
-    return PlaneSigma(sigma, sigma * error)
+    sigma = math.sqrt(np.average(curve.variance, weights=curve.count))
+    return sigma, sigma * error
 
 
 @dataclass(frozen=True)
@@ -297,22 +302,21 @@ class SigmaEstimate:
     blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
 
 
-def combined_sigma(measured: Iterable[PlaneSigma | None]) -> tuple[float, float]:
-    """Return sigma of all planes and its standard error.
+def combined_sigma(measured: np.ndarray) -> tuple[float, float]:
+    """Return sigma of all planes and its standard error, from those of each (plane, 2).
 
-    NonFiniteError if no pixel of any plane is finite.
+    NonFiniteError if none is known.
     """
-    known = [each for each in measured if each is not None]
-    if not known:
+    known = measured[np.isfinite(measured[:, 0])]
+    if not len(known):
         raise NonFiniteError(FEW_PIXELS)
     # Blank planes, such as padding at the end of a stack, say nothing about the noise.
-    noisy = [each for each in known if each.sigma > 0] or known
-    sigma, error = np.array(noisy).T
+    sigma, error = (known[known[:, 0] > 0] if known[:, 0].any() else known).T
     if len(sigma) == 1:
         return float(sigma[0]), float(error[0])
-    spread = max(float(np.sqrt(np.mean(error**2))), float(np.std(sigma, ddof=1)))
+    spread = max(math.sqrt(np.mean(error**2)), float(np.std(sigma, ddof=1)))
     # The median of n normal values has pi/2 times the variance of their mean (n large).
-    return float(np.median(sigma)), spread * float(np.sqrt(np.pi / (2 * len(sigma))))
+    return float(np.median(sigma)), spread * math.sqrt(math.pi / (2 * len(sigma)))
 
 
 def uneven_note(dark: float, bright: float) -> Note:
@@ -325,24 +329,16 @@ def uneven_note(dark: float, bright: float) -> Note:
     )
 
 
-# When the noise of planes, or of places, is not the same.
-# Planes differ if the middle four fifths of their sigmas differ by this factor,
-RATIO = 1.25
-# and by this many standard errors from their median, in the root mean square.
-SIGNIFICANT = 3.0
-SYSTEMATIC = 0.05  # relative error of a sigma that texture leaves
-
-
 def planes_differ(sigma: Sequence[float], error: Sequence[float]) -> bool:
     """Return whether planes clearly differ in their noise; `error` is relative.
 
     Planes without noise, or where it is not known, do not count.
     """
-    values, errors = np.array(sigma), np.array(error)
-    known = np.isfinite(values) & (values > 0)
-    values, errors = values[known], errors[known]
+    values, errors = np.array([sigma, error])[:, np.greater(sigma, 0)]
     if len(values) < 2:
         return False
     low, high = np.quantile(values, (0.1, 0.9))
-    distance = np.log(values / np.median(values)) / np.hypot(errors, SYSTEMATIC)
-    return bool(high >= RATIO * low and np.sqrt(np.mean(distance**2)) >= SIGNIFICANT)
+    # Texture leaves a relative error of 0.05.
+    distance = np.log(values / np.median(values)) / np.hypot(errors, 0.05)
+    unlike = np.sqrt(np.mean(distance**2)) >= limits.MIN_ERRORS_BETWEEN_PLANES
+    return bool(high >= limits.MIN_RATIO_OF_PLANES * low and unlike)
