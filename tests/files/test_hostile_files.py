@@ -296,15 +296,6 @@ def test_unfinished_files_of_processes_that_are_gone_are_removed(tmp_path):
     assert set(tmp_path.iterdir()) == {tmp_path / "out.tif", own, other}
 
 
-def test_far_more_pixels_than_a_file_holds_are_refused_before_they_are_read(tmp_path):
-    path = tmp_path / "in.tif"
-    tifffile.imwrite(path, np.zeros((512, 512), np.uint8), compression="zlib", tile=(512, 512))
-    for name in ("ImageWidth", "ImageLength", "TileWidth", "TileLength"):
-        retagged(path, name, 1 << 15)
-    with pytest.raises(FileError, match=r"declares 1\.07 GB of pixels but holds \d+ bytes"):
-        formats.read(path)
-
-
 @pytest.mark.parametrize(
     ("before", "after", "planes"),
     [
@@ -320,16 +311,6 @@ def test_more_planes_than_could_be_listed_are_refused(tmp_path, before, after, p
     tifffile.tiffcomment(path, xml.replace(before, after).encode())
     with pytest.raises(FileError, match=f"declares {planes} planes, but the file holds 2"):
         formats.read(path)
-
-
-def test_an_image_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
-    path, target = tmp_path / "in.tif", tmp_path / "out.tif"
-    tifffile.imwrite(path, noise(64, 64), photometric="minisblack")
-    monkeypatch.setattr(input_checks, "free_memory", lambda: 10_000)
-    assert formats.read(path).data.nbytes == 4096
-    report = gd.run_batch(path, gd.NLMeans(), output=target, dtype="float32")
-    assert "needs 20.5 kB of memory" in str(report.files[0].error)
-    assert not target.exists()
 
 
 def test_free_memory_is_that_of_the_control_group(tmp_path, monkeypatch):

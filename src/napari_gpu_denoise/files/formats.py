@@ -156,8 +156,9 @@ def write(
             f"{tuple(like.data.shape)}: write them like an image of the same shape."
         )
     check_name(path, like)
-    like = result_like(path, like)
-    return format_like(like).write(path, data, like, record, overwrite=overwrite)
+    made = result_like(path, like)
+    written = format_like(made).write(path, data, made, record, overwrite=overwrite)
+    return made.notes[len(like.notes) :] + written
 
 
 def check_name(path: str | os.PathLike, like: ImageFile) -> None:

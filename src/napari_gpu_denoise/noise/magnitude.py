@@ -117,9 +117,8 @@ def _by_levels(channel: Evidence, curve: Callable) -> Magnitudes | None:
         limit = min(limit, laws.line)
     if cost[best] > limit:
         return None
-    return Magnitudes(
-        float(sigma[best]), math.nan, float(cost[best]), _missing_values(channel), 0.0
-    )
+    proof = _missing_values(channel)
+    return Magnitudes(float(sigma[best]), math.nan, float(cost[best]), proof, 0.0)
 
 
 def object_noise(
