@@ -102,14 +102,11 @@ class Rician(base.NoiseModel):
         photons = channel.grows_over_time or channel.photons is not None
         if photons and not found.share:
             return base.Misfit(math.inf)
-        if found.share:
-            why = (
-                f"{found.share:.0%} of the image has a Rayleigh distribution, as magnitude images "
-                "have in regions without signal"
-            )
-        else:
-            why = "the variance depends on brightness as that of magnitudes does, "
-            why += channel.laws.range()
+        why = f"{found.share:.0%} of the image has a Rayleigh distribution, as magnitude images "
+        why += "have in regions without signal"
+        if not found.share:
+            range_of = channel.laws.range()
+            why = f"the variance depends on brightness as that of magnitudes does, {range_of}"
         proof = min(found.proof, limits.PROOF_WORTH) + limits.PROOF_WORTH * bool(photons)
         return base.Misfit(found.misfit - proof, why)
 
