@@ -44,7 +44,7 @@ from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.device import choose_devices, names_of, own_device
 from napari_gpu_denoise.run.by_parts import change_in_the_middle
 from napari_gpu_denoise.run.input import Block, Input
-from napari_gpu_denoise.run.job import Job, prepare
+from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, mark_of, parts_left
 from napari_gpu_denoise.run.part import Part, filter_part, finish, regions_of, size_of, unit_of
 from napari_gpu_denoise.run.record import MEASURING, Progress, Record, Result, Tally
@@ -113,7 +113,7 @@ def device_of_this(wanted: Any) -> tuple[str, str, str, str]:
 def prepared(place: Place, run: Run, known: Correction | None) -> tuple[Job, Correction | None]:
     """Prepare a run for an input: what to correct, and the noise, are measured."""
     image = Input.of(place.source(), run, known)
-    job = prepare(replace(run, device=own_device(place.device)), image).sharing(image.windows())
+    job = start(replace(run, device=own_device(place.device)), image).sharing(image.windows())
     # Devices of this machine mean nothing on another.
     return replace(job, run=replace(job.run, device=None)), image.correction
 

@@ -126,6 +126,10 @@ class Device:
         return find, (self.name, self.platform, self.index)
 
 
+#: What `choose_devices` takes.
+DeviceChoice = Device | DeviceAddress | int | str | Sequence["Device | int | str"] | None
+
+
 def find(name: str, platform: str, index: int) -> Device:
     """Return the device of this name and platform; of several, that of the same index if any."""
     return _tested([find_untested(name, platform, index)])[0]
@@ -365,7 +369,7 @@ def place_of(device: Device) -> str:
     return ""
 
 
-def choose_devices(wanted: Any = None) -> tuple[Device, ...]:
+def choose_devices(wanted: DeviceChoice = None) -> tuple[Device, ...]:
     """Choose the devices to run on, at least one.
 
     Parameters
@@ -414,7 +418,7 @@ def _all_like(best: Device) -> tuple[Device, ...]:
     return tuple(chosen)
 
 
-def why_devices(wanted: Any = None) -> str:
+def why_devices(wanted: DeviceChoice = None) -> str:
     """Say in one sentence which devices `choose_devices` returns, and why."""
     chosen = choose_devices(wanted)
     if len(chosen) == 1:
@@ -432,7 +436,7 @@ _claims: dict[str, Any] = {}  # locks by the name of a device, held until the pr
 _claiming = threading.Lock()
 
 
-def own_device(wanted: Any = None) -> Device:
+def own_device(wanted: DeviceChoice = None) -> Device:
     """Choose one device for this process, which is one of several that share the work.
 
     Each process takes the device that the fewest others have taken, the first of these. So devices
