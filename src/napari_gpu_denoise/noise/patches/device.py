@@ -138,7 +138,7 @@ class DevicePatches:
         mapping: Levels | None = None,
     ) -> dict[str, Any] | None:
         """Transform the patches of planes, whose grey levels were mapped."""
-        unit = mapping.scale if mapping else 1.0
+        unit = np.float64(mapping.scale if mapping else 1)
         coefficients = DeviceCoefficients(_Held(self, kept.size), unit=unit)
         told = self._transform(planes, levels, grid, coefficients.held.buffer)
         kept = kept & np.isfinite(told[0]).reshape(kept.shape)
@@ -233,7 +233,9 @@ class DeviceCoefficients:
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, held: _Held, which: np.ndarray | None = None, unit: float = 1.0) -> None:
+    def __init__(
+        self, held: _Held, which: np.ndarray | None = None, unit: np.float64 | float = 1.0
+    ) -> None:
         self.held, self.which, self.unit = held, which, unit
 
     @property
