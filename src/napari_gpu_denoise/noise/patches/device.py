@@ -231,17 +231,10 @@ class _Held:
 class DeviceCoefficients:
     """Coefficients (patch, coefficient) on a device, in the order that `PatchSpectra` has them."""
 
-    dtype = np.dtype(np.float32)
-
     def __init__(
         self, held: _Held, which: np.ndarray | None = None, unit: np.float64 | float = 1.0
     ) -> None:
         self.held, self.which, self.unit = held, which, unit
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        count = self.held.total if self.which is None else len(self.which)
-        return count, COEFFICIENTS - 1
 
     def __getitem__(self, part: slice) -> DeviceCoefficients:
         """Return the coefficients of some of the patches."""
