@@ -54,7 +54,8 @@ class Evidence:
             self.levels = tuple(each(selection.clipping_levels, planes, self.blanks))
         self.planes = PlaneStack.held(planes)
         # Width of constant squares that are not image; 0 where there are none.
-        self.blank_width = selection.blank_width(areas, self.blanks)
+        left_out = any(mask is not None for mask in self.blanks)
+        self.blank_width = left_out * max((each.width for each in areas if each), default=0)
         if source.threads > 1 and "T" in source.axes:
             # Large frames are compared meanwhile.
             with ThreadPoolExecutor(1) as pool:

@@ -109,15 +109,6 @@ def not_image(
     return [None] * len(planes) if few else masks
 
 
-def blank_width(areas: Sequence[Blank | None], masks: Sequence[np.ndarray | None]) -> int:
-    """Return the width of constant squares that are not image; 0 where nothing was left out.
-
-    `masks` is what `not_image` returned for the `areas`.
-    """
-    left_out = any(mask is not None for mask in masks)
-    return max((each.width for each in areas if each is not None), default=0) if left_out else 0
-
-
 def constant_squares(plane: np.ndarray, width: int) -> np.ndarray | None:
     """Return a mask of pixels in squares of one value; None where there is no such square.
 
