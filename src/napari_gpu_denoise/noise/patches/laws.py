@@ -71,12 +71,6 @@ class VarianceLaws(NamedTuple):
         mean, variance = self.curve.fitted
         return bool(mean[-1] - mean[0] > 10 * math.sqrt(float(medians(variance))) / PATCH)
 
-    @property
-    def is_irregular(self) -> bool:
-        """Whether the variance is not constant, though another law may not fit either."""
-        least = min(self.line, self.square) + limits.MIN_COST_GAIN
-        return self.constant > max(limits.MAX_COST_OF_LEVEL * self.levels, least)
-
     def distance(self, above: np.ndarray) -> np.ndarray:
         """Return how far logarithms of variances are `above` a law, in standard errors."""
         return _distance(above, np.array(self.errors))
