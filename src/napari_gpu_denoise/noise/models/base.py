@@ -133,13 +133,13 @@ class Transform(NamedTuple):
     """How a device stabilises noise: two kernels and their arguments.
 
     They are ``noise/stabilise_<law>.cl`` and ``noise/inverse_<law>.cl``; `forward` and `inverse`
-    hold what they take after ``(values, first, count)``, in order. Each `Table` becomes the four
-    arguments ``__global const float *table, int entries, float start, float steps``.
+    hold by name what they take beside ``values``, ``first`` and ``count``. A `Table`, ``table``,
+    becomes the arguments ``__global const float *table, int entries, float start, float steps``.
     """
 
     law: str
-    forward: tuple[np.generic | Table, ...]
-    inverse: tuple[np.generic | Table, ...]
+    forward: dict[str, float | Table]
+    inverse: dict[str, float | Table]
 
 
 class Fit(NamedTuple):
