@@ -11,7 +11,7 @@
 #include "noise/table.h"
 
 __kernel void inverse_magnitudes(__global float *values, ulong first, ulong count, float sigma, __global const float *table,
-                                 int entries, float least, float steps, int is_signed)
+                                 int entries, float start, float steps, int is_signed)
 {
     const size_t begin = get_global_id(0) * VALUES;
     const size_t stop = min((size_t)count, begin + VALUES);

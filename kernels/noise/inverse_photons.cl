@@ -11,7 +11,7 @@
 #include "noise/table.h"
 
 __kernel void inverse_photons(__global float *values, ulong first, ulong count, float offset, float gain, float read_noise,
-                              __global const float *table, int entries, float least, float steps)
+                              __global const float *table, int entries, float start, float steps)
 {
     const size_t begin = get_global_id(0) * VALUES;
     const size_t stop = min((size_t)count, begin + VALUES);
