@@ -13,7 +13,7 @@ pytest.register_assert_rewrite("files.contract")
 
 @pytest.fixture
 def in_parts(monkeypatch):
-    """Take every file for a large one, of small parts, and note each part at once."""
+    """Take every file for a large one, of small parts, of which a moment is worth to be kept."""
     divide(monkeypatch)
 
 

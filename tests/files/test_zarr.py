@@ -175,7 +175,7 @@ class Stop(Exception):
 def test_half_a_result_never_has_the_name(tmp_path, monkeypatch):
     path = write_store(tmp_path / "in.ome.zarr", IMAGES["TCZYX"], "TCZYX", chunks=(1, 1, 1, 40, 50))
     monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
-    monkeypatch.setattr(resuming, "_SECONDS", 600)  # of shorter runs nothing is kept
+    monkeypatch.setattr(resuming, "_BRIEF", 600)  # of shorter runs nothing is kept
     out, seen = tmp_path / "out.ome.zarr", []
 
     def stop(progress):
@@ -576,7 +576,7 @@ def test_a_network_that_comes_back_costs_nothing(bucket, drops, tmp_path):
 
 
 def test_a_network_that_stays_away_leaves_what_is_done(bucket, drops, tmp_path, monkeypatch):
-    monkeypatch.setattr(resuming, "_SECONDS", 0)
+    monkeypatch.setattr(resuming, "_BRIEF", 0)
     url, out = f"{bucket}/in.ome.zarr", tmp_path / "out.ome.zarr"
     write_store(url, IMAGES["ZYX"], "ZYX", levels=1, **PLANES)
     compared, parts = 3, 2

@@ -151,7 +151,7 @@ def test_faint_dead_pixels_are_found_in_texture(seed):
 
 def test_neighbours_are_sorted():
     values = np.random.default_rng(7).integers(0, 9, (12, 11)).astype(np.float32)
-    found = outliers._neighbours(np.pad(values, 1, mode="reflect"))
+    found = outliers.compare_neighbours(outliers.around(np.pad(values, 1, mode="reflect")))
     for y, x in ((1, 1), (5, 6), (10, 9)):
         ranked = np.sort(np.delete(values[y - 1 : y + 2, x - 1 : x + 2].ravel(), 4))
         wanted = [(ranked[3] + ranked[4]) / 2, ranked[5] - ranked[2], ranked[1], ranked[6]]
@@ -230,19 +230,28 @@ def test_waves_are_compared_with_the_noise_beside_them():
     assert 0.95 < beside / here < 1.2  # the median of four is high rather than low
 
 
-def test_few_possible_outliers_are_told_from_many():
+@pytest.mark.parametrize("scale", [0, 8, 25])
+def test_outliers_that_are_found_are_seen_at_a_glance(scale):
     for seed, image in enumerate((cells(), membranes(1), 300 * cells() / cells().max())):
         rng = np.random.default_rng(seed)
-        for scale in (0, 8, 25):
-            plane = finite_plane(rng.normal(image, 3) if seed < 2 else rng.poisson(image))
-            plane[rng.random(plane.shape) < 3e-4] += scale * SIGMA
-            every, many = outliers.find_outliers(plane), outliers.find_outliers(plane, many=True)
-            for one, other in zip(every, many, strict=True):
-                # What would not count as found may be missing, and nothing else.
-                assert other.weight == one.weight or (not one.found and not other.weight)
-                assert not other.weight or np.array_equal(one.mask, other.mask)
-            if scale != 8:
-                assert any(each.found for each in many) == (scale == 25)
+        plane = finite_plane(rng.normal(image, 3) if seed < 2 else rng.poisson(image))
+        plane[rng.random(plane.shape) < 5e-4] += scale * SIGMA
+        found = any(each.found for each in outliers.find_outliers(plane))
+        assert found == outliers.seem_to_be(plane) or scale == 8
+        assert found == (scale == 25) or scale == 8
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("level", "kind"), [(5000, "hot"), (-500, "dead")])
+def test_a_row_that_is_hot_all_along_is_named_and_replaced(level, kind, axis):
+    image = noisy()
+    given = np.moveaxis(image.copy(), axis, 0)
+    given[77] = level
+    given = np.moveaxis(given, 0, axis)
+    (found,) = gd.find_structure(given).findings
+    assert (found.kind, found.lines) == (kind, 1)
+    assert "among them 1 whole row" in found.words()
+    assert abs(gd.remove_outliers(given) - image).max() < 120
 
 
 def test_the_type_changes_nothing():
@@ -296,7 +305,7 @@ def test_the_reference_agrees(exact):
     rng = np.random.default_rng(6)
     image = np.where(np.hypot(Y - 20, X - 40) < 12, 80.0, 30.0)[:48, :96] + 0.2 * Y[:48, :96]
     image = image + noise(5.0, image.shape) + rng.normal(0, 8, (48, 1))
-    parts = rows.segments(image, 2)
+    parts = rows.segments(image, width=8)
     np.testing.assert_allclose(parts.means, reference.piece_means(image, 12), atol=1e-9)
     found = rows.row_offsets([parts])
     np.testing.assert_allclose(found, reference.row_offsets(parts.means), atol=1e-3)

@@ -26,10 +26,9 @@ from napari_gpu_denoise.assessment.trial import (
 from napari_gpu_denoise.errors import ImageError, Note, SettingsError
 from napari_gpu_denoise.image.levels import as_numbers
 from napari_gpu_denoise.noise.structure.find import structure_in
-from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input
-from napari_gpu_denoise.run.job import Job, prepare
+from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import finish
 from napari_gpu_denoise.run.record import MEASURING, Progress, Steps
@@ -179,8 +178,7 @@ def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[
     image = Input.of(image, run)
     if is_measured(run.sigma, run.noise, run.filter):
         yield MEASURING
-    device = choose_devices(run.device)[0]
-    run = replace(image.adapted(run), device=device, dtype="float32")
+    run = replace(image.adapted(run), dtype="float32")
     job, told = _prepared(run, image.array)
 
     def trial_of(*size: int) -> tuple[Region, Trial]:
@@ -371,8 +369,8 @@ def _prepared(run: Run, image: Any) -> tuple[Job, tuple[Any, Any]]:
     filter, names = run.filter, run.axes
     told = noise_of(run, image)
     if filter.sigma_unused:
-        return prepare(replace(run, noise=None), image), told
+        return start(replace(run, noise=None), image), told
     measures = run.sigma is None and run.noise is None and filter.estimate_sigma(image, names)
     if filter.sigma_power == 1 and not measures:
         run = replace(run, sigma=told[0], noise=told[1])
-    return prepare(run, image), told
+    return start(run, image), told

@@ -62,7 +62,7 @@ class Magnitudes(NamedTuple):
     """Sigma of Rician noise, and how well it explains an image."""
 
     sigma: float  # of the real and of the imaginary part, grey levels
-    error: float  # standard error of sigma
+    error: float  # standard error of sigma; NaN of a sigma that `object_noise` has to refine
     misfit: float  # squared standard errors of the levels
     proof: float  # the same by which other evidence is better explained than by other noise
     share: float  # of the image that is background, and sigma read from; else 0
@@ -117,8 +117,8 @@ def _by_levels(channel: Evidence, curve: Callable) -> Magnitudes | None:
         limit = min(limit, laws.line)
     if cost[best] > limit:
         return None
-    noise = object_noise(channel.spectra, float(sigma[best]), curve())
-    return Magnitudes(*noise, float(cost[best]), _missing_values(channel), 0.0)
+    proof = _missing_values(channel)
+    return Magnitudes(float(sigma[best]), math.nan, float(cost[best]), proof, 0.0)
 
 
 def object_noise(
@@ -290,8 +290,17 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
     # A mean of few values is a little off, and its logarithm too low.
     log_mean = np.log(mean) + variance / mean**2 / (2 * BLOCK**2)
     columns = [energy, variance, np.log(np.maximum(shifted, least)).mean(axis=1), log_mean]
-    if step:
-        from scipy.special import gammaln
+
+    def gains() -> np.ndarray:
+        sums = np.pad(np.cumsum(columns, axis=1), ((0, 0), (1, 0)))
+        means = (sums[:, last] - sums[:, first]) / np.maximum(last - first, 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.nan_to_num(_gain(*means), nan=-1.0)
+        return np.where(last - first < MIN_BLOCKS, -1, gain * 2 * BLOCK**2 * (last - first))
+
+    gain = gains()
+    if step and gain.max() > 0:
+        from scipy.special import gammaln  # which takes most of the time
 
         photons = np.maximum((mean - shift) / step, 1e-9)
         counts = blocks / step
@@ -299,12 +308,7 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
             (photons * np.log(photons) - photons - gammaln(counts.clip(0) + 1).mean(axis=1))
             - math.log(step)
         )
-    sums = np.pad(np.cumsum(columns, axis=1), ((0, 0), (1, 0)))
-    means = (sums[:, last] - sums[:, first]) / np.maximum(last - first, 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gain = np.nan_to_num(_gain(*means), nan=-1.0)
-    gain *= 2 * BLOCK**2 * (last - first)
-    gain[last - first < MIN_BLOCKS] = -1
+        gain = gains()
     best = int(gain.argmax())
     if gain[best] <= 0:
         return None

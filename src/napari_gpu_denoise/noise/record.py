@@ -192,10 +192,8 @@ class NoiseEstimate:
             Such as ``"Poisson-Gaussian, gain 0.28, read noise 3.1; noise is white"``.
         """
         if not any(self.sigma):
-            unproven = any(getattr(note, "code", "") == "unproven" for note in self.notes)
-            found = (
-                "no noise is proven: it may be fine texture" if unproven else "no noise was found"
-            )
+            unproven = "no noise is proven: it may be fine texture"
+            found = unproven if is_unproven(self.notes) else "no noise was found"
             return f"{found}; there is nothing to remove"
         model = self.models[0]
         title = LOG_SPECKLE.capitalize() if self.log_speckle else model.title
@@ -327,6 +325,11 @@ def _span(series: SigmaSeries) -> str:
         texts.append(f"{min(known):.4g} to {max(known):.4g}" if known else "not known")
     read = f"{len(series.index)} read along {series.axis}"
     return f"{'; '.join(_by_channel(texts))} ({read})"
+
+
+def is_unproven(notes: Iterable[str]) -> bool:
+    """Return whether one of the notes says that noise is not proven."""
+    return any(getattr(note, "code", "") == "unproven" for note in notes)
 
 
 def plain(value: Any) -> Any:

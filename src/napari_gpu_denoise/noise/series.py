@@ -96,9 +96,9 @@ def _of_planes(stack: PlaneStack, fit: Fit, scale: float, place: Any, *, plain: 
         except (ImageError, NonFiniteError):
             shown = np.zeros(len(planes), bool)
         for k in np.flatnonzero(~shown):  # no patch is whole
-            one = sigma_of_differences(planes[k])
-            if one is not None and fit.sigma:
-                found[start + k] = (*one, one.sigma / fit.sigma)
+            if fit.sigma:
+                sigma, error = sigma_of_differences(planes[k])
+                found[start + k] = sigma, error, sigma / fit.sigma
     return found
 
 
@@ -208,7 +208,7 @@ def limit_by_repeats(
         pairs = [(planes[k], planes[other]) for k, other in source.sampled_repeats(channel)]
         if row is not None:
             # The second next frame: neighbours may share noise, or two states alternate.
-            pairs = [(first, third) for first, _, third in row.rows]
+            pairs = [(row[0], row[-1]) for row in row.rows]
         limits = np.array([_difference_variance(*pair) for pair in pairs])
         claimed = np.array([_claimed_variance(fit, plane) for plane, _ in pairs])
         known = np.isfinite(limits) & np.isfinite(claimed)

@@ -120,11 +120,11 @@ class Rician(base.NoiseModel):
 
         found = magnitude_noise(channel, magnitude_variance)
         sigma, error = (found.sigma, found.error) if found else (channel.sigma, channel.error)
-        if found is None and channel.spectra is not None:
-            sigma, error = object_noise(channel.spectra, sigma, magnitude_variance())
-        of_background = found is not None and found.share
-        method = "smoothest patches, corrected for magnitudes"
-        method = "distribution of the background" if of_background else method
+        method = "distribution of the background"
+        if found is None or not found.share:
+            method = "smoothest patches, corrected for magnitudes"
+            if channel.spectra is not None:
+                sigma, error = object_noise(channel.spectra, sigma, magnitude_variance())
         sigma = sigma or 1e-6
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve)
 

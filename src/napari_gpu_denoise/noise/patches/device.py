@@ -32,7 +32,6 @@ from napari_gpu_denoise.opencl.program import session
 COEFFICIENTS = PATCH**2
 GROUP = 64  # work-items of a work-group on a GPU
 BATCH_BYTES = 1 << 26  # of planes that are sent at once
-MAX_BYTES = 1 << 29  # of coefficients on a device; more are kept in memory
 STRONGEST = 1e25  # sum of squares that float32 holds, as it does one over it
 
 
@@ -97,8 +96,7 @@ class DevicePatches:
         self.cpu = arena.session.device.shares_cores
         self.queue = arena.session.queue()
         self.turn = arena.session.exclusive()
-        self.nbytes = 0
-        self._sums = arena.kernel("noise/patch_sums", {})
+        self.add_up = arena.kernel("noise/patch_sums", {})
         self._tables = arena.constant("patch tables", _tables)
         self._number = 0
         self._free: list[str] = []
@@ -165,7 +163,7 @@ class DevicePatches:
         middles = grid.middles(planes[0].shape, len(planes))
         return {
             "mean": mean,
-            "coefficients": coefficients if self.nbytes <= MAX_BYTES else np.asarray(coefficients),
+            "coefficients": coefficients,
             "energy": energy,
             "seen": seen,
             "clipped": clipped,
@@ -218,46 +216,6 @@ class DevicePatches:
             cl.enqueue_copy(queue, told, out)
         return told
 
-    def sums(
-        self,
-        buffer: Any,
-        patches: np.ndarray,
-        starts: np.ndarray,
-        stops: np.ndarray,
-        weight: np.ndarray | None,
-    ) -> np.ndarray:
-        """Sum up squares of coefficients over spans of patches, (span, 64)."""
-        import pyopencl as cl
-
-        most = 512 if self.cpu else 64  # patches that a work-item sums up
-        chunks = -(-(stops - starts) // most)
-        number, count = int(chunks.sum()), len(patches)
-        found = np.zeros((len(starts), COEFFICIENTS))
-        if not number:
-            return found
-        places = np.cumsum(chunks) - chunks
-        span = np.repeat(np.arange(len(starts)), chunks)
-        first = starts[span] + most * (np.arange(number) - places[span])
-        parts = [first, np.minimum(first + most, stops[span]), patches]
-        if weight is not None:
-            parts.append(weight.astype(np.float32).view(np.int32))
-        width = sum(map(len, parts))
-        table = self.arena.pinned("patch list", width, self.queue).view(np.int32)
-        np.concatenate(parts, out=table, casting="same_kind")
-        listed = self.arena.buffer("patch list", 4 * width)
-        out = self.arena.buffer("patch sums", 4 * number * COEFFICIENTS)
-        host = self.arena.pinned("patch sums", number * COEFFICIENTS, self.queue)
-        group = (1, 1) if self.cpu else (PATCH, GROUP // PATCH)
-        grid = (PATCH, -(-number // group[1]) * group[1])
-        numbers = map(np.int32, (number, count, weight is not None))
-        with self.turn:
-            cl.enqueue_copy(self.queue, listed, table, is_blocking=False)
-            self._sums(self.queue, grid, group, buffer, listed, *numbers, out)
-            cl.enqueue_copy(self.queue, host, out)
-        some = np.flatnonzero(chunks)
-        found[some] = np.add.reduceat(host.reshape(number, COEFFICIENTS), places[some], axis=0)
-        return found
-
 
 class _Held:
     """Memory of the coefficients of so many patches, given back when nobody needs it."""
@@ -268,10 +226,8 @@ class _Held:
             store._number += 1
         self.store, self.name, self.total = store, store._free.pop(), total
         self.buffer = store.arena.buffer(self.name, 4 * COEFFICIENTS * total)
-        store.nbytes += 4 * COEFFICIENTS * total
 
     def __del__(self) -> None:
-        self.store.nbytes -= 4 * COEFFICIENTS * self.total
         self.store._free.append(self.name)
 
 
@@ -316,9 +272,37 @@ class DeviceCoefficients:
         weight: np.ndarray | None = None,
     ) -> np.ndarray:
         """Sum up squares over spans of patches, as `span_sums`."""
+        import pyopencl as cl
+
+        store, found = self.held.store, np.zeros((len(starts), COEFFICIENTS))
+        arena, queue = store.arena, store.queue
+        most = 512 if store.cpu else 64  # patches that a work-item sums up
+        chunks = -(-(stops - starts) // most)
+        number = int(chunks.sum())
+        if not number:
+            return found[:, coefficient_order()]
+        places = np.cumsum(chunks) - chunks
+        span = np.repeat(np.arange(len(starts)), chunks)
+        first = starts[span] + most * (np.arange(number) - places[span])
         patches = order if self.which is None else self.which[order]
-        counts = None if weight is None else weight[order]
-        found = self.held.store.sums(self.held.buffer, patches, starts, stops, counts)
+        parts = [first, np.minimum(first + most, stops[span]), patches]
+        if weight is not None:
+            parts.append(weight[order].astype(np.float32).view(np.int32))
+        width = sum(map(len, parts))
+        table = arena.pinned("patch list", width, queue).view(np.int32)
+        np.concatenate(parts, out=table, casting="same_kind")
+        listed = arena.buffer("patch list", 4 * width)
+        out = arena.buffer("patch sums", 4 * number * COEFFICIENTS)
+        host = arena.pinned("patch sums", number * COEFFICIENTS, queue)
+        group = (1, 1) if store.cpu else (PATCH, GROUP // PATCH)
+        grid = (PATCH, -(-number // group[1]) * group[1])
+        numbers = map(np.int32, (number, len(order), weight is not None))
+        with store.turn:
+            cl.enqueue_copy(queue, listed, table, is_blocking=False)
+            store.add_up(queue, grid, group, self.held.buffer, listed, *numbers, out)
+            cl.enqueue_copy(queue, host, out)
+        some = np.flatnonzero(chunks)
+        found[some] = np.add.reduceat(host.reshape(number, COEFFICIENTS), places[some], axis=0)
         return found[:, coefficient_order()] * self.unit**2
 
 

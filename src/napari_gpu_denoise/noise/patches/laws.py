@@ -106,12 +106,14 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
     x, y = found.mean[used], np.log(found.variance[used])
     # What few patches leave, and texture, which may have raised what looks like white noise too.
     error = np.hypot(found.error[used], np.array([[0.2 if proven else 0.08], [0.08]]))
-    line, growth = _line((x - found.mean[0]) / max(np.ptp(found.mean), 1e-300), y, error)
     constant, level = _constant(y, error)
+    line, growth, square = constant, 1.0, math.inf
     free, table = math.inf, ((float(x[0]), float(x[-1])), (math.exp(level / 2),) * 2)
-    if constant > limits.MIN_COST_GAIN:
-        free, table = min(_table(x, y, error, number) for number in (2, 3, 4, 5, 6))
     positive = x[0] > 0
+    if constant > limits.MIN_COST_GAIN_BESIDE_PROOF:  # else no law can fit clearly better
+        line, growth = _line((x - found.mean[0]) / max(np.ptp(found.mean), 1e-300), y, error)
+        square = _constant(y - 2 * np.log(x), error)[0] if positive else math.inf
+        free, table = min(_table(x, y, error, number) for number in (2, 3, 4, 5, 6))
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
         VarianceCurve(*(tuple(each.tolist()) for each in columns)),
@@ -119,7 +121,7 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
         len(x),
         constant,
         line,
-        _constant(y - 2 * np.log(x), error)[0] if positive else math.inf,
+        square,
         float(x[-1] / x[0]) if positive else math.inf,
         growth,
         free,

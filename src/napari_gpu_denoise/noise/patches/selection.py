@@ -234,12 +234,11 @@ def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
 
 def read_patches(
     plane: np.ndarray, size: int, limit: int, blank: np.ndarray | None = None
-) -> tuple[np.ndarray, tuple[int, int], float, np.ndarray]:
+) -> tuple[np.ndarray, tuple[int, int], float]:
     """Read about `limit` finite patches, evenly spread, that do not touch a `blank` mask.
 
     Their height and width are `size`, or the length of a shorter axis. Returned are the pixels
-    (patch, pixel) in the dtype of the plane, height and width, how many patches share a pixel, and
-    y and x of the first pixels, (patch, 2).
+    (patch, pixel) in the dtype of the plane, height and width, and how many patches share a pixel.
     """
     shape = (min(size, plane.shape[0]), min(size, plane.shape[1]))
     windows = sliding_window_view(plane, shape)
@@ -249,8 +248,7 @@ def read_patches(
     if blank is not None:
         kept &= clear_patches(blank, size, down, across)
     overlap = max(1.0, shape[0] / down) * max(1.0, shape[1] / across)
-    pixels = patches[kept].reshape(-1, shape[0] * shape[1])
-    return pixels, shape, overlap, np.argwhere(kept) * (down, across)
+    return patches[kept].reshape(-1, shape[0] * shape[1]), shape, overlap
 
 
 def blocks_of(plane: np.ndarray, size: int) -> np.ndarray:
@@ -258,14 +256,6 @@ def blocks_of(plane: np.ndarray, size: int) -> np.ndarray:
     rows, columns = (length // size for length in plane.shape)
     whole = plane[: rows * size, : columns * size].reshape(rows, size, columns, size)
     return whole.transpose(0, 2, 1, 3)
-
-
-def clipped_shares(patches: np.ndarray, levels: list) -> np.ndarray:
-    """Return the share of clipped pixels in each patch (patch, pixel)."""
-    share = np.zeros(len(patches))
-    for level in levels:
-        share += np.mean(patches == level, axis=1)
-    return share
 
 
 def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.fft import rfft2
 
-from napari_gpu_denoise.image.threads import number_of_workers
-
 SMALLEST = 64  # pixels of the shortest side of a plane that is looked at
 BLOCKS = 4  # of a plane along each axis
 MAX_WAVES = 8
 MIN_CYCLES = 8  # over the plane; slower waves may be its shading
 AROUND = 17  # frequencies whose mean is what a peak is compared with
-MIN_PEAK_RATIO = 15.0  # of the power of a peak to that
 APART = 3  # frequencies; a lower peak within these is the same
 STEPS = 3  # towards the frequency of a wave
 BESIDE = 2.5  # cycles per block, beyond the reach of a window of Hann
@@ -47,6 +44,15 @@ def without(plane: np.ndarray, waves: Sequence[Wave]) -> np.ndarray:
     return rest
 
 
+def seems_to_be(plane: np.ndarray) -> bool:
+    """Whether the spectrum of a plane has a peak."""
+    return min(plane.shape) >= SMALLEST and len(find_peaks(_centred(plane), 1)) > 0
+
+
+def _centred(plane: np.ndarray) -> np.ndarray:
+    return plane - plane.mean(dtype=np.float64).astype(plane.dtype)
+
+
 def find_waves(plane: np.ndarray) -> list[Wave]:
     """Return the waves of a plane (y, x), float32, the strongest first.
 
@@ -56,7 +62,7 @@ def find_waves(plane: np.ndarray) -> list[Wave]:
     waves: list[Wave] = []
     if min(plane.shape) < SMALLEST:
         return waves
-    rest = plane - plane.mean(dtype=np.float64).astype(plane.dtype)
+    rest = _centred(plane)
     for _ in range(2):  # the strongest may hide others
         found = _waves_at(rest, find_peaks(rest, 2 * MAX_WAVES))
         more = _different(found, waves, plane.shape)[: MAX_WAVES - len(waves)]
@@ -75,7 +81,7 @@ def find_peaks(plane: np.ndarray, most: int) -> np.ndarray:
     ny, nx = plane.shape
     windowed = plane * np.hanning(ny).astype(np.float32)[:, None]
     windowed *= np.hanning(nx).astype(np.float32)
-    spectrum = rfft2(windowed, overwrite_x=True, workers=number_of_workers())
+    spectrum = rfft2(windowed, overwrite_x=True)
     level = np.square(spectrum.real)
     level += np.square(spectrum.imag)
     largest = float(level.max())
@@ -83,7 +89,7 @@ def find_peaks(plane: np.ndarray, most: int) -> np.ndarray:
         return np.zeros((0, 2))
     np.log(np.maximum(level, 1e-12 * largest, out=level), out=level)
     # The mean logarithm of the power of noise is 0.577 below that of its mean.
-    least = max(math.log(MIN_PEAK_RATIO), math.log(math.log(level.size) + 1) + 0.577)
+    least = math.log(math.log(level.size) + 1) + 0.577
     reach = AROUND // 2
     # Stripes are lines in the spectrum: a peak stands out of both lines through it, and a square.
     around = np.concatenate([level[-reach:], level, level[:reach]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import cached_property
 
 import numpy as np
 from scipy.fft import dct, idct
@@ -14,12 +14,11 @@ from scipy.ndimage import gaussian_filter, gaussian_filter1d, median_filter
 from scipy.optimize import isotonic_regression
 from scipy.sparse.linalg import LinearOperator, cg
 
-from napari_gpu_denoise.noise.robust import deviation
+from napari_gpu_denoise.noise import limits
+from napari_gpu_denoise.noise.robust import deviation, medians
 
 SHORTEST, NARROWEST = 16, 48  # rows and columns of the smallest plane that is looked at
-SEGMENT_WIDTH = 16  # columns, about
-MIN_SEGMENTS, MAX_SEGMENTS = 6, 64
-MIN_AGREEMENT = 0.25  # of natural images without such offsets: 0.18 at most (BSD68, W2S)
+MAX_SEGMENTS = 64
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,21 @@ class Segments:
     # (row, segment); False in padding, and wherever else a piece is constant and equal to a row
     # beside it.
     valid: np.ndarray
+    width: int  # of a piece, pixels
 
     def differences(self) -> np.ndarray:
         """Return those of rows, (row - 1, segment); NaN where one of the two is not valid."""
         known = self.valid[1:] & self.valid[:-1]
         return np.where(known, np.diff(self.means, axis=0), np.nan)
+
+    @cached_property
+    def jumps(self) -> np.ndarray:
+        """Second differences of the levels of rows in thirds of the plane, (3, row - 2).
+
+        NaN where nothing is known.
+        """
+        thirds = np.array_split(self.differences(), 3, axis=1)
+        return np.diff([*map(middle_means, thirds)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -46,56 +55,84 @@ class RowEvidence:
     jumps: np.ndarray  # (row - 2,), second differences of the levels; 0 where nothing is known
 
 
-def segments(plane: np.ndarray, finer: int = 1, axis: int = 1) -> Segments:
-    """Return the means of some tens of pieces of each row of a plane (y, x), or `finer` ones.
+def segments(plane: np.ndarray, axis: int = 1, width: int = 16) -> Segments:
+    """Return the means of pieces of each row of a plane (y, x); with `axis` 0, of each column.
 
-    With `axis` 0, of each column.
+    Pieces are `width` pixels wide, or more if there are many; small planes have none.
     """
-    nx = plane.shape[axis]
-    count = min(max(finer * nx // SEGMENT_WIDTH, MIN_SEGMENTS), finer * MAX_SEGMENTS)
-    cuts = np.arange(count) * nx // count
-    pieces = np.split(plane, cuts[1:], axis=axis)
+    n = plane.shape[axis]
+    if plane.shape[1 - axis] < SHORTEST or n < NARROWEST:
+        return Segments(np.zeros((SHORTEST, 6)), np.zeros((SHORTEST, 6), bool), width)
+    width = max(n // MAX_SEGMENTS, min(width, n // 6))
+    count = n // width
+    weights = np.full(width, 1 / width, np.float32)
     if axis:
-        means = np.add.reduceat(plane, cuts, axis=1, dtype=np.float64)
+        pieces = plane[:, : count * width].reshape(-1, count, width)
+        means = pieces @ weights
     else:
-        means = np.stack([each.sum(axis=0, dtype=np.float64) for each in pieces], axis=1)
-    means /= np.diff(cuts, append=nx)
+        blocks = plane[: count * width].reshape(count, width, -1)
+        pieces, means = blocks.transpose(2, 0, 1), (weights @ blocks).T
+    means = means.astype(np.float64)
     same = np.pad(np.diff(means, axis=0) == 0, ((1, 1), (0, 0)))
     valid = ~(same[1:] | same[:-1])
-    if not valid.all():
-        valid |= np.stack([np.ptp(each, axis=axis) > 0 for each in pieces], axis=1)
-    return Segments(means, valid)
+    places = np.nonzero(~valid)
+    valid[places] = np.ptp(pieces[places], axis=1) > 0
+    return Segments(means, valid, width)
 
 
-def row_evidence(plane: np.ndarray, axis: int = 1) -> RowEvidence | None:
-    """Return individual offsets of the rows of a plane (y, x), or of columns with `axis` 0, if any.
+def outlying_rows(parts: Segments) -> np.ndarray:
+    """Return 1 for rows that are hot all along, -1 for dead ones, and 0 for all others, (row,).
+
+    As a hot pixel, such a row is far from both beside it, by what the rows around differ by; as
+    offsets of rows do not reach, by single pixels.
+    """
+    found, jumps = np.zeros(len(parts.means), np.int8), parts.jumps
+    far = np.nan_to_num(np.abs(jumps)).min(axis=0)
+    least = limits.MIN_OUTLIER_SCORE * deviation(jumps.mean(axis=0))
+    # Those beside a single row are half as high, those of edges as high.
+    beside = np.pad(far, 1)
+    near = np.flatnonzero((far > least) & (far > 1.5 * np.maximum(beside[2:], beside[:-2])))
+    rows = np.unique(np.clip(near[:, None] + (0, 1, 2), 0, len(found) - 1))
+    steps = np.diff(parts.means, axis=0)
+    up, down = (
+        np.append(-steps[:1], steps, axis=0)[rows],
+        np.append(-steps, steps[-1:], axis=0)[rows],
+    )
+    around = np.clip(rows[:, None] + (-5, -4, -3, -2, 1, 2, 3, 4), 0, len(steps) - 1)
+    limit = limits.MIN_OUTLIER_SCORE * parts.width**0.5 * np.abs(steps[around]).mean(axis=1)
+    for sign in (1, -1):
+        most = np.median(np.minimum(sign * up, sign * down) - limit, axis=1) > 0
+        found[rows[most]] = sign
+    return found
+
+
+def row_evidence(parts: Segments) -> RowEvidence | None:
+    """Return individual offsets of rows, if any.
 
     Offsets change the whole row alike, objects rarely. So the second differences of the rows'
     levels are compared between the thirds of the image, by a correlation that a few edges as long
     as the image cannot raise (Gnanadesikan and Kettenring's, from median deviations).
     """
-    if plane.shape[1 - axis] < SHORTEST or plane.shape[axis] < NARROWEST:
-        return None
-    steps = segments(plane, axis=axis).differences()
-    thirds = np.array_split(steps, 3, axis=1)
-    jumps = np.diff([middle_means(third) for third in thirds], axis=1)
+    jumps = parts.jumps
     known = jumps[:, np.isfinite(jumps).all(axis=0)]
     count = known.shape[1]
     if count < SHORTEST - 2:
         return None
-    pairs = [shared_variation(a, b) for a, b in combinations(known, 2)]
-    agreement, variance = (min(each) for each in zip(*pairs, strict=True))
+    agreement, variance = (float(each.min()) for each in shared_variation(known, known[[1, 2, 0]]))
     # A second difference of independent offsets has six times their variance.
     strength = math.sqrt(max(variance, 0) / 6)
     # So many do not agree as well by chance.
-    if agreement < max(MIN_AGREEMENT, 4 / math.sqrt(count)) or not strength:
+    if agreement < max(limits.MIN_ROW_AGREEMENT, 4 / math.sqrt(count)) or not strength:
         return None
-    return RowEvidence(agreement, strength, np.nan_to_num(np.diff(middle_means(steps))))
+    return RowEvidence(agreement, strength, np.nan_to_num(jumps.mean(axis=0)))
 
 
 def middle_means(values: np.ndarray) -> np.ndarray:
     """Return the means of the middle half of what is finite in each row; NaN where nothing is."""
     ordered = np.sort(values, axis=1)  # NaN comes last
+    if not np.isnan(ordered[:, -1]).any():
+        quarter = values.shape[1] // 4
+        return ordered[:, quarter : values.shape[1] - quarter].mean(axis=1)
     count = np.count_nonzero(np.isfinite(values), axis=1)[:, None]
     rank = np.arange(values.shape[1])
     middle = (rank >= count // 4) & (rank < count - count // 4)
@@ -103,14 +140,14 @@ def middle_means(values: np.ndarray) -> np.ndarray:
         return np.where(middle, ordered, 0.0).sum(axis=1) / middle.sum(axis=1)
 
 
-def shared_variation(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Return a robust correlation of two series of one length, and their covariance."""
-    together, apart = deviation(first + second) ** 2, deviation(first - second) ** 2
-    total = together + apart
-    return ((together - apart) / total if total else 0.0), (together - apart) / 4
+def shared_variation(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a robust correlation of series of one length, (..., value), and their covariance."""
+    both = np.stack([first + second, first - second])
+    together, apart = (1.4826 * medians(np.abs(both - medians(both)[..., None]))) ** 2
+    total = np.where(together + apart > 0, together + apart, 1.0)
+    return (together - apart) / total, (together - apart) / 4
 
 
-FINER = 2  # times as many segments as to look for offsets
 ROUNDS, STEPS, TOLERANCE = 6, 30, 3e-3  # of reweighting, and of conjugate gradients; their end
 NEAR = 3.0, 0.7  # rows and segments over which the scale of differences is averaged
 FLATTEST = 1e-3  # least and largest square of that scale: this and 1, of the noise of a segment
@@ -128,7 +165,7 @@ CROSSINGS, VARIANCES = 60, np.geomspace(0.5, 30.0, 60)  # powers that are tried
 
 def plane_offsets(planes: Sequence[np.ndarray]) -> np.ndarray:
     """Return the offset of each row that planes (y, x) have in common, (row,), float32."""
-    return row_offsets([segments(plane, FINER) for plane in planes]).astype(np.float32)
+    return row_offsets([segments(plane, width=8) for plane in planes]).astype(np.float32)
 
 
 def row_offsets(parts: Sequence[Segments]) -> np.ndarray:
@@ -144,7 +181,7 @@ def row_offsets(parts: Sequence[Segments]) -> np.ndarray:
     # Side by side, an object that stands still would count several times.
     means = np.mean([each.means for each in parts], axis=0)
     valid = np.all([each.valid for each in parts], axis=0)
-    steps = Segments(means, valid).differences()
+    steps = Segments(means, valid, parts[0].width).differences()
     shared = middle_means(steps)
     variance = deviation(np.diff(shared)) ** 2 / 6
     if not variance > 0:
