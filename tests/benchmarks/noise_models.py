@@ -228,7 +228,6 @@ def _verdicts(name: str, found: list) -> dict:
         "case": name,
         "called white": f"{sum(each.white for each in found)} of {len(found)}",
         "correlation along x": float(np.median(lag)),
-        "middle": float(np.median([each.middle for each in found])),
         "largest between channels": float("nan"),
     }
 

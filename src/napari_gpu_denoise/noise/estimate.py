@@ -115,8 +115,9 @@ def estimate_noise(
     changes otherwise. Lines and tables have to fit clearly better than a constant, at levels whose
     smoothest patches look like white noise. The model of least cost over all channels is chosen.
 
-    Repeats bound the noise: along ``T``, or the longest axis without a name, no plane has a sigma
-    above that of its difference from another one by more than a tenth. What they share is no noise.
+    Repeats bound the noise: along ``T``, or the longest axis without a name, sigma is not above
+    that of differences by more than a tenth. What they share is no noise. Where it is far below
+    what single planes suggest, all planes share it.
 
     What a single plane does not prove is not removed: white noise has to look white in the
     smoothest patches, or to be nearly all that cannot be predicted from neighbouring pixels, and
