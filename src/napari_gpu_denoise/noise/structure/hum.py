@@ -57,17 +57,18 @@ def find_waves(plane: np.ndarray) -> list[Wave]:
     blocks all over the plane. A texture of an object has neither.
     """
     waves: list[Wave] = []
-    if min(plane.shape) < SMALLEST:
-        return waves
     rest = _centred(plane)
-    for _ in range(2):  # the strongest may hide others
+    while min(plane.shape) >= SMALLEST and len(waves) < MAX_WAVES:
         found = _waves_at(rest, find_peaks(rest, 2 * MAX_WAVES))
-        more = _different(found, waves, plane.shape)[: MAX_WAVES - len(waves)]
-        if not more:
+        # What is left of one is not another.
+        known = np.reshape([(each.fy, each.fx) for each in waves], (-1, 2))
+        away = [np.abs((each.fy, each.fx) - known) * plane.shape > 2 for each in found]
+        found = [each for each, far in zip(found, away, strict=True) if far.any(axis=1).all()]
+        if not found:
             break
-        waves += more
-        rest = without(rest, more)
-    return sorted(waves, key=lambda wave: -abs(wave.amplitude))
+        waves.append(max(found, key=lambda wave: abs(wave.amplitude)))
+        rest = without(rest, waves[-1:])  # the strongest may hide others
+    return waves
 
 
 def find_peaks(plane: np.ndarray, most: int) -> np.ndarray:
@@ -101,14 +102,9 @@ def find_peaks(plane: np.ndarray, most: int) -> np.ndarray:
     sides = [np.minimum(2 * k % n, -2 * k % n) for k, n in ((ys, ny), (xs, nx))]
     twice = (xs == 0) & (2 * ys >= ny)
     keep = (ratio >= least) & (np.hypot(*sides) >= 2 * limits.MIN_WAVE_CYCLES) & ~twice
-    order = np.argsort(-ratio[keep], kind="stable")
-    fy, fx = np.where(2 * ys > ny, ys - ny, ys)[keep][order], xs[keep][order]
-    found: list[int] = []
-    for k in range(len(fy)):
-        away = (np.hypot(fy[k] - s * fy[found], fx[k] - s * fx[found]) for s in (1, -1))
-        if all((each > 3).all() for each in away):
-            found.append(k)
-    return np.stack([fy[found] / ny, fx[found] / nx], axis=1)[:most]
+    highest = np.argsort(-ratio[keep], kind="stable")[:most]
+    fy, fx = np.where(2 * ys > ny, ys - ny, ys)[keep], xs[keep]
+    return np.stack([fy / ny, fx / nx], axis=1)[highest]
 
 
 def block_amplitudes(plane: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
@@ -158,17 +154,3 @@ def _waves_at(plane: np.ndarray, frequencies: np.ndarray) -> list[Wave]:
         if others <= limits.MAX_BLOCKS_WITHOUT_WAVE:
             waves.append(Wave(float(fy), float(fx), 2 * amplitude, 1 - others))
     return waves
-
-
-def _different(found: list[Wave], known: list[Wave], shape: tuple[int, int]) -> list[Wave]:
-    """Return the waves that are not the same as one before, strongest first.
-
-    A wave is the same with both frequencies negative.
-    """
-    kept: list[Wave] = []
-    for wave in sorted(found, key=lambda wave: -abs(wave.amplitude)):
-        others = [(sign * each.fy, sign * each.fx) for each in (*known, *kept) for sign in (1, -1)]
-        away = np.abs(np.array([wave.fy, wave.fx]) - np.reshape(others, (-1, 2))) * shape
-        if (away.max(axis=1, initial=0) > 2).all():
-            kept.append(wave)
-    return kept
