@@ -127,14 +127,14 @@ def numbers(image: Any) -> np.ndarray:
 class Transform(NamedTuple):
     """How a device stabilises noise: two kernels and their arguments.
 
-    They are ``noise/stabilise_<law>.cl`` and ``noise/inverse_<law>.cl``, and take `forward` and
-    `inverse` after ``(values, first, count)``. Each `Table` becomes the four arguments ``__global
-    const float *table, int entries, float start, float steps``.
+    They are ``noise/stabilise_<law>.cl`` and ``noise/inverse_<law>.cl``; `forward` and `inverse`
+    hold by name what they take beside ``values``, ``first`` and ``count``. A `Table`, ``table``,
+    becomes the arguments ``__global const float *table, int entries, float start, float steps``.
     """
 
     law: str
-    forward: tuple[np.generic | Table, ...]
-    inverse: tuple[np.generic | Table, ...]
+    forward: dict[str, float | Table]
+    inverse: dict[str, float | Table]
 
 
 class Fit(NamedTuple):

@@ -97,9 +97,10 @@ class PoissonGaussian(base.NoiseModel):
         return self.offset + self.gain * unbiased_electrons(means, self._electrons)
 
     def transform(self, signed: bool = True) -> base.Transform:
-        read, numbers = self._electrons, (self.offset, 1 / self.gain, 0.375 + self._electrons**2)
-        back = *map(np.float32, (self.offset, self.gain, read)), correction(read)
-        return base.Transform("photons", tuple(map(np.float32, numbers)), back)
+        read, there = self._electrons, {"offset": self.offset, "electrons": 1 / self.gain}
+        back = {"offset": self.offset, "gain": self.gain, "read_noise": read}
+        back["table"] = correction(read)
+        return base.Transform("photons", {**there, "added": 0.375 + read**2}, back)
 
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:

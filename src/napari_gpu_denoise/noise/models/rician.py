@@ -91,8 +91,8 @@ class Rician(base.NoiseModel):
     def transform(self, signed: bool = True) -> base.Transform:
         return base.Transform(
             "magnitudes",
-            (np.float32(1 / self.sigma), stabilising_table()),
-            (np.float32(self.sigma), squared_signal(), np.int32(signed)),
+            {"per_sigma": 1 / self.sigma, "table": stabilising_table()},
+            {"sigma": self.sigma, "table": squared_signal(), "is_signed": signed},
         )
 
     @classmethod

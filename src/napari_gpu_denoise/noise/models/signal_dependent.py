@@ -77,8 +77,9 @@ class SignalDependent(base.NoiseModel):
 
     def transform(self, signed: bool = True) -> base.Transform:
         forward, backward = _tables(self.levels, self.sigmas)
-        ends = np.float32([self.sigmas[0], self.sigmas[-1]])
-        return base.Transform("levels", (*(1 / ends), forward), (*ends, backward))
+        below, above = np.float32([self.sigmas[0], self.sigmas[-1]])
+        there = {"below": 1 / below, "above": 1 / above, "table": forward}
+        return base.Transform("levels", there, {"below": below, "above": above, "table": backward})
 
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:

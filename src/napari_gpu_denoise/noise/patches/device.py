@@ -200,13 +200,14 @@ class DevicePatches:
                 in_bands(lambda rows, out: np.copyto(out, rows), grid.sent(plane), copy)
             count = len(part) * grid.count
             items = math.ceil(count / per / group) * group
-            numbers = size, nx, grid.columns, grid.across, grid.apart * nx, grid.count
-            numbers = map(np.int32, (*numbers, count, start * grid.count, total))
+            numbers = {"size": size, "nx": nx, "columns": grid.columns, "across": grid.across}
+            numbers |= {"apart": grid.apart * nx, "each": grid.count, "count": count}
+            numbers |= {"first": start * grid.count, "number": total}
             with self.turn:
                 cl.enqueue_copy(queue, pixels, host[: len(part) * size], is_blocking=False)
                 cl.enqueue_copy(queue, clipped, ends[start : start + batch], is_blocking=False)
-                arrays = clipped, self._tables, into, out
-                kernel(queue, (items,), (group,), pixels, *numbers, *arrays)
+                arrays = {"ends": clipped, "tables": self._tables, "kept": into, "told": out}
+                kernel(queue, (items,), (group,), pixels=pixels, **numbers, **arrays)
                 if start + batch < len(planes):
                     queue.finish()  # others take the place of these planes
         with self.turn:
@@ -286,10 +287,11 @@ class DeviceCoefficients:
         host = arena.pinned("patch sums", number * COEFFICIENTS, queue)
         group = (1, 1) if store.cpu else (PATCH, GROUP // PATCH)
         grid = (PATCH, -(-number // group[1]) * group[1])
-        numbers = map(np.int32, (number, len(order), weight is not None))
+        numbers = {"chunks": number, "number": len(order), "weighted": weight is not None}
         with store.turn:
             cl.enqueue_copy(queue, listed, table, is_blocking=False)
-            store.add_up(queue, grid, group, self.held.buffer, listed, *numbers, out)
+            lists = {"coefficients": self.held.buffer, "list": listed, "sums": out}
+            store.add_up(queue, grid, group, **lists, **numbers)
             cl.enqueue_copy(queue, host, out)
         some = np.flatnonzero(chunks)
         found[some] = np.add.reduceat(host.reshape(number, COEFFICIENTS), places[some], axis=0)
