@@ -156,10 +156,10 @@ def measure_noise(
         apart = structure and not source.lazy
         beside = pool.submit(_structure, PlaneReader(image, axes)) if apart else None
         found = _measured(source, model, place)
-        if structure:
-            notes = beside.result() if apart else _structure(source)
-            found = replace(found, notes=(*found.notes, *notes))
-        return found
+        if not structure:
+            return found
+        notes = beside.result() if apart else _structure(source)
+        return replace(found, notes=(*found.notes, *notes))
 
 
 def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
