@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from napari_gpu_denoise.noise import limits
-from napari_gpu_denoise.noise.patches.coefficients import span_sums
 from napari_gpu_denoise.noise.patches.laws import capped_cost
 from napari_gpu_denoise.noise.patches.variance import grouped
-from napari_gpu_denoise.noise.robust import huber_weights, median_power
+from napari_gpu_denoise.noise.robust import huber_weights
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.models import NoiseModel
-    from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 
 MAX_CELLS, MIN_CELLS = 6, 4  # along an axis
 MIN_CELL_WIDTH = 32  # pixels
@@ -97,21 +95,16 @@ def noise_surface(
     if min(counts) < MIN_CELLS or any(model.scaled(1.0) is None for model in models):
         return None
     readable = [each.sigma > 0 and each.spectra for each in channels]
-    for exact in (False, True):
-        each_channel = zip(channels, models, readable, strict=True)
-        cells = [
-            _read_cells(one, model, counts, exact) if there else None
-            for one, model, there in each_channel
-        ]
-        known = [each for each in cells if each is not None]
-        # Channels of one scene share its texture: several are no more certain than one.
-        fit = _fit_surface(np.mean(known, axis=0), counts) if known else None
-        if fit is None:
-            return None
-    surface, low, high = fit
-    whole = [one for one, there in zip(channels, readable, strict=True) if there]
-    if not all(_is_flat(each.spectra, surface) for each in whole):
+    cells = [
+        _read_cells(one, model, counts) if there else None
+        for one, model, there in zip(channels, models, readable, strict=True)
+    ]
+    known = [each for each in cells if each is not None]
+    # Channels of one scene share its texture: several are no more certain than one.
+    fit = _fit_surface(np.mean(known, axis=0), counts) if known else None
+    if fit is None:
         return None
+    surface, low, high = fit
     plane = np.clip(_powers(_cell_middles((64, 64))) @ surface, low, high)
     mean = math.log(np.mean(np.exp(2 * plane))) / 2
     level = _powers(_cell_middles(counts)) @ surface - mean
@@ -133,13 +126,12 @@ def _powers(place: np.ndarray) -> np.ndarray:
 
 
 def _read_cells(
-    channel: Evidence, model: NoiseModel, counts: tuple[int, ...], exact: bool
+    channel: Evidence, model: NoiseModel, counts: tuple[int, ...]
 ) -> np.ndarray:
     """Return the logarithm of sigma, its error, and the brightness of cells, (3, cell).
 
     Sigma is relative to what the model expects; NaN where there are not enough patches. It is read
-    at high frequencies of smooth patches, and texture subtracted in proportion to low frequencies;
-    if `exact`, regular texture that fills single frequencies does not count.
+    at high frequencies of smooth patches, and texture subtracted in proportion to low frequencies.
     """
     spectra = channel.spectra
     line = model.positive_variance(spectra.seen)
@@ -163,10 +155,6 @@ def _read_cells(
         np.add.reduceat((spectra.energy_of(name) / line)[parts.members], spans)[::2] / (read * n)
         for name, n in (("high", len(spectra.upper)), ("low", spectra.lows))
     )
-    if exact:
-        values = spectra.squares
-        sums = span_sums(values, parts.members, parts.first, parts.first + read, 1 / line)
-        high = np.minimum(high, median_power(sums, read / spectra.overlap) / read)
     # The smoothest of white patches have less power there by chance.
     texture = np.maximum(low / (read / parts.count) ** CHOSEN - high, 0)
     variance = np.maximum(high - TEXTURE_RATIO * texture, 0.1 * high)
@@ -175,19 +163,6 @@ def _read_cells(
     bright = parts.sums(spectra.seen) / parts.count
     found[:, cell[parts.members[parts.first]]] = np.log(variance) / 2, error, bright
     return found
-
-
-def _is_flat(spectra: PatchSpectra, surface: np.ndarray) -> bool:
-    """Whether noise where it is strongest is as strong at all high frequencies, as texture is not.
-
-    That of the smoothest patches is read.
-    """
-    relative = np.exp(_powers(2 * spectra.place.T - 1) @ surface)
-    there = np.flatnonzero(relative >= np.median(relative))
-    order = np.argsort((spectra.energy_of("low") / relative**2)[there])
-    smooth = there[order[: math.ceil(SMOOTHEST * len(there))]]
-    power = span_sums(spectra.squares, smooth, [0], [len(smooth)], relative**-2.0)[0]
-    return bool(power.std() <= MAX_UNEVEN * power.mean())
 
 
 def _fit_surface(
