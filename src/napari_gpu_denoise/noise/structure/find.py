@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.levels import fill_nonfinite, is_plain
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.record import Finding, StructuredNoise
-
-MAX_SIDE = 768  # pixels of the middle of a plane that is looked at
-GLANCE = 320  # pixels of its side in which a wave has to show
-SAME = 0.5  # correlation of the offsets of planes, or share of pixels in common, if fixed
 
 
 def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
@@ -49,9 +46,9 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
     -----
     Rows: their levels agree between the thirds of a plane. Hum: a peak of the spectrum whose
     amplitude and phase are the same in 12 of 16 blocks. Single pixels: isolated, beyond the local
-    noise and texture. Planes need at least 48 pixels along a row, for hum 64. Clean pictures
-    (BSD68, W2S) give no false alarms; see ``docs/methods/structured_noise.md``. Some 0.05 s a
-    plane, however large.
+    noise and texture. Planes need at least 48 pixels along a row, for hum 64. The middle 768 x 768
+    pixels are looked at. Clean pictures (BSD68, W2S) give no false alarms; see
+    ``docs/methods/structured_noise.md``.
 
     References
     ----------
@@ -100,7 +97,7 @@ def find_in_planes(planes: Sequence[np.ndarray], channel: int | None = None) -> 
         known = [each.offsets[axis] for each in seen if each.offsets[axis] is not None]
         if 2 * len(known) > len(seen):
             pairs = [rows.shared_variation(a.jumps, b.jumps)[0] for a, b in combinations(known, 2)]
-            fixed = bool(np.median(pairs) >= SAME) if pairs else None
+            fixed = bool(np.median(pairs) >= limits.MIN_SHARED_BY_PLANES) if pairs else None
             strength = float(np.median([each.strength for each in known]))
             agreed = float(np.median([each.agreement for each in known]))
             found.append(Finding(kind, strength, agreed, fixed, channel=channel))
@@ -117,11 +114,13 @@ def find_in_planes(planes: Sequence[np.ndarray], channel: int | None = None) -> 
         if weight >= 1:
             count = [np.count_nonzero(one.mask) for one in pixels]
             often = np.sum([one.mask for one in pixels], axis=0)
-            common = often[2 * often > len(pixels)].sum() >= SAME * sum(count)
+            common = often[2 * often > len(pixels)].sum() >= limits.MIN_SHARED_BY_PLANES * sum(
+                count
+            )
             excess = float(np.median([one.excess for one in pixels]))
             sure = weight / (weight + 0.25)
             share = float(100 * sum(count) / (often.size * len(pixels)))
-            fixed = bool(common) if len(pixels) > 1 else None
+            fixed = bool(common >= limits.MIN_SHARED_BY_PLANES) if len(pixels) > 1 else None
             lines = max(one.lines for one in pixels)
             more = {"share": share, "lines": lines, "channel": channel}
             found.append(Finding(kind, excess, sure, fixed, **more))
@@ -133,7 +132,7 @@ def _analyse_plane(plane: np.ndarray) -> _Plane:
 
     Each kind is hidden or imitated by those before it.
     """
-    middle = finite_plane(_middle(plane, MAX_SIDE))
+    middle = finite_plane(_middle(plane, 768))
     # Squares of extreme values are beyond float32.
     if not 1e-15 < max(float(middle.max()), -float(middle.min())) < 1e15:
         return _Plane()
@@ -144,7 +143,7 @@ def _analyse_plane(plane: np.ndarray) -> _Plane:
     found = [each.mask for each in pixels if each.found]
     if found:
         middle = outliers.replaced(middle, np.any(found, axis=0))
-    waves = hum.find_waves(middle) if hum.seems_to_be(_middle(middle, GLANCE)) else []
+    waves = hum.find_waves(middle) if hum.seems_to_be(_middle(middle, 320)) else []
     if found or waves:
         middle = hum.without(middle, waves)
         lines = [rows.segments(middle, axis) for axis in (1, 0)]

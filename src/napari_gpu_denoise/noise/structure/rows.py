@@ -173,7 +173,7 @@ def plane_offsets(planes: Sequence[np.ndarray]) -> np.ndarray:
     # Steps that last, and are too high for offsets, as a horizon, are image.
     lasting = np.diff(median_filter(profile, 15, mode="nearest"), prepend=0.0)
     lasting[0] = 0.0
-    high = limits.MIN_STEP_OVER_ROW_OFFSETS * math.sqrt(variance)
+    high = 2.5 * math.sqrt(variance)
     edges = np.cumsum(np.where(np.abs(lasting) > high, lasting, 0.0))
     means, profile = means - edges[:, None], profile - edges
     found = profile - gaussian_filter1d(profile, 8.0, mode="nearest")
