@@ -88,6 +88,8 @@ def outlying_rows(parts: Segments) -> np.ndarray:
     found, jumps = np.zeros(len(parts.means), np.int8), parts.jumps
     far = np.nan_to_num(np.abs(jumps)).min(axis=0)
     least = limits.MIN_OUTLIER_SCORE * deviation(jumps.mean(axis=0))
+    if not (far > least).any():
+        return found
     # Those beside a single row are half as high, those of edges as high.
     beside = np.pad(far, 1)
     near = np.flatnonzero((far > least) & (far > 1.5 * np.maximum(beside[2:], beside[:-2])))
