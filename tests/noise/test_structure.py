@@ -13,6 +13,7 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
+from napari_gpu_denoise.noise import sampling
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.find import finite_plane
 from napari_gpu_denoise.noise.structure.record import parse_correction
@@ -347,6 +348,14 @@ def test_rows_and_columns_are_removed_if_asked_for():
     assert left(gd.remove_stripes(image + STRIPES, kind="rows"), image, 1) < 3
     for given, kind in ((image + STRIPES, "hum"), (image, "found")):
         np.testing.assert_array_equal(gd.remove_stripes(given, kind=kind), given)
+
+
+def test_planes_of_which_estimates_read_windows_are_corrected_whole(monkeypatch):
+    monkeypatch.setattr(sampling, "LARGEST_PLANE", 1 << 12)
+    image = picture(3)
+    image[:, 5, 9] = 900
+    assert left(gd.remove_stripes(image + STRIPES, "TYX"), image, 2) < 3
+    assert (gd.remove_outliers(image, "TYX")[:, 5, 9] < 200).all()
 
 
 def test_axes_may_be_in_any_order():

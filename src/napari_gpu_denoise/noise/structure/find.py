@@ -11,9 +11,11 @@ import numpy as np
 
 from napari_gpu_denoise.image.levels import fill_nonfinite, is_plain
 from napari_gpu_denoise.noise import limits
-from napari_gpu_denoise.noise.sampling import PlaneReader
+from napari_gpu_denoise.noise.sampling import PlaneReader, middle
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.record import Finding, StructuredNoise
+
+SIDE = 768  # pixels of the middle of a plane that is looked at
 
 
 def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
@@ -58,7 +60,7 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
     detection", PASP 113 (2001), doi:10.1086/323894 (single pixels in units of local noise).
     """
     reader = PlaneReader(image, axes)
-    found = structure_in([reader.sampled(channel) for channel in reader.channels])
+    found = structure_in([reader.sampled(channel, SIDE) for channel in reader.channels])
     return StructuredNoise(tuple(found), reader.axes, reader.count)
 
 
@@ -132,24 +134,23 @@ def _analyse_plane(plane: np.ndarray) -> _Plane:
 
     Each kind is hidden or imitated by those before it.
     """
-    middle = finite_plane(_middle(plane, 768))
+    seen = finite_plane(_middle(plane, SIDE))
     # Squares of extreme values are beyond float32.
-    if not 1e-15 < max(float(middle.max()), -float(middle.min())) < 1e15:
+    if not 1e-15 < max(float(seen.max()), -float(seen.min())) < 1e15:
         return _Plane()
     pixels: Sequence[outliers.Outliers] = ()
-    lines = [rows.segments(middle, axis) for axis in (1, 0)]
-    if outliers.seem_to_be(middle) or any(rows.outlying_rows(each).any() for each in lines):
-        pixels = outliers.find_outliers(middle)
+    lines = [rows.segments(seen, axis) for axis in (1, 0)]
+    if outliers.seem_to_be(seen) or any(rows.outlying_rows(each).any() for each in lines):
+        pixels = outliers.find_outliers(seen)
     found = [each.mask for each in pixels if each.found]
     if found:
-        middle = outliers.replaced(middle, np.any(found, axis=0))
-    waves = hum.find_waves(middle) if hum.seems_to_be(_middle(middle, 320)) else []
+        seen = outliers.replaced(seen, np.any(found, axis=0))
+    waves = hum.find_waves(seen) if hum.seems_to_be(_middle(seen, 320)) else []
     if found or waves:
-        middle = hum.without(middle, waves)
-        lines = [rows.segments(middle, axis) for axis in (1, 0)]
+        seen = hum.without(seen, waves)
+        lines = [rows.segments(seen, axis) for axis in (1, 0)]
     return _Plane(list(map(rows.row_evidence, lines)), waves, pixels)
 
 
 def _middle(plane: np.ndarray, side: int) -> np.ndarray:
-    down, across = (slice(start := max(n - side, 0) // 2, start + side) for n in plane.shape)
-    return plane[down, across]
+    return plane[tuple(middle(n, side) for n in plane.shape)]

@@ -118,7 +118,8 @@ def prepare_correction(image: Any, names: str, request: CorrectionRequest) -> Co
     reader = PlaneReader(image, names)
     channels, findings = [], []
     for number, channel in enumerate(reader.channels):
-        planes = [finite_plane(plane) for plane in reader.sampled(channel)]
+        whole = reader.sampled(channel, side=max(image.shape))
+        planes = list(map(finite_plane, whole))
         made, found = _for_channel(planes, request, None if channel is None else number)
         channels.append(made)
         findings += found
