@@ -295,9 +295,9 @@ def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[str]:
 
 def _structure(source: PlaneReader) -> tuple[Note, ...]:
     """Return notes on structured noise, which is not part of any model."""
-    from napari_gpu_denoise.noise.structure.find import structure_in
+    from napari_gpu_denoise.noise.structure.find import SIDE, structure_in
 
     return tuple(
         Note(each.words(), "correct='found' removes it first", code="structured")
-        for each in structure_in([source.sampled(channel) for channel in source.channels])
+        for each in structure_in([source.sampled(channel, SIDE) for channel in source.channels])
     )
