@@ -15,7 +15,7 @@ from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part, filter_part
 from napari_gpu_denoise.run.record import Progress, Tally
 from napari_gpu_denoise.run.request import Run
@@ -25,7 +25,7 @@ def part_steps(image, settings, device, out, sigma=20.0, axes="YX", part=None, *
     """Return the steps of `filter_part` for a whole image in memory, or for a part of it."""
     run = Run(settings, sigma, axes=axes, device=device, **options)
     block = Block.of(image, axes, run.nonfinite)
-    job = prepare(run, block)
+    job = start(run, block)
     part = Part.of(job, part)
     return filter_part(job, part, block[part.reads], out)
 

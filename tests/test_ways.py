@@ -23,7 +23,7 @@ from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part, filter_part
 from napari_gpu_denoise.run.request import Run
 from scenes import Stored, cut, frame, joining, needs_volume, noisy
@@ -152,7 +152,7 @@ def by_function(case: Case, folder) -> np.ndarray:
 
 def limit_of(case: Case) -> int:
     # What is chosen from the pixels needs memory, too.
-    applied = prepare(Run(case.filter, **case.options()), case.image).filter
+    applied = start(Run(case.filter, **case.options()), case.image).filter
     limit = cut(applied, is_map=case.is_map, slices=case.image.shape[1])
     # A tile of joint channels has all of them.
     return limit * 4 // 3 if getattr(case.filter, "channels", "") == "joint" else limit
@@ -216,10 +216,10 @@ def on_two_devices(case: Case, folder) -> np.ndarray:
 def in_parts(case: Case, folder) -> np.ndarray:
     """Parts in the reverse order, as other processes might filter them."""
     block = Block.of(case.image, case.axes, case.nonfinite)
-    job = prepare(Run(case.filter, **case.options()), block)
+    job = start(Run(case.filter, **case.options()), block)
     out = np.zeros(case.image.shape, job.dtypes[1])
-    for start in reversed(range(0, len(case.image), 2)):
-        part = Part.of(job, [slice(start, start + 2), *(slice(0, n) for n in job.shape[1:])])
+    for first in reversed(range(0, len(case.image), 2)):
+        part = Part.of(job, [slice(first, first + 2), *(slice(0, n) for n in job.shape[1:])])
         finish(filter_part(job, part, block[part.reads], out[part.yields]))
     return out
 

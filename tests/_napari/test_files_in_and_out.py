@@ -388,7 +388,7 @@ def test_layers_of_no_file_become_ome_zarr(tmp_path):
     assert found.pixel_metadata.channels[0].name == "cells"
     assert zarr.open_group(str(out), mode="r")["1"].shape == (4, 350, 12)
     colours = layer_data(noise(20, 24, 3, dtype=np.uint8), rgb=True)
-    with pytest.raises(LayerError, match="is RGB"):
+    with pytest.raises(OutputError, match="is RGB"):
         write_images(str(tmp_path / "rgb.ome.zarr"), [colours])
 
 

@@ -1,8 +1,7 @@
 """Kill one run at random moments, resume it each time, and compare with a run left alone.
 
-    python tests/benchmarks/kill_and_resume.py [--kinds zarr tiff s3] [--kills 20] [--seed 0]
+    python tests/benchmarks/kill_and_resume.py [--kinds zarr tiff] [--kills 20] [--seed 0]
 
-"s3" reads and writes OME-Zarr on a server of S3 that runs here (pip install s3fs 'moto[server]').
 Printed are the parts of the run, those that were begun in all runs together, the most that one kill
 cost, and whether the result is the same to the bit.
 """
@@ -10,8 +9,6 @@ cost, and whether the result is the same to the bit.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import logging
 import os
 import random
 import shutil
@@ -20,9 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tifffile
@@ -59,9 +54,7 @@ sys.exit(main())
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--kinds", nargs="+", choices=("zarr", "tiff", "s3"), default=["zarr", "tiff"]
-    )
+    parser.add_argument("--kinds", nargs="+", choices=("zarr", "tiff"), default=["zarr", "tiff"])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--side", type=int, default=700)
@@ -86,38 +79,6 @@ def _killed(kind: str, folder: Path, args: argparse.Namespace) -> list[str]:
         tifffile.imwrite(path, planes, metadata={"axes": "ZYX"})
     suffix = "".join(path.suffixes)
     whole, target, log = folder / f"whole{suffix}", folder / f"out{suffix}", folder / "log"
-    with contextlib.ExitStack() as held:
-        if kind == "s3":
-            system = held.enter_context(_server())
-            system.put(str(path), "lab/in.ome.zarr", recursive=True)
-            path, target = "s3://lab/in.ome.zarr", "s3://lab/out.ome.zarr"
-        return _killed_until_done(kind, path, target, whole, log, args)
-
-
-@contextlib.contextmanager
-def _server() -> Iterator[Any]:
-    """Run a server of S3, and yield its file system, with a bucket."""
-    import s3fs
-    from moto.server import ThreadedMotoServer
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it tells of each request
-    running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    try:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            os.environ[name] = "test"
-        os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
-        os.environ["AWS_ENDPOINT_URL"] = "http://{}:{}".format(*running.get_host_and_port())
-        system = s3fs.S3FileSystem()
-        system.mkdir("lab")
-        yield system
-    finally:
-        running.stop()
-
-
-def _killed_until_done(
-    kind: str, path: Path | str, target: Path | str, whole: Path, log: Path, args: Any
-) -> list[str]:
     # A limit that makes many parts of a small file.
     command = [sys.executable, "-c", _CALL, str(log), "bm3d", str(path), "--profile", "fast"]
     command += ["--sigma", str(SIGMA), "--quiet", "--memory-limit-host", "420M"]

@@ -30,7 +30,7 @@ from tables import show
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.request import Run
 
 _CALL = "import sys; from napari_gpu_denoise.cli import main; sys.exit(main())"
@@ -138,7 +138,7 @@ def _same(one, made, filter: str, args: argparse.Namespace) -> bool:
     (kind,) = (each for each in FILTERS if each.name.replace("-", "_") == filter.replace("-", "_"))
     settings = kind.of(profile=args.profile)
     run = Run(settings, args.sigma, axes=one.filter_axes, dtype="same")
-    job = prepare(run, one.data)
+    job = start(run, one.data)
     reads, inner, yields = [], [], []
     for axis, n in zip(one.axes, one.data.shape, strict=True):
         size = min(_FEW.get(axis, _CROP), n)

@@ -226,7 +226,7 @@ def speed(options: argparse.Namespace) -> None:
     plane = rng.normal(100, 10, (1024, 1024)) + rng.normal(0, 10, (1024, 1))
     plane = finite_plane(plane)
     steps = {
-        "rows: evidence": lambda: rows.row_evidence(plane),
+        "rows: evidence": lambda: rows.row_evidence(rows.segments(plane)),
         "rows: offsets": lambda: rows.plane_offsets([plane]),
         "hum": lambda: hum.find_waves(plane),
         "hot and dead pixels": lambda: outliers.find_outliers(plane),

@@ -8,10 +8,12 @@ from files.interrupted import divide
 from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.run import by_parts
 
+pytest.register_assert_rewrite("files.contract")
+
 
 @pytest.fixture
 def in_parts(monkeypatch):
-    """Take every file for a large one, of small parts, and note each part at once."""
+    """Take every file for a large one, of small parts, of which a moment is worth to be kept."""
     divide(monkeypatch)
 
 

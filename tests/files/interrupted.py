@@ -1,4 +1,4 @@
-"""Runs of many small parts that are stopped, killed or resumed: on disk and at addresses."""
+"""Runs of many small parts that are stopped, killed or resumed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.files import one_file, resuming
-from napari_gpu_denoise.files.resuming import notes_on
+from napari_gpu_denoise.files.resuming import unfinished_folder
 from napari_gpu_denoise.files.zarr import as_path
 from napari_gpu_denoise.run import part as parts_of_images
+from napari_gpu_denoise.run.ledger import Ledger
 from scenes import noisy, small
 from zarr_stores import write_store
 
@@ -28,38 +29,38 @@ PLAIN = small(gd.NLMeans)
 
 
 def divide(patch: pytest.MonkeyPatch) -> None:
-    """Take every file for a large one, of small parts, and note each part at once."""
+    """Take every file for a large one, of small parts, of which a moment is worth to be kept."""
     patch.setattr(one_file, "STREAMED_BYTES", 0)
     patch.setattr(parts_of_images, "PART_BYTES", 1)
     patch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
-    patch.setattr(resuming, "_SECONDS", 0)
-    for name in ("_SHARE", "_SHARE_OF_REPLACING"):
-        patch.setattr(resuming, name, float("inf"))
+    patch.setattr(resuming, "_BRIEF", 0)
 
 
 @contextlib.contextmanager
 def parts_written(stop_at: int | None = None, cancel: threading.Event | None = None):
     """Yield the numbers of the parts that are written; `cancel` when there are so many."""
-    wrote, plain = [], resuming.ResumeLedger.wrote
+    wrote = []
 
-    def counted(self, number, *given):
-        if cancel is not None and cancel.is_set():
-            time.sleep(0.05)  # for the run to notice, while the next part is computed
-        plain(self, number, *given)
-        wrote.append(number)
-        if len(wrote) == stop_at:
-            cancel.set()
+    def counted(plain):
+        def wrote_one(self, number, *given):
+            if cancel is not None and cancel.is_set():
+                time.sleep(0.05)  # for the run to notice, while the next part is computed
+            plain(self, number, *given)
+            wrote.append(number)
+            if len(wrote) == stop_at:
+                cancel.set()
+
+        return wrote_one
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(resuming.ResumeLedger, "wrote", counted)
+        for kind in (Ledger, resuming.ResumeLedger):
+            patched.setattr(kind, "wrote", counted(kind.wrote))
         yield wrote
 
 
 def run_until_killed(source: str, target: str) -> None:
     """Run, and kill this process when some parts are written."""
     divide(pytest.MonkeyPatch())
-    with contextlib.suppress(ImportError):
-        register_disk()
 
     def progress(step) -> None:
         if step.done == 4:
@@ -76,24 +77,6 @@ def check_killed(source, target) -> None:
     known = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", script, str(source), str(target)]
     assert subprocess.run(command, env=known, check=False).returncode == -signal.SIGKILL
-
-
-def register_disk() -> None:
-    """Let ``disk://`` be what is on disk, as a server has it: folders are read of ``file://``."""
-    import fsspec
-    from fsspec.implementations.local import LocalFileSystem
-
-    class Disk(LocalFileSystem):
-        protocol = "disk"
-
-        def __init__(self, **options):
-            super().__init__(**{**options, "auto_mkdir": True})
-
-        @classmethod
-        def _strip_protocol(cls, path):
-            return super()._strip_protocol(os.fspath(path).removeprefix("disk://"))
-
-    fsspec.register_implementation("disk", Disk, clobber=True)
 
 
 class Place:
@@ -162,17 +145,15 @@ class Place:
 
     @property
     def notes(self):
-        """The folder of the notes on the result."""
-        return notes_on(self.output).folder
+        """The folder of the unfinished result."""
+        return unfinished_folder(self.output)
 
     @property
     def unfinished(self) -> bool:
-        """Whether there are notes on the result."""
+        """Whether there is an unfinished result."""
         return self.notes.exists()
 
     @property
     def complete(self) -> bool:
-        """Whether the result has its name, or the metadata that make an image of it."""
-        if self.kind != "address":
-            return self.output.exists()
-        return any((self.output / head).exists() for head in ("zarr.json", ".zattrs"))
+        """Whether the result has its name."""
+        return self.output.exists()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import pickle
 import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from importlib.util import find_spec
+import time
+from concurrent.futures import CancelledError
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,74 +21,36 @@ from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import ClusterError, FileError, KernelError, NonFiniteError
 from napari_gpu_denoise.files import batch, one_file
 from napari_gpu_denoise.files import cluster as dask_workers
-from napari_gpu_denoise.files.cluster import (
-    ClusterReport,
-    Patience,
-    Results,
-    connected,
-    groups_of,
-    result_of,
-)
-from napari_gpu_denoise.protocol.tiles import Span
+from napari_gpu_denoise.files.cluster import begin_chunks, connected, named
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run.part import Part
 from napari_gpu_denoise.version import package_version
 from scenes import noisy, small
 from zarr_stores import write_store
 
 zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 VIDEO = small(gd.VBM3D, frames_before=1, frames_after=1)
-needs_dask = pytest.mark.skipif(
-    find_spec("distributed") is None, reason="dask.distributed is not installed"
-)
 pytestmark = pytest.mark.usefixtures("in_parts")
+IN_THREADS = {"processes": False, "dashboard_address": None, "threads_per_worker": 1}
 
 
-class Client:
-    """A client of dask whose workers are threads; what they are given and return is pickled."""
-
-    def __init__(self, *names):
-        self._names, self._here = names, threading.local()
-        self._pool = ThreadPoolExecutor(len(names))
-        self._free = list(names)
-        self.asked = []
-
-    def submit(self, function, *given, key, pure, workers=None, allow_other_workers=True):
-        self.asked.append(workers)
-        future = self._pool.submit(self._work, pickle.dumps((function, *given)), workers)
-        future.key = key
-        return future
-
-    def _work(self, sent, workers):
-        # Those that are wanted are waited for.
-        name = self._here.name = workers[0] if workers else self._free.pop()
-        try:
-            function, *given = pickle.loads(sent)
-            return pickle.loads(pickle.dumps(function(*given)))
-        finally:
-            if not workers:
-                self._free.append(name)
-
-    def cancel(self, futures):
-        for future in futures:
-            future.cancel()
-
-    def nthreads(self):
-        return dict.fromkeys(self._names, 1)
-
-    def run(self, function, *given, on_error):
-        return {name: function(*given) for name in self._names}
-
-    def address(self):
-        return self._here.name
+@pytest.fixture(scope="module")
+def cluster():
+    """Return two workers that are threads of this process."""
+    with distributed.LocalCluster(n_workers=2, **IN_THREADS) as made:
+        yield made
 
 
 @pytest.fixture
-def client(monkeypatch):
-    made = Client("one", "two")
-    monkeypatch.setattr(dask_workers, "address", made.address)
-    yield made
-    made._pool.shutdown()
+def client(cluster):
+    with distributed.Client(cluster, set_as_default=False) as made:
+        yield made
+
+
+@pytest.fixture
+def one(cluster):
+    """Return the address of one of the workers."""
+    return cluster.workers[0].address
 
 
 @pytest.fixture
@@ -123,12 +84,25 @@ def test_results_are_those_of_one_device(tmp_path, client, case):
     assert told.device in (record.device, f"2 x {record.device}")
 
 
-def fail_on_one(monkeypatch, client, module, name):
+def test_parts_that_share_a_chunk_are_written_by_one_process(place, client, monkeypatch):
+    expected, _ = place.done(name="plain")
+    monkeypatch.setattr(dask_workers, "begin_chunks", lambda *_: False)
+    made, _ = place.done(client=client)
+    np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.parametrize(("starts", "alone"), [([0, 3, 6], True), ([0, 2, 4], False), ([0], True)])
+def test_which_parts_share_a_chunk(starts, alone):
+    parts = [SimpleNamespace(yields=(slice(0, 9), slice(n, n + 2))) for n in starts]
+    assert begin_chunks(parts, (4, 3)) == alone
+
+
+def fail_on(address, monkeypatch, module, name):
     """Let a function fail on one of the workers; return a list of its calls there."""
     plain, failed = getattr(module, name), []
 
     def failing(*given, **options):
-        if client.address() == "one":
+        if address in ("all", dask_workers.address()):
             failed.append(given)
             raise KernelError("the device is broken.")
         return plain(*given, **options)
@@ -137,24 +111,23 @@ def fail_on_one(monkeypatch, client, module, name):
     return failed
 
 
-def test_a_worker_whose_device_fails_is_avoided(place, client, monkeypatch):
+def test_a_worker_whose_device_fails_is_avoided(place, client, one, monkeypatch):
     expected, _ = place.done(name="plain")
-    failed = fail_on_one(monkeypatch, client, dask_workers, "filter_part")
+    failed = fail_on(one, monkeypatch, dask_workers, "filter_part")
     made, record = place.done(client=client)
     np.testing.assert_array_equal(made, expected)
-    assert failed and ["two"] in client.asked
-    assert "the device is broken" in " ".join(record.notes)
+    assert failed and "the device is broken" in " ".join(record.notes)
     # Where all fail, that is said.
-    monkeypatch.setattr(client, "address", lambda: "one")
+    fail_on("all", monkeypatch, dask_workers, "filter_part")
     assert "the device is broken" in str(place.failure(name="again", client=client).error)
 
 
-def test_a_worker_that_is_late_writes_nothing(tmp_path, client, monkeypatch):
+def test_a_worker_that_is_late_writes_nothing(tmp_path, client, cluster, one, monkeypatch):
     place, plain = written(tmp_path, planes=3), dask_workers.filter_part
     late, sent, cancel = [], threading.Event(), threading.Event()
 
     def filter_part(*given):
-        if client.address() == "one" and not late:
+        if dask_workers.address() == one and not late:
             late.append(given)
             assert sent.wait(60)
         return plain(*given)
@@ -169,11 +142,13 @@ def test_a_worker_that_is_late_writes_nothing(tmp_path, client, monkeypatch):
 
     monkeypatch.setattr(dask_workers, "filter_part", filter_part)
     assert place.run(client=client, progress=stop, cancel=cancel)[0].cancelled
+    while any(worker.state.executing_count > (k == 0) for k, worker in cluster.workers.items()):
+        time.sleep(0.05)
     before = files()
     sent.set()
-    client._pool.shutdown()
+    while any(worker.state.executing_count for worker in cluster.workers.values()):
+        time.sleep(0.05)
     assert late and files() == before
-    assert not any(".run-" in each.name for each in before)
 
 
 @pytest.fixture
@@ -198,17 +173,16 @@ def several(tmp_path, monkeypatch):
 
 def test_small_files_are_spread_over_the_workers(several, client, monkeypatch):
     folder, expected = several
-    met, plain, whole = threading.Barrier(2, timeout=60), batch.filtered_file, []
+    met, plain, whole = threading.Barrier(2, timeout=60), batch.denoise_file, []
 
-    def filtered_file(path, *given):
-        whole.append(path.name)
-        if len(whole) <= 2:
-            met.wait()
-        return plain(path, *given)
+    def denoise_file(path, *given, **options):
+        if "client" not in options:
+            whole.append(path.name)
+            if len(whole) <= 2:
+                met.wait()
+        return plain(path, *given, **options)
 
-    filtered_file.__module__, filtered_file.__qualname__ = __name__, "spread"
-    monkeypatch.setitem(globals(), "spread", filtered_file)
-    monkeypatch.setattr(batch, "filtered_file", filtered_file)
+    monkeypatch.setattr(batch, "denoise_file", denoise_file)
     out, seen = folder.parent / "out", []
     options = {"output": out, "client": client, "progress": seen.append}
     report = gd.run_batch(folder, PLAIN, 20.0, **options)
@@ -224,14 +198,14 @@ def test_small_files_are_spread_over_the_workers(several, client, monkeypatch):
     assert len(again.skipped) == 6 and len(again.failed) == 1
 
 
-def test_a_small_file_is_tried_on_another_worker(several, client, monkeypatch):
+def test_a_small_file_is_tried_on_another_worker(several, client, one, monkeypatch):
     folder, _ = several
-    failed = fail_on_one(monkeypatch, client, batch, "denoise_file")
+    failed = fail_on(one, monkeypatch, batch, "denoise_file")
     options = {"output": folder.parent / "out", "client": client}
     inputs = [folder / f"{number}.tif" for number in range(4)]
     report = gd.run_batch(inputs, PLAIN, 20.0, **options)
     assert failed and len(report.done) == 4
-    monkeypatch.setattr(client, "address", lambda: "one")
+    fail_on("all", monkeypatch, batch, "denoise_file")
     report = gd.run_batch(inputs, PLAIN, 20.0, **options, overwrite=True, stop_on_error=True)
     assert len(report.files) == 1 and "the device is broken" in str(report.failed[0].error)
     cancel = threading.Event()
@@ -251,12 +225,8 @@ def test_an_error_of_the_input_is_raised_at_once(tmp_path, client, monkeypatch):
         place.done(client=client, nonfinite="keep")
 
 
-@pytest.mark.parametrize("kind", ["zarr", "address"])
-def test_one_device_goes_on_with_what_workers_began(tmp_path, client, monkeypatch, memory, kind):
-    place, cancel = (
-        written("memory://lab" if kind == "address" else tmp_path, kind=kind),
-        threading.Event(),
-    )
+def test_one_device_goes_on_with_what_workers_began(place, client, monkeypatch):
+    cancel = threading.Event()
 
     def stop(state):
         if state.done == 5:
@@ -267,9 +237,15 @@ def test_one_device_goes_on_with_what_workers_began(tmp_path, client, monkeypatc
     place.resumed()
     assert 0 < counted.parts < 36
     place.check_as_uninterrupted()
-    if kind == "address":
-        names = sorted(each.rpartition("/")[2] for each in memory.ls("/lab/out.ome.zarr", False))
-        assert names == ["0", "1", "zarr.json"]
+
+
+def test_workers_write_to_an_address(client, memory):
+    place = written("memory://lab", kind="address")
+    expected, _ = place.done(name="plain")
+    made, _ = place.done(client=client)
+    np.testing.assert_array_equal(made, expected)
+    names = sorted(each.rpartition("/")[2] for each in memory.ls("/lab/out.ome.zarr", False))
+    assert names == ["0", "1", "zarr.json"]
 
 
 class Counted:
@@ -281,29 +257,6 @@ class Counted:
     def __call__(self, devices, job, parts, *given, **options):
         self.parts = len(parts)
         return self._plain(devices, job, parts, *given, **options)
-
-
-def test_parts_of_different_groups_share_no_chunk():
-    lengths, size, unit = (10, 9), (2, 3), (3, 2)
-    starts = itertools.product(*(range(0, n, s) for n, s in zip(lengths, size, strict=True)))
-    parts = []
-    for start in starts:
-        each = zip(start, lengths, size, strict=True)
-        spans = (Span.whole(n).part(a, min(a + s, n), (0, 0)) for a, n, s in each)
-        parts.append(Part(tuple(spans)))
-    chunks = []
-    for group in groups_of(parts, unit):
-        held = set()
-        for part in group:
-            ends = zip(part.yields, unit, strict=True)
-            ranges = (range(a.start // u, (a.stop - 1) // u + 1) for a, u in ends)
-            held |= set(itertools.product(*ranges))
-        chunks.append(held)
-    assert sum(map(len, groups_of(parts, unit))) == len(parts)
-    assert len(chunks) == 4
-    assert not any(a & b for a, b in itertools.combinations(chunks, 2))
-    assert len(groups_of(parts, size)) == len(parts)
-    assert len(groups_of(parts, None)) == 1
 
 
 @pytest.mark.parametrize(
@@ -326,22 +279,14 @@ def test_what_dask_raises_is_told_in_words():
         (CancelledError(), ClusterError, "scheduler"),
         (ImportError("no x"), ClusterError, "no x"),
         (KilledWorker(), ClusterError, "memory"),
-        (
-            AttributeError("Can't get attribute 'seen' on"),
-            ClusterError,
-            "cannot load a module .*: install version .* there, as here",
-        ),
-        (
-            RuntimeError("\nError during deserialization of the task graph."),
-            ClusterError,
-            "scheduler cannot",
-        ),
+        (AttributeError("Can't get attribute 'seen' on"), ClusterError, "there, as here"),
+        (RuntimeError("\nError during deserialization of the task graph."), ClusterError, "cannot"),
         (FileError("it is gone."), FileError, "gone"),
     ):
-        future = Future()
-        future.set_exception(error)
+        future = SimpleNamespace(status="error")
         with pytest.raises(kind, match=words):
-            result_of(future)
+            dask_workers._outcome(future, (type(error), error, None))
+    assert "scheduler was lost" in str(named(CommClosedError()))
 
 
 class CommClosedError(OSError):
@@ -349,29 +294,30 @@ class CommClosedError(OSError):
 
 
 @pytest.mark.parametrize("error", [CommClosedError("in <TCP>"), TimeoutError(), CancelledError()])
-@pytest.mark.parametrize("method", ["run", "nthreads", "submit", "cancel", "result"])
+@pytest.mark.parametrize("method", ["run", "nthreads", "submit", "cancel"])
 def test_a_scheduler_that_is_lost_has_a_name(tmp_path, client, monkeypatch, method, error):
     def lost(*_, **__):
         raise error
 
     place = written(tmp_path, kind="tif")
-    if method == "result":
-        if isinstance(error, TimeoutError):
-            return  # as a task may raise it
-        monkeypatch.setattr(client, "_work", lost)
-    else:
-        monkeypatch.setattr(client, method, lost)
-    if method == "cancel":  # when all is done
-        assert place.done(client=client)
-        return
-    with pytest.raises(ClusterError, match="scheduler was lost: start it again"):
-        place.done(client=client)
+    with monkeypatch.context() as patched:
+        patched.setattr(client, method, lost)
+        if method == "cancel":  # when all is done
+            assert place.done(client=client)
+            return
+        with pytest.raises(ClusterError, match="scheduler was lost: start it again"):
+            place.done(client=client)
 
 
-@needs_dask
+def test_tasks_that_are_cancelled_with_the_scheduler_are_no_results(place, client):
+    def cancel(state):
+        if state.done == 5:
+            client.cancel([distributed.Future(key, client) for key in list(client.futures)])
+
+    assert "scheduler was lost" in str(place.failure(client=client, progress=cancel).error)
+
+
 def test_a_scheduler_without_workers_is_named(monkeypatch):
-    import distributed
-
     monkeypatch.setattr(dask_workers, "_SECONDS", 3)
     options = {"n_workers": 0, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**options, protocol="tcp") as cluster:
@@ -380,11 +326,8 @@ def test_a_scheduler_without_workers_is_named(monkeypatch):
             pass
 
 
-@needs_dask
 @pytest.mark.parametrize("error", [TimeoutError(), CancelledError(), OSError()])
 def test_closing_needs_nobody(monkeypatch, error):
-    import distributed
-
     options = {"n_workers": 1, "processes": False, "dashboard_address": None}
     plain = distributed.Client.close
 
@@ -407,7 +350,6 @@ def test_without_the_package_the_command_line_says_what_to_install(monkeypatch, 
     assert "'0' is not a number of at least 1" in capsys.readouterr().err
 
 
-@needs_dask
 def test_a_worker_that_is_killed_costs_its_parts_only(tmp_path):
     import dask.array as da
 
@@ -436,34 +378,27 @@ def test_a_worker_that_is_killed_costs_its_parts_only(tmp_path):
         np.testing.assert_array_equal(future.result(), expected)
 
 
-class Deserted(Client):
-    """A client whose workers are all gone after some tasks."""
-
-    left = 3
-
-    def submit(self, *given, **options):
-        self.left -= 1
-        if self.left >= 0:
-            return super().submit(*given, **options)
-        future = Future()
-        future.key = options["key"]
-        return future
-
-    def nthreads(self):
-        return super().nthreads() if self.left >= 0 else {}
-
-
 @pytest.fixture
 def deserted(client, monkeypatch):
-    monkeypatch.setattr(client, "__class__", Deserted)
+    """Return a client whose workers are gone, to the eye, after some tasks, and how many."""
+    submit, nthreads, left = client.submit, client.nthreads, [3]
+
+    def refused(*given, **options):
+        left[0] -= 1
+        if left[0] < 0:
+            options |= {"workers": ["tcp://127.0.0.1:9"], "allow_other_workers": False}
+        return submit(*given, **options)
+
+    monkeypatch.setattr(client, "submit", refused)
+    monkeypatch.setattr(client, "nthreads", lambda: {} if left[0] < 0 else nthreads())
+    client.left = left
     return client
 
 
 @pytest.mark.parametrize("left", [0, 1, 3])
-def test_a_run_without_workers_is_stopped_at_once(place, deserted, monkeypatch, left):
+def test_a_run_without_workers_is_stopped_at_once(place, deserted, left):
     """Ctrl-C was not seen, as the progress stayed the same."""
-    monkeypatch.setattr(dask_workers, "Patience", lambda: Patience(look=0.01))
-    monkeypatch.setattr(deserted, "left", left, raising=False)
+    deserted.left[:] = [left]
     cancel, steps = threading.Event(), []
 
     def stop(state):
@@ -475,32 +410,14 @@ def test_a_run_without_workers_is_stopped_at_once(place, deserted, monkeypatch, 
 
 
 def test_a_run_without_workers_says_so_and_ends(place, deserted, monkeypatch, caplog):
-    monkeypatch.setattr(dask_workers, "Patience", lambda: Patience(0.01, 0.02, 0.1))
-    with pytest.raises(ClusterError, match=r"no dask worker for 0\.1 s: start some"):
+    monkeypatch.setattr(dask_workers, "_ALONE_SAID", 0.02)
+    monkeypatch.setattr(dask_workers, "_ALONE_MAX", 0.3)
+    with pytest.raises(ClusterError, match=r"no dask worker for 0\.3 s: start some"):
         place.done(client=deserted)
-    assert [each.getMessage()[:25] for each in caplog.records] == ["There is no dask worker: "]
+    told = [each.getMessage() for each in caplog.records if each.name == dask_workers.__name__]
+    assert [each[:25] for each in told] == ["There is no dask worker: "]
 
 
-def test_a_result_that_is_lost_with_its_worker_blocks_nothing(client):
-    """What was done, but not sent yet, is waited for, for ever if there is no worker."""
-    end = threading.Event()
-
-    class Lost(Future):
-        key = "lost"
-
-        def result(self, timeout=None):
-            end.wait(60)
-
-        def add_done_callback(self, call):
-            threading.Thread(target=call, args=(self,), daemon=True).start()
-
-    client.submit = lambda *_, **__: Lost()
-    made = Results(client, iter([("x", print)]), 1, ClusterReport(), patience=Patience(look=0.01))
-    assert next(made.arriving()) == (-1, None)
-    end.set()
-
-
-@needs_dask
 @pytest.mark.parametrize(
     "address, why",
     [
@@ -511,17 +428,13 @@ def test_a_result_that_is_lost_with_its_worker_blocks_nothing(client):
 )
 def test_what_is_no_address_is_refused_before_it_is_tried(monkeypatch, address, why):
     """They were tried for a minute, with a traceback in the end."""
-    import distributed
-
     monkeypatch.setattr(distributed, "Client", None)
     with pytest.raises(ClusterError, match=why), connected(address):
         pass
 
 
-@needs_dask
 def test_what_connecting_to_dask_raises(monkeypatch):
     """The dashboard is for this machine only."""
-    import distributed
 
     def cluster(**options):
         raise OSError(options["dashboard_address"])

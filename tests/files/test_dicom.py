@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import logging
+import os
 import struct
 import subprocess
 import sys
 import types
 import warnings
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import nibabel
 import nibabel.nicom.dicomwrappers
 import numpy as np
+import pydicom
 import pytest
 
 import napari_gpu_denoise as gd
+from files.contract import FormatContract, apart
 from files.tiffs import RECORD
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import dicom, formats
-from reference.data import REASON, data_folder
 from scenes import noisy, small
-
-pydicom = pytest.importorskip("pydicom", reason="needs the extra formats")
 
 SMALL = small(gd.NLMeans)
 SHIPPED = Path(pydicom.__file__).parent / "data" / "test_files"
@@ -36,6 +37,7 @@ CHANGED = {
     *("SeriesInstanceUID", "SOPInstanceUID", "SourceImageSequence", "ImageType", "PixelData"),
     *("DerivationDescription", "SmallestImagePixelValue", "LargestImagePixelValue"),
 }
+COLOURS = {"PhotometricInterpretation", "PlanarConfiguration", "SamplesPerPixel"}
 
 
 def saved(path: Path, pixels: np.ndarray, kind: str = MR, **elements) -> Path:
@@ -80,6 +82,80 @@ def differing(before: Path, after: Path) -> set[str]:
     return {pydicom.datadict.keyword_for_tag(tag) for tag in tags if one.get(tag) != two.get(tag)}
 
 
+def changed(path: Path, **elements) -> None:
+    held = pydicom.dcmread(path)
+    for name, value in elements.items():
+        setattr(held, name, value)
+    held.save_as(path)
+
+
+def lie(**elements):
+    """Return what changes elements of a file, or of one of a series."""
+    return lambda path: changed(path / "IM4" if path.is_dir() else path, **elements)
+
+
+class TestDicom(FormatContract):
+    """Frames of ultrasound, or grey levels of a scanner."""
+
+    ending, results = ".dcm", (".dcm",)
+    others = (".nii", ".nii.gz", ".ome.tif", ".ome.zarr")
+    axes = ("YX", "YXS", "TYXS", "TYX")
+    types = ("uint16", "uint8", "int16", "int32", "uint32", "int8")
+    steps = apart("millimeter", T=0.04, Y=0.5, X=0.25)
+    modules, rounding = ("pydicom", "pydicom.pixels"), 0.5
+    lies = (
+        ("holds less than the 3 frames", lie(Rows=60_000, Columns=60_000)),
+        ("no valid slope", lie(RescaleSlope=0, RescaleIntercept=1)),
+    )
+
+    def write(self, path, image, axes):
+        told = {"FrameTime": 40} if "T" in axes else {}
+        if axes.endswith("S"):
+            told |= {"SamplesPerPixel": 3, "PhotometricInterpretation": "RGB"}
+            told |= {"PlanarConfiguration": 0, "PixelData": image.tobytes()}
+            image = image[..., 0]
+        saved(path, image, ULTRASOUND, PixelSpacing=[0.5, 0.25], **told)
+
+    def check_kept(self, before, after):
+        if before.is_dir():
+            assert sorted(os.listdir(before)) == sorted(os.listdir(after))
+        uids = set()
+        for path in [before] if before.is_file() else before.iterdir():
+            made = after if before.is_file() else after / path.name
+            assert differing(path, made) <= CHANGED
+            held, made = pydicom.dcmread(path), pydicom.dcmread(made)
+            uids |= {made.SeriesInstanceUID, made.SOPInstanceUID, held.SOPInstanceUID}
+            uids.add(held.SeriesInstanceUID)
+            assert made.SOPInstanceUID == made.file_meta.MediaStorageSOPInstanceUID
+            assert made.SourceImageSequence[0].ReferencedSOPInstanceUID == held.SOPInstanceUID
+            assert made.ImageType[0] == "DERIVED"
+        assert len(uids) == 2 + 2 * (len(os.listdir(before)) if before.is_dir() else 1)
+
+
+class TestSeries(TestDicom):
+    """The slices of a volume in a folder."""
+
+    axes = ("ZYX",)
+    lies = (
+        ("holds less than the 1 frames", lie(Rows=60_000, Columns=60_000)),
+        ("without a valid position", lie(ImagePositionPatient=["nan"] * 3)),
+        ("without a valid position", lie(ImagePositionPatient=["1e9", 0, 0])),
+        ("without a valid position", lie(ImagePositionPatient=[1, 2])),
+        ("without a valid position", lie(ImagePositionPatient=None)),
+        ("without a valid position or orientation", lie(ImageOrientationPatient=[0] * 6)),
+        ("differ in orientation", lie(ImageOrientationPatient=[0, 1, 0, 0, 0, 1])),
+        ("differ in size", lie(PixelSpacing=[0.5, 0.5])),
+        ("differ in size", lie(Rows=32, Columns=24)),
+        ("declares 12 as HighBit", lie(HighBit=12)),
+        ("holds 2 series of DICOM", lie(SeriesInstanceUID="1.2.4")),
+    )
+    misses_files = False  # the first or last slice, which nothing counts
+    steps = apart("millimeter", Z=2.5, Y=0.5, X=0.25)
+
+    def write(self, path, image, axes):
+        series(path, image)
+
+
 def run(given: Path, name: str, **options):
     """Denoise a file or series; return the result and the report."""
     target = given.parent / name
@@ -89,49 +165,9 @@ def run(given: Path, name: str, **options):
     return target, file
 
 
-@pytest.mark.parametrize(
-    ("name", "axes"),
-    [
-        ("CT_small.dcm", "YX"),  # begins like a TIFF, too
-        ("MR_small_implicit.dcm", "YX"),
-        ("MR_small_bigendian.dcm", "YX"),
-        ("MR_small_RLE.dcm", "YX"),
-        ("MR_small_jpeg_ls_lossless.dcm", "YX"),  # by imagecodecs
-        ("JPGExtended.dcm", "YX"),
-        ("SC_rgb_jpeg_gdcm.dcm", "YXS"),
-        ("SC_rgb_small_odd.dcm", "YXS"),
-        ("SC_ybr_full_422_uncompressed.dcm", "YXS"),
-        ("examples_palette.dcm", "YXS"),
-        ("rtdose_expb.dcm", "ZYX"),
-    ],
-)
-def test_files_of_pydicom_survive(tmp_path, name, axes):
-    path, target = SHIPPED / name, tmp_path / "out.dcm"
-    if not path.exists():
-        pytest.skip("this version of pydicom does not ship it")
-    image = formats.read(path)
-    assert (image.axes, image.kind) == (axes, "dicom")
-    held = pydicom.dcmread(path)
-    if held.PhotometricInterpretation.startswith("MONO") and not name.startswith("JPGE"):
-        plain = pydicom.dcmread(SHIPPED / "MR_small.dcm" if "jpeg_ls" in name else path)
-        levels = plain.pixel_array * float(held.get("RescaleSlope", 1))
-        np.testing.assert_array_equal(image.data, levels + float(held.get("RescaleIntercept", 0)))
-    formats.write(target, image.data, image, RECORD)
-    again = formats.read(target)
-    np.testing.assert_array_equal(again.data, image.data)
-    assert again.history == (RECORD.as_dict(),)
-    colours = {"PhotometricInterpretation", "PlanarConfiguration", "SamplesPerPixel"}
-    found = {each for each in differing(path, target) if "PaletteColorLookup" not in each}
-    assert found - CHANGED <= (colours if axes.endswith("S") else set())
-    made = pydicom.dcmread(target)
-    assert made.SOPInstanceUID == made.file_meta.MediaStorageSOPInstanceUID != held.SOPInstanceUID
-    assert made.ImageType[0] == "DERIVED"
-    np.testing.assert_array_equal(made.pixel_array.shape, image.data.shape)
-
-
-def test_all_files_of_pydicom_are_read_or_refused():
+def test_all_files_of_pydicom_are_read_and_written_or_refused(tmp_path):
     """Those that it makes pixels of are grey levels or colours, others are named errors."""
-    read = 0
+    read = Counter()
     for path in sorted(each for each in SHIPPED.rglob("*") if dicom.is_dicom(each)):
         if path.is_dir():
             continue
@@ -155,8 +191,17 @@ def test_all_files_of_pydicom_are_read_or_refused():
             stored = stored * float(held.RescaleSlope) + float(held.RescaleIntercept)
         expected = stored.astype(image.data.dtype)
         np.testing.assert_array_equal(image.data, expected, err_msg=path.name)
-        read += 1
-    assert read
+        read[image.axes] += 1
+        if image.data.nbytes > 1 << 20:
+            continue
+        formats.write(tmp_path / "out.dcm", image.data, image, RECORD, overwrite=True)
+        again = formats.read(tmp_path / "out.dcm")
+        np.testing.assert_array_equal(again.data, image.data)
+        assert again.history == (RECORD.as_dict(),)
+        found = {n for n in differing(path, tmp_path / "out.dcm") if "PaletteColorLookup" not in n}
+        # Lengths of groups, which are retired, have no name.
+        assert found - CHANGED - {""} <= (COLOURS if image.axes.endswith("S") else set())
+    assert {"YX", "YXS", "ZYX"} <= {*read}
 
 
 # Elements of pixels that are sound or not, by what is chosen for each file.
@@ -248,12 +293,9 @@ def test_pixels_are_those_of_pydicom(tmp_path, seed):
         np.testing.assert_allclose(image.data, expected, rtol=1e-6, err_msg=str(held))
         formats.write(target, image.data, image, overwrite=True)
         np.testing.assert_array_equal(formats.read(target).data, image.data)
-        free = (
-            {"PlanarConfiguration", "PhotometricInterpretation"} if image.axes[-1] == "S" else set()
-        )
-        free |= (
-            {"ImagePositionPatient"} if "nan" in str(held.get("ImagePositionPatient")) else set()
-        )
+        free = COLOURS if image.axes[-1] == "S" else set()
+        if "nan" in str(held.get("ImagePositionPatient")):
+            free = free | {"ImagePositionPatient"}
         assert differing(path, target) <= CHANGED | free
         assert pydicom.dcmread(target).ImageType[:2] == ["DERIVED", "PRIMARY"]
         spoilt = list(SPOILT)[rng.integers(len(SPOILT))]
@@ -267,37 +309,16 @@ def test_pixels_are_those_of_pydicom(tmp_path, seed):
         assert "damaged" not in str(refused.value)
 
 
-@pytest.mark.skipif(data_folder() is None, reason=REASON)
-def test_ultrasound_from_a_scanner(tmp_path):
-    path = data_folder() / "ultrasound" / "US1_UNCR.dcm"
-    target = tmp_path / "out.dcm"
-    image = formats.read(path)
-    assert (image.axes, image.data.shape) == ("YXS", (480, 640, 3))
-    formats.write(target, image.data, image, RECORD)
-    assert differing(path, target) <= CHANGED - {"PixelData"}
-
-
 def test_a_series_becomes_a_series(tmp_path):
     image = noisy(5, 24, 20).astype("int16")
     folder = series(tmp_path / "1.2.840.7", image, RescaleSlope=0.5, RescaleIntercept=-10)
     read = formats.read(folder)
-    assert (read.axes, read.voxel, read.voxel_unit) == ("ZYX", (2.5, 0.5, 0.25), "mm")
     np.testing.assert_array_equal(read.data, image * np.float32(0.5) - 10)
-    made = gd.denoise(read.data, SMALL, 20)
     (file,) = gd.run_batch(folder, SMALL, 20, output=tmp_path / "out").files
     assert file.output == tmp_path / "out" / "1.2.840.7.dcm"
-    names = sorted(path.name for path in folder.iterdir())
-    assert sorted(path.name for path in file.output.iterdir()) == names
-    again = formats.read(file.output)
-    np.testing.assert_allclose(again.data, made.image, atol=0.251)  # half a step of the slope
-    assert again.voxel == read.voxel and again.history[-1]["filter"] == "nl_means"
-    held = [pydicom.dcmread(file.output / name) for name in names]
-    assert len({each.SeriesInstanceUID for each in held}) == 1 != held[0].SeriesInstanceUID
-    assert len({each.SOPInstanceUID for each in held}) == 5
-    for name, each in zip(names, held, strict=True):
-        assert differing(folder / name, file.output / name) <= CHANGED
-        before = pydicom.dcmread(folder / name)
-        assert each.SourceImageSequence[0].ReferencedSOPInstanceUID == before.SOPInstanceUID
+    made = gd.denoise(read.data, SMALL, 20).image
+    # Half a step of the slope.
+    np.testing.assert_allclose(formats.read(file.output).data, made, atol=0.251)
     # A pattern finds it too, and its files only as part of it.
     (tmp_path / "empty").mkdir()
     assert formats.find_files(tmp_path / "1*") == [folder]
@@ -327,24 +348,6 @@ def test_a_series_as_nifti_lies_where_it_was(tmp_path):
     np.testing.assert_allclose(made.affine @ [0, 0, 3, 1], there, atol=1e-5)
     assert made.header.get_zooms() == pytest.approx((0.25, 0.5, 2.5))
     assert formats.read(target).history[-1] == file.record.as_dict()
-
-
-@pytest.mark.parametrize("name", ["out.ome.tif", "out.ome.zarr"])
-def test_a_series_as_tiff_or_zarr(tmp_path, name):
-    if name.endswith("zarr"):
-        pytest.importorskip("zarr", reason="needs the extra zarr")
-    folder = series(tmp_path / "head", noisy(3, 24, 20).astype("uint16"))
-    target, _ = run(folder, name)
-    again = formats.read(target)
-    assert (again.axes, again.voxel) == ("ZYX", (2.5, 0.5, 0.25))
-    assert again.history[-1]["filter"] == "nl_means"
-
-
-def test_streamed_as_when_whole(tmp_path, streamed):
-    folder = series(tmp_path / "head", noisy(4, 24, 20).astype("uint16"))
-    target, _ = run(folder, "out.dcm")
-    whole = gd.denoise(formats.read(folder).data, SMALL, 20, axes="ZYX").image
-    np.testing.assert_array_equal(formats.read(target).data, whole)
 
 
 def test_ultrasound_clip(tmp_path):
@@ -605,31 +608,6 @@ def test_links_out_of_a_series_are_not_followed(tmp_path):
         formats.write(links, read.data, formats.read(series(tmp_path / "x", image)), overwrite=True)
 
 
-def changed(path: Path, **elements) -> None:
-    held = pydicom.dcmread(path)
-    for name, value in elements.items():
-        setattr(held, name, value)
-    held.save_as(path)
-
-
-@pytest.mark.parametrize(
-    ("elements", "said"),
-    [
-        ({"ImagePositionPatient": ["nan"] * 3}, "without a valid position"),
-        ({"ImagePositionPatient": ["1e9", 0, 0]}, "without a valid position"),
-        ({"ImagePositionPatient": [1, 2]}, "without a valid position"),
-        ({"ImageOrientationPatient": [0] * 6}, "without a valid position or orientation"),
-        ({"PixelSpacing": [0.5, 0.5]}, "differ in size"),
-        ({"HighBit": 12}, "declares 12 as HighBit"),
-    ],
-)
-def test_slices_that_do_not_fit(tmp_path, elements, said):
-    folder = series(tmp_path / "head", noisy(4, 24, 20).astype("uint16"))
-    changed(folder / "IM4", **elements)
-    with pytest.raises((FileError, ImageError), match=said):
-        formats.read(folder)
-
-
 def test_slices_that_are_there_twice(tmp_path):
     folder = series(tmp_path / "head", noisy(4, 24, 20).astype("uint16"))
     (folder / "copy").write_bytes((folder / "IM4").read_bytes())
@@ -684,34 +662,8 @@ def test_gaps_and_values_beyond_are_told(tmp_path):
     assert formats.read(tmp_path / "out.dcm").data.max() == 4095
 
 
-def test_what_is_no_series(tmp_path):
-    image = noisy(3, 24, 20).astype("uint16")
-    folder = series(tmp_path / "head", image)
-    odd = folder / "odd"
-    for change, said in (
-        ({"SeriesInstanceUID": "1.2.4"}, "holds 2 series of DICOM"),
-        ({"ImageOrientationPatient": [0, 1, 0, 0, 0, 1]}, "differ in orientation"),
-        ({"Rows": 12, "Columns": 40}, "differ in size"),
-        ({"ImagePositionPatient": None}, "without a valid position"),
-    ):
-        held = pydicom.dcmread(folder / "IM0")
-        for name, value in change.items():
-            setattr(held, name, value)
-        held.save_as(odd)
-        with pytest.raises(FileError, match=said):
-            formats.read(folder)
-    # Files that are given are images of their own.
-    assert len(formats.find_files(str(folder / "*"))) == 4
-
-
-def test_damaged_files_and_files_without_a_decoder(tmp_path):
+def test_files_without_a_decoder_or_a_preamble(tmp_path):
     path = saved(tmp_path / "a.dcm", noisy(64, 64).astype("uint16"))
-    whole = path.read_bytes()
-    for length in (140, 300, len(whole) // 2, len(whole) - 2):
-        path.write_bytes(whole[:length])
-        with pytest.raises((FileError, ImageError)):
-            formats.read(path)
-    path.write_bytes(whole)
     held = pydicom.dcmread(path)
     held.file_meta.TransferSyntaxUID = pydicom.uid.UID("1.2.840.10008.1.2.4.103")  # HEVC
     held.PixelData = pydicom.encaps.encapsulate([b"\0" * 8])
@@ -719,15 +671,9 @@ def test_damaged_files_and_files_without_a_decoder(tmp_path):
     held.save_as(path)
     with pytest.raises(FileError, match=r"stored as MPEG-4.*not decoded here"):
         formats.read(path)
-    saved(path, noisy(8, 8).astype("uint16"), RescaleSlope=0, RescaleIntercept=1)
-    with pytest.raises(ImageError, match="no valid slope"):
-        formats.read(path)
     path.write_bytes(b"no preamble" * 50)
     with pytest.raises(FileError, match="not a DICOM file"):
         formats.read(path)
-    image = saved(path, noisy(64, 64).astype("uint16"))
-    with pytest.raises(OutputError, match=r"written as DICOM: end it with \.dcm, \.tif"):
-        formats.check_name(tmp_path / "a.png", formats.read(image))
 
 
 def test_nothing_is_told_of_the_patient(tmp_path, caplog, capfd):
@@ -768,12 +714,3 @@ def test_without_imagecodecs(monkeypatch):
             with pytest.raises(FileError, match=r"JPEG-LS.*not decoded here: pip install"):
                 formats.read(path)
     assert formats.read(path).axes == "YX"
-
-
-def test_without_pydicom(tmp_path, monkeypatch):
-    path = saved(tmp_path / "a.dcm", noisy(24, 20).astype("uint16"))
-    monkeypatch.setitem(sys.modules, "pydicom", None)
-    monkeypatch.setitem(sys.modules, "pydicom.pixels", None)
-    assert formats.is_image(path)
-    with pytest.raises(FileError, match=r"napari-gpu-denoise\[formats\]"):
-        formats.read(path)

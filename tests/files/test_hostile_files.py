@@ -239,22 +239,6 @@ def test_colours_of_a_single_sample_are_grey(tmp_path, monkeypatch, options, lar
     np.testing.assert_array_equal(formats.read(target).data, image)
 
 
-@pytest.mark.parametrize(
-    ("options", "length", "kind"),
-    [
-        # Of a negative size the series of tifffile did not end.
-        ({"shaped": True}, -1, {"dtype": 9}),
-        ({"rowsperstrip": 8, "compression": "zlib"}, 128, {}),
-    ],
-)
-def test_a_page_of_another_size_than_its_counts_is_damage(tmp_path, options, length, kind):
-    path = tmp_path / "in.tif"
-    tifffile.imwrite(path, noise(64, 32), **options)
-    retagged(path, "ImageLength", length, **kind)
-    with pytest.raises(FileError, match="damaged"):
-        formats.read(path)
-
-
 @pytest.mark.parametrize("text", ["not JSON", "[1, 2]", "7", '{"a":' * 9999 + "1" + "}" * 9999])
 def test_annotations_of_others_in_our_namespace_are_no_records(tmp_path, text):
     namespace = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
@@ -296,15 +280,6 @@ def test_unfinished_files_of_processes_that_are_gone_are_removed(tmp_path):
     assert set(tmp_path.iterdir()) == {tmp_path / "out.tif", own, other}
 
 
-def test_far_more_pixels_than_a_file_holds_are_refused_before_they_are_read(tmp_path):
-    path = tmp_path / "in.tif"
-    tifffile.imwrite(path, np.zeros((512, 512), np.uint8), compression="zlib", tile=(512, 512))
-    for name in ("ImageWidth", "ImageLength", "TileWidth", "TileLength"):
-        retagged(path, name, 1 << 15)
-    with pytest.raises(FileError, match=r"declares 1\.07 GB of pixels but holds \d+ bytes"):
-        formats.read(path)
-
-
 @pytest.mark.parametrize(
     ("before", "after", "planes"),
     [
@@ -320,16 +295,6 @@ def test_more_planes_than_could_be_listed_are_refused(tmp_path, before, after, p
     tifffile.tiffcomment(path, xml.replace(before, after).encode())
     with pytest.raises(FileError, match=f"declares {planes} planes, but the file holds 2"):
         formats.read(path)
-
-
-def test_an_image_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
-    path, target = tmp_path / "in.tif", tmp_path / "out.tif"
-    tifffile.imwrite(path, noise(64, 64), photometric="minisblack")
-    monkeypatch.setattr(input_checks, "free_memory", lambda: 10_000)
-    assert formats.read(path).data.nbytes == 4096
-    report = gd.run_batch(path, gd.NLMeans(), output=target, dtype="float32")
-    assert "needs 20.5 kB of memory" in str(report.files[0].error)
-    assert not target.exists()
 
 
 def test_free_memory_is_that_of_the_control_group(tmp_path, monkeypatch):

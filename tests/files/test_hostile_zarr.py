@@ -8,8 +8,12 @@ import os
 import pickle
 import shutil
 
+import fsspec
+import google_crc32c
 import numpy as np
 import pytest
+import zarr
+from numcodecs import registry
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
@@ -18,9 +22,6 @@ from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.zarr import Address, as_path, metadata
 from scenes import noisy, small
 from zarr_stores import FORMATS, describe, write_plate, write_store
-
-zarr = pytest.importorskip("zarr", reason="zarr is not installed")
-google_crc32c = pytest.importorskip("google_crc32c")  # zarr needs it
 
 IMAGE, SETTINGS = noisy(20, 30, dtype="uint16"), small(gd.NLMeans)
 
@@ -31,7 +32,6 @@ def place(request, tmp_path):
     if request.param == "folder":
         yield tmp_path
         return
-    fsspec = pytest.importorskip("fsspec")
     yield Address("memory://lab")
     fsspec.filesystem("memory").rm("/lab", recursive=True)
 
@@ -169,7 +169,6 @@ OPTIONS = {
 
 
 def codecs():
-    registry = pytest.importorskip("numcodecs.registry")
     names = {*registry.codec_registry, *registry.entries}
     return sorted(each for each in names if "napari" not in each)
 
@@ -222,11 +221,9 @@ def test_only_numbers_are_opened(tmp_path, version, dtype):
 @pytest.mark.parametrize("version", FORMATS)
 @pytest.mark.parametrize("name", ["blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"])
 def test_chunks_are_read_up_to_the_size_that_is_declared(tmp_path, version, name):
-    import numcodecs
-
     path = write_store(tmp_path / "in.zarr", IMAGE, "YX", version, levels=1, compressors=None)
     (chunk,) = chunks_of(path)
-    packed = numcodecs.get_codec({"id": name})
+    packed = registry.get_codec({"id": name})
     chunk.write_bytes(packed.encode(IMAGE))
     if version == "0.4":
         retold(path, compressor={"id": name})
@@ -266,7 +263,6 @@ def opened(path):
 
 
 def test_many_chunks_at_an_address_are_said_not_to_be_counted():
-    fsspec = pytest.importorskip("fsspec")
     url = "memory://lab/in.zarr"
     system = fsspec.filesystem("memory")
     try:
@@ -339,7 +335,7 @@ def test_shards_that_cannot_be_counted_are_said(tmp_path, way):
     options |= {"nested": {"codecs": [inner]}}
     path = sharded(tmp_path / "in.zarr", **options.get(way, {}))
     if way == "address":
-        system = pytest.importorskip("fsspec").filesystem("memory")
+        system = fsspec.filesystem("memory")
         system.put(str(path), "/shards.zarr", recursive=True)
         path = "memory://shards.zarr"
     picture = gd.read(path)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
-import signal
 import tempfile
 import time
 
 import numpy as np
 import pytest
-import tifffile
 
 from files.test_io_planes import INDICES, run_together
 from files.tiffs import noise
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import PlaneStore
 
 
@@ -113,38 +109,6 @@ def test_disk_that_gets_full(tmp_path, named, monkeypatch):
         with pytest.raises(OutputError, match=r"temporary file .*No space left on device\.$"):
             store[0] = 5
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("share", [0.2, 0.9])
-@pytest.mark.parametrize(
-    ("kind", "name", "more"),
-    [
-        *(("tiffs", f"a{end}.tif", ()) for end in ("", ".ome")),
-        *(("test_nifti", f"a.nii{end}", ()) for end in ("", ".gz")),
-        ("test_dicom", "a.dcm", ()),
-        *(("test_video", f"a.mkv{end}", ("ffv1", "gray")) for end in ("", ".ome.zarr")),
-    ],
-)
-def test_every_writer_names_a_full_disk(tmp_path, kind, name, more, share):
-    resource = pytest.importorskip("resource", reason="limits of the system")
-    image = np.random.default_rng(0).integers(0, 255, (9, 96, 128)).astype("u1")
-    write = getattr(importlib.import_module(f"files.{kind}"), "saved", tifffile.imwrite)
-    source = name.removesuffix(".ome.zarr")
-    write(tmp_path / source, image, *more)
-    like = formats.read(tmp_path / source)
-    out, limits = tmp_path / "out", resource.getrlimit(resource.RLIMIT_FSIZE)
-    out.mkdir()
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    room = int(share * min(image.nbytes, os.path.getsize(tmp_path / source)))
-    room //= 9 if "zarr" in name else 1
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
-        with pytest.raises(OutputError, match=f"{name} cannot be written: the disk is full"):
-            formats.write(out / name, like.data, like)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, before)
-    assert os.listdir(out) == []
 
 
 def test_disk_that_is_too_small_from_the_start(tmp_path, named, monkeypatch):

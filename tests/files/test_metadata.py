@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import tifffile
+import zarr
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.files import formats
@@ -142,40 +143,8 @@ def test_images_and_levels_that_are_not_filtered_are_named(tmp_path):
     assert "images: the first" in notes
 
 
-HEADER = {
-    "qform_code": 2, "sform_code": 3, "intent_code": 5, "intent_p1": 3.5, "intent_name": b"corr",
-    "descrip": b"a scan", "aux_file": b"aux.nii", "cal_min": 3.0, "cal_max": 400.0,
-    "slice_code": 3, "slice_start": 1, "slice_end": 2, "slice_duration": 0.5, "toffset": 7.0,
-    "xyzt_units": 10, "dim_info": 57, "quatern_b": 0.1, "qoffset_x": -90.0, "srow_x": [1, 2, 3, 4],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("end", [".nii", ".nii.gz"])
-def test_fields_extensions_and_neighbours_of_nifti(tmp_path, end):
-    nibabel = pytest.importorskip("nibabel")
-    image = nibabel.Nifti1Image(IMAGE.T, np.eye(4))
-    for field, value in HEADER.items():
-        image.header[field] = value
-    extensions = [(6, b"a comment"), (4, b"<xml/>"), (44, b"private")]
-    image.header.extensions += [nibabel.nifti1.Nifti1Extension(*each) for each in extensions]
-    path = tmp_path / f"in{end}"
-    nibabel.save(image, path)
-    others = {"in.json", "in.bval", "in.bvec", "in.tsv", "in.mat"}
-    for name in others:
-        (tmp_path / name).touch()
-    out, notes = rewritten(path)
-    kept, before = nibabel.load(out).header, nibabel.load(path).header
-    changed = {key for key in before if before[key].tobytes() != kept[key].tobytes()}
-    assert changed <= {"vox_offset"}
-    found = [(each.get_code(), each.get_content()) for each in kept.extensions]
-    first = [(each.get_code(), each.get_content()) for each in before.extensions]
-    assert found[: len(first)] == first
-    assert all(name in notes for name in others)
-
-
 @pytest.mark.parametrize("version", FORMATS)
 def test_attributes_and_neighbours_of_ome_zarr(tmp_path, version):
-    zarr = pytest.importorskip("zarr")
     path = write_store(tmp_path / "in.ome.zarr", IMAGE, "ZYX", version)
     group = zarr.open_group(path)
     for name in ("labels", "tables/rois", "masks"):

@@ -6,18 +6,20 @@ the readers nd2 and liffile read them.
 
 from __future__ import annotations
 
-import importlib.util
 import struct
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
 import pytest
+from pylibCZIrw import czi
 
 import napari_gpu_denoise as gd
+from files.contract import LENGTHS, FormatContract, apart
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files import formats, microscopes
+from napari_gpu_denoise.files import formats
 from scenes import noisy, small
 
 SMALL = small(gd.NLMeans)
@@ -26,7 +28,6 @@ IMAGE = noisy(12, 24, 32).astype(np.uint16).reshape(3, 2, 2, 24, 32)  # t, z, c,
 
 def write_czi(path: Path, image: np.ndarray = IMAGE) -> Path:
     """Write an image (t, z, c, y, x) as CZI."""
-    czi = pytest.importorskip("pylibCZIrw.czi", reason="needs the extra formats")
     with czi.create_czi(str(path)) as made:
         for t, z, c in np.ndindex(image.shape[:3]):
             made.write(image[t, z, c][..., None], plane={"T": t, "Z": z, "C": c})
@@ -35,39 +36,18 @@ def write_czi(path: Path, image: np.ndarray = IMAGE) -> Path:
     return path
 
 
-def write_lif(path: Path, images: int = 2, *, coloured: bool = False) -> Path:
-    """Write images (t, z, c, y, x), each one more than the one before, as LIF.
-
-    Colours are told, without pixels.
-    """
-    nt, nz, nc, ny, nx = IMAGE.shape
-    nc = 3 if coloured else nc
-    dimensions, step = "", 2 * (nc if coloured else 1)
-    steps = (
-        (1, nx, 2e-7, "m", 1),
-        (2, ny, 4e-7, "m", 1),
-        (3, nz, 5e-7, "m", 1 if coloured else nc),
-        (4, nt, 2.0, "s", 1),
+def lif(path: Path, images: list[np.ndarray], dimensions: list[tuple], channels: str) -> Path:
+    """Write images as LIF; dimensions are number, length, distance, unit and bytes apart."""
+    told = "".join(
+        f'<DimensionDescription DimID="{number}" NumberOfElements="{count}" Origin="0" '
+        f'Length="{distance * (count - 1)}" Unit="{unit}" BitInc="0" BytesInc="{step}"/>'
+        for number, count, distance, unit, step in dimensions
     )
-    channels = "".join(
-        f'<ChannelDescription DataType="0" ChannelTag="{c + 1 if coloured else 0}"'
-        f' BytesInc="{2 * c * (1 if coloured else nx * ny)}"'
-        ' Resolution="16" NameOfMeasuredQuantity="" Min="0" Max="1" Unit="" LUTName="Green"'
-        ' IsLUTInverted="0" BitInc="0"/>'
-        for c in range(nc)
-    )
-    for number, count, apart, unit, channels_between in steps:
-        step *= channels_between
-        dimensions += (
-            f'<DimensionDescription DimID="{number}" NumberOfElements="{count}" Origin="0" '
-            f'Length="{apart * (count - 1)}" Unit="{unit}" BitInc="0" BytesInc="{step}"/>'
-        )
-        step *= count
     elements = "".join(
-        f'<Element Name="Series {k + 1}"><Memory Size="{IMAGE.nbytes}" MemoryBlockID="Block{k}"/>'
+        f'<Element Name="Series {k + 1}"><Memory Size="{image.nbytes}" MemoryBlockID="Block{k}"/>'
         f"<Data><Image><ImageDescription><Channels>{channels}</Channels>"
-        f"<Dimensions>{dimensions}</Dimensions></ImageDescription></Image></Data></Element>"
-        for k in range(images)
+        f"<Dimensions>{told}</Dimensions></ImageDescription></Image></Data></Element>"
+        for k, image in enumerate(images)
     )
     head = (
         '<LMSDataContainerHeader Version="2"><Element Name="cells"><Data/><Memory Size="0" '
@@ -75,43 +55,48 @@ def write_lif(path: Path, images: int = 2, *, coloured: bool = False) -> Path:
     )
     text = head.encode("utf-16-le")
     content = struct.pack("<IIBI", 0x70, len(text) + 5, 0x2A, len(head)) + text
-    for k in range(images):
+    for k, image in enumerate(images):
         name = f"Block{k}"
-        pixels = (IMAGE + np.uint16(k)).tobytes()
-        content += struct.pack("<IIBQBI", 0x70, 0, 0x2A, len(pixels), 0x2A, len(name))
-        content += name.encode("utf-16-le") + pixels
+        content += struct.pack("<IIBQBI", 0x70, 0, 0x2A, image.nbytes, 0x2A, len(name))
+        content += name.encode("utf-16-le") + image.tobytes()
     path.write_bytes(content)
     return path
 
 
-def write_scan(path: Path, scan: str, image: np.ndarray) -> Path:
-    """Write an image of one channel as LIF, whose axes are named from the last to the first."""
-    step, dimensions = image.itemsize, ""
-    for letter, count in zip(scan, image.shape[::-1], strict=True):
-        number = " XYZTλA....L".index(letter)
-        dimensions += (
-            f'<DimensionDescription DimID="{number}" NumberOfElements="{count}" Origin="0" '
-            f'Length="{min(number, 3) * 1e-6 * (count - 1)}" Unit="m" BitInc="0" '
-            f'BytesInc="{step}"/>'
-        )
-        step *= count
-    channel = (
-        '<ChannelDescription DataType="0" ChannelTag="0" BytesInc="0" Resolution="16" '
-        'NameOfMeasuredQuantity="" Min="0" Max="1" Unit="" LUTName="Gray" IsLUTInverted="0" '
+def lif_channel(tag: int, offset: int, colour: str = "Green") -> str:
+    return (
+        f'<ChannelDescription DataType="0" ChannelTag="{tag}" BytesInc="{offset}" Resolution="16" '
+        f'NameOfMeasuredQuantity="" Min="0" Max="1" Unit="" LUTName="{colour}" IsLUTInverted="0" '
         'BitInc="0"/>'
     )
-    head = (
-        '<LMSDataContainerHeader Version="2"><Element Name="cells"><Data/><Memory Size="0" '
-        'MemoryBlockID="Block"/><Children><Element Name="Series 1">'
-        f'<Memory Size="{image.nbytes}" MemoryBlockID="Block0"/><Data><Image><ImageDescription>'
-        f"<Channels>{channel}</Channels><Dimensions>{dimensions}</Dimensions></ImageDescription>"
-        "</Image></Data></Element></Children></Element></LMSDataContainerHeader>"
-    )
-    text, name = head.encode("utf-16-le"), "Block0"
-    content = struct.pack("<IIBI", 0x70, len(text) + 5, 0x2A, len(head)) + text
-    content += struct.pack("<IIBQBI", 0x70, 0, 0x2A, image.nbytes, 0x2A, len(name))
-    path.write_bytes(content + name.encode("utf-16-le") + image.tobytes())
-    return path
+
+
+def write_lif(
+    path: Path, images: int = 2, image: np.ndarray = IMAGE, *, coloured: bool = False
+) -> Path:
+    """Write images (t, z, c, y, x), each one more than the one before, as LIF.
+
+    Colours are told, without pixels.
+    """
+    nt, nz, nc, ny, nx = image.shape
+    nc, apart_x = (3, 6) if coloured else (nc, 2)
+    plane, stack = apart_x * nx * ny, apart_x * nx * ny * (1 if coloured else nc)
+    dimensions = [(1, nx, 2e-7, "m", apart_x), (2, ny, 4e-7, "m", apart_x * nx)]
+    dimensions += [(3, nz, 5e-7, "m", stack), (4, nt, 2.0, "s", stack * nz)]
+    offsets = [2 * c if coloured else c * plane for c in range(nc)]
+    channels = "".join(lif_channel((c + 1) * coloured, n) for c, n in enumerate(offsets))
+    return lif(path, [image + np.uint16(k) for k in range(images)], dimensions, channels)
+
+
+def write_scan(path: Path, scan: str, image: np.ndarray) -> Path:
+    """Write an image of one channel as LIF, whose axes are named from the last to the first."""
+    numbers = [" XYZTλA....L".index(letter) for letter in scan]
+    steps = image.itemsize * np.cumprod([1, *image.shape[:0:-1]])
+    dimensions = [
+        (number, count, min(number, 3) * 1e-6, "m", step)
+        for number, count, step in zip(numbers, image.shape[::-1], steps, strict=True)
+    ]
+    return lif(path, [image], dimensions, lif_channel(0, 0, "Gray"))
 
 
 def variant(name: str, value: object) -> str:
@@ -123,9 +108,12 @@ def variant(name: str, value: object) -> str:
     return f'<{name} runtype="{kind}" value={quoteattr(str(value))}/>'
 
 
-def write_nd2(path: Path, stored: int = 6, positions: bool = False) -> Path:
+def write_nd2(
+    path: Path, stored: int = 99, positions: bool = False, image: np.ndarray = IMAGE
+) -> Path:
     """Write an image (t, z, c, y, x) as ND2, of which so many frames are stored; t as places."""
-    nt, nz, nc, ny, nx = IMAGE.shape
+    nt, nz, nc, ny, nx = image.shape
+    stored = min(stored, nt * nz)
     wide = 2 * nc * nx
     sizes = {"uiWidth": nx, "uiWidthBytes": wide, "uiHeight": ny, "uiComp": nc}
     sizes |= {"uiBpcInMemory": 16, "uiBpcSignificant": 16, "uiSequenceCount": stored}
@@ -153,8 +141,8 @@ def write_nd2(path: Path, stored: int = 6, positions: bool = False) -> Path:
         ).encode()
         for key, value in chunks.items()
     }
-    found["CustomData|AcqTimesCache!"] = np.arange(6.0).tobytes()
-    for k, frame in enumerate(np.moveaxis(IMAGE, 2, -1).reshape(-1, ny, nx, nc)[:stored]):
+    found["CustomData|AcqTimesCache!"] = np.arange(float(nt * nz)).tobytes()
+    for k, frame in enumerate(np.moveaxis(image, 2, -1).reshape(-1, ny, nx, nc)[:stored]):
         found[f"ImageDataSeq|{k}!"] = bytes(8) + frame.tobytes()  # after the time
     content = struct.pack(
         "<IIQ32s64s", 0xABECEDA, 32, 64, b"ND2 FILE SIGNATURE CHUNK NAME01!", b"Ver2.0"
@@ -172,26 +160,88 @@ def write_nd2(path: Path, stored: int = 6, positions: bool = False) -> Path:
     return path
 
 
-def needs(kind: str) -> None:
-    """Skip a test where the reader of a format is not installed."""
-    pytest.importorskip(f"bioio_{kind}", reason="needs the extra formats")
+def directory(data: bytes) -> int:
+    """Return where the list of planes of a CZI is."""
+    return int.from_bytes(data[84:92], "little")
 
 
-def test_czi(tmp_path):
-    needs("czi")
-    path = write_czi(tmp_path / "cells.czi")
-    with formats.open_stack(path) as image:
-        assert (image.axes, image.voxel, image.voxel_unit) == ("TCZYX", (0.5, 0.2, 0.1), "µm")
-        np.testing.assert_array_equal(image.data[2, 1, 0], IMAGE[2, 0, 1])
-        np.testing.assert_array_equal(image.data, IMAGE.swapaxes(1, 2))
-        assert [each.name for each in image.pixel_metadata.channels] == ["DAPI", "GFP"]
-    single = write_czi(tmp_path / "one.czi", IMAGE[:1, :1, :1])
-    assert formats.read(single).axes == "YX"
+def dimension(name: bytes, offset: int, data: bytes) -> int:
+    """Return a place in a dimension of its first plane."""
+    first = directory(data) + 192
+    return offset + next(k for k in range(first, first + 100, 20) if data[k : k + 1] == name)
+
+
+def lie(where: Callable[[bytes], int], value: int, length: int = 4) -> Callable[[Path], object]:
+    """Return what writes a number into a file."""
+
+    def spoil(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[where(data) : where(data) + length] = value.to_bytes(length, "little")
+        path.write_bytes(data)
+
+    return spoil
+
+
+def replace(*pairs: tuple[str, str], encoding: str = "utf-8") -> Callable[[Path], object]:
+    """Return what replaces texts of a file."""
+
+    def spoil(path: Path) -> None:
+        data = path.read_bytes()
+        for few, many in pairs:
+            data = data.replace(few.encode(encoding), many.encode(encoding))
+        path.write_bytes(data)
+
+    return spoil
+
+
+class TestCzi(FormatContract):
+    ending, results, others = ".czi", (), (".ome.tif", ".ome.zarr")
+    axes, types = ("YX", "ZYX", "CZYX", "TCZYX"), ("uint16", "uint8")
+    steps = apart(Z=0.5, Y=0.2, X=0.1)
+    channels = ("DAPI", "GFP")
+    modules = ("bioio_czi",)
+    # Its reader would end the program, or count planes for hours.
+    lies = tuple(
+        ("damaged", lie(*each))
+        for each in (
+            (lambda data: 84, 1 << 40, 8),  # where the directory is
+            (lambda data: directory(data) + 24, 1 << 40, 8),  # its length
+            (lambda data: directory(data) + 32, 1 << 20),  # its entries
+            (lambda data: directory(data) + 32, 23),  # one less than there are
+            (lambda data: directory(data) + 166, 1 << 50, 8),  # where a plane is
+            (lambda data: directory(data) + 188, 1 << 20),  # its dimensions
+            (partial(dimension, b"Z", 4), 1 << 30),  # its number
+            (partial(dimension, b"X", 8), 1 << 30),  # its width
+        )
+    )
+
+    def write(self, path, image, axes):
+        shape = [LENGTHS[a] if a in axes else 1 for a in "TCZYX"]
+        write_czi(path, image.reshape(shape).swapaxes(1, 2))
+
+
+class TestLif(TestCzi):
+    ending, types, axes, channels = ".lif", ("uint16",), ("TCZYX",), ("Green",) * 2
+    steps = apart(T=2.0, Z=0.5, Y=0.4, X=0.2)
+    modules = ("bioio_lif",)
+    lies = (("damaged", replace(('Elements="32"', 'Elements="99"'), encoding="utf-16-le")),)
+
+    def write(self, path, image, axes):
+        write_lif(path, 1, image.swapaxes(1, 2))
+
+
+class TestNd2(TestCzi):
+    ending, types, axes, channels = ".nd2", ("uint16",), ("TZCYX",), ("a", "b")
+    steps = apart(T=2.0, Z=0.5, Y=0.1, X=0.1)
+    modules = ("bioio_nd2",)
+    sizes = (("uiWidth", 32), ("uiHeight", 24), ("uiWidthBytes", 128))
+    lies = (("declares|damaged", replace(*((variant(*e), variant(e[0], 10**9)) for e in sizes))),)
+
+    def write(self, path, image, axes):
+        write_nd2(path, image=image)
 
 
 def test_colours_of_czi_are_rgb(tmp_path):
-    needs("czi")
-    czi = pytest.importorskip("pylibCZIrw.czi", reason="needs the extra formats")
     colours = np.random.default_rng(0).integers(0, 255, (2, 24, 32, 3), np.uint8)
     with czi.create_czi(str(tmp_path / "a.czi")) as made:
         for t, frame in enumerate(colours):
@@ -206,8 +256,6 @@ def test_colours_of_czi_are_rgb(tmp_path):
 @pytest.mark.parametrize("narrower", [0, 5])
 def test_every_scene_of_a_czi_is_an_image(tmp_path, numbers, narrower):
     """Also without names in the metadata, of other sizes, and with numbers left out."""
-    needs("czi")
-    czi = pytest.importorskip("pylibCZIrw.czi", reason="needs the extra formats")
     path = tmp_path / "a.czi"
     with czi.create_czi(str(path)) as made:
         for k, scene in enumerate(numbers):
@@ -233,30 +281,22 @@ def test_every_scene_of_a_czi_is_an_image(tmp_path, numbers, narrower):
 
 
 def test_planes_that_a_czi_lacks(tmp_path):
-    needs("czi")
     path = write_czi(tmp_path / "a.czi")
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"<SizeT>3<", b"<SizeT>5<").replace(b"<SizeZ>2<", b"<SizeZ>4<"))
     notes = " ".join(formats.read(path).notes)
     assert "declares 5 along T but holds 3" in notes and "declares 4 along Z but holds 2" in notes
-    at = int.from_bytes(whole[84:92], "little")
-    entries = at + 160
+    entries = directory(whole) + 160
     length = 32 + 20 * int.from_bytes(whole[entries + 28 : entries + 32], "little")
     one, another = (slice(entries + k * length, entries + (k + 1) * length) for k in (10, 11))
-    for place, value in (
-        (slice(at + 32, at + 36), (11).to_bytes(4, "little")),  # one entry less is counted
-        (another, whole[one]),  # one stands there twice
-    ):
-        damaged = bytearray(whole)
-        damaged[place] = value
-        path.write_bytes(damaged)
-        with pytest.raises(FileError, match="damaged"):
-            formats.read(path)
+    damaged = bytearray(whole)
+    damaged[another] = whole[one]  # one stands there twice
+    path.write_bytes(damaged)
+    with pytest.raises(FileError, match="damaged"):
+        formats.read(path)
 
 
 def test_czi_of_a_run_that_was_stopped(tmp_path):
-    needs("czi")
-    czi = pytest.importorskip("pylibCZIrw.czi", reason="needs the extra formats")
     with czi.create_czi(str(tmp_path / "a.czi")) as made:
         for z, t in ((0, 0), (1, 0), (0, 1)):
             made.write(IMAGE[t, z, 0][..., None], plane={"T": t, "Z": z, "C": 0})
@@ -264,35 +304,8 @@ def test_czi_of_a_run_that_was_stopped(tmp_path):
         formats.read(tmp_path / "a.czi")
 
 
-def test_czi_with_a_damaged_directory(tmp_path):
-    """Its reader would end the program, or count planes for hours."""
-    needs("czi")
-    path = write_czi(tmp_path / "a.czi")
-    whole = path.read_bytes()
-    at = int.from_bytes(whole[84:92], "little")
-    entry = at + 160
-    first = {whole[k : k + 1]: k for k in range(entry + 32, entry + 112, 20)}
-    for place, value in (
-        (84, len(whole) + 100),  # where the directory is
-        (at + 24, 1 << 40),  # its length
-        (at + 32, 1 << 20),  # its entries
-        (entry + 6, 1 << 50),  # where a plane is
-        (entry + 28, 1 << 20),  # its dimensions
-        (first[b"Z"] + 4, 1 << 30),  # its number
-        (first[b"X"] + 8, 1 << 30),  # its width
-    ):
-        damaged = bytearray(whole)
-        length = 8 if place in (84, at + 24, entry + 6) else 4
-        damaged[place : place + length] = value.to_bytes(length, "little")
-        path.write_bytes(damaged)
-        with pytest.raises(FileError, match=r"damaged"):
-            formats.read(path)
-
-
 @pytest.mark.parametrize("kind", ["zstd0", "zstd1", "jpegxr"])
 def test_planes_of_czi_larger_than_declared_are_refused_before_they_are_decoded(tmp_path, kind):
-    needs("czi")
-    czi = pytest.importorskip("pylibCZIrw.czi", reason="needs the extra formats")
     path, codec = tmp_path / "a.czi", "zstd0" if kind == "jpegxr" else kind
     with czi.create_czi(str(path)) as made:
         options = {"compression_options": f"{codec}:ExplicitLevel=2"}
@@ -311,15 +324,8 @@ def test_planes_of_czi_larger_than_declared_are_refused_before_they_are_decoded(
         formats.read(path)
 
 
-def test_nd2(tmp_path):
-    needs("nd2")
-    path = write_nd2(tmp_path / "cells.nd2")
-    with formats.open_stack(path) as image:
-        assert (image.axes, image.voxel) == ("TZCYX", (0.5, 0.1, 0.1))
-        np.testing.assert_array_equal(image.data[2, 1, 0], IMAGE[2, 1, 0])
-        np.testing.assert_array_equal(image.data, IMAGE)
-        assert image.pixel_metadata.steps["T"] == (2, "second") and not image.notes
-        assert [each.name for each in image.pixel_metadata.channels] == ["a", "b"]
+def test_frames_that_an_nd2_lacks(tmp_path):
+    path = tmp_path / "cells.nd2"
     (note,) = formats.read(write_nd2(path, stored=4)).notes
     assert note == "2 of 6 frames are not in the file, as of a run that was stopped: read as 0."
     whole = write_nd2(path).read_bytes()
@@ -336,7 +342,6 @@ def test_nd2(tmp_path):
 
 
 def test_positions_of_nd2_are_images(tmp_path):
-    needs("nd2")
     path = write_nd2(tmp_path / "cells.nd2", positions=True)
     names = ["cells.nd2#1", "cells.nd2#2", "cells.nd2#3"]
     assert [each.name for each in formats.find_files(path)] == names
@@ -347,12 +352,8 @@ def test_positions_of_nd2_are_images(tmp_path):
 
 
 def test_scenes_of_lif(tmp_path):
-    needs("lif")
     path = write_lif(tmp_path / "cells.lif")
     image = formats.read(path)
-    assert (image.axes, image.voxel) == ("TCZYX", pytest.approx((0.5, 0.4, 0.2)))
-    assert image.pixel_metadata.steps["T"] == (pytest.approx(2), "second")
-    np.testing.assert_array_equal(image.data, IMAGE.swapaxes(1, 2))
     assert "holds 2 images: the first, 'Series 1', was used. cells.lif#2" in image.notes[0]
     second = formats.read(f"{path}#2")
     np.testing.assert_array_equal(second.data, IMAGE.swapaxes(1, 2) + 1)
@@ -364,11 +365,7 @@ def test_scenes_of_lif(tmp_path):
         assert [each.name for each in formats.find_files(given)] == ["cells.lif#1", "cells.lif#2"]
     report = gd.run_batch(path, SMALL, 20, output=tmp_path / "out")
     assert [f.output.name for f in report.done] == ["cells_1.ome.tif", "cells_2.ome.tif"]
-    assert any(
-        "ND2/CZI/LIF cannot be written: the result is OME-TIFF" in n for n in report.done[1].notes
-    )
     again = formats.read(report.done[1].output)
-    assert (again.axes, again.voxel) == (image.axes, pytest.approx(image.voxel))
     assert again.history[0]["source"] == "cells.lif#2"
     result = gd.denoise(second.data, SMALL, 20, axes="TCZYX").image
     np.testing.assert_array_equal(again.data, result)
@@ -383,7 +380,6 @@ def test_scenes_of_lif(tmp_path):
 )
 def test_scans_of_lif(tmp_path, scan, axes):
     """Planes other than XY, wavelengths, and what else the microscope varies."""
-    needs("lif")
     lengths = (32, 24, 3, 2)[: len(scan)]
     image = noisy(144, 32).astype(np.uint16).ravel()[: np.prod(lengths)].reshape(lengths[::-1])
     path = write_scan(tmp_path / "a.lif", scan, image)
@@ -398,7 +394,6 @@ def test_scans_of_lif(tmp_path, scan, axes):
 
 
 def test_planes_that_a_lif_does_not_describe_are_noted(tmp_path):
-    needs("lif")
     path = write_scan(tmp_path / "a.lif", "XYZ", IMAGE[:, 0, 0])
     whole = path.read_bytes()
     more, fewer = (f'Elements="{n}"'.encode("utf-16-le") for n in (3, 2))
@@ -411,46 +406,6 @@ def test_planes_that_a_lif_does_not_describe_are_noted(tmp_path):
 
 
 def test_lif_with_colours_is_refused(tmp_path):
-    needs("lif")
     path = write_lif(tmp_path / "cells.lif", coloured=True)
     with pytest.raises(FileError, match="has colours, which are not read: save it as TIFF"):
-        formats.read(path)
-
-
-def test_results_keep_channels(tmp_path, streamed):
-    needs("czi")
-    path = write_czi(tmp_path / "cells.czi")
-    names = ["cells.ome.tif"]
-    if importlib.util.find_spec("zarr"):
-        names.append("cells.ome.zarr")
-    for name in names:
-        (file,) = gd.run_batch(path, SMALL, 20, output=tmp_path / name).files
-        again = formats.read(file.output)
-        assert [each.name for each in again.pixel_metadata.channels] == ["DAPI", "GFP"]
-        assert again.voxel == (0.5, 0.2, 0.1)
-    (file,) = gd.run_batch(path, SMALL, 20, output=tmp_path / "new.czi").failed
-    assert "which is written as TIFF: end it with .tif, .ome.zarr" in str(file.error)
-
-
-@pytest.mark.parametrize("kind", ["czi", "lif", "nd2"])
-def test_damaged_files(tmp_path, kind):
-    needs(kind)
-    path = tmp_path / f"a.{kind}"
-    {"czi": write_czi, "lif": lambda p: write_lif(p, images=1), "nd2": write_nd2}[kind](path)
-    whole = path.read_bytes()
-    for share in (0.001, 0.05, 0.5, 0.9):
-        path.write_bytes(whole[: int(share * len(whole))])
-        with pytest.raises(FileError):
-            formats.read(path)
-        assert formats.find_files(path)[0].name.startswith(path.name)
-    path.write_bytes(b"something else")
-    with pytest.raises(FileError, match="is not an ND2, CZI or LIF file"):
-        formats.read(path)
-
-
-def test_without_the_readers(tmp_path, monkeypatch):
-    path = write_lif(tmp_path / "a.lif")
-    monkeypatch.setitem(sys.modules, "bioio_lif", None)
-    assert formats.is_image(path) and microscopes.images_of(path) == [path]
-    with pytest.raises(FileError, match=r"napari-gpu-denoise\[formats\]"):
         formats.read(path)

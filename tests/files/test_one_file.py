@@ -153,7 +153,7 @@ def test_alpha_of_a_long_stack_passes_as_it_is(streamed, tmp_path):
 
 def test_a_cancelled_run_leaves_nothing(streamed, tmp_path, monkeypatch):
     """After a moment; what lasted longer can be resumed (test_unfinished.py)."""
-    monkeypatch.setattr(resuming, "_SECONDS", 1e9)
+    monkeypatch.setattr(resuming, "_BRIEF", 1e9)
     path = written(tmp_path, noisy(9, 33, 37, dtype="uint16"), "TYX")
     cancel, seen = threading.Event(), []
 

@@ -11,8 +11,7 @@ import napari_gpu_denoise as gd
 from files.interrupted import PLAIN, Place, check_killed
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import formats, resuming
-from napari_gpu_denoise.files.resuming import RemoteCheckpoint, notes_on
+from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.run import part as parts_of_images
 from scenes import noisy
 from zarr_stores import write_plate, write_store
@@ -100,8 +99,7 @@ def test_results_that_exist_and_inputs_are_kept(bucket):
     assert bucket.checksum("lab/out.ome.zarr/zarr.json") == before
 
 
-def test_a_run_that_is_stopped_leaves_nothing(bucket, monkeypatch):
-    monkeypatch.setattr(resuming, "_SECONDS", 600)  # of shorter runs nothing is kept
+def test_a_run_that_is_stopped_leaves_nothing(bucket):
     cancel = threading.Event()
 
     def stop(state):
@@ -113,24 +111,15 @@ def test_a_run_that_is_stopped_leaves_nothing(bucket, monkeypatch):
     assert names(bucket) == ["in.ome.zarr"]
 
 
-def test_a_killed_run_is_resumed(bucket):
+def test_what_a_killed_run_leaves_is_named_and_overwritten(bucket):
     place = Place("s3://lab", "address")
     check_killed(IN, OUT)
     assert names(bucket, "lab/out.ome.zarr") == [".gpu-denoise-unfinished", "0"]
-    assert "started with a different sigma" in str(place.failure(sigma=21.0, resume=True).error)
-    assert min(place.resumed()) >= 3
+    for given in ({}, {"resume": True}):
+        assert "only runs that write to a folder are resumed" in str(place.failure(**given).error)
+    done(IN, OUT, overwrite=True)
     check(OUT)
     assert names(bucket, "lab/out.ome.zarr") == ["0", "1", "zarr.json"]
-
-
-def test_a_server_lets_one_of_two_runs_write_the_lock(bucket, monkeypatch):
-    """Though both found none: no wait is needed, and nothing is overwritten."""
-    first, second = (notes_on(Place("s3://lab", "address").output) for _ in range(2))
-    monkeypatch.setattr(RemoteCheckpoint, "replace", lambda *_: pytest.fail("was overwritten"))
-    assert first.acquire() and not second._take(None)
-    assert first.holds() and not second.holds()
-    first.close()
-    assert names(bucket) == ["in.ome.zarr"]
 
 
 def test_what_is_missing_is_said(bucket, monkeypatch):

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 
-zarr = pytest.importorskip("zarr", reason="zarr is not installed")
-
-from napari_gpu_denoise.files.zarr import chunks  # noqa: E402
-from napari_gpu_denoise.files.zarr.writing import block_means  # noqa: E402
+from napari_gpu_denoise.files.zarr import chunks
+from napari_gpu_denoise.files.zarr.writing import block_means
 
 V2 = {"zarr_format": 2, "chunk_key_encoding": {"name": "v2", "separator": "/"}}
 STORED = {

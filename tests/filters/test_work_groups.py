@@ -12,7 +12,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import Arena, release_memory
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import programs_of
 from napari_gpu_denoise.run.request import Run
 from scenes import noisy
@@ -79,7 +79,7 @@ def test_new_sizes_compile_nothing(device, launched, settings, axes):
         assert launched and set(launched) <= first, f"{ny} x {nx}"
 
     # Programs to be built at the same time are known from a few pixels.
-    job = prepare(Run(settings, SIGMA, axes=axes, device=device), image)
+    job = start(Run(settings, SIGMA, axes=axes, device=device), image)
     rehearsed = programs_of(job, image.dtype, job.dtypes[1])
     assert set(rehearsed) == {each[:2] for each in first}
 

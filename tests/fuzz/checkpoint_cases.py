@@ -66,10 +66,9 @@ def begun(number: int) -> Begun:
 
 @contextlib.contextmanager
 def _in_parts():
-    """Take every file for a large one, of small parts, and note each part at once."""
+    """Take every file for a large one, of small parts, of which a moment is worth to be kept."""
     small = patch.multiple(parts, PART_BYTES=1, _FRAMES_PER_MARGIN=1)
-    noted = patch.multiple(resuming, _SECONDS=0, _SHARE=float("inf"))
-    with as_large(), small, noted:
+    with as_large(), small, patch.object(resuming, "_BRIEF", 0):
         yield
 
 
@@ -86,9 +85,8 @@ def checkpoint_case(rng: Random, folder: Path) -> Case:
     files, exact, told = dict(started.files), True, []
     for _ in range(rng.choice((1, 1, 2, 3))):
         ours = [name for name in files if name.startswith(".gpu-denoise-")]
-        notes = [each for each in ours if each.endswith((".json", "written"))]
-        notes = [each for each in notes if "image" not in each]
-        name = rng.choice(rng.choice((ours, notes, notes)) or [*files])
+        lists = [each for each in ours if each.endswith("/parts")]
+        name = rng.choice(rng.choice((ours, lists, lists)) or [*files])
         try:
             done, same = _damage(rng, files, name)
         except (ValueError, TypeError, LookupError, RecursionError):  # by an earlier change
@@ -126,30 +124,36 @@ def _damage(rng: Random, files: dict[str, bytes], name: str) -> tuple[str, bool]
         other = rng.choice(sorted(files))
         files[name] = files[other]
         return f"replaced by {other.rpartition('/')[2]}", "chunk" not in name and "/c/" not in name
-    if name.endswith("written") and data:
-        rows = [line.split(" ") for line in data.decode().splitlines()]
-        for row in rng.choices(rows, k=2):
-            odd = ("-1", "0", "9" * 30, "9" * 5000, "x", "", "1.5", "nan", "2", payload.EXPRESSION)
-            row[rng.randrange(len(row))] = rng.choice(odd)
-        files[name] = "".join(f"{' '.join(row)}\n" for row in rows * rng.choice((1, 2))).encode()
-        return "lines", True
-    if name.endswith(".json") and "/image/" not in name and data:
-        value = json.loads(json.loads(data)[1])
+    if name.endswith("/parts") and data:
+        lines = bytes(data).splitlines(True)
+        number = rng.randrange(len(lines))
         if way < 6:
-            return _resealed(rng, files, name, value)
-        files[name] = damage_text(rng, data.decode()).encode("utf-8", "surrogatepass")
-        return "text", True
+            key, value = json.loads(lines[number].partition(b" ")[2])
+            done, value, same = _changed(rng, key, value)
+            text = f"{json.dumps(value)}\n".encode()
+            lines.insert(number, resuming._digest(text) + b" " + text)
+            del lines[number + 1 - rng.randrange(2)]  # instead of what was said, or before it
+        else:
+            text = lines[number].decode()
+            lines[number] = damage_text(rng, text).encode("utf-8", "surrogatepass")
+            done, same = "text", True
+        files[name] = b"".join(lines)
+        return done, same
     done = damage_bytes(rng, data) if data else "empty"
     files[name] = bytes(data)
     # Chunks are known by their sizes only.
     return done, done != "flipped" and done != "block" and "/image/" not in name
 
 
-def _resealed(rng: Random, files: dict, name: str, value: Any) -> tuple[str, bool]:
-    """Change what a note says, with a digest that fits."""
-    wanted = ("models", "fields", "kind", "array", "done", "plan")
-    models = [(holder, key) for holder, key in nodes(value) if key in wanted]
-    if models and rng.randrange(2):
+def _changed(rng: Random, key: Any, value: Any) -> tuple[str, list[Any], bool]:
+    """Change what a line says; return words, what it says, and whether the result is the same."""
+    wanted = ("models", "fields", "kind", "array")
+    models = [(holder, last) for holder, last in nodes(value) if last in wanted]
+    if isinstance(key, int):
+        odd = (-1, 0, 10**30, "9" * 5000, "x", "", "1.5", "nan", 2, payload.EXPRESSION, None)
+        value[rng.randrange(len(value))] = rng.choice(odd)
+        key = rng.choice((key, key, *odd))
+    elif models and rng.randrange(2):
         holder, last = rng.choice(models)
         deep = [[]]
         for _ in range(500):
@@ -158,11 +162,10 @@ def _resealed(rng: Random, files: dict, name: str, value: Any) -> tuple[str, boo
         kinds = (["os", "system"], ["fuzz.payload", "Payload"], [module, "finish"])
         arrays = (["|O", [1], [1], "AAAAAAAAAAA="], ["<f8", [1], [2**40], "AAAAAAAAAAA="])
         odd = ([5], 5, None, {}, [], "x", {"tuple": [5]}, deep, [[5, 5, 5, 5]], {"dtype": "|O"})
-        odd += ([["9" * 5000] * 4], *({"kind": kind, "fields": {}} for kind in kinds))
+        odd += tuple({"kind": kind, "fields": {}} for kind in kinds)
         odd += ({"kind": [module, "Tally"], "fields": {"saturated": payload.EXPRESSION}},)
         odd += tuple({"array": array, "scalar": False} for array in arrays)
         holder[last] = rng.choice(odd)
     else:
         value = damage_values(rng, value)
-    files[name] = resuming._sealed(value).encode()
-    return f"says {str(value)[:300]}", name.endswith("ledger.json")
+    return f"{key} says {str(value)[:300]}", [key, value], isinstance(key, int)

@@ -427,14 +427,14 @@ def prepare_target(tree: _Tree) -> str:
         elif way == 3:
             target.write_text("no folder")
         else:
-            from napari_gpu_denoise.files.resuming import notes_on
+            from napari_gpu_denoise.files.resuming import unfinished_folder
 
-            hidden = notes_on(target).folder
+            hidden = unfinished_folder(target)
             if rng.randrange(2):
                 hidden.symlink_to(rng.choice(goals))
             else:
                 hidden.mkdir()
-                name = rng.choice(("lock", "image", "pixels", "ledger.json", "written", "image/0"))
+                name = rng.choice(("lock", "image", "pixels", "parts", "image/0"))
                 (hidden / name).parent.mkdir(exist_ok=True)
                 if rng.randrange(3) == 0 and hasattr(os, "mkfifo"):
                     os.mkfifo(hidden / name)

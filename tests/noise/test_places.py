@@ -12,7 +12,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.patches.spectra import planes_differ
 from napari_gpu_denoise.noise.places import SigmaSurface
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.request import Run
 
 SHAPE = (160, 200)
@@ -82,9 +82,9 @@ def test_channels_share_the_map_and_keep_their_sigma():
     image = scene() + truth * noise(shape=truth.shape)
     estimate = gd.estimate_noise(image.astype(np.float32), "CYX")
     assert estimate.sigma[1] / estimate.sigma[0] == pytest.approx(2, rel=0.1)
-    job = prepare(Run(gd.BM3D()), image.astype(np.float32))
+    job = start(Run(gd.BM3D()), image.astype(np.float32))
     assert not job.names.startswith("C")
-    job = prepare(Run(gd.BM3D(), axes="CYX"), image.astype(np.float32))
+    job = start(Run(gd.BM3D(), axes="CYX"), image.astype(np.float32))
     assert deviation(job.sigma.array, truth) < 0.15
     assert any("each pixel has its own" in note for note in job.sigma.notes)
 
@@ -106,9 +106,9 @@ def test_an_estimate_with_a_map_survives_json_and_is_for_one_shape():
     estimate = gd.estimate_noise(image, "YX")
     again = gd.NoiseEstimate.from_dict(json.loads(json.dumps(estimate.as_dict())))
     assert again.places == estimate.places
-    whole = prepare(Run(gd.NLMeans(), noise=again, axes="YX"), image)
+    whole = start(Run(gd.NLMeans(), noise=again, axes="YX"), image)
     assert whole.sigma.array.shape == SHAPE
-    part = prepare(Run(gd.NLMeans(), noise=again, axes="YX"), image[:-1])
+    part = start(Run(gd.NLMeans(), noise=again, axes="YX"), image[:-1])
     assert part.sigma.array.size == 1
 
 

@@ -42,8 +42,8 @@ class Process:
         return devices.own_device(wanted)
 
     def end(self):
-        for handle in self._claims.values():
-            os.close(handle)
+        for lock in self._claims.values():
+            lock.release()
 
 
 def test_devices_are_given_out_in_turn(cards, monkeypatch):

@@ -10,10 +10,10 @@ import time
 from dataclasses import replace
 
 import numpy as np
+import psutil
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise import locks
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.filters import self_test
 from napari_gpu_denoise.opencl import device as devices
@@ -179,7 +179,7 @@ def test_a_hanging_process_is_killed_with_all_it_has_started(
         processes = [int(number) for number in started.read_text().split()]
         assert len(processes) == 4
         for _ in range(600):  # the system takes its time
-            if not any(map(locks.is_alive, processes)):
+            if not any(map(psutil.pid_exists, processes)):
                 break
             time.sleep(0.1)
         else:

@@ -11,7 +11,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError, NonFiniteError
 from napari_gpu_denoise.run import part as parts_of_images
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import regions_of, size_of
 from napari_gpu_denoise.run.request import BASE, HostMemory, Run
 from scenes import noisy, small
@@ -100,7 +100,7 @@ def test_nan_at_the_end_of_what_a_part_reads_is_filled_as_in_the_whole():
 
 
 def job_of(settings, shape, axes):
-    return prepare(Run(settings, 20.0, axes=axes), Chunked(np.zeros(shape, np.uint16), shape))
+    return start(Run(settings, 20.0, axes=axes), Chunked(np.zeros(shape, np.uint16), shape))
 
 
 def regions(job, unit, shares_cores=True):

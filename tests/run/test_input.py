@@ -11,7 +11,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.levels import fill_nonfinite
 from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank, keep_noiseless
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.request import Run
 from scenes import noisy
 
@@ -164,8 +164,8 @@ def test_squares_do_not_depend_on_the_part():
 def test_nothing_is_kept_if_the_noise_is_given():
     image = padded(frames=1)[0]
     for noise in ({"sigma": SIGMA}, {"noise": gd.Gaussian(SIGMA)}, {"noise": SIGMA}):
-        assert prepare(Run(gd.BM3D(), **noise), image).blank_width == 0
-    assert prepare(Run(gd.BM3D()), image).blank_width == 8
+        assert start(Run(gd.BM3D(), **noise), image).blank_width == 0
+    assert start(Run(gd.BM3D()), image).blank_width == 8
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import (
     AxesError,
+    DenoiseError,
     ImageError,
     NonFiniteError,
     SettingsError,
@@ -23,7 +24,7 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
@@ -44,7 +45,7 @@ class Unread:
 
 def job_of(kind, axes: str, **changes):
     image = Unread(*(SIZES[a] for a in axes))
-    return prepare(Run(joining(kind, axes, **changes), 20.0, axes=axes), image)
+    return start(Run(joining(kind, axes, **changes), 20.0, axes=axes), image)
 
 
 def test_nothing_is_read_where_the_noise_is_given():
@@ -89,10 +90,10 @@ def test_what_a_part_reads():
     # Frames beside each other only along axes that are joined.
     run = Run(small(gd.NLMeans, frames_before=2, frames_after=1), 20.0, axes="TZYX")
     region = slice(4, 5), slice(3, 4), slice(0, 64), slice(0, 70)
-    part = Part.of(prepare(run, Unread(9, 7, 64, 70)), region)
+    part = Part.of(start(run, Unread(9, 7, 64, 70)), region)
     assert part.reads[:2] == (slice(2, 6), slice(3, 4))
     # Without noise nothing is looked at around a part.
-    still = prepare(replace(run, sigma=0.0), Unread(9, 7, 64, 70))
+    still = start(replace(run, sigma=0.0), Unread(9, 7, 64, 70))
     assert Part.of(still, region).reads == Part.of(still, region).yields == region
 
 
@@ -101,7 +102,7 @@ def test_a_job_is_sent_without_pixels_and_without_a_device(device):
     block = Block.of(image, "YX", "raise")
     for noise in (None, gd.PoissonGaussian(2.0, 3.0), "gaussian"):
         run = Run(small(gd.BM3D), None if noise else 20.0, noise=noise, device=device)
-        job = prepare(run, block)
+        job = start(run, block)
         sent = pickle.dumps(job)
         assert len(sent) < 20_000
         assert b"pyopencl" not in sent
@@ -110,13 +111,13 @@ def test_a_job_is_sent_without_pixels_and_without_a_device(device):
         assert (again.filter, again.levels, again.names) == (job.filter, job.levels, job.names)
         np.testing.assert_array_equal(again.sigma.array, job.sigma.array)
     by_name = Run(small(gd.BM3D), 20.0, device=device.address)
-    assert prepare(by_name, block).device == device
+    assert start(by_name, block).device == device
 
 
 def test_the_largest_sigma_of_a_map_is_that_of_the_whole():
     sigma = np.ones((64, 70))
     sigma[0, 0] = 30
-    job = prepare(Run(small(gd.NLMeans), sigma), Unread(64, 70))
+    job = start(Run(small(gd.NLMeans), sigma), Unread(64, 70))
     assert job.largest_sigma == [[30]]
     assert job_of(gd.NLMeans, "YX").largest_sigma is None
 
@@ -124,27 +125,39 @@ def test_the_largest_sigma_of_a_map_is_that_of_the_whole():
 def test_levels_are_of_the_whole_image_or_of_each_part():
     image = np.full((40, 44), 1e7)
     image[0, 0] += 1000
-    job = prepare(Run(small(gd.BM3D), 20.0), Block.of(image, "YX", "raise"))
+    job = start(Run(small(gd.BM3D), 20.0), Block.of(image, "YX", "raise"))
     assert job.levels == job.levels_of(image[5:]) == Levels.of(image)
-    lazy = prepare(Run(small(gd.BM3D), 20.0), Unread(40, 44, dtype="float64"))
+    lazy = start(Run(small(gd.BM3D), 20.0), Unread(40, 44, dtype="float64"))
     assert lazy.levels is None
     assert lazy.levels_of(image[5:]) == Levels.of(image[5:])
     known = Levels(5, 2.0)
-    found = prepare(Run(small(gd.BM3D), 20.0), Unread(40, 44), levels=known)
+    found = start(Run(small(gd.BM3D), 20.0), Unread(40, 44), levels=known)
     assert found.levels_of(image) == known
+
+
+def test_a_run_holds_parsed_values():
+    model = gd.Gaussian(3.0)
+    run = Run(gd.BM3D(), [6, 18], noise=model, dtype="float32", memory_limit="2K")
+    assert (run.sigma, run.noise, run.dtype) == ((6.0, 18.0), (model,), np.dtype("float32"))
+    assert run == Run(gd.BM3D(), (6.0, 18.0), noise=(model,), dtype=np.float32, memory_limit=2048)
+    assert Run(gd.BM3D(), np.int64(5), dtype="auto") == Run(gd.BM3D(), 5.0)
+    wrong = {"sigma": "a", "noise": gd.BM3D(), "dtype": "complex64"}
+    for name, value in wrong.items():
+        with pytest.raises(DenoiseError, match=name):
+            Run(gd.BM3D(), **{name: value})
 
 
 def test_the_first_of_many_frames_is_in_time():
     frame = Block.of(noisy(40, 44), "YX", "raise")
     run = Run(small(gd.NLMeans, frames_before=1), 1e5)
     with pytest.raises(AxesError, match="needs an axis T"):
-        prepare(run, frame)
-    job = prepare(run, frame, is_stream_frame=True)
+        start(run, frame)
+    job = start(run, frame, is_stream_frame=True)
     assert job.filter.over_time
     # The others may be of a larger range, but not of any.
     assert job.sigma.array.max() == 1e5
-    assert prepare(Run(small(gd.NLMeans), 1e5), frame).sigma.array.max() < 1e4
-    assert prepare(replace(run, sigma=1e9), frame, is_stream_frame=True).sigma.array.max() < 1e7
+    assert start(Run(small(gd.NLMeans), 1e5), frame).sigma.array.max() < 1e4
+    assert start(replace(run, sigma=1e9), frame, is_stream_frame=True).sigma.array.max() < 1e7
 
 
 WRONG = {
@@ -162,24 +175,24 @@ def test_what_does_not_fit_is_refused_before_anything_is_read(case, lazy):
     changes, error, said = WRONG[case]
     image = Unread(40, 44) if lazy else noisy(40, 44, dtype="uint16")
     with pytest.raises(error, match=said):
-        prepare(Run(**{"filter": small(gd.NLMeans), "sigma": 20.0, **changes}), image)
+        start(Run(**{"filter": small(gd.NLMeans), "sigma": 20.0, **changes}), image)
 
 
 def test_what_is_not_finite_is_kept_only_in_floats():
     image = noisy(40, 44)
     image[3, 4] = np.inf
     with pytest.raises(NonFiniteError, match="1 of 1760"):
-        prepare(Run(small(gd.NLMeans), 20.0), Block.of(image, "YX", "raise"))
+        start(Run(small(gd.NLMeans), 20.0), Block.of(image, "YX", "raise"))
     block = Block.of(image, "YX", "keep")
-    assert prepare(Run(small(gd.NLMeans), 20.0, nonfinite="keep"), block).levels == Levels(0, 1.0)
+    assert start(Run(small(gd.NLMeans), 20.0, nonfinite="keep"), block).levels == Levels(0, 1.0)
     with pytest.raises(NonFiniteError, match="float32"):
-        prepare(Run(small(gd.NLMeans), 20.0, nonfinite="keep", dtype="uint8"), block)
+        start(Run(small(gd.NLMeans), 20.0, nonfinite="keep", dtype="uint8"), block)
 
 
 def test_the_record_says_what_was_not_filtered(device):
     image = noisy(5, 44, dtype="uint8")
     for sigma, said in ((0.0, "returned unchanged"), (20.0, "mirroring to at least")):
-        job = prepare(Run(small(gd.BM3D), sigma, device=device), Block.of(image, "YX", "raise"))
+        job = start(Run(small(gd.BM3D), sigma, device=device), Block.of(image, "YX", "raise"))
         record = job.record(Tally(3, 0))
         assert record.saturated == 3
         (note,) = record.notes

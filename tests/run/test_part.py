@@ -18,7 +18,7 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.program import Session, session
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part, filter_part, programs_of, warm_up
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
@@ -66,7 +66,7 @@ def test_any_cut_gives_what_the_whole_gives(kind, device, axes):
     settings, image = joining(kind, axes), image_of(axes)
     run = Run(settings, 20.0, axes=axes, device=device, dtype="int8")  # much is clipped
     block = Block.of(image, axes, "raise")
-    job = prepare(run, block)
+    job = start(run, block)
     expected = gd.denoise(image, settings, 20.0, axes=axes, device=device, dtype="int8")
     found, total = np.zeros(job.shape, np.int8), Tally()
     for yields in cut(job, len(axes)):
@@ -81,7 +81,7 @@ def test_other_processes_filter_parts_that_are_sent_to_them(device):
     image, sent, wholes = image_of("TYX"), [], []
     for kind in IMAGE_FILTERS:
         run = Run(joining(kind, "TYX"), 20.0, axes="TYX", device=device)
-        job = prepare(run, Block.of(image, "TYX", "raise"))
+        job = start(run, Block.of(image, "TYX", "raise"))
         parts = [Part.of(job, yields) for yields in cut(job, 1)[::3]]
         whole = gd.denoise(image, run.filter, 20.0, axes="TYX", device=device).image
         wholes += [whole[part.yields] for part in parts]
@@ -100,7 +100,7 @@ def test_a_part_looks_only_at_its_own_pixels(device, nonfinite):
     out = np.zeros((21, 17), np.float32)
     block = Block.of(image, "YX", nonfinite)
     run = Run(joining(gd.NLMeans, ""), 20.0, axes="YX", nonfinite=nonfinite, device=device)
-    job = prepare(run, image)  # not looked at: each part has levels of its own
+    job = start(run, image)  # not looked at: each part has levels of its own
     part = Part.of(job, far)
     _, tally = finish(filter_part(job, part, block[part.reads], out))
     assert tally.nonfinite == 0
@@ -115,7 +115,7 @@ def test_a_part_looks_only_at_its_own_pixels(device, nonfinite):
 
 def test_planes_shorter_than_the_filter_takes_are_not_cut(device):
     image, settings = noisy(3, 5, 40), joining(gd.BM3D, "")
-    job = prepare(Run(settings, 20.0, axes="TYX", device=device), Block.of(image, "TYX", "raise"))
+    job = start(Run(settings, 20.0, axes="TYX", device=device), Block.of(image, "TYX", "raise"))
     with pytest.raises(ValueError, match="axis Y of 5 pixels"):
         Part.of(job, (slice(0, 1), slice(0, 3), slice(0, 40)))
     expected = gd.denoise(image, settings, 20.0, axes="TYX", device=device).image
@@ -144,7 +144,7 @@ def test_a_gpu_gets_the_programs_of_a_run(device, built):
     warm_up(settings, posing)
     for dtype in (np.float32, np.uint16):
         image = np.full((7, 30, 20), 50, dtype)
-        job = prepare(Run(settings, 5.0, axes="TYX", device=posing), image)
+        job = start(Run(settings, 5.0, axes="TYX", device=posing), image)
         assert set(programs_of(job, image.dtype, job.dtypes[1])) <= set(built)
     assert len(set(built)) == len(built)
 
@@ -157,7 +157,7 @@ def test_a_cpu_is_left_alone(device, built):
 def test_a_rehearsal_leaves_nothing_behind(device, arenas):
     posing = dataclasses.replace(device, kind="discrete GPU")
     image = np.full((9, 30, 20), 50, np.float32)
-    job = prepare(Run(gd.BM4D(), 5.0, axes="ZYX", device=posing), image)
+    job = start(Run(gd.BM4D(), 5.0, axes="ZYX", device=posing), image)
     before = set(session(posing).programs)
     assert programs_of(job, image.dtype, job.dtypes[1])
     assert set(session(posing).programs) == before

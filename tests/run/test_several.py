@@ -16,7 +16,7 @@ from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.run import by_parts as several
 from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.denoise import denoise_steps
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part
 from napari_gpu_denoise.run.request import Run
 from scenes import Stored, joining, noisy, small
@@ -185,7 +185,7 @@ def test_dask_chunks_take_the_device_that_does_least(pair):
 
 def test_parts_cover_the_whole_and_small_images_stay_so(pair, monkeypatch):
     settings = joining(gd.VBM3D, "TYX")
-    job = prepare(Run(settings, SIGMA, axes="TYX", device=pair[0]), noisy(40, 61, 57))
+    job = start(Run(settings, SIGMA, axes="TYX", device=pair[0]), noisy(40, 61, 57))
     parts = parts_of_images.divide(job, Part.of(job), 3)
     ends = [(part.spans[0].start, part.spans[0].stop) for part in parts]
     assert len(parts) >= 3 and len(parts) % 3 == 0
@@ -193,7 +193,7 @@ def test_parts_cover_the_whole_and_small_images_stay_so(pair, monkeypatch):
     # Frames are compared as wholes.
     assert all(part.yields[1:] == (slice(0, 61), slice(0, 57)) for part in parts)
     monkeypatch.undo()
-    tiny = prepare(Run(small(gd.NLMeans), SIGMA, device=pair[0]), noisy(64, 64))
+    tiny = start(Run(small(gd.NLMeans), SIGMA, device=pair[0]), noisy(64, 64))
     assert len(parts_of_images.divide(tiny, Part.of(tiny), 2)) == 1
 
 

@@ -29,8 +29,7 @@ from napari_gpu_denoise.noise.structure.find import structure_in
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input
-from napari_gpu_denoise.run.job import Job, prepare
-from napari_gpu_denoise.run.noise import is_measured
+from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.part import finish
 from napari_gpu_denoise.run.record import MEASURING, Progress, Steps
 from napari_gpu_denoise.run.request import Run, takes_options
@@ -95,11 +94,6 @@ def assess(
     ------
     {errors}
 
-    See Also
-    --------
-    denoise : Make the result.
-    estimate_noise : Measure the noise.
-
     Notes
     -----
     The filter runs about nine times on the region. Errors are predicted by Stein's estimate with
@@ -151,25 +145,8 @@ class Options:
 def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[Assessment]:
     """Assess step by step: `assess` as a generator.
 
-    Parameters
-    ----------
-    image
-        As in `assess`.
-    run : Run
-        The filter and the noise.
-    options : Options, optional
-        What to assess.
-
-    Yields
-    ------
-    Progress
-        After each part of the work, in runs of the filter; values may repeat. Closing the generator
-        stops the work.
-
-    Returns
-    -------
-    Assessment
-        As the value of ``StopIteration``.
+    Progress is yielded after each part of the work, in runs of the filter; values may repeat.
+    Closing the generator stops the work.
     """
     options = options or Options()
     if run.filter.yields_map:
@@ -177,10 +154,9 @@ def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[
             "The result with these settings is a map, not an image: choose settings that denoise."
         )
     image = Input.of(image, run)
-    if is_measured(run.sigma, run.noise, run.filter):
+    if run.measures_noise:
         yield MEASURING
-    device = choose_devices(run.device)[0]
-    run = replace(image.adapted(run), device=device, dtype="float32")
+    run = replace(image.adapted(run).on(choose_devices(run.device)), dtype="float32")
     job, told = _prepared(run, image.array)
 
     def trial_of(*size: int) -> tuple[Region, Trial]:
@@ -371,8 +347,8 @@ def _prepared(run: Run, image: Any) -> tuple[Job, tuple[Any, Any]]:
     filter, names = run.filter, run.axes
     told = noise_of(run, image)
     if filter.sigma_unused:
-        return prepare(replace(run, noise=None), image), told
+        return start(replace(run, noise=None), image), told
     measures = run.sigma is None and run.noise is None and filter.estimate_sigma(image, names)
     if filter.sigma_power == 1 and not measures:
         run = replace(run, sigma=told[0], noise=told[1])
-    return prepare(run, image), told
+    return start(run, image), told

@@ -167,7 +167,7 @@ def _run_options(args: argparse.Namespace) -> dict[str, Any]:
 def denoise(args: argparse.Namespace) -> int:
     """Run one filter over all inputs."""
     settings = chosen_settings(args)
-    from napari_gpu_denoise.files.batch import Batch, BatchProgress, batch_steps
+    from napari_gpu_denoise.files.batch import Batch, driven
     from napari_gpu_denoise.run.request import HostMemory, Run
 
     run = Run(
@@ -185,49 +185,50 @@ def denoise(args: argparse.Namespace) -> int:
         names = ("overwrite", "resume", "companions_anywhere", "stop_on_error")
         options = {name: getattr(args, name) for name in names}
         batch = Batch.of(args.inputs, args.output, run, **options, client=client)
-        report = None
-        with contextlib.closing(batch_steps(batch)) as steps:
-            while report is None:
-                try:
-                    if isinstance(step := next(steps), BatchProgress):
-                        bar(step)
-                    if cancel.is_set():
-                        steps.throw(errors.Cancelled("The batch was cancelled."))
-                except StopIteration as end:
-                    report = end.value
+        report = driven(batch, bar, cancel)
     return _report_on_batch(report, settings, args)
 
 
 def _report_on_batch(report: BatchReport, settings: Any, args: argparse.Namespace) -> int:
     """Print what became of the files; return the exit code."""
-    from napari_gpu_denoise.files.batch import is_expected, lines_on
+    from napari_gpu_denoise.files.batch import lines_on
 
     if args.json:
         print(json.dumps({"profile": settings.profile_name(), **report.as_dict()}, indent=2))
     elif not args.quiet:
         for file in report.done:
             print(*lines_on(file, settings, on_command_line), sep="\n")
-    for file in () if args.quiet else report.skipped:
-        complain(f"{on_command_line(file.skipped).rstrip('.')}.")
+    for problem in _complaints(report, args.quiet):
+        complain(problem)
+    if len(report.files) > 1 and not args.quiet and not args.json:
+        print(report.summary)
+    return _status(report, args.resume)
+
+
+def _complaints(report: BatchReport, quiet: bool) -> Iterator[BaseException | str]:
+    """Yield what there is to say of files without a result, and where one was not completed."""
+    from napari_gpu_denoise.files.batch import is_expected
+
+    for file in () if quiet else report.skipped:
+        yield f"{on_command_line(file.skipped).rstrip('.')}."
     unexpected = [file.error for file in report.failed if not is_expected(file.error)]
     for file in report.failed:
         named = f"{type(file.error).__name__}: {file.error}"
-        complain(sentence(named if file.error in unexpected else file.error, file.input))
-        for note in file.notes:
-            complain(on_command_line(note))
-    for note in report.notes:
-        complain(on_command_line(note))
-    if unexpected:
-        complain(unexpected[0])
-    if len(report.files) > 1 and not args.quiet and not args.json:
-        print(report.summary)
+        yield sentence(named if file.error in unexpected else file.error, file.input)
+        yield from map(on_command_line, file.notes)
+    yield from map(on_command_line, report.notes)
+    yield from unexpected[:1]
+
+
+def _status(report: BatchReport, resume: bool) -> int:
+    """Return the exit code of a batch."""
     if report.cancelled:
         raise KeyboardInterrupt
     if report.failed:
         return exit_code(report.failed[0].error)
     if any(getattr(file.skipped, "code", "") == "exists" for file in report.skipped):
         return exit_code(errors.OutputError())
-    if not report.done and not args.resume:
+    if not report.done and not resume:
         raise errors.FileError(
             f"None of the inputs is a {FORMAT_NAMES} file: nothing was denoised."
         )

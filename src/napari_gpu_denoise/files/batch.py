@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import os
 import traceback
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,16 +22,13 @@ from napari_gpu_denoise.files import FORMAT_NAMES, formats, zarr
 from napari_gpu_denoise.files.formats import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.one_file import check_result, denoise_file, read_whole
-from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_checkpoint
+from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_unfinished
 from napari_gpu_denoise.noise.models import summary_of
 from napari_gpu_denoise.opencl.device import choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run.part import finish
+from napari_gpu_denoise.run.part import finish, relayed
 from napari_gpu_denoise.run.record import Record
 from napari_gpu_denoise.run.request import HostMemory, Run, takes_options
-from napari_gpu_denoise.version import package_version
-
-_AHEAD = 2  # files given out at a time, for each thread of the workers
 
 
 @dataclass(frozen=True)
@@ -231,8 +228,8 @@ def run_batch(
     resume : bool, default False
         Continue a batch that was interrupted: results of the same input, by its content, settings,
         noise, axes, type and version of this package are kept, any other file in their place is an
-        error. A large file, or an OME-Zarr, is continued with the parts that are not written yet;
-        if any of these or the device differ, it is an error.
+        error. A large file, or an OME-Zarr, that is written to a folder is continued with the parts
+        that are not written yet; if any of these or the device differ, it is an error.
     companions_anywhere : bool, default False
         Read the other files of an OME-TIFF set wherever its XML says they are, and what links in an
         OME-Zarr lead to, not only in the folder of the input or below.
@@ -282,6 +279,13 @@ def run_batch(
         stop_on_error=stop_on_error,
         client=client,
     )
+    return driven(batch, progress, cancel)
+
+
+def driven(
+    batch: Batch, progress: Callable[[BatchProgress], None] | None = None, cancel: Any = None
+) -> BatchReport:
+    """Denoise files to the end, or until `cancel` is set."""
     with contextlib.closing(batch_steps(batch)) as steps:
         try:
             while True:
@@ -305,116 +309,104 @@ def batch_steps(
     """
     todo = [path for path in batch.found if only is None or path in only]
     files: list[FileReport] = []
-    work = _Work(batch)
-    if batch.client is not None:
-        from napari_gpu_denoise.files.cluster import check_workers
-
-        check_workers(batch.client)
-    if batch.client is not None and len(todo) > 1:
-        try:
-            todo = yield from _by_workers(batch, work, todo, files)
-        except errors.Cancelled:
-            return BatchReport(tuple(files), cancelled=True)
-        if batch.stop_on_error and any(file.error is not None for file in files):
-            todo = []
-    for index, path in enumerate(todo):
-        at = partial(BatchProgress, path, index, len(todo))
-        target = batch.targets.get(path)
-        try:
-            yield at(0, 0)
-            report = work.left_out(path)
-            if report is None:
-                running = denoise_file(
-                    path, target, batch.run, **work.options(path), client=batch.client
-                )
-                with contextlib.closing(running):
-                    while True:
-                        try:
-                            step = next(running)
-                        except StopIteration as end:
-                            report = work.done(path, *end.value)
-                            break
-                        yield at(step.done, step.total, step.unit)
-        except errors.Cancelled:
-            return BatchReport(tuple(files), cancelled=True, notes=_left(target))
-        except errors.NoDeviceError:
-            raise
-        except Exception as error:
-            # Whatever is wrong with one file, try the others.
-            _let_go(error)
-            report = FileReport(path, error=error, notes=_left(target, error))
-        try:
-            yield report
-        except errors.Cancelled:
-            if report.error is not None:
-                # Ctrl-C makes the compiler of PoCL fail, too.
-                return BatchReport(tuple(files), cancelled=True, notes=report.notes)
-            return BatchReport((*files, report), cancelled=index + 1 < len(todo))
-        files.append(report)
-        if report.error is not None and batch.stop_on_error:
-            break
+    state, path = _BatchState(batch), None
+    try:
+        if batch.client is not None:
+            todo = yield from _by_workers(batch, state, todo, files)
+        for index, path in enumerate(todo):
+            if state.stops(files):
+                break
+            at = partial(BatchProgress, path, index, len(todo))
+            files.append((yield from _denoised(batch, state, path, at)))
+            yield files[-1]
+    except errors.Cancelled:
+        return _stopped(batch, files, path, todo)
     report = BatchReport(tuple(map(_still_there, files)))
     return replace(report, notes=_plate(batch)) if not report.failed else report
 
 
+def _denoised(
+    batch: Batch, state: _BatchState, path: Path, at: Callable[..., BatchProgress]
+) -> Generator[BatchProgress, None, FileReport]:
+    """Denoise one file with this process, or with all workers."""
+    yield at(0, 0)
+    try:
+        report = state.left_out(path)
+        if report is None:
+            options = {**state.options(path), "client": batch.client}
+            running = denoise_file(path, batch.targets[path], batch.run, **options)
+            made = yield from relayed(running, lambda step: at(step.done, step.total, step.unit))
+            report = state.done(path, *made)
+        return report
+    except (errors.Cancelled, errors.NoDeviceError):
+        raise
+    except Exception as error:
+        # Whatever is wrong with one file, try the others.
+        return state.failed(path, error)
+
+
+def _stopped(
+    batch: Batch, files: list[FileReport], path: Path | None, todo: Sequence[Path]
+) -> BatchReport:
+    """Return the report of a batch that was cancelled at a file, or when that was reported."""
+    last = files[-1] if files and files[-1].input == path else None
+    if last is not None and last.error is None:
+        return BatchReport(tuple(files), cancelled=path != todo[-1])
+    if last is not None:  # Ctrl-C makes the compiler of PoCL fail, too
+        files.pop()
+    return BatchReport(tuple(files), cancelled=True, notes=_unfinished_note(batch, path))
+
+
 def _by_workers(
-    batch: Batch, work: _Work, todo: list[Path], files: list[FileReport]
+    batch: Batch, state: _BatchState, todo: list[Path], files: list[FileReport]
 ) -> Generator[BatchProgress | FileReport, None, list[Path]]:
     """Have workers denoise small files, several at a time, and add to the reports on `files`.
 
-    Returns what is left: large files, of which all workers filter parts.
+    Returns what is left: large files, of which all workers filter parts, or a single one.
     """
-    from napari_gpu_denoise.files.cluster import ClusterReport, Failed, Results, asked
+    from napari_gpu_denoise.files.cluster import ClusterReport, check_workers, outcomes
 
+    check_workers(batch.client)
+    if len(todo) < 2:
+        return todo
     rest: list[Path] = []
     begun: list[Path] = []
-    left: list[FileReport] = []
+    reports: list[FileReport] = []
 
     def small() -> Iterator[tuple[Any, ...]]:
         for path in todo:
-            try:
-                if (report := work.left_out(path)) is not None:
-                    left.append(report)
-                elif work.is_small(path):
-                    begun.append(path)
-                    given = path, batch.targets[path], batch.run, work.options(path)
-                    yield "file", filtered_file, *given, package_version()
-                else:
-                    rest.append(path)
-            except Exception as error:
-                _let_go(error)
-                left.append(FileReport(path, error=error))
+            found = state.sort(path)
+            if found is True:
+                begun.append(path)
+                given = path, batch.targets[path], batch.run, state.options(path)
+                yield "file", filtered_file, *given
+            elif found:
+                reports.append(found)
+            else:
+                rest.append(path)
 
-    count = len(todo)
-    ahead = _AHEAD * max(1, sum(asked(batch.client.nthreads).values()))
-    running = Results(batch.client, small(), ahead, ClusterReport(), raises=False)
-    with contextlib.closing(running) as results:
-        yield BatchProgress(todo[0], 0, count, 0, count, "file")
-        for number, outcome in itertools.chain(results.arriving(), [(-1, None)]):
-            if isinstance(outcome, Failed):
-                if isinstance(outcome.error, errors.NoDeviceError):
-                    raise outcome.error
-                outcome = FileReport(begun[number], error=outcome.error)
-            for report in [*left, *([] if outcome is None else [outcome])]:
-                if report.output is not None:
-                    work.wrote(report.output)
-                files.append(report)
-                yield report
-                if report.error is not None and batch.stop_on_error:
-                    return rest
-            left.clear()
+    count, at = len(todo), partial(BatchProgress, count=len(todo), total=len(todo), unit="file")
+    with contextlib.closing(outcomes(batch.client, small(), ClusterReport(), False)) as results:
+        yield at(todo[0], 0, done=0)
+        for number, outcome in itertools.chain(results, [(-1, None)]):
+            if outcome is not None:
+                reports.append(state.returned(begun[number], outcome))
+            while reports and not state.stops(files):
+                files.append(reports.pop(0))
+                yield files[-1]
+            if state.stops(files):
+                break
             done = min(len(files), count - 1)
-            yield BatchProgress(todo[done], done, count, len(files), count, "file")
+            yield at(todo[done], done, done=len(files))
     return rest
 
 
-def filtered_file(path: Path, target: Path, run: Run, options: dict[str, Any], version: str) -> Any:
+def filtered_file(path: Path, target: Path, run: Run, options: dict[str, Any]) -> Any:
     """Denoise a small file on the device of this process, which is that of a worker."""
     from napari_gpu_denoise.files import cluster
 
     device = ""
     try:
-        cluster.check_version(version)
         run = replace(run, device=own_device(run.device))
         device = str(run.device)
         picture, record, notes = finish(denoise_file(path, target, run, **options))
@@ -425,7 +417,7 @@ def filtered_file(path: Path, target: Path, run: Run, options: dict[str, Any], v
         return FileReport(path, error=error)
 
 
-class _Work:
+class _BatchState:
     """The files of a batch, and what those that were denoised tell of the others."""
 
     def __init__(self, batch: Batch) -> None:
@@ -460,11 +452,11 @@ class _Work:
         if batch.resume:
             with opened(path) as picture:
                 check_result(target, picture, batch.run)
-            remove_checkpoint(target)
+            remove_unfinished(target)
         # The other files of a set are then not denoised as images of their own.
         with contextlib.suppress(errors.FileError, errors.ImageError), opened(path) as picture:
             self._sources.update(map(_real, picture.files))
-        return FileReport(path, skipped=_kept(target, batch.resume))
+        return FileReport(path, skipped=_exists_message(target, batch.resume))
 
     @cached_property
     def _inputs(self) -> list[Path]:
@@ -477,9 +469,14 @@ class _Work:
                 found += picture.files
         return found
 
-    def is_small(self, path: Path) -> bool:
-        """Return whether one worker is to denoise a file."""
-        files = read_whole(path, self._batch.run, self._batch.companions_anywhere)
+    def sort(self, path: Path) -> FileReport | bool:
+        """Return whether one worker is to denoise a file, or the report if none is."""
+        try:
+            if (report := self.left_out(path)) is not None:
+                return report
+            files = read_whole(path, self._batch.run, self._batch.companions_anywhere)
+        except Exception as error:
+            return self.failed(path, error)
         self._sources.update(_real(file) for file in files if file != path)
         return bool(files)
 
@@ -497,15 +494,30 @@ class _Work:
         self, path: Path, picture: ImageFile, record: Record, notes: tuple[str, ...]
     ) -> FileReport:
         """Note what `denoise_file` returned for a file, whose pixels are let go of."""
-        target = self._batch.targets[path]
         self._sources.update(map(_real, picture.files))
-        self.wrote(target)
-        return FileReport(path, target, record, notes=(*picture.notes, *notes))
+        report = FileReport(path, self._batch.targets[path], record, notes=(*picture.notes, *notes))
+        return self.returned(path, report)
 
-    def wrote(self, target: Path) -> None:
-        """Note a result."""
-        self._folders.add(target.parent)
-        self._written.add(identity(target))
+    def returned(self, path: Path, outcome: Any) -> FileReport:
+        """Note what has become of a file: a report, or what failed on all workers."""
+        report = (
+            outcome if isinstance(outcome, FileReport) else FileReport(path, error=outcome.error)
+        )
+        if isinstance(report.error, errors.NoDeviceError):
+            raise report.error
+        if report.output is not None:
+            self._folders.add(report.output.parent)
+            self._written.add(identity(report.output))
+        return report
+
+    def failed(self, path: Path, error: Exception) -> FileReport:
+        """Return the report on a file that failed, without the pixels of its traceback."""
+        _free_traceback(error)
+        return FileReport(path, error=error, notes=_unfinished_note(self._batch, path, error))
+
+    def stops(self, files: Sequence[FileReport]) -> bool:
+        """Return whether a file has failed that ends the batch."""
+        return self._batch.stop_on_error and any(file.error is not None for file in files)
 
 
 def _folded(target: Path) -> str:
@@ -532,20 +544,23 @@ def _plate(batch: Batch) -> tuple[str, ...]:
     return zarr.describe_plate(place, plate)
 
 
-def _let_go(error: BaseException | None) -> None:
+def _free_traceback(error: BaseException | None) -> None:
     """Free the pixels that an error holds by its traceback: reports are kept to the end."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
 
 
-def _left(target: Path | None, error: Exception | None = None) -> tuple[str, ...]:
-    """Say where an unfinished result is kept, if there is one."""
+def _unfinished_note(
+    batch: Batch, path: Path | None, error: Exception | None = None
+) -> tuple[str, ...]:
+    """Say where the unfinished result of a file is kept, if there is one."""
+    target = batch.targets.get(path)
     note = kept_note(target, error) if target is not None else ""
     return (note,) if note else ()
 
 
-def _kept(target: Path, resume: bool) -> str:
+def _exists_message(target: Path, resume: bool) -> str:
     if resume:
         return f"{target} is complete and was kept."
     return errors.Note(

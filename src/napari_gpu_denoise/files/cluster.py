@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import accumulate
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ from napari_gpu_denoise.errors import (
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.input_checks import check_no_secrets
 from napari_gpu_denoise.files.zarr import NewImage
-from napari_gpu_denoise.files.zarr.places import Address, as_path, zarr_package
+from napari_gpu_denoise.files.zarr.places import Address, Claim, as_path, zarr_package
 from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array
@@ -45,12 +44,14 @@ from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.device import choose_devices, names_of, own_device
 from napari_gpu_denoise.run.by_parts import change_in_the_middle
 from napari_gpu_denoise.run.input import Block, Input
-from napari_gpu_denoise.run.job import Job, prepare
+from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, mark_of, parts_left
 from napari_gpu_denoise.run.part import Part, filter_part, finish, regions_of, size_of, unit_of
 from napari_gpu_denoise.run.record import MEASURING, Progress, Record, Result, Tally
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
+
+# What workers do.
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class Place:
     """Where an input and its result are, for any process that sees the same files.
 
     `run` tells runs apart: a file is opened anew in each. `device` is what each worker chooses its
-    own from. `target` is a folder of zarr and the name of the array in it; None where the pixels
-    are sent back.
+    own from. `target` is a folder of zarr, the name of the array in it, and the run that may write;
+    None where the pixels are sent back.
     """
 
     run: str
@@ -67,37 +68,16 @@ class Place:
     companions_anywhere: bool
     device: Any = None
     correction: Correction | None = None
-    target: tuple[str, str] | None = None
-    version: str = package_version()
-
-    @property
-    def mark(self) -> Path | Address:
-        """A file in the folder of the result that is there as long as the run goes on.
-
-        A worker may still be at a part when a run has been stopped, and another one begun.
-        """
-        return as_path(self.target[0]) / f".run-{self.run}"
-
-    def marks(self) -> list[Path | Address]:
-        """Return the marks of all runs, also of those that were killed."""
-        folder = as_path(self.target[0])
-        if isinstance(folder, Address):
-            return (folder / ".run-*").matching()
-        return list(folder.glob(".run-*"))
+    target: tuple[str, str, str] | None = None
 
     def source(self) -> Any:
         """Return the pixels, which are read part by part."""
-        check_version(self.version)
         data = _opened(self.run, self.path, self.companions_anywhere)[1].data
         return CorrectedArray(data, self.correction) if self.correction else data
 
     def own(self, job: Job) -> Job:
         """Return a job for the device of this process."""
-        run = replace(job.run, device=own_device(self.device))
-        if run.host_memory is not None:
-            limit = run.host_memory.for_buffers([run.device], run.memory_limit)
-            run = replace(run, memory_limit=limit)
-        return replace(job, run=run)
+        return replace(job, run=job.run.on([own_device(self.device)]))
 
 
 @dataclass(frozen=True)
@@ -111,18 +91,17 @@ class Failed:
 
 @dataclass(frozen=True)
 class Done:
-    """What was counted in each of some parts, their marks, by whom; their pixels, if sent back."""
+    """What was counted in a part, by whom, and its mark; or its pixels, if they are sent back."""
 
-    tallies: list[Tally]
-    marks: list[int]
+    tally: Tally
+    mark: int
     device: str
     worker: str
-    made: list[np.ndarray] | None = None
+    made: np.ndarray | None = None
 
 
-def described(wanted: Any, version: str) -> tuple[str, str, str, str]:
+def device_of_this(wanted: Any) -> tuple[str, str, str, str]:
     """Return name, platform, version and driver of the device of this process."""
-    check_version(version)
     device = own_device(wanted)
     return device.name, device.platform, device.version, device.driver
 
@@ -130,7 +109,7 @@ def described(wanted: Any, version: str) -> tuple[str, str, str, str]:
 def prepared(place: Place, run: Run, known: Correction | None) -> tuple[Job, Correction | None]:
     """Prepare a run for an input: what to correct, and the noise, are measured."""
     image = Input.of(place.source(), run, known)
-    job = prepare(replace(run, device=own_device(place.device)), image).sharing(image.windows())
+    job = start(replace(run, device=own_device(place.device)), image).sharing(image.windows())
     # Devices of this machine mean nothing on another.
     return replace(job, run=replace(job.run, device=None)), image.correction
 
@@ -140,37 +119,36 @@ def size_of_parts(place: Place, job: Job, unit: Sequence[int] | None) -> tuple[i
     return size_of(job, unit, [own_device(place.device)])
 
 
-def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
-    """Filter parts one after another, and write them if they have a place."""
-    tallies, marks, made, device = [], [], [], ""
+def filtered(place: Place, job: Job, part: Part) -> Done | Failed:
+    """Filter a part, and write it if it has a place."""
+    device = ""
     try:
         job = place.own(job)
         device = str(job.device)
-        source, target = place.source(), place.target and _result(place.run, *place.target)
-        for part in parts:
-            pixels = as_array(source[part.reads])
-            block = Block.of(pixels, job.names, job.run.nonfinite, job.levels)
-            out = np.empty([one.size for one in part.spans], job.dtypes[1])
-            tallies.append(finish(filter_part(job, part, block, out)))
-            if target is None:
-                made.append(out)
-            elif not place.mark.exists():
-                raise ClusterError("The run was stopped while a worker was filtering a part.")
-            else:
-                target[part.yields] = out
-            marks.append(mark_of(target, part.yields, out))
+        pixels = as_array(place.source()[part.reads])
+        block = Block.of(pixels, job.names, job.run.nonfinite, job.levels)
+        out = np.empty([one.size for one in part.spans], job.dtypes[1])
+        tally = finish(filter_part(job, part, block, out))
+        if place.target is None:
+            return Done(tally, 0, device, address(), out)
+        target = _result(*place.target)
+        target[part.yields] = out
+        # Nothing is resumed at an address.
+        at_address = isinstance(target.place, Address)
+        mark = 0 if at_address else mark_of(target, part.yields, out)
+        return Done(tally, mark, device, address())
     except DenoiseError as error:
         return Failed(error, device, address())
-    return Done(tallies, marks, device, address(), None if target is not None else made)
 
 
-def check_version(version: str) -> None:
-    """Refuse work of a program that has another version of this package than the worker."""
+def checked(version: str, function: Callable, *given: Any) -> Any:
+    """Do a task, unless the program that gives it has another version of this package."""
     if version != package_version():
         raise ClusterError(
             f"The dask worker {address()} has version {package_version()} of napari-gpu-denoise: "
             f"install version {version} there, as here."
         )
+    return function(*given)
 
 
 def address() -> str:
@@ -188,27 +166,24 @@ def _opened(run: str, path: str, companions_anywhere: bool) -> tuple[Any, Any]:
 
 
 @lru_cache(maxsize=4)
-def _result(run: str, folder: str, name: str) -> FullResolutionArray:
-    place = f"{folder}/{name}"
-    return FullResolutionArray(zarr_package().open_array(place, mode="r+"), as_path(folder), place)
+def _result(folder: str, name: str, run: str) -> FullResolutionArray:
+    where, place = as_path(folder), f"{folder}/{name}"
+    array = zarr_package().open_array(place, mode="r+")
+    return FullResolutionArray(array, where, place, Claim(where, run))
 
+
+# What is asked of them.
 
 # Errors after which a task is tried again, on another worker if there is one.
 _TRANSIENT = (DeviceMemoryError, KernelError, NoDeviceError, FileError, OutputError)
 _TRIES = 3
+_AHEAD = 3  # tasks given out at a time, for each thread of the workers
+_PAUSE = 0.05  # seconds between two looks at what has arrived, and at whether a run was cancelled
+# Seconds without any worker until that is said, and until the run ends: others may come.
+_ALONE_SAID, _ALONE_MAX = 30.0, 600.0
 _LOST = OSError, CancelledError, asyncio.CancelledError  # of a client without its scheduler
-_NO_SCHEDULER = "The dask scheduler was lost", "start it again, and repeat the run with resume=True"
 _SAME_VERSION = f"install version {package_version()} there, as here"
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long is waited, in seconds, where nothing comes from the workers."""
-
-    look: float = 0.5  # between two looks at whether the run was cancelled
-    told: float = 30  # without any worker, until that is said
-    most: float = 600  # until the run ends
 
 
 @dataclass
@@ -218,11 +193,6 @@ class ClusterReport:
     tally: Tally = field(default_factory=Tally)
     devices: dict[str, str] = field(default_factory=dict)
     failed: list[Failed] = field(default_factory=list)
-
-    @property
-    def names(self) -> str:
-        """The devices in words."""
-        return names_of(self.devices.values()) or "dask workers"
 
     def noted(self, record: Record) -> Record:
         """Return a record that tells of what failed and was done again."""
@@ -237,115 +207,98 @@ class ClusterReport:
 class _Task:
     number: int
     work: tuple
-    future: Any = None
     tries: int = 0
 
 
-class Results:
-    """The outcomes of tasks; `close` gives up those that have not begun.
+def outcomes(
+    client: Any, work: Iterable[tuple], report: ClusterReport, raises: bool = True
+) -> Iterator[tuple[int, Any]]:
+    """Yield number and outcome of each task as it ends, in any order; None while none does.
 
     `work` has a name, a function and its arguments for each task. Those of a worker that ends
     are given to others by dask. Those that fail for want of a device, memory or a file are tried
     again, elsewhere where possible; what still fails is raised, or with `raises` off yielded.
+    Closing the generator gives up what is not done.
     """
+    import distributed
 
-    def __init__(
-        self,
-        client: Any,
-        work: Iterator[tuple],
-        ahead: int,
-        report: ClusterReport,
-        raises: bool = True,
-        patience: Patience | None = None,
-    ) -> None:
-        self._client, self._ahead, self._report, self._raises = client, ahead, report, raises
-        self._waiting = enumerate(work)
-        self._given: dict[str, _Task] = {}
-        self._ended: SimpleQueue = SimpleQueue()
-        self._avoided: set[str] = set()  # workers that failed
-        self._patience = patience or Patience()
-        self._alone: float | None = None  # since when there is no worker
-        self._told = False
-
-    def close(self) -> None:
-        """Give up what is not done."""
-        with contextlib.suppress(ClusterError):
-            asked(self._client.cancel, [task.future for task in self._given.values()])
-
-    def arriving(self) -> Iterator[tuple[int, Any]]:
-        """Yield number and outcome of each task, in any order; None if nothing came for a while."""
-        self._fill()
-        while self._given:
-            try:
-                key, outcome = self._ended.get(timeout=self._patience.look)
-            except Empty:
-                self._look_for_workers()
-                yield -1, None
-                continue
-            task, self._alone = self._given.pop(key), None
-            if isinstance(outcome, Exception):
-                raise outcome
-            if isinstance(outcome, Failed) and self._again(task, outcome):
-                continue
-            if getattr(outcome, "worker", ""):
-                self._report.devices[outcome.worker] = outcome.device
-            self._fill()
-            yield task.number, outcome
-
-    def _fill(self) -> None:
-        while len(self._given) < self._ahead:
-            number, work = next(self._waiting, (None, None))
-            if number is None:
+    arrived = distributed.as_completed(loop=client.loop, with_results=True, raise_errors=False)
+    waiting = (_Task(number, each) for number, each in enumerate(work))
+    given: dict[Any, _Task] = {}
+    alone = _Alone(client)
+    try:
+        while True:
+            workers = alone.workers()
+            room = _AHEAD * max(1, sum(workers.values())) - len(given)
+            for task in itertools.islice(waiting, max(0, room)):
+                _give(client, task, given, arrived)
+            if not given:
                 return
-            self._give(_Task(number, work))
+            if not arrived.has_ready():
+                yield -1, None
+                time.sleep(_PAUSE)
+            for future, result in arrived.next_batch(block=False):
+                task, outcome = given.pop(future), _outcome(future, result)
+                if isinstance(outcome, Failed) and _again(task, outcome, raises):
+                    report.failed.append(outcome)
+                    avoided = {each.worker for each in report.failed}
+                    others = [each for each in workers if each not in avoided]
+                    _give(client, task, given, arrived, others)
+                    continue
+                if getattr(outcome, "worker", ""):
+                    report.devices[outcome.worker] = outcome.device
+                yield task.number, outcome
+    finally:
+        with contextlib.suppress(ClusterError):
+            asked(client.cancel, list(given))
 
-    def _give(self, task: _Task) -> None:
-        others = {}
-        if self._avoided:
-            left = [each for each in asked(self._client.nthreads) if each not in self._avoided]
-            # Where only others are left, or have come, they do it.
-            others = {"workers": left, "allow_other_workers": True} if left else {}
-        task.future = submit(self._client, *task.work, **others)
-        self._given[task.future.key] = task
-        task.future.add_done_callback(lambda future: self._ended.put((future.key, _ended(future))))
 
-    def _look_for_workers(self) -> None:
-        """Say that there is no worker, and give up after a while: others may come until then."""
-        if asked(self._client.nthreads):
-            self._alone, self._told = None, False
-            return
-        now = time.monotonic()
-        self._alone = self._alone or now
-        if now - self._alone >= self._patience.told and not self._told:
-            self._told = True
+def _give(client: Any, task: _Task, given: dict, arrived: Any, others: Sequence[str] = ()) -> None:
+    """Give a task to the workers, best to some; the dashboard shows it by its name."""
+    name, *work = task.work
+    # Where only those are left that failed, or new ones have come, they do it.
+    options = {"workers": list(others), "allow_other_workers": True} if others else {}
+    options |= {"key": f"{name}-{uuid.uuid4().hex}", "pure": False}
+    future = asked(client.submit, checked, package_version(), *work, **options)
+    given[future] = task
+    arrived.add(future)
+
+
+def _again(task: _Task, failed: Failed, raises: bool) -> bool:
+    """Return whether a task that failed is to be tried once more, or raise its error."""
+    task.tries += 1
+    if task.tries < _TRIES and isinstance(failed.error, _TRANSIENT):
+        return True
+    if raises:
+        raise failed.error
+    return False
+
+
+class _Alone:
+    """How long there has been no worker."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._since, self._said = client, time.monotonic(), False
+
+    def workers(self) -> dict[str, int]:
+        """Return the threads of all workers; say that there are none, and give up after a while."""
+        found = asked(self._client.nthreads)
+        if found:
+            self._since, self._said = time.monotonic(), False
+        seconds = time.monotonic() - self._since
+        if seconds >= _ALONE_SAID and not self._said:
+            self._said = True
             _logger.warning(
                 "There is no dask worker: the run waits for one, and ends after %g s without any.",
-                self._patience.most,
+                _ALONE_MAX,
             )
-        if now - self._alone >= self._patience.most:
+        if seconds >= _ALONE_MAX:
             raise ClusterError(
-                f"There has been no dask worker for {self._patience.most:g} s",
+                f"There has been no dask worker for {_ALONE_MAX:g} s",
                 "start some, and repeat the run with resume=True",
                 code="no-workers",
             )
-
-    def _again(self, task: _Task, failed: Failed) -> bool:
-        """Give a task that failed to a worker once more; return False if that was tried enough."""
-        task.tries += 1
-        if task.tries == _TRIES or not isinstance(failed.error, _TRANSIENT):
-            if self._raises:
-                raise failed.error
-            return False
-        self._report.failed.append(failed)
-        self._avoided.add(failed.worker)
-        self._give(task)
-        return True
-
-
-def submit(client: Any, name: str, function: Callable, *given: Any, **options: Any) -> Any:
-    """Give a task to the workers; the dashboard shows it by its name."""
-    key = f"{name}-{uuid.uuid4().hex}"
-    return asked(client.submit, function, *given, key=key, pure=False, **options)
+        return found
 
 
 def asked(method: Callable, *given: Any, **options: Any) -> Any:
@@ -353,51 +306,47 @@ def asked(method: Callable, *given: Any, **options: Any) -> Any:
     try:
         return method(*given, **options)
     except _LOST as error:
-        raise ClusterError(*_NO_SCHEDULER, code="no-scheduler") from error
+        raise _no_scheduler() from error
+
+
+def _no_scheduler() -> ClusterError:
+    remedy = "start it again, and repeat the run with resume=True"
+    return ClusterError("The dask scheduler was lost", remedy, code="no-scheduler")
 
 
 def run_task(client: Any, *work: Any) -> Generator[Progress, None, Any]:
     """Have one task done; yields `MEASURING` meanwhile, and returns its outcome."""
-    with contextlib.closing(Results(client, iter([work]), 1, ClusterReport())) as results:
-        for _, outcome in results.arriving():
+    with contextlib.closing(outcomes(client, [work], ClusterReport())) as results:
+        for _, result in results:
             yield MEASURING
-            result = outcome
+            outcome = result
+    return outcome
+
+
+def _outcome(future: Any, result: Any) -> Any:
+    """Return the result of a task that has ended; its error is raised."""
+    if isinstance(result, _LOST[1:]) or future.status == "cancelled":
+        raise _no_scheduler()
+    if future.status == "error":
+        raise named(result[1]) from result[1]
     return result
 
 
-def _ended(future: Any) -> Any:
-    """Return the result of a task, or its error.
-
-    Called in a thread of dask: a result that is lost with its worker is waited for there.
-    """
-    try:
-        return result_of(future)
-    except Exception as error:
-        return error
-
-
-def result_of(future: Any) -> Any:
-    """Return the result of a task; `ClusterError` if workers or scheduler were lost."""
-    try:
-        return future.result()
-    except (ImportError, AttributeError) as error:
-        if isinstance(error, AttributeError) and "Can't get attribute" not in str(error):
-            raise
-        raise ClusterError(
-            f"A dask worker cannot load a module ({error}): {_SAME_VERSION}."
-        ) from error
-    except Exception as error:
-        if "deserialization of the task graph" in str(error):
-            problem = "The dask scheduler cannot load this package"
-            raise ClusterError(f"{problem}: {_SAME_VERSION}.") from error
-        if isinstance(error, CancelledError) or type(error).__name__ == "CommClosedError":
-            raise ClusterError(*_NO_SCHEDULER, code="no-scheduler") from error
-        if type(error).__name__ != "KilledWorker":
-            raise
-        raise ClusterError(
+def named(error: Exception) -> Exception:
+    """Return what an error that dask raises for a task stands for, or the error itself."""
+    name = type(error).__name__
+    if isinstance(error, ImportError) or "Can't get attribute" in str(error):
+        return ClusterError(f"A dask worker cannot load a module ({error}): {_SAME_VERSION}.")
+    if "deserialization of the task graph" in str(error):
+        return ClusterError(f"The dask scheduler cannot load this package: {_SAME_VERSION}.")
+    if isinstance(error, CancelledError) or name == "CommClosedError":
+        return _no_scheduler()
+    if name == "KilledWorker":
+        return ClusterError(
             "Several dask workers ended while filtering the same part, perhaps for lack of memory: "
             "give each more memory, or start fewer."
-        ) from error
+        )
+    return error
 
 
 def check_workers(client: Any) -> None:
@@ -415,15 +364,11 @@ def check_workers(client: Any) -> None:
             )
 
 
-# Tasks given out at a time: for each thread of the workers, if pixels come back; else in all.
-_AHEAD, _GIVEN = 2, 256
-
-
 def device_of_workers(
     client: Any, wanted: Any
-) -> Generator[Progress, None, list[tuple[str, str, str, str]]]:
+) -> Generator[Progress, None, tuple[str, str, str, str]]:
     """Return name, platform, version and driver of the device of a worker."""
-    return [(yield from run_task(client, "device", described, wanted, package_version()))]
+    return (yield from run_task(client, "device", device_of_this, wanted))
 
 
 def cluster_steps(
@@ -437,13 +382,13 @@ def cluster_steps(
     """Denoise the pixels of a file part by part, on the dask workers.
 
     The workers read the file, and write the parts of a new OME-Zarr, by themselves; pixels for
-    another kind of result, which ``out(shape, dtype)`` returns, are sent back. Parts are those of
-    a run on one device, and `ledger` is kept here: so either can go on with what the other began.
-    Yields as `denoise_steps` does, and closing the generator stops the work likewise.
+    another kind of result, which ``out(shape, dtype)`` returns, or of parts that share a chunk,
+    are sent back. Parts are those of a run on one device, and `ledger` is kept here: so either can
+    go on with what the other began. Yields as `denoise_steps` does, and closing the generator
+    stops the work likewise.
     """
     ledger = ledger or Ledger()
-    path = _absolute(picture.path)
-    place = Place(uuid.uuid4().hex, path, companions_anywhere, run.device)
+    place = Place(uuid.uuid4().hex, _absolute(picture.path), companions_anywhere, run.device)
     shape = tuple(picture.data.shape)
     # What is free here says nothing of the machines of the workers.
     host = run.host_memory if run.host_memory is not None and run.host_memory.given else None
@@ -451,8 +396,7 @@ def cluster_steps(
     correction, known = ledger.known("correction"), ledger.known("job")
     yield MEASURING
     if known is None or (run.correct is not None and correction is None):
-        measured = "noise", prepared, place, run, correction
-        job, correction = yield from run_task(client, *measured)
+        job, correction = yield from run_task(client, "noise", prepared, place, run, correction)
         if correction is not None:
             ledger.keep("correction", correction)
         ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
@@ -460,8 +404,6 @@ def cluster_steps(
         job = Job(run, run.axes, shape, *known)
     place = replace(place, correction=correction)
     made = (out.finest if isinstance(out, NewImage) else out)(shape, job.dtypes[1])
-    if isinstance(out, NewImage):
-        place = replace(place, target=(_absolute(out.folder), out.name))
     unit = unit_of(made) or unit_of(picture.data)
     size = ledger.known("parts")
     if size is None:
@@ -472,71 +414,44 @@ def cluster_steps(
         ledger.keep("parts", size)
     parts = [Part.of(job, region) for region in regions_of(job, size)]
     places = [part.yields for part in parts]
+    # Two processes must not write to one chunk at the same time.
+    if isinstance(out, NewImage) and begin_chunks(parts, made.chunks):
+        place = replace(place, target=(_absolute(out.folder), out.name, out.claim.run))
     rest, wrote = yield from parts_left(parts, places, ledger, made)
-    before, done = ledger.tally, len(parts) - len(rest)
-    groups = groups_of(rest, unit) if place.target else [[part] for part in rest]
-    report = ClusterReport()
+    before, done, report = ledger.tally, len(parts) - len(rest), ClusterReport()
     yield Progress(done, len(parts), "part")
-    work = ((job.filter.name, filtered, place, job, group) for group in groups)
-    ahead = _GIVEN if place.target else _AHEAD * max(1, sum(asked(client.nthreads).values()))
-    with _marked(place), contextlib.closing(Results(client, work, ahead, report)) as results:
-        for number, outcome in results.arriving():
+    work = ((job.filter.name, filtered, place, job, part) for part in rest)
+    with contextlib.closing(outcomes(client, work, report)) as results:
+        for number, outcome in results:
             if outcome is not None:
-                group = groups[number]
-                counted = zip(group, outcome.tallies, outcome.marks, strict=True)
-                for k, (part, tally, mark) in enumerate(counted):
-                    if outcome.made is not None:
-                        made[part.yields] = outcome.made[k]
-                    wrote(part, tally, mark)
-                    report.tally += tally
-                done += len(group)
+                part, mark = rest[number], outcome.mark
+                if outcome.made is not None:
+                    made[part.yields] = outcome.made
+                    mark = ledger.mark(made, part.yields, outcome.made)
+                wrote(part, outcome.tally, mark)
+                report.tally += outcome.tally
+                done += 1
             yield Progress(done, len(parts), "part")
     yield from check_whole(ledger, made, places)
     image = Input(picture.data, job.names, correction)
     change = change_in_the_middle(image.array, made, job, parts, places)
-    record = report.noted(job.record(before + report.tally, change, report.names))
+    devices = names_of(report.devices.values()) or "dask workers"
+    record = report.noted(job.record(before + report.tally, change, devices))
     return Result(made, image.noted(record))
 
 
-def groups_of(parts: Sequence[Part], unit: Sequence[int] | None) -> list[list[Part]]:
-    """Return parts so that those of different groups share no chunk of the result.
-
-    Two processes must not write to one chunk at the same time.
-    """
-    if unit is None:
-        return [list(parts)]
-    numbers = []  # along each axis: the group of a part by where it begins
-    for axis, length in enumerate(unit):
-        starts = sorted({part.yields[axis].start for part in parts})
-        new = [start % length == 0 for start in starts]
-        numbers.append(dict(zip(starts, accumulate(new), strict=True)))
-    groups: dict[tuple[int, ...], list[Part]] = {}
-    for part in parts:
-        key = tuple(held[one.start] for held, one in zip(numbers, part.yields, strict=True))
-        groups.setdefault(key, []).append(part)
-    return list(groups.values())
-
-
-@contextlib.contextmanager
-def _marked(place: Place) -> Iterator[None]:
-    """Let workers write to the result; none does that is late, or of an earlier run."""
-    if place.target is None:
-        yield
-        return
-    for mark in place.marks():
-        mark.unlink()
-    place.mark.touch()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            place.mark.unlink()
+def begin_chunks(parts: Iterable[Part], chunks: Sequence[int]) -> bool:
+    """Return whether all parts of an image begin where chunks do, so that none share one."""
+    starts = ([one.start for one in part.yields] for part in parts)
+    return not any(n % step for start in starts for n, step in zip(start, chunks, strict=True))
 
 
 def _absolute(path: str | os.PathLike) -> str:
     """Return a path as other processes have to be told it."""
     return os.fspath(path if isinstance(path, Address) else Path(path).absolute())
 
+
+# Where they are.
 
 _SECONDS = 30  # to wait for a scheduler, and for its first worker
 # Threads of PoCL: its versions have two names for their number.
@@ -569,23 +484,18 @@ def connected(scheduler: str | None = None, workers: int = 0, device: Any = None
             options["dashboard_address"] = "127.0.0.1:8787"
             try:
                 cluster = distributed.LocalCluster(**options)
-                _enter(held, cluster)
+                held.callback(_quietly, cluster.close)
                 client = distributed.Client(cluster, set_as_default=False)
             except (OSError, RuntimeError) as error:
                 raise ClusterError(
                     f"{workers} workers could not be started ({error}): start fewer."
                 ) from error
-        _enter(held, client)
+        held.callback(_quietly, client.close)
         yield client
 
 
-def _enter(held: contextlib.ExitStack, opened: Any) -> None:
-    """Enter a client or a cluster, which is left whether or not there is somebody to tell."""
-    opened.__enter__()
-    held.callback(_quietly, opened.__exit__, None, None, None)
-
-
 def _quietly(method: Callable, *given: Any, **options: Any) -> None:
+    """Close something, whether or not there is somebody to tell."""
     with contextlib.suppress(*_LOST):
         method(*given, **options)
 
@@ -649,7 +559,7 @@ def _shared_out(workers: int, device: Any) -> dict[str, Any]:
     return {"threads_per_worker": 1, "env": given}
 
 
-def _quietened() -> Any:
+def _quietened() -> Callable[[], Any]:
     """Let dask not tell of each worker that ends, or of its scheduler; return what undoes it."""
     names = ("distributed", *(f"distributed.{one}" for one in ("nanny", "client", "utils")))
     loggers = [logging.getLogger(name) for name in names]

@@ -109,6 +109,7 @@ def write(
 
     Of DICOM the name may also be that of a NIfTI, TIFF or OME-Zarr, with axes and voxel size,
     of a video that of a TIFF or OME-Zarr, and of ND2, CZI and LIF it is always that of these.
+    OME-Zarr holds no RGB.
 
     The file is either complete or absent: it is written under a temporary name in the same folder,
     flushed to disk and renamed.
@@ -156,8 +157,9 @@ def write(
             f"{tuple(like.data.shape)}: write them like an image of the same shape."
         )
     check_name(path, like)
-    like = result_like(path, like)
-    return format_like(like).write(path, data, like, record, overwrite=overwrite)
+    made = result_like(path, like)
+    written = format_like(made).write(path, data, made, record, overwrite=overwrite)
+    return made.notes[len(like.notes) :] + written
 
 
 def check_name(path: str | os.PathLike, like: ImageFile) -> None:

@@ -499,13 +499,13 @@ class StoredValues:
             if self.dtype.kind == "f":
                 return values.astype(self.dtype), 0
         limits = np.iinfo(self.dtype)
-        whole = np.rint(np.nan_to_num(values, nan=0.0))
+        missing, whole = np.isnan(values), np.rint(np.nan_to_num(values, nan=0.0))
         # The float next to the largest 64-bit integer is already out of range.
         past = float(limits.max) > limits.max
         below, above = whole < limits.min, whole >= limits.max if past else whole > limits.max
         out = np.where(below | above, 0, whole).astype(self.dtype)
         out[below], out[above] = limits.min, limits.max
-        return out, int(np.count_nonzero(below | above))
+        return out, int(np.count_nonzero(below | above | missing))
 
 
 def as_stored(image: Any, like: ImageFile, record: Record) -> tuple[Any, ImageFile, Record]:

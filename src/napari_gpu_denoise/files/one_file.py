@@ -24,7 +24,7 @@ from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_tog
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.denoise import denoise_steps
-from napari_gpu_denoise.run.ledger import packed
+from napari_gpu_denoise.run.ledger import Ledger, packed
 from napari_gpu_denoise.run.record import MEASURING, Progress, Record, Result
 from napari_gpu_denoise.run.request import HostMemory, Run
 from napari_gpu_denoise.version import package_version
@@ -130,13 +130,19 @@ class _Streamed:
 
     def steps(self) -> Generator[Progress, None, tuple[ImageFile, Record, tuple[str, ...]]]:
         """Do what `denoise_file` does."""
+        ledger: Any = contextlib.nullcontext(Ledger())
+        if not isinstance(self.target, zarr.Address):
+            ledger = ResumeLedger(self.target, (yield from self._wanted()), self.resume)
         in_place = formats.format_like(self.picture).in_place
-        if in_place:
-            zarr.check_place(self.target, self.picture, overwrite=self.overwrite)
+        with ledger as noted:
+            return (yield from (self._in_place(noted) if in_place else self._by_planes(noted)))
+
+    def _wanted(self) -> Generator[Progress, None, dict[str, str]]:
+        """Return what has to be the same for the result of another run to be continued."""
         if self.client is not None:
             from napari_gpu_denoise.files.cluster import device_of_workers
 
-            devices = yield from device_of_workers(self.client, self.run.device)
+            devices = [(yield from device_of_workers(self.client, self.run.device))]
         else:
             used = choose_devices(self.run.device)
             devices = [(each.name, each.platform, each.version, each.driver) for each in used]
@@ -146,19 +152,18 @@ class _Streamed:
             "filter or setting": _told(self.run.filter),
             "device": sorted(devices),
         }
-        with ResumeLedger(self.target, self.made_from | _digests(wanted), self.resume) as ledger:
-            written = yield from (self._in_place(ledger) if in_place else self._by_planes(ledger))
-            ledger.completed()
-        return written
+        return self.made_from | _digests(wanted)
 
     def _in_place(self, ledger: ResumeLedger) -> Generator[Progress, None, Any]:
         """Write parts where they will be, as an OME-Zarr takes them."""
         options = {"overwrite": self.overwrite, "resumed": bool(ledger.done)}
-        with zarr.new_image(self.target, self.picture, part=ledger.notes.image, **options) as made:
+        if isinstance(ledger, ResumeLedger):
+            options["part"] = ledger.image
+        with zarr.new_image(self.target, self.picture, **options) as made:
             out = made.finest if self.client is None else made
             result = yield from self._filtered(self.picture.data, out, ledger)
             record = _about(result.record, self.picture, self.why, self.made_from)
-            made.finish(record, ledger.check_lock)
+            made.finish(record)
         return self.picture, record, ()
 
     def _by_planes(self, ledger: ResumeLedger) -> Generator[Progress, None, Any]:
@@ -172,12 +177,11 @@ class _Streamed:
         with contextlib.ExitStack() as opened:
 
             def store(shape: tuple[int, ...], dtype: np.dtype) -> PlaneStore:
-                options = {"axes_of_plane": planes, "path": ledger.notes.pixels}
+                options = {"axes_of_plane": planes, "path": ledger.pixels}
                 made = PlaneStore(shape, dtype, self.target.parent, **options)
                 return opened.enter_context(made)
 
             result = yield from self._filtered(data, store, ledger)
-            ledger.check_lock()
             record = _about(result.record, picture, self.why, self.made_from)
             return _written(self.target, result.image, picture, record, self.same, self.overwrite)
 

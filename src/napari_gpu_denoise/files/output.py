@@ -23,7 +23,6 @@ from napari_gpu_denoise.files.input_checks import (
     reason_of,
     starts_like_dicom,
 )
-from napari_gpu_denoise.locks import is_alive
 
 # Unfinished files begin with the machine, since processes of others cannot be looked up.
 _OWN = f".gpu-denoise-{zlib.crc32(platform.node().encode()):08x}-"
@@ -100,7 +99,7 @@ def new_folder(
             _sync_folder(target.parent)
     finally:
         shutil.rmtree(own, ignore_errors=True)
-        if target.exists():
+        if os.path.exists(target):  # False where the name is too long
             shutil.rmtree(old, ignore_errors=True)
 
 
@@ -134,10 +133,12 @@ def writing(path: object, form: str = "") -> Iterator[None]:
 @lru_cache(maxsize=1)  # once for all files of a batch
 def remove_abandoned(folder: Path) -> None:
     """Remove unfinished files of processes of this machine that are gone, as after a power cut."""
+    import psutil
+
     for part in folder.glob(f"{_OWN}*.part"):
         # A file that is in use cannot be removed on Windows.
         with contextlib.suppress(OSError, ValueError):
-            if not is_alive(int(part.name.removeprefix(_OWN).partition("-")[0])):
+            if not psutil.pid_exists(int(part.name.removeprefix(_OWN).partition("-")[0])):
                 shutil.rmtree(part) if part.is_dir() else part.unlink()
 
 

@@ -368,9 +368,10 @@ def write(
             base = told["base"] if told["times"] else 1 / told["rate"]
             stream.time_base = stream.codec_context.time_base = base
             for number, time in enumerate(told["times"] or range(len(data))):
-                whole = np.rint(np.nan_to_num(np.asarray(data[number], np.float64)))
-                clipped += int(np.count_nonzero((whole < 0) | (whole > most)))
-                pixels = np.ascontiguousarray(np.clip(whole, 0, most).astype(dtype))
+                whole = np.rint(np.asarray(data[number], np.float64))
+                clipped += int(np.count_nonzero(~((whole >= 0) & (whole <= most))))  # NaN, too
+                whole = np.clip(np.nan_to_num(whole), 0, most)
+                pixels = np.ascontiguousarray(whole.astype(dtype))
                 frame = av.VideoFrame.from_ndarray(pixels, format=given)
                 frame.pts, frame.time_base = time, base
                 container.mux(stream.encode(frame))

@@ -58,12 +58,12 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
     wrong = [a for a in names if not (a == UNNAMED or (a.isascii() and a.isalpha()))]
     if wrong:
         raise AxesError(f"{axes!r} holds {wrong[0]!r}: use letters, such as {_example(ndim)!r}.")
-    for letter in names:
-        if letter != UNNAMED and names.count(letter) > 1:
-            raise AxesError(f"{axes!r} names {letter} twice: each axis needs its own letter.")
-    for letter in "YX":
-        if letter not in names:
-            raise AxesError(f"{axes!r} has no {letter}: both Y and X are needed.")
+    twice = [a for a in names if a != UNNAMED and names.count(a) > 1]
+    if twice:
+        raise AxesError(f"{axes!r} names {twice[0]} twice: each axis needs its own letter.")
+    missing = [a for a in "YX" if a not in names]
+    if missing:
+        raise AxesError(f"{axes!r} has no {missing[0]}: both Y and X are needed.")
     return names
 
 

@@ -305,10 +305,17 @@ def output_dtype(dtype: Any, given: np.dtype) -> np.dtype | None:
     That is so for integers, as rounding may cost more than it should. ``"same"`` is the type of the
     input, `given`.
     """
+    wanted = parse_dtype(dtype)
+    if isinstance(wanted, np.dtype):
+        return wanted
+    # In memory, always native byte order.
+    return None if wanted is None and given.kind in "iu" else given.newbyteorder("=")
+
+
+def parse_dtype(dtype: Any) -> np.dtype | str | None:
+    """Return the type of a result, of real numbers; ``"same"``, or None for ``"auto"``."""
     if dtype is None or (isinstance(dtype, str) and dtype in ("auto", "same")):
-        # In memory, always native byte order.
-        depends = dtype != "same" and given.kind in "iu"
-        return None if depends else given.newbyteorder("=")
+        return None if dtype == "auto" else dtype
     try:
         wanted = np.dtype(dtype)
     except TypeError as error:

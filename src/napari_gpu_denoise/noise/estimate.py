@@ -11,7 +11,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import Note, SettingsError
 from napari_gpu_denoise.image.threads import quiet
-from napari_gpu_denoise.noise import models
+from napari_gpu_denoise.noise import limits, models
 from napari_gpu_denoise.noise.covariance import ChannelPatches, is_shared
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
@@ -19,11 +19,9 @@ from napari_gpu_denoise.noise.models.base import Fit, Misfit
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.proof import limited_to_proof, proven_colours
-from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
+from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries, is_unproven
 from napari_gpu_denoise.noise.sampling import PlaneReader, plane_axis
 from napari_gpu_denoise.noise.series import differ, limit_by_repeats, limit_series, sigma_series
-
-UNLIKE = 1000.0  # cost of a spectrum that a model does not describe, beside another that does
 
 
 def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel], str]:
@@ -34,41 +32,34 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
     one sigma only itself.
     """
     known = [each for each in channels if each.spectra is not None]
-    candidates = list(models.MODELS)
+    candidates, told = list(models.MODELS), "this model was requested"
     if name == models.Gaussian.name:
-        return models.Gaussian, "this model was requested"
+        return models.Gaussian, told
     if name != AUTO:
         named = next(model for model in candidates if model.name == name)
         candidates = [each for each in candidates if named in (each, each.white_form)]
-        told = [Misfit(0.0, "this model was requested")] * max(len(known), 1)
     elif not any(each.sigma or each.photons or _is_correlated(each) for each in channels):
-        return candidates[0], "no noise was found"
+        return models.Gaussian, "no noise was found"
     elif not known:
         few = "there are too few pixels to distinguish other noise from Gaussian noise"
-        return candidates[0], few
+        return models.Gaussian, few
     both = {each.white_form for each in candidates if each.white_form is not None}
     found = []
     for model in candidates:
-        misfits = told if name != AUTO else [model.misfit(each) for each in known]
+        misfits = [model.misfit(each) if name == AUTO else Misfit(0.0, told) for each in known]
         cost = model.price + sum(each.cost for each in misfits)
-        reason = next((each.reason for each in misfits if each.reason), "")
-        wrong = [each.spectrum.white == model.models_correlation for each in known]
+        reason = next((each.reason for each in misfits if each.reason), told)
+        wrong = [_is_correlated(each) != model.models_correlation for each in known]
         if model in both or model.white_form in both:
-            cost += UNLIKE * sum(wrong)
+            cost += limits.UNLIKE_SPECTRUM_COST * sum(wrong)
         if model.models_correlation and not all(wrong):
             reason = f"{reason}, and the noise of neighbouring pixels is correlated"
         found.append((cost, len(found), model, reason))
-    _, _, model, reason = min(found)
-    return model, reason
+    return min(found)[2:]
 
 
 def _is_correlated(channel: Evidence) -> bool:
     return channel.spectrum is not None and not channel.spectrum.white
-
-
-UNEXPLAINED = 2.0  # standard deviation of most levels over that of the model, that is said
-ODD = 2.0  # ratio of the noise of a plane to that of others, or its inverse, that is said
-NOTED = 0.01  # share of the pixels in constant areas from which a note says so
 
 
 def estimate_noise(
@@ -114,47 +105,29 @@ def estimate_noise(
 
     Notes
     -----
-    At most 8 planes of each channel are read, spread evenly over all axes, with an axis ``T`` 12
-    frames, three in a row each, and 1024 or 4096 patches of each of 32 frames, and as many slices,
-    from the middle of the other axes. If the noise of these differs, up to 256 are read (not if the
-    array is not in memory, because whole planes are read then). So the cost is limited.
+    At most 8 planes of each channel are read, 12 frames along ``T``, and patches of up to 256
+    frames or slices: the cost is limited.
+
+    The choice: speckle where the variance over levels of brightness is proportional to the squared
+    mean; Rician noise where some of the image has the distribution of magnitudes without signal, or
+    the variance is theirs; photon noise where the variance grows linearly with brightness, or that
+    of the differences of frames along ``T``, where most places do not move; a table where it
+    changes otherwise. Lines and tables have to fit clearly better than a constant, at levels whose
+    smoothest patches look like white noise. The model of least cost over all channels is chosen.
 
     Repeats bound the noise: along ``T``, or the longest axis without a name, no plane has a sigma
     above that of its difference from another one by more than a tenth. What they share is no noise.
-
-    The choice: speckle where the variance at up to 16 levels of brightness is proportional to the
-    squared mean; Rician noise where some of the image has the distribution of magnitudes without
-    signal, or the variance is theirs; photon noise where the variance grows linearly with
-    brightness; a table where it changes otherwise. Texture raises a variance and never lowers it,
-    which the fits take into account. Lines and tables have to fit clearly better than a constant,
-    at levels of brightness whose smoothest patches look like white noise. The model of least cost
-    over all channels is chosen.
-
-    Photon noise is measured on the differences of neighbouring frames if there is an axis ``T``
-    along which most places do not move. This is far more accurate than a single image, and excludes
-    fixed pattern noise.
-
-    White noise may differ between places independently of brightness, as after the correction of
-    uneven illumination. A smooth surface of sigma (`places`) is reported if it is clear and known
-    everywhere, in planes of at least 128 x 128 pixels that do not differ from each other.
 
     What a single plane does not prove is not removed: white noise has to look white in the
     smoothest patches, or to be nearly all that cannot be predicted from neighbouring pixels, and
     correlated noise of one grey plane is never assumed. `sigma` is then the part that is proven, 0
     where nothing is, and a note says so; to name the model takes the image for noise.
 
-    Otherwise the sigma of white Gaussian noise is the one that filters measure if none is given.
-    Images of fewer than 8 pixels along a side, and images with extreme grey levels, are assumed to
-    have Gaussian noise.
+    Constant areas, such as padding, masks and saturation, and padding that repeats the edge, are
+    left out, unless squares of a single value are likely to occur by chance. Structured noise
+    (`find_structure`) is not part of any model; it is reported in notes.
 
-    Constant areas, such as padding with any value, masks, borders of a field of view, and
-    saturation, are left out, unless squares of a single value are likely to occur by chance: if the
-    noise is weak compared to the grey level steps, or photons are rare. So is padding that repeats
-    the pixels of the edge.
-
-    Structured noise (`find_structure`) is not part of any model; it is reported in notes.
-
-    Time O(planes + frames + slices). See ``docs/methods/noise.md`` for the accuracy of each.
+    See ``docs/methods/noise.md`` for the accuracy of each.
 
     References
     ----------
@@ -177,20 +150,15 @@ def measure_noise(
             f"model={model!r} is not a noise model: choose from {', '.join(choices())}."
         )
     source = PlaneReader(image, axes)
-    if not structure or source.lazy:
-        found = _anywhere(source, model, device)
-        return replace(found, notes=(*found.notes, *_structure(source))) if structure else found
-    # Structured noise is looked for in threads of its own, meanwhile.
-    with ThreadPoolExecutor(1) as pool:
-        beside = pool.submit(_structure, PlaneReader(image, axes))
-        found = _anywhere(source, model, device)
-        return replace(found, notes=(*found.notes, *beside.result()))
-
-
-def _anywhere(source: PlaneReader, model: str, device: Any) -> NoiseEstimate:
-    """Estimate the noise with patches on a device."""
-    with patches_on(device) as place:
-        return _measured(source, model, place)
+    with patches_on(device) as place, ThreadPoolExecutor(1) as pool:
+        # Structured noise is looked for in a thread of its own, meanwhile, of arrays in memory.
+        apart = structure and not source.lazy
+        beside = pool.submit(_structure, PlaneReader(image, axes)) if apart else None
+        found = _measured(source, model, place)
+        if structure:
+            notes = beside.result() if apart else _structure(source)
+            found = replace(found, notes=(*found.notes, *notes))
+        return found
 
 
 def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
@@ -209,16 +177,13 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
     fits = list(map(kind.fit, channels))
     covariance = None if patches is None else patches.covariance(kind.models_correlation)
     if covariance is not None and is_shared(kind, covariance, source.axes):
-        fits = [
-            fit._replace(model=replace(fit.model, shared=shared))
-            for fit, shared in zip(fits, covariance.shared, strict=True)
-        ]
+        pairs = zip(fits, covariance.shared, strict=True)
+        fits = [fit._replace(model=replace(fit.model, shared=shared)) for fit, shared in pairs]
     series = {
         name: sigma_series(source, number, channels, fits, place)
         for name, number in numbers.items()
     }
     places = None
-    clipped = tuple(each.clipped for each in channels)
     same = not any(map(differ, series.values()))
     if same and not kind.models_correlation and model != models.Gaussian.name:
         # Places that differ in brightness look as if noise depended on it.
@@ -247,13 +212,11 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
         reason=reason,
         errors=tuple(fit.errors for fit in fits),
         curves=tuple(fit.curve for fit in fits),
-        frames=series.get("frames"),
-        slices=series.get("slices"),
-        others=series.get("others"),
+        **{name: series.get(name) for name in ("frames", "slices", "others")},
         shape=source.shape,
         spectra=tuple(each.spectrum for each in channels),
         covariance=covariance,
-        clipped=clipped,
+        clipped=tuple(each.clipped for each in channels),
         blank_width=max(each.blank_width for each in channels),
         places=places,
     )
@@ -263,15 +226,16 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
     """Return the notes on each channel, with its number, and on the whole image."""
     found = []
     for number, fit in enumerate(fits):
-        place = f" of channel {number}" if len(fits) > 1 else ""
-        change = "the noise", f"the noise{place}"
+        noise = f"the noise of channel {number}" if len(fits) > 1 else "the noise"
         for note in fit.notes:
-            rich = isinstance(note, Note)
-            found.append(note.replaced(*change) if rich else note.replace(*change, 1))
-        unproven = any(getattr(note, "code", "") == "unproven" for note in fit.notes)
-        if (ratio := unexplained(fit)) >= UNEXPLAINED and not unproven:
-            more = f"most grey levels vary {ratio:.2g} times as much as the noise{place} that is"
-            found.append(f"{more} known, by texture or other noise")
+            note = note if isinstance(note, Note) else Note(note)
+            found.append(note.replaced("the noise", noise))
+        ratio = 1.0 if is_unproven(fit.notes) else unexplained(fit)
+        if ratio >= limits.MIN_UNEXPLAINED_RATIO:
+            found.append(
+                f"most grey levels vary {ratio:.2g} times as much as {noise} that is known, by "
+                "texture or other noise"
+            )
     spectra = [each.spectrum for each in channels if each.spectrum is not None]
     correlated = any(not each.white for each in spectra)
     doubtful = any(each.doubtful for each in spectra)
@@ -285,12 +249,10 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
             "be too low"
         )
     if any(each.is_drawing for each in channels):
-        levels = "no noise can be told in two grey levels at most, as masks and drawings have"
-        found.append(levels)
-    elif not any(fit.sigma for fit in fits) and max(map(sum, (e.clipped for e in channels))) > 0.5:
-        ends = "no noise can be told, as most pixels are at the ends of the grey levels"
-        found.append(ends)
-    if (share := max(each.blank for each in channels)) >= NOTED:
+        found.append("no noise can be told in two grey levels at most, as masks and drawings have")
+    elif not any(fit.sigma for fit in fits) and max(sum(e.clipped) for e in channels) > 0.5:
+        found.append("no noise can be told, as most pixels are at the ends of the grey levels")
+    if (share := max(each.blank for each in channels)) >= 0.01:
         found.append(
             f"{share:.0%} of the pixels are in or beside constant areas or repeated edges, such as "
             "padding or saturation, and were left out"
@@ -322,7 +284,7 @@ def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[str]:
         if differ(each) or blank.all():
             continue
         ratio = np.nanmax(np.where(sigma > 0, np.maximum(factor, 1 / factor), 1), axis=0)
-        if odd := [str(each.index[k]) for k in np.flatnonzero(ratio > ODD)]:
+        if odd := [str(each.index[k]) for k in np.flatnonzero(ratio > limits.MIN_ODD_PLANE_RATIO)]:
             which = f"{name}{'s' * (len(odd) > 1)} {', '.join(odd[:5])}"
             said = f"the noise of {which} differs by a factor of {ratio.max():.2g} from the others'"
             yield f"{said}, as which it is filtered"

@@ -19,13 +19,12 @@ from napari_gpu_denoise.noise.correlation import (
     noise_share,
     spectrum_of_patches,
 )
-from napari_gpu_denoise.noise.frames import FramesInARow, still_noise
+from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import frequency_order
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.spectra import (
     PatchSpectra,
-    PlaneSigma,
     combined_sigma,
     plane_sigmas,
     planes_differ,
@@ -37,29 +36,13 @@ from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack
 from napari_gpu_denoise.noise.speckle import log_speckle_spectrum
 
-MOST_COUNTED = 1 << 20  # pixels of a plane in which clipped ones are counted, about
-MOST_LEVELS_READ = 1 << 14  # pixels of a plane whose grey levels are counted, about
-EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
-
 
 class Evidence:
     """Measurements on one channel that noise models take their parameters from.
 
     Each is made when it is first asked for, and kept. Where planes are too small, or grey levels
-    too extreme, `spectra` is None, and so is what follows from it.
-
-    Parameters
-    ----------
-    source : PlaneReader
-    channel : Channel or None
-        One of ``source.channels``.
-    device : DevicePatches, optional
-        Where patches are read, as `patches_on` yields it.
-
-    Raises
-    ------
-    NonFiniteError
-        If none of the pixels is finite.
+    too extreme, `spectra` is None, and so is what follows from it. `device` is where patches are
+    read, as `patches_on` yields it. NonFiniteError if none of the pixels is finite.
     """
 
     def __init__(self, source: PlaneReader, channel: Channel | None, device: Any = None) -> None:
@@ -71,14 +54,14 @@ class Evidence:
             self.levels = tuple(each(selection.clipping_levels, planes, self.blanks))
         self.planes = PlaneStack.held(planes)
         # Width of constant squares that are not image; 0 where there are none.
-        self.blank_width = selection.blank_width(areas, self.blanks)
-        if source.threads > 1 and self._frames is not None:
+        left_out = any(mask is not None for mask in self.blanks)
+        self.blank_width = left_out * max((each.width for each in areas if each), default=0)
+        if source.threads > 1 and "T" in source.axes:
             # Large frames are compared meanwhile.
-            with ThreadPoolExecutor(2) as pool:
-                compared = pool.submit(getattr, self, "_still"), pool.submit(self._read_frames)
+            with ThreadPoolExecutor(1) as pool:
+                compared = pool.submit(getattr, self, "_still")
                 _ = self.sigma
-            for each in compared:
-                each.result()
+            compared.result()
         else:
             _ = self.sigma
 
@@ -92,10 +75,10 @@ class Evidence:
         other, own = copy.copy(self), self.spectrum
         other.proven_by_colours = not spectrum.white
         other.unproven = own.sigma if spectrum.white and own and not own.white else 0.0
+        other.__dict__["spectrum"] = spectrum
         if not spectrum.white:
             # Tone curves of cameras leave no law of photons, and the noise of counts is white.
-            other.__dict__.update(photons=None)
-        other.__dict__["spectrum"] = spectrum
+            other.__dict__["photons"] = None
         return other
 
     # Planes
@@ -113,25 +96,19 @@ class Evidence:
     @cached_property
     def clipped(self) -> tuple[float, float]:
         """Share of the pixels that are clipped at the dark and at the bright end."""
-        dark = bright = total = 0
+        found = np.zeros(2)
         for plane, blank, known in zip(self.planes, self.blanks, self.levels, strict=True):
-            rows = plane[:: 1 + plane.size // MOST_COUNTED]
-            total += rows.size
-            ends = known if blank is None else selection.clipping_levels(plane)
-            middle = np.nanmean(rows[:: max(1, len(rows) // 64)]) if ends else 0.0
-            for level in ends:
-                number = int(np.count_nonzero(rows == level))
-                if level < middle:
-                    dark += number
-                else:
-                    bright += number
-        return dark / total, bright / total
+            rows = plane[:: 1 + (plane.size >> 20)]
+            for level in known if blank is None else selection.clipping_levels(plane):
+                bright = level >= np.nanmean(rows[:: max(1, len(rows) // 64)])
+                found[int(bright)] += np.count_nonzero(rows == level) / rows.size
+        return tuple((found / len(self.planes)).tolist())
 
     @cached_property
     def is_drawing(self) -> bool:
         """Whether there are no more than two grey levels, which are no counts of photons."""
         for plane in self.planes:
-            some = plane.ravel()[:: 1 + plane.size // MOST_LEVELS_READ]
+            some = plane.ravel()[:: 1 + (plane.size >> 14)]
             some = some[some == some]  # not NaN
             if some.size and ((some != some.min()) & (some != some.max())).any():
                 return False
@@ -145,10 +122,10 @@ class Evidence:
         return _spectra(list(self.planes), self.blanks, self.levels, self._device)
 
     @cached_property
-    def _measured(self) -> list[PlaneSigma | None]:
-        """White noise of each plane."""
+    def _measured(self) -> np.ndarray:
+        """Sigma of the white noise of each plane and its error, (plane, 2); NaN if unknown."""
         if self.spectra is None:
-            return list(map(sigma_of_differences, self.planes))
+            return np.array(list(map(sigma_of_differences, self.planes)))
         return plane_sigmas(self.spectra, self.levels)
 
     @cached_property
@@ -173,27 +150,23 @@ class Evidence:
         The smoothest patches would all be of the planes with the weakest noise, and the rest of the
         noise pass as texture.
         """
-        known = [each for each in self._measured if each is not None and each.sigma > 0]
-        errors = [each.error / each.sigma for each in known]
-        if len(known) < 2 or not planes_differ([each.sigma for each in known], errors):
+        sigma, error = self._measured.T
+        known = sigma > 0
+        if not planes_differ(sigma[known], error[known] / sigma[known]):
             return None
         scaled = [
-            (plane * np.float64(self.sigma / each.sigma), blank)
-            for plane, blank, each in zip(self.planes, self.blanks, self._measured, strict=True)
-            if each is not None and each.sigma > 0
+            (plane * np.float64(self.sigma / one), blank)
+            for plane, blank, one in zip(self.planes, self.blanks, sigma, strict=True)
+            if one > 0
         ]
         return _spectra(*map(list, zip(*scaled, strict=True)), device=self._device)
 
     # Variance over brightness
 
     @cached_property
-    def _plain_laws(self) -> VarianceLaws | None:
-        return None if self.spectra is None else variance_laws(self.spectra)
-
-    @cached_property
     def laws(self) -> VarianceLaws | None:
         """How the variance depends on brightness, where known."""
-        laws = self._plain_laws
+        laws = None if self.spectra is None else variance_laws(self.spectra)
         if laws is not None and self.levelled is not None and laws.changes:
             # Planes of unlike noise must not pass for one law together, if they show alone that
             # noise does not change with brightness. Flat planes of one brightness each do not.
@@ -234,18 +207,10 @@ class Evidence:
     # Frames
 
     @cached_property
-    def _frames(self) -> PlaneStack | None:
-        """All frames of a time-lapse."""
-        axis = self._source.axes.find("T")
-        if axis < 0:
-            return None
-        return self._source.along(axis, self._channel, range(self._source.shape[axis]))
-
-    @cached_property
     def _still(self) -> PhotonNoise | None:
         """Noise of a time-lapse in which hardly anything moves."""
         try:
-            return None if self._frames is None else still_noise(self._frames)
+            return None if self._row is None else self._row.still_noise()
         except NonFiniteError:
             return None
 
@@ -266,29 +231,28 @@ class Evidence:
 
     @cached_property
     def _row(self) -> FramesInARow | None:
-        if self._frames is None:
+        axis = self._source.axes.find("T")
+        if axis < 0:
             return None
-        return FramesInARow.of(self._frames, self._source.threads)
+        frames = self._source.along(axis, self._channel, range(self._source.shape[axis]))
+        return FramesInARow.of(frames, self._source.threads)
 
     @property
     def in_a_row(self) -> FramesInARow | None:
         """Some frames of a time-lapse with those that follow; tissue shares speckle with them."""
         return None if self.spectra is None or self.log_speckle else self._row
 
-    def _read_frames(self) -> None:
-        """Read the patches of these now, and not when they are needed."""
-        if self._row is not None:
-            self._row.read()
-
     # Correlation
 
     @cached_property
     def _spectrum_read(self) -> tuple[NoiseSpectrum, FramesInARow | None]:
         """The spectrum of the noise, and the frames it is from."""
-        speckle = log_speckle_spectrum(self.planes, self.blanks, self.levels)
+        spectrum = spectrum_of_patches(self.levelled or self.spectra)
+        speckle = None
+        if not spectrum.white:
+            speckle = log_speckle_spectrum(self.planes, self.blanks, self.levels)
         if speckle is not None:
             return speckle, None
-        spectrum = spectrum_of_patches(self.levelled or self.spectra)
         if self.levelled is not None:
             each = list(map(spectrum_of_patches, self.spectra.alone()))
             # After registration by parts of a pixel each plane has a spectrum of its own.
@@ -349,7 +313,7 @@ def _spectra(
     except (ImageError, NonFiniteError):
         return None
     largest = float(np.abs(spectra.mean).max())
-    return spectra if largest == 0 or 1 / EXTREME < largest < EXTREME else None
+    return spectra if largest == 0 or 2.0**-200 < largest < 2.0**200 else None
 
 
 def _width(laws: VarianceLaws) -> float:

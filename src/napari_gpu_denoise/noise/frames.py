@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,14 +20,13 @@ from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import PATCH, cosine_transform
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_alike, together
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, brightness_levels
-from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, spread
+from napari_gpu_denoise.noise.sampling import PlaneStack, spread
 
 # The autocovariance of noise of any range, from its power in patches of 8 x 8 pixels.
 #
 # A patch sees noise that reaches beyond it at its lowest frequencies only, where single images have
 # slopes: what is fitted here must hold noise alone, as differences of frames do.
 FREQUENCIES = 16  # of the spectrum, besides 0, along each axis
-ROUNDS = 30  # iterations; with more, what is not noise makes it peak at the lowest frequency
 
 
 def covariance_of_any_range(power: np.ndarray) -> np.ndarray:
@@ -46,7 +44,7 @@ def covariance_of_any_range(power: np.ndarray) -> np.ndarray:
         return np.zeros((LAGS + 1, LAGS + 1))
     power = np.maximum(power, floor)
     spectrum = np.full((FREQUENCIES + 1,) * 2, power[1:, 1:].mean())
-    for _ in range(ROUNDS):
+    for _ in range(30):  # with more, what is not noise makes it peak at the lowest frequency
         found = seen @ spectrum @ seen.T
         more = seen.T @ (known * power / found**2) @ seen
         spectrum = spectrum * more / (seen.T @ (known / found) @ seen)
@@ -65,124 +63,122 @@ def _responses() -> tuple[np.ndarray, np.ndarray]:
     return seen, np.cos(np.outer(np.arange(LAGS + 1), turns)) * share
 
 
-# The spectrum of the noise from differences of neighbouring frames, where little moves.
-#
 # Frames of one scene share the scene, so that hardly any texture is left in their difference. Where
 # everything moves no more is left than in a single frame.
-PLACES = 4  # along time at which three frames in a row are read
-PATCHES = 8000  # read of each of the three, over all places
-# Noise of neighbouring frames that is this much weaker than that of frames further apart, or of
-# single frames with their texture, is not independent: frames were averaged or stored twice.
-FURTHER, SINGLE = 1.15, 0.3
-# Share of patches, at most, that are the same in two frames, as in compressed videos.
-REPEATED = 0.01
-UNLIKE = 1.25  # ratio from which noise of pairs differs
-FAR, REACHES = 3, 0.1  # pixels, and the correlation at them from which noise reaches far
-MORE = 1.05  # noise over that of single frames, at most: these hold the same, and texture
 
 
 @dataclass(frozen=True)
 class FramesInARow:
-    """Three frames in a row, at some places of a time-lapse."""
+    """Two or three frames in a row, at some places of a time-lapse."""
 
-    rows: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
+    rows: tuple[tuple[np.ndarray, ...], ...]
     threads: int = 1  # that work at once
 
     @classmethod
     def of(cls, frames: PlaneStack, threads: int = 1) -> FramesInARow | None:
-        """Read some frames of a time-lapse (t, y, x); None if there are fewer than three."""
-        if len(frames) < 3:
+        """Read frames of a time-lapse (t, y, x) at four places; None if there are fewer than two.
+
+        There are three at each, if there are as many.
+        """
+        number = min(len(frames), 3)
+        if number < 2:
             return None
-        places = spread(len(frames) - 2, PLACES)
-        rows = tuple(tuple(frames[t + k] for k in range(3)) for t in places)
-        return cls(rows, threads)
+        places = spread(len(frames) - number + 1, 4)
+        return cls(tuple(tuple(frames[t + k] for k in range(number)) for t in places), threads)
 
     def changed(self, change: Callable[[np.ndarray], np.ndarray]) -> FramesInARow:
         """Return frames that are changed one by one, such as stabilised."""
         return replace(self, rows=tuple(tuple(map(change, row)) for row in self.rows))
 
+    @cached_property
+    def patches(self) -> list[PatchSpectra]:
+        """The same patches of the first frame of each row, of the second, and of the third.
+
+        NonFiniteError if none is whole.
+        """
+        sets = list(zip(*self.rows, strict=True))
+        frames = [frame for each in sets for frame in each]
+        with mapping(min(self.threads, len(frames))) as each:
+            masks = selection.not_image(frames, list(each(selection.blank_area, frames)))
+        blanks = []
+        for row in range(len(self.rows)):
+            known = [mask for mask in masks[row :: len(self.rows)] if mask is not None]
+            blanks.append(np.any(known, axis=0) if known else None)
+        return read_alike(sets, 5000, blanks)
+
     def spectrum(self, single: NoiseSpectrum, alike: bool = True) -> NoiseSpectrum | None:
         """Return the spectrum of the noise, `single` being that of single frames.
-        None if frames share noise, or unless they are `alike`, if pairs of them differ in it.
+
+        None if frames share noise, as averaged ones do, and those of compressed videos, or unless
+        they are `alike`, if pairs of them differ in it.
         """
+        if len(self.rows[0]) < 3:
+            return None
         try:
-            parts, apart = self._differences(single.sigma)
-            near, far = together(parts), together(apart)
-            if np.mean(near.energy_of("high") == 0) > REPEATED:
+            near, apart = self._differences(single.sigma)
+            if np.mean(near.energy_of("high") == 0) > limits.MAX_EQUAL_PATCHES:
                 return None
-            found, further = spectrum_of_patches(near), spectrum_of_patches(far)
-            each = [1.0] if alike else [spectrum_of_patches(part).sigma for part in parts]
+            found, further = spectrum_of_patches(near), spectrum_of_patches(apart)
+            each = [1.0] if alike else [spectrum_of_patches(one).sigma for one in near.alone()]
         except (ImageError, NonFiniteError):
             return None
-        least = max(further.sigma / FURTHER, SINGLE * single.sigma)
-        if max(each) > UNLIKE * min(each) or not least <= found.sigma <= MORE * single.sigma:
+        most = limits.MAX_SIGMA_OVER_SINGLE * single.sigma
+        least = max(
+            further.sigma / limits.MAX_SIGMA_OF_FURTHER, limits.MIN_SIGMA_OVER_SINGLE * single.sigma
+        )
+        unlike = max(each) > limits.MAX_SIGMA_RATIO_ALIKE * min(each)
+        if unlike or not least <= found.sigma <= most:
             return None
         return found if found.white else _of_any_range(found)
 
-    def read(self) -> None:
-        """Read the patches of all frames now, and not when they are needed."""
-        with suppress(ImageError, NonFiniteError):
-            _ = self._patches
-
-    @cached_property
-    def _patches(self) -> list[list[PatchSpectra]]:
-        """The patches of each frame, row by row."""
-
-        def of_row(row: tuple[np.ndarray, ...]) -> list[PatchSpectra]:
-            masks = [mask for mask in selection.not_image(row) if mask is not None]
-            blank = np.any(masks, axis=0) if masks else None
-            return read_alike([[frame] for frame in row], PATCHES // len(self.rows), [blank])
-
-        return self._each(of_row, self.rows)
-
-    def _differences(self, sigma: float) -> tuple[list[PatchSpectra], list[PatchSpectra]]:
+    def _differences(self, sigma: float) -> tuple[PatchSpectra, PatchSpectra]:
         """Return the patches of differences of neighbouring frames, and of each second one."""
+        # The contrast of each frame over that of the one before it.
+        noise = sigma * math.sqrt(2 / block_pixels(self.rows[0][0].shape))
+        means = [list(map(block_means, row)) for row in self.rows]
+        gains = np.array(
+            [[brightness_change(*pair, noise).gain for pair in pairwise(row)] for row in means]
+        ).T
+        before, after = self.patches[:-1], self.patches[1:]
+        near = list(map(_difference, before, after, gains))
+        apart = _difference(self.patches[0], self.patches[2], gains.prod(axis=0))
+        return together(near), apart
 
-        def of_row(row: tuple[np.ndarray, ...], patches: list[PatchSpectra]) -> list[PatchSpectra]:
-            first, second, third = patches
-            # The contrast of a frame over that of the one before it.
-            noise, means = sigma * math.sqrt(2 / block_pixels(row[0].shape)), map(block_means, row)
-            one, other = (brightness_change(*pair, noise).gain for pair in pairwise(means))
-            near = _difference(first, second, one), _difference(second, third, other)
-            return [*near, _difference(first, third, one * other)]
+    def still_noise(self) -> photon.PhotonNoise | None:
+        """Return the noise from differences of neighbouring frames; None where they move.
 
-        found = self._each(of_row, self.rows, self._patches)
-        return [near for row in found for near in row[:2]], [row[2] for row in found]
+        Correlated noise is taken for motion.
+        """
+        differences = self.differences
+        found = differences.noise()
+        return None if differences.moves(found) else found
 
-    def _each(self, function: Callable, *rows: Sequence) -> list:
-        """Apply a function to each row; return the results."""
-        with mapping(min(self.threads, len(self.rows))) as each:
-            return list(each(function, *rows))
+    @property
+    def differences(self) -> Differences:
+        """The patches of differences of neighbouring frames; NonFiniteError if none is whole."""
+        return Differences.of(together(self.patches[:-1]), together(self.patches[1:]))
 
 
 def _of_any_range(found: NoiseSpectrum) -> NoiseSpectrum:
     """Return the spectrum with sigma and autocorrelation of noise that reaches far, if it does."""
     covariance = covariance_of_any_range(np.array(found.power))
-    variance = float(covariance[0, 0])
-    if not max(covariance[0, FAR], covariance[FAR, 0]) > REACHES * variance:
+    reaches = max(covariance[0, 3], covariance[3, 0]) / covariance[0, 0]
+    if not reaches > limits.MIN_NEIGHBOUR_CORRELATION:
         return found
     return found.with_covariance(covariance)
 
 
-def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> PatchSpectra:
-    """Return patches of the difference, with the noise of the first frame.
+def _difference(before: PatchSpectra, after: PatchSpectra, gain: np.ndarray) -> PatchSpectra:
+    """Return patches of the difference, with the noise of the first frame; `gain` is (row,).
 
     The transform of a difference is the difference of transforms.
     """
-    found = np.asarray(after.coefficients)
-    found = (found if gain == 1 else found / gain) - np.asarray(before.coefficients)
-    found *= 1 / math.hypot(1, 1 / gain)
-    return before.changed(found, np.maximum(before.clipped, after.clipped))
+    gain = np.repeat(gain, before.count).astype(np.float32)[:, None]
+    found = np.asarray(after.coefficients) / gain - np.asarray(before.coefficients)
+    return before.changed(found / np.hypot(1, 1 / gain), np.maximum(before.clipped, after.clipped))
 
 
-PAIR_PATCHES = 40_000  # read over all pairs, about
 MEMBERS = 16  # patches a level of brightness needs
-CORE = 3.0  # distance above the median, in spreads, from which a patch counts as moving
-FAR_FROM_LINE = 2.5  # standard errors from the line from which a level counts less
-STILL = 0.6  # share of the patches of a level that are to stand still in a time-lapse that does
-MOVING_LEVELS = 0.25  # share of the levels of brightness that may move
-SHIFTED = 1.15  # power at the low frequencies over that at the high ones, at most
-MOVING = 4.0  # standard errors by which the low frequencies of a difference are above its noise
 METHOD = "differences of neighbouring frames"
 
 
@@ -191,7 +187,6 @@ class Differences(NamedTuple):
 
     mean: np.ndarray  # grey level of both frames
     seen: np.ndarray  # the same, as the high frequencies see it
-    variance: np.ndarray  # of all pixels, less flicker
     low: np.ndarray  # at the low frequencies
     high: np.ndarray
     clipped: np.ndarray  # share of clipped pixels
@@ -199,24 +194,15 @@ class Differences(NamedTuple):
     overlap: float  # how many patches share a pixel
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[np.ndarray, ...]]) -> Differences:
-        """Read the patches of pairs of frames (y, x); NonFiniteError if none is whole."""
-        masks = selection.not_image([frame for pair in pairs for frame in pair])
-        halves = zip(masks[::2], masks[1::2], strict=True)
-        blanks = [b if a is None else a if b is None else a | b for a, b in halves]
-        before, after = read_alike(list(zip(*pairs, strict=True)), PAIR_PATCHES, blanks)
+    def of(cls, before: PatchSpectra, after: PatchSpectra) -> Differences:
+        """Compare the patches of frames with the same of those that follow."""
         # The transform of a difference is the difference of transforms.
         change = np.square(np.asarray(after.coefficients) - np.asarray(before.coefficients)) / 2
         lows, number = before.lows, change.shape[1]
         low, high = (part.sum(axis=1, dtype=float) for part in np.split(change, [lows], axis=1))
-        mean, shift = (before.mean + after.mean) / 2, after.mean - before.mean
-        ends = np.cumsum([0, *before.count])
-        for first, last in pairwise(ends):
-            shift[first:last] -= _drift(mean[first:last], shift[first:last])
         return cls(
-            mean,
+            (before.mean + after.mean) / 2,
             (before.seen + after.seen) / 2,
-            (low + high) / PATCH**2 + np.square(shift) / 2,
             low / lows,
             high / (number - lows),
             (before.clipped + after.clipped) / 2,
@@ -231,14 +217,15 @@ class Differences(NamedTuple):
             power / photon.line_values(seen, found.gain, found.intercept, least)
             for power, seen in ((self.low, self.mean), (self.high, self.seen))
         )
-        limit = 1 + MOVING * math.sqrt(2 / self.frequencies[0])
+        limit = 1 + limits.MIN_MOTION_ERRORS * math.sqrt(2 / self.frequencies[0])
         # Objects may move on a ground that stands still: the gain is measured on both.
         parts = brightness_levels(self.mean, MEMBERS).each()
         moving = [
-            np.mean(low[part] <= limit) < STILL or self._shifted(low[part], high[part], SHIFTED)
+            np.mean(low[part] <= limit) < limits.MIN_STILL_SHARE
+            or self._shifted(low[part], high[part], limits.MAX_LOW_OVER_HIGH)
             for part in parts
         ]
-        return bool(np.mean(moving) > MOVING_LEVELS)
+        return bool(np.mean(moving) > limits.MAX_MOVING_LEVELS)
 
     def _shifted(self, low: np.ndarray, high: np.ndarray, least: float) -> bool:
         """Return whether all patches differ a little more at the low frequencies: faint objects."""
@@ -246,16 +233,17 @@ class Differences(NamedTuple):
         error = math.sqrt(sum(2 / (number * known) for number in self.frequencies))
         return bool(np.median(low) > (least + 2 * error) * np.median(high))
 
-    def noise(self, white: bool) -> photon.PhotonNoise:
-        """Fit a line to the noise of patches that stand still, at levels of brightness.
+    def noise(self) -> photon.PhotonNoise:
+        """Fit a line to the white noise of patches that stand still, at levels of brightness.
 
-        Where the low frequencies hold more than the high ones, and noise is `white`, something
-        moves, and the high ones tell the noise.
+        Where the low frequencies hold more than the high ones, something moves, and the high ones
+        tell the noise.
         """
-        rows = []
+        rows, share = [], self.frequencies[0] / sum(self.frequencies)
+        variance = share * self.low + (1 - share) * self.high
         for part in brightness_levels(self.mean, MEMBERS).each():
-            moves = white and self._shifted(self.low[part], self.high[part], 1.0)
-            means, variances = (self.seen, self.high) if moves else (self.mean, self.variance)
+            moves = self._shifted(self.low[part], self.high[part], 1.0)
+            means, variances = (self.seen, self.high) if moves else (self.mean, variance)
             core, error = _still(variances[part])
             core = part[core]
             enough = len(part) >= min(MEMBERS, len(self.mean))
@@ -269,28 +257,10 @@ class Differences(NamedTuple):
         line = 0.0, 0.0, np.zeros((2, 2))
         if y[used].any():
             errors = np.hypot(error[used], photon.SYSTEMATIC)
-            *line, used[used] = photon.robust_line(x[used], y[used], errors, FAR_FROM_LINE)
+            *line, used[used] = photon.robust_line(x[used], y[used], errors, 2.5)
         curve = VarianceCurve(*(tuple(each.tolist()) for each in (x, y, count, used)))
         result = photon.photon_noise(tuple(line), curve, METHOD)
         return result if known else replace(result, gain_error=math.inf)
-
-
-def still_noise(frames: PlaneStack) -> photon.PhotonNoise | None:
-    """Return the noise of frames, from differences of neighbouring ones; None where they move.
-
-    Correlated noise is taken for motion.
-    """
-    if len(frames) < 2:
-        return None
-    read = Differences.of(neighbours(frames))
-    found = read.noise(white=True)
-    return None if read.moves(found) else found
-
-
-def neighbours(frames: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return pairs of neighbouring frames, spread evenly over time."""
-    places = spread(int(frames.shape[0]) - 1, MAX_PLANES)
-    return [(np.asarray(frames[t]), np.asarray(frames[t + 1])) for t in places]
 
 
 def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
@@ -298,7 +268,7 @@ def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
     ordered = np.sort(variance)  # they are the smallest ones
     for _ in range(20):
         low, centre = np.quantile(ordered, (0.16, 0.5))
-        now = int(np.searchsorted(ordered, centre + CORE * (centre - low), "right"))
+        now = int(np.searchsorted(ordered, centre + 3 * (centre - low), "right"))
         if now == len(ordered):
             break
         ordered = ordered[:now]
@@ -307,21 +277,3 @@ def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
     # At least the spread of independent normal values, whatever a few patches happen to show.
     spread = max(float(variance[core].std()) / level, math.sqrt(2) / PATCH) if level else 0.0
     return core, spread / math.sqrt(np.count_nonzero(core))
-
-
-def _drift(mean: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Return the difference of brightness between two frames, at the mean of each patch.
-
-    A line: a constant, and a part proportional to brightness. What moves does not tilt it. The mean
-    of each patch is not simply subtracted, as it holds a share of correlated noise.
-    """
-    factor, constant = 0.0, float(np.median(change))
-    for _ in range(10):
-        rest = np.abs(change - factor * mean - constant)
-        scale = 1.4826 * float(np.median(rest))
-        if scale == 0:
-            break
-        factor, constant, _ = photon.weighted_line(
-            mean, change, np.sqrt(np.maximum(rest / scale, 1))
-        )
-    return factor * mean + constant

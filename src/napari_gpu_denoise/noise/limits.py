@@ -6,42 +6,31 @@ Each has its quantity in its name; the comment says its unit, why it is there, a
 
 # Patches of a plane.
 
-# Share of clipped pixels of a patch, or of a level of brightness: more of them weaken its noise.
-MAX_CLIPPED_SHARE = 0.01
-# The same, from which a patch shows no noise at all.
-MAX_CLIPPED_SHARE_OF_NOISE = 0.5
-# Pixels of the lowest or highest value of a sample of 65,536, fewer of which are not clipped.
-MIN_CLIPPED_PIXELS = 16
-# Variance of counts of photons over their mean, from and to: values that vary otherwise are none.
+MAX_CLIPPED_SHARE = 0.01  # of pixels of a patch or level: more weaken its noise (test_white)
+MAX_CLIPPED_SHARE_OF_NOISE = 0.5  # of pixels of a patch; more of them show none (test_selection)
+MIN_CLIPPED_PIXELS = 16  # of one extreme value, in a sample of 65,536 (test_selection)
+# Variance over mean of what are counts of photons (test_photon).
 COUNT_DISPERSION = 0.75, 1.3
-# Standard errors by which more patches may raise the variance of the smoothest ones, before the
-# rest is texture.
+# Standard errors by which more patches may raise the variance of smoother ones: else they are
+# texture (quality_trust, test_white: photographs).
 MAX_ERRORS_OF_MORE_PATCHES = 1.5
-# Power of the top over that of the middle frequencies of smooth patches: 1 for white noise, less of
-# texture (10 % of right claims are below 0.65, half of the wrong ones).
+# Power of the top over that of the middle frequencies of smooth patches, 1 for white noise: 10 % of
+# right claims are below it, and half of the wrong ones (quality_trust).
 MIN_PATCH_FLATNESS = 0.65
-# The same of levels with more noise than others, for a table of sigmas.
-MIN_FREE_FLATNESS = 0.8
-# Variance of the energy of smooth patches of a level over that of white noise, and over flatness.
-MAX_LEVEL_DISPERSION = 3.0
-# Levels of brightness, and share of all or of their patches, that look like white noise, from which
-# these alone tell how noise depends on brightness.
-MIN_WHITE_LEVELS, MIN_WHITE_SHARE = 5, 0.75
-# Squared standard errors by which a law has to fit levels of brightness better than a constant.
+MIN_FREE_FLATNESS = 0.8  # the same of levels with more noise than others (noise_models: laws)
+MAX_LEVEL_DISPERSION = 3.0  # variance of energies of patches, over white noise (noise_models: laws)
+MIN_WHITE_LEVELS = 5  # of brightness, from which the others do not count (noise_models: laws)
+MIN_WHITE_SHARE = 0.75  # the same, of the levels or of their patches, where there are few
+# Squared standard errors by which a law over brightness has to fit better than a constant.
 MIN_COST_GAIN = 16.0
-# The same, where something else tells, too: levels that look like white noise, or a background.
+# The same, where something else tells, too (noise_models, photon_scenes).
 MIN_COST_GAIN_BESIDE_PROOF = 9.0
-# Squared standard errors of a level, above which no law fits.
-MAX_COST_OF_LEVEL = 3.0
-# Squared standard errors by which the square may fit worse than the line, which has more numbers.
-MAX_COST_OF_SQUARE_OVER_LINE = 5.0
-# Growth of the variance along a line over the levels, from which it matters.
-MIN_VARIANCE_GROWTH = 1.3
-# Ratio of the brightest level to the darkest, below which a line and a square are the same.
-MIN_BRIGHTNESS_RATIO = 2.5
-# Ratio of the middle four fifths of the sigmas of planes, and standard errors from their median in
-# the root mean square, from which these differ.
-MIN_RATIO_OF_PLANES, MIN_ERRORS_BETWEEN_PLANES = 1.25, 3.0
+MAX_COST_OF_LEVEL = 3.0  # squared standard errors, above which no law fits (noise_models)
+MAX_COST_OF_SQUARE_OVER_LINE = 5.0  # the same; the line has one more number (noise_models: speckle)
+MIN_VARIANCE_GROWTH = 1.3  # over the levels, from which it matters (photon_scenes)
+MIN_BRIGHTNESS_RATIO = 2.5  # below which a line and a square are the same (noise_models: speckle)
+MIN_RATIO_OF_PLANES = 1.25  # of sigma, their middle four fifths, that differ (test_places)
+MIN_ERRORS_BETWEEN_PLANES = 3.0  # from their median, in the root mean square (test_places)
 
 # Models of noise, their choice and their proof.
 
@@ -53,6 +42,36 @@ MIN_UNEVEN_GROWTH = 2.0
 # more in micrographs, less of textures.
 MIN_NOISE_SHARE_OF_PHOTONS = 0.9
 
+# Proof, on textured photographs without and with white noise (`textures`, `unchanged`, `laws` and
+# `pairs` of quality_trust.py): limits of the ratios of what is claimed to what is shown.
+# Variance of the energy of the smoothest patches over that of white noise; 1.7 in 90 % of right
+# claims.
+MAX_SMOOTH_DISPERSION = 2.0
+# Claimed sigma over the median error of pixels predicted from neighbours: from and to.
+SIGMA_OVER_PREDICTION_ERROR = 0.88, 1.5
+# Sigma over that of the differences of repeats, from which these prove it (perfusion series).
+MIN_SIGMA_OVER_DIFFERENCES = 0.75
+# Share of a claimed sigma that is proven, from which no note says that the rest is not.
+MIN_PROVEN_SHARE = 0.8
+# How much the power of correlated noise falls from the middle to the highest frequencies, 1 for
+# white noise: of colours together, and of what they do not share, which is 17 to 140 in files of
+# cameras, and below 15 in textures and what JPEG left of them (cameras of `pairs` of
+# quality_trust.py and their means, crops of 192 pixels).
+MIN_FALL_OF_COLOURS, MIN_UNSHARED_FALL = 5.0, 16.0
+# The fall of colours together from which that of what they do not share has to be nearly as large.
+MAX_FALL_OF_COLOURS, MIN_FALL_RATIO = 90.0, 0.7
+# Power of colours within the patches that are read, rough over smooth: 1.2 to 2.5 of noise of
+# cameras, 1.8 to 5 of what is left in the means of many shots.
+MAX_GROWTH_OF_COLOURS = 2.5
+
+# Squared standard errors of a spectrum that a model does not describe, beside another that does:
+# more than any law of the variance costs.
+UNLIKE_SPECTRUM_COST = 1000.0
+# Standard deviation of most grey levels over that of the model, from which a note says so.
+MIN_UNEXPLAINED_RATIO = 2.0
+# Ratio of the noise of a plane to that of most others, or its inverse, that is said.
+MIN_ODD_PLANE_RATIO = 2.0
+
 # Correlation, photons, magnitudes, frames and channels.
 MIN_NEIGHBOUR_CORRELATION = 0.1  # of noise that is not white: less costs less than 0.1 dB
 MIN_CORRELATION_ERRORS = 3.0  # standard errors by which it differs from 0 (test_correlation)
@@ -62,6 +81,36 @@ CORRELATION_OF_TEXTURE = 0.1  # of neighbours, over its power at the highest fre
 MAX_MIDDLE_RATIO = 5.0  # of power, middle to highest frequencies, of white noise beside texture
 MAX_EDGE_RATIO = 2.5  # the same of frequencies high along one axis (noise_models: pictures)
 MIN_BAND_RATIO = 1 / 1.5  # the same of all of these, at least; texture never lowers them
+MAX_EQUAL_PATCHES = 0.01  # share of the patches of two frames: those of compressed videos are
+MAX_SIGMA_OVER_SINGLE = 1.05  # of differences of frames; single frames hold the same, and texture
+MIN_SIGMA_OVER_SINGLE = 0.3  # the same: less where frames were averaged or stored twice
+MAX_SIGMA_OF_FURTHER = 1.15  # sigma of differences of each second frame over that of neighbours
+MAX_SIGMA_RATIO_ALIKE = 1.2  # of planes whose noise is the same (planes_noise)
+MIN_MOTION_ERRORS = 4.0  # standard errors of low frequencies above the noise, in what moves
+MIN_STILL_SHARE = 0.6  # of the patches of a level, in a time-lapse that stands still
+MAX_LOW_OVER_HIGH = 1.15  # power of low over high frequencies of differences, of a still level
+MAX_MOVING_LEVELS = 0.25  # share of the levels of brightness, in a time-lapse that stands still
+# Growth of the variance along a line, of magnitudes: 2.33, and more by texture.
+MAX_GROWTH_OF_MAGNITUDES = 10.0
+# Mean over standard deviation of the darkest level, where magnitudes differ from a constant.
+MAX_MEAN_OF_DARK_LEVEL = 4.5
+MAX_MISFIT_OF_MAGNITUDES = 2.0  # squared standard errors a level (magnitudes_noise)
+# Share of the values by which a background differs from noise alone, but for chance.
+MAX_DEVIATION_OF_BACKGROUND = 0.012
 MAX_TEXTURE_GROWTH = 0.35  # of power in rougher patches of a level that shows noise
 
 # Structured noise, noise by place, speckle.
+MIN_OUTLIER_SCORE = 5.5  # x
+MAX_SECOND_OUTLIER = 0.5
+OUTLIER_NOISE_OVER_MEAN_DEVIATION = 1.4
+MIN_OUTLIER_NOISE_OVER_PLANE = 0.5
+MIN_SALT_SHARE, MAX_SALT_SHARE = 0.002, 0.1
+MIN_OUTLIERS = 6
+MIN_OUTLIER_WEIGHT = 28.0
+MAX_CHANCE_OUTLIERS = 0.2
+MAX_CROWDED_OUTLIERS = 0.35
+MIN_ROW_AGREEMENT = 0.25  # of natural images without such offsets: 0.18 at most (BSD68, W2S)
+MIN_STEP_OVER_ROW_OFFSETS = 2.5
+MIN_WAVE_CYCLES = 8
+MAX_WAVE_DIFFERENCE = 0.65
+MAX_BLOCKS_WITHOUT_WAVE = 0.25

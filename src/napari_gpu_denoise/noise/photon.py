@@ -144,7 +144,7 @@ def photon_noise(
 
 
 # Photon noise of single images.
-TEXTURE_REACH = 0.5  # texture at the top frequencies, over what the middle ones have more than they
+TEXTURE_REACH = 0.6  # texture at the top frequencies, over what the middle ones have more than they
 METHOD = "high frequencies of smooth patches"
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import Note
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.correlation import NoiseSpectrum
 from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.evidence import Evidence
@@ -28,17 +29,8 @@ from napari_gpu_denoise.noise.patches.coefficients import flatness_of, ranked, s
 from napari_gpu_denoise.noise.patches.spectra import MARGIN, PatchSpectra
 from napari_gpu_denoise.noise.series import WHITE
 
-# The smoothest patches.
-SMOOTH_SHARE, MIN_SMOOTH = 0.02, 64  # of all patches; patches, at least
-MIN_APART = 2  # patches that share no pixel, at least: more than of 16 x 16 pixels
-# What they show of white noise: the power of the top over that of the middle frequencies, at least;
-# the variance of the energy of patches over that of white noise, and the claim over theirs, at most
-MIN_FLATNESS, MAX_DISPERSION, MAX_OVER_SMOOTH = 0.65, 2.0, 1.35
-# Errors of the prediction of pixels.
-# The claimed sigma over the median error where all that is left is noise, at least and at most.
-MIN_OF_ERROR, MAX_OF_ERROR = 0.88, 1.5
+MIN_SMOOTH = 64  # patches
 BLOCK, REACH = 16, 2  # pixels along a side of a block, and to either side that predict one
-MAX_BLOCKS = 200  # of a plane
 
 
 class SmoothPatches(NamedTuple):
@@ -59,7 +51,7 @@ class SmoothPatches(NamedTuple):
             energy *= weight
             order = ranked((spectra.energy_of("low") * weight).astype(np.float32))
         order = order[members[order]]
-        count = min(max(MIN_SMOOTH, round(SMOOTH_SHARE * len(order))), len(order))
+        count = min(max(MIN_SMOOTH, round(0.02 * len(order))), len(order))
         smooth = order[:count]
         power = span_sums(spectra.squares, smooth, [0], [count], weight)[0] / count
         mean = float(energy[smooth].mean())
@@ -68,10 +60,11 @@ class SmoothPatches(NamedTuple):
         dispersion = float(energy[smooth].var()) / expected if expected else math.inf
         return cls(math.sqrt(mean), float(flatness_of(power)), dispersion)
 
-    def prove(self, claim: float) -> bool:
-        """Return whether they prove a sigma claimed for white noise."""
-        white = self.flatness >= MIN_FLATNESS and self.dispersion <= MAX_DISPERSION
-        return white and claim <= MAX_OVER_SMOOTH * self.sigma
+    @property
+    def white(self) -> bool:
+        """Whether they hold white noise alone."""
+        flat = self.flatness >= limits.MIN_PATCH_FLATNESS
+        return flat and self.dispersion <= limits.MAX_SMOOTH_DISPERSION
 
 
 def prediction_error(
@@ -92,7 +85,7 @@ def _block_errors(plane: np.ndarray, change: Callable | None) -> np.ndarray:
     if min(plane.shape) < side:
         return np.zeros(0)
     blocks = sliding_window_view(plane, (side, side))[::BLOCK, ::BLOCK].reshape(-1, side, side)
-    blocks = blocks[:: 1 + len(blocks) // MAX_BLOCKS]
+    blocks = blocks[:: 1 + len(blocks) // 200]
     blocks = (blocks if change is None else change(blocks)).astype(np.float64)
     blocks = blocks[np.isfinite(blocks).all(axis=(1, 2))]
     blocks -= blocks.mean(axis=(1, 2), keepdims=True)
@@ -121,18 +114,19 @@ def proven_sigma(channel: Evidence) -> float:
     """Return the sigma of white noise if it is proven, else 0."""
     claim, patches = channel.sigma, channel.levelled or channel.spectra
     if not claim > 0 or patches is None:
-        return claim
+        return 0.0
     # Clipping weakens the noise, also in patches that it has hardly reached.
     far = np.ones(len(patches.mean), bool)
     for level in {float(each) for plane in channel.levels for each in plane}:
         far &= np.abs(patches.mean - level) > MARGIN * claim
-    enough = len(far) >= max(MIN_SMOOTH, MIN_APART * patches.overlap)
+    # More than one of 16 x 16 pixels has: some of them share no pixel.
+    enough = len(far) >= max(MIN_SMOOTH, 2 * patches.overlap)
     return claim if enough and _is_proven(claim, patches, far, list(channel.planes)) else 0.0
 
 
 def _proves_law(channel: Evidence, fit: Fit) -> bool:
     """Return whether noise is white and proven once it is stabilised."""
-    if _proven_by_others(channel, fit) or channel.photons:
+    if not channel.sigma or channel.photons or _proven_by_others(channel, fit):
         return True
     patches, model = channel.spectra, fit.model
     weight = 1 / model.positive_variance(patches.seen)
@@ -151,15 +145,10 @@ def _is_proven(
     """Return whether planes prove a sigma of white noise, by their smoothest patches or errors."""
     if np.count_nonzero(members) < MIN_SMOOTH:
         members = np.ones(len(members), bool)
-    if SmoothPatches.of(patches, members, weight).prove(claim):
+    if SmoothPatches.of(patches, members, weight).white:
         return True
-    return bool(
-        MIN_OF_ERROR <= claim / max(prediction_error(planes, change), 1e-9 * claim) <= MAX_OF_ERROR
-    )
-
-
-PROVEN_BY_REPEATS = 0.75  # sigma over that of differences of repeats, from which these prove it
-NEARLY_ALL = 0.8  # share of sigma that is proven, from which no note says that the rest is not
+    low, high = limits.SIGMA_OVER_PREDICTION_ERROR
+    return bool(low <= claim / max(prediction_error(planes, change), 1e-9 * claim) <= high)
 
 
 def limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fit], list[float]]:
@@ -190,12 +179,11 @@ def limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fi
 def _proven_by_others(channel: Evidence, fit: Fit) -> bool:
     """Return whether something else than single planes proves the noise of a channel."""
     return (
-        channel.spectra is None
-        or channel.log_speckle
+        channel.log_speckle
         or channel.proven_by_colours
         or channel.frames is not None
         or channel.temporal is not None
-        or bool(fit.limit and fit.sigma >= PROVEN_BY_REPEATS * fit.limit)
+        or bool(fit.limit and fit.sigma >= limits.MIN_SIGMA_OVER_DIFFERENCES * fit.limit)
     )
 
 
@@ -203,7 +191,7 @@ def _of_proven_sigma(channel: Evidence, fit: Fit) -> Fit:
     """Return a fit of white noise with the sigma that single planes of a channel prove."""
     proven = min(proven_sigma(channel), fit.sigma)
     claim = max(fit.sigma, channel.unproven)
-    if proven < NEARLY_ALL * claim:
+    if proven < limits.MIN_PROVEN_SHARE * claim:
         kind = Correlated if channel.unproven else type(fit.model)
         removed = f"{proven:.3g} of it is removed" if proven else "nothing is removed"
         note = Note(
@@ -223,18 +211,12 @@ def _of_proven_sigma(channel: Evidence, fit: Fit) -> Fit:
     return fit._replace(model=model, errors={}, sigma=proven, error=min(fit.error, proven))
 
 
-# Colours: how much the power of correlated noise falls from middle to the highest frequencies.
-MIN_FALL = 5.0  # of white noise 1; of colours and of what they do not share
-ALIKE_FALL = 0.7  # fall of what they do not share over that of the colours, at least, or
-CLEAR_FALL, MIN_UNSHARED_FALL = 18.0, 0.25  # if it is clear (cameras: 20 to 130) this
-MAX_GROWTH = 3.0  # of the power within the patches read; of texture more
-
-
 def proven_colours(channels: list[Evidence], patches: ChannelPatches | None) -> list[Evidence]:
     """Return the colours of an image with correlated noise where they prove it, else with white.
 
     Colours share texture, and hardly their noise: a spectrum that falls less in what they do not
-    share than in what they do is that of white noise beside texture.
+    share than in what they do is that of white noise beside texture. Of what is left of texture in
+    JPEG files, some patches have much more than others.
     """
     if any(each.spectrum is None or each.frames is not None for each in channels):
         return channels
@@ -242,9 +224,9 @@ def proven_colours(channels: list[Evidence], patches: ChannelPatches | None) -> 
     if found is None or any(each.log_speckle for each in channels):
         return channels
     fall, unshared = found.fall, found.unshared_fall
-    falls = min(fall, unshared) > MIN_FALL and unshared < math.inf
-    alike = unshared > ALIKE_FALL * fall or unshared > max(CLEAR_FALL, MIN_UNSHARED_FALL * fall)
-    if falls and alike and found.growth < MAX_GROWTH:
+    alike = fall < limits.MAX_FALL_OF_COLOURS or unshared > limits.MIN_FALL_RATIO * fall
+    falls = fall > limits.MIN_FALL_OF_COLOURS and limits.MIN_UNSHARED_FALL < unshared < math.inf
+    if falls and alike and found.growth < limits.MAX_GROWTH_OF_COLOURS:
         spectra = [NoiseSpectrum.of_power(power, found.patches) for power in found.power]
     else:
         spectra = [replace(each.spectrum, white=True) for each in channels]

@@ -17,14 +17,7 @@ Channel = tuple[int, int]
 """The axis of channels, and the index of one."""
 
 MAX_PLANES = 8  # planes read of each channel
-# Pixels of a plane up to which it is read whole; of others, windows of this side, so many along
-# each axis, stand for the whole.
-LARGEST_PLANE = 1 << 23
-_WINDOW, _WINDOWS = 512, 4
-LARGE = 1 << 18  # pixels of a plane from which threads analyse several planes at once
-MOST_THREADS = 8
-FILL_SAMPLE = 4096  # pixels of a plane that show whether there may be fill values, about
-USUAL = 1024  # spreads of these within which there are none
+LARGEST_PLANE = 1 << 23  # pixels of a plane up to which it is read whole, of others windows
 
 
 def readable(image: Any) -> Any:
@@ -42,22 +35,17 @@ def plane_indices(
     fixed = {axes.index("Y"), axes.index("X")} | ({channel[0]} if channel else set())
     free = [axis for axis in range(len(shape)) if axis not in fixed]
     counts = dict.fromkeys(free, 1)
-    while True:
-        total = math.prod(counts.values())
-        room = [
-            axis
-            for axis in free
-            if counts[axis] < shape[axis]
-            and total // counts[axis] * (counts[axis] + 1) <= MAX_PLANES
-        ]
-        if not room:
-            break
+
+    def has_room(axis: int) -> bool:
+        others = math.prod(counts.values()) // counts[axis]
+        return counts[axis] < shape[axis] and others * (counts[axis] + 1) <= MAX_PLANES
+
+    while room := list(filter(has_room, free)):
         # The axis sampled most sparsely gets the next sample.
         counts[max(room, key=lambda axis: shape[axis] / counts[axis])] += 1
     chosen = product(*(spread(shape[axis], counts[axis]) for axis in free))
-    return [
-        _plane_at(len(shape), channel, dict(zip(free, places, strict=True))) for places in chosen
-    ]
+    found = (dict(zip(free, places, strict=True)) for places in chosen)
+    return [_plane_at(len(shape), channel, each) for each in found]
 
 
 def spread(length: int, count: int) -> list[int]:
@@ -88,9 +76,7 @@ class PlaneStack:
     """Planes of an image as a read-only array (n, y, x); each is read when it is indexed."""
 
     def __init__(self, read: Callable[[int], np.ndarray], shape: tuple[int, ...], dtype: Any):
-        self._read = read
-        self.shape = shape
-        self.size = math.prod(shape)
+        self._read, self.shape, self.size = read, shape, math.prod(shape)
         self.dtype = np.dtype(dtype)
 
     @classmethod
@@ -130,8 +116,8 @@ class PlaneReader:
     @property
     def threads(self) -> int:
         """How many threads may read and analyse planes at once: 1 if they are lazy, or small."""
-        large = math.prod(self.shape[self.axes.index(axis)] for axis in "YX") >= LARGE
-        return min(MOST_THREADS, os.cpu_count() or 1) if large and not self.lazy else 1
+        large = math.prod(self.shape[self.axes.index(axis)] for axis in "YX") >= 1 << 18
+        return min(8, os.cpu_count() or 1) if large and not self.lazy else 1
 
     @property
     def count(self) -> int:
@@ -193,30 +179,28 @@ class PlaneReader:
             places = [(*p[:axis], self.beside(p[axis]), *p[axis + 1 :]) for p in places]
 
         large = self.shape[y] * self.shape[x] > LARGEST_PLANE
-        down, across = (_windows(self.shape[k]) if large else [slice(None)] for k in (y, x))
-        lengths = (
-            sum(len(range(*one.indices(self.shape[k]))) for one in slices)
-            for k, slices in ((y, down), (x, across))
-        )
+        lengths = self.shape[y], self.shape[x]
+        down, across = (_windows(n) if large else [slice(0, n)] for n in lengths)
+
+        def window(place: list, rows: slice, columns: slice) -> np.ndarray:
+            place[y], place[x] = rows, columns
+            found = as_array(self._image[tuple(place)])
+            return found if y < x else found.T
 
         def read(number: int) -> np.ndarray:
             place = list(places[number])
             self._read.add(tuple(part for part in place if not isinstance(part, slice)))
-            rows: list[list[np.ndarray]] = []
-            for place[y] in down:
-                rows.append([])
-                for place[x] in across:
-                    window = as_array(self._image[tuple(place)])
-                    rows[-1].append(window if y < x else window.T)
-            return without_fill(np.block(rows) if large else rows[0][0])
+            parts = [[window(place, rows, columns) for columns in across] for rows in down]
+            return without_fill(np.block(parts) if large else parts[0][0])
 
+        lengths = (sum(one.stop - one.start for one in each) for each in (down, across))
         return PlaneStack(read, (len(places), *lengths), self._image.dtype)
 
 
 def _windows(length: int) -> list[slice]:
-    """Return windows along an axis, spread evenly."""
-    count = min(_WINDOWS, max(length // _WINDOW, 1))
-    size = min(length, _WINDOWS * _WINDOW) // count
+    """Return four windows of 512 pixels along an axis, or fewer of less, spread evenly."""
+    count = min(4, max(length // 512, 1))
+    size = min(length, 2048) // count
     free = length - count * size
     starts = [(2 * k + 1) * free // (2 * count) + k * size for k in range(count)]
     return [slice(start, start + size) for start in starts]
@@ -229,13 +213,10 @@ def without_fill(plane: np.ndarray) -> np.ndarray:
     """
     if is_plain(plane.dtype):
         return plane
-    step = 1 + math.isqrt(plane.size // FILL_SAMPLE)
+    step = 1 + math.isqrt(plane.size // 1024)
     some = np.unique(plane[::step, ::step])
-    last = len(some) - 1
-    least, low, high, most = (float(some[last * k // 4]) for k in (0, 1, 3, 4))
-    if most - least <= USUAL * (high - low):
-        return plane
-    far = far_values(plane)
+    least, low, high, most = map(float, some[(len(some) - 1) * np.array([0, 1, 3, 4]) // 4])
+    far = far_values(plane) if most - least > 1024 * (high - low) else None
     return plane if far is None else np.where(far, np.nan, plane)
 
 

@@ -45,10 +45,10 @@ def read_windows(
     """
     width, number, clipped = size
     for plane, blank, ends in zip(planes, blanks, levels, strict=True):
-        patches, shape, overlap, _ = selection.read_patches(
+        patches, shape, overlap = selection.read_patches(
             plane, width, math.ceil(number / len(planes)), blank
         )
-        rest = patches[selection.clipped_shares(patches, ends) <= clipped].astype(np.float64)
+        rest = patches[np.isin(patches, ends).mean(axis=1) <= clipped].astype(np.float64)
         mean = rest.mean(axis=1)
         rest -= mean[:, None]
         slopes = [at.ravel() - at.mean() for at in np.indices(shape) if at.any()]

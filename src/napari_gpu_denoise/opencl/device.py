@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import mmap
@@ -19,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.locks import locked
 from napari_gpu_denoise.opencl.device_test import answers_for
 from napari_gpu_denoise.opencl.isolation import check_process, is_private, open_platforms
 
@@ -124,6 +124,10 @@ class Device:
     def __reduce__(self):
         # A handle is invalid in another process: there the device is looked up again.
         return find, (self.name, self.platform, self.index)
+
+
+#: What `choose_devices` takes.
+DeviceChoice = Device | DeviceAddress | int | str | Sequence["Device | int | str"] | None
 
 
 def find(name: str, platform: str, index: int) -> Device:
@@ -365,7 +369,7 @@ def place_of(device: Device) -> str:
     return ""
 
 
-def choose_devices(wanted: Any = None) -> tuple[Device, ...]:
+def choose_devices(wanted: DeviceChoice = None) -> tuple[Device, ...]:
     """Choose the devices to run on, at least one.
 
     Parameters
@@ -414,7 +418,7 @@ def _all_like(best: Device) -> tuple[Device, ...]:
     return tuple(chosen)
 
 
-def why_devices(wanted: Any = None) -> str:
+def why_devices(wanted: DeviceChoice = None) -> str:
     """Say in one sentence which devices `choose_devices` returns, and why."""
     chosen = choose_devices(wanted)
     if len(chosen) == 1:
@@ -428,11 +432,11 @@ def names_of(chosen: Iterable[Device]) -> str:
     return "; ".join(f"{n} x {name}" if n > 1 else name for name, n in counted.items())
 
 
-_claims: dict[str, int] = {}  # open files by the name of a device, locked until the process ends
+_claims: dict[str, Any] = {}  # locks by the name of a device, held until the process ends
 _claiming = threading.Lock()
 
 
-def own_device(wanted: Any = None) -> Device:
+def own_device(wanted: DeviceChoice = None) -> Device:
     """Choose one device for this process, which is one of several that share the work.
 
     Each process takes the device that the fewest others have taken, the first of these. So devices
@@ -478,6 +482,8 @@ def _claimed(among: tuple[Device, ...]) -> Device:
 
 def _claim(names: Iterable[str]) -> str:
     """Lock a file that stands for a device, and return the name of that device."""
+    from filelock import FileLock, Timeout
+
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
     folder = Path(tempfile.gettempdir(), f"gpu-denoise-{user}")
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -488,11 +494,11 @@ def _claim(names: Iterable[str]) -> str:
         for name in names:
             digest = hashlib.sha256(name.encode()).hexdigest()[:16]
             path = folder / f"device-{digest}-{taken}.lock"
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-            if locked(handle):
-                _claims[name] = handle
+            lock = FileLock(path, mode=0o600, thread_local=False)  # which follows no link
+            with contextlib.suppress(Timeout):
+                lock.acquire(blocking=False)
+                _claims[name] = lock
                 return name
-            os.close(handle)
 
 
 def _physical(device: Device) -> str:

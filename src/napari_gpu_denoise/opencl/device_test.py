@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError
-from napari_gpu_denoise.locks import locked
 from napari_gpu_denoise.opencl.isolation import cache_folder
 from napari_gpu_denoise.opencl.source import kernel_folder
 from napari_gpu_denoise.version import package_version
@@ -94,14 +93,13 @@ def forget_answers() -> None:
 @contextlib.contextmanager
 def turn(file: Path) -> Iterator[None]:
     """Wait until nobody else tests the device of a file."""
+    from filelock import FileLock
+
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-            stack.callback(os.close, handle)
-            patience = time.monotonic() + _TURN_PATIENCE
-            while not locked(handle) and time.monotonic() < patience:
-                time.sleep(0.05)
+            lock = FileLock(file.with_suffix(".lock"), _TURN_PATIENCE, mode=0o600)
+            stack.enter_context(lock)
         yield
 
 

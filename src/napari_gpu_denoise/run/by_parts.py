@@ -305,32 +305,14 @@ class _DeviceThreads:
         outward: ThreadPoolExecutor,
     ) -> None:
         """Filter parts until none is left, or the work is stopped."""
-        job = self._job.on(device)
-
-        def taken() -> tuple[Part, Future] | None:
-            if self._stopped.is_set():
-                return None
-            try:
-                part = self._parts.popleft()
-            except IndexError:
-                return None
-            in_work.append(part)
-            return part, inward.submit(self._read, part)
-
-        def written(part: Part, out: np.ndarray, tally: Tally) -> None:
-            self._write(part, out, tally)
-            in_work.remove(part)
-            self.told.put((device, tally))
-
-        writing: Future | None = None
-        following = taken()
+        job, writing = self._job.on(device), None
+        following = self._take(in_work, inward)
         while following is not None:
             part, reading = following
             block, out = reading.result(), self._room(part)
-            following = taken() if self._ahead else None
+            following = self._take(in_work, inward) if self._ahead else None
             try:
-                steps = filter_part(job, part, block, out)
-                tally = finish(steps, cancel=self._stopped)
+                tally = finish(filter_part(job, part, block, out), cancel=self._stopped)
             except Cancelled:
                 tally = None
             del block, reading
@@ -338,10 +320,29 @@ class _DeviceThreads:
                 writing.result()
             if tally is None:
                 return
-            writing = outward.submit(written, part, out, tally)
+            writing = outward.submit(self._put, device, in_work, part, out, tally)
             del out
             if not self._ahead:
                 writing.result()
-                following = taken()
+                following = self._take(in_work, inward)
         if writing is not None:
             writing.result()
+
+    def _take(self, in_work: list[Part], inward: ThreadPoolExecutor) -> tuple[Part, Future] | None:
+        """Take the next part and begin to read it; None if none is left, or the work is stopped."""
+        if self._stopped.is_set():
+            return None
+        try:
+            part = self._parts.popleft()
+        except IndexError:
+            return None
+        in_work.append(part)
+        return part, inward.submit(self._read, part)
+
+    def _put(
+        self, device: Device, in_work: list[Part], part: Part, out: np.ndarray, tally: Tally
+    ) -> None:
+        """Write the result of a part, and tell of it."""
+        self._write(part, out, tally)
+        in_work.remove(part)
+        self.told.put((device, tally))

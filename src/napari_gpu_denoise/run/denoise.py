@@ -21,10 +21,9 @@ from napari_gpu_denoise.image.threads import new_array
 from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run.input import Input
-from napari_gpu_denoise.run.job import NO_NOISE, Job, prepare, type_with
+from napari_gpu_denoise.run.input import Block, Input
+from napari_gpu_denoise.run.job import NO_NOISE, Job, start, type_with
 from napari_gpu_denoise.run.ledger import Ledger
-from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import (
     Part,
     divide,
@@ -171,38 +170,40 @@ def denoise_steps(
     chosen = {"frames": frames, "slices": slices, "rows": rows, "columns": columns}
     region = wanted_region(image.names, image.given.shape, chosen)
     devices = choose_devices(run.device)
-    run = replace(image.adapted(run), device=devices[0])
-    if run.host_memory is not None:
-        limit = run.host_memory.for_buffers(devices, run.memory_limit)
-        run = replace(run, memory_limit=limit)
+    run = image.adapted(run).on(devices)
     shape = tuple(one.stop - one.start for one in region)
-    dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
     if out is not None and not callable(out):
+        dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
         run = replace(run, dtype=type_with(out, shape, dtype))
-    if ledger.known("job") is None and is_measured(run.sigma, run.noise, run.filter):
+    if ledger.known("job") is None and run.measures_noise:
         yield MEASURING
-    whole = shape == tuple(image.given.shape)
     # A rectangle of many frames is read part by part, too.
     cut = rows is not None or columns is not None
     cut &= with_uncut_axes(run.filter, image.names, image.given.shape, region) == region
-    if image.lazy and (cut or (whole and out is not None)):
-        out = np.empty if out is None else out
+    if image.lazy and (cut or (out is not None and shape == tuple(image.given.shape))):
         made = yield from _piece_by_piece(image, run, devices, out, ledger, region)
-        return Result(made.image, image.noted(made.record))
-    # Else what the region depends on is read into memory.
+    else:
+        made = yield from _at_once(image, run, devices, out, region)
+    return Result(made.image, image.noted(made.record))
+
+
+def _at_once(
+    image: Input, run: Run, devices: Sequence[Device], out: Any, region: Sequence[slice]
+) -> Steps[Result]:
+    """Denoise a region of an image, of which what it depends on is read into memory."""
+    shape = tuple(one.stop - one.start for one in region)
     # A device that computes with the cores of the host leaves none to spare.
     new, made = np.empty if devices[0].shares_cores else new_array, None
-    if image.lazy and not whole:
-        job = prepare(run, image).sharing(image.windows())
-        part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, region))
-        block = image.block(run.nonfinite, part.reads)
-    else:
-        pixels = image.block(run.nonfinite)
-        if out is None and dtype is not None:
-            made = new(shape, dtype)  # gets its memory while the noise is measured
-        job = prepare(run, image, pixels)
-        part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, region))
-        block = pixels[part.reads]
+    read_part = image.lazy and shape != tuple(image.given.shape)
+    pixels = None if read_part else image.block(run.nonfinite)
+    dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
+    if out is None and dtype is not None and not read_part:
+        made = new(shape, dtype)  # gets its memory while the noise is measured
+    job = start(run, image, pixels)
+    if read_part:
+        job = job.sharing(image.windows())
+    part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, region))
+    block = image.block(run.nonfinite, part.reads) if read_part else pixels[part.reads]
     if callable(out):
         out = out(shape, job.dtypes[1])
     # Pixels must not be overwritten before they are read.
@@ -213,18 +214,7 @@ def denoise_steps(
     elif made is None:
         made = new(shape, job.dtypes[1])
     yield COMPILING
-    parts = divide(job, part, len(devices)) if len(devices) > 1 else [part]
-    if len(parts) == 1:
-        tally = yield from filter_part(job.on(devices[0]), part, block, made)
-        report = by_parts.DeviceReport(tally, [devices[0]])
-    else:
-        report = yield from by_parts.filter_parts(
-            devices,
-            job,
-            parts,
-            lambda one: block[within(one.reads, part.reads)],
-            lambda one: made[within(one.yields, part.yields)],
-        )
+    report = yield from _on_devices(devices, job, part, block, made)
     change = None
     if job.sigma.array.any() and not job.filter.yields_map:
         change = change_note(block.finite[part.inner], made, job.names)
@@ -232,8 +222,26 @@ def denoise_steps(
         made = made[within(region, part.yields)]
     if out is not None and made is not out:
         out[...] = made
-    record = image.noted(report.noted(job.record(report.tally, change)))
-    return Result(made if out is None else out, record)
+    return Result(made if out is None else out, report.noted(job.record(report.tally, change)))
+
+
+def _on_devices(
+    devices: Sequence[Device], job: Job, part: Part, block: Block, made: np.ndarray
+) -> Steps[by_parts.DeviceReport]:
+    """Filter a part in memory on one device, or cut for several."""
+    parts = divide(job, part, len(devices)) if len(devices) > 1 else [part]
+    if len(parts) == 1:
+        tally = yield from filter_part(job.on(devices[0]), part, block, made)
+        return by_parts.DeviceReport(tally, [devices[0]])
+    return (
+        yield from by_parts.filter_parts(
+            devices,
+            job,
+            parts,
+            lambda one: block[within(one.reads, part.reads)],
+            lambda one: made[within(one.yields, part.yields)],
+        )
+    )
 
 
 def _piece_by_piece(
@@ -248,11 +256,12 @@ def _piece_by_piece(
     if image.correction is not None:
         ledger.keep("correction", image.correction)
     if (known := ledger.known("job")) is None:
-        job = prepare(run, image).sharing(image.windows())
+        job = start(run, image).sharing(image.windows())
         ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
     else:
         job = Job(run, image.names, tuple(image.array.shape), *known)
     shape = tuple(one.stop - one.start for one in region)
+    out = np.empty if out is None else out
     made = out(shape, job.dtypes[1]) if callable(out) else out
     series = "T" in job.names and unit_of(image.array) is None and len(devices) == 1
     if series and shape == job.shape:
@@ -315,9 +324,8 @@ def shown_maps(
     image = Input.of(image, run)
     region = wanted_region(image.names, image.given.shape, chosen)
     whole = image.block(run.nonfinite)
-    device = choose_devices(run.device)[0]
     # The noise is measured once, for all maps.
-    job = prepare(replace(run, dtype=np.float32, device=device), image, whole)
+    job = start(replace(run, dtype=np.float32), image, whole)
     wanted = shown(job.filter)
     maps: dict[str, np.ndarray] = {}
     for number, show in enumerate(wanted):

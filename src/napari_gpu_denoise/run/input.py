@@ -149,10 +149,11 @@ class Input:
     @classmethod
     def of(cls, image: Any, run: Run, known: Correction | None = None) -> Input:
         """Check the image of a run and look for structured noise, unless that is `known`."""
+        if isinstance(image, Input):
+            return image
         given = image if is_lazy(image) else levels.as_array(image)
         names = check_axes(run.axes, given.shape)
         levels.check_numbers(given)
-        levels.output_dtype(run.dtype, given.dtype)  # refuses what is no type of pixels
         if run.correct is not None and known is None:
             # Here, as SciPy takes long to load.
             from napari_gpu_denoise.noise.structure.remove import prepare_correction

@@ -16,7 +16,7 @@ from napari_gpu_denoise.image.levels import Levels, is_plain, levels_of_windows,
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
-from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.device import Device, choose, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.flow.work import largest_in_planes
 from napari_gpu_denoise.run.input import Block, Input
@@ -263,26 +263,28 @@ class Job:
 
 
 @quiet()
-def prepare(
+def start(
     run: Run,
     image: Any,
     block: Block | None = None,
     *,
     levels: Levels | None = None,
     is_stream_frame: bool = False,
+    anywhere: bool = False,
 ) -> Job:
-    """Adapt a run to an image, and measure the noise if it is not given.
+    """Start a run on an image: choose the device, and measure the noise if it is not given.
 
     `image` is an `Input`, or what one is made of; `block` has its pixels if they are in memory, and
     may be given alone. Otherwise only planes to measure the noise on are read. `levels` is given if
     the range of a whole series is known; `is_stream_frame` says that the image is the first frame
-    of many along T.
+    of many along T. For a job that is to be done `anywhere`, each process chooses a device.
     """
     if isinstance(image, Block):
         block, image = image, image.given
-    if not isinstance(image, Input):
-        image = Input.of(image, run)
+    image = Input.of(image, run)
     run, names = image.adapted(run), image.names
+    if not anywhere:
+        run = replace(run, device=choose_devices(run.device)[0])
     pixels = block.finite if block else image.array
     shape = tuple(int(n) for n in pixels.shape)
     # A stream has an axis T, of unknown length.
@@ -294,9 +296,9 @@ def prepare(
         check_kept(block, given if wanted is None else wanted)
         if not (is_plain(given) or np.isfinite(block.range).all()):
             Levels.of(pixels)  # refuses NaN and infinity
-    noise = run.sigma, run.noise
     # Pixels that were filled in hold no noise.
     measured = block.measurable(names) if block else pixels
+    noise = run.sigma, run.noise
     try:
         applied, sigma = resolve_noise(*noise, measured, names, filter, run.device)
     except NonFiniteError:  # there is too little else
@@ -309,11 +311,11 @@ def prepare(
     applied, told = applied.for_pixels(measured, names)
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, is_stream_frame))
+    if levels is None and block is not None and is_plain(given):
+        levels = Levels(0, 1.0)
     job = Job(run, names, shape, (given, wanted), applied, sigma, levels, told)
     if block is None or levels is not None:
         return job  # of pixels that are not read yet, each part refuses NaN by itself
-    if is_plain(given):
-        return replace(job, levels=Levels(0, 1.0))
     return job.sharing(Input(block.given, names).windows()).suited(block)
 
 

@@ -24,8 +24,7 @@ from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
 from napari_gpu_denoise.run.input import Block, Input, is_lazy
-from napari_gpu_denoise.run.job import Job, prepare
-from napari_gpu_denoise.run.noise import is_measured
+from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.part import Part, filter_part, finish, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
@@ -117,9 +116,9 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     image = Input.of(array, run)
     if image.correction:
         array = _corrected(array, image.correction)
-    job = prepare(image.adapted(run), array)
-    source = Input(array, job.names)
-    if is_measured(run.sigma, run.noise, run.filter):  # pixels have been read anyway
+    source = Input(array, image.names)
+    job = start(image.adapted(run), source, anywhere=True)
+    if run.measures_noise:  # pixels have been read anyway
         job, windows = job.sharing(source.windows()), None
     else:
         windows = np.stack(found) if (found := list(source.windows())) else None

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.errors import SettingsError, SigmaError
 from napari_gpu_denoise.image.axes import channel_axis
@@ -71,21 +72,8 @@ def estimated(estimate: SigmaEstimate | NoiseEstimate, image: Any, names: str) -
     return Sigma(placed, estimate.sigma, source, estimate.notes, blank_width=width)
 
 
-def resolve_sigma(
-    sigma: Any, image: Any, names: str, filter: Filter | None = None, device: Any = None
-) -> Sigma:
-    """Check the sigma that was given to `denoise`, or estimate it if it is None.
-
-    For an image of more than two axes, it may also have as many axes as the image, with length 1
-    where it does not vary. If `filter` needs no sigma, 0 only marks pixels to leave as they are.
-    """
-    unused = filter.sigma_unused if filter else ""
-    if unused and sigma is None:
-        return Sigma(np.ones((1,) * len(image.shape)), (), unused)
-    if sigma is None:
-        own = filter.estimate_sigma(image, names) if filter else None
-        own = own or measured_noise(image, names, Gaussian.name, device)
-        return estimated(own, image, names)
+def parse_sigma(sigma: ArrayLike) -> float | tuple[float, ...] | np.ndarray:
+    """Return sigma as one number, one for each channel, or an array; refuse what is no sigma."""
     try:
         given = as_numbers(sigma)
     except (TypeError, ValueError, OverflowError) as error:
@@ -101,6 +89,27 @@ def resolve_sigma(
             "give 0 or a positive number in grey levels, or None to estimate it",
             code="sigma-value",
         )
+    if given.ndim > 1:
+        return given
+    return tuple(given.tolist()) if given.ndim else float(given)
+
+
+def resolve_sigma(
+    sigma: Any, image: Any, names: str, filter: Filter | None = None, device: Any = None
+) -> Sigma:
+    """Check the sigma that was given to `denoise`, or estimate it if it is None.
+
+    For an image of more than two axes, it may also have as many axes as the image, with length 1
+    where it does not vary. If `filter` needs no sigma, 0 only marks pixels to leave as they are.
+    """
+    unused = filter.sigma_unused if filter else ""
+    if unused and sigma is None:
+        return Sigma(np.ones((1,) * len(image.shape)), (), unused)
+    if sigma is None:
+        own = filter.estimate_sigma(image, names) if filter else None
+        own = own or measured_noise(image, names, Gaussian.name, device)
+        return estimated(own, image, names)
+    given = np.asarray(parse_sigma(sigma), np.float64)
     placed = place(given, image.shape, names)
     if unused:
         return Sigma((placed > 0).astype(np.float64), (), unused)
@@ -252,13 +261,30 @@ def _own_noise(filter: Filter) -> tuple:
     return filter.name, filter.keeps_zero, filter.sigma_power
 
 
-def is_measured(sigma: Any, noise: Any, filter: Filter) -> bool:
-    """Return whether a run measures noise."""
-    if sigma is not None or filter.sigma_unused:
-        return False
-    if isinstance(noise, NoiseMemory):
-        return not noise.knows(filter)
-    return noise is None or isinstance(noise, str)
+def parse_noise(
+    noise: Any,
+) -> str | float | tuple[NoiseModel, ...] | NoiseEstimate | NoiseMemory | None:
+    """Return the noise that was given to `denoise`, checked; a number is sigma."""
+    if isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool):
+        return float(noise)
+    if isinstance(noise, str) and noise not in choices():
+        raise SettingsError(
+            f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"
+        )
+    if noise is None or isinstance(noise, (str, NoiseMemory)) or hasattr(noise, "models"):
+        return noise
+    models = (noise,) if isinstance(noise, NoiseModel) else noise
+    if (
+        not isinstance(models, (tuple, list))
+        or not models
+        or not all(isinstance(model, NoiseModel) for model in models)
+    ):
+        raise SettingsError(
+            f"noise={_said(noise)} is not a noise model",
+            "give one such as PoissonGaussian(0.28, 3.1), one per channel, the result of "
+            "estimate_noise, 'auto', or a standard deviation",
+        )
+    return tuple(models)
 
 
 def resolve_noise(
@@ -270,7 +296,7 @@ def resolve_noise(
     both are None, the filter's own estimate is used if it has one, else ``"auto"``. Of lazy images,
     a few planes are read. Many planes are analysed on `device`, as `choose` takes it.
     """
-    memory, noise = (noise, None) if isinstance(noise, NoiseMemory) else (None, noise)
+    memory, noise = (noise, None) if isinstance(noise, NoiseMemory) else (None, parse_noise(noise))
     if noise is None and (sigma is not None or filter.sigma_unused):
         return filter, resolve_sigma(sigma, image, names, filter)
     if noise is None:
@@ -288,17 +314,26 @@ def resolve_noise(
             "leave one of them out",
             code="own-noise",
         )
-    if isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool):
+    if isinstance(noise, float):
         return filter, resolve_sigma(noise if sigma is None else sigma, image, names, filter)
-    if sigma is None and isinstance(noise, str) and noise == Gaussian.name:
+    if noise == Gaussian.name and sigma is None:
         return filter, resolve_sigma(sigma, image, names, filter, device)
-    models, estimate = _models(noise, image, names, device)
-    if sigma is not None:
-        resolved = resolve_sigma(sigma, image, names, filter)
-        how = "given" if estimate is None else "estimated"
-        note = f"sigma was given; the noise {how} is not used: {_summary(models)}"
-        return filter, replace(resolved, notes=(*resolved.notes, note))
-    models = _for_channels(models, image, names)
+    if isinstance(noise, str):
+        noise = measured_noise(image, names, noise, device)
+    if sigma is None:
+        return _with_models(noise, image, names, filter)
+    resolved = resolve_sigma(sigma, image, names, filter)
+    models, how = (noise, "given") if isinstance(noise, tuple) else (noise.models, "estimated")
+    note = f"sigma was given; the noise {how} is not used: {_summary(models)}"
+    return filter, replace(resolved, notes=(*resolved.notes, note))
+
+
+def _with_models(
+    noise: tuple[NoiseModel, ...] | NoiseEstimate, image: Any, names: str, filter: Filter
+) -> tuple[Filter, Sigma]:
+    """Return the filter to run for models, or those of an estimate, and the sigma it assumes."""
+    estimate = None if isinstance(noise, tuple) else noise
+    models = _for_channels(noise if estimate is None else estimate.models, image, names)
     own = estimate is not None and (estimate.axes, estimate.shape) == (names, tuple(image.shape))
     planes, source, notes, width = None, "given as a model", (), 0
     if own:
@@ -347,32 +382,6 @@ def _per_plane_or_position(resolved: Sigma, estimate: NoiseEstimate, names: str)
     else:
         return resolved
     return replace(resolved, array=resolved.array * factors, notes=(note, *resolved.notes))
-
-
-def _models(
-    noise: Any, image: Any, names: str, device: Any
-) -> tuple[tuple[NoiseModel, ...], NoiseEstimate | None]:
-    """Return the models that were given or estimated, and the estimate, if any."""
-    if isinstance(noise, str):
-        if noise not in choices():
-            raise SettingsError(
-                f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"
-            )
-        noise = measured_noise(image, names, noise, device)
-    if hasattr(noise, "models"):  # a NoiseEstimate
-        return noise.models, noise
-    models = (noise,) if isinstance(noise, NoiseModel) else noise
-    if (
-        not isinstance(models, (tuple, list))
-        or not models
-        or not all(isinstance(model, NoiseModel) for model in models)
-    ):
-        raise SettingsError(
-            f"noise={_said(noise)} is not a noise model",
-            "give one such as PoissonGaussian(0.28, 3.1), one per channel, the result of "
-            "estimate_noise, 'auto', or a standard deviation",
-        )
-    return tuple(models), None
 
 
 def _for_channels(models: tuple[NoiseModel, ...], image: Any, names: str) -> tuple[NoiseModel, ...]:
@@ -441,4 +450,5 @@ def _summary(models: tuple[NoiseModel, ...]) -> str:
 
 
 def _said(noise: Any) -> str:
+    noise = noise[0] if isinstance(noise, tuple) and len(noise) == 1 else noise
     return repr(noise) if isinstance(noise, (str, int, float)) else type(noise).__name__

@@ -26,7 +26,7 @@ from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank, keep_noiseless
-from napari_gpu_denoise.run.job import Job, check_kept, prepare, sigma_over
+from napari_gpu_denoise.run.job import Job, check_kept, sigma_over, start
 from napari_gpu_denoise.run.record import Progress, Steps, Tally
 from napari_gpu_denoise.run.request import Run
 
@@ -459,7 +459,7 @@ def tiny_image(settings: Filter, dtype: Any = np.float32) -> tuple[np.ndarray, s
 
 def programs_for(run: Run, image: np.ndarray) -> list[ProgramKey]:
     """Return the programs of a run on images like this one."""
-    job = prepare(run, image)
+    job = start(run, image)
     return programs_of(job, image.dtype, job.dtypes[1])
 
 

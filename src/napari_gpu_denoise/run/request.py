@@ -7,14 +7,14 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise.docstrings import PARAGRAPHS, Function, documented, filled
 from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError, SettingsError
-from napari_gpu_denoise.image.levels import check_policy
+from napari_gpu_denoise.image.levels import check_policy, parse_dtype
 from napari_gpu_denoise.noise.structure.record import CorrectionRequest, parse_correction
-from napari_gpu_denoise.opencl.device import Device, DeviceAddress
+from napari_gpu_denoise.opencl.device import Device, DeviceChoice
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import (
     Settings,
@@ -22,6 +22,13 @@ from napari_gpu_denoise.protocol.settings import (
     number_of_bytes,
     setting_fields,
 )
+from napari_gpu_denoise.run.noise import NoiseMemory, parse_noise, parse_sigma
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
+
+    from napari_gpu_denoise.noise.estimate import NoiseEstimate
+    from napari_gpu_denoise.noise.models import NoiseModel
 
 # Taken by Python, libraries, drivers and compilers before the first pixel is read: 220 to 330 MB.
 BASE = 340 << 20
@@ -117,20 +124,22 @@ class Run:
     filter : Filter
         As the user set it.
     sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct, sigma_factor
-        As in `denoise`; `device` may also be a `DeviceAddress`, which can be sent to another
-        process. Kept are parsed values: `memory_limit` in bytes, `correct` as a request.
+        As in `denoise`. Kept are parsed values: `sigma` as number, tuple or array, or a function of
+        the number of a frame; `noise` as a name, a number, a tuple of models, an estimate or a
+        `NoiseMemory`; `dtype` as a type, ``"same"`` or None; `memory_limit` in bytes; `correct` as
+        a request.
     host_memory : HostMemory or None
         Limit for main memory, for an image that is filtered part by part.
     """
 
     filter: Filter
-    sigma: Any = None
+    sigma: ArrayLike | Callable[[int], ArrayLike] | None = None
     _: KW_ONLY
-    noise: Any = None
+    noise: NoiseModel | Sequence[NoiseModel] | NoiseEstimate | str | float | None = None
     axes: str | None = None
-    dtype: Any = None
+    dtype: DTypeLike | None = None
     nonfinite: str = "raise"
-    device: Device | DeviceAddress | int | str | Sequence | None = None
+    device: DeviceChoice = None
     memory_limit: int | str | None = None
     correct: CorrectionRequest | str | Sequence[str] | None = None
     sigma_factor: float = 1.0
@@ -143,10 +152,33 @@ class Run:
                 "give settings of one, such as napari_gpu_denoise.NLMeans()",
             )
         check_policy(self.nonfinite)
-        object.__setattr__(self, "correct", parse_correction(self.correct))
-        object.__setattr__(self, "sigma_factor", checked_factor(self.sigma_factor))
-        if self.memory_limit is not None:
-            object.__setattr__(self, "memory_limit", number_of_bytes(self.memory_limit))
+        sigma, limit = self.sigma, self.memory_limit
+        parsed = {
+            "sigma": sigma if sigma is None or callable(sigma) else parse_sigma(sigma),
+            "noise": parse_noise(self.noise),
+            "dtype": parse_dtype(self.dtype),
+            "correct": parse_correction(self.correct),
+            "sigma_factor": checked_factor(self.sigma_factor),
+            "memory_limit": None if limit is None else number_of_bytes(limit),
+        }
+        for name, value in parsed.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def measures_noise(self) -> bool:
+        """Whether the noise is measured first."""
+        if self.sigma is not None or self.filter.sigma_unused:
+            return False
+        if isinstance(self.noise, NoiseMemory):
+            return not self.noise.knows(self.filter)
+        return self.noise is None or isinstance(self.noise, str)
+
+    def on(self, devices: Sequence[Device]) -> Run:
+        """Return the run on the first of some devices, with the limit that main memory sets."""
+        limit = self.memory_limit
+        if self.host_memory is not None:
+            limit = self.host_memory.for_buffers(devices, limit)
+        return replace(self, device=devices[0], memory_limit=limit)
 
     @classmethod
     def of(

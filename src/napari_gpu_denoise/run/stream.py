@@ -23,7 +23,6 @@ from napari_gpu_denoise.image.levels import (
     nonfinite_error,
 )
 from napari_gpu_denoise.image.threads import in_bands
-from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote
@@ -33,7 +32,7 @@ from napari_gpu_denoise.run.flow.tile_flow import frame_budget, frames_at_once
 from napari_gpu_denoise.run.flow.transfer import FrameTypes
 from napari_gpu_denoise.run.flow.work import Stages, Work
 from napari_gpu_denoise.run.input import Block, Input, keep_blank, keep_noiseless
-from napari_gpu_denoise.run.job import Job, check_kept, prepare
+from napari_gpu_denoise.run.job import Job, check_kept, start
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_sigma, scaled, varies_within
 from napari_gpu_denoise.run.part import Part, arrange_part, filter_part, finish
 from napari_gpu_denoise.run.record import Record, Tally
@@ -188,7 +187,7 @@ class FrameStream:
             raise errors.SettingsError(
                 f"live={live!r} is neither True nor False: choose one of them."
             )
-        self._run = replace(run, device=choose_devices(run.device)[0])
+        self._run = run
         self._frames, self._live, self._levels, self._sigma_of = frames, live, levels, sigma_of
         self._like, self._filter = like, filter
         self.count, self.tally = 0, Tally()
@@ -238,7 +237,7 @@ class FrameStream:
             run = replace(run, sigma=self._first_sigma, noise=None)
         self._given_dtype = first.dtype
         block = Input(first if self._like is None else self._like, names).block(run.nonfinite)
-        self._job = prepare(run, block, levels=self._levels, is_stream_frame=True)
+        self._job = start(run, block, levels=self._levels, is_stream_frame=True)
         if self._filter is not None:
             self._job = replace(self._job, filter=self._filter)
         videos = arrange(first, names, self._job.filter.joint).shape[1]

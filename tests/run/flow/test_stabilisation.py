@@ -15,7 +15,7 @@ from napari_gpu_denoise.protocol.plan import FrameNote
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.work import Stabilisation
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS, follows_time, joining, scene, small
 
@@ -314,7 +314,7 @@ def test_maps_are_shown_as_they_are(device):
 def test_filters_know_nothing_of_stabilisation():
     far = np.array([[1e9, 1e9 + 1]] * 2)
     block = Block.of(far, "YX", "raise")
-    job = prepare(Run(gd.BM3D(), noise=PHOTONS[0]), block)
+    job = start(Run(gd.BM3D(), noise=PHOTONS[0]), block)
     assert job.filter == gd.BM3D().for_array("YX", far.shape)
     assert job.stabilised == (PHOTONS[0],)
     # Models are in grey levels: no offset is taken from wide types.
@@ -325,6 +325,6 @@ def test_filters_know_nothing_of_stabilisation():
         job.stabilised,
         job.levels,
     )
-    plain = prepare(Run(gd.BM3D(), 1.0), block)
+    plain = start(Run(gd.BM3D(), 1.0), block)
     assert plain.stabilised == ()
     assert not plain.levels.plain

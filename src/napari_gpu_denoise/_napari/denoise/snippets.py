@@ -93,7 +93,8 @@ def noise_argument(run: Run) -> dict[str, Any]:
 def common_arguments(run: Run) -> dict[str, Any]:
     """Return the arguments of a run that all filters take, where they are not the defaults."""
     correct = run.correct and run.correct.as_argument()
-    given = {"dtype": run.dtype, "nonfinite": run.nonfinite, "correct": correct}
+    dtype = run.dtype and str(run.dtype)
+    given = {"dtype": dtype, "nonfinite": run.nonfinite, "correct": correct}
     given["device"] = run.device
     given = {name: value for name, value in given.items() if value not in (None, "raise")}
     return given if run.sigma_factor == 1 else {**given, "sigma_factor": run.sigma_factor}

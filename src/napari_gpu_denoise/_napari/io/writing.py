@@ -292,11 +292,6 @@ def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFile,
     name = os.path.basename(path)
     inputs = [path for path in inputs if path.exists()]
     if zarr.has_suffix(path):
-        if rgb:
-            raise LayerError(
-                f"{first.name!r} is RGB, which OME-Zarr has no axis for: end its name with "
-                ".ome.tif, or split it into channels."
-            )
         return zarr.default_metadata(data, axes, pixel_metadata, first.name, inputs), data
     like = tiff.default_metadata(data, axes, pixel_metadata, name, inputs)
     if like.kind == "plain":

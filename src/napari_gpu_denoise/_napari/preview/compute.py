@@ -16,12 +16,11 @@ from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.tasks import Stage
 from napari_gpu_denoise.errors import LayerError, SettingsError
 from napari_gpu_denoise.image.levels import put_together
-from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.input import Block, Input
-from napari_gpu_denoise.run.job import Job, prepare
-from napari_gpu_denoise.run.noise import NoiseMemory, is_measured
+from napari_gpu_denoise.run.job import Job, start
+from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.part import Part, filter_part, with_uncut_axes, within
 from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.request import Run
@@ -38,22 +37,19 @@ _QUICK = "fast"  # profile, where a filter has it
 
 
 class Pixels:
-    """A layer without alpha, corrected, its NaN filled: in memory, or read where it is needed.
-
-    `image` is what a run is prepared for.
-    """
+    """A layer without alpha, corrected, its NaN filled: in memory, or read where it is needed."""
 
     def __init__(self, data: Any, run: Run):
         self.input, self._nonfinite = Input.of(data, run), run.nonfinite
         self._read: tuple[tuple[slice, ...], Block] | None = None
         large = self.input.correction and math.prod(data.shape) > _MOST_CORRECTED
         in_memory = not (is_lazy(data) or large)
-        self.image: Any = self.input.block(run.nonfinite) if in_memory else self.input.array
+        self.block = self.input.block(run.nonfinite) if in_memory else None
 
     def read(self, region: tuple[slice, ...]) -> Block:
         """Return a region; one that is not in memory is kept until another one is read."""
-        if isinstance(self.image, Block):
-            return self.image[region]
+        if self.block is not None:
+            return self.block[region]
         if self._read is None or self._read[0] != region:
             self._read = None  # not two at a time
             if math.prod(one.stop - one.start for one in region) > _MOST:
@@ -129,7 +125,7 @@ class PreviewRequest:
     @property
     def measures(self) -> bool:
         """Whether the noise has to be measured first."""
-        return is_measured(self.run.sigma, self.run.noise, self.run.filter)
+        return self.run.measures_noise
 
     def same(self, other: PreviewRequest | None) -> bool:
         """Return whether another request has the same result."""
@@ -213,8 +209,7 @@ def _pixels(request: PreviewRequest) -> Pixels:
 
 def _prepared(request: PreviewRequest, pixels: Pixels) -> Job:
     """Prepare the run for the whole layer."""
-    device = choose_devices(request.run.device)[0]
-    return prepare(replace(pixels.input.adapted(request.run), device=device), pixels.image)
+    return start(request.run, pixels.input, pixels.block)
 
 
 def _part(job: Job, region: Region) -> tuple[Part, tuple[slice, ...]]:

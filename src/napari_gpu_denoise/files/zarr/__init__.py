@@ -26,7 +26,6 @@ from napari_gpu_denoise.files.zarr.places import (
 from napari_gpu_denoise.files.zarr.reading import open_stack
 from napari_gpu_denoise.files.zarr.writing import (
     NewImage,
-    check_place,
     check_writable,
     default_metadata,
     new_image,
@@ -54,7 +53,6 @@ __all__ = [
     "Address",
     "NewImage",
     "as_path",
-    "check_place",
     "check_plate_target",
     "default_metadata",
     "describe_plate",

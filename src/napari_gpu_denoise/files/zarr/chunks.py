@@ -34,9 +34,14 @@ def read(array: Any, parts: Sequence[int | slice]) -> np.ndarray:
     """Return the pixels that a number or a slice of each axis selects, in native byte order."""
     stored, region = _Stored.of(array), _region_of(parts, array.shape)
     dtype = np.dtype(array.dtype).newbyteorder("=")
+    kept = tuple(slice(None) if isinstance(part, slice) else 0 for part in parts)
     if stored is None or region is None:
-        # zarr takes no negative steps.
-        return np.asarray(array[tuple(parts)]).astype(dtype, copy=False)
+        # zarr takes no negative steps: such an axis is read forwards, and turned round.
+        chosen = list(map(chosen_range, parts, array.shape))
+        ahead = [one if one.step > 0 else one[::-1] for one in chosen]
+        found = np.asarray(array[tuple(slice(one.start, one.stop, one.step) for one in ahead)])
+        found = found[tuple(slice(None, None, 1 if one.step > 0 else -1) for one in chosen)]
+        return found[kept].astype(dtype, copy=False)
     pixels = np.empty([one.stop - one.start for one in region], dtype)
 
     def fill(place: tuple[int, ...], inside: Span, outside: Span) -> None:
@@ -44,7 +49,7 @@ def read(array: Any, parts: Sequence[int | slice]) -> np.ndarray:
         pixels[outside] = stored.fill_value if chunk is None else chunk[inside]
 
     _for_each(fill, _chunks_of(region, array.chunks), stored.nbytes)
-    return pixels[tuple(slice(None) if isinstance(part, slice) else 0 for part in parts)]
+    return pixels[kept]
 
 
 def write(array: Any, parts: Sequence[int | slice], values: np.ndarray) -> None:

@@ -6,13 +6,15 @@ import contextlib
 import os
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any, BinaryIO, TypeVar
 from urllib.request import url2pathname
 
-from napari_gpu_denoise.errors import DenoiseError, FileError
+from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files.input_checks import (
     brief,
     cause_of,
@@ -30,8 +32,8 @@ _VERSION = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated",
 
 SUFFIXES = (".zarr",)
 HEADS = ("zarr.json", ".zgroup", ".zattrs", ".zarray")
-# In an image at an address, as long as it is being written.
-UNFINISHED = ".gpu-denoise-unfinished"
+# In an image as long as it is being written: which run writes it.
+_CLAIM = ".gpu-denoise-unfinished"
 
 Value = TypeVar("Value")
 
@@ -91,24 +93,26 @@ class Address(os.PathLike):
 
     def stamp(self) -> list[str]:
         """Return size and time, or other marks, of a file; none if it is not there."""
-        with self._reached(), contextlib.suppress(FileNotFoundError):
-            return self.version()
+        with self._reached() as (system, place), contextlib.suppress(FileNotFoundError):
+            told = system.info(place)
+            return [str(told.get("size")), *(str(told[key]) for key in _VERSION if key in told)]
         return []
 
-    def version(self) -> list[str]:
-        """Return the same; raises what the file system does."""
+    def read_text(self) -> str:
+        """Return the content of a small file; '' if it is not there."""
+        with self._reached() as (system, place), contextlib.suppress(FileNotFoundError):
+            return with_retries(self, lambda: system.cat_file(place).decode())
+        return ""
+
+    def write_text(self, text: str) -> None:
+        """Write a small file."""
         system, place = self.system()
-        told = system.info(place)
-        return [str(told.get("size")), *(str(told[key]) for key in _VERSION if key in told)]
+        with_retries(self, lambda: system.pipe_file(place, text.encode()))
 
-    def touch(self) -> None:
-        """Make an empty file."""
-        with self._reached() as (system, place):
-            system.pipe_file(place, b"")
-
-    def unlink(self) -> None:
+    def unlink(self, missing_ok: bool = True) -> None:
         """Remove a file."""
-        with self._reached() as (system, place):
+        system, place = self.system()
+        with contextlib.suppress(FileNotFoundError):
             system.rm_file(place)
 
     def iterdir(self) -> list[Address]:
@@ -223,12 +227,38 @@ def _without_links(folder: str, path: str) -> bool:
 
 
 def is_unfinished(path: str | os.PathLike) -> bool:
-    """Return whether an address holds what was written so far of an image."""
+    """Return whether an address holds what a run has written so far of an image."""
     place = as_path(path)
-    if not isinstance(place, Address) or not (place / UNFINISHED).exists():
-        return False
-    heads = [(place / name).exists() for name in ("zarr.json", ".zgroup", ".zattrs")]
-    return not heads[0] and not all(heads[1:])
+    return isinstance(place, Address) and (place / _CLAIM).exists()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right of a run to write an image, by a file in its folder that names the run.
+
+    It is read before each part is written: a worker may be late when its run was stopped and
+    another one has begun, and at an address two runs may begin.
+    """
+
+    folder: Path | Address
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def take(self) -> None:
+        """Let this run write, and no other."""
+        (self.folder / _CLAIM).write_text(self.run)
+
+    def check(self) -> None:
+        """Refuse to go on once another run writes the image, or it is gone."""
+        holder = ""
+        with contextlib.suppress(FileNotFoundError):
+            holder = (self.folder / _CLAIM).read_text()
+        if holder != self.run:
+            why = "is written by another run" if holder else "was removed or moved during the run"
+            raise OutputError(f"{self.folder} {why}: this one has stopped.", resumable=False)
+
+    def drop(self) -> None:
+        """Let nobody write."""
+        (self.folder / _CLAIM).unlink(missing_ok=True)
 
 
 def zarr_package() -> ModuleType:

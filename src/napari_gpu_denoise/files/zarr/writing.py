@@ -12,7 +12,7 @@ import math
 import os
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from napari_gpu_denoise.files.output import already_there, check_type, new_folde
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
-    UNFINISHED,
     Address,
+    Claim,
     as_path,
     describe_group,
     is_unfinished,
@@ -57,10 +57,11 @@ class NewImage:
         folder: Path | Address,
         like: ImageFile,
         named: Path | Address,
+        claim: Claim,
         resumed: bool = False,
     ) -> None:
-        #: Where it is written, which may be another place than it is `named`.
-        self.folder = folder
+        #: Where it is written, which may be another place than it is `named`, and by whom.
+        self.folder, self.claim = folder, claim
         self._folder, self._like = named, like
         self._zarr = zarr_package()
         self._levels: list[Any] = []
@@ -77,13 +78,11 @@ class NewImage:
                     if place.exists():
                         place.unlink()
         array = self._added(0, tuple(shape), np.dtype(dtype))
-        return FullResolutionArray(array, self._folder, _inside(self.folder, self.name))
+        place = _inside(self.folder, self.name)
+        return FullResolutionArray(array, self._folder, place, self.claim)
 
-    def finish(self, record: Records, check: Callable[[], None] = lambda: None) -> None:
-        """Write the coarser levels and the metadata.
-
-        `check` is called last before the metadata are written, which make an image of it.
-        """
+    def finish(self, record: Records) -> None:
+        """Write the coarser levels and, last, the metadata, which make an image of it."""
         like = self._like
         arrays = like.metadata.get("arrays")
         shapes = [tuple(one.shape) for one in arrays] if arrays else []
@@ -99,11 +98,11 @@ class NewImage:
                 total.append(tuple(a * b for a, b in zip(total[-1], factor, strict=True)))
             paths = [self._path(number) for number in range(len(total))]
             made = revised(like.metadata["attributes"], paths, total, records_of(record))
-            check()
+            self.claim.check()
             self._describe(made, paths)
 
     def _describe(self, attributes: dict[str, Any], paths: Sequence[str]) -> None:
-        """Write the metadata of the group, which make an image of it."""
+        """Write the metadata of the group."""
         place, form = os.fspath(self.folder), self._like.metadata["format"]
         for path in paths:
             if "/" in path:
@@ -138,6 +137,7 @@ class NewImage:
         options["config"] = {"write_empty_chunks": True}
         place = _inside(self.folder, self._path(number))
         with writing(self._folder, "OME-Zarr"):
+            self.claim.check()
             made = with_retries(
                 self._folder,
                 lambda: self._zarr.create_array(place, shape=shape, dtype=dtype, **options),
@@ -149,11 +149,12 @@ class NewImage:
 class FullResolutionArray:
     """The finest level, as an array that is written part by part; errors are named.
 
-    `folder` is the image in errors, `place` the array itself.
+    `folder` is the image in errors, `place` the array itself. Only the run of the claim may write.
     """
 
-    def __init__(self, array: Any, folder: Path | Address, place: str) -> None:
-        self._array, self._folder, self._place = array, folder, as_path(place)
+    def __init__(self, array: Any, folder: Path | Address, place: str, claim: Claim) -> None:
+        self._array, self._folder, self._claim = array, folder, claim
+        self.place = as_path(place)
         self.shape, self.dtype, self.ndim = tuple(array.shape), np.dtype(array.dtype), array.ndim
         self.chunks = tuple(array.shards or array.chunks)
 
@@ -170,6 +171,7 @@ class FullResolutionArray:
 
         parts = index_parts(index, self.shape)
         with writing(self._folder, "OME-Zarr"):
+            self._claim.check()
             with_retries(self._folder, lambda: chunks.write(self._array, parts, values))
 
     def mark_of_chunks(self, where: Any, content: bool = True) -> int | None:
@@ -185,24 +187,20 @@ class FullResolutionArray:
                 return None
             grid.append(range(one.start // step, -(-one.stop // step)))
         names = map(self._array.metadata.encode_chunk_key, itertools.product(*grid))
-        places = [self._place / name for name in names]
+        places = [self.place / name for name in names]
         with writing(self._folder, "OME-Zarr"):
-            # At an address each is a request.
             look = partial(_size_and_checksum, content=content)
             found = list(shared_executor("checksums", _REQUESTS).map(look, places))
         size = sum(size for size, _ in found)
         return size << 32 | zlib.crc32(repr(found).encode()) if content else size
 
 
-def _size_and_checksum(place: Path | Address, content: bool) -> tuple[int, Any]:
-    """Return the size of a chunk, and a checksum, or at an address what tells its versions apart.
+def _size_and_checksum(place: Path, content: bool) -> tuple[int, int | None]:
+    """Return the size of a chunk, and a checksum.
 
     0 if it is lost, or was not stored as it holds nothing but fill values.
     """
     try:
-        if isinstance(place, Address):
-            size, *version = with_retries(place, place.version)
-            return int(size), version
         if not content:
             return place.stat().st_size, None
         checksum = 0
@@ -228,6 +226,11 @@ def default_metadata(
     data: Any, axes: str, pixel_metadata: PixelMetadata, name: str, inputs: Iterable[Path] = ()
 ) -> ImageFile:
     """Return the description of pixels from no OME-Zarr, as which `write` makes one of 0.5."""
+    if axes.endswith("S"):
+        raise OutputError(
+            f"{name!r} is RGB, which OME-Zarr has no axis for: end the name of the result with "
+            ".ome.tif, or split it into channels."
+        )
     inputs = tuple(inputs)
     attributes = new_attributes(axes, pixel_metadata, name)
     metadata = {"attributes": attributes, "levels": [], "format": VERSIONS["0.5"]}
@@ -241,58 +244,57 @@ def new_image(
     like: ImageFile,
     *,
     overwrite: bool,
-    part: Path | Address | None = None,
+    part: Path | None = None,
     resumed: bool = False,
 ) -> Iterator[NewImage]:
     """Write an image that is one under its name when the block ends, if nothing was raised.
 
-    `part` is where it is written until then, and is kept if the block raises: an unfinished folder
-    as of `new_folder`, or the address itself. With `resumed` its finest level is there.
+    `part` is the unfinished folder as of `new_folder`, which is kept if the block raises; with
+    `resumed` the finest level is in it.
     """
     place = as_path(path)
     if isinstance(place, Address):
-        if part is None:
-            with _in_place(place, like, overwrite):
-                yield NewImage(place, like, place)
-        else:
-            yield NewImage(place, like, place, resumed)
-        return
-    kept = like.path, *like.files
-    with new_folder(path, overwrite=overwrite, keep=kept, part=part) as folder:
-        yield NewImage(folder, like, place, resumed)
+        check_place(place, like, overwrite=overwrite)
+        with writing(place, "OME-Zarr"):
+            place.remove()
+        opened: Any = contextlib.nullcontext(place)
+    else:
+        opened = new_folder(path, overwrite=overwrite, keep=(like.path, *like.files), part=part)
+    with opened as folder:
+        claim = Claim(folder)
+        try:
+            with writing(place, "OME-Zarr"):
+                claim.take()
+            yield NewImage(folder, like, place, claim, resumed)
+            with writing(place, "OME-Zarr"):
+                claim.drop()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                claim.check()  # what another run writes by now is left alone
+                folder.remove() if isinstance(folder, Address) else claim.drop()
+            raise
 
 
-def check_place(path: str | os.PathLike, like: ImageFile, *, overwrite: bool) -> None:
-    """Refuse an address at which no image can be written; folders are checked by `new_image`."""
-    place = as_path(path)
-    if not isinstance(place, Address):
-        return
+def check_place(place: Address, like: ImageFile, *, overwrite: bool) -> None:
+    """Refuse an address at which no image can be written."""
     for other in (like.path, *like.files, *read_files):
         if as_path(other) == place or place in as_path(other).parents:
             raise OutputError(f"{place} is, or holds, an input: choose another place.")
-    if not place.exists() or is_unfinished(place):
+    if not place.exists():
         return
+    unfinished = is_unfinished(place)
+    if unfinished and not overwrite:
+        raise OutputError(
+            f"{place} is unfinished, as its run goes on or was killed, and only runs that write to "
+            "a folder are resumed",
+            "pass overwrite=True to start again",
+            code="unfinished-there",
+            resumable=False,
+        )
     if not overwrite:
         raise already_there(f"{place} exists")
-    if not is_zarr(place):
+    if not unfinished and not is_zarr(place):
         raise OutputError(f"{place} is not zarr: it is kept; choose another name.")
-
-
-@contextlib.contextmanager
-def _in_place(place: Address, like: ImageFile, overwrite: bool) -> Iterator[None]:
-    """Replace what is there; if anything is raised, remove what the block has written."""
-    check_place(place, like, overwrite=overwrite)
-    with writing(place, "OME-Zarr"):
-        place.remove()
-        (place / UNFINISHED / "begun").touch()
-    try:
-        yield
-        with writing(place, "OME-Zarr"):
-            (place / UNFINISHED).remove()
-    except BaseException:
-        with contextlib.suppress(Exception):
-            place.remove()
-        raise
 
 
 def write(

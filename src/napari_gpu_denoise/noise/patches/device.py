@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import (
@@ -32,7 +33,6 @@ from napari_gpu_denoise.opencl.program import session
 COEFFICIENTS = PATCH**2
 GROUP = 64  # work-items of a work-group on a GPU
 BATCH_BYTES = 1 << 26  # of planes that are sent at once
-MAX_BYTES = 1 << 29  # of coefficients on a device; more are kept in memory
 STRONGEST = 1e25  # sum of squares that float32 holds, as it does one over it
 
 
@@ -97,8 +97,7 @@ class DevicePatches:
         self.cpu = arena.session.device.shares_cores
         self.queue = arena.session.queue()
         self.turn = arena.session.exclusive()
-        self.nbytes = 0
-        self._sums = arena.kernel("noise/patch_sums", {})
+        self.add_up = arena.kernel("noise/patch_sums", {})
         self._tables = arena.constant("patch tables", _tables)
         self._number = 0
         self._free: list[str] = []
@@ -120,17 +119,15 @@ class DevicePatches:
             found = self._spectra(planes, grid, kept, levels)
             if found is None or 1 / STRONGEST < found["energy"].max() < STRONGEST:
                 return found
-        # Other types, and extreme values, travel as differences from a grey level of each plane.
-        origins, dtype = list(map(_grey_level, planes)), planes[0].dtype
-        planes = list(map(_apart, planes, origins))
-        unit = _unit(planes)
-        with np.errstate(over="ignore"):  # fill values become infinite, and are left out
-            planes = [(plane / unit).astype(np.float32) for plane in planes]
-        levels = [
-            (_apart(np.array(row, dtype), origin) / unit).tolist()
-            for row, origin in zip(levels, origins, strict=True)
-        ]
-        return self._spectra(planes, grid, kept, levels, list(map(float, origins)), unit)
+        # Other types, and extreme values, travel as differences from a grey level, in another unit.
+        some = [plane[:: 1 + len(plane) // 64, :: 1 + plane.shape[1] // 64] for plane in planes]
+        some = np.concatenate(some)
+        some = some[np.isfinite(some)]
+        mapping = Levels.of(some) if some.size else Levels(0, 1.0)
+        levels = [_loaded(np.array(row, some.dtype), mapping) for row in levels]
+        return self._spectra(
+            [_loaded(each, mapping) for each in planes], grid, kept, levels, mapping
+        )
 
     def _spectra(
         self,
@@ -138,10 +135,10 @@ class DevicePatches:
         grid: _Grid,
         kept: np.ndarray,
         levels: Sequence[Sequence],
-        origins: Sequence[float] = (),
-        unit: float | np.float64 = 1.0,
+        mapping: Levels | None = None,
     ) -> dict[str, Any] | None:
-        """Transform the patches of planes in a unit of grey levels above an origin of each."""
+        """Transform the patches of planes, whose grey levels were mapped."""
+        unit = np.float64(mapping.scale if mapping else 1)
         coefficients = DeviceCoefficients(_Held(self, kept.size), unit=unit)
         told = self._transform(planes, levels, grid, coefficients.held.buffer)
         kept = kept & np.isfinite(told[0]).reshape(kept.shape)
@@ -149,29 +146,27 @@ class DevicePatches:
             return None
         if not told[3:5].max() < STRONGEST:  # or NaN
             energy = np.nan_to_num(told[3] + told[4], nan=np.inf, posinf=np.inf)
-            typical = np.median(energy[kept.ravel()])
+            typical = float(np.median(energy[kept.ravel()]))
             if 0 < typical < np.inf:  # far above it are fill values
-                kept &= (energy <= 2.0**40 * float(typical)).reshape(kept.shape)
+                kept &= (energy <= 2.0**40 * typical).reshape(kept.shape)
         which = None if kept.all() else np.flatnonzero(kept)
         told = told if which is None else told[:, which]
-        count = np.count_nonzero(kept, axis=1)
         mean, seen, clipped = told[:3].astype(np.float64)
         energy = told[3:].copy()  # the memory is used again
-        if origins:
-            above = np.repeat(np.array(origins), count)
-            mean, seen = unit * mean + above, unit * seen + above
+        if mapping:
+            mean, seen = (unit * each + mapping.offset for each in (mean, seen))
             energy = energy.astype(np.float64) * unit**2
         coefficients.which = which
         middles = grid.middles(planes[0].shape, len(planes))
         return {
             "mean": mean,
-            "coefficients": coefficients if self.nbytes <= MAX_BYTES else np.asarray(coefficients),
+            "coefficients": coefficients,
             "energy": energy,
             "seen": seen,
             "clipped": clipped,
             "overlap": grid.overlap,
             "place": middles if which is None else middles[:, which],
-            "count": tuple(count.tolist()),
+            "count": tuple(np.count_nonzero(kept, axis=1).tolist()),
         }
 
     def _transform(
@@ -219,47 +214,6 @@ class DevicePatches:
             cl.enqueue_copy(queue, told, out)
         return told
 
-    def sums(
-        self,
-        buffer: Any,
-        patches: np.ndarray,
-        starts: np.ndarray,
-        stops: np.ndarray,
-        weight: np.ndarray | None,
-    ) -> np.ndarray:
-        """Sum up squares of coefficients over spans of patches, (span, 64)."""
-        import pyopencl as cl
-
-        most = 512 if self.cpu else 64  # patches that a work-item sums up
-        chunks = -(-(stops - starts) // most)
-        number, count = int(chunks.sum()), len(patches)
-        found = np.zeros((len(starts), COEFFICIENTS))
-        if not number:
-            return found
-        places = np.cumsum(chunks) - chunks
-        span = np.repeat(np.arange(len(starts)), chunks)
-        first = starts[span] + most * (np.arange(number) - places[span])
-        parts = [first, np.minimum(first + most, stops[span]), patches]
-        if weight is not None:
-            parts.append(weight.astype(np.float32).view(np.int32))
-        width = sum(map(len, parts))
-        table = self.arena.pinned("patch list", width, self.queue).view(np.int32)
-        np.concatenate(parts, out=table, casting="same_kind")
-        listed = self.arena.buffer("patch list", 4 * width)
-        out = self.arena.buffer("patch sums", 4 * number * COEFFICIENTS)
-        host = self.arena.pinned("patch sums", number * COEFFICIENTS, self.queue)
-        group = (1, 1) if self.cpu else (PATCH, GROUP // PATCH)
-        grid = (PATCH, -(-number // group[1]) * group[1])
-        numbers = {"chunks": number, "number": count, "weighted": weight is not None}
-        with self.turn:
-            cl.enqueue_copy(self.queue, listed, table, is_blocking=False)
-            lists = {"coefficients": buffer, "list": listed, "sums": out}
-            self._sums(self.queue, grid, group, **lists, **numbers)
-            cl.enqueue_copy(self.queue, host, out)
-        some = np.flatnonzero(chunks)
-        found[some] = np.add.reduceat(host.reshape(number, COEFFICIENTS), places[some], axis=0)
-        return found
-
 
 class _Held:
     """Memory of the coefficients of so many patches, given back when nobody needs it."""
@@ -270,27 +224,18 @@ class _Held:
             store._number += 1
         self.store, self.name, self.total = store, store._free.pop(), total
         self.buffer = store.arena.buffer(self.name, 4 * COEFFICIENTS * total)
-        store.nbytes += 4 * COEFFICIENTS * total
 
     def __del__(self) -> None:
-        self.store.nbytes -= 4 * COEFFICIENTS * self.total
         self.store._free.append(self.name)
 
 
 class DeviceCoefficients:
     """Coefficients (patch, coefficient) on a device, in the order that `PatchSpectra` has them."""
 
-    dtype = np.dtype(np.float32)
-
     def __init__(
-        self, held: _Held, which: np.ndarray | None = None, unit: float | np.float64 = 1.0
+        self, held: _Held, which: np.ndarray | None = None, unit: np.float64 | float = 1.0
     ) -> None:
         self.held, self.which, self.unit = held, which, unit
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        count = self.held.total if self.which is None else len(self.which)
-        return count, COEFFICIENTS - 1
 
     def __getitem__(self, part: slice) -> DeviceCoefficients:
         """Return the coefficients of some of the patches."""
@@ -318,36 +263,46 @@ class DeviceCoefficients:
         weight: np.ndarray | None = None,
     ) -> np.ndarray:
         """Sum up squares over spans of patches, as `span_sums`."""
+        import pyopencl as cl
+
+        store, found = self.held.store, np.zeros((len(starts), COEFFICIENTS))
+        arena, queue = store.arena, store.queue
+        most = 512 if store.cpu else 64  # patches that a work-item sums up
+        chunks = -(-(stops - starts) // most)
+        number = int(chunks.sum())
+        if not number:
+            return found[:, coefficient_order()]
+        places = np.cumsum(chunks) - chunks
+        span = np.repeat(np.arange(len(starts)), chunks)
+        first = starts[span] + most * (np.arange(number) - places[span])
         patches = order if self.which is None else self.which[order]
-        counts = None if weight is None else weight[order]
-        found = self.held.store.sums(self.held.buffer, patches, starts, stops, counts)
+        parts = [first, np.minimum(first + most, stops[span]), patches]
+        if weight is not None:
+            parts.append(weight[order].astype(np.float32).view(np.int32))
+        width = sum(map(len, parts))
+        table = arena.pinned("patch list", width, queue).view(np.int32)
+        np.concatenate(parts, out=table, casting="same_kind")
+        listed = arena.buffer("patch list", 4 * width)
+        out = arena.buffer("patch sums", 4 * number * COEFFICIENTS)
+        host = arena.pinned("patch sums", number * COEFFICIENTS, queue)
+        group = (1, 1) if store.cpu else (PATCH, GROUP // PATCH)
+        grid = (PATCH, -(-number // group[1]) * group[1])
+        numbers = {"chunks": number, "number": len(order), "weighted": weight is not None}
+        with store.turn:
+            cl.enqueue_copy(queue, listed, table, is_blocking=False)
+            lists = {"coefficients": self.held.buffer, "list": listed, "sums": out}
+            store.add_up(queue, grid, group, **lists, **numbers)
+            cl.enqueue_copy(queue, host, out)
+        some = np.flatnonzero(chunks)
+        found[some] = np.add.reduceat(host.reshape(number, COEFFICIENTS), places[some], axis=0)
         return found[:, coefficient_order()] * self.unit**2
 
 
-def _grey_level(plane: np.ndarray) -> np.generic:
-    """Return a grey level of a plane: of whole numbers the lowest, else one in the middle."""
-    if plane.dtype.kind in "iu":
-        return plane.min()
-    some = plane[:: 1 + len(plane) // 64, :: 1 + plane.shape[1] // 64]
-    some = np.sort(some[np.isfinite(some)], axis=None)
-    return some[len(some) // 2] if len(some) else plane.dtype.type(0)
-
-
-def _apart(values: np.ndarray, level: np.generic) -> np.ndarray:
-    """Return values less a grey level, float64."""
-    if values.dtype.kind in "iu":
-        # Modulo 2**64 it is right even where a signed difference would overflow.
-        values, level = values.astype(np.uint64), np.array(level).astype(np.uint64)
-        return (values - level).astype(np.float64)
-    return values.astype(np.float64) - float(level)
-
-
-def _unit(planes: Sequence[np.ndarray]) -> np.float64:
-    """Return a power of two in which float32 holds most values of planes, and their squares."""
-    some = np.abs(np.concatenate([plane.ravel()[:: 1 + plane.size // 4096] for plane in planes]))
-    some = some[np.isfinite(some) & (some > 0)]
-    octave = math.frexp(float(np.quantile(some, 0.98)))[1] if len(some) else 0
-    return np.float64(1 if abs(octave) <= 30 else math.ldexp(1.0, octave - 1))
+def _loaded(values: np.ndarray, mapping: Levels) -> np.ndarray:
+    """Return mapped grey levels, float32; fill values may become infinite, and are left out."""
+    found = np.empty(values.shape, np.float32)
+    mapping.load(values, found)
+    return found
 
 
 @contextmanager

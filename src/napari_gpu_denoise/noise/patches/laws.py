@@ -9,7 +9,6 @@ photographs with white noise of sigma 1 to 10 their variances differ by up to ha
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -72,12 +71,6 @@ class VarianceLaws(NamedTuple):
         mean, variance = self.curve.fitted
         return bool(mean[-1] - mean[0] > 10 * math.sqrt(float(medians(variance))) / PATCH)
 
-    @property
-    def is_irregular(self) -> bool:
-        """Whether the variance is not constant, though another law may not fit either."""
-        least = min(self.line, self.square) + limits.MIN_COST_GAIN
-        return self.constant > max(limits.MAX_COST_OF_LEVEL * self.levels, least)
-
     def distance(self, above: np.ndarray) -> np.ndarray:
         """Return how far logarithms of variances are `above` a law, in standard errors."""
         return _distance(above, np.array(self.errors))
@@ -106,12 +99,14 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
     x, y = found.mean[used], np.log(found.variance[used])
     # What few patches leave, and texture, which may have raised what looks like white noise too.
     error = np.hypot(found.error[used], np.array([[0.2 if proven else 0.08], [0.08]]))
-    line, growth = _line((x - found.mean[0]) / max(np.ptp(found.mean), 1e-300), y, error)
     constant, level = _constant(y, error)
+    line, growth, square = constant, 1.0, math.inf
     free, table = math.inf, ((float(x[0]), float(x[-1])), (math.exp(level / 2),) * 2)
-    if constant > limits.MIN_COST_GAIN:
-        free, table = min(_table(x, y, error, number) for number in (2, 3, 4, 5, 6))
     positive = x[0] > 0
+    if constant > limits.MIN_COST_GAIN_BESIDE_PROOF:  # else no law can fit clearly better
+        line, growth = _line((x - found.mean[0]) / max(np.ptp(found.mean), 1e-300), y, error)
+        square = _constant(y - 2 * np.log(x), error)[0] if positive else math.inf
+        free, table = min(_table(x, y, error, number) for number in (2, 3, 4, 5, 6))
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
         VarianceCurve(*(tuple(each.tolist()) for each in columns)),
@@ -119,7 +114,7 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
         len(x),
         constant,
         line,
-        _constant(y - 2 * np.log(x), error)[0] if positive else math.inf,
+        square,
         float(x[-1] / x[0]) if positive else math.inf,
         growth,
         free,
@@ -151,12 +146,6 @@ def _constant(y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
     return float(cost.min()), float(tried[cost.argmin()])
 
 
-@cache
-def _rising() -> tuple[np.ndarray, np.ndarray]:
-    """Return the dark and bright ends, of 60 each, of rising lines."""
-    return np.triu_indices(60, 1)
-
-
 def _line(share: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
     """Return the least cost of a rising line fitted to the logarithms y, and its growth.
 
@@ -164,7 +153,7 @@ def _line(share: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, f
     used or not: the line is above 0 at both.
     """
     ends = np.exp(np.linspace(y.min() - 2.5, y.max() + 0.5, 60))
-    dark, bright = _rising()
+    dark, bright = np.triu_indices(60, 1)
     lines = ends[dark, None] * (1 - share) + ends[bright, None] * share
     cost = capped_cost(_distance(y - np.log(lines), error))
     best = int(cost.argmin())

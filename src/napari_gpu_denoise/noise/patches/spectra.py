@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -78,13 +78,13 @@ class PatchSpectra:
         found, error, power, read = (each[: len(levels.count)] for each in self.pooled)
         energy = self.energy_of("high").astype(np.float64)
         mean, square = (levels.sums(each, read) / read for each in (energy, np.square(energy)))
-        clipped = levels.sums(self.clipped, read) / read if self.clipped.any() else 0 * mean
+        clipped = levels.sums(self.clipped, read) if self.clipped.any() else 0 * mean
         return variance.LevelNoise(
             levels.sums(self.seen) / levels.count,
             found,
             2 * error,
             levels.count,
-            clipped <= limits.MAX_CLIPPED_SHARE,
+            clipped <= limits.MAX_CLIPPED_SHARE * read,
             flatness_of(power),
             (square / np.maximum(np.square(mean), 1e-300) - 1) * HIGHS / 2,
         )
@@ -103,17 +103,15 @@ class PatchSpectra:
             parts = variance.grouped(plane, len(self.count), self.order)
         if not self.clipped.any():
             return parts
-        each = [part[self.clipped[part] <= self._tolerated(part)] for part in parts.each()]
+        each = []
+        for part in parts.each():
+            share = self.clipped[part]
+            held = np.cumsum(np.bincount((PATCH**2 * share).astype(int)))  # shares are of 64 pixels
+            most = np.searchsorted(held, min(MEMBERS, len(part))) / PATCH**2
+            # Where clipping is everywhere, extremes of a mask, or a drawing, are what there is.
+            most = most if most <= limits.MAX_CLIPPED_SHARE_OF_NOISE else 1.0
+            each.append(part[share <= most])
         return variance.Parts(np.concatenate(each), np.array(list(map(len, each))))
-
-    def _tolerated(self, part: np.ndarray) -> float:
-        """Return the share of clipped pixels up to which patches of a plane are used.
-
-        All are where clipping is everywhere: extremes of a mask, or a drawing, are what there is.
-        """
-        place = min(MEMBERS, len(part)) - 1
-        share = float(np.partition(self.clipped[part], place)[place])
-        return share if share <= limits.MAX_CLIPPED_SHARE_OF_NOISE else 1.0
 
     @cached_property
     def pooled(self) -> variance.Pooled:
@@ -219,26 +217,19 @@ MIXED_METHOD = "mean variance over the levels of brightness"
 MARGIN = 3  # noise standard deviations that keep nearly all pixels from a clipping level
 
 
-class PlaneSigma(NamedTuple):
-    """Noise of a plane in grey levels: standard deviation, and its standard error."""
-
-    sigma: float
-    error: float
-
-
-def plane_sigmas(spectra: PatchSpectra, levels: Sequence[list]) -> list[PlaneSigma | None]:
-    """Return the noise of each plane; None where no patch is whole.
+def plane_sigmas(spectra: PatchSpectra, levels: Sequence[list]) -> np.ndarray:
+    """Return sigma of each plane and its error, (plane, 2); NaN where no patch is whole.
 
     `levels` are the clipping levels of each plane.
     """
-    found: list[PlaneSigma | None] = [None] * len(levels)
-    known = [k for k, count in enumerate(spectra.count) if count]
+    found = np.full((len(levels), 2), np.nan)
     pooled, parts = spectra.plane_noise, spectra.planes.each()
-    for k, square, error, part in zip(known, *pooled[:2], parts, strict=True):
+    for k, square, error, part in zip(
+        np.flatnonzero(spectra.count), *pooled[:2], parts, strict=True
+    ):
         if levels[k] and spectra.clipped[part].max() <= limits.MAX_CLIPPED_SHARE_OF_NOISE:
             square, error = _far_from(levels[k], spectra, k, square, error)
-        sigma = math.sqrt(square)
-        found[k] = PlaneSigma(sigma, sigma * float(error))
+        found[k] = math.sqrt(square), math.sqrt(square) * error
     return found
 
 
@@ -263,16 +254,16 @@ def _far_from(
     return variance, error
 
 
-def sigma_of_differences(plane: np.ndarray) -> PlaneSigma | None:
-    """Return the noise of a plane without whole patches, or extreme; None if nothing is finite.
+def sigma_of_differences(plane: np.ndarray) -> tuple[float, float]:
+    """Return sigma of a plane without whole patches, or extreme, and its error; NaN if unknown.
 
-    That is of differences of neighbours along both axes, in which slopes vanish; of a single row or
-    column along it.
+    They are those of differences of neighbours along both axes, in which slopes vanish; of a single
+    row or column along it.
     """
     values = plane.astype(np.longdouble)
     finite = np.isfinite(values)
     if not finite.any():
-        return None
+        return math.nan, math.nan
     unit = max(np.abs(values[finite]).max(), np.finfo(np.float64).tiny)
     values = (np.where(finite, values, np.nan) / unit).astype(np.float64)
     terms = 1
@@ -281,19 +272,18 @@ def sigma_of_differences(plane: np.ndarray) -> PlaneSigma | None:
             values, terms = np.diff(values, axis=axis), 2 * terms
     squares = np.square(values[np.isfinite(values)]) / terms
     if terms == 1 or not squares.size:
-        return PlaneSigma(0.0, 0.0)
+        return 0.0, 0.0
     few = squares.size <= 64
     # The median square of a standard normal variable is 0.4549.
     variance = float(squares.mean() if few else np.median(squares) / 0.4549)
     sigma = math.sqrt(variance) * float(unit)
-    return PlaneSigma(sigma, sigma * math.sqrt((1 if few else 2) * terms / squares.size))
+    return sigma, sigma * math.sqrt((1 if few else 2) * terms / squares.size)
 
 
-def mixed_sigma(curve: VarianceCurve, error: float) -> PlaneSigma:
+def mixed_sigma(curve: VarianceCurve, error: float) -> tuple[float, float]:
     """Return the root of the mean variance over levels of brightness; `error` is relative."""
-    count = np.array(curve.count)
-    sigma = math.sqrt(count @ np.array(curve.variance) / count.sum())
-    return PlaneSigma(sigma, sigma * error)
+    sigma = math.sqrt(np.average(curve.variance, weights=curve.count))
+    return sigma, sigma * error
 
 
 @dataclass(frozen=True)
@@ -312,22 +302,21 @@ class SigmaEstimate:
     blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
 
 
-def combined_sigma(measured: Iterable[PlaneSigma | None]) -> tuple[float, float]:
-    """Return sigma of all planes and its standard error.
+def combined_sigma(measured: np.ndarray) -> tuple[float, float]:
+    """Return sigma of all planes and its standard error, from those of each (plane, 2).
 
-    NonFiniteError if no pixel of any plane is finite.
+    NonFiniteError if none is known.
     """
-    known = [each for each in measured if each is not None]
-    if not known:
+    known = measured[np.isfinite(measured[:, 0])]
+    if not len(known):
         raise NonFiniteError(FEW_PIXELS)
     # Blank planes, such as padding at the end of a stack, say nothing about the noise.
-    noisy = [each for each in known if each.sigma > 0] or known
-    sigma, error = np.array(noisy).T
+    sigma, error = (known[known[:, 0] > 0] if known[:, 0].any() else known).T
     if len(sigma) == 1:
         return float(sigma[0]), float(error[0])
-    spread = max(float(np.sqrt(np.mean(error**2))), float(np.std(sigma, ddof=1)))
+    spread = max(math.sqrt(np.mean(error**2)), float(np.std(sigma, ddof=1)))
     # The median of n normal values has pi/2 times the variance of their mean (n large).
-    return float(np.median(sigma)), spread * float(np.sqrt(np.pi / (2 * len(sigma))))
+    return float(np.median(sigma)), spread * math.sqrt(math.pi / (2 * len(sigma)))
 
 
 def uneven_note(dark: float, bright: float) -> Note:
@@ -345,9 +334,7 @@ def planes_differ(sigma: Sequence[float], error: Sequence[float]) -> bool:
 
     Planes without noise, or where it is not known, do not count.
     """
-    values, errors = np.array(sigma), np.array(error)
-    known = np.isfinite(values) & (values > 0)
-    values, errors = values[known], errors[known]
+    values, errors = np.array([sigma, error])[:, np.greater(sigma, 0)]
     if len(values) < 2:
         return False
     low, high = np.quantile(values, (0.1, 0.9))

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import operator
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.image.levels import fill_nonfinite
-from napari_gpu_denoise.image.threads import mapping
+from napari_gpu_denoise.image.levels import fill_nonfinite, is_plain
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.record import Finding, StructuredNoise
 
-MAX_SIDE = 1024  # pixels of the middle of a plane that hum and single pixels are looked for in
-MIN_THREADED = 1 << 19  # pixels of a plane from which threads gain more than they wait
+MAX_SIDE = 768  # pixels of the middle of a plane that is looked at
+GLANCE = 320  # pixels of its side in which a wave has to show
 SAME = 0.5  # correlation of the offsets of planes, or share of pixels in common, if fixed
 
 
@@ -80,6 +76,8 @@ def finite_plane(plane: np.ndarray) -> np.ndarray:
     """Return a plane as float32, with the nearest finite pixel in place of NaN and infinity."""
     with np.errstate(over="ignore"):
         values = np.ascontiguousarray(plane, np.float32)
+    if is_plain(plane.dtype):
+        return values
     return fill_nonfinite(values, "YX", "keep")[0]
 
 
@@ -96,8 +94,7 @@ def find_in_planes(planes: Sequence[np.ndarray], channel: int | None = None) -> 
     """Find what most planes of a channel have; of many, the first, a middle and the last count."""
     last = len(planes) - 1
     some = [planes[k] for k in sorted({0, last // 2, last})]
-    with mapping(len(some)) as each:
-        seen = list(each(_analyse_plane, some))
+    seen = list(map(_analyse_plane, some))
     found = []
     for axis, kind in enumerate(("rows", "columns")):
         known = [each.offsets[axis] for each in seen if each.offsets[axis] is not None]
@@ -115,44 +112,45 @@ def find_in_planes(planes: Sequence[np.ndarray], channel: int | None = None) -> 
         found.append(Finding("hum", power**0.5, sure, None, frequencies=where, channel=channel))
     for side, kind in enumerate(("hot", "dead")):
         pixels = [each.pixels[side] for each in seen if each.pixels]
-        weight = float(np.median([one.weight for one in pixels])) if pixels else 0.0
-        if weight >= outliers.LEAST_WEIGHT:
+        none = [0.0] * (len(seen) - len(pixels))
+        weight = float(np.median([*(one.weight for one in pixels), *none]))
+        if weight >= 1:
             count = [np.count_nonzero(one.mask) for one in pixels]
             often = np.sum([one.mask for one in pixels], axis=0)
             common = often[2 * often > len(pixels)].sum() >= SAME * sum(count)
             excess = float(np.median([one.excess for one in pixels]))
-            sure = weight / (weight + outliers.LEAST_WEIGHT / 4)
-            share = 100 * sum(count) / (often.size * len(pixels))
+            sure = weight / (weight + 0.25)
+            share = float(100 * sum(count) / (often.size * len(pixels)))
             fixed = bool(common) if len(pixels) > 1 else None
-            found.append(Finding(kind, excess, sure, fixed, share=share, channel=channel))
+            lines = max(one.lines for one in pixels)
+            more = {"share": share, "lines": lines, "channel": channel}
+            found.append(Finding(kind, excess, sure, fixed, **more))
     return found
 
 
 def _analyse_plane(plane: np.ndarray) -> _Plane:
-    # Many rows of a large plane tell enough, and so do many columns, and the middle of both.
-    down, across = (
-        slice(start := max(n - MAX_SIDE, 0) // 2, start + MAX_SIDE) for n in plane.shape
-    )
-    crops = plane[down, across], plane[down], plane[:, across]
-    whole = max(plane.shape) <= MAX_SIDE
-    middle, flat, upright = [finite_plane(plane)] * 3 if whole else map(finite_plane, crops)
+    """Look for structure in the middle of a plane, by a glance first.
+
+    Each kind is hidden or imitated by those before it.
+    """
+    middle = finite_plane(_middle(plane, MAX_SIDE))
     # Squares of extreme values are beyond float32.
     if not 1e-15 < max(float(middle.max()), -float(middle.min())) < 1e15:
         return _Plane()
-    tasks = (
-        partial(outliers.find_outliers, middle, many=True),
-        partial(hum.find_waves, middle),
-        partial(rows.row_evidence, flat),
-        partial(rows.row_evidence, upright, axis=0),
-    )
-    with mapping(min(4, os.cpu_count() or 1) if plane.size >= MIN_THREADED else 1) as each:
-        pixels, waves, *offsets = each(operator.call, tasks)
-    # Each is hidden or imitated by those before it.
-    found = [each for each in pixels if each.found]
-    for one in found:
-        middle = outliers.replaced(middle, one.mask)
-    waves = hum.find_waves(middle) if found else waves
-    if whole and (found or waves):
+    pixels: Sequence[outliers.Outliers] = ()
+    lines = [rows.segments(middle, axis) for axis in (1, 0)]
+    if outliers.seem_to_be(middle) or any(rows.outlying_rows(each).any() for each in lines):
+        pixels = outliers.find_outliers(middle)
+    found = [each.mask for each in pixels if each.found]
+    if found:
+        middle = outliers.replaced(middle, np.any(found, axis=0))
+    waves = hum.find_waves(middle) if hum.seems_to_be(_middle(middle, GLANCE)) else []
+    if found or waves:
         middle = hum.without(middle, waves)
-        offsets = [rows.row_evidence(middle, axis) for axis in (1, 0)]
-    return _Plane(offsets, waves, pixels)
+        lines = [rows.segments(middle, axis) for axis in (1, 0)]
+    return _Plane(list(map(rows.row_evidence, lines)), waves, pixels)
+
+
+def _middle(plane: np.ndarray, side: int) -> np.ndarray:
+    down, across = (slice(start := max(n - side, 0) // 2, start + side) for n in plane.shape)
+    return plane[down, across]

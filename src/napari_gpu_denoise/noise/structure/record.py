@@ -34,6 +34,8 @@ class Finding:
         Whether it is the same in all planes; None for a single plane.
     share : float
         Share of hot or dead pixels; 0 for other kinds.
+    lines : int
+        Number of whole rows and columns among the hot or dead pixels.
     frequencies : tuple of (float, float)
         Frequencies of hum along y and x in cycles per pixel, the strongest first.
     channel : int or None
@@ -45,6 +47,7 @@ class Finding:
     confidence: float
     fixed: bool | None = None
     share: float = 0.0
+    lines: int = 0
     frequencies: tuple[tuple[float, float], ...] = ()
     channel: int | None = None
 
@@ -61,6 +64,9 @@ class Finding:
             text += f" in channel {self.channel}"
         if self.kind in ("hot", "dead"):
             text += f", {self.share:.2g} % of all"
+        if self.lines:
+            text += f", among them {self.lines} whole row" + "s" * (self.lines > 1)
+            text += " or column" + "s" * (self.lines > 1)
         text += f", {self.strength:.3g} grey levels"
         if self.frequencies:
             fy, fx = self.frequencies[0]
