@@ -309,12 +309,17 @@ class Run:
         variation = None if self.variation is None else device.sent(self.variation)
         tables = np.array([one.table(search.frames) for one in videos.linked[:channels]])
         searched = videos.searched_linked.table(search.frames)
+        motions = None
+        if any(search.frames):
+            measured = BlockMotion(search.nearest, search.frames, device.arena)
+            at = RingFrames(shape, videos.start, nt - 1)
+            motions = measured.enqueue(run, rings[2], at, device.sent(searched))
         keys, places = [], []
         for first, count in ((0, 1), (1, nt - 1)):
             part = slice(first, first + count)
             sent = device.sent(tables[:, part]), device.sent(searched[part])
             at = RingFrames(shape, videos.start + first, count, grid)
-            found = one.search.enqueue(run, rings[2], at, sent[1])
+            found = one.search.enqueue(run, rings[2], at, sent[1], motions)
             one.filter_groups(run, found, images, at, channels, sent, sums, variation)
             size = count, grid[0].count, search.neighbours, grid[1].count
             keys.append(device.got(found.keys, *size, dtype=np.uint32))

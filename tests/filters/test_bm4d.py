@@ -32,7 +32,7 @@ from reference import bm4d_correlated
 from scenes import noisy, psnr, scene
 
 SMALL = {
-    **{"window_basic": 5, "window_final": 5, "window_next": 3, "cube": "4x4x4"},
+    **{"window_basic": 5, "window_final": 5, "cube": "4x4x4"},
     **{"neighbours_basic": 4, "neighbours_final": 8},
 }
 OVER_TIME = {"frames_before": 1, "frames_after": 1}
@@ -234,7 +234,7 @@ def test_brightness_is_followed_and_kept(device):
             10,
             axes="TZYX",
             device=device,
-            **{**SMALL, **OVER_TIME, "flicker": flicker, "window_next": 1},
+            **{**SMALL, **OVER_TIME, "flicker": flicker},
         )
         for flicker in (True, False)
     }

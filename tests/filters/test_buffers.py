@@ -116,7 +116,7 @@ def watched(monkeypatch):
     return found
 
 
-def enqueue_nothing(queue, *_):
+def enqueue_nothing(queue, *_, **__):
     import pyopencl as cl
 
     return cl.enqueue_marker(queue)
