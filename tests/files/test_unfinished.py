@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -257,6 +258,17 @@ def test_a_lock_that_is_removed_by_a_run_that_ends_lets_nobody_in(tmp_path, monk
     with pytest.raises(OutputError, match="Another run is writing"), second:
         pass
     assert not list(tmp_path.iterdir())
+
+
+@no_windows
+def test_a_file_system_without_locks_is_no_obstacle(tif, monkeypatch):
+    import fcntl
+
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert tif.run(stop_at=3)[0].cancelled and tif.resumed() and not tif.unfinished
 
 
 @no_windows
