@@ -129,7 +129,7 @@ def test_a_killed_run_is_resumed(place):
     place.write()
     check_killed(place.input, place.output)
     assert not place.complete and place.unfinished
-    assert min(place.resumed()) >= 3
+    assert not {0, 1, 2} & set(place.resumed())
     place.check_as_uninterrupted()
 
 
@@ -165,7 +165,7 @@ def test_other_settings_are_refused(tif, changed, said):
         tif.resumed(**changed)
     assert told.value.code == "unfinished"
     assert tif.unfinished
-    assert min(tif.resumed()) >= 3
+    assert not {0, 1, 2} & set(tif.resumed())
 
 
 @pytest.mark.parametrize("change", ["pixel", "size"])
