@@ -10,6 +10,7 @@ import sys
 import types
 import warnings
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import nibabel
@@ -24,7 +25,6 @@ from files.tiffs import RECORD
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import dicom, formats
-from reference.data import REASON, data_folder
 from scenes import noisy, small
 
 SMALL = small(gd.NLMeans)
@@ -37,6 +37,7 @@ CHANGED = {
     *("SeriesInstanceUID", "SOPInstanceUID", "SourceImageSequence", "ImageType", "PixelData"),
     *("DerivationDescription", "SmallestImagePixelValue", "LargestImagePixelValue"),
 }
+COLOURS = {"PhotometricInterpretation", "PlanarConfiguration", "SamplesPerPixel"}
 
 
 def saved(path: Path, pixels: np.ndarray, kind: str = MR, **elements) -> Path:
@@ -81,6 +82,18 @@ def differing(before: Path, after: Path) -> set[str]:
     return {pydicom.datadict.keyword_for_tag(tag) for tag in tags if one.get(tag) != two.get(tag)}
 
 
+def changed(path: Path, **elements) -> None:
+    held = pydicom.dcmread(path)
+    for name, value in elements.items():
+        setattr(held, name, value)
+    held.save_as(path)
+
+
+def lie(**elements):
+    """Return what changes elements of a file, or of one of a series."""
+    return lambda path: changed(path / "IM4" if path.is_dir() else path, **elements)
+
+
 class TestDicom(FormatContract):
     """Frames of ultrasound, or grey levels of a scanner."""
 
@@ -90,6 +103,10 @@ class TestDicom(FormatContract):
     types = ("uint16", "uint8", "int16", "int32", "uint32", "int8")
     steps = apart("millimeter", T=0.04, Y=0.5, X=0.25)
     modules, rounding = ("pydicom", "pydicom.pixels"), 0.5
+    lies = (
+        ("holds less than the 3 frames", lie(Rows=60_000, Columns=60_000)),
+        ("no valid slope", lie(RescaleSlope=0, RescaleIntercept=1)),
+    )
 
     def write(self, path, image, axes):
         told = {"FrameTime": 40} if "T" in axes else {}
@@ -98,9 +115,6 @@ class TestDicom(FormatContract):
             told |= {"PlanarConfiguration": 0, "PixelData": image.tobytes()}
             image = image[..., 0]
         saved(path, image, ULTRASOUND, PixelSpacing=[0.5, 0.25], **told)
-
-    def lie(self, path):
-        changed(path, Rows=60_000, Columns=60_000)
 
     def check_kept(self, before, after):
         if before.is_dir():
@@ -122,14 +136,24 @@ class TestSeries(TestDicom):
     """The slices of a volume in a folder."""
 
     axes = ("ZYX",)
+    lies = (
+        ("holds less than the 1 frames", lie(Rows=60_000, Columns=60_000)),
+        ("without a valid position", lie(ImagePositionPatient=["nan"] * 3)),
+        ("without a valid position", lie(ImagePositionPatient=["1e9", 0, 0])),
+        ("without a valid position", lie(ImagePositionPatient=[1, 2])),
+        ("without a valid position", lie(ImagePositionPatient=None)),
+        ("without a valid position or orientation", lie(ImageOrientationPatient=[0] * 6)),
+        ("differ in orientation", lie(ImageOrientationPatient=[0, 1, 0, 0, 0, 1])),
+        ("differ in size", lie(PixelSpacing=[0.5, 0.5])),
+        ("differ in size", lie(Rows=32, Columns=24)),
+        ("declares 12 as HighBit", lie(HighBit=12)),
+        ("holds 2 series of DICOM", lie(SeriesInstanceUID="1.2.4")),
+    )
+    misses_files = False  # the first or last slice, which nothing counts
     steps = apart("millimeter", Z=2.5, Y=0.5, X=0.25)
 
     def write(self, path, image, axes):
         series(path, image)
-
-    def lie(self, path):
-        for each in path.iterdir():
-            super().lie(each)
 
 
 def run(given: Path, name: str, **options):
@@ -141,49 +165,9 @@ def run(given: Path, name: str, **options):
     return target, file
 
 
-@pytest.mark.parametrize(
-    ("name", "axes"),
-    [
-        ("CT_small.dcm", "YX"),  # begins like a TIFF, too
-        ("MR_small_implicit.dcm", "YX"),
-        ("MR_small_bigendian.dcm", "YX"),
-        ("MR_small_RLE.dcm", "YX"),
-        ("MR_small_jpeg_ls_lossless.dcm", "YX"),  # by imagecodecs
-        ("JPGExtended.dcm", "YX"),
-        ("SC_rgb_jpeg_gdcm.dcm", "YXS"),
-        ("SC_rgb_small_odd.dcm", "YXS"),
-        ("SC_ybr_full_422_uncompressed.dcm", "YXS"),
-        ("examples_palette.dcm", "YXS"),
-        ("rtdose_expb.dcm", "ZYX"),
-    ],
-)
-def test_files_of_pydicom_survive(tmp_path, name, axes):
-    path, target = SHIPPED / name, tmp_path / "out.dcm"
-    if not path.exists():
-        pytest.skip("this version of pydicom does not ship it")
-    image = formats.read(path)
-    assert (image.axes, image.kind) == (axes, "dicom")
-    held = pydicom.dcmread(path)
-    if held.PhotometricInterpretation.startswith("MONO") and not name.startswith("JPGE"):
-        plain = pydicom.dcmread(SHIPPED / "MR_small.dcm" if "jpeg_ls" in name else path)
-        levels = plain.pixel_array * float(held.get("RescaleSlope", 1))
-        np.testing.assert_array_equal(image.data, levels + float(held.get("RescaleIntercept", 0)))
-    formats.write(target, image.data, image, RECORD)
-    again = formats.read(target)
-    np.testing.assert_array_equal(again.data, image.data)
-    assert again.history == (RECORD.as_dict(),)
-    colours = {"PhotometricInterpretation", "PlanarConfiguration", "SamplesPerPixel"}
-    found = {each for each in differing(path, target) if "PaletteColorLookup" not in each}
-    assert found - CHANGED <= (colours if axes.endswith("S") else set())
-    made = pydicom.dcmread(target)
-    assert made.SOPInstanceUID == made.file_meta.MediaStorageSOPInstanceUID != held.SOPInstanceUID
-    assert made.ImageType[0] == "DERIVED"
-    np.testing.assert_array_equal(made.pixel_array.shape, image.data.shape)
-
-
-def test_all_files_of_pydicom_are_read_or_refused():
+def test_all_files_of_pydicom_are_read_and_written_or_refused(tmp_path):
     """Those that it makes pixels of are grey levels or colours, others are named errors."""
-    read = 0
+    read = Counter()
     for path in sorted(each for each in SHIPPED.rglob("*") if dicom.is_dicom(each)):
         if path.is_dir():
             continue
@@ -207,8 +191,17 @@ def test_all_files_of_pydicom_are_read_or_refused():
             stored = stored * float(held.RescaleSlope) + float(held.RescaleIntercept)
         expected = stored.astype(image.data.dtype)
         np.testing.assert_array_equal(image.data, expected, err_msg=path.name)
-        read += 1
-    assert read
+        read[image.axes] += 1
+        if image.data.nbytes > 1 << 20:
+            continue
+        formats.write(tmp_path / "out.dcm", image.data, image, RECORD, overwrite=True)
+        again = formats.read(tmp_path / "out.dcm")
+        np.testing.assert_array_equal(again.data, image.data)
+        assert again.history == (RECORD.as_dict(),)
+        found = {n for n in differing(path, tmp_path / "out.dcm") if "PaletteColorLookup" not in n}
+        # Lengths of groups, which are retired, have no name.
+        assert found - CHANGED - {""} <= (COLOURS if image.axes.endswith("S") else set())
+    assert {"YX", "YXS", "ZYX"} <= {*read}
 
 
 # Elements of pixels that are sound or not, by what is chosen for each file.
@@ -300,12 +293,9 @@ def test_pixels_are_those_of_pydicom(tmp_path, seed):
         np.testing.assert_allclose(image.data, expected, rtol=1e-6, err_msg=str(held))
         formats.write(target, image.data, image, overwrite=True)
         np.testing.assert_array_equal(formats.read(target).data, image.data)
-        free = (
-            {"PlanarConfiguration", "PhotometricInterpretation"} if image.axes[-1] == "S" else set()
-        )
-        free |= (
-            {"ImagePositionPatient"} if "nan" in str(held.get("ImagePositionPatient")) else set()
-        )
+        free = COLOURS if image.axes[-1] == "S" else set()
+        if "nan" in str(held.get("ImagePositionPatient")):
+            free = free | {"ImagePositionPatient"}
         assert differing(path, target) <= CHANGED | free
         assert pydicom.dcmread(target).ImageType[:2] == ["DERIVED", "PRIMARY"]
         spoilt = list(SPOILT)[rng.integers(len(SPOILT))]
@@ -317,16 +307,6 @@ def test_pixels_are_those_of_pydicom(tmp_path, seed):
         with pytest.raises((FileError, ImageError), match=spoilt) as refused:
             formats.read(path)
         assert "damaged" not in str(refused.value)
-
-
-@pytest.mark.skipif(data_folder() is None, reason=REASON)
-def test_ultrasound_from_a_scanner(tmp_path):
-    path = data_folder() / "ultrasound" / "US1_UNCR.dcm"
-    target = tmp_path / "out.dcm"
-    image = formats.read(path)
-    assert (image.axes, image.data.shape) == ("YXS", (480, 640, 3))
-    formats.write(target, image.data, image, RECORD)
-    assert differing(path, target) <= CHANGED - {"PixelData"}
 
 
 def test_a_series_becomes_a_series(tmp_path):
@@ -628,37 +608,6 @@ def test_links_out_of_a_series_are_not_followed(tmp_path):
         formats.write(links, read.data, formats.read(series(tmp_path / "x", image)), overwrite=True)
 
 
-def changed(path: Path, **elements) -> None:
-    held = pydicom.dcmread(path)
-    for name, value in elements.items():
-        setattr(held, name, value)
-    held.save_as(path)
-
-
-@pytest.mark.parametrize(
-    ("elements", "said"),
-    [
-        ({"ImagePositionPatient": ["nan"] * 3}, "without a valid position"),
-        ({"ImagePositionPatient": ["1e9", 0, 0]}, "without a valid position"),
-        ({"ImagePositionPatient": [1, 2]}, "without a valid position"),
-        ({"ImageOrientationPatient": [0] * 6}, "without a valid position or orientation"),
-        ({"PixelSpacing": [0.5, 0.5]}, "differ in size"),
-        ({"HighBit": 12}, "declares 12 as HighBit"),
-        ({"SeriesInstanceUID": "1.2.4"}, "holds 2 series of DICOM"),
-        ({"ImageOrientationPatient": [0, 1, 0, 0, 0, 1]}, "differ in orientation"),
-        ({"Rows": 20, "Columns": 24}, "differ in size"),
-        ({"ImagePositionPatient": None}, "without a valid position"),
-    ],
-)
-def test_slices_that_do_not_fit(tmp_path, elements, said):
-    folder = series(tmp_path / "head", noisy(4, 24, 20).astype("uint16"))
-    changed(folder / "IM4", **elements)
-    with pytest.raises((FileError, ImageError), match=said):
-        formats.read(folder)
-    # Files that are given are images of their own.
-    assert len(formats.find_files(str(folder / "*"))) == 4
-
-
 def test_slices_that_are_there_twice(tmp_path):
     folder = series(tmp_path / "head", noisy(4, 24, 20).astype("uint16"))
     (folder / "copy").write_bytes((folder / "IM4").read_bytes())
@@ -713,7 +662,7 @@ def test_gaps_and_values_beyond_are_told(tmp_path):
     assert formats.read(tmp_path / "out.dcm").data.max() == 4095
 
 
-def test_files_without_a_decoder_a_slope_or_a_preamble(tmp_path):
+def test_files_without_a_decoder_or_a_preamble(tmp_path):
     path = saved(tmp_path / "a.dcm", noisy(64, 64).astype("uint16"))
     held = pydicom.dcmread(path)
     held.file_meta.TransferSyntaxUID = pydicom.uid.UID("1.2.840.10008.1.2.4.103")  # HEVC
@@ -721,9 +670,6 @@ def test_files_without_a_decoder_a_slope_or_a_preamble(tmp_path):
     held["PixelData"].VR = "OB"
     held.save_as(path)
     with pytest.raises(FileError, match=r"stored as MPEG-4.*not decoded here"):
-        formats.read(path)
-    saved(path, noisy(8, 8).astype("uint16"), RescaleSlope=0, RescaleIntercept=1)
-    with pytest.raises(ImageError, match="no valid slope"):
         formats.read(path)
     path.write_bytes(b"no preamble" * 50)
     with pytest.raises(FileError, match="not a DICOM file"):

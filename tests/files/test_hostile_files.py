@@ -239,22 +239,6 @@ def test_colours_of_a_single_sample_are_grey(tmp_path, monkeypatch, options, lar
     np.testing.assert_array_equal(formats.read(target).data, image)
 
 
-@pytest.mark.parametrize(
-    ("options", "length", "kind"),
-    [
-        # Of a negative size the series of tifffile did not end.
-        ({"shaped": True}, -1, {"dtype": 9}),
-        ({"rowsperstrip": 8, "compression": "zlib"}, 128, {}),
-    ],
-)
-def test_a_page_of_another_size_than_its_counts_is_damage(tmp_path, options, length, kind):
-    path = tmp_path / "in.tif"
-    tifffile.imwrite(path, noise(64, 32), **options)
-    retagged(path, "ImageLength", length, **kind)
-    with pytest.raises(FileError, match="damaged"):
-        formats.read(path)
-
-
 @pytest.mark.parametrize("text", ["not JSON", "[1, 2]", "7", '{"a":' * 9999 + "1" + "}" * 9999])
 def test_annotations_of_others_in_our_namespace_are_no_records(tmp_path, text):
     namespace = "http://www.openmicroscopy.org/Schemas/OME/2016-06"

@@ -60,20 +60,28 @@ def decoded(path: Path) -> list:
         return list(container.decode(video=0))
 
 
+def enlarged_mkv(path: Path) -> None:
+    """Declare larger frames in the header of the track."""
+    small, large = b"\xb0\x81\x20\xba\x81\x18\x54\xb2\x81\x04", b"\xb0\x83\1\0\0\xba\x83\1\0\0"
+    path.write_bytes(path.read_bytes().replace(small, large))
+
+
+def enlarged_avi(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<2I", data, data.index(b"strf") + 12, 1 << 16, 1 << 16)
+    path.write_bytes(data)
+
+
 class TestMatroska(FormatContract):
     ending, results, others = ".mkv", (".mkv",), (".ome.tif", ".ome.zarr")
     axes, types = ("TYXS", "TYX"), ("uint8", "uint16")
     steps = apart(T=0.04)
     modules, rounding = ("av",), 0.5
+    lies = (("is damaged", enlarged_mkv),)
 
     def write(self, path, image, axes):
         grey = "gray" if image.itemsize == 1 else "gray16le"
         saved(path, image, "ffv1", "bgr0" if axes.endswith("S") else grey)
-
-    def lie(self, path):
-        data = path.read_bytes()  # the width in the header of the track
-        small, large = b"\xb0\x81\x20\xba\x81\x18\x54\xb2\x81\x04", b"\xb0\x83\1\0\0\xba\x83\1\0\0"
-        path.write_bytes(data.replace(small, large))
 
     def check_kept(self, before, after):
         with av.open(after) as container:
@@ -85,11 +93,7 @@ class TestAvi(TestMatroska):
     """The same frames in another container, whose result is a Matroska file."""
 
     ending = ".avi"
-
-    def lie(self, path):
-        data, head = bytearray(path.read_bytes()), path.read_bytes().index(b"strf") + 12
-        struct.pack_into("<2I", data, head, 1 << 16, 1 << 16)
-        path.write_bytes(data)
+    lies = (("is damaged", enlarged_avi),)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +205,15 @@ def test_the_packets_of_a_video_are_not_kept(tmp_path):
     with formats.open_stack(path) as opened:
         assert len(opened.data) == 60
         assert psutil.Process().memory_info().rss - before < image.nbytes / 2
+
+
+def test_frames_larger_than_a_file_can_hold_are_refused(tmp_path):
+    if "libx264" not in av.codecs_available:
+        pytest.skip("this FFmpeg has no libx264")
+    blank = np.zeros((1, 10240, 10240), np.uint8)
+    path = saved(tmp_path / "a.mp4", blank, "libx264", "yuv420p")
+    with pytest.raises(FileError, match=r"declares 315 MB of pixels but holds .*: it is damaged"):
+        formats.read(path)
 
 
 @pytest.mark.parametrize(

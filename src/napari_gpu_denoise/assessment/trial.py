@@ -18,8 +18,8 @@ from napari_gpu_denoise.noise.models import (
     NoiseModel,
     PoissonGaussian,
     Rician,
-    channel_correlations,
 )
+from napari_gpu_denoise.noise.models.base import channel_correlations
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Block, keep_blank
