@@ -19,7 +19,7 @@ import numpy as np
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part, regions_of, size_of
 from napari_gpu_denoise.run.request import Run
 
@@ -113,7 +113,7 @@ def read_again(filter: Filter) -> float:
     """Return how many pixels are read for each that is yielded, of an OME-Zarr in parts."""
     shape, chunks = (40, 40, 2048, 2048), (1, 1, 1024, 1024)
     run = Run(filter, 20.0, axes="TZYX", dtype="same")
-    job = prepare(run, Large(shape, chunks))
+    job = start(run, Large(shape, chunks))
     size = size_of(job, chunks, [None])
     parts = [Part.of(job, region) for region in regions_of(job, size)]
     read = sum(math.prod(s.stop - s.start for s in part.reads) for part in parts)

@@ -4,24 +4,24 @@
 // Grid: one work-item for VALUES neighbours, ceil(count / VALUES) rounded up to whole work-groups.
 // Constants: VALUES, as there.
 // Arguments: values from `first` on, `count` of them; sigma, grey levels; the square of the signal, in sigma squared, as a table of
-//   `entries` values `1 / steps` apart from `least` on, which is what noise alone is stabilised to on average: below it the
+//   `entries` values `1 / steps` apart from `start` on, which is what noise alone is stabilised to on average: below it the
 //   signal is 0, or with `is_signed` as far below 0 as it would lie above. Beyond the table's end the mean is s + 1 / (4 s).
 // Shapes: values (at least first + count), table (entries).
 
 #include "noise/table.h"
 
 __kernel void inverse_magnitudes(__global float *values, ulong first, ulong count, float sigma, __global const float *table,
-                                 int entries, float least, float steps, int is_signed)
+                                 int entries, float start, float steps, int is_signed)
 {
-    const size_t start = get_global_id(0) * VALUES;
-    const size_t stop = min((size_t)count, start + VALUES);
-    const float end = least + (float)(entries - 1) / steps;
+    const size_t begin = get_global_id(0) * VALUES;
+    const size_t stop = min((size_t)count, begin + VALUES);
+    const float end = start + (float)(entries - 1) / steps;
     __global float *mine = values + first;
-    for (size_t k = start; k < stop; k++) {
-        const float beyond = mine[k] - least;
-        const float above = least + (is_signed ? fabs(beyond) : fmax(beyond, 0.0f));
+    for (size_t k = begin; k < stop; k++) {
+        const float beyond = mine[k] - start;
+        const float above = start + (is_signed ? fabs(beyond) : fmax(beyond, 0.0f));
         const float far = fmax(above, end);
-        const float near = sqrt(fmax(looked_up(table, entries, least, steps, above), 0.0f));
+        const float near = sqrt(fmax(looked_up(table, entries, start, steps, above), 0.0f));
         const float signal = above < end ? near : 0.5f * (far + sqrt(fma(far, far, -1.0f)));
         mine[k] = sigma * (beyond < 0.0f ? -signal : signal);
     }

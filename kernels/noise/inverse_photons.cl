@@ -4,25 +4,25 @@
 // Grid: one work-item for VALUES neighbours, ceil(count / VALUES) rounded up to whole work-groups.
 // Constants: VALUES, as in stabilise_photons.cl.
 // Arguments: values from `first` on, `count` of them; offset (grey level without light), gain (grey levels per electron),
-//   read_noise (electrons); the table of what the expansion lacks, of `entries` values `1 / steps` apart from `least`
+//   read_noise (electrons); the table of what the expansion lacks, of `entries` values `1 / steps` apart from `start`
 //   on, which is the mean stabilised value without light: below it there is none. The last value is 0.
 // Shapes: values (at least first + count), table (entries).
 
 #include "noise/table.h"
 
 __kernel void inverse_photons(__global float *values, ulong first, ulong count, float offset, float gain, float read_noise,
-                              __global const float *table, int entries, float least, float steps)
+                              __global const float *table, int entries, float start, float steps)
 {
-    const size_t start = get_global_id(0) * VALUES;
-    const size_t stop = min((size_t)count, start + VALUES);
+    const size_t begin = get_global_id(0) * VALUES;
+    const size_t stop = min((size_t)count, begin + VALUES);
     __global float *mine = values + first;
-    for (size_t k = start; k < stop; k++) {
-        const float stabilised = fmax(mine[k], least);
+    for (size_t k = begin; k < stop; k++) {
+        const float stabilised = fmax(mine[k], start);
         const float half_value = 0.5f * stabilised;
         const float square = half_value * half_value;
         // square - read_noise squared, without what float would lose of it
         const float lighter = (half_value - read_noise) * (half_value + read_noise);
-        const float lacking = looked_up(table, entries, least, steps, stabilised);
+        const float lacking = looked_up(table, entries, start, steps, stabilised);
         const float electrons = lighter - 0.125f + 0.125f * read_noise * read_noise / (square * square) + lacking;
         mine[k] = fma(gain, fmax(electrons, 0.0f), offset);
     }

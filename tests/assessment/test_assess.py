@@ -299,10 +299,12 @@ def test_a_filter_without_sigma_is_judged_by_the_noise():
         ({"region": (slice(0, 8), slice(0, 8))}, errors.ImageError, "at least 32"),
         ({"region": "middle"}, errors.SettingsError, "region"),
         ({"region": (500, slice(0, 64))}, errors.SettingsError, "region"),
+        ({"region": (0, slice(0, 64), slice(0, 64))}, errors.SettingsError, "region"),
+        ({"region": (slice(0, 64, 2), slice(0, 64))}, errors.SettingsError, "region"),
         ({"spacing": -1}, errors.SettingsError, "spacing"),
         ({"filter": gd.Isoline(show="classes")}, errors.SettingsError, "map"),
     ],
-    ids=["filter", "sigma", "small", "word", "beyond", "spacing", "map"],
+    ids=["filter", "sigma", "small", "word", "beyond", "too many", "gaps", "spacing", "map"],
 )
 def test_errors_say_what_to_do(scene, change, error, word):
     given = {"filter": FAST, "sigma": SIGMA} | change

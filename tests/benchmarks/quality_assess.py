@@ -32,7 +32,8 @@ FILTERS = {"BM3D fast": gd.BM3D.of(profile="fast"), "NL-means": gd.NLMeans()}
 def scenes(stride: int = 1) -> Iterator[tuple[str, np.ndarray]]:
     """Yield 20 pictures without noise, or some of them, with their kind; 256 x 256 at most."""
     photographs, cells = list(pictures("bsd68").values()), microscopy_pairs().values()
-    found = [("photograph", photographs[k]) for k in range(0, 64, 8)]
+    step = len(photographs) // 8
+    found = [("photograph", clean) for clean in photographs[::step][:8]]
     found += [("head", clean) for clean in list(pictures("colin27").values())[1:7]]
     found += [("cells", clean) for _, clean in cells]
     for kind, clean in found[::stride]:

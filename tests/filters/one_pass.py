@@ -193,7 +193,7 @@ class Run:
         rows, columns = matches.rows.count, matches.columns.count
         shape = (frames, rows, given.search.neighbours, columns)
         self.keys = got(matches.keys, *shape, dtype=np.uint32)
-        _, pny, pitch, _, _, y0, x0, _ = map(int, matches.layout)
+        pny, pitch, y0, x0 = (matches.layout[name] for name in ("pny", "pitch", "y0", "x0"))
         weights = got(arena.buffer("weights", 0), frames, pny, pitch)
         self.weights = weights[:, y0 : y0 + SHAPE[0], x0 : x0 + SHAPE[1]]
         assert np.count_nonzero(weights) == np.count_nonzero(self.weights)

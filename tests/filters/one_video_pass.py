@@ -165,11 +165,11 @@ class Device:
         channels, count, ny, nx = frames.shape
         whole = shape.pitch, shape.pny, channels * count
         store = self.session.kernel("vbm3d/store_frames", {})
-        slots = shape.images, first % shape.images, *shape.layout
-        numbers = count, ny, nx
+        sent = self.sent(frames.astype(np.float32))
         store(
-            *(self.queue, whole, None, self.sent(frames.astype(np.float32))),
-            *(*map(np.int32, numbers), ring, *map(np.int32, slots)),
+            *(self.queue, whole, None),
+            **{"frames": sent, "count": count, "ny": ny, "nx": nx, "images": ring},
+            **{"ring": shape.images, "first": first % shape.images, **shape.layout},
         )
 
 

@@ -9,7 +9,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.channels import OPPONENT, mixtures_for
 from napari_gpu_denoise.noise.covariance import ChannelCovariance
-from napari_gpu_denoise.noise.models import channel_correlations
+from napari_gpu_denoise.noise.models.base import channel_correlations
 from scenes import psnr, scene, small
 
 SMALL = {

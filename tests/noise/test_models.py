@@ -129,7 +129,7 @@ def test_noise_is_stabilised_and_comes_back_unbiased(model, noise, means, bias, 
         assert model.variance(middle) == pytest.approx(spread**2, rel=1e-3, abs=1e-9)
         # Pixels tell their variance without bias.
         told = (chances * model.variance_told_by(levels)).sum()
-        assert told == pytest.approx(spread**2, rel=8e-3) or noise is normals
+        assert told == pytest.approx(spread**2, rel=1.2e-2) or noise is normals
 
 
 def test_the_algebraic_inverse_is_biased():

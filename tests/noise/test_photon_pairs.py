@@ -5,7 +5,6 @@ from __future__ import annotations
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-from scipy.ndimage import gaussian_filter
 
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.frames import FramesInARow
@@ -20,11 +19,11 @@ def frames(picture, number, gain=2.0, read=5.0, offset=0.0, seed=0):
 
 
 def of_pairs(*pairs):
-    return FramesInARow(pairs).differences.noise(white=False)
+    return FramesInARow(pairs).differences.noise()
 
 
 def of_stack(stack):
-    return FramesInARow.of(PlaneStack.held(stack)).differences.noise(white=False)
+    return FramesInARow.of(PlaneStack.held(stack)).differences.noise()
 
 
 def textured(side=256):
@@ -74,15 +73,12 @@ def pixels_are_missing(stack):
 def test_a_textured_scene(spoilt):
     stack = frames(textured(), 6)
     spoilt(stack)
+    if spoilt is leaves_move:
+        assert FramesInARow.of(PlaneStack.held(stack)).still_noise() is None
+        return
     found = of_stack(stack)
-    assert found.gain == pytest.approx(2, rel=0.3 if spoilt is leaves_move else 0.08)
+    assert found.gain == pytest.approx(2, rel=0.08)
     assert found.gain * 200 + found.intercept == pytest.approx(425, rel=0.08)
-
-
-def test_correlated_noise_is_measured_in_full():
-    noise = gaussian_filter(np.random.default_rng(0).normal(0, 1, (5, 256, 256)), (0, 1, 1))
-    found = of_stack(textured() + 10 * noise / noise.std())
-    assert found.gain * 200 + found.intercept == pytest.approx(100, rel=0.08)
 
 
 def test_saturated_levels_are_left_out():

@@ -16,7 +16,6 @@ from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.find import finite_plane
 from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, prepare_correction
-from reference import row_offsets as reference
 from scenes import small
 
 SIGMA = 10.0
@@ -111,7 +110,8 @@ def test_hum_is_found_with_frequency_amplitude_and_phase(fy, fx):
     y, x = np.mgrid[: image.shape[0], : image.shape[1]]
     wave = 9 * np.cos(2 * math.pi * (fy * y + fx * x) + 0.7)
     (found,) = hum.find_waves((image + wave).astype(np.float32))
-    assert abs(found.fy - fy) < 3e-4 and abs(found.fx - fx) < 3e-4
+    sign = 1 if found.fy * fy + found.fx * fx > 0 else -1  # both are the same wave
+    assert abs(sign * found.fy - fy) < 3e-4 and abs(sign * found.fx - fx) < 3e-4
     assert abs(found.amplitude) == pytest.approx(9, rel=0.1)
     rest = hum.without(wave.astype(np.float32), [found])
     assert np.std(rest) < 0.15 * np.std(wave)
@@ -215,19 +215,10 @@ def test_waves_are_found_beside_each_other_and_near_the_axes():
     found = hum.find_waves(np.random.default_rng(10).normal(waves, SIGMA).astype(np.float32))
     assert len(found) == len(given)
     for fy, fx in given:
-        nearest = min(abs(each.fy - fy) + abs(each.fx - fx) for each in found)
+        nearest = min(abs(s * w.fy - fy) + abs(s * w.fx - fx) for w in found for s in (1, -1))
         assert nearest < 1e-3
     rest = hum.without(waves.astype(np.float32), found)
     assert rest.std() < 0.1 * waves.std()
-
-
-def test_waves_are_compared_with_the_noise_beside_them():
-    plane = np.random.default_rng(0).normal(0, 10, (256, 256)).astype(np.float32)
-    frequencies = np.random.default_rng(1).uniform(0.1, 0.4, (40, 2))
-
-    here = np.sqrt(np.mean(np.abs(hum.block_amplitudes(plane, frequencies)) ** 2))
-    beside = np.sqrt(np.mean(hum.noise_beside(plane, frequencies) ** 2))
-    assert 0.95 < beside / here < 1.2  # the median of four is high rather than low
 
 
 @pytest.mark.parametrize("scale", [0, 8, 25])
@@ -293,32 +284,6 @@ def drawn(strength: float = STRENGTH, seed: int = 2, count: int = SHAPE[0]) -> n
 
 def noise(sigma: float = 10.0, shape: tuple = SHAPE) -> np.ndarray:
     return np.random.default_rng(1).normal(0, sigma, shape)
-
-
-@pytest.fixture
-def exact(monkeypatch):
-    """Conjugate gradients that go on to the end."""
-    monkeypatch.setattr(rows, "TOLERANCE", 1e-9)
-
-
-def test_the_reference_agrees(exact):
-    rng = np.random.default_rng(6)
-    image = np.where(np.hypot(Y - 20, X - 40) < 12, 80.0, 30.0)[:48, :96] + 0.2 * Y[:48, :96]
-    image = image + noise(5.0, image.shape) + rng.normal(0, 8, (48, 1))
-    parts = rows.segments(image, width=8)
-    np.testing.assert_allclose(parts.means, reference.piece_means(image, 12), atol=1e-9)
-    found = rows.row_offsets([parts])
-    np.testing.assert_allclose(found, reference.row_offsets(parts.means), atol=1e-3)
-
-
-def test_banded_solves_agree_with_dense_ones(exact):
-    rng = np.random.default_rng(6)
-    means, links = rng.normal(0, 3, (20, 6)), rng.uniform(0.1, 3, (19, 6))
-    weights = np.full(means.shape, 1 / 1.5)
-    found, image = rows.most_probable(means, weights, links, 4.0, np.zeros(20))
-    wanted, below = reference.least_squares(means, 1.5, links, 4.0)
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
-    np.testing.assert_allclose(image, below, atol=1e-6)
 
 
 def test_the_known_answer_without_noise_or_image():

@@ -69,6 +69,55 @@ def test_every_kernel_file_names_its_kernel_and_tells_its_grid():
             assert word in text.split("__kernel")[0], (file, word)
 
 
+def test_every_head_tells_names_and_types_whatever_the_constants():
+    for file in source.kernel_folder().rglob("*.cl"):
+        name = file.relative_to(source.kernel_folder()).as_posix()
+        for arguments in source.signatures(file.stem, source.expand(name)):
+            assert all(map(str.isidentifier, arguments)), (name, arguments)
+            types = {kind.removesuffix(" *") for kind in arguments.values()}
+            assert types <= {
+                "int",
+                "uint",
+                "ulong",
+                "float",
+                "float2",
+                "float4",
+                "int4",
+                "short2",
+            } | {
+                *("uchar", "Level"),
+            }, (name, types)
+
+
+def test_arguments_may_depend_on_macros_and_conditions():
+    head = """
+    #if MAP
+    #define MORE __global const float *map, \\
+                 int pitch,
+    #else
+    #define MORE
+    #endif
+    __kernel void k(__global float *out, MORE
+    #if LATE
+        int late,
+    #endif
+        const float last)
+    {"""
+    head = "\n".join(line.strip() for line in head.splitlines())
+    found = [list(each.items()) for each in source.signatures("k", head)]
+    first, last = ("out", "float *"), ("last", "float")
+    more, late = [("map", "float *"), ("pitch", "int")], [("late", "int")]
+    assert sorted(found, key=len) == [
+        [first, last],
+        [first, *late, last],
+        [first, *more, last],
+        [first, *more, *late, last],
+    ]
+    swapped = head.replace("#define MORE\n", "#define MORE int pitch, __global float *map,\n")
+    with pytest.raises(ValueError, match="two orders"):
+        source.signatures("k", swapped)
+
+
 def test_a_compiler_message_names_file_and_line(folder, fresh):
     (folder / "common" / "a.h").write_text("#define ONE 1\n#define TWO (2 +\n")
     (folder / "k.cl").write_text(
@@ -126,7 +175,7 @@ def test_a_built_kernel_runs(folder, fresh):
     out = np.zeros(10, np.int32)
     queue = fresh.queue()
     buffer = cl.Buffer(fresh.context, cl.mem_flags.READ_WRITE, out.nbytes)
-    fresh.kernel("k", {"VALUE": 7})(queue, (10,), None, buffer)
+    fresh.kernel("k", {"VALUE": 7})(queue, (10,), None, out=buffer)
     cl.enqueue_copy(queue, out, buffer)
     queue.finish()
     assert out.tolist() == [7] * 10

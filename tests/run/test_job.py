@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import (
     AxesError,
+    DenoiseError,
     ImageError,
     NonFiniteError,
     SettingsError,
@@ -132,6 +133,18 @@ def test_levels_are_of_the_whole_image_or_of_each_part():
     known = Levels(5, 2.0)
     found = start(Run(small(gd.BM3D), 20.0), Unread(40, 44), levels=known)
     assert found.levels_of(image) == known
+
+
+def test_a_run_holds_parsed_values():
+    model = gd.Gaussian(3.0)
+    run = Run(gd.BM3D(), [6, 18], noise=model, dtype="float32", memory_limit="2K")
+    assert (run.sigma, run.noise, run.dtype) == ((6.0, 18.0), (model,), np.dtype("float32"))
+    assert run == Run(gd.BM3D(), (6.0, 18.0), noise=(model,), dtype=np.float32, memory_limit=2048)
+    assert Run(gd.BM3D(), np.int64(5), dtype="auto") == Run(gd.BM3D(), 5.0)
+    wrong = {"sigma": "a", "noise": gd.BM3D(), "dtype": "complex64"}
+    for name, value in wrong.items():
+        with pytest.raises(DenoiseError, match=name):
+            Run(gd.BM3D(), **{name: value})
 
 
 def test_the_first_of_many_frames_is_in_time():

@@ -111,15 +111,16 @@ class Plan(TilePlan):
         """Enqueue the kernel for one tile."""
         self.tiles.append(tile)
         nt, nz, ny, nx = tile.shape
-        margins = (tile.t.margin, tile.z.margin, tile.y.margin, tile.x.margin)
-        lengths = (tile.channels, *tile.source_shape, *margins, *tile.shape)
-        is_map = sigma.variation is not None
+        tile_nt, tile_nz, tile_ny, tile_nx = tile.source_shape
         event = self.kernel(
             queue,
             (nx, ny, tile.channels * nt * nz),
             None,
-            *(source, *map(np.int32, lengths)),
-            *(sigma.levels, sigma.variation or sigma.levels, np.int32(is_map), out),
+            **{"tile": source, "channels": tile.channels, "tile_nt": tile_nt, "tile_nz": tile_nz},
+            **{"tile_ny": tile_ny, "tile_nx": tile_nx, "nt": nt, "nz": nz, "ny": ny, "nx": nx},
+            **{"t0": tile.t.margin, "z0": tile.z.margin, "y0": tile.y.margin, "x0": tile.x.margin},
+            **{"levels": sigma.levels, "variation": sigma.variation or sigma.levels},
+            **{"is_map": sigma.variation is not None, "out": out},
         )
         return [("mix", event)]
 

@@ -26,10 +26,10 @@ from napari_gpu_denoise.assessment.trial import (
 from napari_gpu_denoise.errors import ImageError, Note, SettingsError
 from napari_gpu_denoise.image.levels import as_numbers
 from napari_gpu_denoise.noise.structure.find import structure_in
+from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import finish
 from napari_gpu_denoise.run.record import MEASURING, Progress, Steps
 from napari_gpu_denoise.run.request import Run, takes_options
@@ -94,11 +94,6 @@ def assess(
     ------
     {errors}
 
-    See Also
-    --------
-    denoise : Make the result.
-    estimate_noise : Measure the noise.
-
     Notes
     -----
     The filter runs about nine times on the region. Errors are predicted by Stein's estimate with
@@ -150,25 +145,8 @@ class Options:
 def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[Assessment]:
     """Assess step by step: `assess` as a generator.
 
-    Parameters
-    ----------
-    image
-        As in `assess`.
-    run : Run
-        The filter and the noise.
-    options : Options, optional
-        What to assess.
-
-    Yields
-    ------
-    Progress
-        After each part of the work, in runs of the filter; values may repeat. Closing the generator
-        stops the work.
-
-    Returns
-    -------
-    Assessment
-        As the value of ``StopIteration``.
+    Progress is yielded after each part of the work, in runs of the filter; values may repeat.
+    Closing the generator stops the work.
     """
     options = options or Options()
     if run.filter.yields_map:
@@ -176,9 +154,9 @@ def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[
             "The result with these settings is a map, not an image: choose settings that denoise."
         )
     image = Input.of(image, run)
-    if is_measured(run.sigma, run.noise, run.filter):
+    if run.measures_noise:
         yield MEASURING
-    run = replace(image.adapted(run), dtype="float32")
+    run = replace(image.adapted(run).on(choose_devices(run.device)), dtype="float32")
     job, told = _prepared(run, image.array)
 
     def trial_of(*size: int) -> tuple[Region, Trial]:

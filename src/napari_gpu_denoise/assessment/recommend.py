@@ -197,27 +197,11 @@ class Advice:
         return ", ".join([self.filter.title, f"profile {profile}", *named])
 
     def with_effort(self, effort: str | None, device: Any = None) -> Advice:
-        """Return the same advice for another effort; see `recommend`.
-
-        Parameters
-        ----------
-        effort : {"fast", "normal", "high", "best"} or None
-            The profile to use; None changes nothing.
-        device : Device, int or str, optional
-            The device to run on.
-
-        Returns
-        -------
-        Advice
-        """
+        """Return the same advice for another effort, on a device; see `recommend`."""
         settings = _with_effort(self.filter, effort, self.estimate)
         pixels = math.prod(self.shape)
         time = seconds_on(settings, pixels, choose_devices(device))
         return replace(self, filter=settings, seconds=time)
-
-    def sentence(self) -> str:
-        """Return image, noise, choice and reason as one line."""
-        return f"{self.image}, {self.noise}: {self.choice}, because {self.reason}."
 
     def summary(self) -> str:
         """Return the advice as several lines of text, no line break at the end."""

@@ -11,15 +11,15 @@ import numpy as np
 
 from napari_gpu_denoise.assessment import formulas
 from napari_gpu_denoise.errors import ImageError, SettingsError
-from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.image.axes import channel_axis, chosen_range, index_parts
 from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.models import (
     Gaussian,
     NoiseModel,
     PoissonGaussian,
     Rician,
-    channel_correlations,
 )
+from napari_gpu_denoise.noise.models.base import channel_correlations
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Block, keep_blank
@@ -117,25 +117,23 @@ def choose_crop(job: Job, region: Sequence[Any] | None, most: int = MOST) -> Cro
 
 def _spans(region: Sequence[Any] | None, names: str, shape: tuple[int, ...]) -> list[slice]:
     """Return a region as slices with both ends, one for each axis."""
-    spans = [slice(0, n) for n in shape]
     if region is None:
-        return spans
-    given = tuple(region) if isinstance(region, (tuple, list)) else ()
-    places = range(len(shape)) if len(given) == len(shape) else map(names.index, "YX")
-    places = list(places)
+        return [slice(0, n) for n in shape]
     try:
-        for k, one in zip(places, given, strict=True):
-            whole = range(shape[k])
-            span = whole[one] if isinstance(one, slice) else whole[one : one + 1 or None]
-            if not span or span.step != 1:
-                raise ValueError
-            spans[k] = slice(span.start, span.stop)
-    except (TypeError, ValueError) as error:
+        given = tuple(region)
+        if len(given) != len(shape):
+            places = dict(zip("YX", given, strict=True))
+            given = tuple(places.get(axis, slice(None)) for axis in names)
+        parts = index_parts(given, shape)
+        spans = [chosen_range(part, n) for part, n in zip(parts, shape, strict=True)]
+        if not all(len(span) and span.step == 1 for span in spans):
+            raise IndexError("a span without places, or with gaps")
+        return [slice(span.start, span.stop) for span in spans]
+    except (TypeError, IndexError, ValueError) as error:
         raise SettingsError(
             f"region={region!r} is not a part of an image of {' x '.join(map(str, shape))} pixels: "
             f"give a slice or an index for each of the axes {names}, or slices for Y and X."
         ) from error
-    return spans
 
 
 def _middle(span: slice, count: int) -> slice:

@@ -77,11 +77,7 @@ class Place:
 
     def own(self, job: Job) -> Job:
         """Return a job for the device of this process."""
-        run = replace(job.run, device=own_device(self.device))
-        if run.host_memory is not None:
-            limit = run.host_memory.for_buffers([run.device], run.memory_limit)
-            run = replace(run, memory_limit=limit)
-        return replace(job, run=run)
+        return replace(job, run=job.run.on([own_device(self.device)]))
 
 
 @dataclass(frozen=True)

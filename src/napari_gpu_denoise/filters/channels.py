@@ -179,7 +179,8 @@ class ChannelMix:
         self._enqueue(run, image, matrix, weighted, made)
         run.run(
             *("mix levels", self._mix_levels, (frames, len(matrix)), (1, 1)),
-            *(image.levels, matrix.shape[1], self._matrix(strong), weighted, levels),
+            **{"levels": image.levels, "channels": matrix.shape[1], "made_levels": levels},
+            **{"matrix": self._matrix(strong), "weighted": weighted},
         )
         return Noisy(Pixels(made, tile), levels, image.variation)
 
@@ -187,8 +188,9 @@ class ChannelMix:
         nt, nz, ny, nx = image.pixels.tile.shape
         run.over_pixels(
             *("mix channels", self._mix, nx, ny, len(matrix) * nt * nz),
-            *(image.pixels.buffer, matrix.shape[1], nt * nz, ny, nx),
-            *(self._matrix(matrix), image.levels, weighted, out),
+            **{"given": image.pixels.buffer, "channels": matrix.shape[1], "frames": nt * nz},
+            **{"ny": ny, "nx": nx, "matrix": self._matrix(matrix), "levels": image.levels},
+            **{"weighted": weighted, "made": out},
         )
 
     def _matrix(self, matrix: np.ndarray):

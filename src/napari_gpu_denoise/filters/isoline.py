@@ -107,18 +107,24 @@ class PaddedImages:
     buffer: Any  # float32, (count, padded height, pitch)
     along: tuple  # the same, averaged across lines that run along x, and along y
     count: int
-    noise: tuple  # kernel arguments: levels, variation, relative noise
+    noise: dict[str, Any]  # kernel arguments: levels, variation, relative noise
     speckle: bool  # whether the noise is relative to the mean
 
     @property
     def noise_constants(self) -> dict[str, int]:
         """Build constants for the kind of noise."""
-        return {"SPECKLE": self.speckle, "SIGMA_MAP": self.noise[1] is not None}
+        return {"SPECKLE": self.speckle, "SIGMA_MAP": self.noise["variation"] is not None}
 
     @property
-    def looks(self) -> np.float32:
+    def looks(self) -> float:
         """Number of looks as a kernel argument; 0 for additive noise."""
-        return np.float32(self.noise[2] ** -2 if self.speckle else 0)
+        return np.float32(self.noise["relative"]) ** -2 if self.speckle else 0.0
+
+    @property
+    def lines(self) -> dict[str, Any]:
+        """Kernel arguments: the images averaged across lines."""
+        along_x, along_y = self.along
+        return {"along_x": along_x, "along_y": along_y}
 
 
 class TileLauncher(Launcher):
@@ -128,14 +134,13 @@ class TileLauncher(Launcher):
         super().__init__(arena, queue, held)
         self.arena, self.padded = arena, padded
         # Kernel arguments: height and pitch of padded images.
-        self.layout = (padded.shape[0], padded.pitch)
+        self.layout = {"pny": padded.shape[0], "pitch": padded.pitch}
 
-    def launch(
-        self, name: str, constants: dict, region: tuple, count: int, before: tuple, after: tuple
-    ):
-        """Launch a kernel over a region of some images, which stands between its arguments."""
-        _, _, ny, nx = region
-        self._launch(name, name, constants, (nx, ny, count), (*before, *region, *after))
+    def launch(self, name: str, constants: dict, region: tuple, count: int, /, **arguments):
+        """Launch a kernel over a region of some images."""
+        y0, x0, ny, nx = region
+        region = {"y0": y0, "x0": x0, "ny": ny, "nx": nx}
+        self._launch(name, name, constants, (nx, ny, count), **region, **arguments)
 
     def levels(self, level: float, count: int):
         """Return a buffer of noise levels with the same value for every frame."""
@@ -149,33 +154,41 @@ class TileLauncher(Launcher):
     def logarithm(self, source, count: int):
         """Return the logarithm of the images of the tile."""
         y, x = self.padded.tile.y, self.padded.tile.x
-        lengths = (y.source_size, x.source_size, y.source_start, x.source_start, y.length, x.length)
-        arguments = (source, *lengths, self.held["isoline logarithm"])
-        sizes = (x.source_size, y.source_size, count)
-        self._launch("logarithm", "take_logarithm", {}, sizes, arguments)
-        return arguments[-1]
+        made, sizes = self.held["isoline logarithm"], (x.source_size, y.source_size, count)
+        arguments = {"tile": source, **self._lengths(), "logarithm": made}
+        self._launch("logarithm", "take_logarithm", {}, sizes, **arguments)
+        return made
 
     def mirrored(self, name: str, source, count: int, share: float = 0.0) -> tuple[Any, tuple]:
         """Pad images of the tile by mirroring; return `buffer` and `along` of `PaddedImages`.
 
         `share` is the weight of the pixels on either side of a line; with 0 all three are the same.
         """
-        tile, (ny, nx) = self.padded.tile, self.padded.shape
+        (ny, nx), (y0, x0) = self.padded.shape, self.padded.origin
         padded = self.held[f"isoline {name}"]
-        along, more = (padded, padded), ()
+        along, more = (padded, padded), {}
         if share > 0:
             along = tuple(self.held[f"isoline {name} along {axis}"] for axis in "xy")
-            more = (np.float32(share), *along)
-        lengths = (
-            *(tile.y.source_size, tile.x.source_size, tile.y.source_start, tile.x.source_start),
-            *(tile.y.length, tile.x.length, *self.padded.origin, ny, nx, self.padded.pitch),
-        )
+            more = {"share": share, "along_x": along[0], "along_y": along[1]}
         constants, sizes = {"THICKEN": share > 0}, (self.padded.pitch, ny, count)
-        self._launch("mirror", "mirror_tile", constants, sizes, (source, *lengths, padded, *more))
+        self._launch(
+            *("mirror", "mirror_tile", constants, sizes),
+            **{"tile": source, **self._lengths(), "y0": y0, "x0": x0, "pny": ny, "pnx": nx},
+            **{"pitch": self.padded.pitch, "padded": padded, **more},
+        )
         return padded, along
 
-    def _launch(self, name: str, file: str, constants: dict, sizes: tuple, arguments: tuple):
-        self.over_pixels(name, self.arena.kernel(f"isoline/{file}", constants), *sizes, *arguments)
+    def _lengths(self) -> dict[str, int]:
+        """Return the kernel arguments that say where the tile lies in its image."""
+        y, x = self.padded.tile.y, self.padded.tile.x
+        return {
+            **{"tile_ny": y.source_size, "tile_nx": x.source_size},
+            **{"tile_y": y.source_start, "tile_x": x.source_start},
+            **{"image_ny": y.length, "image_nx": x.length},
+        }
+
+    def _launch(self, name: str, file: str, constants: dict, sizes: tuple, /, **arguments):
+        self.over_pixels(name, self.arena.kernel(f"isoline/{file}", constants), *sizes, **arguments)
 
 
 # Averages that may replace a pixel: 16 lines and a window.
@@ -249,7 +262,7 @@ class Plan(TilePlan):
         noisy = Noisy(Pixels(source, _whole(tile)), sigma.levels, sigma.variation)
         if self.opponent:
             noisy = self._mix.begin(run, noisy)
-        noise = (noisy.levels, variation, np.float32(settings.relative_noise))
+        noise = _noise(noisy.levels, variation, settings.relative_noise)
         speckle = settings.relative_noise > 0
         guided, share = self._guided(tile)
         count, given = tile.channels * frames, noisy.pixels.buffer
@@ -283,14 +296,14 @@ class Plan(TilePlan):
             if settings.guide < 0:
                 relative /= math.sqrt(tile.channels)
         source = noisy.pixels.buffer
-        noise = (noisy.levels, variation, np.float32(relative))
+        noise = _noise(noisy.levels, variation, relative)
         if speckle and settings.soft:
             from scipy.special import polygamma
 
             # The logarithm of speckle has additive noise, the same everywhere.
             source, speckle = run.logarithm(source, frames), False
             levels = run.levels(math.sqrt(polygamma(1, relative**-2)), frames)
-            noise = (levels, None, np.float32(0))
+            noise = _noise(levels, None, 0)
         made = run.mirrored("guide", source, frames, self._share)
         return PaddedImages(*made, frames, noise, speckle)
 
@@ -298,89 +311,100 @@ class Plan(TilePlan):
         settings, margins, region = self.settings, self.margins, run.padded.region(0)
         length = {"LENGTH": settings.segment_length}
         lines = {**length, "CANDIDATES": self._candidates}
-        block = (run.padded.shape[0] // 2, run.padded.pitch // 2)
+        block = {"block_ny": run.padded.shape[0] // 2, "block_pitch": run.padded.pitch // 2}
         weight = (1 - 2 * settings.share_beside) / (settings.segment_length + 1)
 
         residuals = run.held["isoline residuals"]
         compared = run.padded.blocks(margins.fitted, SMOOTHED)
         run.launch(
             *("line_residuals", {**lines, **guide.noise_constants}, compared, guide.count),
-            (guide.buffer, *guide.along, *block),
-            (weight, *guide.noise, residuals),
+            **{"padded": guide.buffer, **guide.lines, **block, "middle": weight},
+            **{**guide.noise, "residuals": residuals},
         )
         # Planes need a pilot of the guide; without them the pilot of the channels is the result.
         piloted = guide if settings.staircase else pixels
         pilot, found = run.held["isoline pilot"], run.held["isoline found"]
         run.launch(
             *("mix_candidates", lines, run.padded.blocks(margins.fitted), piloted.count),
-            (piloted.buffer, *piloted.along, *block),
-            (residuals, guide.count, settings.softness, pilot, found),
+            **{"pixels": piloted.buffer, **piloted.lines, **block, "residuals": residuals},
+            **{"guides": guide.count, "softness": settings.softness},
+            **{"pilot": pilot, "found": found},
         )
         if settings.show != "image":
             run.launch(
                 *("show_found", {"SHOW": _SHOW[settings.show]}, region, pixels.count),
-                (found, guide.count, *run.layout),
-                (out,),
+                **{"found": found, "guides": guide.count, **run.layout, "out": out},
             )
             return
         fitted = pilot
         if settings.staircase:
             fitted = run.held["isoline fitted"]
-            place = (*run.layout, *run.padded.region(margins.followed)[:2])
+            place = _place(*run.layout.values(), *run.padded.region(margins.followed)[:2])
             self._regress(run, pixels, guide, pilot, margins.followed, fitted, place)
         steps = {**length, "STEPS": settings.steps, **pixels.noise_constants}
         run.launch(
             *("extend_isolines", steps, region, pixels.count),
-            (fitted, found, guide.count, *run.layout),
-            (*pixels.noise, out),
+            **{"smooth": fitted, "found": found, "guides": guide.count, **run.layout},
+            **{**pixels.noise, "out": out},
         )
 
     def _regress(
-        self, run: TileLauncher, pixels, guide, pilot, margin: int, out, place: tuple
+        self, run: TileLauncher, pixels, guide, pilot, margin: int, out, place: dict[str, int]
     ) -> None:
         constants = {"RADIUS": self.settings.staircase // 2, "OPPONENT": self.mixed_back}
         constants |= guide.noise_constants
         run.launch(
             *("regress_levels", constants, run.padded.region(margin), pixels.count),
-            (pixels.buffer, pilot, guide.count, *run.layout),
-            (*guide.noise, out, *place),
+            **{"pixels": pixels.buffer, "pilot": pilot, "guides": guide.count, **run.layout},
+            **{**guide.noise, "out": out, **place},
         )
 
     def _hard(self, run: TileLauncher, pixels: PaddedImages, guide: PaddedImages, out) -> None:
         settings, margins = self.settings, self.margins
         grey = {"LENGTH": settings.segment_length, "SPECKLE": guide.speckle}
         constants = {**grey, "SEGMENTS": settings.segments, "SHOW": _SHOW[settings.show]}
-        final = (*run.padded.region(0)[2:], 0, 0)
+        final = _place(*run.padded.region(0)[2:], 0, 0)
         staircase = settings.staircase and settings.show == "image"
         if staircase:
             averaged, made = guide, run.held["isoline pilot"]
-            place = (*run.layout, *run.padded.region(margins.fitted)[:2])
+            place = _place(*run.layout.values(), *run.padded.region(margins.fitted)[:2])
         else:
             averaged, made, place = pixels, out, final
         region = run.padded.region(margins.fitted if staircase else 0)
-        given = (guide.buffer, averaged.buffer, guide.count, *run.layout)
+        given = {"padded": guide.buffer, "pixels": averaged.buffer, "guides": guide.count}
+        given |= {"looks": guide.looks, "t_max": settings.t_max, "out": made, **place, **run.layout}
         if settings.method == "pi-ld":
             constants["DEVIATION"] = settings.deviation
             run.launch(
-                *("search_isolines", constants, region, averaged.count, given),
-                (guide.looks, settings.t_max, made, *place),
+                *("search_isolines", constants, region, averaged.count),
+                **given,
             )
         else:
             directions, sums = run.held["isoline directions"], run.held["isoline segments"]
             whole = run.padded.region(margins.looked_at - settings.segment_length - 1)
             run.launch(
                 *("first_segments", grey, whole, guide.count),
-                (guide.buffer, *run.layout),
-                (directions, sums),
+                **{"padded": guide.buffer, **run.layout},
+                **{"directions": directions, "segments": sums},
             )
             constants |= {"HYBRID": settings.method == "hybrid"}
             constants |= {"THICKNESS": settings.thickness, "ASIDE": averaged is not guide}
             run.launch(
-                *("follow_isolines", constants, region, averaged.count, given),
-                (directions, sums, guide.looks, settings.t_max, settings.t2_max, made, *place),
+                *("follow_isolines", constants, region, averaged.count),
+                **{**given, "directions": directions, "segments": sums, "t2_max": settings.t2_max},
             )
         if staircase:
             self._regress(run, pixels, guide, made, 0, out, final)
+
+
+def _noise(levels, variation, relative: float) -> dict[str, Any]:
+    """Return the kernel arguments of the noise."""
+    return {"levels": levels, "variation": variation, "relative": relative}
+
+
+def _place(ny: int, pitch: int, y0: int, x0: int) -> dict[str, int]:
+    """Return the kernel arguments that say where results are put."""
+    return {"out_ny": ny, "out_pitch": pitch, "out_y0": y0, "out_x0": x0}
 
 
 def _whole(tile: Tile) -> Tile:

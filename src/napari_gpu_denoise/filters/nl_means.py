@@ -73,7 +73,7 @@ class Plan(TilePlan):
     def __init__(self, settings: NLMeans, arena: Arena, variant: Variant | None = None):
         self.arena, search = arena, settings.search
         self.search = PatchSearch(search, arena, variant)
-        self._weights = np.float32(settings.strength), np.float32(settings.flat)
+        self._settings = settings
         self._group = _average_group(search, arena.device)
         squares = {"SQUARES": 1} if settings.rician else {}
         self._constants = {
@@ -110,7 +110,7 @@ class Plan(TilePlan):
         `ring` and `alike` are those of `PatchSearch.enqueue`; `place` is how many frames (t, z)
         of `out` come before those of this tile, and how many there are.
         """
-        settings = self.search.settings
+        filtering, settings = self._settings, self.search.settings
         held = held or self.hold(tile)
         run = Launcher(self.arena, queue, held)
         matches = self.search.enqueue(run, tile, source, ring, alike)
@@ -125,15 +125,19 @@ class Plan(TilePlan):
             *("average", self.arena.kernel("nl_means/average_patches", constants)),
             (settings.patch, across * down * group_x * group_y, frames),
             (settings.patch, group_x * group_y, 1),
-            *(matches.padded, *matches.layout, *matches.grid, across),
-            *(matches.offsets, matches.keys, sigma.levels, *self._weights, estimates),
-            *((sigma.variation, snx) if is_map else ()),
+            **{"padded": matches.padded, "groups_x": across, "estimates": estimates},
+            **{"offsets": matches.offsets, "keys": matches.keys, "sigma": sigma.levels},
+            **{"strength": filtering.strength, "flat": filtering.flat},
+            **{**matches.layout, **matches.grid},
+            **({"variation": sigma.variation, "map_pitch": snx} if is_map else {}),
         )
+        first, slots = ring or (0, snt)
         run.over_pixels(
             *("aggregate", self._aggregate, nx, ny, frames),
-            *(estimates, *matches.grid, source, *(ring or (0, snt)), snz, sny, snx),
-            *(tile.t.margin, tile.z.margin, tile.y.margin, tile.x.margin),
-            *(nz, ny, nx, place[0], out),
+            **{"estimates": estimates, **matches.grid, "tile": source, "first": first},
+            **{"ring": slots, "tile_nz": snz, "tile_ny": sny, "tile_nx": snx},
+            **{"t0": tile.t.margin, "z0": tile.z.margin, "y0": tile.y.margin, "x0": tile.x.margin},
+            **{"nz": nz, "ny": ny, "nx": nx, "first_out": place[0], "out": out},
         )
         return run.launches
 

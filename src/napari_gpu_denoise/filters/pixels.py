@@ -92,14 +92,14 @@ class Launcher:
         """List what was enqueued."""
         self.launches.append((self._prefix + name, event))
 
-    def run(self, name: str, kernel, size: tuple, group: tuple | None, *arguments) -> None:
+    def run(self, name: str, kernel, size: tuple, group: tuple | None, /, **arguments) -> None:
         """Enqueue a kernel over `size` work-items in groups of `group`."""
-        self.add(name, kernel(self.queue, size, group, *arguments))
+        self.add(name, kernel(self.queue, size, group, **arguments))
 
-    def over_pixels(self, name: str, kernel, nx: int, ny: int, count: int, *arguments) -> None:
+    def over_pixels(self, name: str, kernel, nx: int, ny: int, count: int, /, **arguments) -> None:
         """Enqueue a kernel with a work-item for each pixel of `count` images."""
-        grid = pixel_grid(self.device, nx, ny, count)
-        self.add(name, kernel(self.queue, *grid, *arguments))
+        size, group = pixel_grid(self.device, nx, ny, count)
+        self.add(name, kernel(self.queue, size, group, **arguments))
 
     def clear(self, buffer, nbytes: int, offset: int = 0) -> None:
         """Fill a part of a buffer with 0."""

@@ -235,14 +235,17 @@ class Plan(TilePlan):
         skip_y, skip_x = blocks.skipped(tile)
         radius = settings.patch // 2
         constants = {"RADIUS": radius, "SPLIT": blocks.split, "ALIKE": alike is not None}
-        run = Launcher(self.arena, queue)
+        run, (top, left) = Launcher(self.arena, queue), blocks.corner(tile)
+        first_slot, slots = ring or (0, snt)
         run.over_pixels(
             *("spread", self.arena.kernel("pixelwise/spread_pixels", constants)),
             *(pitch, pny, tile.channels * snt * snz),
-            *(source, *(ring or (0, snt)), snt, snz, sny, snx),
-            *(tile.y.source_start, tile.x.source_start, tile.y.length, tile.x.length),
-            *(held["spread"], pny, pitch, *blocks.corner(tile)),
-            *(() if alike is None else (alike,)),
+            **{"tile": source, "first": first_slot, "ring": slots},
+            **{"nt": snt, "nz": snz, "ny": sny, "nx": snx},
+            **{"tile_y": tile.y.source_start, "tile_x": tile.x.source_start},
+            **{"length_y": tile.y.length, "length_x": tile.x.length},
+            **{"spread": held["spread"], "pny": pny, "pitch": pitch, "y": top, "x": left},
+            **({} if alike is None else {"alike": alike}),
         )
         guided = tile.channels > 1 and settings.guide >= 0
         compared, first = held["spread"], settings.guide if guided else 0
@@ -251,7 +254,8 @@ class Plan(TilePlan):
             whiten = self.arena.kernel("pixelwise/whiten_channels", {"CHANNELS": tile.channels})
             run.over_pixels(
                 *("whiten", whiten, pitch, pny, snt * snz),
-                *(held["spread"], snt * snz, pny, pitch, self._mixing, compared),
+                **{"spread": held["spread"], "frames": snt * snz, "pny": pny, "pitch": pitch},
+                **{"mixing": self._mixing, "whitened": compared},
             )
         constants = {
             **self._constants,
@@ -259,10 +263,9 @@ class Plan(TilePlan):
             "COMPARED": 1 if guided else tile.channels,
             "SIGMA_MAP": sigma.variation is not None,
         }
-        margins = tile.t.margin, tile.z.margin, tile.z.source_start, tile.z.length, skip_y
-        constants["ROWS"] = blocks.rows
+        constants["ROWS"], more = blocks.rows, {}
         if blocks.group:
-            name, margins, group = "columns", (*margins, skip_x), blocks.group
+            name, more, group = "columns", {"skip_x": skip_x}, blocks.group
             constants |= {"GROUP_Y": group.group_y, "CHUNK": group.chunk, "PAIR": group.pair}
             even = constants["COMPARED"] == 1 or self._mixing is not None or sigma.even
             constants["EVEN"] = even and not constants["GAUSSIAN"]
@@ -271,12 +274,19 @@ class Plan(TilePlan):
         else:
             name = "rows"
             constants |= {"WIDTH": blocks.width, "LANES": blocks.lanes}
+        first_out, frames_out = place or (0, nt * nz)
         run.run(
             *("average", self.arena.kernel(f"pixelwise/average_{name}", constants)),
             *blocks.grid(tile),
-            *(held["spread"], compared, first, snt, snz, pny, pitch, *margins, nt, nz, ny, nx),
-            *(sigma.levels, sigma.variation, tile.y.margin, tile.x.margin, snx),
-            *(np.float32(settings.strength), self._taps, *(place or (0, nt * nz)), out),
+            **{"spread": held["spread"], "compared": compared, "first_level": first},
+            **{"snt": snt, "snz": snz, "pny": pny, "pitch": pitch, "skip": skip_y, **more},
+            **{"t0": tile.t.margin, "z0": tile.z.margin},
+            **{"z_start": tile.z.source_start, "length_z": tile.z.length},
+            **{"nt": nt, "nz": nz, "ny": ny, "nx": nx},
+            **{"levels": sigma.levels, "variation": sigma.variation, "map_nx": snx},
+            **{"map_y": tile.y.margin, "map_x": tile.x.margin},
+            **{"strength": settings.strength, "taps": self._taps, "out": out},
+            **{"first_out": first_out, "frames_out": frames_out},
         )
         return run.launches
 

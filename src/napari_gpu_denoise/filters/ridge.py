@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import numpy as np
-
 from napari_gpu_denoise.filters.channels import ChannelMix
 from napari_gpu_denoise.filters.pixels import (
     Launcher,
@@ -246,8 +244,8 @@ class RidgeKernels:
             **constants,
             **self.variant.constants,
         }
-        self._scale, self._units = fixed_point(added, _LARGEST_SIGMAS), weight_units(matched)
-        self._scales = self._scale, 2.0**31 / added, self._units
+        scale = {"scale": fixed_point(added, _LARGEST_SIGMAS), "units": weight_units(matched)}
+        self._joining, self._adding = scale, {**scale, "largest": 2.0**31 / added}
 
     def _combination(self, kept: bool, is_map: bool):
         """Return the kernel that combines groups; `kept` if a part of the noise remains."""
@@ -282,6 +280,11 @@ class ImageMatches:
         return (alone, found.rows, found.columns), tile.t.size * tile.z.size, found.keys
 
 
+# Kernel arguments: where a result begins and its shape; the same of the image that it is put in.
+_MADE = "top_z", "top", "left", "made_z", "made_y", "made_x"
+_OUT = "out_z", "out_y", "out_x", "out_nz", "out_ny", "out_nx"
+
+
 class RidgeFilter(RidgeKernels):
     """Ridge combinations of images or volumes.
 
@@ -314,8 +317,8 @@ class RidgeFilter(RidgeKernels):
         region: Tile,
         images: tuple,
         guide: Callable[[Any], Pixels],
-        noise: tuple,
-        variation: tuple,
+        noise: dict[str, Any],
+        variation: dict[str, Any],
         tile: Tile,
         out,
     ) -> None:
@@ -329,9 +332,9 @@ class RidgeFilter(RidgeKernels):
             The noisy image, the estimate, and what is combined. The last two are changed.
         guide : callable
             Returns what is searched in place of an image on the device.
-        noise : tuple
+        noise : dict
             Kernel arguments: sigma of the slices, how many there are, and the first.
-        variation : tuple
+        variation : dict
             Kernel arguments of a map that sigma is multiplied by; none without a map.
         tile : Tile
             What is yielded.
@@ -341,7 +344,9 @@ class RidgeFilter(RidgeKernels):
         held, total = run.held, self.settings.iterations
         volumes, *shape = _volumes(region, self.settings.volume)
         sums, weights = held["combined"], held["combined weights"]
-        (_, estimate, begun), (levels, *slices) = images, noise
+        noisy, estimate, begun = images
+        added = {"estimate": estimate, "begun": begun, "sums": sums, "weights": weights, **noise}
+        added |= dict(zip(("nz", "ny", "nx"), shape, strict=True))
         for m in range(total):
             remaining = remaining_after(m, total)
             if m % _SEARCH_AGAIN == 0:
@@ -351,29 +356,31 @@ class RidgeFilter(RidgeKernels):
             for buffer in (sums, weights):
                 run.clear(buffer, 4 * (1 + (remaining > 0)) * volumes * math.prod(shape))
             kernel = self._combination(remaining > 0, bool(variation))
-            arguments = (
-                *(*images, *shape, *grid_arguments(*grids)),
-                *(found[0], self.search.offsets.table, found[1], *noise, *variation),
-                *(np.float32(remaining), *self._scales, sums, weights),
-            )
+            matched, keys = found
+            arguments = {
+                **{"noisy": noisy, **added, **variation, "least": remaining, **self._adding},
+                **grid_arguments(grids[1], grids[2], grids[0]),
+                **{"matched": matched, "offsets": self.search.offsets.table, "keys": keys},
+            }
             layers, rows, columns = counts = tuple(grid.count for grid in grids)
             if self.variant.kernel == "combine_groups":
                 team = self.settings.neighbours
                 over = (team, rows * columns, volumes * layers)
-                run.run("combine", kernel, over, (team, 1, 1), *arguments)
+                run.run("combine", kernel, over, (team, 1, 1), **arguments)
             else:
                 for turn, (deep, down, across) in self._in_turns(counts):
-                    over = (across, down, deep * volumes)
-                    run.run("combine", kernel, over, (1, 1, 1), *arguments, *turn, deep)
+                    over, turn = (across, down, deep * volumes), _turn(turn, deep)
+                    run.run("combine", kernel, over, (1, 1, 1), **arguments, **turn)
             last = m == total - 1
             made = tile if last else self._inner(region)
             into, place = ((out, out), tile) if last else ((estimate, begun), region)
-            *_, nz, ny, nx = _volumes(made, self.settings.volume)
+            _, nz, ny, nx = _volumes(made, self.settings.volume)
+            _, *whole = _volumes(place, self.settings.volume)
             run.over_pixels(
                 *("join", self._join(remaining > 0), nx, ny, volumes * nz),
-                *(estimate, begun, sums, levels, *shape, weights, *slices),
-                *(self._scale, self._units, *_shifts(made, region), nz, ny, nx, *into),
-                *(*_shifts(place, region), *_volumes(place, self.settings.volume)[1:]),
+                **{**added, **self._joining, "out": into[0], "kept": into[1]},
+                **dict(zip(_MADE, (*_shifts(made, region), nz, ny, nx), strict=True)),
+                **dict(zip(_OUT, (*_shifts(place, region), *whole), strict=True)),
             )
 
     def _inner(self, region: Tile) -> Tile:
@@ -421,22 +428,26 @@ class VideoRidge(RidgeKernels):
         """
         shape, search, count = frames.shape, self.settings.search, frames.count
         rows, columns = frames.grid
-        maps = () if variation is None else (variation, shape.nx, -shape.margin, -shape.margin)
-        arguments = (
-            *(*images, *shape.layout, *grid_arguments(rows, columns), *frames.slots),
-            *(*search.frames, -search.late, count, found.places, found.keys, links[0]),
-            *(*maps, np.float32(self.settings.remaining), *self._scales, sums),
-        )
-        kernel = self._combination(self.kept, bool(maps))
+        before, after = search.frames
+        arguments = {
+            **dict(zip(("noisy", "estimate", "begun"), images, strict=True)),
+            **{"ny": shape.pny, "nx": shape.pitch, "y0": shape.margin, "x0": shape.margin},
+            **{**grid_arguments(rows, columns), **frames.slots},
+            **{"frames_before": before, "frames_after": after, "earliest": -search.late},
+            **{"matched": count, "codes": found.places, "keys": found.keys, "links": links[0]},
+            **{**shape.map_arguments(variation), "least": self.settings.remaining},
+            **{**self._adding, "sums": sums},
+        }
+        kernel = self._combination(self.kept, variation is not None)
         if self.variant.kernel == "combine_groups":
             team = self.settings.neighbours
             over = (team, rows.count * columns.count, channels * count)
-            run.run("combine", kernel, over, (team, 1, 1), *arguments)
+            run.run("combine", kernel, over, (team, 1, 1), **arguments)
             return
         for frame in range(count):
-            for (_, *turn), (_, down, across) in self._in_turns((1, rows.count, columns.count)):
-                over = (across, down, channels)
-                run.run("combine", kernel, over, (1, 1, 1), *arguments, frame, *turn, count)
+            for (_, y, x), (_, down, across) in self._in_turns((1, rows.count, columns.count)):
+                over, turn = (across, down, channels), _turn((frame, y, x), count)
+                run.run("combine", kernel, over, (1, 1, 1), **arguments, **turn)
 
     def join(
         self, run: Launcher, images, frames: RingFrames, channels: int, sums, levels, region, made
@@ -448,11 +459,14 @@ class VideoRidge(RidgeKernels):
         _, estimate, begun = images
         top, left, ny, nx = region
         shape, count = frames.shape, frames.count
+        top, left = shape.margin + top, shape.margin + left
         run.over_pixels(
             *("join", self._join(self.kept), nx, ny, channels * count),
-            *(estimate, begun, sums, levels, *shape.layout[:2], *frames.slots, count),
-            *(self._scale, self._units, 0, shape.margin + top, shape.margin + left, 1, ny, nx),
-            *(made[0], made[-1], 0, shape.margin + top, shape.margin + left, 1, ny, nx),
+            **{"estimate": estimate, "begun": begun, "sums": sums, "levels": levels},
+            **{"ny": shape.pny, "nx": shape.pitch, **frames.slots, "frames": count},
+            **{**self._joining, "top_z": 0, "top": top, "left": left},
+            **{"made_z": 1, "made_y": ny, "made_x": nx, "out": made[0], "kept": made[-1]},
+            **{"out_z": 0, "out_y": top, "out_x": left, "out_nz": 1, "out_ny": ny, "out_nx": nx},
         )
 
 
@@ -499,11 +513,13 @@ class RidgePlan(TilePlan):
             given = replace(noisy, pixels=Pixels(image, self._as_frames(region)))
             return (given if mix is None else mix.guide(run, given, "combined")).pixels
 
-        noise, variation = (noisy.levels, 1, 0), ()
+        down, *across = _shifts(region, whole)
+        noise, variation = {"levels": noisy.levels, "slices": 1, "first_slice": 0}, {}
         if self._ridge.settings.volume:
-            noise = (sigma.read_levels, whole.z.size, region.z.start - whole.z.start)
+            noise = {"levels": sigma.read_levels, "slices": whole.z.size, "first_slice": down}
         if sigma.variation is not None:
-            variation = (sigma.variation, whole.x.size, *_shifts(region, whole)[1:])
+            variation = {"variation": sigma.variation, "map_pitch": whole.x.size}
+            variation |= dict(zip(("map_y", "map_x"), across, strict=True))
         images = held["noisy region"], estimate, held["partly filtered"]
         with run.named("ridge"):
             self._ridge.enqueue(
@@ -529,6 +545,12 @@ def _volumes(tile: Tile, deep: bool) -> tuple[int, int, int, int]:
     """Return how many volumes a tile yields, and their shape; images are volumes of one slice."""
     nt, nz, ny, nx = tile.shape
     return (tile.channels * nt, nz, ny, nx) if deep else (tile.channels * nt * nz, 1, ny, nx)
+
+
+def _turn(first: tuple[int, int, int], deep: int) -> dict[str, int]:
+    """Return the kernel arguments of a turn of blocks; over time the first is of a frame."""
+    z, y, x = first
+    return {"first_block_z": z, "first_block_y": y, "first_block_x": x, "deep": deep}
 
 
 def _shifts(tile: Tile, other: Tile) -> tuple[int, int, int]:

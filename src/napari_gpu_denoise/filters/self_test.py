@@ -101,7 +101,8 @@ def _vectors(device: Device) -> None:
     lanes = device.lanes
     x = (np.arange(16 * 60) / 80).astype(np.float32)
     y, bits = np.empty_like(x), np.empty(x.shape, np.uint32)
-    _run(device, "vector_functions", {"LANES": lanes}, x.size // lanes, None, x, y, bits)
+    made = {"out": y, "bits": bits}
+    _run(device, "vector_functions", {"LANES": lanes}, x.size // lanes, None, x, **made)
     expected = np.clip(np.sqrt(x.astype(np.float64) ** 2 + 2), 1.5, 12).reshape(-1, lanes)
     mixed = (expected > 10).any(axis=1, keepdims=True)
     _compare(y, np.where(mixed, np.exp(-expected), expected).ravel(), 1e-5, 1e-5)
@@ -113,7 +114,7 @@ def _barriers(device: Device) -> None:
     group = min(64, 1 << device.max_group.bit_length() - 1)
     values = (np.arange(8 * group) * 37 % 101).astype(np.int32)
     sums = np.empty_like(values)
-    _run(device, "prefix_sums", {"GROUP": group}, values.size, group, values, sums)
+    _run(device, "prefix_sums", {"GROUP": group}, values.size, group, values, sums=sums)
     _compare(sums, values.reshape(8, group).cumsum(axis=1).ravel(), 0, 0)
 
 
@@ -121,7 +122,7 @@ def _loops(device: Device) -> None:
     """Check that a loop makes all of its turns."""
     turns = 1 << 17
     values, sums = np.arange(64, dtype=np.uint32), np.empty(1, np.uint32)
-    _run(device, "long_loop", {"TURNS": turns}, 1, None, values, sums)
+    _run(device, "long_loop", {"TURNS": turns}, 1, None, values, sums=sums)
     powers = np.cumprod(np.full(turns - 1, 3, np.uint32), dtype=np.uint32)[::-1]
     each = np.tile(values, turns // 64)
     if sums[0] != np.sum(each[:-1] * powers, dtype=np.uint32) + each[-1]:
@@ -135,7 +136,7 @@ def _run(
     items: int,
     group: int | None,
     given: np.ndarray,
-    *made: np.ndarray,
+    **made: np.ndarray,
 ) -> None:
     """Run a kernel that reads an array and writes others."""
     import pyopencl as cl
@@ -145,10 +146,14 @@ def _run(
         kernel = held.kernel(f"self_test/{name}", constants)
         queue, flags = held.queue(), cl.mem_flags
         source = cl.Buffer(held.context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=given)
-        results = [cl.Buffer(held.context, flags.WRITE_ONLY, each.nbytes) for each in made]
-        kernel(queue, (items,), None if group is None else (group,), source, *results)
-        for array, buffer in zip(made, results, strict=True):
-            cl.enqueue_copy(queue, array, buffer)
+        results = {
+            name: cl.Buffer(held.context, flags.WRITE_ONLY, each.nbytes)
+            for name, each in made.items()
+        }
+        local = None if group is None else (group,)
+        kernel(queue, (items,), local, values=source, **results)
+        for name, buffer in results.items():
+            cl.enqueue_copy(queue, made[name], buffer)
         queue.finish()
 
 

@@ -163,9 +163,12 @@ class Plan(TilePlan):
         def mirrored(pixels, name: str, planes: tuple[int, int]):
             run.over_pixels(
                 *("mirror", mirror, pitch, pny, math.prod(planes)),
-                *(pixels, 0, planes[0], *planes, y.source_size, x.source_size),
-                *(y.source_start, x.source_start, y.length, x.length, held[name], pny, pitch),
-                *(y.start - self._around, x.start - self._around),
+                **{"tile": pixels, "first": 0, "ring": planes[0]},
+                **{"nt": planes[0], "nz": planes[1], "ny": y.source_size, "nx": x.source_size},
+                **{"tile_y": y.source_start, "tile_x": x.source_start},
+                **{"length_y": y.length, "length_x": x.length},
+                **{"spread": held[name], "pny": pny, "pitch": pitch},
+                **{"y": y.start - self._around, "x": x.start - self._around},
             )
             return held[name]
 
@@ -177,7 +180,8 @@ class Plan(TilePlan):
             variation = mirrored(sigma.variation, "swnlm variation", (1, 1))
         run.over_pixels(
             *("sums", self.arena.kernel("swnlm/sum_patches", {"PATCH": settings.patch})),
-            *(pitch, pny, frames, padded, pny, pitch, held["swnlm sums"]),
+            *(pitch, pny, frames),
+            **{"padded": padded, "pny": pny, "pitch": pitch, "sums": held["swnlm sums"]},
         )
         constants = {**self._constants, "SIGMA_MAP": variation is not None}
         blocks = (-(-nx // self._block[0]), -(-ny // self._block[1]), frames)
@@ -185,9 +189,10 @@ class Plan(TilePlan):
             *("similar", self.arena.kernel(self._kernel, constants)),
             tuple(n * size for n, size in zip(blocks, self._group, strict=True)),
             self._group,
-            *(padded, held["swnlm sums"], pny, pitch, ny, nx),
-            *(sigma.levels, variation, self._weights, self._limits, self._least),
-            *(settings.fewest, self.exact is None, out),
+            **{"padded": padded, "sums": held["swnlm sums"], "pny": pny, "pitch": pitch},
+            **{"ny": ny, "nx": nx, "levels": sigma.levels, "variation": variation},
+            **{"weights": self._weights, "limits": self._limits, "least": self._least},
+            **{"fewest": settings.fewest, "keep": self.exact is None, "out": out},
         )
         return run.launches
 

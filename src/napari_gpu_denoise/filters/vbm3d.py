@@ -123,39 +123,33 @@ class VideoPass(GroupKernels):
         of a frame that multiplies the noise; `first_spectrum` is the index of that of the first
         channel.
         """
-        f32, settings, shape, count = np.float32, self.settings, frames.shape, frames.count
+        settings, shape, count = self.settings, frames.shape, frames.count
         search, constants = settings.search, self.variant.constants
         rows, columns = frames.grid
         across = -(-columns.count // constants["GROUP_X"])
         down = -(-rows.count // constants["GROUP_Y"])
-        maps = spectra = ()
-        if settings.spectra:
-            each = count if len(settings.spectra) > 1 else channels * count
-            spectra = first_spectrum, each
-        if variation is not None:
-            maps = (variation, shape.nx, -shape.margin, -shape.margin)
-        before = (
-            *(*images, *shape.layout, *grid_arguments(rows, columns), across),
-            *(*frames.slots, *search.frames, -search.late),
-        )
-        after = (
-            *(found.places, found.keys, count, *links, *maps),
-            *(f32(settings.similar * groups.PATCH**2), *map(f32, settings.limits)),
-            *(self._kaiser, self._correlation),
-            *spectra,
-            *(self._scale, self._largest, self._units, sums),
-        )
-        kernel = self._shrink(bool(maps))
+        earlier, later = search.frames
+        levels, matched_levels = links
+        arguments = {
+            **dict(zip(("noisy", "basic"), images, strict=False)),
+            **{**shape.layout, **grid_arguments(rows, columns), "groups_x": across},
+            **{**frames.slots, "frames_before": earlier, "frames_after": later},
+            **{"earliest": -search.late, "codes_found": found.places, "keys": found.keys},
+            **{"matched": count, "levels": levels, "matched_levels": matched_levels},
+            **{**shape.map_arguments(variation), **self._shrinkage(), "slabs": sums},
+            **self._spectra(first_spectrum, count * (1 if len(settings.spectra) > 1 else channels)),
+        }
+        kernel = self._shrink(variation is not None)
         if self.variant.kernel == "shrink_shared":
             teams = constants["TEAMS"]
             team = 8 * search.neighbours // constants["DEPTH"]
             over = (team, teams * across * down, channels * count)
-            run.run("shrink", kernel, over, (team, teams, 1), *before, *after)
+            run.run("shrink", kernel, over, (team, teams, 1), **arguments)
             return
         for frame in range(count):
-            for turn, (high, wide) in blocks_in_turns((down, across), (1, 1)):
-                over = (wide, high, channels)
-                run.run("shrink", kernel, over, (1, 1, 1), *before, frame, *turn, *after)
+            for (y, x), (high, wide) in blocks_in_turns((down, across), (1, 1)):
+                turn = {"only": frame, "parity_y": y, "parity_x": x}
+                run.run("shrink", kernel, (wide, high, channels), (1, 1, 1), **arguments, **turn)
 
     def join(
         self, run: Launcher, images, frames: RingFrames, channels: int, sums, levels, region, made
@@ -165,12 +159,14 @@ class VideoPass(GroupKernels):
         `levels`, the noise of these frames, is float32 of shape (channels, count); `made` has one
         buffer, float32 of shape (channels, count, ny, nx).
         """
-        _, _, ny, nx = region
-        count = frames.count
+        top, left, ny, nx = region
+        count, (out,) = frames.count, made
         run.run(
             *("join", self._join, *self._join_grid(ny, nx, channels * count)),
-            *(images[0], *frames.shape.layout, *frames.slots, count, sums),
-            *(levels, self._kaiser, self._scale, self._units, *region, *made),
+            **{"noisy": images[0], **frames.shape.layout, **frames.slots, "frames": count},
+            **{"slabs": sums, "levels": levels, "kaiser": self._kaiser},
+            **{"scale": self._scale, "units": self._units},
+            **{"top": top, "left": left, "ny": ny, "nx": nx, "out": out},
         )
 
 

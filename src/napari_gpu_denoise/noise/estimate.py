@@ -105,41 +105,27 @@ def estimate_noise(
 
     Notes
     -----
-    At most 8 planes of each channel are read, spread evenly over all axes, with an axis ``T`` 12
-    frames, three in a row each, and patches of 32 frames and as many slices; of up to 256 if their
-    noise differs and the array is in memory. So the cost is limited.
+    At most 8 planes of each channel are read, 12 frames along ``T``, and patches of up to 256
+    frames or slices: the cost is limited.
+
+    The choice: speckle where the variance over levels of brightness is proportional to the squared
+    mean; Rician noise where some of the image has the distribution of magnitudes without signal, or
+    the variance is theirs; photon noise where the variance grows linearly with brightness, or that
+    of the differences of frames along ``T``, where most places do not move; a table where it
+    changes otherwise. Lines and tables have to fit clearly better than a constant, at levels whose
+    smoothest patches look like white noise. The model of least cost over all channels is chosen.
 
     Repeats bound the noise: along ``T``, or the longest axis without a name, no plane has a sigma
     above that of its difference from another one by more than a tenth. What they share is no noise.
-
-    The choice: speckle where the variance at up to 16 levels of brightness is proportional to the
-    squared mean; Rician noise where some of the image has the distribution of magnitudes without
-    signal, or the variance is theirs; photon noise where the variance grows linearly with
-    brightness; a table where it changes otherwise. Texture raises a variance and never lowers it,
-    which the fits take into account. Lines and tables have to fit clearly better than a constant,
-    at levels of brightness whose smoothest patches look like white noise. The model of least cost
-    over all channels is chosen.
-
-    Photon noise is measured on the differences of neighbouring frames if there is an axis ``T``
-    along which most places do not move. This is far more accurate than a single image, and excludes
-    fixed pattern noise.
-
-    White noise may differ between places independently of brightness, as after the correction of
-    uneven illumination. A smooth surface of sigma (`places`) is reported if it is clear and known
-    everywhere, in planes of at least 128 x 128 pixels that do not differ from each other.
 
     What a single plane does not prove is not removed: white noise has to look white in the
     smoothest patches, or to be nearly all that cannot be predicted from neighbouring pixels, and
     correlated noise of one grey plane is never assumed. `sigma` is then the part that is proven, 0
     where nothing is, and a note says so; to name the model takes the image for noise.
 
-    Otherwise the sigma of white Gaussian noise is the one that filters measure if none is given.
-    Nothing is proven in images of fewer than 8 pixels along a side.
-
     Constant areas, such as padding, masks and saturation, and padding that repeats the edge, are
-    left out, unless squares of a single value are likely to occur by chance: if the noise is weak
-    compared to the grey level steps, or photons are rare. Structured noise (`find_structure`) is
-    not part of any model; it is reported in notes.
+    left out, unless squares of a single value are likely to occur by chance. Structured noise
+    (`find_structure`) is not part of any model; it is reported in notes.
 
     See ``docs/methods/noise.md`` for the accuracy of each.
 

@@ -41,20 +41,8 @@ class Evidence:
     """Measurements on one channel that noise models take their parameters from.
 
     Each is made when it is first asked for, and kept. Where planes are too small, or grey levels
-    too extreme, `spectra` is None, and so is what follows from it.
-
-    Parameters
-    ----------
-    source : PlaneReader
-    channel : Channel or None
-        One of ``source.channels``.
-    device : DevicePatches, optional
-        Where patches are read, as `patches_on` yields it.
-
-    Raises
-    ------
-    NonFiniteError
-        If none of the pixels is finite.
+    too extreme, `spectra` is None, and so is what follows from it. `device` is where patches are
+    read, as `patches_on` yields it. NonFiniteError if none of the pixels is finite.
     """
 
     def __init__(self, source: PlaneReader, channel: Channel | None, device: Any = None) -> None:
@@ -66,8 +54,9 @@ class Evidence:
             self.levels = tuple(each(selection.clipping_levels, planes, self.blanks))
         self.planes = PlaneStack.held(planes)
         # Width of constant squares that are not image; 0 where there are none.
-        self.blank_width = selection.blank_width(areas, self.blanks)
-        if source.threads > 1 and self._frames is not None:
+        left_out = any(mask is not None for mask in self.blanks)
+        self.blank_width = left_out * max((each.width for each in areas if each), default=0)
+        if source.threads > 1 and "T" in source.axes:
             # Large frames are compared meanwhile.
             with ThreadPoolExecutor(1) as pool:
                 compared = pool.submit(getattr, self, "_still")
@@ -86,10 +75,10 @@ class Evidence:
         other, own = copy.copy(self), self.spectrum
         other.proven_by_colours = not spectrum.white
         other.unproven = own.sigma if spectrum.white and own and not own.white else 0.0
+        other.__dict__["spectrum"] = spectrum
         if not spectrum.white:
             # Tone curves of cameras leave no law of photons, and the noise of counts is white.
-            other.__dict__.update(photons=None)
-        other.__dict__["spectrum"] = spectrum
+            other.__dict__["photons"] = None
         return other
 
     # Planes
@@ -175,13 +164,9 @@ class Evidence:
     # Variance over brightness
 
     @cached_property
-    def _plain_laws(self) -> VarianceLaws | None:
-        return None if self.spectra is None else variance_laws(self.spectra)
-
-    @cached_property
     def laws(self) -> VarianceLaws | None:
         """How the variance depends on brightness, where known."""
-        laws = self._plain_laws
+        laws = None if self.spectra is None else variance_laws(self.spectra)
         if laws is not None and self.levelled is not None and laws.changes:
             # Planes of unlike noise must not pass for one law together, if they show alone that
             # noise does not change with brightness. Flat planes of one brightness each do not.
@@ -222,14 +207,6 @@ class Evidence:
     # Frames
 
     @cached_property
-    def _frames(self) -> PlaneStack | None:
-        """All frames of a time-lapse."""
-        axis = self._source.axes.find("T")
-        if axis < 0:
-            return None
-        return self._source.along(axis, self._channel, range(self._source.shape[axis]))
-
-    @cached_property
     def _still(self) -> PhotonNoise | None:
         """Noise of a time-lapse in which hardly anything moves."""
         try:
@@ -254,9 +231,11 @@ class Evidence:
 
     @cached_property
     def _row(self) -> FramesInARow | None:
-        if self._frames is None:
+        axis = self._source.axes.find("T")
+        if axis < 0:
             return None
-        return FramesInARow.of(self._frames, self._source.threads)
+        frames = self._source.along(axis, self._channel, range(self._source.shape[axis]))
+        return FramesInARow.of(frames, self._source.threads)
 
     @property
     def in_a_row(self) -> FramesInARow | None:

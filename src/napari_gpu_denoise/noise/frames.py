@@ -104,7 +104,7 @@ class FramesInARow:
         for row in range(len(self.rows)):
             known = [mask for mask in masks[row :: len(self.rows)] if mask is not None]
             blanks.append(np.any(known, axis=0) if known else None)
-        return read_alike(sets, 12_000, blanks)
+        return read_alike(sets, 5000, blanks)
 
     def spectrum(self, single: NoiseSpectrum, alike: bool = True) -> NoiseSpectrum | None:
         """Return the spectrum of the noise, `single` being that of single frames.
@@ -150,7 +150,7 @@ class FramesInARow:
         Correlated noise is taken for motion.
         """
         differences = self.differences
-        found = differences.noise(white=True)
+        found = differences.noise()
         return None if differences.moves(found) else found
 
     @property
@@ -187,7 +187,6 @@ class Differences(NamedTuple):
 
     mean: np.ndarray  # grey level of both frames
     seen: np.ndarray  # the same, as the high frequencies see it
-    variance: np.ndarray  # of all pixels, less flicker
     low: np.ndarray  # at the low frequencies
     high: np.ndarray
     clipped: np.ndarray  # share of clipped pixels
@@ -201,15 +200,9 @@ class Differences(NamedTuple):
         change = np.square(np.asarray(after.coefficients) - np.asarray(before.coefficients)) / 2
         lows, number = before.lows, change.shape[1]
         low, high = (part.sum(axis=1, dtype=float) for part in np.split(change, [lows], axis=1))
-        mean, shift = (before.mean + after.mean) / 2, after.mean - before.mean
-        ends = np.cumsum([0, *before.count])
-        for first, last in pairwise(ends):
-            if first < last:
-                shift[first:last] -= _drift(mean[first:last], shift[first:last])
         return cls(
-            mean,
+            (before.mean + after.mean) / 2,
             (before.seen + after.seen) / 2,
-            (low + high) / PATCH**2 + np.square(shift) / 2,
             low / lows,
             high / (number - lows),
             (before.clipped + after.clipped) / 2,
@@ -240,16 +233,17 @@ class Differences(NamedTuple):
         error = math.sqrt(sum(2 / (number * known) for number in self.frequencies))
         return bool(np.median(low) > (least + 2 * error) * np.median(high))
 
-    def noise(self, white: bool) -> photon.PhotonNoise:
-        """Fit a line to the noise of patches that stand still, at levels of brightness.
+    def noise(self) -> photon.PhotonNoise:
+        """Fit a line to the white noise of patches that stand still, at levels of brightness.
 
-        Where the low frequencies hold more than the high ones, and noise is `white`, something
-        moves, and the high ones tell the noise.
+        Where the low frequencies hold more than the high ones, something moves, and the high ones
+        tell the noise.
         """
-        rows = []
+        rows, share = [], self.frequencies[0] / sum(self.frequencies)
+        variance = share * self.low + (1 - share) * self.high
         for part in brightness_levels(self.mean, MEMBERS).each():
-            moves = white and self._shifted(self.low[part], self.high[part], 1.0)
-            means, variances = (self.seen, self.high) if moves else (self.mean, self.variance)
+            moves = self._shifted(self.low[part], self.high[part], 1.0)
+            means, variances = (self.seen, self.high) if moves else (self.mean, variance)
             core, error = _still(variances[part])
             core = part[core]
             enough = len(part) >= min(MEMBERS, len(self.mean))
@@ -283,21 +277,3 @@ def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
     # At least the spread of independent normal values, whatever a few patches happen to show.
     spread = max(float(variance[core].std()) / level, math.sqrt(2) / PATCH) if level else 0.0
     return core, spread / math.sqrt(np.count_nonzero(core))
-
-
-def _drift(mean: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Return the difference of brightness between two frames, at the mean of each patch.
-
-    A line: a constant, and a part proportional to brightness. What moves does not tilt it. The mean
-    of each patch is not simply subtracted, as it holds a share of correlated noise.
-    """
-    factor, constant = 0.0, float(np.median(change))
-    for _ in range(10):
-        rest = np.abs(change - factor * mean - constant)
-        scale = 1.4826 * float(np.median(rest))
-        if scale == 0:
-            break
-        factor, constant, _ = photon.weighted_line(
-            mean, change, np.sqrt(np.maximum(rest / scale, 1))
-        )
-    return factor * mean + constant

@@ -90,6 +90,13 @@ MIN_MOTION_ERRORS = 4.0  # standard errors of low frequencies above the noise, i
 MIN_STILL_SHARE = 0.6  # of the patches of a level, in a time-lapse that stands still
 MAX_LOW_OVER_HIGH = 1.15  # power of low over high frequencies of differences, of a still level
 MAX_MOVING_LEVELS = 0.25  # share of the levels of brightness, in a time-lapse that stands still
+# Growth of the variance along a line, of magnitudes: 2.33, and more by texture.
+MAX_GROWTH_OF_MAGNITUDES = 10.0
+# Mean over standard deviation of the darkest level, where magnitudes differ from a constant.
+MAX_MEAN_OF_DARK_LEVEL = 4.5
+MAX_MISFIT_OF_MAGNITUDES = 2.0  # squared standard errors a level (magnitudes_noise)
+# Share of the values by which a background differs from noise alone, but for chance.
+MAX_DEVIATION_OF_BACKGROUND = 0.012
 MAX_TEXTURE_GROWTH = 0.35  # of power in rougher patches of a level that shows noise
 
 # Structured noise, noise by place, speckle.
@@ -103,3 +110,7 @@ MIN_OUTLIER_WEIGHT = 28.0
 MAX_CHANCE_OUTLIERS = 0.2
 MAX_CROWDED_OUTLIERS = 0.35
 MIN_ROW_AGREEMENT = 0.25  # of natural images without such offsets: 0.18 at most (BSD68, W2S)
+MIN_STEP_OVER_ROW_OFFSETS = 2.5
+MIN_WAVE_CYCLES = 8
+MAX_WAVE_DIFFERENCE = 0.65
+MAX_BLOCKS_WITHOUT_WAVE = 0.25

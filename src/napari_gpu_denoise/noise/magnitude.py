@@ -26,27 +26,8 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.patches.laws import VarianceLaws
     from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 
-# Background.
-BLOCK = 4  # width of a block, pixels
-BLOCKS = 10_000  # looked at, about
+BLOCK = 4  # width of a block of the background, pixels
 MIN_BLOCKS = 24  # of a background
-ODD_BLOCKS = 0.01  # share of the blocks of noise alone, half of them bright, that are rejected
-CLEAR_BLOCKS = 0.9  # share of them that sigma is read from: faint signals hide in the brightest
-STARTS, ROUNDS = 64, 40  # values of sigma that the search begins with, and iterations
-MIN_CONTRAST = 0.12  # squared contrast of the darkest blocks; 0.21 in noise alone
-DEVIATION = 0.012  # of their distribution from that of noise alone, at most, but for chance
-BLOCK_ERROR = 0.6  # relative error of sigma of one value: 0.5, and more for the choice of blocks
-FAINT_SIGNALS = 0.003  # relative error of sigma that they leave
-
-# Object.
-DARK = 4.5  # mean over standard deviation of a level, below which the law differs from a constant
-DARKEST = 1.0  # mean of a level without signal over sigma: 1.25, and less by chance
-MAX_GROWTH = 10.0  # of the variance along a line; 2.33 is that of magnitudes, texture adds to it
-CHANCE = 0.16  # two standard deviations of the mean of a patch of noise alone, in sigma
-MIXED = 2.0  # standard errors that patches of object and background cost, without a background
-MISFIT = 2.0  # squared standard errors a level, above which the law is refuted
-SIGMAS = 400  # values of sigma that are tried
-LAW_ROUNDS = 3  # of sigma and the law that weights patches
 
 
 class Background(NamedTuple):
@@ -77,7 +58,7 @@ def magnitude_noise(
     explains the levels better. `curve` returns means and variances of magnitudes of sigma 1.
     """
     laws = channel.laws
-    if laws is not None and laws.is_linear and laws.growth > MAX_GROWTH:
+    if laws is not None and laws.is_linear and laws.growth > limits.MAX_GROWTH_OF_MAGNITUDES:
         return None
     if any(map(_has_negative, channel.planes, channel.blanks, channel.levels)):
         return None
@@ -107,12 +88,12 @@ def _by_levels(channel: Evidence, curve: Callable) -> Magnitudes | None:
     if laws is None:
         return None
     mean, variance = laws.curve.fitted
-    if mean[0] > DARK * math.sqrt(variance[0]):
+    if mean[0] > limits.MAX_MEAN_OF_DARK_LEVEL * math.sqrt(variance[0]):
         return None
-    sigma = np.geomspace(*np.sqrt([0.8 * variance.min(), 3 * variance.max()]), SIGMAS)
-    cost = capped_cost(_level_distances(laws, sigma, curve(), MIXED))
+    sigma = np.geomspace(*np.sqrt([0.8 * variance.min(), 3 * variance.max()]), 400)
+    cost = capped_cost(_level_distances(laws, sigma, curve(), 2.0))
     best = int(cost.argmin())
-    limit = MISFIT * laws.levels
+    limit = limits.MAX_MISFIT_OF_MAGNITUDES * laws.levels
     if laws.line + limits.MIN_COST_GAIN < laws.constant:
         limit = min(limit, laws.line)
     if cost[best] > limit:
@@ -127,7 +108,7 @@ def object_noise(
     """Return sigma of the smoothest patches of magnitudes and its error, from about `sigma` on."""
     members, error = unclipped(patches.clipped), 0.0
     low = patches.energy_of("low")
-    for _ in range(LAW_ROUNDS if sigma else 0):
+    for _ in range(3 if sigma else 0):
         weight = 1 / np.interp(patches.mean / sigma, *curve)
         rank = low * weight.astype(low.dtype)
         order = members[ranked(rank[members])]
@@ -139,7 +120,9 @@ def object_noise(
 
 def _has_negative(plane: np.ndarray, blank: np.ndarray | None, ends: list) -> bool:
     """Return whether a plane has negative values that are no fill."""
-    if not np.fmin.reduce(plane, axis=None) < 0:
+    step = 1 + (plane.size >> 18)
+    plane, blank = plane[::step], blank if blank is None else blank[::step]
+    if plane.dtype.kind == "u" or not np.fmin.reduce(plane, axis=None) < 0:
         return False
     negative = (plane < 0) & ~np.isin(plane, ends)
     return bool(negative.any() if blank is None else negative[~blank].any())
@@ -158,12 +141,14 @@ def _level_distances(
     ratio = mean / sigma[:, None]
     highest = np.interp(ratio, at, law)
     slope = (highest[:, -1:] - law[0]) / np.maximum(ratio[:, -1:] - at[0], 1e-9)
-    lowest = np.minimum(highest, law[0] + slope * np.maximum(ratio - at[0] - CHANCE, 0))
+    # Means of patches of noise alone differ by chance, most by less than 0.16 sigma.
+    lowest = np.minimum(highest, law[0] + slope * np.maximum(ratio - at[0] - 0.16, 0))
     lowest *= np.minimum(ratio / at[0], 1) ** 2  # patches that are dark by chance vary less
     found = np.log(variance / np.square(sigma[:, None]))
     above, below = (laws.distance(found - np.log(each)) for each in (highest, lowest))
+    # The mean of a level without signal is 1.25 sigma, and less by chance.
     found = np.where(above > 0, above, np.minimum(below, np.maximum(above, -mixed)))
-    return np.where(ratio < DARKEST, -np.inf, found)
+    return np.where(ratio < 1, -np.inf, found)
 
 
 def _missing_values(channel: Evidence) -> float:
@@ -195,13 +180,14 @@ def rayleigh_background(
 
     `blanks` and `levels` are masks and clipping levels of the planes. Of all sets of blocks that
     agree with one sigma, the one is taken that a Rayleigh law explains best, compared with a normal
-    and a gamma law, and with counts of photons where all values are whole steps.
+    and a gamma law.
     """
     blocks = _blocks(planes, blanks, levels)
     if len(blocks) < MIN_BLOCKS or blocks.min() < 0:
         return None
+    # In noise alone the ratio is 1.27.
     dark = blocks[np.argsort(blocks.mean(axis=1))[: max(len(blocks) // 20, MIN_BLOCKS)]]
-    if np.square(dark).mean() * (1 - MIN_CONTRAST) < dark.mean() ** 2:
+    if np.square(dark).mean() < 1.14 * dark.mean() ** 2:
         return None
     step = _step(blocks)
     if not step:
@@ -230,7 +216,7 @@ def _blocks(
     found = [np.empty((0, BLOCK**2))]
     for plane, blank, ends in zip(planes, blanks, levels, strict=True):
         blocks = selection.blocks_of(plane, BLOCK)
-        step = math.ceil(math.sqrt(blocks.size / BLOCK**2 * len(planes) / BLOCKS)) or 1
+        step = math.ceil(math.sqrt(blocks.size / BLOCK**2 * len(planes) / 10_000)) or 1
         blocks = blocks[::step, ::step].reshape(-1, BLOCK**2)
         keep = np.isfinite(blocks).all(axis=1)
         if blank is not None:
@@ -254,7 +240,7 @@ def _energy_limits(most: float) -> tuple[np.ndarray, float]:
     """Return the range of the energy of blocks of noise alone, and its mean there, over sigma²."""
     from scipy.special import gammainc, gammaincinv
 
-    shares = np.array([ODD_BLOCKS / 2, most])
+    shares = np.array([0.005, most])
     limits = gammaincinv(BLOCK**2, shares)
     mean = np.diff(gammainc(BLOCK**2 + 1, limits)) / np.diff(shares)
     return limits[:, None] / BLOCK**2, float(mean[0])
@@ -270,71 +256,49 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
 
     def converge(square: np.ndarray, most: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         limits, expected = _energy_limits(most)
-        for _ in range(ROUNDS):
+        for _ in range(40):
             first, last = np.searchsorted(energy, limits * square)
             square = (summed[last] - summed[first]) / np.maximum(last - first, 1) / expected
         return square, first, last
 
-    starts = energy[np.linspace(0, len(energy) - 1, STARTS).astype(int)]
-    square, first, last = converge(starts, 1 - ODD_BLOCKS / 2)
+    starts = energy[np.linspace(0, len(energy) - 1, 64).astype(int)]
+    square, first, last = converge(starts, 0.995)
     shifted = blocks + shift
-    # Only noise alone has this contrast.
-    mean = np.append(0, np.cumsum(blocks.mean(axis=1) + shift))
-    mean = (mean[last] - mean[first]) / np.maximum(last - first, 1)
-    near = 2 * square * (1 - MIN_CONTRAST) > np.square(mean)
-    if not near.any():
-        return None
     least = step / 8 or 1e-3 * math.sqrt(float(energy.mean())) or 1.0
     mean = np.maximum(shifted.mean(axis=1), least)
     variance = np.maximum(shifted.var(axis=1, ddof=1) - step**2 / 12, 0)
     # A mean of few values is a little off, and its logarithm too low.
     log_mean = np.log(mean) + variance / mean**2 / (2 * BLOCK**2)
     columns = [energy, variance, np.log(np.maximum(shifted, least)).mean(axis=1), log_mean]
-
-    def gains() -> np.ndarray:
-        sums = np.pad(np.cumsum(columns, axis=1), ((0, 0), (1, 0)))
-        means = (sums[:, last] - sums[:, first]) / np.maximum(last - first, 1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gain = np.nan_to_num(_gain(*means), nan=-1.0)
-        return np.where(last - first < MIN_BLOCKS, -1, gain * 2 * BLOCK**2 * (last - first))
-
-    gain = gains()
-    if step and gain.max() > 0:
-        from scipy.special import gammaln  # which takes most of the time
-
-        photons = np.maximum((mean - shift) / step, 1e-9)
-        counts = blocks / step
-        columns.append(
-            (photons * np.log(photons) - photons - gammaln(counts.clip(0) + 1).mean(axis=1))
-            - math.log(step)
-        )
-        gain = gains()
+    sums = np.pad(np.cumsum(columns, axis=1), ((0, 0), (1, 0)))
+    means = (sums[:, last] - sums[:, first]) / np.maximum(last - first, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain = np.nan_to_num(_gain(*means), nan=-1.0)
+    gain *= 2 * BLOCK**2 * (last - first)
+    gain[last - first < MIN_BLOCKS] = -1
     best = int(gain.argmax())
     if gain[best] <= 0:
         return None
-    # Faint signals add energy: most of them are left out.
-    (square,), (first,), (last,) = converge(square[[best]], CLEAR_BLOCKS)
-    sigma = math.sqrt(square)
+    # Faint signals add energy: the brightest tenth, where they hide, is left out.
+    (square,), (first,), (last,) = converge(square[[best]], 0.9)
+    sigma, count = math.sqrt(square), last - first
     values = np.sort(shifted[first:last], axis=None)
     expected = -np.expm1(-np.square(values + step / 2) / (2 * energy[first:last].mean()))
     found = np.searchsorted(values, values, "right") / len(values)
-    if np.abs(found - expected).max() > DEVIATION + 1 / math.sqrt(len(values)):
+    away = np.abs(found - expected).max() - 1 / math.sqrt(len(values))
+    if away > limits.MAX_DEVIATION_OF_BACKGROUND:
         return None
-    error = sigma * math.hypot(BLOCK_ERROR / math.sqrt(BLOCK**2 * (last - first)), FAINT_SIGNALS)
-    share = (last - first) / CLEAR_BLOCKS / len(blocks)
-    return Background(sigma, error, share, float(gain[best]))
+    # Sigma of n values has a relative error of 0.5 / sqrt(n), and more for the choice of blocks.
+    error = sigma * math.hypot(0.6 / math.sqrt(BLOCK**2 * count), 0.003)
+    return Background(sigma, error, count / 0.9 / len(blocks), float(gain[best]))
 
 
 def _gain(
-    energy: np.ndarray,
-    variance: np.ndarray,
-    logarithm: np.ndarray,
-    log_mean: np.ndarray,
-    *counts: np.ndarray,
+    energy: np.ndarray, variance: np.ndarray, logarithm: np.ndarray, log_mean: np.ndarray
 ) -> np.ndarray:
-    """Return the mean log likelihood of noise alone over that of blocks of other noise.
+    """Return the mean log likelihood of noise alone over that of a normal or a gamma law.
 
-    Blocks of a normal or a gamma law, or counts of photons, each have a mean of their own.
+    Of these, blocks have a mean each of their own.
     """
     from scipy.special import gammaln
 
@@ -343,5 +307,4 @@ def _gain(
     spread = log_mean - logarithm
     shape = (3 - spread + np.sqrt((spread - 3) ** 2 + 24 * spread)) / (12 * spread)
     gamma = shape * (np.log(shape) - spread - 1) - gammaln(shape) - logarithm
-    counted = [each - 0.5 / BLOCK**2 for each in counts]
-    return rayleigh - np.max([normal, gamma, *counted], axis=0)
+    return rayleigh - np.maximum(normal, gamma)

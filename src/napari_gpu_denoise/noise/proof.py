@@ -126,7 +126,7 @@ def proven_sigma(channel: Evidence) -> float:
 
 def _proves_law(channel: Evidence, fit: Fit) -> bool:
     """Return whether noise is white and proven once it is stabilised."""
-    if _proven_by_others(channel, fit) or channel.photons:
+    if not channel.sigma or channel.photons or _proven_by_others(channel, fit):
         return True
     patches, model = channel.spectra, fit.model
     weight = 1 / model.positive_variance(patches.seen)

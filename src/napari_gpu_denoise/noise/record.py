@@ -94,48 +94,22 @@ class SigmaSeries:
 class NoiseEstimate:
     """Noise of an image: the model, its parameters, and how they were measured.
 
-    Parameters
-    ----------
-    sigma : tuple of float
-        One standard deviation per channel, or a single one for an image without channels, in grey
-        levels; correlated noise is included. If noise depends on brightness, it is the root mean
-        variance; for magnitude images it is that of the real and of the imaginary part.
-    standard_error : tuple of float
-        Statistical standard error of each `sigma`. It accounts for the number of pixels used and
-        the spread between planes, but not for bias by texture that looks like noise.
-    method : str
-        How `sigma` and the parameters were measured, in words.
-    planes : int
-        Number of two-dimensional planes read, over all channels.
-    notes : tuple of str
-        Remarks for the user, in sentences.
-    axes : str
-        Axes of the image, one letter each.
-    models : tuple of NoiseModel
-        One per channel, all of one class.
-    reason : str
-        Why this model, in one sentence.
-    errors : tuple of dict
-        Per channel, the standard error of each parameter of the model, by name; NaN where
-        unknown.
-    curves : tuple of VarianceCurve or None
-        Per channel, noise variance against mean, and which levels were used.
-    frames, slices, others : SigmaSeries or None
-        Sigma along T, along Z, and along the longest other axis of planes; None without that axis.
-    shape : tuple of int
-        Shape of the image.
-    spectra : tuple of NoiseSpectrum or None
-        Per channel; None where the planes are too small.
-    covariance : ChannelCovariance or None
-        Of the noise of the channels; None for one channel.
-    clipped : tuple of (float, float)
-        Per channel, the share of the pixels read that are clipped at the dark and the bright end.
-    blank_width : int
-        Constant squares of this width are not part of the image, and filters leave them unchanged;
-        0 if there are none.
-    places : SigmaSurface or None
-        How the noise differs between places of a plane, independently of brightness; `sigma` is
-        then its root mean square. None if it does not clearly differ.
+    Of each channel, or once for an image without channels, in grey levels:
+
+    - `sigma`, the standard deviation, correlated noise included: the root mean variance where noise
+      depends on brightness, that of the real and of the imaginary part of magnitudes. Its
+      `standard_error` is a statistical one, without bias by texture that looks like noise.
+    - `models`, all of one class; `errors`, the standard error of each parameter by name, NaN where
+      unknown; `curves`, noise variance against mean and which levels were used, or None;
+    - `spectra`, None where planes are too small;
+    - `clipped`, the shares of pixels that are clipped at the dark and at the bright end.
+
+    Of the whole: `method` and `reason`, how and why, and `notes`, in words; the number of `planes`
+    read; `axes` and `shape` of the image; `frames`, `slices` and `others`, sigma along T, Z and the
+    longest other axis of planes, or None; `covariance` of the noise of channels, or None;
+    `blank_width`, the width of constant squares that are not part of the image, which filters leave
+    unchanged, or 0; `places`, how noise clearly differs between places independently of brightness,
+    or None: `sigma` is then its root mean square.
     """
 
     sigma: tuple[float, ...]
@@ -184,13 +158,7 @@ class NoiseEstimate:
         return any(each is not None and each.log_speckle for each in self.spectra)
 
     def verdict(self) -> str:
-        """Return the model and whether the noise is white as one line.
-
-        Returns
-        -------
-        str
-            Such as ``"Poisson-Gaussian, gain 0.28, read noise 3.1; noise is white"``.
-        """
+        """Return a line such as ``"Poisson-Gaussian, gain 0.28, read noise 3; noise is white"``."""
         if not any(self.sigma):
             unproven = "no noise is proven: it may be fine texture"
             found = unproven if is_unproven(self.notes) else "no noise was found"
@@ -206,14 +174,7 @@ class NoiseEstimate:
         return f"{', '.join(parts)}; noise is {white}"
 
     def summary(self) -> str:
-        """Return the estimate as several lines of text.
-
-        Returns
-        -------
-        str
-            Model and parameters with standard errors, the reason, sigma, whether the noise is
-            white, clipping, and notes, one a line; no line break at the end.
-        """
+        """Return all that is known as lines of text, with standard errors and notes."""
         rows = [("model", ", ".join([self.models[0].title, *self._parameters(True)]))]
         rows.append(("because", self.reason))
         plural = "s" * (self.planes != 1)
@@ -235,13 +196,9 @@ class NoiseEstimate:
         return "\n".join(f"{name:<11} {text}" for name, text in rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all fields as plain lists, numbers and text, ready for JSON.
+        """Return all fields, ``model``, ``white`` and ``verdict``, ready for JSON.
 
-        Returns
-        -------
-        dict
-            A key for each field, and ``model``, ``white`` and ``verdict``. Numbers are finite or
-            None.
+        They are plain lists and text, and numbers that are finite or None.
         """
         summary = {"model": self.name, "white": self.white, "verdict": self.verdict()}
         models = [model.as_dict() for model in self.models]
@@ -249,21 +206,9 @@ class NoiseEstimate:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> NoiseEstimate:
-        """Return the estimate that `as_dict` described.
+        """Return the estimate that `as_dict` described, or JSON made of it.
 
-        Parameters
-        ----------
-        values : dict
-            As from `as_dict`, or from JSON made of it; other keys are ignored.
-
-        Returns
-        -------
-        NoiseEstimate
-
-        Raises
-        ------
-        SettingsError
-            If something is missing or invalid.
+        Other keys are ignored. SettingsError if something is missing or invalid.
         """
         try:
             needed = [f.name for f in fields(cls) if f.default is MISSING or f.name in values]
@@ -329,7 +274,7 @@ def _span(series: SigmaSeries) -> str:
 
 def is_unproven(notes: Iterable[str]) -> bool:
     """Return whether one of the notes says that noise is not proven."""
-    return any(getattr(note, "code", "") == "unproven" for note in notes)
+    return any("is not proven" in note for note in notes)  # from JSON, they have no code
 
 
 def plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.correlation import LAGS, spectrum_of_patches
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models.base import Fit
@@ -59,7 +60,8 @@ def sigma_series(
     while positions:
         stacks = (source.along(number, channel, positions) for channel in source.channels)
         rows = [
-            _of_planes(*each, place, plain=plain) for each in zip(stacks, fits, scales, strict=True)
+            _of_planes(*each, place, plain=plain, threads=source.threads)
+            for each in zip(stacks, fits, scales, strict=True)
         ]
         read |= zip(positions, np.stack(rows, axis=1), strict=True)
         factors = np.array(list(read.values()))[..., 2].T
@@ -78,7 +80,9 @@ def sigma_series(
     return SigmaSeries(source.axes[number], tuple(index), sigma, error, factor, known)
 
 
-def _of_planes(stack: PlaneStack, fit: Fit, scale: float, place: Any, *, plain: bool) -> np.ndarray:
+def _of_planes(
+    stack: PlaneStack, fit: Fit, scale: float, place: Any, *, plain: bool, threads: int = 1
+) -> np.ndarray:
     """Return sigma of each plane, its error, and sigma over that of the model, (plane, 3)."""
     found = np.full((len(stack), 3), np.nan)
     for start in range(0, len(stack), AT_ONCE):
@@ -86,8 +90,9 @@ def _of_planes(stack: PlaneStack, fit: Fit, scale: float, place: Any, *, plain: 
         planes = [stack[k] for k in numbers]
         blanks, levels = [None] * len(planes), [[]] * len(planes)
         if not plain:
-            blanks = [selection.not_image([plane])[0] for plane in planes]
-            levels = list(map(selection.clipping_levels, planes, blanks))
+            with mapping(threads) as each:
+                blanks = list(each(lambda plane: selection.not_image([plane])[0], planes))
+                levels = list(each(selection.clipping_levels, planes, blanks))
         limit = (FEW_PATCHES if plain else PATCHES) * len(planes)
         try:
             spectra = read_spectra(planes, limit, blanks, levels, place)

@@ -18,8 +18,9 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,51 +29,55 @@ import numpy as np
 from napari_gpu_denoise.errors import DenoiseError, DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.isolation import cache_folder, check_process, loader
-from napari_gpu_denoise.opencl.source import expand, name_lines
+from napari_gpu_denoise.opencl.source import expand, name_lines, signatures
+
+_NUMBERS = {"int": np.int32, "uint": np.uint32, "ulong": np.uint64, "float": np.float32}
 
 
 class Kernel:
-    """A kernel of a program; like all kernels, for one thread at a time.
+    """A kernel of a program, called with arguments by name; like all kernels, for one thread.
 
-    Whole numbers are passed as ``int`` and others as ``float`` of OpenCL, but NumPy scalars of
-    another size as that. Unless pyopencl is told these types, it handles every number by itself,
-    which takes about 10 µs each: far longer than the launch. The first launch tells it, as other
-    arguments may depend on constants.
+    Names, order and types are those in the head of the kernel in its `source`. Unless pyopencl is
+    told the types, it handles every number by itself, which takes about 10 µs each: far longer than
+    the launch.
     """
 
-    def __init__(self, program: Any, name: str):
+    def __init__(self, program: Any, name: str, source: str):
         import pyopencl as cl
 
         self._kernel = cl.Kernel(program, name)
-        self._numbers: list[type | None] = []
-        # Types of all arguments of former launches; buffers may be missing in some of them.
-        self._seen: set[tuple[type, ...]] = set()
+        self._signatures = signatures(name, source)
+        self._count, self._in_order = -1, itemgetter("")  # of the call before
 
-    def __call__(self, queue, size: tuple, group: tuple | None, *arguments, **options) -> Any:
+    def __call__(self, queue, size: tuple, group: tuple | None, /, **given) -> Any:
         """Enqueue the kernel over `size` work-items in groups of `group`; return the event."""
-        types = tuple(map(type, arguments))
-        if types not in self._seen:
-            numbers = [_number(kind) for kind in types]
-            if numbers != self._numbers:
-                self._kernel.set_arg_types(numbers)
-                self._numbers = numbers
-                self._seen.clear()
-            self._seen.add(types)
-        return self._kernel(queue, size, group, *arguments, **options)
+        try:
+            if len(given) != self._count:
+                self._prepare(given.keys())
+            arguments = self._in_order(given)
+        except KeyError:  # as many of other names
+            self._prepare(given.keys())
+            arguments = self._in_order(given)
+        return self._kernel(queue, size, group, *arguments)
+
+    def _prepare(self, names: Set[str]) -> None:
+        """Have arguments of these names passed as the kernel takes them."""
+        nearest = min(self._signatures, key=lambda each: len(each.keys() ^ names))
+        if nearest.keys() != names:
+            raise TypeError(
+                f"The kernel {self._kernel.function_name} is called with other arguments: "
+                f"missing {sorted(nearest.keys() - names)}, "
+                f"unknown {sorted(names - nearest.keys())}"
+            )
+        self._kernel.set_arg_types([_NUMBERS.get(kind) for kind in nearest.values()])
+        one = next(iter(nearest))  # of a single name itemgetter would make no tuple
+        self._in_order = itemgetter(*nearest) if len(nearest) > 1 else lambda given: (given[one],)
+        self._count = len(names)
 
     @property
     def program(self) -> Any:
         """The program of the kernel."""
         return self._kernel.program
-
-
-def _number(kind: type) -> type | None:
-    """Return as which number a kernel takes arguments of a type; None for buffers."""
-    if issubclass(kind, (int, np.int64)):
-        return np.int32
-    if issubclass(kind, float):  # np.float64 is one
-        return np.float32
-    return kind if issubclass(kind, np.generic) else None
 
 
 # Work-groups have one shape for all image sizes: PoCL compiles a kernel again for every shape, and
@@ -414,7 +419,7 @@ class Session:
         will be asked for; it is called if they may be built at the same time as this one.
         """
         program = self.program(program_key(name, constants), coming)
-        return Kernel(program, name.rsplit("/", 1)[-1])
+        return Kernel(program, name.rsplit("/", 1)[-1], expand(name + ".cl"))
 
     def program(
         self, key: ProgramKey, coming: Callable[[], Iterable[ProgramKey]] | None = None

@@ -24,7 +24,6 @@ from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import NO_NOISE, Job, start, type_with
 from napari_gpu_denoise.run.ledger import Ledger
-from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import (
     Part,
     divide,
@@ -176,7 +175,7 @@ def denoise_steps(
     if out is not None and not callable(out):
         dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
         run = replace(run, dtype=type_with(out, shape, dtype))
-    if ledger.known("job") is None and is_measured(run.sigma, run.noise, run.filter):
+    if ledger.known("job") is None and run.measures_noise:
         yield MEASURING
     # A rectangle of many frames is read part by part, too.
     cut = rows is not None or columns is not None

@@ -25,7 +25,6 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
 from napari_gpu_denoise.run.input import Block, Input, is_lazy
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import Part, filter_part, finish, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
@@ -119,7 +118,7 @@ def lazy_result(array: Any, run: Run) -> da.Array:
         array = _corrected(array, image.correction)
     source = Input(array, image.names)
     job = start(image.adapted(run), source, anywhere=True)
-    if is_measured(run.sigma, run.noise, run.filter):  # pixels have been read anyway
+    if run.measures_noise:  # pixels have been read anyway
         job, windows = job.sharing(source.windows()), None
     else:
         windows = np.stack(found) if (found := list(source.windows())) else None

@@ -261,15 +261,6 @@ def _own_noise(filter: Filter) -> tuple:
     return filter.name, filter.keeps_zero, filter.sigma_power
 
 
-def is_measured(sigma: Any, noise: Any, filter: Filter) -> bool:
-    """Return whether a run measures noise."""
-    if sigma is not None or filter.sigma_unused:
-        return False
-    if isinstance(noise, NoiseMemory):
-        return not noise.knows(filter)
-    return noise is None or isinstance(noise, str)
-
-
 def parse_noise(
     noise: Any,
 ) -> str | float | tuple[NoiseModel, ...] | NoiseEstimate | NoiseMemory | None:

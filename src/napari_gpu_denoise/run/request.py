@@ -22,7 +22,7 @@ from napari_gpu_denoise.protocol.settings import (
     number_of_bytes,
     setting_fields,
 )
-from napari_gpu_denoise.run.noise import parse_noise, parse_sigma
+from napari_gpu_denoise.run.noise import NoiseMemory, parse_noise, parse_sigma
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
@@ -163,6 +163,15 @@ class Run:
         }
         for name, value in parsed.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def measures_noise(self) -> bool:
+        """Whether the noise is measured first."""
+        if self.sigma is not None or self.filter.sigma_unused:
+            return False
+        if isinstance(self.noise, NoiseMemory):
+            return not self.noise.knows(self.filter)
+        return self.noise is None or isinstance(self.noise, str)
 
     def on(self, devices: Sequence[Device]) -> Run:
         """Return the run on the first of some devices, with the limit that main memory sets."""

@@ -29,7 +29,7 @@ from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import AUTO, MODELS
 from napari_gpu_denoise.noise.record import NoiseEstimate
 
-MODEL_CHOICES = {"Automatic": AUTO, **{each.title: each.name for each in MODELS if each.selectable}}
+MODEL_CHOICES = {"Automatic": AUTO, **{each.title: each.name for each in MODELS}}
 
 _SETTLED = 250  # milliseconds without a change before measuring begins
 

@@ -20,7 +20,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.noise import NoiseMemory, is_measured
+from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.part import Part, filter_part, with_uncut_axes, within
 from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.request import Run
@@ -125,7 +125,7 @@ class PreviewRequest:
     @property
     def measures(self) -> bool:
         """Whether the noise has to be measured first."""
-        return is_measured(self.run.sigma, self.run.noise, self.run.filter)
+        return self.run.measures_noise
 
     def same(self, other: PreviewRequest | None) -> bool:
         """Return whether another request has the same result."""

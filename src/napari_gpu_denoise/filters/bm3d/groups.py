@@ -22,7 +22,8 @@ from napari_gpu_denoise.filters.channels import (
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.correlation import LAGS
-from napari_gpu_denoise.noise.models import Correlated, NoiseModel, channel_correlations
+from napari_gpu_denoise.noise.models import Correlated, NoiseModel
+from napari_gpu_denoise.noise.models.base import channel_correlations
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting

@@ -106,6 +106,21 @@ class GroupKernels:
         constants = {**self._constants, "SIGMA_MAP": is_map}
         return self.arena.kernel(f"bm3d/{self.variant.kernel}", constants)
 
+    def _shrinkage(self) -> dict[str, Any]:
+        """Return the arguments of that kernel that are the same for all tiles."""
+        threshold, common = self.settings.limits
+        return {
+            **{"similar": self.settings.similar * PATCH**2, "threshold": threshold},
+            **{"common": common, "kaiser": self._kaiser, "correlation": self._correlation},
+            **{"scale": self._scale, "largest": self._largest, "units": self._units},
+        }
+
+    def _spectra(self, first: int, each: int) -> dict[str, int]:
+        """Return the arguments that say which of the spectra, if any, each of the frames has."""
+        if not self.settings.spectra:
+            return {}
+        return {"first_spectrum": first, "spectrum_frames": each}
+
     def _join_grid(self, ny: int, nx: int, frames: int) -> tuple[tuple, tuple]:
         """Return the work-items that join patches to images, and those of a work-group."""
         width, height = self._join_group
@@ -155,8 +170,8 @@ class GroupFilter(GroupKernels):
         )
         self._pad = arena.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})
         references = variant.constants["GROUP_X"] * variant.constants["GROUP_Y"]
-        self._added = references * search.neighbours
-        self._scale = fixed_point(self._added)
+        added = references * search.neighbours
+        self._scale, self._largest = fixed_point(added), 2.0**31 / added
         self._units = weight_units(((search.window - 1) // search.step + 2) ** 2)
 
     def search_tile(self, tile: Tile, held: Tile) -> Tile:
@@ -193,7 +208,7 @@ class GroupFilter(GroupKernels):
         The channels of the tile share the matches that were found in `searched`; `basic` is their
         basic estimate, for a Wiener filter. `out` is float32 of shape (channels, nt, nz, ny, nx).
         """
-        f32, settings, image = np.float32, self.settings, searched.pixels
+        settings, image = self.settings, searched.pixels
         matched = tile.t.size * tile.z.size
         frames = tile.channels * matched
 
@@ -204,28 +219,31 @@ class GroupFilter(GroupKernels):
             if pixels.buffer is not image.buffer or pixels.tile.channels != image.tile.channels
         ]
         held = run.held or allocated(self.arena, self.buffers(tile, image.tile, others))
-        images = [matches.padded] * len(given)
-        _, pny, pitch, *_, y0, x0, _ = matches.layout
-        layout = (pny, pitch, y0, x0)
-        for k, (name, pixels) in enumerate(given.items()):
-            if name in others:
-                images[k], part = held[f"padded {name}"], pixels.tile
-                run.over_pixels(
-                    *("pad", self._pad, pitch, pny, frames),
-                    *(pixels.buffer, 0, frames, frames, 1, part.y.size, part.x.size),
-                    *(images[k], 1, pny, pitch, 0, 0),
-                    y0 + part.y.start - image.tile.y.start,
-                    x0 + part.x.start - image.tile.x.start,
-                )
+        images = dict.fromkeys(given, matches.padded)
+        layout = {name: matches.layout[name] for name in ("pny", "pitch", "y0", "x0")}
+        pny, pitch, y0, x0 = layout.values()
+        for name in others:
+            images[name], pixels = held[f"padded {name}"], given[name]
+            part = pixels.tile
+            run.over_pixels(
+                *("pad", self._pad, pitch, pny, frames),
+                **{"tile": pixels.buffer, "first": 0, "ring": frames},
+                **{"nt": frames, "nz": 1, "ny": part.y.size, "nx": part.x.size},
+                **{"padded": images[name], "pnz": 1, "pny": pny, "pitch": pitch, "t0": 0, "z0": 0},
+                y0=y0 + part.y.start - image.tile.y.start,
+                x0=x0 + part.x.start - image.tile.x.start,
+            )
         down, across = self._groups(matches)
         weights, slabs = held["weights"], held["slabs"]
         run.clear(weights, 4 * frames * pny * pitch)
-        sigma_map = ()
+        sigma_map = {}
         if noisy.variation is not None:
             part = noisy.variation.tile
-            shift_y = image.tile.y.start - part.y.start - y0
-            shift_x = image.tile.x.start - part.x.start - x0
-            sigma_map = (noisy.variation.buffer, part.x.size, shift_y, shift_x)
+            sigma_map = {
+                **{"variation": noisy.variation.buffer, "map_pitch": part.x.size},
+                "map_y": image.tile.y.start - part.y.start - y0,
+                "map_x": image.tile.x.start - part.x.start - x0,
+            }
         if self.variant.kernel == "shrink_lanes":
             grid, local = (across, down, frames), (1, 1, 1)
         else:
@@ -234,21 +252,22 @@ class GroupFilter(GroupKernels):
             grid, local = (team, teams * across * down, frames), (team, teams, 1)
         run.run(
             *("shrink", self._shrink(bool(sigma_map)), grid, local),
-            *(*images, *layout, *matches.grid, across, matches.offsets, matches.keys, matched),
-            *(noisy.levels, searched.levels, *sigma_map),
-            *(f32(settings.similar * PATCH**2), *map(f32, settings.limits)),
-            *(self._kaiser, self._correlation),
-            *((0, frames // len(settings.spectra)) if settings.spectra else ()),
-            *(self._scale, 2.0**31 / self._added, self._units, slabs, weights),
+            **{**images, **layout, **matches.grid, **self._shrinkage(), "groups_x": across},
+            **{"offsets": matches.offsets, "keys": matches.keys, "matched": matched},
+            **{"levels": noisy.levels, "matched_levels": searched.levels, **sigma_map},
+            **self._spectra(0, frames // max(len(settings.spectra), 1)),
+            **{"slabs": slabs, "weights": weights},
         )
         top, left = tile.y.start - image.tile.y.start, tile.x.start - image.tile.x.start
         _, _, ny, nx = tile.shape
         run.run(
             *("join", self._join, *self._join_grid(ny, nx, frames)),
-            *(images[0], *layout, matches.rows.first, matches.rows.last),
-            *(matches.columns.first, matches.columns.last, down, across),
-            *(slabs, weights, noisy.levels, self._kaiser, self._scale, self._units),
-            *(top, left, ny, nx, out),
+            **{"noisy": images["noisy"], **layout, "slabs": slabs, "weights": weights},
+            **{"first_y": matches.rows.first, "last_y": matches.rows.last, "groups_y": down},
+            **{"first_x": matches.columns.first, "last_x": matches.columns.last},
+            **{"groups_x": across, "levels": noisy.levels, "kaiser": self._kaiser},
+            **{"scale": self._scale, "units": self._units},
+            **{"top": top, "left": left, "ny": ny, "nx": nx, "out": out},
         )
 
     def _groups(self, at: SearchLayout | Matches) -> tuple[int, int]:
@@ -408,12 +427,14 @@ class ScalesPlan(TilePlan):
         run.launches += [(f"coarse {name}", event) for name, event in steps]
         run.launches += self._fine.enqueue(queue, fine, source, detailed, sigma)
         self._halved(run, fine, detailed, coarse, halved)
-        ny, nx = tile.shape[2:]
+        (*_, ny, nx), (*_, fine_ny, fine_nx) = tile.shape, fine.shape
+        *_, coarse_ny, coarse_nx = coarse.shape
         run.over_pixels(
             *("join scales", self._join, nx, ny, _frames(tile)),
-            *(detailed, *fine.shape[2:], made, halved, *coarse.shape[2:]),
-            *(tile.y.start - fine.y.start, tile.x.start - fine.x.start, ny, nx),
-            out,
+            **{"fine": detailed, "fine_ny": fine_ny, "fine_nx": fine_nx, "coarse": made},
+            **{"halved": halved, "coarse_ny": coarse_ny, "coarse_nx": coarse_nx},
+            **{"top": tile.y.start - fine.y.start, "left": tile.x.start - fine.x.start},
+            **{"ny": ny, "nx": nx, "out": out},
         )
         return run.launches
 
@@ -422,11 +443,12 @@ class ScalesPlan(TilePlan):
 
     def _halved(self, run: Launcher, tile: Tile, image, coarse: Tile, made) -> None:
         """Enqueue the halving of what a tile yields, to what `coarse` does."""
-        (*_, ny, nx), pairs = coarse.shape, ((tile.y, coarse.y), (tile.x, coarse.x))
+        (*_, ny, nx), (*_, given_ny, given_nx) = coarse.shape, tile.shape
         run.over_pixels(
             *("halve", self._halve, nx, ny, _frames(tile)),
-            *(image, *tile.shape[2:], *(2 * to.start - one.start for one, to in pairs)),
-            *(ny, nx, made),
+            **{"given": image, "given_ny": given_ny, "given_nx": given_nx},
+            **{"top": 2 * coarse.y.start - tile.y.start, "left": 2 * coarse.x.start - tile.x.start},
+            **{"ny": ny, "nx": nx, "halved": made},
         )
 
     def _levels(self, run: Launcher, tile: Tile, levels, made) -> None:
@@ -437,7 +459,8 @@ class ScalesPlan(TilePlan):
             self._matrices[channels] = constant_buffer(self.arena.session, ratios)
         run.run(
             *("scale levels", self._scale_levels, (tile.t.size * tile.z.size, channels), (1, 1)),
-            *(levels, channels, self._matrices[channels], 0, made),
+            **{"levels": levels, "channels": channels, "matrix": self._matrices[channels]},
+            **{"weighted": 0, "made_levels": made},
         )
 
 

@@ -12,7 +12,13 @@ import numpy as np
 
 from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.pixels import Launcher
-from napari_gpu_denoise.filters.search.patch_search import Grid, SearchOffsets, Variant, box_offsets
+from napari_gpu_denoise.filters.search.patch_search import (
+    Grid,
+    SearchOffsets,
+    Variant,
+    box_offsets,
+    grid_arguments,
+)
 from napari_gpu_denoise.noise.correlation import LAGS
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
@@ -273,10 +279,16 @@ class CubeLayout:
     vectors: int  # of references in a row, for kernels that compare a vector at once
 
     @property
-    def arguments(self) -> tuple:
+    def place(self) -> dict[str, int]:
+        """Kernel arguments: how the volumes are padded."""
+        (pnz, pny, pitch), (v0, z0, y0, x0) = self.shape, self.origin
+        return {"pnz": pnz, "pny": pny, "pitch": pitch, "v0": v0, "z0": z0, "y0": y0, "x0": x0}
+
+    @property
+    def arguments(self) -> dict[str, int]:
         """PLACE_ARGUMENTS of the kernels."""
-        grids = (value for grid in self.grids for value in (grid.first, grid.last, grid.count))
-        return (*self.shape, *self.origin, *grids)
+        layers, rows, columns = self.grids
+        return self.place | grid_arguments(rows, columns, layers)
 
     @property
     def voxels(self) -> int:
@@ -351,18 +363,20 @@ class CubeSearch:
     def pad(self, run: Launcher, given: Volumes, into: Tile, buffer, split: int = 1) -> None:
         """Enqueue a padded copy of volumes, in the layout of a tile."""
         at, part = self.layout(into), given.tile
-        pnz, pny, pitch = at.shape
+        (pnz, pny, pitch), (_, nz, ny, nx) = at.shape, part.shape
         count, read = part.channels * part.t.size, into.channels * into.t.source_size
         spans = zip((part.z, part.y, part.x), (into.z, into.y, into.x), at.origin[1:], strict=True)
-        places = (first + one.start - other.source_start for one, other, first in spans)
+        z0, y0, x0 = (first + one.start - other.source_start for one, other, first in spans)
         missing = part.t.start - into.t.source_start
         alike = int(given.links is not None)
         pad = self.arena.kernel("search/pad_far", {"SPLIT": split, "ALIKE": alike})
         run.over_pixels(
             *("pad", pad, pitch, pny, read * pnz),
-            *(given.buffer, given.first, given.ring or count, count, *part.shape[1:]),
-            *(buffer, pnz, pny, pitch, missing, *places),
-            *((given.links,) if alike else ()),
+            **{"tile": given.buffer, "first": given.first, "ring": given.ring or count},
+            **{"nt": count, "nz": nz, "ny": ny, "nx": nx},
+            **{"padded": buffer, "pnz": pnz, "pny": pny, "pitch": pitch},
+            **{"t0": missing, "z0": z0, "y0": y0, "x0": x0},
+            **({"alike": given.links} if alike else {}),
         )
 
     def enqueue(self, run: Launcher, tile: Tile, searched: Volumes) -> None:
@@ -375,19 +389,19 @@ class CubeSearch:
         columns, rows, volumes = at.grids[2], at.grids[1], tile.channels * tile.t.size
         layers, constants = at.grids[0].count * volumes, self.variant.constants
         if self.variant.kernel == "search_cube_lanes":
-            regular = -(-columns.regular // constants["LANES"])
+            more = {"regular_groups": -(-columns.regular // constants["LANES"])}
             grid, group = (at.vectors, rows.count, layers), (1, 1, 1)
-            more = (regular,)
             if not run.device.shares_cores:
                 group = None
         else:
             wide, high = (constants[f"GROUP_{axis}"] for axis in "XY")
             across, down = -(-columns.count // wide), -(-rows.count // high)
             grid, group = (across * wide, down * high, layers), (wide, high, 1)
-            more = ()
+            more = {}
         run.run(
             *("search", self._search, grid, group),
-            *(buffer, *at.arguments, *more, self.offsets.ranks, run.held["keys"]),
+            **{"padded": buffer, **at.arguments, **more},
+            **{"ranks": self.offsets.ranks, "keys": run.held["keys"]},
         )
 
 
@@ -416,10 +430,14 @@ class CubeMotion:
         each = zip(spans, shifts, sides, strict=True)
         return [-(-(span.source_size + shift) // side) for span, shift, side in each], shifts
 
-    def arguments(self, tile: Tile) -> tuple:
+    def arguments(self, tile: Tile) -> dict[str, int]:
         """Kernel arguments: size of what is read, and MOTION_ARGUMENTS."""
         blocks, shifts = self._blocks(tile)
-        return (*tile.source_shape[1:], *blocks, *shifts)
+        each = zip("zyx", tile.source_shape[1:], blocks, shifts, strict=True)
+        found = {}
+        for axis, size, count, shift in each:
+            found |= {f"n{axis}": size, f"blocks_{axis}": count, f"shift_{axis}": shift}
+        return found
 
     def buffers(self, tile: Tile) -> Sizes:
         """Return the buffer for the motion of all blocks of a tile."""
@@ -433,7 +451,7 @@ class CubeMotion:
         at: CubeLayout,
         still: float,
         times: range,
-        slices: tuple,
+        slices: dict[str, Any],
     ) -> None:
         """Enqueue the search in padded volumes, outwards from that of the references.
 
@@ -448,13 +466,7 @@ class CubeMotion:
             nearer = time - int(math.copysign(1, time))
             run.run(
                 *("follow", self._follow, (self._team, bx, by * bz), (self._team, 1, 1)),
-                *(
-                    run.held["padded"],
-                    *at.arguments[:7],
-                    *self.arguments(tile),
-                    time,
-                    nearer,
-                    still,
-                ),
-                *(*slices, np.float32(self.one.similar_block), run.held["motion"]),
+                **{"padded": run.held["padded"], **at.place, **self.arguments(tile)},
+                **{"other": time, "nearer": nearer, "still": still, **slices},
+                **{"limit": self.one.similar_block, "motion": run.held["motion"]},
             )

@@ -153,72 +153,69 @@ class CubeFilter:
         level : float
             Sigma of the whole volume, to decide what moves over time.
         """
-        f32, one, buffers = np.float32, self.settings, run.held
+        one, buffers = self.settings, run.held
         searched, whole = basic or noisy, noisy.tile
         tile = self.searched(made, searched.tile)
         at, volumes = self.search.layout(tile), made.channels * made.t.size
         self.search.enqueue(run, tile, searched)
-        images = (buffers["padded"],)
+        images = {"noisy": buffers["padded"]}
         if basic is not None:
             self.search.pad(run, noisy, tile, buffers["padded noisy"])
-            images = (buffers["padded noisy"], *((buffers["padded"],) if one.wiener else ()))
+            images["noisy"] = buffers["padded noisy"]
+            images |= {"basic": buffers["padded"]} if one.wiener else {}
         for name in ("sums", "weights"):
             run.clear(buffers[name], 4 * volumes * at.voxels)
         first_slice = tile.z.source_start - whole.z.start
-        slices = (sigma.read_levels, whole.z.size, first_slice)
-        sigma_map = ()
+        slices = {"slices": whole.z.size, "first_slice": first_slice}
+        slices["levels"] = sigma.read_levels
+        sigma_map = {}
         if sigma.variation is not None:
-            shifts = (
-                getattr(tile, axis).source_start - getattr(whole, axis).start for axis in "yx"
-            )
-            sigma_map = (sigma.variation, whole.x.size, *shifts)
-        over_time = ()
+            sigma_map = {"variation": sigma.variation, "map_pitch": whole.x.size}
+            sigma_map["map_y"] = tile.y.source_start - whole.y.start
+            sigma_map["map_x"] = tile.x.source_start - whole.x.start
+        over_time = {}
         if self.motion is not None:
             there = searched.tile.t
             times = range(there.start - tile.t.start, there.stop - tile.t.start)
             still = one.still * level**2
             self.motion.enqueue(run, tile, at, still, times, slices)
-            over_time = (
-                *(buffers["motion"], *self.motion.arguments(tile)),
-                *(times[0], times[-1], f32(one.similar_next * CUBE)),
-            )
+            over_time = {
+                **{"motion": buffers["motion"], **self.motion.arguments(tile)},
+                **{"earliest": times[0], "latest": times[-1]},
+                "similar_next": one.similar_next * CUBE,
+            }
         shrink = self.arena.kernel(
             f"bm4d/{self.variant.kernel}", {**self._constants, "SIGMA_MAP": bool(sigma_map)}
         )
-        arguments = (
-            *(
-                *images,
-                *at.arguments,
-                self.search.offsets.table,
-                buffers["keys"],
-                *slices,
-                *sigma_map,
-            ),
-            *over_time,
-            *((volumes // len(one.spectra),) if one.spectra else ()),
-            *(f32(one.similar * CUBE), f32(one.threshold**2), self._kaiser, self._correlation),
-            *(self._scale, 2.0**31 / self._added, self._units),
-            *(buffers["sums"], buffers["weights"]),
-        )
+        added = {"sums": buffers["sums"], "weights": buffers["weights"], "kaiser": self._kaiser}
+        added |= {"scale": self._scale, "units": self._units, **slices}
+        arguments = {
+            **{**images, **at.arguments, **added, **sigma_map, **over_time},
+            **{"offsets": self.search.offsets.table, "keys": buffers["keys"]},
+            **({"spectrum_volumes": volumes // len(one.spectra)} if one.spectra else {}),
+            **{"similar": one.similar * CUBE, "threshold": one.threshold**2},
+            **{"correlation": self._correlation, "largest": 2.0**31 / self._added},
+        }
         layers, rows, columns = (grid.count for grid in at.grids)
         if self.variant.kernel == "shrink_cubes":
             team = self.variant.constants["TEAM"]
             grid = (team, rows * columns, volumes * layers)
-            run.run("shrink", shrink, grid, (team, 1, 1), *arguments)
+            run.run("shrink", shrink, grid, (team, 1, 1), **arguments)
         else:
             sizes = [self.variant.constants[f"BLOCK_{axis}"] for axis in "ZYX"]
-            for turn, blocks in blocks_in_turns((layers, rows, columns), sizes):
+            for (z, y, x), blocks in blocks_in_turns((layers, rows, columns), sizes):
                 deep, down, across = blocks
+                turn = {"turn_z": z, "turn_y": y, "turn_x": x, "deep": deep}
                 grid = (across, down, deep * volumes)
-                run.run("shrink", shrink, grid, (1, 1, 1), *arguments, *turn, deep)
-        spans = [(getattr(made, axis), getattr(tile, axis)) for axis in "zyx"]
-        places = (span.start - other.source_start for span, other in spans)
+                run.run("shrink", shrink, grid, (1, 1, 1), **arguments, **turn)
         _, nz, ny, nx = made.shape
         run.over_pixels(
             *("join", self._join, nx, ny, volumes * nz),
-            *(images[0], *at.arguments[:7], buffers["sums"], buffers["weights"], *slices),
-            *(self._kaiser, self._scale, self._units),
-            *(*places, nz, ny, nx, place * volumes, out),
+            **{"noisy": images["noisy"], **at.place, **added},
+            **{"top_z": made.z.start - tile.z.source_start, "nz": nz, "ny": ny, "nx": nx},
+            **{"top": made.y.start - tile.y.source_start},
+            **{"left": made.x.start - tile.x.source_start},
+            **{"first_out": place * volumes, "out": out},
         )
 
 

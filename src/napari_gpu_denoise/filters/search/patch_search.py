@@ -82,9 +82,13 @@ class Grid:
         return -(-(self.regular + skipped) // size) + (self.count > self.regular)
 
 
-def grid_arguments(*grids: Grid) -> tuple[int, ...]:
+def grid_arguments(rows: Grid, columns: Grid, layers: Grid | None = None) -> dict[str, int]:
     """Return the kernel arguments that say where the references are along each axis."""
-    return tuple(value for grid in grids for value in (grid.first, grid.last, grid.count))
+    down = {"first_y": rows.first, "last_y": rows.last, "rows": rows.count}
+    across = {"first_x": columns.first, "last_x": columns.last, "columns": columns.count}
+    if layers is None:
+        return down | across
+    return down | across | {"first_z": layers.first, "last_z": layers.last, "layers": layers.count}
 
 
 # Local memory of a work-group: more would let fewer groups run on a compute unit at once.
@@ -287,10 +291,10 @@ class Matches:
     offsets: Any  # int32 of shape (offsets, 4): what the low bits of a key point to
     rows: Grid
     columns: Grid
-    layout: tuple  # kernel arguments: pnz, pny, pitch, t0, z0, y0, x0, nz
+    layout: dict[str, int]  # kernel arguments: pnz, pny, pitch, t0, z0, y0, x0, nz
 
     @property
-    def grid(self) -> tuple:
+    def grid(self) -> dict[str, int]:
         """Kernel arguments: where the reference patches are."""
         return grid_arguments(self.rows, self.columns)
 
@@ -373,6 +377,7 @@ class PatchSearch:
         snt, snz, sny, snx = tile.source_shape
 
         # The image itself and, if the kernel needs rows in phases or roots, a copy for the search.
+        first, slots = ring or (0, snt)
         padded = {"padded": (1, False)}
         if self._copied:
             padded["split"] = self.variant.split, settings.roots
@@ -381,23 +386,26 @@ class PatchSearch:
             pad = self.arena.kernel("search/pad_far", constants | ({"ROOTS": 1} if roots else {}))
             run.over_pixels(
                 *("pad", pad, pitch, pny, pnt * pnz),
-                *(source, *(ring or (0, snt)), snt, snz, sny, snx),
-                *(held[name], pnz, pny, pitch, far_t, far_z, radius, left),
-                *(() if alike is None else (alike,)),
+                **{"tile": source, "first": first, "ring": slots},
+                **{"nt": snt, "nz": snz, "ny": sny, "nx": snx},
+                **{"padded": held[name], "pnz": pnz, "pny": pny, "pitch": pitch},
+                **{"t0": far_t, "z0": far_z, "y0": radius, "x0": left},
+                **({} if alike is None else {"alike": alike}),
             )
         searched, keys = held["split" if self._copied else "padded"], held["keys"]
         nt, nz, _, _ = tile.shape
-        origin = (tile.t.margin + far_t, tile.z.margin + far_z, radius, left)
-        layout = (pnz, pny, pitch, *origin, nz)
+        layout = {"pnz": pnz, "pny": pny, "pitch": pitch, "nz": nz, "y0": radius, "x0": left}
+        layout |= {"t0": tile.t.margin + far_t, "z0": tile.z.margin + far_z}
         matches = Matches(held["padded"], keys, self.offsets.table, rows, columns, layout)
-        constants, regular = self.variant.constants, (rows.regular, columns.regular)
+        constants = self.variant.constants
         # PoCL keeps the lists of a whole group on the stack of a thread, and overflows it with the
         # large groups that it would choose.
         group = (1, 1, 1) if run.device.shares_cores else None
-        places = (self.offsets.table, self.offsets.count)
+        more = {"offsets": self.offsets.table, "n_offsets": self.offsets.count}
         if self.variant.kernel == "search_plain":
-            across, down, regular = columns.count, rows.count, ()
+            across, down = columns.count, rows.count
         elif self.variant.kernel == "search_vectors":
+            more |= {"regular_rows": rows.regular, "regular_columns": columns.regular}
             across = columns.groups(constants["LANES"] * constants["VECTORS"])
             down = rows.groups(constants["ROWS"])
         else:
@@ -406,15 +414,18 @@ class PatchSearch:
             # up in another order for each.
             down_by, across_by = (constants.get(name, 1) for name in ("ROWS", "COLUMNS"))
             skipped_y, skipped_x = rows.index % down_by, columns.index % across_by
+            more = {"regular_y": rows.regular, "regular_x": columns.regular}
             if self.variant.kernel == "search_sliding":
-                regular += skipped_y, skipped_x
+                more |= {"skipped_y": skipped_y, "skipped_x": skipped_x}
             served_x, served_y = self.variant.served(settings)
             across = columns.groups(served_x, skipped_x) * group[0]
             down = rows.groups(served_y, skipped_y) * group[1]
-            places = (*settings.frames, settings.slices, self.offsets.ranks)
+            before, after = settings.frames
+            more |= {"frames_before": before, "frames_after": after, "slices": settings.slices}
+            more["ranks"] = self.offsets.ranks
         run.run(
             *("search", self._search, (across, down, nt * nz), group),
-            *(searched, *layout, *matches.grid, *regular, *places, keys),
+            **{"padded": searched, "keys": keys, **layout, **matches.grid, **more},
         )
         return matches
 

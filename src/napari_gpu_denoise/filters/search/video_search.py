@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from napari_gpu_denoise.filters.pixels import Launcher, Pixels
 from napari_gpu_denoise.filters.search.patch_search import Grid, Variant, grid_arguments
 from napari_gpu_denoise.opencl.device import Device
@@ -23,7 +21,7 @@ class RingShape:
     Rings of images and of sums have so many frames, of `ny` x `nx` pixels with a `margin` of FAR
     around. So many pixels as `shift` says of the first block of 8 x 8 lie before the frame: blocks
     lie alike in all parts of a frame, in rows and columns of `blocks`. A padded frame has `pny`
-    rows of `pitch` values, in all `plane`; `layout` are kernel arguments: pny, pitch, y0, x0.
+    rows of `pitch` values, in all `plane`; `layout` are kernel arguments.
     """
 
     def __init__(
@@ -34,7 +32,14 @@ class RingShape:
         self.blocks = tuple(-(-(n + s) // 8) for n, s in zip((ny, nx), shift, strict=True))
         self.pny, self.pitch = ny + 2 * margin, -(-(nx + 2 * margin) // 16) * 16
         self.plane = self.pny * self.pitch
-        self.layout = self.pny, self.pitch, margin, margin
+        self.layout = {"pny": self.pny, "pitch": self.pitch, "y0": margin, "x0": margin}
+
+    def map_arguments(self, variation: Any) -> dict[str, Any]:
+        """Return the kernel arguments of a map of the shape of a frame, if there is one."""
+        if variation is None:
+            return {}
+        shift = -self.margin
+        return {"variation": variation, "map_pitch": self.nx, "map_y": shift, "map_x": shift}
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,13 @@ class RingFrames:
     grid: tuple[Grid, Grid] | None = None
 
     @property
-    def slots(self) -> tuple:
+    def slots(self) -> dict[str, int]:
         """Kernel arguments: lengths of the rings of images and sums, each with its first slot."""
         images, sums = self.shape.images, self.shape.sums
-        return images, self.first % images, sums, self.first % sums
+        return {
+            **{"ring": images, "first_slot": self.first % images},
+            **{"sum_ring": sums, "first_sum": self.first % sums},
+        }
 
 
 class FrameRings:
@@ -84,8 +92,9 @@ class FrameRings:
         right = shape.margin + held.x.start - self._tile.x.source_start
         run.over_pixels(
             *("store", self._store, shape.pitch, shape.pny, held.channels * count),
-            *(pixels.buffer, count, held.y.size, held.x.size),
-            *(ring, shape.images, first % shape.images, shape.pny, shape.pitch, down, right),
+            **{"frames": pixels.buffer, "count": count, "ny": held.y.size, "nx": held.x.size},
+            **{"images": ring, "ring": shape.images, "first": first % shape.images},
+            **{"pny": shape.pny, "pitch": shape.pitch, "y0": down, "x0": right},
         )
 
     def clear(self, run: Launcher, name: str, each: int, first: int, stop: int) -> None:
@@ -129,9 +138,13 @@ class Motions:
     shape: RingShape
 
     @property
-    def arguments(self) -> tuple:
+    def arguments(self) -> dict[str, Any]:
         """Kernel arguments."""
-        return (self.buffer, *self.shape.blocks, *self.shape.shift)
+        (rows, columns), (shift_y, shift_x) = self.shape.blocks, self.shape.shift
+        return {
+            **{"motions": self.buffer, "block_rows": rows, "block_columns": columns},
+            **{"shift_y": shift_y, "shift_x": shift_x},
+        }
 
 
 class BlockMotion:
@@ -177,19 +190,22 @@ class BlockMotion:
     def _pairs(self, run, images, shape, first, start, pairs, links, held) -> None:
         rows, columns = shape.blocks
         pitch = self._pitch(columns)
-        slot = (first + start) % shape.images
-        size = shape.ny, shape.nx
-        linked = (links, start, *self._frames, *shape.shift)
+        (before, after), (shift_y, shift_x) = self._frames, shape.shift
+        linked = {
+            **{"ring": shape.images, "first": (first + start) % shape.images},
+            **{"ny": shape.ny, "nx": shape.nx, "links": links, "first_pair": start},
+            **{"frames_before": before, "frames_after": after},
+            **{"shift_y": shift_y, "shift_x": shift_x},
+            **{"block_rows": rows, "cost_pitch": pitch, "costs": held["motion costs"]},
+        }
         run.run(
             *("compare blocks", self._compare, *self._grid(pitch, rows + 2, 2 * pairs)),
-            *(images, shape.images, slot, *shape.layout, *size),
-            *(*linked, rows, pitch, held["motion costs"]),
+            **{"images": images, **shape.layout, **linked},
         )
         across = -(-columns // 8) if self._vector else columns
         run.run(
             *("block motion", self._choose, *self._grid(across, rows, 2 * pairs)),
-            *(held["motion costs"], pitch, shape.images, slot, *size),
-            *(*linked, rows, columns, held["motions"]),
+            **{**linked, "block_columns": columns, "motions": held["motions"]},
         )
 
     def _grid(self, columns: int, rows: int, count: int) -> tuple[tuple, tuple]:
@@ -369,11 +385,11 @@ class PredictiveSearch:
         `images` is a ring of padded frames, and `links` the float32 table that `FrameLinks.links`
         returns for the guide; with `blocks`, `motions` are those of these frames.
         """
-        f32, settings, shape, count = np.float32, self.settings, frames.shape, frames.count
+        settings, shape, count = self.settings, frames.shape, frames.count
         rows, columns = frames.grid
         held = run.held or allocated(self.arena, self.buffers(count, frames.grid))
         found = VideoMatches(held["keys"], held["places"])
-        followed = motions.arguments if motions and settings.blocks else ()
+        followed = motions.arguments if motions and settings.blocks else {}
         constants = self.variant.constants
         group_x, group_y = (constants.get(f"GROUP_{axis}", 1) for axis in "XY")
         across, down = -(-columns.count // group_x), -(-rows.count // group_y)
@@ -390,12 +406,15 @@ class PredictiveSearch:
             # Whole warps take one direction of time.
             items = constants["DIRECTIONS"]
             over, local = (groups, items, count), (group_x * group_y, items, 1)
+        before, after = settings.frames
         run.run(
             *("search", self._search, over, local),
-            *(images, *frames.slots[:2], *shape.layout),
-            *(shape.ny, shape.nx, *grid_arguments(rows, columns)),
-            *(across, links, *settings.frames),
-            *(f32(limit * settings.patch**2) for limit in (settings.still, settings.similar)),
-            *(found.keys, found.places, *followed),
+            **{"images": images, "ring": shape.images, "first": frames.first % shape.images},
+            **{**shape.layout, "ny": shape.ny, "nx": shape.nx, **grid_arguments(rows, columns)},
+            **{"groups_x": across, "links": links},
+            **{"frames_before": before, "frames_after": after},
+            **{"still": settings.still * settings.patch**2},
+            **{"similar": settings.similar * settings.patch**2},
+            **{"keys": found.keys, "places": found.places, **followed},
         )
         return found

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from napari_gpu_denoise.noise.models.base import NoiseModel, channel_correlations
+from napari_gpu_denoise.noise.models.base import NoiseModel
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
 from napari_gpu_denoise.noise.models.poisson_gaussian import CorrelatedPhotons, PoissonGaussian
 from napari_gpu_denoise.noise.models.rician import Rician
@@ -31,21 +31,5 @@ def summary_of(models: Iterable[dict[str, Any]]) -> str:
 
 
 def choices() -> tuple[str, ...]:
-    """Return the names that may be requested: ``"auto"``, and those of selectable models."""
-    return (AUTO, *(model.name for model in MODELS if model.selectable))
-
-
-__all__ = [
-    "AUTO",
-    "MODELS",
-    "Correlated",
-    "CorrelatedPhotons",
-    "Gaussian",
-    "NoiseModel",
-    "PoissonGaussian",
-    "Rician",
-    "SignalDependent",
-    "Speckle",
-    "channel_correlations",
-    "choices",
-]
+    """Return the names that may be requested: ``"auto"``, and those of models."""
+    return (AUTO, *(model.name for model in MODELS))

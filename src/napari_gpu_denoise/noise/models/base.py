@@ -106,15 +106,11 @@ def pointwise(function: Callable[[np.ndarray], np.ndarray], image: Any) -> np.nd
     result = np.empty(image.shape, np.float32)
 
     def fill(source: np.ndarray, target: np.ndarray) -> None:
-        blocks = np.nditer(
-            [source, target],
-            flags=["external_loop", "buffered", "zerosize_ok"],
-            op_flags=[["readonly"], ["writeonly"]],
-            op_dtypes=[np.float64, np.float32],
-            casting="same_kind",
-            buffersize=1 << 16,  # float64 of a few of them fit a cache
-        )
-        with blocks:
+        flags, types = ["external_loop", "buffered", "zerosize_ok"], [np.float64, np.float32]
+        # Some float64 of such blocks fit a cache.
+        size = {"buffersize": 1 << 16, "casting": "same_kind"}
+        ways = [["readonly"], ["writeonly"]]
+        with np.nditer([source, target], flags, ways, types, **size) as blocks:
             for values, changed in blocks:
                 changed[...] = function(values)
 
@@ -133,13 +129,13 @@ class Transform(NamedTuple):
     """How a device stabilises noise: two kernels and their arguments.
 
     They are ``noise/stabilise_<law>.cl`` and ``noise/inverse_<law>.cl``; `forward` and `inverse`
-    hold what they take after ``(values, first, count)``, in order. Each `Table` becomes the four
-    arguments ``__global const float *table, int entries, float start, float steps``.
+    hold by name what they take beside ``values``, ``first`` and ``count``. A `Table`, ``table``,
+    becomes the arguments ``__global const float *table, int entries, float start, float steps``.
     """
 
     law: str
-    forward: tuple[np.generic | Table, ...]
-    inverse: tuple[np.generic | Table, ...]
+    forward: dict[str, float | Table]
+    inverse: dict[str, float | Table]
 
 
 class Fit(NamedTuple):
@@ -156,15 +152,13 @@ class Fit(NamedTuple):
 
     def scaled(self, scale: float) -> Fit:
         """Return the fit for noise that is `scale` times as strong."""
-        old, new, curve = self.model, self.model.scaled(scale), self.curve
-        errors = {
-            name: error * (getattr(new, name) / value if (value := getattr(old, name)) else 1.0)
-            for name, error in self.errors.items()
-        }
+        old, new, curve, errors = self.model, self.model.scaled(scale), self.curve, {}
+        for name, error in self.errors.items():
+            value = getattr(old, name)
+            errors[name] = error * (getattr(new, name) / value if value else 1.0)
         if curve is not None:
-            curve = dataclasses.replace(
-                curve, variance=tuple(scale**2 * each for each in curve.variance)
-            )
+            variance = tuple(scale**2 * each for each in curve.variance)
+            curve = dataclasses.replace(curve, variance=variance)
         sigma, error = scale * self.sigma, scale * self.error
         return self._replace(model=new, errors=errors, sigma=sigma, error=error, curve=curve)
 
@@ -190,8 +184,6 @@ class NoiseModel(ABC):
     title: ClassVar[str]
     #: What the model is for, in one line.
     description: ClassVar[str] = ""
-    #: Whether it can be requested by name; else it is only found automatically.
-    selectable: ClassVar[bool] = True
     #: Whether the noise is additive and the same everywhere, so that there is nothing to stabilise.
     additive: ClassVar[bool] = False
     #: Whether it describes how the noise of neighbouring pixels is correlated.
@@ -332,21 +324,21 @@ class NoiseModel(ABC):
 
         SettingsError if it names another model, or its parameters do not fit.
         """
-        if not isinstance(values, Mapping):
-            raise SettingsError(f"{values!r:.80} is not a noise model: give a dict of as_dict().")
-        name = (fields := dict(values)).pop("model", None)
-        each = cls.__subclasses__() if cls is NoiseModel else [cls]
-        known = {model.name: model for model in each}
-        if not isinstance(name, str) or name not in known:
-            raise SettingsError(f"model={name!r} is not a noise model: give {' or '.join(known)}.")
+        fields = dict(values) if isinstance(values, Mapping) else {"model": values}
+        name, known = (
+            fields.pop("model", None),
+            cls.__subclasses__() if cls is NoiseModel else [cls],
+        )
+        kind = next((each for each in known if each.name == name), None)
+        if kind is None:
+            names = " or ".join(each.name for each in known)
+            raise SettingsError(f"model={name!r:.80} is not a noise model: give {names}.")
         try:
-            return known[name](**fields)
+            return kind(**fields)
         except TypeError as error:
-            wanted = ", ".join(field.name for field in dataclasses.fields(known[name]))
-            raise SettingsError(
-                f"{name} noise was given {', '.join(map(str, fields)) or 'no parameters'}: "
-                f"give {wanted}."
-            ) from error
+            given = ", ".join(map(str, fields)) or "no parameters"
+            wanted = ", ".join(field.name for field in dataclasses.fields(kind))
+            raise SettingsError(f"{name} noise was given {given}: give {wanted}.") from error
 
 
 def channel_correlations(models: Sequence[NoiseModel], count: int) -> np.ndarray:

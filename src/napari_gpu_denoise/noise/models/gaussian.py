@@ -75,6 +75,7 @@ class Gaussian(Additive, base.NoiseModel):
                 "other noise from Gaussian noise"
             )
             return base.Misfit(0.0, reason)
+        reason = "the variance does not clearly grow with brightness"
         if channel.grows_over_time is False and laws.is_linear:
             reason = (
                 "the variance grows with brightness, but not that of differences between frames"
@@ -84,13 +85,6 @@ class Gaussian(Additive, base.NoiseModel):
                 "there is hardly more than one level of brightness, which does not show whether "
                 "noise grows with it"
             )
-        elif laws.is_irregular:
-            reason = (
-                "the variance depends irregularly on brightness, perhaps because texture hides "
-                "the noise"
-            )
-        else:
-            reason = "the variance does not clearly grow with brightness"
         return base.Misfit(laws.constant, reason)
 
     @classmethod
@@ -163,8 +157,7 @@ class Correlated(Additive, base.NoiseModel):
             raise SettingsError(
                 f"along_z={self.along_z} is not valid: give up to {LAGS + 1} values, the first 1."
             )
-        padded = np.pad(line, (0, LAGS + 1 - len(line)))
-        object.__setattr__(self, "along_z", tuple(padded.tolist()))
+        object.__setattr__(self, "along_z", (*self.along_z, *(0.0,) * (LAGS + 1 - len(line))))
 
     @classmethod
     def of_spectrum(cls, spectrum: NoiseSpectrum) -> Self:

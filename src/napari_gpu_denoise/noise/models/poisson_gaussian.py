@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -17,7 +17,6 @@ from napari_gpu_denoise.noise.patches.spectra import METHOD
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
-    from napari_gpu_denoise.noise.photon import PhotonNoise
 
 
 MAX_READ_NOISE = 1e5  # electrons; float32 of stabilised values resolves 0.01 there
@@ -98,9 +97,10 @@ class PoissonGaussian(base.NoiseModel):
         return self.offset + self.gain * unbiased_electrons(means, self._electrons)
 
     def transform(self, signed: bool = True) -> base.Transform:
-        read, numbers = self._electrons, (self.offset, 1 / self.gain, 0.375 + self._electrons**2)
-        back = *map(np.float32, (self.offset, self.gain, read)), correction(read)
-        return base.Transform("photons", tuple(map(np.float32, numbers)), back)
+        read, there = self._electrons, {"offset": self.offset, "electrons": 1 / self.gain}
+        back = {"offset": self.offset, "gain": self.gain, "read_noise": read}
+        back["table"] = correction(read)
+        return base.Transform("photons", {**there, "added": 0.375 + read**2}, back)
 
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:
@@ -122,11 +122,7 @@ class PoissonGaussian(base.NoiseModel):
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:
         """Measure gain and read noise on differences of still frames, else on single images."""
-        return cls._of_line(channel, channel.temporal or channel.single)
-
-    @staticmethod
-    def _of_line(channel: Evidence, found: PhotonNoise) -> base.Fit:
-        """Return the fit of a line; of one that does not rise with a gain that hardly matters."""
+        found = channel.temporal or channel.single
         notes: tuple[str, ...] = ()
         gain, read, offset = found.gain, found.read_noise, found.offset
         errors = {"gain": found.gain_error, "read_noise": found.read_noise_error}
@@ -218,20 +214,11 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
 
     As in images that a camera or software has interpolated, registered or filtered.
 
-    Parameters
-    ----------
-    gain, read_noise, offset : float
-        As in `PoissonGaussian`: variance of a pixel = gain (mean - offset) + read_noise².
-    autocorrelation : sequence, (5, 5)
-        As in `Correlated`; the same at every brightness.
-    shared, along_z : optional
-        As in `Correlated`.
+    Gain, read noise and offset are as in `PoissonGaussian`, `autocorrelation`, the same at every
+    brightness, and `along_z` as in `Correlated`.
 
-    Notes
-    -----
-    Noise is stabilised as that of `PoissonGaussian`. `BM3D`, `VBM3D` and `BM4D` then take the
-    spectrum into account; other filters treat stabilised noise as white noise that is strong enough
-    to cover it.
+    `BM3D`, `VBM3D` and `BM4D` take the spectrum into account after stabilisation; other filters
+    treat stabilised noise as white noise that is strong enough to cover it.
     """
 
     _: KW_ONLY
@@ -255,7 +242,7 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:
         if channel.temporal is not None:
-            return base.Misfit(math.inf)  # frames only pass as still if their differences are white
+            return base.Misfit(math.inf)  # frames only pass as still if differences are white
         laws = channel.laws
         grows = channel.shows_line and laws is not None and laws.grows
         if not grows or channel.proof < limits.MIN_NOISE_SHARE_OF_PHOTONS:
@@ -269,33 +256,18 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
         from napari_gpu_denoise.noise.correlation import noise_spectrum
 
         photons = PoissonGaussian.fit(channel)
-        model, planes = photons.model, channel.planes
-        stable = np.stack([model.stabilise(plane) for plane in planes])
+        stable = np.stack([photons.model.stabilise(plane) for plane in channel.planes])
         spectrum = noise_spectrum(stable)
         if channel.frames is not None:
-            spectrum = channel.frames.changed(model.stabilise).spectrum(spectrum) or spectrum
+            changed = channel.frames.changed(photons.model.stabilise)
+            spectrum = changed.spectrum(spectrum) or spectrum
         found = Correlated.of_spectrum(spectrum)
         # Noise read at the high frequencies has this standard deviation at all of them, not 1.
-        factor = found.sigma
-        fitted = cls(
-            model.gain * factor**2,
-            model.read_noise * factor,
-            model.offset,
-            autocorrelation=found.autocorrelation,
-        )
-        errors = dict(photons.errors)
-        errors["gain"] *= factor**2
-        errors["read_noise"] *= factor
-        sigma = math.sqrt(float(fitted.variance(channel.spectra.mean).mean()))
-        relative = photons.error / photons.sigma if photons.sigma else math.nan
-        return photons._replace(
-            model=fitted,
-            curve=channel.at_all_frequencies(photons.curve),
-            errors=errors,
-            sigma=sigma,
-            error=relative * sigma,
-            method=f"{photons.method}, and {channel.spectrum_of}",
-        )
+        fit = photons.scaled(found.sigma)
+        model = cls(**asdict(fit.model), autocorrelation=found.autocorrelation)
+        method = f"{photons.method}, and {channel.spectrum_of}"
+        curve = channel.at_all_frequencies(photons.curve)
+        return fit._replace(model=model, curve=curve, method=method)
 
     def summary(self) -> str:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]

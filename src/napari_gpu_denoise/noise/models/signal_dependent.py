@@ -52,15 +52,11 @@ class SignalDependent(base.NoiseModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.levels) != len(self.sigmas) or len(self.levels) < 2:
+        pairs = len(self.levels) == len(self.sigmas) > 1
+        if not pairs or not (np.diff(self.levels) > 0).all() or min(self.sigmas) <= 0:
             raise SettingsError(
-                f"{len(self.levels)} levels and {len(self.sigmas)} sigmas are not a table: give "
-                "one sigma for each of at least two levels."
-            )
-        if not (np.diff(self.levels) > 0).all() or min(self.sigmas) <= 0:
-            raise SettingsError(
-                f"levels={self.levels} and sigmas={self.sigmas} are not a table: give rising "
-                "levels, and sigmas above 0."
+                f"levels={self.levels} and sigmas={self.sigmas} are not a table: give at least two "
+                "rising levels, and a sigma above 0 for each."
             )
 
     def scaled(self, factor: float) -> Self | None:
@@ -81,8 +77,9 @@ class SignalDependent(base.NoiseModel):
 
     def transform(self, signed: bool = True) -> base.Transform:
         forward, backward = _tables(self.levels, self.sigmas)
-        ends = np.float32([self.sigmas[0], self.sigmas[-1]])
-        return base.Transform("levels", (*(1 / ends), forward), (*ends, backward))
+        below, above = np.float32([self.sigmas[0], self.sigmas[-1]])
+        there = {"below": 1 / below, "above": 1 / above, "table": forward}
+        return base.Transform("levels", there, {"below": below, "above": above, "table": backward})
 
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:

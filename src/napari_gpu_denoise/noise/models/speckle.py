@@ -80,7 +80,7 @@ class Speckle(base.NoiseModel):
         return np.exp(means - self.bias)
 
     def transform(self, signed: bool = True) -> base.Transform:
-        return base.Transform("speckle", (np.float32(self.least),), (np.float32(self.bias),))
+        return base.Transform("speckle", {"least": self.least}, {"bias": self.bias})
 
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:

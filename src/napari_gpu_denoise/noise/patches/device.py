@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import (
@@ -118,17 +119,15 @@ class DevicePatches:
             found = self._spectra(planes, grid, kept, levels)
             if found is None or 1 / STRONGEST < found["energy"].max() < STRONGEST:
                 return found
-        # Other types, and extreme values, travel as differences from a grey level of each plane.
-        origins, dtype = list(map(_grey_level, planes)), planes[0].dtype
-        planes = list(map(_apart, planes, origins))
-        unit = _unit(planes)
-        with np.errstate(over="ignore"):  # fill values become infinite, and are left out
-            planes = [(plane / unit).astype(np.float32) for plane in planes]
-        levels = [
-            (_apart(np.array(row, dtype), origin) / unit).tolist()
-            for row, origin in zip(levels, origins, strict=True)
-        ]
-        return self._spectra(planes, grid, kept, levels, list(map(float, origins)), unit)
+        # Other types, and extreme values, travel as differences from a grey level, in another unit.
+        some = [plane[:: 1 + len(plane) // 64, :: 1 + plane.shape[1] // 64] for plane in planes]
+        some = np.concatenate(some)
+        some = some[np.isfinite(some)]
+        mapping = Levels.of(some) if some.size else Levels(0, 1.0)
+        levels = [_loaded(np.array(row, some.dtype), mapping) for row in levels]
+        return self._spectra(
+            [_loaded(each, mapping) for each in planes], grid, kept, levels, mapping
+        )
 
     def _spectra(
         self,
@@ -136,10 +135,10 @@ class DevicePatches:
         grid: _Grid,
         kept: np.ndarray,
         levels: Sequence[Sequence],
-        origins: Sequence[float] = (),
-        unit: float | np.float64 = 1.0,
+        mapping: Levels | None = None,
     ) -> dict[str, Any] | None:
-        """Transform the patches of planes in a unit of grey levels above an origin of each."""
+        """Transform the patches of planes, whose grey levels were mapped."""
+        unit = np.float64(mapping.scale if mapping else 1)
         coefficients = DeviceCoefficients(_Held(self, kept.size), unit=unit)
         told = self._transform(planes, levels, grid, coefficients.held.buffer)
         kept = kept & np.isfinite(told[0]).reshape(kept.shape)
@@ -147,17 +146,15 @@ class DevicePatches:
             return None
         if not told[3:5].max() < STRONGEST:  # or NaN
             energy = np.nan_to_num(told[3] + told[4], nan=np.inf, posinf=np.inf)
-            typical = np.median(energy[kept.ravel()])
+            typical = float(np.median(energy[kept.ravel()]))
             if 0 < typical < np.inf:  # far above it are fill values
-                kept &= (energy <= 2.0**40 * float(typical)).reshape(kept.shape)
+                kept &= (energy <= 2.0**40 * typical).reshape(kept.shape)
         which = None if kept.all() else np.flatnonzero(kept)
         told = told if which is None else told[:, which]
-        count = np.count_nonzero(kept, axis=1)
         mean, seen, clipped = told[:3].astype(np.float64)
         energy = told[3:].copy()  # the memory is used again
-        if origins:
-            above = np.repeat(np.array(origins), count)
-            mean, seen = unit * mean + above, unit * seen + above
+        if mapping:
+            mean, seen = (unit * each + mapping.offset for each in (mean, seen))
             energy = energy.astype(np.float64) * unit**2
         coefficients.which = which
         middles = grid.middles(planes[0].shape, len(planes))
@@ -169,7 +166,7 @@ class DevicePatches:
             "clipped": clipped,
             "overlap": grid.overlap,
             "place": middles if which is None else middles[:, which],
-            "count": tuple(count.tolist()),
+            "count": tuple(np.count_nonzero(kept, axis=1).tolist()),
         }
 
     def _transform(
@@ -203,13 +200,14 @@ class DevicePatches:
                 in_bands(lambda rows, out: np.copyto(out, rows), grid.sent(plane), copy)
             count = len(part) * grid.count
             items = math.ceil(count / per / group) * group
-            numbers = size, nx, grid.columns, grid.across, grid.apart * nx, grid.count
-            numbers = map(np.int32, (*numbers, count, start * grid.count, total))
+            numbers = {"size": size, "nx": nx, "columns": grid.columns, "across": grid.across}
+            numbers |= {"apart": grid.apart * nx, "each": grid.count, "count": count}
+            numbers |= {"first": start * grid.count, "number": total}
             with self.turn:
                 cl.enqueue_copy(queue, pixels, host[: len(part) * size], is_blocking=False)
                 cl.enqueue_copy(queue, clipped, ends[start : start + batch], is_blocking=False)
-                arrays = clipped, self._tables, into, out
-                kernel(queue, (items,), (group,), pixels, *numbers, *arrays)
+                arrays = {"ends": clipped, "tables": self._tables, "kept": into, "told": out}
+                kernel(queue, (items,), (group,), pixels=pixels, **numbers, **arrays)
                 if start + batch < len(planes):
                     queue.finish()  # others take the place of these planes
         with self.turn:
@@ -234,17 +232,10 @@ class _Held:
 class DeviceCoefficients:
     """Coefficients (patch, coefficient) on a device, in the order that `PatchSpectra` has them."""
 
-    dtype = np.dtype(np.float32)
-
     def __init__(
-        self, held: _Held, which: np.ndarray | None = None, unit: float | np.float64 = 1.0
+        self, held: _Held, which: np.ndarray | None = None, unit: np.float64 | float = 1.0
     ) -> None:
         self.held, self.which, self.unit = held, which, unit
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        count = self.held.total if self.which is None else len(self.which)
-        return count, COEFFICIENTS - 1
 
     def __getitem__(self, part: slice) -> DeviceCoefficients:
         """Return the coefficients of some of the patches."""
@@ -296,40 +287,22 @@ class DeviceCoefficients:
         host = arena.pinned("patch sums", number * COEFFICIENTS, queue)
         group = (1, 1) if store.cpu else (PATCH, GROUP // PATCH)
         grid = (PATCH, -(-number // group[1]) * group[1])
-        numbers = map(np.int32, (number, len(order), weight is not None))
+        numbers = {"chunks": number, "number": len(order), "weighted": weight is not None}
         with store.turn:
             cl.enqueue_copy(queue, listed, table, is_blocking=False)
-            store.add_up(queue, grid, group, self.held.buffer, listed, *numbers, out)
+            lists = {"coefficients": self.held.buffer, "list": listed, "sums": out}
+            store.add_up(queue, grid, group, **lists, **numbers)
             cl.enqueue_copy(queue, host, out)
         some = np.flatnonzero(chunks)
         found[some] = np.add.reduceat(host.reshape(number, COEFFICIENTS), places[some], axis=0)
         return found[:, coefficient_order()] * self.unit**2
 
 
-def _grey_level(plane: np.ndarray) -> np.generic:
-    """Return a grey level of a plane: of whole numbers the lowest, else one in the middle."""
-    if plane.dtype.kind in "iu":
-        return plane.min()
-    some = plane[:: 1 + len(plane) // 64, :: 1 + plane.shape[1] // 64]
-    some = np.sort(some[np.isfinite(some)], axis=None)
-    return some[len(some) // 2] if len(some) else plane.dtype.type(0)
-
-
-def _apart(values: np.ndarray, level: np.generic) -> np.ndarray:
-    """Return values less a grey level, float64."""
-    if values.dtype.kind in "iu":
-        # Modulo 2**64 it is right even where a signed difference would overflow.
-        values, level = values.astype(np.uint64), np.array(level).astype(np.uint64)
-        return (values - level).astype(np.float64)
-    return values.astype(np.float64) - float(level)
-
-
-def _unit(planes: Sequence[np.ndarray]) -> np.float64:
-    """Return a power of two in which float32 holds most values of planes, and their squares."""
-    some = np.abs(np.concatenate([plane.ravel()[:: 1 + plane.size // 4096] for plane in planes]))
-    some = some[np.isfinite(some) & (some > 0)]
-    octave = math.frexp(float(np.quantile(some, 0.98)))[1] if len(some) else 0
-    return np.float64(1 if abs(octave) <= 30 else math.ldexp(1.0, octave - 1))
+def _loaded(values: np.ndarray, mapping: Levels) -> np.ndarray:
+    """Return mapped grey levels, float32; fill values may become infinite, and are left out."""
+    found = np.empty(values.shape, np.float32)
+    mapping.load(values, found)
+    return found
 
 
 @contextmanager

@@ -9,7 +9,6 @@ photographs with white noise of sigma 1 to 10 their variances differ by up to ha
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -71,12 +70,6 @@ class VarianceLaws(NamedTuple):
         """Whether levels of brightness are ten times further apart than noise puts them."""
         mean, variance = self.curve.fitted
         return bool(mean[-1] - mean[0] > 10 * math.sqrt(float(medians(variance))) / PATCH)
-
-    @property
-    def is_irregular(self) -> bool:
-        """Whether the variance is not constant, though another law may not fit either."""
-        least = min(self.line, self.square) + limits.MIN_COST_GAIN
-        return self.constant > max(limits.MAX_COST_OF_LEVEL * self.levels, least)
 
     def distance(self, above: np.ndarray) -> np.ndarray:
         """Return how far logarithms of variances are `above` a law, in standard errors."""
@@ -153,12 +146,6 @@ def _constant(y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
     return float(cost.min()), float(tried[cost.argmin()])
 
 
-@cache
-def _rising() -> tuple[np.ndarray, np.ndarray]:
-    """Return the dark and bright ends, of 60 each, of rising lines."""
-    return np.triu_indices(60, 1)
-
-
 def _line(share: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
     """Return the least cost of a rising line fitted to the logarithms y, and its growth.
 
@@ -166,7 +153,7 @@ def _line(share: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, f
     used or not: the line is above 0 at both.
     """
     ends = np.exp(np.linspace(y.min() - 2.5, y.max() + 0.5, 60))
-    dark, bright = _rising()
+    dark, bright = np.triu_indices(60, 1)
     lines = ends[dark, None] * (1 - share) + ends[bright, None] * share
     cost = capped_cost(_distance(y - np.log(lines), error))
     best = int(cost.argmin())

@@ -19,8 +19,8 @@ from napari_gpu_denoise.noise.patches.coefficients import PATCH
 # share q in the rest of the plane are pixels that take their most frequent value with a probability
 # of at most sqrt(q). An area of its own also has a border: where most pixels beside it have its
 # value too, as around the dark parts of an image of few photons, it is image.
-MIN_PATCHES = 64  # that have to remain,
-MIN_SHARE = 0.01  # and share of all
+MIN_CLEAR_PATCHES = 64  # that have to remain,
+MIN_CLEAR_SHARE = 0.01  # and share of all
 
 
 class Blank(NamedTuple):
@@ -103,19 +103,10 @@ def not_image(
     for k, (plane, mask) in enumerate(zip(planes, masks, strict=True)):
         if mask is not None:
             clear[k] = np.count_nonzero(clear_patches(mask | ~np.isfinite(plane), PATCH))
-            if clear[k] < MIN_PATCHES:
+            if clear[k] < MIN_CLEAR_PATCHES:
                 masks[k], clear[k] = np.ones(plane.shape, bool), 0
-    few = sum(clear) < max(MIN_PATCHES, MIN_SHARE * total * len(planes))
+    few = sum(clear) < max(MIN_CLEAR_PATCHES, MIN_CLEAR_SHARE * total * len(planes))
     return [None] * len(planes) if few else masks
-
-
-def blank_width(areas: Sequence[Blank | None], masks: Sequence[np.ndarray | None]) -> int:
-    """Return the width of constant squares that are not image; 0 where nothing was left out.
-
-    `masks` is what `not_image` returned for the `areas`.
-    """
-    left_out = any(mask is not None for mask in masks)
-    return max((each.width for each in areas if each is not None), default=0) if left_out else 0
 
 
 def constant_squares(plane: np.ndarray, width: int) -> np.ndarray | None:
@@ -138,7 +129,7 @@ def constant_squares(plane: np.ndarray, width: int) -> np.ndarray | None:
 def number_of_patches(wanted: int, blanks: Sequence[np.ndarray | None]) -> int:
     """Return the number of patches to spread so that about `wanted` touch no blank."""
     shares = [1.0 if blank is None else float(np.mean(~blank)) for blank in blanks]
-    return round(wanted / max(float(np.mean(shares)), MIN_SHARE))
+    return round(wanted / max(float(np.mean(shares)), MIN_CLEAR_SHARE))
 
 
 def clear_patches(blank: np.ndarray, size: int, down: int = 1, across: int = 1) -> np.ndarray:

@@ -73,13 +73,14 @@ def brightness_levels(
     `grouped`.
     """
     # Where there are many patches, some of them tell well enough where the limits are.
-    ordered = np.sort(mean[:: max(1, len(mean) // 4096)])
-    edge = min(round(members * len(ordered) / len(mean)), (len(ordered) - 1) // 2)
-    first, last = ordered[edge], ordered[-1 - edge]
+    some = mean[:: max(1, len(mean) // 4096)]
+    edge = min(round(members * len(some) / len(mean)), (len(some) - 1) // 2)
     levels = min(most, max(len(mean) // (2 * members), 1))
     shares = np.arange(1, levels) / levels
-    numbers = ordered[(shares * len(ordered)).astype(int)]
-    ends = (numbers + first + shares * (last - first)) / 2
+    places = (shares * len(some)).astype(int)
+    ordered = np.partition(some, [edge, len(some) - 1 - edge, *places])
+    first, last = ordered[edge], ordered[-1 - edge]
+    ends = (ordered[places] + first + shares * (last - first)) / 2
     # Ten times as fast as to look for each patch.
     return grouped((mean > ends[:, None]).sum(axis=0, dtype=np.uint8), levels, order)
 

@@ -9,15 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.fft import rfft2
 
+from napari_gpu_denoise.noise import limits
+
 SMALLEST = 64  # pixels of the shortest side of a plane that is looked at
 BLOCKS = 4  # of a plane along each axis
 MAX_WAVES = 8
-MIN_CYCLES = 8  # over the plane; slower waves may be its shading
-AROUND = 17  # frequencies whose mean is what a peak is compared with
-APART = 3  # frequencies; a lower peak within these is the same
-STEPS = 3  # towards the frequency of a wave
-BESIDE = 2.5  # cycles per block, beyond the reach of a window of Hann
-NEAR, MAX_OTHERS = 0.5, 0.25  # of the amplitude; share of blocks that may differ by more
+REACH = 8  # frequencies on each side, whose mean is what a peak is compared with
 
 
 @dataclass(frozen=True)
@@ -60,17 +57,18 @@ def find_waves(plane: np.ndarray) -> list[Wave]:
     blocks all over the plane. A texture of an object has neither.
     """
     waves: list[Wave] = []
-    if min(plane.shape) < SMALLEST:
-        return waves
     rest = _centred(plane)
-    for _ in range(2):  # the strongest may hide others
+    while min(plane.shape) >= SMALLEST and len(waves) < MAX_WAVES:
         found = _waves_at(rest, find_peaks(rest, 2 * MAX_WAVES))
-        more = _different(found, waves, plane.shape)[: MAX_WAVES - len(waves)]
-        if not more:
+        # What is left of one is not another.
+        known = np.reshape([(each.fy, each.fx) for each in waves], (-1, 2))
+        away = [np.abs((each.fy, each.fx) - known) * plane.shape > 2 for each in found]
+        found = [each for each, far in zip(found, away, strict=True) if far.any(axis=1).all()]
+        if not found:
             break
-        waves += more
-        rest = without(rest, more)
-    return sorted(waves, key=lambda wave: -abs(wave.amplitude))
+        waves.append(max(found, key=lambda wave: abs(wave.amplitude)))
+        rest = without(rest, waves[-1:])  # the strongest may hide others
+    return waves
 
 
 def find_peaks(plane: np.ndarray, most: int) -> np.ndarray:
@@ -90,29 +88,23 @@ def find_peaks(plane: np.ndarray, most: int) -> np.ndarray:
     np.log(np.maximum(level, 1e-12 * largest, out=level), out=level)
     # The mean logarithm of the power of noise is 0.577 below that of its mean.
     least = math.log(math.log(level.size) + 1) + 0.577
-    reach = AROUND // 2
     # Stripes are lines in the spectrum: a peak stands out of both lines through it, and a square.
-    around = np.concatenate([level[-reach:], level, level[:reach]])
+    around = np.concatenate([level[-REACH:], level, level[:REACH]])
     for step in (1, 2, 4, 8):  # sums of 16; `uniform_filter1d` takes four times as long
         around = around[:-step] + around[step:]
-    around = (around[:-1] + np.roll(level, -reach, axis=0)) / np.float32(AROUND)
+    around = (around[:-1] + np.roll(level, -REACH, axis=0)) / np.float32(2 * REACH + 1)
     ys, xs = np.divmod(np.flatnonzero(level - around >= least), level.shape[1])
     last = level.shape[1] - 1
-    beside = last - np.abs(last - np.abs(xs[:, None] + np.arange(-reach, reach + 1)))
+    beside = last - np.abs(last - np.abs(xs[:, None] + np.arange(-REACH, REACH + 1)))
     lines = (each[ys[:, None], beside].mean(axis=1) for each in (level, around))
     ratio = level[ys, xs] - np.maximum(around[ys, xs], np.maximum(*lines))
     # Near a frequency of 0 or 1/2 along both axes, a wave cannot be told from its mirror image.
     sides = [np.minimum(2 * k % n, -2 * k % n) for k, n in ((ys, ny), (xs, nx))]
     twice = (xs == 0) & (2 * ys >= ny)
-    keep = (ratio >= least) & (np.hypot(*sides) >= 2 * MIN_CYCLES) & ~twice
-    order = np.argsort(-ratio[keep], kind="stable")
-    fy, fx = np.where(2 * ys > ny, ys - ny, ys)[keep][order], xs[keep][order]
-    found: list[int] = []
-    for k in range(len(fy)):
-        away = (np.hypot(fy[k] - s * fy[found], fx[k] - s * fx[found]) for s in (1, -1))
-        if all((each > APART).all() for each in away):
-            found.append(k)
-    return np.stack([fy[found] / ny, fx[found] / nx], axis=1)[:most]
+    keep = (ratio >= least) & (np.hypot(*sides) >= 2 * limits.MIN_WAVE_CYCLES) & ~twice
+    highest = np.argsort(-ratio[keep], kind="stable")[:most]
+    fy, fx = np.where(2 * ys > ny, ys - ny, ys)[keep], xs[keep]
+    return np.stack([fy / ny, fx / nx], axis=1)[highest]
 
 
 def block_amplitudes(plane: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
@@ -146,7 +138,7 @@ def _waves_at(plane: np.ndarray, frequencies: np.ndarray) -> list[Wave]:
     if not len(frequencies):
         return []
     size = np.array(plane.shape) / BLOCKS
-    for _ in range(STEPS):
+    for _ in range(3):
         # At its frequency the phase of a wave is the same from block to block.
         near = block_amplitudes(plane, frequencies)
         turns = [
@@ -154,38 +146,11 @@ def _waves_at(plane: np.ndarray, frequencies: np.ndarray) -> list[Wave]:
             (near[:, :, 1:] * near[:, :, :-1].conj()).sum(axis=(1, 2)),
         ]
         frequencies = frequencies + np.angle(turns).T / (2 * math.pi * size)
-    blocks = block_amplitudes(plane, frequencies).reshape(len(frequencies), -1)
-    noise = noise_beside(plane, frequencies)
     waves = []
-    for (fy, fx), flat, level in zip(frequencies, blocks, noise, strict=True):
-        amplitude = complex(np.median(flat.real), np.median(flat.imag))
-        strength = abs(amplitude)
-        allowed = np.maximum(NEAR * strength, np.minimum(level, strength))
-        others = float(np.mean(np.abs(flat - amplitude) > allowed))
-        if strength >= float(np.median(level)) and others <= MAX_OTHERS:
+    for (fy, fx), blocks in zip(frequencies, block_amplitudes(plane, frequencies), strict=True):
+        amplitude = complex(np.median(blocks.real), np.median(blocks.imag))
+        allowed = limits.MAX_WAVE_DIFFERENCE * abs(amplitude)
+        others = float(np.mean(np.abs(blocks - amplitude) > allowed))
+        if others <= limits.MAX_BLOCKS_WITHOUT_WAVE:
             waves.append(Wave(float(fy), float(fx), 2 * amplitude, 1 - others))
     return waves
-
-
-def noise_beside(plane: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
-    """Return the amplitude of noise and texture in blocks, (wave, block), beside frequencies."""
-    step = BESIDE * BLOCKS / np.array(plane.shape)
-    away = [frequencies + step * sign for sign in ((0, 1), (0, -1), (1, 0), (-1, 0))]
-    beside = block_amplitudes(plane, np.concatenate(away))
-    # The median of the power of noise is log 2 of its mean; one of the four may hold more.
-    power = np.median(np.abs(beside.reshape(4, len(frequencies), -1)) ** 2, axis=0)
-    return np.sqrt(power / math.log(2))
-
-
-def _different(found: list[Wave], known: list[Wave], shape: tuple[int, int]) -> list[Wave]:
-    """Return the waves that are not the same as one before, strongest first.
-
-    A wave is the same with both frequencies negative.
-    """
-    kept: list[Wave] = []
-    for wave in sorted(found, key=lambda wave: -abs(wave.amplitude)):
-        others = [(sign * each.fy, sign * each.fx) for each in (*known, *kept) for sign in (1, -1)]
-        away = np.abs(np.array([wave.fy, wave.fx]) - np.reshape(others, (-1, 2))) * shape
-        if (away.max(axis=1, initial=0) > 2).all():
-            kept.append(wave)
-    return kept

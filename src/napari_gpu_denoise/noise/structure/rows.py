@@ -9,16 +9,15 @@ from functools import cached_property
 
 import numpy as np
 from scipy.fft import dct, idct
-from scipy.linalg import lapack
+from scipy.linalg import solveh_banded
 from scipy.ndimage import gaussian_filter, gaussian_filter1d, median_filter
-from scipy.optimize import isotonic_regression
 from scipy.sparse.linalg import LinearOperator, cg
 
 from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.robust import deviation, medians
 
+IMAGE_SLOPE = -2.3  # of the power of images over the frequency, on logarithmic scales
 SHORTEST, NARROWEST = 16, 48  # rows and columns of the smallest plane that is looked at
-MAX_SEGMENTS = 64
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def segments(plane: np.ndarray, axis: int = 1, width: int = 16) -> Segments:
     n = plane.shape[axis]
     if plane.shape[1 - axis] < SHORTEST or n < NARROWEST:
         return Segments(np.zeros((SHORTEST, 6)), np.zeros((SHORTEST, 6), bool), width)
-    width = max(n // MAX_SEGMENTS, min(width, n // 6))
+    width = max(n // 64, min(width, n // 6))
     count = n // width
     weights = np.full(width, 1 / width, np.float32)
     if axis:
@@ -148,28 +147,8 @@ def shared_variation(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray,
     return (together - apart) / total, (together - apart) / 4
 
 
-ROUNDS, STEPS, TOLERANCE = 6, 30, 3e-3  # of reweighting, and of conjugate gradients; their end
-NEAR = 3.0, 0.7  # rows and segments over which the scale of differences is averaged
-FLATTEST = 1e-3  # least and largest square of that scale: this and 1, of the noise of a segment
-MIN_NOISE = 1e-2  # of a segment, of the variance of the offsets
-PADDING = 1e-6  # weight of what is not valid
-KEPT_SCALE = 8.0  # rows; smoother offsets are not part of the first guess
-LOOSE = 16.0  # times the variance of the offsets, for an estimate that is to be shrunk later
-LASTING = 15  # rows of the median that leaves steps, but not the offsets of single rows
-HIGH = 2.5  # times the deviation of offsets: a step in these medians that they do not make
-PARTS = 3  # of the width, whose estimates are compared
-BANDS = 15  # of frequencies, at most, of equal widths on a logarithmic scale
-SLOPE = 2.3  # the power of image left falls with the frequency to the power of this
-CROSSINGS, VARIANCES = 60, np.geomspace(0.5, 30.0, 60)  # powers that are tried
-
-
 def plane_offsets(planes: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the offset of each row that planes (y, x) have in common, (row,), float32."""
-    return row_offsets([segments(plane, width=8) for plane in planes]).astype(np.float32)
-
-
-def row_offsets(parts: Sequence[Segments]) -> np.ndarray:
-    """Return the offset of each row, (row,), with a mean of 0, that planes have in common.
+    """Return the offset of each row that planes (y, x) have in common, float32, with a mean of 0.
 
     Planes are averaged. Each segment is a column of levels: a smooth image with sudden steps, the
     offsets of the rows, which all segments share, and noise. Differences along a segment follow a
@@ -178,6 +157,7 @@ def row_offsets(parts: Sequence[Segments]) -> np.ndarray:
     These offsets also hold what all segments of the image have in common, most of it at low
     frequencies; `shrunk` leaves that in the image.
     """
+    parts = [segments(plane, width=8) for plane in planes]
     # Side by side, an object that stands still would count several times.
     means = np.mean([each.means for each in parts], axis=0)
     valid = np.all([each.valid for each in parts], axis=0)
@@ -185,33 +165,30 @@ def row_offsets(parts: Sequence[Segments]) -> np.ndarray:
     shared = middle_means(steps)
     variance = deviation(np.diff(shared)) ** 2 / 6
     if not variance > 0:
-        return np.zeros(len(means))
+        return np.zeros(len(means), np.float32)
     shared = np.nan_to_num(shared)
     # Of one segment; differences of neighbours have twice the variance.
-    noise = max(deviation(steps - shared[:, None]) ** 2 / 2, MIN_NOISE * variance)
-    profile = np.concatenate([[0.0], np.cumsum(shared)])
-    edges = _edges(profile, variance)
+    noise = max(deviation(steps - shared[:, None]) ** 2 / 2, 1e-2 * variance)
+    profile = np.append(0.0, np.cumsum(shared))
+    # Steps that last, and are too high for offsets, as a horizon, are image.
+    lasting = np.diff(median_filter(profile, 15, mode="nearest"), prepend=0.0)
+    lasting[0] = 0.0
+    high = limits.MIN_STEP_OVER_ROW_OFFSETS * math.sqrt(variance)
+    edges = np.cumsum(np.where(np.abs(lasting) > high, lasting, 0.0))
     means, profile = means - edges[:, None], profile - edges
-    found = profile - gaussian_filter1d(profile, KEPT_SCALE, mode="nearest")
+    found = profile - gaussian_filter1d(profile, 8.0, mode="nearest")
     # A segment that is padding all along still needs some level.
-    weights = np.where(valid, 1.0, PADDING) / noise
+    weights = np.where(valid, 1.0, 1e-6) / noise
     image = gaussian_filter1d(means - found[:, None], 3.0, axis=0, mode="nearest")
-    for _ in range(ROUNDS):
+    for _ in range(6):
         # The weight of each difference along the rows, (row - 1, segment).
         squares = np.diff(image, axis=0) ** 2
-        around = gaussian_filter(squares, NEAR, mode="nearest")
-        links = 1 / (np.clip(around, FLATTEST * noise, noise) + squares)
-        found, image = most_probable(means, weights, links, LOOSE * variance, found)
-    given = (np.array_split(each, PARTS, axis=1) for each in (means, weights, links))
-    thirds = [most_probable(*each, LOOSE * variance, found)[0] for each in zip(*given, strict=True)]
-    return shrunk(found, thirds, variance)
-
-
-def _edges(profile: np.ndarray, variance: float) -> np.ndarray:
-    """Return the staircase of steps that last and are too high for offsets: a horizon, say."""
-    lasting = median_filter(profile, LASTING, mode="nearest")
-    steps = np.diff(lasting, prepend=lasting[:1])
-    return np.cumsum(np.where(np.abs(steps) > HIGH * math.sqrt(variance), steps, 0.0))
+        around = gaussian_filter(squares, (3.0, 0.7), mode="nearest")
+        links = 1 / (np.maximum(around, 1e-3 * noise) + squares)
+        found, image = most_probable(means, weights, links, 16 * variance, found)
+    given = (np.array_split(each, 3, axis=1) for each in (means, weights, links))
+    thirds = [most_probable(*each, 16 * variance, found)[0] for each in zip(*given, strict=True)]
+    return shrunk(found, thirds, variance).astype(np.float32)
 
 
 def most_probable(
@@ -220,68 +197,58 @@ def most_probable(
     """Return offsets (row,) and image (row, segment) that are most probable at given weights.
 
     `variance` is that of the offsets. The image is eliminated: for given offsets it is a set of
-    tridiagonal systems. Offsets are found by conjugate gradients from `found`, preconditioned by
-    what the system would be if all rows had the same weights.
+    tridiagonal systems. Offsets are found by conjugate gradients from `found`.
     """
     ny, count = means.shape
-    main, beside = weights.T.copy(), np.zeros((count, ny))
-    main[:, :-1] += links.T
-    main[:, 1:] += links.T
-    beside[:, :-1] = -links.T
     # All segments are one banded system, without links from one to the next.
-    factors = lapack.dpttrf(main.ravel(), beside.ravel()[:-1])[:2]
+    bands = np.zeros((2, count, ny))
+    bands[0] = weights.T
+    bands[0, :, :-1] += links.T
+    bands[0, :, 1:] += links.T
+    bands[1, :, :-1] = -links.T
 
     def smooth(levels: np.ndarray) -> np.ndarray:
-        given = (weights * levels).T.reshape(-1, 1)
-        return lapack.dpttrs(*factors, given)[0].reshape(count, ny).T
+        given = (weights * levels).T.ravel()
+        return solveh_banded(bands.reshape(2, -1), given, lower=True).reshape(count, ny).T
 
     def system(values: np.ndarray) -> np.ndarray:
         levels = np.repeat(values[:, None], count, axis=1)
         return values / variance + (weights * (levels - smooth(levels))).sum(axis=1)
 
-    curved = 4 * np.sin(np.pi * np.arange(ny)[:, None] / (2 * ny)) ** 2
-    curved = curved / (1 / links).mean(axis=0)
-    typical = weights.mean(axis=0)
-    precision = 1 / variance + (typical * curved / (typical + curved)).sum(axis=1)
-
-    def precondition(values: np.ndarray) -> np.ndarray:
-        return idct(dct(values, norm="ortho") / precision, norm="ortho")
-
     wanted = (weights * (means - smooth(means))).sum(axis=1)
-    matrix, nearly = (LinearOperator((ny, ny), f, dtype=float) for f in (system, precondition))
-    found = cg(matrix, wanted, found, rtol=TOLERANCE, maxiter=STEPS, M=nearly)[0]
+    matrix = LinearOperator((ny, ny), system, dtype=float)
+    found = cg(matrix, wanted, found, rtol=1e-3, maxiter=100)[0]
     return found, smooth(means - found[:, None])
 
 
-def shrunk(found: np.ndarray, parts: Sequence[np.ndarray], variance: float) -> np.ndarray:
+def shrunk(found: np.ndarray, thirds: Sequence[np.ndarray], variance: float) -> np.ndarray:
     """Return offsets shrunk at each frequency by what is image or noise of it (Wiener), mean 0.
 
     Offsets of rows that are independent of each other have the same power at all frequencies. Noise
-    is what estimates from parts of the image do not share. What the image adds falls with a power
+    is what estimates from thirds of the image do not share. What the image adds falls with a power
     of the frequency. Both powers are those under which the spectrum of `found` is most probable
     (Whittle). `variance` is a first guess.
     """
     ny = len(found)
     # The first frequency of each band from 1 on, and the end of the last.
-    edges = np.unique(np.geomspace(1, ny, BANDS).round().astype(int))
+    edges = np.unique(np.geomspace(1, ny, 15).round().astype(int))
     counts = np.diff(edges)
 
     def power(values: np.ndarray) -> np.ndarray:
         squares = dct(values, norm="ortho") ** 2
         return np.add.reduceat(squares[: edges[-1]], edges[:-1]) / counts
 
-    apart = np.mean([power(a - b) for k, a in enumerate(parts) for b in parts[:k]], axis=0)
-    noise = isotonic_regression(apart / (2 * len(parts)), weights=counts, increasing=False).x
-    noise = np.maximum(noise, np.finfo(np.float64).tiny)
+    # A difference has twice the noise of a third, which has three times that of all.
+    apart = [power(thirds[k] - thirds[k - 1]) / 6 for k in range(3)]
+    noise = np.maximum(np.mean(apart, axis=0), np.finfo(np.float64).tiny)
     middles = np.sqrt(edges[:-1] * (edges[1:] - 1.0))
-    crossings = np.geomspace(0.03, ny / 3, CROSSINGS)[:, None, None]
-    offsets = variance * VARIANCES[:, None]
-    total = offsets + noise + variance * (middles / crossings) ** -SLOPE
+    crossings = np.geomspace(0.03, ny / 3, 60)[:, None, None]  # where the image is as `variance`
+    powers = variance * np.geomspace(0.5, 30, 60)[:, None]  # of the offsets
+    total = powers + noise + variance * (middles / crossings) ** IMAGE_SLOPE
     cost = (counts * (np.log(total) + power(found) / total)).sum(axis=-1)
-    best = np.unravel_index(cost.argmin(), cost.shape)
-    crossing, offset = crossings[best[0], 0, 0], offsets[best[1], 0]
+    image, own = np.unravel_index(cost.argmin(), cost.shape)
     frequency = np.arange(1, ny)
     rest = np.exp(np.interp(np.log(frequency), np.log(middles), np.log(noise)))
-    rest += variance * (frequency / crossing) ** -SLOPE
-    gains = np.concatenate([[0.0], offset / (offset + rest)])
+    rest += variance * (frequency / crossings[image, 0]) ** IMAGE_SLOPE
+    gains = np.append(0.0, powers[own] / (powers[own] + rest))
     return idct(gains * dct(found, norm="ortho"), norm="ortho")

@@ -82,7 +82,7 @@ class TileTransfer:
             values = self._arena.buffer("tile in", 4 * count)
             event = self._load(
                 *(queue, *value_grid(count, self._arena.session.device)),
-                *(buffer, np.uint64(count), values),
+                **{"levels": buffer, "count": count, "values": values},
             )
             launches.append(("to float", event))
         if self._stabilisation is not None:
@@ -115,9 +115,9 @@ class TileTransfer:
             frames, ny, nx, kept = 1, 1, size, (1, size)  # as one row
         (across,), group = value_grid(kept[1], self._arena.session.device)
         event = self._store(
-            *(self._queue, (across, kept[0], frames), (*group, 1, 1), values),
-            *map(np.uint64, (ny, nx, *kept)),
-            *(buffer, self._clipped, np.int32(number), np.int32(_ALL)),
+            *(self._queue, (across, kept[0], frames), (*group, 1, 1)),
+            **{"values": values, "ny": ny, "nx": nx, "kept_y": kept[0], "kept_x": kept[1]},
+            **{"levels": buffer, "clipped": self._clipped, "tile": number, "planes": _ALL},
         )
         return buffer, [*launches, ("to levels", event)]
 
@@ -288,7 +288,7 @@ class FrameTransfer:
         most = self._most * math.prod(self._tile.source_shape[1:])
         values = self._arena.buffer("frames in", 4 * most)
         grid = value_grid(count, self._device)
-        event = self._load(*(queue, *grid), *(buffer, np.uint64(count), values))
+        event = self._load(queue, *grid, levels=buffer, count=count, values=values)
         return values, [("to float", event)]
 
     def result(self, name: str):
@@ -311,9 +311,9 @@ class FrameTransfer:
             ny, nx, kept, planes = 1, nz * ny * nx, (1, nz * ny * nx), 1  # as one row
         (across,), group = value_grid(kept[1], self._device)
         event = self._store(
-            *(queue, (across, kept[0], frames * planes), (*group, 1, 1), values),
-            *map(np.uint64, (ny, nx, *kept)),
-            *(levels, counts, np.int32(0), np.int32(planes)),
+            *(queue, (across, kept[0], frames * planes), (*group, 1, 1)),
+            **{"values": values, "ny": ny, "nx": nx, "kept_y": kept[0], "kept_x": kept[1]},
+            **{"levels": levels, "clipped": counts, "tile": 0, "planes": planes},
         )
         return whole, [("to levels", event)]
 

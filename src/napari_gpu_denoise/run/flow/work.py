@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,8 +13,7 @@ import numpy as np
 from napari_gpu_denoise.image.axes import Frames, arrange
 from napari_gpu_denoise.image.levels import LARGEST_VALUE, Levels
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.models.base import Table
-from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.opencl.program import Session, value_grid, values_per_item
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan, Launches, TilePlan
@@ -188,7 +187,7 @@ class Stabilisation:
             size = count * pixels
             event = kernel(
                 *(queue, *value_grid(size, self._device)),
-                *(values, np.uint64(first * pixels), np.uint64(size), *arguments),
+                **{"values": values, "first": first * pixels, "count": size, **arguments},
             )
             launches.append((way, event))
         return launches
@@ -202,22 +201,20 @@ def _transforms(model: NoiseModel, arena: Arena, signed: bool) -> dict[str, tupl
     return {
         way: (
             arena.kernel(f"noise/{way}_{transform.law}", constants),
-            [argument for given in arguments for argument in _kernel_arguments(given, arena)],
+            _kernel_arguments(arguments, arena),
         )
         for way, arguments in ways.items()
     }
 
 
-def _kernel_arguments(argument: Any, arena: Arena) -> tuple:
-    """Return an argument for a kernel; a table as values, length, start and steps per unit."""
-    if not isinstance(argument, Table):
-        return (argument,)
-    import pyopencl as cl
-
-    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-    buffer = cl.Buffer(arena.session.context, flags, hostbuf=argument.values)
-    count = np.int32(len(argument.values))
-    return buffer, count, np.float32(argument.start), np.float32(argument.steps)
+def _kernel_arguments(arguments: Mapping[str, Any], arena: Arena) -> dict[str, Any]:
+    """Return arguments for a kernel; a table as values, length, start and steps per unit."""
+    found = dict(arguments)
+    if table := found.pop("table", None):
+        buffer = constant_buffer(arena.session, table.values)
+        found |= {"table": buffer, "entries": len(table.values)}
+        found |= {"start": table.start, "steps": table.steps}
+    return found
 
 
 def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int, int]]:
