@@ -99,10 +99,9 @@ MAX_MEAN_OF_DARK_LEVEL = 4.5
 MAX_MISFIT_OF_MAGNITUDES = 2.0  # squared standard errors a level (magnitudes_noise)
 # Share of the values by which a background differs from noise alone, but for chance.
 MAX_DEVIATION_OF_BACKGROUND = 0.012
-# Standard errors of a covariance of channels above 0, and correlation: textures have up to 8, and a
-# correlation of 0.08 that is ignored costs 0.1 dB (quality_noise).
+# Standard errors of a covariance of channels above 0: textures have up to 8 (quality_noise).
 MIN_SHARED_ERRORS = 10.0
-MIN_SHARED_CORRELATION = 0.08
+MIN_SHARED_CORRELATION = 0.08  # of channels: one that is ignored costs 0.1 dB (quality_noise)
 MAX_TEXTURE_GROWTH = 0.35  # of power in rougher patches of a level that shows noise
 
 # Structured noise, noise by place, speckle.
@@ -127,10 +126,10 @@ MAX_WAVE_DIFFERENCE, MIN_WAVE_BLOCKS = 0.65, 0.75
 MIN_WAVE_CYCLES = 8  # over the plane; slower waves may be its shading (quality_structure: removed)
 # Correlation of the offsets of planes, or share of outliers in common, if fixed (test_structure).
 MIN_SHARED_BY_PLANES = 0.5
-# Of a surface of sigma: ratio of its ends, less makes no difference; their standard errors apart;
-# squared standard errors by which it fits better than other laws; relative error at any place
+# Of a surface of sigma: ratio of its ends, less makes no difference; standard errors between them
 # (places_noise).
 MIN_SURFACE_RATIO, MIN_SURFACE_ERRORS = 1.25, 6.0
+# Squared standard errors by which it fits better than other laws; relative error at any place.
 MIN_SURFACE_GAIN, MAX_SURFACE_ERROR = 25.0, 0.12
 # Windows of speckle on a logarithmic scale: share with nearly the same standard deviation, their
 # median skewness, and the range of brightness over that deviation (test_speckle, ultrasound).
