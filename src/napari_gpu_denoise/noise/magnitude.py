@@ -74,7 +74,9 @@ def _by_background(channel: Evidence, curve: Callable) -> Magnitudes | None:
     cost, proof = 0.0, found.gain
     if channel.laws is not None:
         (distance,) = _level_distances(channel.laws, np.array([found.sigma]), curve(), 0.0)
-        cost = float(capped_cost(distance))
+        # Texture of the object may raise levels, and never lowers them; photons raise them as well.
+        grows = channel.laws.line + limits.MIN_COST_GAIN < channel.laws.constant
+        cost = float(capped_cost(distance if grows else np.minimum(distance, 0)))
         # The object may have texture, which never lowers a variance.
         if capped_cost(np.minimum(distance, 0)) > limits.MIN_COST_GAIN:
             return None
@@ -180,7 +182,7 @@ def rayleigh_background(
 
     `blanks` and `levels` are masks and clipping levels of the planes. Of all sets of blocks that
     agree with one sigma, the one is taken that a Rayleigh law explains best, compared with a normal
-    and a gamma law.
+    and a gamma law, and with counts of photons where all values are whole steps.
     """
     blocks = _blocks(planes, blanks, levels)
     if len(blocks) < MIN_BLOCKS or blocks.min() < 0:
@@ -270,12 +272,22 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
     # A mean of few values is a little off, and its logarithm too low.
     log_mean = np.log(mean) + variance / mean**2 / (2 * BLOCK**2)
     columns = [energy, variance, np.log(np.maximum(shifted, least)).mean(axis=1), log_mean]
-    sums = np.pad(np.cumsum(columns, axis=1), ((0, 0), (1, 0)))
-    means = (sums[:, last] - sums[:, first]) / np.maximum(last - first, 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gain = np.nan_to_num(_gain(*means), nan=-1.0)
-    gain *= 2 * BLOCK**2 * (last - first)
-    gain[last - first < MIN_BLOCKS] = -1
+
+    def gains() -> np.ndarray:
+        sums = np.pad(np.cumsum(columns, axis=1), ((0, 0), (1, 0)))
+        means = (sums[:, last] - sums[:, first]) / np.maximum(last - first, 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.nan_to_num(_gain(*means), nan=-1.0)
+        return np.where(last - first < MIN_BLOCKS, -1, gain * 2 * BLOCK**2 * (last - first))
+
+    gain = gains()
+    if step and gain.max() > 0:
+        from scipy.special import gammaln  # which takes most of the time
+
+        photons = np.maximum((mean - shift) / step, 1e-9)
+        chance = photons * (np.log(photons) - 1) - gammaln((blocks / step).clip(0) + 1).mean(axis=1)
+        columns.append(chance - math.log(step))
+        gain = gains()
     best = int(gain.argmax())
     if gain[best] <= 0:
         return None
@@ -294,11 +306,15 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
 
 
 def _gain(
-    energy: np.ndarray, variance: np.ndarray, logarithm: np.ndarray, log_mean: np.ndarray
+    energy: np.ndarray,
+    variance: np.ndarray,
+    logarithm: np.ndarray,
+    log_mean: np.ndarray,
+    *counts: np.ndarray,
 ) -> np.ndarray:
-    """Return the mean log likelihood of noise alone over that of a normal or a gamma law.
+    """Return the mean log likelihood of noise alone over that of blocks of other noise.
 
-    Of these, blocks have a mean each of their own.
+    Blocks of a normal or a gamma law, or counts of photons, each have a mean of their own.
     """
     from scipy.special import gammaln
 
@@ -307,4 +323,4 @@ def _gain(
     spread = log_mean - logarithm
     shape = (3 - spread + np.sqrt((spread - 3) ** 2 + 24 * spread)) / (12 * spread)
     gamma = shape * (np.log(shape) - spread - 1) - gammaln(shape) - logarithm
-    return rayleigh - np.maximum(normal, gamma)
+    return rayleigh - np.max([normal, gamma, *(each - 0.5 / BLOCK**2 for each in counts)], axis=0)
