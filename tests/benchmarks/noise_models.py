@@ -22,7 +22,7 @@ from scipy.ndimage import convolve1d
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.covariance import channel_covariance
-from napari_gpu_denoise.noise.frames import Differences, neighbours
+from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.photon import single_image_noise
 from napari_gpu_denoise.noise.speckle import speckle_noise
@@ -49,7 +49,7 @@ def sensor(folder: Path, step: int) -> list[dict]:
         ("single flat fields, snap 1", np.stack([pair[0] for pair in pairs])),
         ("single flat fields, snap 2", np.stack([pair[1] for pair in pairs])),
     ]
-    found = [("flat and dark pairs", Differences.of([*pairs, dark]).noise(white=False))]
+    found = [("flat and dark pairs", FramesInARow((*pairs, dark)).differences.noise())]
     found += [(name, single_image_noise(frames)) for name, frames in singles]
     rows = []
     for name, each in found:
@@ -73,7 +73,7 @@ def photons(folder: Path, step: int) -> list[dict]:
     clean = [picture.astype(np.float64) for picture in pictures("bsd68").values()][::step]
     methods: dict[str, tuple[int, Callable]] = {
         "one image": (1, lambda frames: single_image_noise(frames[0])),
-        "four frames": (4, lambda frames: Differences.of(neighbours(frames)).noise(white=False)),
+        "four frames": (4, lambda frames: FramesInARow.of(frames).differences.noise()),
     }
     rows = []
     for gain, read in PHOTONS:
@@ -228,7 +228,6 @@ def _verdicts(name: str, found: list) -> dict:
         "case": name,
         "called white": f"{sum(each.white for each in found)} of {len(found)}",
         "correlation along x": float(np.median(lag)),
-        "middle": float(np.median([each.middle for each in found])),
         "largest between channels": float("nan"),
     }
 

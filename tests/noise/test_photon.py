@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import imageio.v3 as imageio
 import numpy as np
@@ -12,10 +11,10 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
-from napari_gpu_denoise.errors import AxesError, NonFiniteError, SettingsError
+from napari_gpu_denoise.errors import AxesError, NonFiniteError
 from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_step
-from napari_gpu_denoise.noise.photon import robust_line, single_image_noise, weighted_line
+from napari_gpu_denoise.noise.photon import single_image_noise
 from reference.data import REASON, data_folder, pictures
 
 DATA = pytest.mark.skipif(data_folder() is None, reason=REASON)
@@ -115,34 +114,6 @@ def test_textured_photographs_show_no_law(sigma):
         assert estimate_noise(image).name in ("gaussian", "correlated"), path.name
 
 
-@pytest.mark.parametrize(
-    ("levels", "sigmas", "said"),
-    [
-        ((1, 2), (1,), "2 levels and 1 sigmas"),
-        ((1,), (1,), "at least two"),
-        ((2, 1), (1, 1), "rising"),
-        ((1, 2), (1, 0), "above 0"),
-    ],
-)
-def test_what_is_no_table_is_refused(levels, sigmas, said):
-    with pytest.raises(SettingsError, match=said):
-        gd.SignalDependent(levels, sigmas)
-
-
-def test_tables_come_back_unbiased():
-    model = gd.SignalDependent((20, 60, 100, 150, 190), (2.2, 3, 9, 6, 7.4))
-    share = (np.arange(20_000) + 0.5) / 20_000
-    from scipy.stats import norm
-
-    for mean in (-50, 0, 20, 40, 60, 80, 100, 120, 180, 190, 230):
-        sigma = math.sqrt(model.variance(mean))
-        stable = model.stabilise(mean + sigma * norm.ppf(share))
-        assert stable.std(dtype=float) == pytest.approx(1, abs=0.11)
-        assert model.inverse(stable.mean(dtype=float)) == pytest.approx(mean, abs=5e-3 * sigma)
-    assert model.scaled(2).sigmas == (4.4, 6, 18, 12, 14.8)
-    assert model.details() == "sigma 2.2 at grey level 20 to 9 at 100 to 7.4 at 190"
-
-
 # Gain and read noise
 
 
@@ -209,19 +180,6 @@ def test_what_tells_no_gain():
         single_image_noise(np.zeros(5))
     with pytest.raises(NonFiniteError):
         single_image_noise(np.full((20, 20), np.nan))
-
-
-def test_lines():
-    x = np.arange(1.0, 9)
-    gain, intercept, covariance = weighted_line(x, 3 * x + 2, np.ones(8))
-    assert (gain, intercept) == pytest.approx((3, 2))
-    assert covariance[0, 0] == pytest.approx(1 / np.square(x - x.mean()).sum())
-    y = 3 * x + 2
-    y[5] *= 4
-    gain, intercept, _, used = robust_line(x, y, np.full(8, 0.02), 1.0)
-    assert (gain, intercept) == pytest.approx((3, 2), rel=0.1)
-    assert not used[5]
-    assert weighted_line(np.ones(4), y[:4], np.ones(4))[0] == 0
 
 
 @DATA

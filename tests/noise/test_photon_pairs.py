@@ -89,13 +89,6 @@ def test_saturated_levels_are_left_out():
     assert not found.curve.used[-1]
 
 
-def test_standard_error_predicts_the_spread():
-    found = [of_stack(frames(textured(128), 3, seed=seed)) for seed in range(12)]
-    spread = np.std([each.gain for each in found], ddof=1)
-    predicted = np.sqrt(np.mean([each.gain_error**2 for each in found]))
-    assert 0.5 < predicted / spread < 2.5
-
-
 def test_equal_frames_have_no_noise():
     for found in (
         of_stack(np.full((4, 40, 40), 40)),

@@ -135,7 +135,7 @@ def test_differences_of_frames_beside_moving_borders():
     stack = np.zeros((6, SIDE + 60, SIDE + 60), np.float32)
     for t, frame in enumerate(stack[:5]):  # the last one is empty
         frame[30:-30, 6 * t : 6 * t + SIDE + 20] = 5 * rng.poisson(60, (SIDE, SIDE + 20))
-    found = FramesInARow.of(PlaneStack.held(list(stack))).differences.noise(white=False)
+    found = FramesInARow.of(PlaneStack.held(list(stack))).differences.noise()
     assert not found.grows
     level = found.gain * 300 + found.intercept
     assert level == pytest.approx(25 * 60, rel=0.1)

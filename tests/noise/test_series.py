@@ -13,7 +13,6 @@ from scipy.ndimage import gaussian_filter, shift
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.filter import CorrelatedBM3D
-from napari_gpu_denoise.noise import series
 from napari_gpu_denoise.noise.record import SigmaSeries
 from napari_gpu_denoise.noise.series import (
     MOST_KINDS,
@@ -148,16 +147,7 @@ def test_all_planes_are_read_where_the_first_do_not_agree(strong):
         assert ratio == pytest.approx(2, rel=0.1)
 
 
-def test_few_patches_show_that_planes_agree(monkeypatch):
-    """Where they do not, everything is as if all planes had been read at once."""
-    image, alike = ramp(12)[1], noisy(12, 96, 110)
-    told, few = gd.estimate_noise(image, "TYX"), gd.estimate_noise(alike, "TYX").frames
-    monkeypatch.setattr(series, "FEW_PATCHES", series.PATCHES)
-    assert gd.estimate_noise(image, "TYX") == told
-    many = gd.estimate_noise(alike, "TYX").frames
-    assert few != many and few.index == many.index
-    np.testing.assert_allclose(few.sigma, many.sigma, rtol=0.1)
-    # A frame with padding that no sampled plane shows.
+def test_padding_that_no_sampled_plane_shows_is_found():
     padded = noisy(40, 96, 110)
     hidden = (set(first_positions(list(range(40)))) - set(range(2, 40, 5))).pop()
     padded[hidden, :30] = 0

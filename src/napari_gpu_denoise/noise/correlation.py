@@ -181,7 +181,7 @@ def fit_correlation(power: np.ndarray, rougher: np.ndarray, independent: float) 
     # Texture that reaches the highest frequencies is like correlated noise.
     fine = float(texture[HIGHEST_BAND].mean() / power[HIGHEST_BAND].mean())
     along = (found[[2, 1]] / found[0]).tolist()
-    return CorrelationFit(*along, math.hypot(error, limits.CORRELATION_OF_TEXTURE * fine), clean)
+    return CorrelationFit(*along, math.hypot(error, 0.1 * fine), clean)
 
 
 @cache

@@ -12,6 +12,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.correlation import HALVES, band_ratios
 from napari_gpu_denoise.noise.models.base import NoiseModel
 from napari_gpu_denoise.noise.patches import selection
@@ -26,8 +27,6 @@ from napari_gpu_denoise.noise.patches.spectra import MAX_PATCHES, PatchSpectra, 
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 from napari_gpu_denoise.noise.sampling import PlaneStack
 
-CLEARLY_SHARED = 10.0  # errors of a covariance above which noise is shared: texture is, by 8
-LEAST_SHARED = 0.08  # correlation between channels that costs 0.1 to 0.2 dB if it is ignored
 COLOUR_SHARE = 0.15  # of the patches that show the noise of colours: JPEG took it from the first
 
 
@@ -55,8 +54,8 @@ class ChannelCovariance:
         others = np.tril_indices(len(self.correlation), -1)
         each = (self.correlation, self.covariance, self.error)
         correlation, covariance, error = (np.abs(table)[others] for table in map(np.array, each))
-        clear = (correlation > LEAST_SHARED) & (covariance > CLEARLY_SHARED * error)
-        return bool(clear.any())
+        clear = covariance > limits.MIN_SHARED_ERRORS * error
+        return bool((clear & (correlation > limits.MIN_SHARED_CORRELATION)).any())
 
     def summary(self) -> str:
         """Return the strongest correlation as one line."""

@@ -21,7 +21,7 @@ from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.proof import limited_to_proof, proven_colours
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries, is_unproven
 from napari_gpu_denoise.noise.sampling import PlaneReader, plane_axis
-from napari_gpu_denoise.noise.series import differ, limit_by_repeats, limit_series, sigma_series
+from napari_gpu_denoise.noise.series import differ, limit_by_repeats, sigma_series
 
 
 def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel], str]:
@@ -115,8 +115,9 @@ def estimate_noise(
     changes otherwise. Lines and tables have to fit clearly better than a constant, at levels whose
     smoothest patches look like white noise. The model of least cost over all channels is chosen.
 
-    Repeats bound the noise: along ``T``, or the longest axis without a name, no plane has a sigma
-    above that of its difference from another one by more than a tenth. What they share is no noise.
+    Repeats bound the noise: along ``T``, or the longest axis without a name, sigma is not above
+    that of differences by more than a tenth. What they share is no noise. Where it is far below
+    what single planes suggest, all planes share it.
 
     What a single plane does not prove is not removed: white noise has to look white in the
     smoothest patches, or to be nearly all that cannot be predicted from neighbouring pixels, and
@@ -196,11 +197,13 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
             fits = [fit.scaled(scale) for fit, scale in zip(plain, scales, strict=True)]
             series = {name: each.scaled(scales) for name, each in series.items()}
     fits, factors = limit_by_repeats(source, channels, fits)
+    if min(factors) < limits.MIN_PROVEN_SHARE:
+        series = {}  # single planes show texture, each its own
     if model == AUTO and places is None:
         fits, shares = limited_to_proof(channels, fits)
         factors = [one * share for one, share in zip(factors, shares, strict=True)]
     kind = type(fits[0].model)
-    series = {name: limit_series(each.scaled(factors), source) for name, each in series.items()}
+    series = {name: each.scaled(factors) for name, each in series.items()}
     return NoiseEstimate(
         sigma=tuple(fit.sigma for fit in fits),
         standard_error=tuple(fit.error for fit in fits),
@@ -292,9 +295,9 @@ def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[str]:
 
 def _structure(source: PlaneReader) -> tuple[Note, ...]:
     """Return notes on structured noise, which is not part of any model."""
-    from napari_gpu_denoise.noise.structure.find import structure_in
+    from napari_gpu_denoise.noise.structure.find import SIDE, structure_in
 
     return tuple(
         Note(each.words(), "correct='found' removes it first", code="structured")
-        for each in structure_in([source.sampled(channel) for channel in source.channels])
+        for each in structure_in([source.sampled(channel, SIDE) for channel in source.channels])
     )

@@ -122,7 +122,7 @@ class FramesInARow:
             each = [1.0] if alike else [spectrum_of_patches(one).sigma for one in near.alone()]
         except (ImageError, NonFiniteError):
             return None
-        most = limits.MAX_SIGMA_OVER_SINGLE * single.sigma
+        most = limits.MAX_SIGMA_OVER_BOUND * single.sigma
         least = max(
             further.sigma / limits.MAX_SIGMA_OF_FURTHER, limits.MIN_SIGMA_OVER_SINGLE * single.sigma
         )

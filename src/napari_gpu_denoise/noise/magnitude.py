@@ -277,15 +277,15 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
         sums = np.pad(np.cumsum(columns, axis=1), ((0, 0), (1, 0)))
         means = (sums[:, last] - sums[:, first]) / np.maximum(last - first, 1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            gain = np.nan_to_num(_gain(*means), nan=-1.0) * 2 * BLOCK**2 * (last - first)
-        return np.where(last - first < MIN_BLOCKS, -1, gain)
+            gain = np.nan_to_num(_gain(*means), nan=-1.0)
+        return np.where(last - first < MIN_BLOCKS, -1, gain * 2 * BLOCK**2 * (last - first))
 
     gain = gains()
     if step and gain.max() > 0:
-        from scipy.special import gammaln  # slow: only where other laws have not refuted it
+        from scipy.special import gammaln  # which takes most of the time
 
-        photons, counts = np.maximum((mean - shift) / step, 1e-9), (blocks / step).clip(0)
-        chance = photons * np.log(photons) - photons - gammaln(counts + 1).mean(axis=1)
+        photons = np.maximum((mean - shift) / step, 1e-9)
+        chance = photons * (np.log(photons) - 1) - gammaln((blocks / step).clip(0) + 1).mean(axis=1)
         columns.append(chance - math.log(step))
         gain = gains()
     best = int(gain.argmax())

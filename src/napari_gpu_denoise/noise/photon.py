@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.patches.coefficients import compared_bands
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import MEMBERS, VarianceCurve
@@ -21,12 +22,6 @@ from napari_gpu_denoise.noise.sampling import sample_planes
 # The line of photon and read noise through variances at levels of brightness.
 FLOOR = 0.02  # lowest variance used for a weight, as a share of the median variance
 SYSTEMATIC = 0.01  # relative error of a variance that more pixels do not reduce
-ROUNDS = 20  # of a robust fit
-OUTLIER = 4.0  # distance from the line, over the scatter, beyond which a level is left out
-SIGNIFICANT = 4.0  # standard errors by which a gain is above 0
-DISAGREE = 2.0  # standard errors by which two gains differ
-GROWTH = 1.5  # ratio of variances, brightest level to darkest, that matters
-SHIFTED = 0.25  # sigma at level 0 by which levels are below 0 only if something was subtracted
 
 
 @dataclass(frozen=True)
@@ -49,17 +44,17 @@ class PhotonNoise:
         if not self.significant or len(level) < 2:
             return False
         dark, bright = self.gain * level[[0, -1]] + self.intercept
-        return bool(bright > GROWTH * max(dark, 0.0))
+        return bool(bright > limits.MIN_VARIANCE_GROWTH * max(dark, 0.0))
 
     @property
     def significant(self) -> bool:
         """Whether the gain is clearly above 0."""
-        return self.gain > SIGNIFICANT * self.gain_error
+        return self.gain > limits.MIN_GAIN_ERRORS * self.gain_error
 
     def exceeds(self, other: PhotonNoise) -> bool:
         """Whether this gain is clearly above another one of the same image."""
         error = math.hypot(self.gain_error, other.gain_error)
-        return self.gain - other.gain > DISAGREE * error
+        return self.gain - other.gain > 2 * error
 
     @property
     def most_offset(self) -> float:
@@ -109,14 +104,14 @@ def robust_line(
     """
     least = least_variance(y)
     weight, spread = np.ones(len(x)), error * least
-    for _ in range(ROUNDS):
+    for _ in range(20):
         gain, intercept, covariance = weighted_line(x, y, spread / weight)
         line = line_values(x, gain, intercept, least)
         spread = line * error
         distance = (y - line) / spread
         weight = huber_weights(distance, upward, 3 * upward)
     scatter = max(1.0, math.sqrt(float(np.square(weight * distance).mean())))
-    return gain, intercept, covariance * scatter**2, np.abs(distance) <= OUTLIER * scatter
+    return gain, intercept, covariance * scatter**2, np.abs(distance) <= 4 * scatter
 
 
 def photon_noise(
@@ -128,8 +123,8 @@ def photon_noise(
     offset is the smallest that fits.
     """
     gain, intercept, covariance = line
-    # Levels below 0 by more than noise at 0 explains: something was subtracted.
-    shifted = min(curve.mean, default=0.0) < -SHIFTED * math.sqrt(max(intercept, 0.0))
+    # Levels below 0 by more than a quarter of sigma there: something was subtracted.
+    shifted = min(curve.mean, default=0.0) < -0.25 * math.sqrt(max(intercept, 0.0))
     if gain > 0 and (intercept < 0 or shifted):
         # No level is darker than that without light.
         offset, read = min(-intercept / gain, min(curve.mean)), 0.0

@@ -79,11 +79,9 @@ class SigmaSeries:
 
     def scaled(self, factors: Sequence[float]) -> SigmaSeries:
         """Return the series with the sigma of each channel multiplied by a factor."""
-        return self.scaled_by_plane(np.reshape(factors, (-1, 1)), "sigma", "error")
+        return self._times(np.reshape(factors, (-1, 1)), "sigma", "error")
 
-    def scaled_by_plane(self, factors: np.ndarray, *names: str) -> SigmaSeries:
-        """Return the series with these, by default all, multiplied by factors (channels, n)."""
-        names = names or ("sigma", "error", "factor")
+    def _times(self, factors: np.ndarray, *names: str) -> SigmaSeries:
         tables = {name: (np.array(getattr(self, name)) * factors).tolist() for name in names}
         return replace(self, **{name: tuple(map(tuple, rows)) for name, rows in tables.items()})
 

@@ -129,9 +129,12 @@ class PlaneReader:
         """The axis along which planes may repeat a scene: T, or the longest without a name."""
         return self.axes.index("T") if "T" in self.axes else plane_axis(self.axes, self.shape)
 
-    def sampled(self, channel: Channel | None = None) -> PlaneStack:
-        """Return at most `MAX_PLANES` planes of a channel, spread evenly over each axis."""
-        return self._stack(plane_indices(self.axes, self.shape, channel))
+    def sampled(self, channel: Channel | None = None, side: int | None = None) -> PlaneStack:
+        """Return at most `MAX_PLANES` planes of a channel, spread evenly over each axis.
+
+        With `side`, of each the middle, so many pixels along each axis at most.
+        """
+        return self._stack(plane_indices(self.axes, self.shape, channel), side=side)
 
     def sampled_repeats(self, channel: Channel | None) -> list[tuple[int, int]]:
         """Return which of the sampled planes follow each other along `repeats`."""
@@ -145,13 +148,8 @@ class PlaneReader:
             last[others] = number
         return found
 
-    def along(
-        self, axis: int, channel: Channel | None, positions: Sequence[int], repeat: bool = False
-    ) -> PlaneStack:
-        """Return planes at these positions of an axis, from the middle of all others.
-
-        With `repeat`, each is replaced by one beside it along `repeats`.
-        """
+    def along(self, axis: int, channel: Channel | None, positions: Sequence[int]) -> PlaneStack:
+        """Return planes at these positions of an axis, from the middle of all others."""
         places = {
             k: self.shape[k] // 2
             for k, letter in enumerate(self.axes)
@@ -159,28 +157,16 @@ class PlaneReader:
         }
         ndim = len(self.axes)
         found = [_plane_at(ndim, channel, {**places, axis: k}) for k in positions]
-        return self._stack(found, repeat)
+        return self._stack(found)
 
-    def beside(self, position: int) -> int:
-        """Return the position of another repeat.
-
-        It is the second one, where there is one: cameras and scanners may share noise between
-        neighbours, or alternate between two states.
-        """
-        length = self.shape[self.repeats]
-        step = 2 if length > 3 else 1
-        return position + step if position + step < length else position - step
-
-    def _stack(self, places: Sequence[tuple[int | slice, ...]], repeat: bool = False) -> PlaneStack:
-        """Return the planes at these indices, or beside them; none is read yet."""
+    def _stack(
+        self, places: Sequence[tuple[int | slice, ...]], side: int | None = None
+    ) -> PlaneStack:
+        """Return the planes at these indices; none is read yet."""
         y, x = self.axes.index("Y"), self.axes.index("X")
-        if repeat:
-            axis = self.repeats
-            places = [(*p[:axis], self.beside(p[axis]), *p[axis + 1 :]) for p in places]
-
-        large = self.shape[y] * self.shape[x] > LARGEST_PLANE
+        large = self.shape[y] * self.shape[x] > LARGEST_PLANE and not side
         lengths = self.shape[y], self.shape[x]
-        down, across = (_windows(n) if large else [slice(0, n)] for n in lengths)
+        down, across = (_windows(n) if large else [middle(n, side or n)] for n in lengths)
 
         def window(place: list, rows: slice, columns: slice) -> np.ndarray:
             place[y], place[x] = rows, columns
@@ -195,6 +181,12 @@ class PlaneReader:
 
         lengths = (sum(one.stop - one.start for one in each) for each in (down, across))
         return PlaneStack(read, (len(places), *lengths), self._image.dtype)
+
+
+def middle(length: int, side: int) -> slice:
+    """Return the middle of an axis, at most so many pixels."""
+    start = max(length - side, 0) // 2
+    return slice(start, min(start + side, length))
 
 
 def _windows(length: int) -> list[slice]:

@@ -13,6 +13,7 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.threads import mapping
+from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.correlation import LAGS, spectrum_of_patches
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models.base import Fit
@@ -32,14 +33,10 @@ Table = tuple[tuple[float, ...], ...]
 WHITE: Table = tuple(tuple(float(y == x == 0) for x in range(LAGS + 1)) for y in range(LAGS + 1))
 
 # Planes that sigma is read from along an axis, and patches of each, about.
-MOST = 256
-MOST_LAZY = 32  # of an array that is not in memory
-FEW = 32  # of these are read first, and no others where they agree:
-AGREE = 1.2  # ratio of the largest to the smallest sigma, at most
-SHIFT = 0.725  # found by trial: of 256 planes, they hold every phase of rhythms of 2 to 16
+MOST = 256  # in memory; of others 32
+FEW = 32  # of these are read first, and no others where they agree
 PATCHES = 4096
 FEW_PATCHES = 1024  # of the first planes, if they are all image
-AT_ONCE = 64  # planes whose patches are kept at once
 
 
 def sigma_series(
@@ -53,7 +50,7 @@ def sigma_series(
     Few patches are read first. Neither constant areas nor clipping are looked for where the sampled
     planes have none: a plane that has some would not agree with them, or seem to be without noise.
     """
-    index = spread(source.shape[number], MOST_LAZY if source.lazy else MOST)
+    index = spread(source.shape[number], 32 if source.lazy else MOST)
     scales, read = list(map(_scale, channels, fits)), {}  # (channel, 3) by position
     positions = first_positions(index)
     plain = not source.lazy and all(each.is_plain for each in channels)
@@ -85,8 +82,8 @@ def _of_planes(
 ) -> np.ndarray:
     """Return sigma of each plane, its error, and sigma over that of the model, (plane, 3)."""
     found = np.full((len(stack), 3), np.nan)
-    for start in range(0, len(stack), AT_ONCE):
-        numbers = range(start, min(start + AT_ONCE, len(stack)))
+    for start in range(0, len(stack), 64):  # planes whose patches are kept at once
+        numbers = range(start, min(start + 64, len(stack)))
         planes = [stack[k] for k in numbers]
         blanks, levels = [None] * len(planes), [[]] * len(planes)
         if not plain:
@@ -132,13 +129,14 @@ def _sigmas(spectra: PatchSpectra, fit: Fit, scale: float) -> np.ndarray:
 def first_positions(index: list[int]) -> list[int]:
     """Return the positions along an axis, of many, that are read first: one of each few.
 
-    They are not the same distance apart, so that no rhythm of planes is missed.
+    They are not the same distance apart, so that no rhythm of planes is missed: of 256 they hold
+    every phase of rhythms of 2 to 16.
     """
     if len(index) <= FEW:
         return index
     ends = [len(index) * k // FEW for k in range(FEW + 1)]
     return [
-        index[start + int((k * SHIFT) % 1 * (stop - start))]
+        index[start + int((k * 0.725) % 1 * (stop - start))]
         for k, (start, stop) in enumerate(pairwise(ends))
     ]
 
@@ -150,7 +148,9 @@ def _agree(factor: np.ndarray) -> bool:
     cases.
     """
     known = factor[np.isfinite(factor) & (factor > 0)]
-    return 2 * len(known) > len(factor) and bool(known.max() <= AGREE * known.min())
+    return 2 * len(known) > len(factor) and bool(
+        known.max() <= limits.MAX_SIGMA_RATIO_ALIKE * known.min()
+    )
 
 
 def _by_spectra(
@@ -193,8 +193,6 @@ def _scale(channel: Evidence, fit: Fit) -> float:
 
 # Repeats of a scene, such as frames, bound the noise from above: they share the scene, texture and
 # all, and their differences hold motion besides the noise. What repeats share is not noise.
-LEEWAY = 1.1  # sigma over that of the differences, at most
-MIN_PIXELS = 256  # of a difference that tells something
 MAX_PIXELS = 1 << 16  # looked at in a plane, about
 
 
@@ -214,14 +212,12 @@ def limit_by_repeats(
         if row is not None:
             # The second next frame: neighbours may share noise, or two states alternate.
             pairs = [(row[0], row[-1]) for row in row.rows]
-        limits = np.array([_difference_variance(*pair) for pair in pairs])
-        claimed = np.array([_claimed_variance(fit, plane) for plane, _ in pairs])
-        known = np.isfinite(limits) & np.isfinite(claimed)
-        limit, claim = (math.sqrt(max(each[known].sum(), 0.0)) for each in (limits, claimed))
-        count = math.sqrt(max(known.sum(), 1))
-        claims.append(claim / count)
-        fits[number] = fit._replace(limit=limit / count)
-        if claim > LEEWAY * limit > 0:
+        told = [(_difference_variance(*pair), _claimed_variance(fit, pair[0])) for pair in pairs]
+        known = [each for each in told if all(map(math.isfinite, each))] or [(0.0, 0.0)]
+        limit, claim = np.sqrt(np.maximum(np.mean(known, axis=0), 0.0)).tolist()
+        claims.append(claim)
+        fits[number] = fit._replace(limit=limit)
+        if claim > limits.MAX_SIGMA_OVER_BOUND * limit > 0:
             factors[number] = limit / claim
     if all(factor == 1 for factor in factors):
         return fits, factors
@@ -231,35 +227,12 @@ def limit_by_repeats(
     )
     pairs = zip(fits, factors, strict=True)
     scalable = all(fit.model.scaled(factor) is not None for fit, factor in pairs)
-    limited = []
-    for fit, factor, claim in zip(fits, factors, claims, strict=True):
-        if factor < 1 and not scalable:
-            fit = fit._replace(model=Gaussian(claim), sigma=claim, errors={})
+    for number, (fit, factor, claim) in enumerate(zip(fits, factors, claims, strict=True)):
         if factor < 1:
-            fit = fit.scaled(factor)
-            fit = fit._replace(notes=(*fit.notes, note))
-        limited.append(fit)
-    return limited, factors
-
-
-def limit_series(series: SigmaSeries, source: PlaneReader) -> SigmaSeries:
-    """Return sigma along an axis, of no plane above that of its difference from a repeat."""
-    number = source.axes.index(series.axis)
-    if source.repeats is None or not differ(series):
-        return series
-    beside = np.array(series.index)
-    if number == source.repeats:
-        beside = np.array([source.beside(k) for k in series.index])
-    rows = []
-    for channel, sigma in zip(source.channels, np.array(series.sigma), strict=True):
-        stacks = (source.along(number, channel, series.index, repeat=r) for r in (False, True))
-        limits = 2 * np.array(list(map(_difference_variance, *stacks)))
-        known = np.isfinite(sigma)
-        # The other frame may have stronger or weaker noise.
-        claims = sigma**2 + np.interp(beside, np.array(series.index)[known], sigma[known]) ** 2
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rows.append(np.where(claims > LEEWAY**2 * limits, np.sqrt(limits / claims), 1.0))
-    return series.scaled_by_plane(np.array(rows))
+            if not scalable:
+                fit = fit._replace(model=Gaussian(claim), sigma=claim, errors={})
+            fits[number] = fit.scaled(factor)._replace(notes=(*fit.notes, note))
+    return fits, factors
 
 
 def _claimed_variance(fit: Fit, plane: np.ndarray) -> float:
@@ -277,7 +250,7 @@ def _difference_variance(plane: np.ndarray, other: np.ndarray) -> float:
     step = 1 + plane.size // MAX_PIXELS
     apart = plane[::step].astype(np.float64) - other[::step]
     apart = apart[np.isfinite(apart) & (apart != 0)]
-    return float(np.mean(np.square(apart))) / 2 if apart.size >= MIN_PIXELS else math.nan
+    return float(np.mean(np.square(apart))) / 2 if apart.size >= 256 else math.nan
 
 
 def plane_factors(estimate: NoiseEstimate, shape: Sequence[int]) -> np.ndarray | None:
@@ -337,7 +310,6 @@ def _curve(series: SigmaSeries, factor: Sequence[float], length: int) -> np.ndar
 
 # Planes whose noise differs in its spectrum, such as images that were registered.
 MOST_KINDS = 12  # kinds of spectra that are told apart
-ALIKE = 0.06  # correlations that differ by no more are of one kind, if that leaves few kinds
 
 
 @dataclass(frozen=True)
@@ -399,7 +371,7 @@ def _kinds(
     """Return the kind of each measured plane, and the models of each kind, one a channel."""
     tables = np.array(series.autocorrelation).swapaxes(0, 1)  # planes first
     sigma = np.nan_to_num(np.array(series.sigma).T)
-    first = _first_of_kinds(tables, ALIKE)
+    first = _first_of_kinds(tables, 0.06)  # more, if that leaves too many
     apart = np.abs(tables[:, None] - tables[first]).max(axis=(2, 3, 4))
     kinds = apart.argmin(axis=1)
     models = []
