@@ -201,18 +201,13 @@ def test_the_curve_of_magnitudes_is_the_one_fitted():
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32, np.float64])
 def test_zeros_of_speckle(dtype):
-    image = np.full((20, 20), 100, dtype)
-    image[:5] = 0
-    if np.dtype(dtype).kind != "u":
-        image[0] = -7
-    image[9] = 2
+    image = np.array([100, 100, 2, 0, 0 if np.dtype(dtype).kind == "u" else -7], dtype)
     log = Speckle(4.0).stabilise(image)
-    assert np.isfinite(log).all()
-    assert log[9, 0] == pytest.approx(np.log(2))
-    assert log.min() == log[0, 0] == log[4, 0] <= log[9, 0]
+    assert log[2] == pytest.approx(np.log(2))
+    assert log.min() == log[3] == log[4] <= log[2]
     back = Speckle(4.0).inverse(log)
     assert back.min() > 0
-    assert np.rint(back[0, 0]) == 0 or np.dtype(dtype).kind == "f"
+    assert np.rint(back[3]) == 0 or np.dtype(dtype).kind == "f"
     empty = Speckle(1.0).inverse(Speckle(1.0).stabilise(np.zeros((3, 3), dtype)))
     assert (np.abs(empty) < 0.5).all()
 

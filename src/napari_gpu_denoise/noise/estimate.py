@@ -236,8 +236,8 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
         ratio = 1.0 if is_unproven(fit.notes) else unexplained(fit)
         if ratio >= limits.MIN_UNEXPLAINED_RATIO:
             found.append(
-                f"most grey levels vary {ratio:.2g} times as much as the noise{of} that is known, by "
-                "texture or other noise"
+                f"most grey levels vary {ratio:.2g} times as much as the noise{of} that is known, "
+                "by texture or other noise"
             )
     spectra = [each.spectrum for each in channels if each.spectrum is not None]
     correlated = any(not each.white for each in spectra)
