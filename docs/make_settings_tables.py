@@ -51,7 +51,6 @@ CHANGES = {
         {"stages": "basic"},
         {"threshold": 2.4},
         {"threshold": 3.1},
-        {"shared_noise": False},
         {"step_basic": 4, "step_final": 4},
         {"window_basic": 21, "window_final": 21},
         {"neighbours_basic": 32},
@@ -77,7 +76,6 @@ CHANGES = {
         {"step_basic": 4, "step_final": 4},
         {"window_basic": 9, "window_final": 9},
         {"neighbours_basic": 16, "neighbours_final": 16},
-        {"shared_noise": False},
     ),
     "isoline": (
         {"staircase": 0},

@@ -27,8 +27,8 @@ SMALL = {
     "swnlm": {"patch": 3, "window": 7},
     # Frames stay at their defaults, which alone need no axis T.
     "vbm3d": {
-        **{"window": 3, "window_nearest": 5, "window_next": 3},
-        **{"step_basic": 4, "neighbours_basic": 4, "step_final": 4, "neighbours_final": 4},
+        **{"window_nearest": 5, "step_basic": 4, "neighbours_basic": 4},
+        **{"step_final": 4, "neighbours_final": 4},
     },
 }
 

@@ -199,7 +199,8 @@ def test_every_promise_has_its_test():
     named = re.findall(r"`(tests/[\w/.]+)::(\w+)`", text)
     assert len(named) > 20
     for file, test in named:
-        assert f"\ndef {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"
+        # In a class of tests that others inherit, too.
+        assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"
 
 
 def test_every_page_is_in_the_index():

@@ -1,29 +1,22 @@
 // The transform of eight values and its inverse. Applied along y, then along x, it is the 2D transform of a patch.
 //
-// Constants: TRANSFORM: BIOR15 (three levels, periodic), DCT, HAAR (three levels) or DFT (real: cosines and sines). All preserve
-//   the standard deviation of white noise in every coefficient; coefficient 0 is the mean times sqrt(8).
+// Constants: TRANSFORM: BIOR15 (three levels, periodic), DCT or DFT (real: cosines and sines). All preserve the standard
+//   deviation of white noise in every coefficient; coefficient 0 is the mean times sqrt(8).
 // Needs: REAL, which is float or a vector of eight floats that are transformed side by side.
 
 #define BIOR15 0
 #define DCT 1
-#define HAAR 2
-#define DFT 3
+#define DFT 2
 
 #define SQRT_HALF 0.70710678f
 
-#if TRANSFORM == BIOR15 || TRANSFORM == HAAR
+#if TRANSFORM == BIOR15
 // By lifting: the biorthogonal 1.5 wavelet is Haar's, with the sums corrected by neighbouring differences. With eight periodic
 // values its outer taps cancel; on the next two levels all taps except Haar's cancel.
-#if TRANSFORM == BIOR15
 #define BESIDE -0.171875f
 // Norms of the rows on levels 2 and 3, which scale the noise.
 #define NORM2 1.02911711f
 #define NORM3 1.05743277f
-#else
-#define BESIDE 0.0f
-#define NORM2 1.0f
-#define NORM3 1.0f
-#endif
 
 static inline void correct_sums(REAL *s, const REAL *d, float by)
 {
@@ -41,9 +34,7 @@ static inline void transform_forward(REAL *v)
         s[n] = SQRT_HALF * (v[2 * n] + v[2 * n + 1]);
         d[n] = SQRT_HALF * (v[2 * n] - v[2 * n + 1]);
     }
-#if TRANSFORM == BIOR15
     correct_sums(s, d, BESIDE);
-#endif
     const REAL a = s[0] + s[1];
     const REAL b = s[2] + s[3];
     v[0] = 0.5f * (a + b);
@@ -67,9 +58,7 @@ static inline void transform_inverse(REAL *v)
     #pragma unroll
     for (int n = 0; n < 4; ++n)
         d[n] = v[4 + n];
-#if TRANSFORM == BIOR15
     correct_sums(s, d, -BESIDE);
-#endif
     #pragma unroll
     for (int n = 0; n < 4; ++n) {
         v[2 * n] = SQRT_HALF * (s[n] + d[n]);

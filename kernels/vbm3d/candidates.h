@@ -1,6 +1,4 @@
 // The best candidates of a search in a video: distance and place in one 64-bit number, so that ties are settled by the place.
-//
-// Constants: NEXT, KEPT.
 
 #include "common/match_key.h"
 #include "common/place_code.h"
@@ -52,21 +50,4 @@ static inline void keep_candidate(CANDIDATE *best, int count, CANDIDATE one)
 {
     if (one < best[count - 1])
         insert_candidate(best, count, one);
-}
-
-// Whether a displacement lies in the window around a candidate.
-static inline bool within(CANDIDATE centre, int dy, int dx)
-{
-    const uint place = candidate_place(centre);
-    return is_candidate(centre) && abs(dy - place_y(place)) <= NEXT / 2 && abs(dx - place_x(place)) <= NEXT / 2;
-}
-
-// Whether a displacement was already searched, around one of the centres before number `window`.
-static inline bool repeated(const CANDIDATE *centres, int window, int dy, int dx)
-{
-    bool before = false;
-    #pragma unroll
-    for (int i = 0; i < KEPT - 1; ++i)
-        before = before || (i < window && within(centres[i], dy, dx));
-    return before;
 }

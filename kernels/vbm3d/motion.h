@@ -1,10 +1,7 @@
-// Predicts where a patch is in the next frame: at constant velocity (MOTION = 1), or as the block it lies in moves (MOTION = 2).
+// Predicts where a patch is in the next frame: it moves as the block it lies in.
 //
-// Constants: MOTION, PATCH, NEAREST, COARSE, NEXT, FURTHEST (largest displacement of a match).
+// Constants: MOTION (whether there are other frames), PATCH, NEXT, FURTHEST (largest displacement of a match).
 // Needs: common/frame_ring.h.
-
-// Largest displacement of the coarse search, whose displacements are multiples of COARSE.
-#define COARSEST (NEAREST / 2 / COARSE * COARSE)
 
 // Displacement and velocity, in pixels and pixels a frame.
 typedef struct {
@@ -12,14 +9,7 @@ typedef struct {
     int x;
     int vy;
     int vx;
-    bool begun; // whether the patch was found in any frame yet
 } Track;
-
-static inline Track begin_track(void)
-{
-    const Track track = {0, 0, 0, 0, false};
-    return track;
-}
 
 // Predicts the next frame. (low, high) are the smallest and largest displacements at which the patch lies in the image.
 static inline Track moved_on(Track track, int low_y, int high_y, int low_x, int high_x)
@@ -30,16 +20,7 @@ static inline Track moved_on(Track track, int low_y, int high_y, int low_x, int 
     return track;
 }
 
-// Updates the track with the displacement at which the patch was found, `frames` frames from the reference; `was` is the track
-// one frame before.
-static inline Track found_at(Track was, int y, int x, int frames)
-{
-    const int since = was.begun ? 1 : frames;
-    const Track track = {y, x, (y - was.y) / since, (x - was.x) / since, true};
-    return track;
-}
-
-#if MOTION == 2
+#if MOTION
 #define MOTIONS_ARGUMENT , __global const short2 *motions, int block_rows, int block_columns, int shift_y, int shift_x
 #define MOTIONS motions, block_rows, block_columns, shift_y, shift_x
 #define MOTIONS_OF __global const short2 *motions, int block_rows, int block_columns, int shift_y, int shift_x
@@ -64,13 +45,12 @@ static inline Track with_block(Track track, MOTIONS_OF, int slot, int backward, 
 // Begins a track whose next frame may be missing: it then goes on as it came from the other side, if `known`.
 static inline Track begin_with_block(MOTIONS_OF, int slot, int backward, int y, int x, bool known)
 {
-    Track track = begin_track();
+    Track track = {0, 0, 0, 0};
     if (known) {
         track = with_block(track, MOTIONS, slot, !backward, y, x);
         track.vy = -track.vy;
         track.vx = -track.vx;
     }
-    track.begun = true;
     return track;
 }
 #else

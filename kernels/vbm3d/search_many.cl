@@ -4,8 +4,8 @@
 // Reference: methods page, "motion". The windows are those of search_tracks, all of whose candidates are offered.
 // Grid: (NEIGHBOURS, references, frames), in groups of NEIGHBOURS (a power of two).
 // Constants: PATCH = 8, STEP, WINDOW (in the frame of the reference), NEXT (in all others, at most half of NEIGHBOURS candidates),
-//   NEIGHBOURS, KEPT (of the own frame; as many as a window has), FURTHEST, MOTION = 2 (blocks are followed).
-// Shapes: as in search_windows.
+//   NEIGHBOURS, KEPT (of the own frame; as many as a window has), FURTHEST, MOTION = 1.
+// Shapes: as in search_tracks.
 // Cost of a reference: 128 operations a candidate, and for every NEIGHBOURS of them a sorting network and a merge.
 
 #include "common/patch_grid.h"

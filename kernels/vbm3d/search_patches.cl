@@ -1,12 +1,12 @@
-// Finds the NEIGHBOURS most similar patches in a video, like search_tracks or search_windows, with the patch spread over lanes.
+// Finds the NEIGHBOURS most similar patches in a video, like search_tracks, with the patch spread over lanes.
 //
 // Reference: Davy and Ehret 2020, section 4.2.4: a lane holds one column of the reference patch and compares it with that of
 //   every candidate; the sums of the lanes are added up. Candidates that lie one above the other are compared together, so
 //   that their rows are loaded once (vbm3d/patch_columns.h).
 // Grid: (columns, rows, frames), for CPUs: the lanes are those of a vector.
-// Constants: PATCH = 8, STEP, WINDOW, NEXT, KEPT, NEIGHBOURS; MOTION (1 searches as search_tracks does, 0 as search_windows),
-//   NEAREST, COARSE, FURTHEST, FILL (width of the window that fills an incomplete group).
-// Shapes: as in search_windows.
+// Constants: PATCH = 8, STEP, WINDOW, NEXT, KEPT, NEIGHBOURS, FURTHEST, MOTION (whether there are other frames),
+//   FILL (width of the window that fills an incomplete group).
+// Shapes: as in search_tracks.
 // Cost of a reference: 16 vector operations a candidate, and the sums over lanes.
 
 #include "common/patch_grid.h"
@@ -14,10 +14,7 @@
 #include "vbm3d/candidates.h"
 #include "vbm3d/motion.h"
 
-#define TALLER (WINDOW > NEXT ? WINDOW : NEXT)
-// Candidates in a column of the coarse search, and in the tallest column of any.
-#define COLUMN (2 * COARSEST / COARSE + 1)
-#define TALLEST (MOTION && COLUMN > TALLER ? COLUMN : TALLER)
+#define TALLEST (WINDOW > NEXT ? WINDOW : NEXT)
 
 #include "vbm3d/patch_columns.h"
 
@@ -63,20 +60,13 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
 
 #if MOTION
     Track track;
-#if MOTION == 2
     bool seen = true; // whether the frame that the track comes from is there
-#endif
-#else
-    CANDIDATE centres[KEPT];
-#endif
     for (int turn = 0; turn < frames_before + frames_after; ++turn) {
         const bool forward = turn < frames_after;
         const int dt = forward ? turn + 1 : frames_after - turn - 1;
         const bool begins = turn == 0 || turn == frames_after;
-#if MOTION
         const int sign = forward ? 1 : -1;
         const bool there_is = frame_link(links, centre_link + dt).noise != 0.0f;
-#if MOTION == 2
         if (begins) {
             const bool other = (forward ? frames_before : frames_after) > 0;
             track = begin_with_block(MOTIONS, slot, !forward, y - y0, x - x0,
@@ -86,77 +76,23 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
         if (seen && there_is)
             track = with_block(track, MOTIONS, ring_slot(slot, dt - sign, ring), !forward, y - y0, x - x0);
         seen = there_is;
-#else
-        if (begins)
-            track = begin_track();
-#endif
-        const Track was = track;
         track = moved_on(track, y0 - y, y0 + ny - PATCH - y, x0 - x, x0 + nx - PATCH - x);
-#else
-        for (int k = 0; k < KEPT && begins; ++k)
-            centres[k] = start[k];
-#endif
         const Link link = frame_link(links, centre_link + dt);
         if (link.noise <= 0.0f)
             continue;
         __global const float *there = here + (long)(ring_slot(slot, dt, ring) - slot) * (long)plane;
         for (int k = 0; k < KEPT; ++k)
             own[k] = NO_CANDIDATE;
-#if MOTION
-        int width = NEXT;
-#if MOTION == 1
-        if (!was.begun) {
-            for (int dx = -COARSEST; dx <= COARSEST; dx += COARSE) {
-                COMPARE_COLUMN(sums, COLUMN, COARSE, there - COARSEST * pitch + dx, link.scale, link.shift);
-                OFFER_COLUMN(sums, COLUMN, COARSE, dt, -COARSEST, dx, true);
-            }
-            track.y = place_y(candidate_place(own[0]));
-            track.x = place_x(candidate_place(own[0]));
-#if COARSE > 1
-            for (int k = 0; k < KEPT; ++k)
-                own[k] = NO_CANDIDATE;
-#endif
-            width = COARSE > 1 ? NEXT : 0;
-        }
-#endif
-        for (int dx = track.x - width / 2; dx < track.x - width / 2 + width; ++dx) {
+        for (int dx = track.x - NEXT / 2; dx <= track.x + NEXT / 2; ++dx) {
             COMPARE_COLUMN(sums, NEXT, 1, there + (track.y - NEXT / 2) * pitch + dx, link.scale, link.shift);
             OFFER_COLUMN(sums, NEXT, 1, dt, track.y - NEXT / 2, dx, true);
         }
-#if MOTION == 2
         track.y = place_y(candidate_place(own[0]));
         track.x = place_x(candidate_place(own[0]));
-#else
-        track = found_at(was, place_y(candidate_place(own[0])), place_x(candidate_place(own[0])), abs(dt));
-#endif
-#else
-        for (int window = 0; window < KEPT; ++window) {
-            if (!is_candidate(centres[window]))
-                continue;
-            const uint place = candidate_place(centres[window]);
-            const int top = place_y(place) - NEXT / 2;
-            for (int d = -(NEXT / 2); d <= NEXT / 2; ++d) {
-                const int dx = place_x(place) + d;
-                bool again[NEXT];
-                bool all_again = true;
-                #pragma unroll
-                for (int k = 0; k < NEXT; ++k) {
-                    again[k] = repeated(centres, window, top + k, dx);
-                    all_again = all_again && again[k];
-                }
-                if (all_again)
-                    continue;
-                COMPARE_COLUMN(sums, NEXT, 1, there + top * pitch + dx, link.scale, link.shift);
-                OFFER_COLUMN(sums, NEXT, 1, dt, top, dx, !again[k]);
-            }
-        }
-        for (int k = 0; k < KEPT; ++k)
-            centres[k] = own[k];
-#endif
         for (int k = 0; k < KEPT; ++k)
             keep_candidate(best, NEIGHBOURS, near_enough(own[k], limit));
     }
-#if MOTION
+#endif
     // Where other frames are few or too different, as at the start of a video, more patches of the own frame fill the group.
     const CANDIDATE last = start[KEPT - 1];
     if (!is_candidate(best[NEIGHBOURS - 1]) && is_candidate(last)) {
@@ -177,7 +113,6 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
             if (!is_candidate(best[NEIGHBOURS - 1]))
                 insert_candidate(best, NEIGHBOURS, near_enough(more[k], limit));
     }
-#endif
     const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
     for (int k = 0; k < NEIGHBOURS; ++k) {
         keys[out + (size_t)k * columns] = (uint)(best[k] >> 32);

@@ -1,15 +1,16 @@
 // Finds the NEIGHBOURS most similar patches in a video on a GPU by following the motion of each patch.
 //
-// Reference: the predictive search of Davy and Ehret 2020, section 4.2, with changes. The frames next to that of the reference
-//   are searched widely, every COARSE-th displacement first. From there on the best patch is assumed to keep its velocity, and
-//   one window around the predicted position is searched (methods page, "motion"). A work-item searches for one reference in
-//   one direction of time, so that nothing is exchanged before the end.
+// Reference: the predictive search of Davy and Ehret 2020, section 4.2, with changes.
+//   The best patch is assumed to move on as its block does, and one window around the predicted position is searched (methods
+//   page, "motion"). A work-item searches for one reference in one direction of time, so that nothing is exchanged before the end.
 // Grid: (GROUP_X * GROUP_Y * groups, DIRECTIONS, frames), `groups_x` groups side by side.
-// Constants: PATCH = 8, STEP, WINDOW (in the frame of the reference), NEAREST (in the frames next to it), COARSE, NEXT (in all
-//   others), KEPT (of each frame), NEIGHBOURS, FURTHEST, CELL (displacements of a coarse strip along each axis), DIRECTIONS
-//   (1 if only one is searched, else 2), FILL (width of the window that fills an incomplete group), GROUP_X, GROUP_Y.
-// Shapes: as in search_windows.
-// Cost of a reference: 128 operations a candidate; WINDOW^2 + DIRECTIONS * (NEAREST / COARSE)^2 + frames * NEXT^2 candidates.
+// Constants: PATCH = 8, STEP, WINDOW (in the frame of the reference), NEXT (in all others), KEPT (of each frame), NEIGHBOURS,
+//   FURTHEST, MOTION (whether there are other frames), DIRECTIONS (1 if only one is searched, else 2), FILL (width of the window
+//   that fills an incomplete group), GROUP_X, GROUP_Y.
+// Shapes: images (ring, pny, pitch), padded with FAR, `first` the slot of the first reference frame; links (frames,
+//   frames_before + 1 + frames_after, 3), see common/frame_ring.h; keys and places (frames, rows, NEIGHBOURS, columns), sorted
+//   by distance. Frames whose own link has no noise are not written.
+// Cost of a reference: 128 operations a candidate; WINDOW^2 + frames * NEXT^2 candidates.
 
 #include "common/patch_grid.h"
 #include "common/frame_ring.h"
@@ -61,14 +62,12 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
     const int backward = DIRECTIONS > 1 ? get_local_id(1) : frames_after == 0;
     const int sign = backward ? -1 : 1;
     const int reach = sigma > 0.0f ? (backward ? frames_before : frames_after) : -1;
-#if MOTION == 2
+#if MOTION
     // Whether the frame that the track comes from is there.
     bool seen = true;
     Track track = begin_with_block(MOTIONS, slot, backward, y - y0, x - x0,
                                    (backward ? frames_after : frames_before) > 0
                                        && frame_link(links, centre_link - sign).noise != 0.0f);
-#else
-    Track track = begin_track();
 #endif
     CANDIDATE last = NO_CANDIDATE;
     // The own frame is searched forward.
@@ -76,62 +75,38 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
     for (int d = DIRECTIONS > 1 && backward ? 1 : 0; d <= reach; ++d) {
         const int dt = sign * d;
         const Link link = frame_link(links, centre_link + dt);
-#if MOTION == 2
+        int moved_y = 0, moved_x = 0;
+#if MOTION
         if (d > 0 && seen && link.noise != 0.0f)
             track = with_block(track, MOTIONS, ring_slot(slot, dt - sign, ring), backward, y - y0, x - x0);
         seen = link.noise != 0.0f;
-#endif
-        const Track was = track;
         if (d > 0)
             track = moved_on(track, y0 - y, y0 + ny - PATCH - y, x0 - x, x0 + nx - PATCH - x);
+        moved_y = track.y;
+        moved_x = track.x;
+#endif
         if (link.noise <= 0.0f)
             continue;
         __global const float *there = here + (long)(ring_slot(slot, dt, ring) - slot) * (long)plane;
         #pragma unroll
         for (int k = 0; k < KEPT; ++k)
             own[k] = NO_CANDIDATE;
-        int width = NEXT;
-        if (d == 0) {
-            width = WINDOW;
-        } else if (!was.begun) {
-#if MOTION == 1 && COARSE > 1
-            const int across = CELLS(2 * COARSEST + 1, COARSE, CELL);
-            float coarse[CELL][CELL];
-            #pragma unroll 1
-            for (int strip = 0; strip < across * across; ++strip) {
-                const int top = strip / across * CELL * COARSE - COARSEST;
-                const int left = strip % across * CELL * COARSE - COARSEST;
-                COMPARE_STRIP(coarse, CELL, CELL, COARSE, there + top * pitch + left, LINKED);
-                OFFER_STRIP(own, KEPT, coarse, CELL, CELL, COARSE, dt, top, left,
-                            top + k * COARSE <= COARSEST && left + d * COARSE <= COARSEST);
-            }
-            track.y = place_y(candidate_place(own[0]));
-            track.x = place_x(candidate_place(own[0]));
-            #pragma unroll
-            for (int k = 0; k < KEPT; ++k)
-                own[k] = NO_CANDIDATE;
-#else
-            width = NEAREST;
-#endif
-        }
+        const int width = d == 0 ? WINDOW : NEXT;
         const int across = CELLS(width, 1, NEXT);
         float sums[NEXT][NEXT];
         #pragma unroll 1
         for (int strip = 0; strip < across * across; ++strip) {
-            const int top = track.y + strip / across * NEXT - width / 2;
-            const int left = track.x + strip % across * NEXT - width / 2;
+            const int top = moved_y + strip / across * NEXT - width / 2;
+            const int left = moved_x + strip % across * NEXT - width / 2;
             COMPARE_STRIP(sums, NEXT, NEXT, 1, there + top * pitch + left, LINKED);
             OFFER_STRIP(own, KEPT, sums, NEXT, NEXT, 1, dt, top, left,
-                        top + k <= track.y + width / 2 && left + d <= track.x + width / 2);
+                        top + k <= moved_y + width / 2 && left + d <= moved_x + width / 2);
         }
-#if MOTION == 2
+#if MOTION
         if (d > 0) {
             track.y = place_y(candidate_place(own[0]));
             track.x = place_x(candidate_place(own[0]));
         }
-#else
-        if (d > 0)
-            track = found_at(was, place_y(candidate_place(own[0])), place_x(candidate_place(own[0])), d);
 #endif
         #pragma unroll
         for (int k = 0; k < KEPT; ++k)

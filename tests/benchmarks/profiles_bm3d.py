@@ -5,7 +5,7 @@ from __future__ import annotations
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
 
 PROFILES = ("live", "fast", "normal", "high", "fixed")
-# The fixed parameters of Davy and Ehret 2020; thresholds of 2500 and 400 are those of sigma 20.
+# The fixed parameters of Davy and Ehret 2020, but for their limits of similarity.
 FIXED = {
     "step_basic": 3,
     "step_final": 3,
@@ -17,11 +17,8 @@ FIXED = {
     "transform_final": "dct",
     "stack_basic": "hadamard",
     "stack_final": "hadamard",
-    "similar_basic": 6.25,
-    "similar_final": 1.0,
     "threshold": 2.7,
     "wiener_sigma": 1.0,
-    "shared_noise": False,
 }
 
 

@@ -23,13 +23,6 @@ from scipy.ndimage import uniform_filter
 
 import napari_gpu_denoise as gd
 
-# As Davy and Ehret 2020, section 4.2, and the video paper of 2007 give them.
-PAPER = {
-    **{"motion": False, "window": 7, "window_next": 5, "per_frame": 2},
-    **{"transform_basic": "bior1.5", "threshold": 2.7, "similar_basic": 7.5, "similar_final": 3.75},
-    **{"still_basic": 0.1225, "still_final": 0.0225, "step_basic": 6, "step_final": 4},
-    **{"threshold_common": 2.7, "wiener_sigma": 1.0, "wiener_common": 1.0},
-}
 FILTERS = {
     "NL-means, frame by frame": gd.NLMeans(),
     "NL-means, over time": gd.NLMeans.of(profile="video"),
@@ -39,10 +32,8 @@ FILTERS = {
     "VBM3D, motion of up to 7 pixels": gd.VBM3D(window_nearest=15),
     "VBM3D fast": gd.VBM3D.of(profile="fast"),
     "VBM3D high": gd.VBM3D.of(profile="high"),
-    "VBM3D, the papers' search": gd.VBM3D(**PAPER),
     "VBM3D live": gd.VBM3D.of(profile="live"),
     "VBM3D, causal": gd.VBM3D(frames_after=0),
-    "VBM3D, causal, the papers' search": gd.VBM3D(**{**PAPER, "frames_after": 0}),
 }
 
 

@@ -38,7 +38,6 @@ SETTINGS = {
     "VBM3D high": gd.VBM3D.of(profile="high"),
     "VBM3D live": gd.VBM3D.of(profile="live"),
     "VBM3D causal": gd.VBM3D(frames_after=0),
-    "VBM3D papers' search": gd.VBM3D(motion=False, window=7),
     "NL-means video": gd.NLMeans.of(profile="video"),
 }
 
@@ -99,25 +98,12 @@ def streamed(settings, frames: np.ndarray, device) -> float:
     return rate
 
 
-def search_variants(settings: gd.VBM3D, device) -> dict[str, Variant]:
-    """Return the search kernels that suit settings, by what they are called."""
-    common = {"GROUP_X": 16, "GROUP_Y": 8, "WARP_SYNC": int("nvidia" in device.vendor.lower())}
-    named = {
-        "patch shared out (4.2.4)": Variant(
-            "search_patches", {**common, "VECTOR": 0, "GROUP_X": 8, "GROUP_Y": 2}
-        )
-    }
-    if settings.motion:
-        for group in ((16, 8), (16, 4), (8, 8), (8, 4)):
-            shape = {"GROUP_X": group[0], "GROUP_Y": group[1], "DIRECTIONS": 2, "CELL": 4}
-            named[f"a direction an item, {group}"] = Variant("search_tracks", {**common, **shape})
-        return named
-    for span, block in ((5, 8), (5, 4), (3, 8), (1, 8)):
-        shape = {"GROUP_X": 8, "GROUP_Y": 8 if span == 5 else 2, "SPAN": span, "BLOCK": block}
-        shape["WARP_SYNC"] = common["WARP_SYNC"] * (span == 5)
-        named[f"windows shared out (4.2.3), span {span}, block {block}"] = Variant(
-            "search_windows", {**common, **shape}
-        )
+def search_variants() -> dict[str, Variant]:
+    """Return search kernels, by what they are called."""
+    named = {"patch shared out (4.2.4)": Variant("search_patches", {"GROUP_X": 8, "GROUP_Y": 2})}
+    for group in ((16, 8), (16, 4), (8, 8), (8, 4)):
+        shape = {"GROUP_X": group[0], "GROUP_Y": group[1], "DIRECTIONS": 2}
+        named[f"a direction an item, {group}"] = Variant("search_tracks", shape)
     return named
 
 
@@ -148,7 +134,7 @@ def main() -> None:
             print(f"    stream: {rate:.0f} frames/s, uint8 {coarse:.0f}")
     if args.searches:
         for name in ("VBM3D", "VBM3D papers' search"):
-            for kind, variant in search_variants(SETTINGS[name], device).items():
+            for kind, variant in search_variants().items():
                 with patch.object(video_search, "choose_video_variant", lambda *_, v=variant: v):
                     times, *_ = device_times(SETTINGS[name], frames, device)
                 first, second = times["basic search"], times["final search"]

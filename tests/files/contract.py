@@ -219,7 +219,7 @@ class FormatContract:
             with np.errstate(all="ignore"):
                 levels = image.astype(other)
             if levels.dtype.kind == "f":
-                levels.flat[:4] = np.nan, np.inf, -np.inf, 0
+                levels.flat[5] = {"float32": np.nan, "float64": np.inf, "float16": -np.inf}[other]
             out = tmp_path / f"{other}{self.end}"
             try:
                 notes = formats.write(out, levels, picture, overwrite=True)

@@ -231,10 +231,13 @@ def test_values_beyond_the_stored_type_are_clipped_and_counted(tmp_path):
     path = saved(tmp_path / "in.nii", image, scaling=(2.0, 0.0))
     picture = gd.read(path)
     higher = picture.data + np.float32(4)
+    higher[0, 0, 0] = np.nan  # becomes 0
     values, like, record = nifti.as_stored(higher, picture, RECORD)
-    assert record.saturated == RECORD.saturated + 24 * 20 * 3 // 2
+    assert record.saturated == RECORD.saturated + 24 * 20 * 3 // 2 + 1
     gd.write(tmp_path / "out.nii", values, like, record)
-    np.testing.assert_array_equal(stored(tmp_path / "out.nii"), np.where(image.T == 250, 252, 255))
+    expected = np.where(image.T == 250, 252, 255)
+    expected[0, 0, 0] = 0
+    np.testing.assert_array_equal(stored(tmp_path / "out.nii"), expected)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -128,7 +129,7 @@ def test_a_killed_run_is_resumed(place):
     place.write()
     check_killed(place.input, place.output)
     assert not place.complete and place.unfinished
-    assert min(place.resumed()) >= 3
+    assert not {0, 1, 2} & set(place.resumed())
     place.check_as_uninterrupted()
 
 
@@ -164,7 +165,7 @@ def test_other_settings_are_refused(tif, changed, said):
         tif.resumed(**changed)
     assert told.value.code == "unfinished"
     assert tif.unfinished
-    assert min(tif.resumed()) >= 3
+    assert not {0, 1, 2} & set(tif.resumed())
 
 
 @pytest.mark.parametrize("change", ["pixel", "size"])
@@ -257,6 +258,17 @@ def test_a_lock_that_is_removed_by_a_run_that_ends_lets_nobody_in(tmp_path, monk
     with pytest.raises(OutputError, match="Another run is writing"), second:
         pass
     assert not list(tmp_path.iterdir())
+
+
+@no_windows
+def test_a_file_system_without_locks_is_no_obstacle(tif, monkeypatch):
+    import fcntl
+
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert tif.run(stop_at=3)[0].cancelled and tif.resumed() and not tif.unfinished
 
 
 @no_windows

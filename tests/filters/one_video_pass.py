@@ -79,14 +79,11 @@ class Linked:
 
 def search_settings(step=6, window=5, window_next=5, per_frame=2, neighbours=8, **given):
     """Return what is searched, by the names of the filter's settings."""
-    nearest = given.get("window_nearest", 15) * given.get("motion", True)
     return VideoSearch(
         *(PATCH, step, window, window_next, per_frame, neighbours, given.get("frames", (2, 2))),
         still=given.get("still", 0.125),
-        nearest=nearest,
-        coarse=given.get("coarse", 2),
+        nearest=given.get("window_nearest", 15),
         similar=given.get("similar", 25.0),
-        blocks=given.get("blocks", False),
     )
 
 
@@ -100,9 +97,8 @@ def slow(search: VideoSearch, given: GroupSettings | None = None) -> reference.P
         groups["common"] = given.common
     return reference.Pass(
         **{"frames_before": search.frames[0], "frames_after": search.frames[1]},
-        **{"window": search.first, "window_next": search.following, "coarse": search.coarse},
-        **{"motion": search.nearest > 0, "window_nearest": search.nearest or 15},
-        **{"blocks": search.blocks},
+        **{"window": search.first, "window_next": search.following},
+        **{"window_nearest": search.nearest},
         **{"per_frame": search.kept, "neighbours": search.neighbours, "step": search.step},
         **{"similar": search.similar, "still": search.still},
         **groups,
@@ -110,13 +106,7 @@ def slow(search: VideoSearch, given: GroupSettings | None = None) -> reference.P
 
 
 def tracks(x: int = 1, y: int = 1, directions: int = 2) -> Variant:
-    constants = {"CELL": 4, "DIRECTIONS": directions, "GROUP_X": x, "GROUP_Y": y}
-    return Variant("search_tracks", {**constants, "WARP_SYNC": 0})
-
-
-def windows(span: int, block: int = 8, x: int = 1, y: int = 1) -> Variant:
-    constants = {"SPAN": span, "BLOCK": block, "GROUP_X": x, "GROUP_Y": y, "WARP_SYNC": 0}
-    return Variant("search_windows", constants)
+    return Variant("search_tracks", {"DIRECTIONS": directions, "GROUP_X": x, "GROUP_Y": y})
 
 
 PATCHES = Variant("search_patches", {"GROUP_X": 1, "GROUP_Y": 1})
@@ -188,7 +178,7 @@ def found_by(
     ring = device.sent(np.zeros(shape.images * shape.plane, np.float32))
     table = linked.table(search.frames)
     motions = None
-    if search.blocks:
+    if any(search.frames):
         measured = BlockMotion(search.nearest, search.frames, device.arena, vector=vector)
         measured_held = allocated(device.arena, measured.buffers(shape))
     grid = tuple(Grid.of(Span.whole(n), PATCH, search.step) for n in (ny, nx))
@@ -198,7 +188,7 @@ def found_by(
         new = min(first + count + after, nt) - known
         if new > 0:
             device.store(video[None, known : known + new], ring, shape, start + known)
-            if search.blocks:
+            if any(search.frames):
                 rows = np.concatenate([np.zeros((1, *table.shape[1:]), np.float32), table])
                 at = RingFrames(shape, start + known - 1, new)
                 sent = device.sent(rows[known : known + new + 1])
@@ -319,12 +309,17 @@ class Run:
         variation = None if self.variation is None else device.sent(self.variation)
         tables = np.array([one.table(search.frames) for one in videos.linked[:channels]])
         searched = videos.searched_linked.table(search.frames)
+        motions = None
+        if any(search.frames):
+            measured = BlockMotion(search.nearest, search.frames, device.arena)
+            at = RingFrames(shape, videos.start, nt - 1)
+            motions = measured.enqueue(run, rings[2], at, device.sent(searched))
         keys, places = [], []
         for first, count in ((0, 1), (1, nt - 1)):
             part = slice(first, first + count)
             sent = device.sent(tables[:, part]), device.sent(searched[part])
             at = RingFrames(shape, videos.start + first, count, grid)
-            found = one.search.enqueue(run, rings[2], at, sent[1])
+            found = one.search.enqueue(run, rings[2], at, sent[1], motions)
             one.filter_groups(run, found, images, at, channels, sent, sums, variation)
             size = count, grid[0].count, search.neighbours, grid[1].count
             keys.append(device.got(found.keys, *size, dtype=np.uint32))

@@ -40,16 +40,15 @@ def _along(guide: np.ndarray, channel: np.ndarray, settings: Isoline, looks=None
     lines = {
         "length": settings.segment_length,
         "pixels": settings.max_length,
-        "t_max": settings.t_max,
         "looks": looks,
         "channel": channel,
     }
     if settings.method == "pi-ld":
-        return literal.pi_ld(guide, **lines, deviation=settings.deviation)
+        return literal.pi_ld(guide, **lines)
     lines["thickness"] = settings.thickness
     if settings.method == "pi-pd":
         return literal.pi_pd(guide, **lines)
-    return literal.pi_pd_hybrid(guide, **lines, t2_max=settings.t2_max)
+    return literal.pi_pd_hybrid(guide, **lines)
 
 
 def _joint(planes: np.ndarray, sigmas: np.ndarray, settings: Isoline) -> np.ndarray:

@@ -40,7 +40,7 @@ MORE = {
         {"show": "pixels"},
     ),
     gd.BM3D: ({"stages": "basic"}, {"prefilter": "on"}),
-    gd.VBM3D: ({"stages": "basic"}, {"frames_after": 0}, {"motion": False}),
+    gd.VBM3D: ({"stages": "basic"}, {"frames_after": 0}),
     gd.Isoline: (
         {"staircase": 0},
         {"thickness": 1},
@@ -52,7 +52,7 @@ MORE = {
     gd.BM4D: (
         {"stages": "basic"},
         {"cube": "1x8x8"},
-        {"frames_before": 1, "frames_after": 1, "window_next": 3},
+        {"frames_before": 1, "frames_after": 1},
     ),
     gd.SWNLM: ({"show": "pixels"},),
 }
@@ -116,7 +116,7 @@ def watched(monkeypatch):
     return found
 
 
-def enqueue_nothing(queue, *_):
+def enqueue_nothing(queue, *_, **__):
     import pyopencl as cl
 
     return cl.enqueue_marker(queue)

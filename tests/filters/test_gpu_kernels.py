@@ -36,7 +36,6 @@ FURTHER = {
     "BM3D, the reference alone": (gd.BM3D(neighbours_final=1), "YX"),
     "VBM3D, fast": (gd.VBM3D.of(profile="fast"), "TYX"),
     "VBM3D, live": (gd.VBM3D.of(profile="live"), "TYX"),
-    "VBM3D, no motion": (gd.VBM3D(motion=False), "TYX"),
     "VBM3D, causal": (gd.VBM3D(frames_after=0), "TYX"),
     "BM4D": (gd.BM4D(cube="4x4x4"), "ZYX"),
     "BM3D, fast, refined": (gd.BM3D.of(profile="fast", refine="chain"), "YX"),

@@ -61,7 +61,7 @@ def test_joint_channels_are_those_of_the_reference(device, changes, guide):
         {"staircase": 5, "max_length": 5, "thickness": 1, "method": "pi-pd"},
         {"choice": "hard", "staircase": 0},
         {"choice": "hard", "staircase": 7, "thickness": 1},
-        {"method": "pi-ld", "staircase": 3, "max_length": 4, "segment_length": 2, "deviation": 1},
+        {"method": "pi-ld", "staircase": 3, "max_length": 4, "segment_length": 2},
     ],
     ids=str,
 )
@@ -85,7 +85,7 @@ def test_opponent_colours_under_one_map(device):
 @pytest.mark.parametrize("guide", [-1, 1])
 @pytest.mark.parametrize("staircase", [0, 5])
 def test_joint_channels_of_isolines_that_are_searched(device, guide, staircase):
-    lines = {"method": "pi-ld", "max_length": 9, "segment_length": 3, "deviation": 1, "t_max": 3.0}
+    lines = {"method": "pi-ld", "max_length": 9, "segment_length": 3}
     settings = dataclasses.replace(JOINT, guide=guide, staircase=staircase, **lines)
     image = colours(13, 11)
     small = image if not staircase else image[:, :5, :6]

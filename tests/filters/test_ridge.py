@@ -139,7 +139,6 @@ def test_groups_of_a_video_are_the_reference(flowing, monkeypatch):
     [
         ({"refine": "once"}, 0.95),
         ({"refine": "chain"}, 0.9),
-        ({"refine": "once", "motion": False}, 0.95),
     ],
 )
 def test_a_time_lapse_gains(device, changes, most):

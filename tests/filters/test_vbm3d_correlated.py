@@ -46,7 +46,7 @@ def video(*shape: int, **options) -> np.ndarray:
 def test_groups_are_those_of_the_reference(plain, kernel, overlap, wiener):
     """Frames of unlike noise and brightness, a map, and channels of a spectrum each."""
     search = search_settings(
-        **{"window": 7, "window_next": 3, "frames": (2, 1), "motion": False},
+        **{"window": 7, "window_next": 3, "frames": (2, 1)},
         **{"similar": 9.0, "per_frame": 4},
     )
     spectra = (STREAKS, BLURRED) if overlap else (BLURRED,)
@@ -71,7 +71,7 @@ def finely(monkeypatch):
     monkeypatch.setattr(VideoSearch, "covering", lambda self, width: 64)
 
 
-@pytest.mark.parametrize("changes", [{}, {"stack_basic": "dct", "frames_after": 0}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"frames_after": 0}], ids=str)
 def test_the_filter_is_that_of_the_reference(optimised, device, finely, changes):
     frames = video(5, 33, 36)
     settings = VBM3D(flicker=False, step_final=6, **{"step_basic": 6, **changes})

@@ -52,9 +52,9 @@ def launched(monkeypatch) -> list:
     def kernel(arena, name, constants):
         run = plain(arena, name, constants)
 
-        def launch(queue, work_items, group, *arguments):
+        def launch(queue, work_items, group, **arguments):
             made.append((name, tuple(sorted(constants.items())), group))
-            return run(queue, work_items, group, *arguments)
+            return run(queue, work_items, group, **arguments)
 
         return launch
 

@@ -202,6 +202,7 @@ def sigma(value, error=0.1):
 R = Recipe
 RECIPES = {
     "gaussian": R(lambda k: scene() + noise(seed=k), known=sigma(10), why="noise is white"),
+    "white gaussian": R(lambda k: scene() + noise(seed=k), "gaussian", sigma(10), None, "gaussian"),
     "correlated": R(lambda k: scene() + blurred(seed=k), "correlated", CORRELATED, None,
                     "correlated", why="noise is correlated"),
     "poisson-gaussian": R(lambda k: photons(scene(), seed=k), "poisson-gaussian", PHOTONS,
@@ -230,7 +231,7 @@ RECIPES = {
                                scene() + noise()]), "poisson-gaussian", {"gain": (2, 0.15)}, "CYX"),
     "a blank channel": R(lambda _: np.array([photons(scene()), 0 * X + 9.0]), "poisson-gaussian",
                          {"gain": (2, 0.15), "second sigma": (0, 1e-3)}, "CYX"),
-    "still frames": R(still_texture, "poisson-gaussian", {"gain": (2, 0.05)}, "TYX",
+    "still frames": R(still_texture, "poisson-gaussian", {"gain": (2, 0.1)}, "TYX",
                       why="differences of neighbouring frames"),
     "moving frames": R(lambda _: moving(192), "poisson-gaussian", {"gain": (0.5, 0.2)}, "TYX"),
     "half moving": R(lambda _: moving(100), "poisson-gaussian", {"gain": (0.5, 0.2)}, "TYX"),
@@ -338,14 +339,6 @@ def test_kind_parameters_and_notes(name):
         assert (again.verdict(), again.summary()) == (result.verdict(), result.summary())
 
 
-@pytest.mark.parametrize("image", [scene() + noise(), 100 + noise((3, 60, 70), 3)])
-def test_white_gaussian_noise_has_the_sigma_of_filters(image):
-    result, plain = estimate_noise(image), estimate_noise(image, model="gaussian")
-    assert result.models == (gd.Gaussian(plain.sigma[0]),)
-    for name in ("sigma", "standard_error", "method", "planes"):
-        assert getattr(result, name) == getattr(plain, name)
-
-
 @pytest.mark.parametrize("model", ["auto", "gaussian", "poisson-gaussian", "rician", "speckle"])
 def test_every_model_takes_every_image(model):
     for image in (scene() + noise(), np.full((2, 40, 40), 0), np.full((2, 40, 40), 7.5)):
@@ -393,13 +386,6 @@ def test_sigma_of_frames_of_every_model(name):
     assert result.name == name
     error = 0.25 if name == "correlated" else 0.08
     assert result.slices.sigma[0] == pytest.approx(result.sigma * 3, rel=error)
-
-
-def test_frames_of_channels():
-    stack = noise((4, 2, 64, 64), 1) * np.array([3, 9])[:, None, None]
-    result = estimate_noise(stack, "TCYX")
-    assert np.mean(result.frames.sigma, axis=1) == pytest.approx((3, 9), rel=0.1)
-    assert np.max(np.abs(np.array(result.covariance.correlation) - np.eye(2))) < 0.1
 
 
 def test_stacks_are_sampled():

@@ -8,7 +8,7 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
-from napari_gpu_denoise.noise.proof import BLOCK, REACH, SmoothPatches, prediction_error
+from napari_gpu_denoise.noise.proof import BLOCK, REACH, prediction_error, smooth_patches_are_white
 from reference.data import REASON, data_folder, photograph, pictures
 
 SHAPE = (192, 200)
@@ -46,15 +46,6 @@ def test_texture_stays_unless_it_is_named():
     assert np.std(removed - SMOOTH) < 0.5 * np.std(image - SMOOTH)
 
 
-def test_white_patches_look_white():
-    spectra = read_spectra([noise(7, shape=(256, 256)).astype(np.float32)])
-    found = SmoothPatches.of(spectra, np.ones(len(spectra.mean), bool))
-    assert found.sigma == pytest.approx(7, rel=0.06)
-    assert found.flatness == pytest.approx(1, abs=0.15)
-    assert found.dispersion == pytest.approx(1, abs=0.3)
-    assert found.white
-
-
 def test_pixels_are_predicted_by_all_others_of_their_block():
     """As a fit without the pixel predicts it: a fit for each pixel."""
     side = BLOCK + 2 * REACH
@@ -74,7 +65,12 @@ def test_pixels_are_predicted_by_all_others_of_their_block():
         fit = np.linalg.lstsq(pairs[others], target[others], rcond=None)[0]
         errors.append(target[k] - pairs[k] @ fit)
     assert prediction_error([block]) == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-4)
-    assert prediction_error([noise(3, shape=(300, 300))]) == pytest.approx(3, rel=0.05)
+    white = noise(3, shape=(300, 300)).astype(np.float32)
+    assert prediction_error([white]) == pytest.approx(3, rel=0.05)
+    for image, is_white in ((white, True), (texture(3, 0.7), False)):
+        spectra = read_spectra([image.astype(np.float32)])
+        found = smooth_patches_are_white(spectra, np.ones(len(spectra.mean), bool))
+        assert found == is_white
     assert np.isnan(prediction_error([block[:-1]]))
 
 

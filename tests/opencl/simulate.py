@@ -96,7 +96,7 @@ SETTINGS = {
         {
             **{"step_basic": 5, "window_basic": 3, "neighbours_basic": 2},
             **{"step_final": 8, "window_final": 5, "neighbours_final": 8},
-            **{"stack_basic": "hadamard", "stack_final": "dct", "channels": "opponent"},
+            **{"stack_basic": "hadamard", "stack_final": "hadamard", "channels": "opponent"},
         },
         {
             **{"step_basic": 7, "window_basic": 3, "neighbours_basic": 4, "channels": "joint"},
@@ -108,22 +108,22 @@ SETTINGS = {
         },
         {
             **{"step_basic": 5, "window_basic": 3, "neighbours_basic": 2, "stages": "basic"},
-            **{"stack_basic": "dct", "channels": "separate"},
+            **{"stack_basic": "hadamard", "channels": "separate"},
         },
         {
             **{"step_basic": 7, "window_basic": 3, "neighbours_basic": 1, "stages": "basic"},
-            **{"stack_basic": "dct", "prefilter": "off"},
+            **{"stack_basic": "hadamard", "prefilter": "off"},
         },
     ),
 }
 SETTINGS["vbm3d"] = tuple(
     {
-        **{"window": 3, "window_nearest": 5, "window_next": 3, "step_basic": 5, "step_final": 4},
+        **{"window_nearest": 5, "step_basic": 5, "step_final": 4},
         **{"neighbours_basic": 4, "neighbours_final": 8, **changes},
     }
     for changes in (
         {},
-        {"motion": False, "channels": "joint"},
+        {"frames_before": 1, "channels": "joint"},
         {"frames_after": 0},
         {"refine": "once", "frames_before": 1, "frames_after": 1, "window_nearest": 3},
     )

@@ -48,7 +48,6 @@ RIDGE = "simulate.py", "case", "vbm3d", "GPU 3 TYX"
 SEARCH, GROUPS = ("../filters/test_vbm3d_search.py",), ("../filters/test_vbm3d_groups.py",)
 RACE, UNREAD = "data race", "data race|uninitialized"
 BARRIER, LOOP = "barrier(CLK_LOCAL_MEM_FENCE);", "#pragma unroll for (int i = 0; i < 8; ++i)"
-KEPT = "#pragma unroll for (int k = 0; k < KEPT; ++k)"
 # What is run, a file of kernels, words of it (white space does not matter), and what is reported if
 # the first word is left out, or others are in their place. The first are tried in every run.
 BROKEN = [
@@ -65,12 +64,11 @@ BROKEN = [
         "(get_global_id(0) +",
         RACE,
     ),
-    ((*SEARCH, "windows"), "search_windows.cl", f"TEAM_SYNC(); {KEPT} best[k]", "", UNREAD),
     (RIDGE, "search_many.cl", f"{BARRIER} CANDIDATE nearest", "", UNREAD),
     (RIDGE, "combine_groups.cl", f"{BARRIER} for (int k = lane;", "", RACE),
     ((*SEARCH, "tracks"), "search_tracks.cl", f"{BARRIER} if (backward)", "", UNREAD),
     (
-        *((*SEARCH, "strips"), "search_windows.cl"),
+        *((*SEARCH, "tracks"), "search_tracks.cl"),
         *("NEIGHBOURS * columns +", "NEIGHBOURS * columns + columns +", "Invalid write"),
     ),
 ]

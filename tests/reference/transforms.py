@@ -31,9 +31,7 @@ def transform_matrix(name: str) -> np.ndarray:
 
 @cache
 def stack_matrix(name: str, m: int) -> np.ndarray:
-    """Return the m x m transform "haar", "hadamard" or "dct", orthonormal; m is a power of two."""
-    if name == "dct":
-        return dct_matrix(m)
+    """Return the m x m transform "haar" or "hadamard", orthonormal; m is a power of two."""
     if name == "haar":
         return wavelet_matrix(m, HAAR_LOW)
     matrix = np.ones((1, 1))

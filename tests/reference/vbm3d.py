@@ -46,10 +46,7 @@ class Pass:
     frames_before: int = 4
     frames_after: int = 4
     window: int = 5
-    motion: bool = True
-    blocks: bool = False
     window_nearest: int = 15
-    coarse: int = 2
     window_next: int = 5
     per_frame: int = 2
     neighbours: int = 8
@@ -68,28 +65,22 @@ class Pass:
     @classmethod
     def of(cls, settings, stage: str) -> Pass:
         """Return the pass ``"basic"`` or ``"final"`` of settings with the attributes of VBM3D."""
-        own = ("neighbours", "transform", "stack", "similar", "still")
-        both = (
-            "frames_before",
-            "frames_after",
-            "window",
-            "window_nearest",
-            "window_next",
-            "blocks",
-        )
-        both += ("motion", "blocks", "coarse", "per_frame", "threshold", "wiener_sigma", "kaiser")
-        chosen = {name: getattr(settings, f"{name}_{stage}") for name in own}
-        chosen |= {name: getattr(settings, name) for name in both}
+        both = ("frames_before", "frames_after", "window_nearest", "threshold", "wiener_sigma")
+        chosen = {name: getattr(settings, name) for name in both}
+        chosen["neighbours"] = getattr(settings, f"neighbours_{stage}")
         basic = stage == "basic"
         chosen["common"] = settings.threshold_common if basic else settings.wiener_common
         chosen["step"] = settings.steps[stage]
-        return cls(**chosen, shared_noise=settings.shared_noise and chosen["stack"] == "haar")
+        fixed = {"transform": "dct", "similar": 2.0, "still": 0.02}
+        if basic:
+            fixed = {"transform": "bior1.5", "similar": 5.0, "still": 0.12}
+        chosen |= {**fixed, "window": 3, "window_next": 3, "kaiser": 1.0}
+        return cls(**chosen, shared_noise=settings.shared_noise)
 
     @classmethod
     def between(cls, settings) -> Pass:
         """Return the pass between these two, which filters causal videos from patch to patch."""
-        following = max(settings.window_next, 5)
-        changes = {"per_frame": 1, "neighbours": 4, "step": 2, "window_next": following}
+        changes = {"per_frame": 1, "neighbours": 4, "step": 2, "window_next": 5}
         final = cls.of(settings, "final")
         return replace(final, kalman=True, common=None, shared_noise=False, **changes)
 
@@ -146,12 +137,12 @@ def vbm3d(
     noisy = extend(video)
     nearest = settings.window_nearest or Pass.window_nearest
     settings = replace(settings, window_nearest=nearest)
-    if settings.motion and settings.blocks:
+    if any((settings.frames_before, settings.frames_after)):
         around = settings.window_nearest, sigmas, links, holes
         known["motions"] = block_motions(noisy, *around)
     result = one_pass(noisy, sigmas, Pass.of(settings, "basic"), **known)
     if settings.stages == "both":
-        if settings.kalman and settings.frames_before and not settings.frames_after:
+        if settings.frames_before and not settings.frames_after:
             result = one_pass(noisy, sigmas, Pass.between(settings), basic=result, **known)
         result = one_pass(noisy, sigmas, Pass.of(settings, "final"), basic=result, **known)
     return result[:, :ny, :nx]
@@ -189,7 +180,7 @@ def filter_groups(
     references to do instead. `motions` are those of blocks, if they are known.
     """
     nt, ny, nx = noisy.shape
-    if settings.motion and settings.blocks and motions is None:
+    if motions is None:
         motions = block_motions(noisy, settings.window_nearest, sigmas, links, holes)
     if positions is None:
         frames = [t for t in (range(nt) if frames is None else frames) if t not in holes]

@@ -1,7 +1,6 @@
 """The patches of a video that are similar to a reference patch, followed from frame to frame.
 
-Convention: things move on as they did. With `motion` the frame next to that of the reference is
-searched widely, for that tells how fast the patch moves; every later window is moved on by that.
+Convention: a patch moves on as the block that its middle lies in, as long as its frame is there.
 Positions are (y, x) of the first pixel of a patch.
 """
 
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -19,27 +17,6 @@ from reference.transforms import PATCH
 from reference.video_links import Link, Links, unlinked, usable
 
 FURTHEST = 32  # pixels that prediction may lead from the reference along each axis
-
-
-@dataclass(frozen=True)
-class Track:
-    """Where a patch is looked for, on one side of the reference's frame."""
-
-    at: tuple[int, int]
-    velocity: tuple[int, int] = (0, 0)  # pixels a frame
-    begun: bool = False  # whether a frame told the velocity
-
-    def moved(self, low: Sequence[int], high: Sequence[int]) -> Track:
-        """Return the track a frame on, but not out of what lies from `low` to `high`."""
-        bounds = zip(self.at, self.velocity, low, high, strict=True)
-        at = tuple(min(max(at + v, least), most) for at, v, least, most in bounds)
-        return Track(at, self.velocity, self.begun)
-
-    def found(self, at: tuple[int, int], frames: int) -> Track:
-        """Return where a track that was here leads, the patch found `frames` frames away."""
-        since = 1 if self.begun else frames
-        steps = zip(at, self.at, strict=True)
-        return Track(at, tuple(int((now - was) / since) for now, was in steps), True)
 
 
 def find_matches(
@@ -58,10 +35,9 @@ def find_matches(
     d2 is the mean squared difference in the grey levels of frame t, in the group at most `similar`
     sigma squared; that of patches at the same place in other frames is less by `still` sigma
     squared, but not below 0. `settings` is a ``vbm3d.Pass``. On both sides of frame t the best
-    patches of a frame tell where to look in the next: with `motion` the best one, and how it moved;
-    without, around each one kept. Conventions: `per_frame` counts the reference, too; a frame that
-    is not usable is passed over, but what moves moves on. With `motions`, those of blocks, a patch
-    moves as the block that its middle lies in.
+    patch of a frame tells where to look in the next, as it moves as its block does: `motions`.
+    Conventions: `per_frame` counts the reference, too; a frame that is not usable is passed over,
+    but what moves moves on.
     """
     links = unlinked if links is None else links
     shape = search.shape[1:]
@@ -81,28 +57,6 @@ def find_matches(
     def near(matches: list[tuple]) -> list[tuple]:
         limit = settings.similar * sigmas[t] ** 2
         return [match for match in matches if match[3] <= limit or match[:3] == (t, y, x)]
-
-    def along_track(frames: Sequence[int]) -> list[tuple]:
-        kept = []
-        reach = max(furthest(settings) - settings.window_next // 2, 0)
-        low = [max(at - reach, 0) for at in (y, x)]
-        high = [min(at + reach, size - PATCH) for at, size in zip((y, x), shape, strict=True)]
-        track = Track((y, x))
-        for frame in frames:
-            was, track = track, track.moved(low, high)
-            if not usable(t, frame, sigmas, links, holes):
-                continue
-            centre, width = track.at, settings.window_next
-            if not was.begun and settings.coarse == 1:
-                width = settings.window_nearest
-            elif not was.begun:
-                tried = around([(y, x)], settings.window_nearest, shape, settings.coarse)
-                # Convention: where none lies in the image, the window is around the same place.
-                centre = ranked(frame, tried)[0][1:3] if len(tried) else (y, x)
-            found = ranked(frame, around([centre], width, shape))[: settings.per_frame]
-            track = was.found(found[0][1:3], abs(frame - t))
-            kept += found
-        return kept
 
     def with_blocks(frames: Sequence[int]) -> list[tuple]:
         kept = []
@@ -137,23 +91,12 @@ def find_matches(
         rows, columns = ((place + PATCH // 2) // PATCH for place in at)
         return motions[r, frame][rows, columns]
 
-    def around_all(frames: Sequence[int]) -> list[tuple]:
-        kept, centres = [], own
-        for frame in frames:
-            if usable(t, frame, sigmas, links, holes):
-                places = around([match[1:3] for match in centres], settings.window_next, shape)
-                centres = ranked(frame, places)[: settings.per_frame]
-                kept += centres
-        return kept
-
     own = ranked(t, around([(y, x)], settings.window, shape))[: settings.per_frame]
     later = range(t + 1, t + settings.frames_after + 1)
     earlier = range(t - 1, t - settings.frames_before - 1, -1)
-    follow = around_all
-    if settings.motion:
-        follow = along_track if motions is None else with_blocks
-    matches = in_order(near(own + follow(later) + follow(earlier)))[: settings.neighbours]
-    if settings.motion and len(own) == settings.per_frame:
+    near_ones = near(own + with_blocks(later) + with_blocks(earlier))
+    matches = in_order(near_ones)[: settings.neighbours]
+    if len(own) == settings.per_frame:
         # Where other frames are few or unlike, more of the same frame fill the group.
         last = order(own[-1], (t, y, x))
         wider = ranked(t, around([(y, x)], settings.window_nearest, shape))
@@ -166,38 +109,21 @@ def find_matches(
 def furthest(settings) -> int:
     """Return how far from its reference, along an axis, a match in another frame may lie.
 
-    With `motion` that is where the fastest movement leads that can be followed, or `FURTHEST`
-    pixels.
+    That is where the fastest movement leads that can be followed, or `FURTHEST` pixels.
     """
     frames = max(settings.frames_before, settings.frames_after)
-    after = settings.window_next // 2
-    if not settings.motion:
-        return settings.window // 2 + frames * after
     if frames == 0:  # more of the own frame may fill a group
         return max(settings.window, settings.window_nearest) // 2
-    if settings.blocks:
-        speed = settings.window_nearest // 2 + after
-        return max(min(frames * speed, FURTHEST), speed, settings.window // 2)
-    speed = settings.window_nearest // 2 + (after if settings.coarse > 1 else 0)
-    far = [speed + (speed + after) * n + after * n * (n - 1) // 2 for n in range(frames)]
-    return max(min(far[-1], FURTHEST), far[0], settings.window // 2)
+    speed = settings.window_nearest // 2 + settings.window_next // 2
+    return max(min(frames * speed, FURTHEST), speed, settings.window // 2)
 
 
-def around(
-    centres: Iterable[tuple], window: int, shape: tuple[int, int], spacing: int = 1
-) -> np.ndarray:
-    """Return the positions (n, 2) in the windows around centres (y, x), each once.
-
-    With a `spacing` only every so many of them, the centre itself among them.
-    """
+def around(centres: Iterable[tuple], window: int, shape: tuple[int, int]) -> np.ndarray:
+    """Return the positions (n, 2) in the windows around centres (y, x), each once."""
     places, half = set(), window // 2
     for centre in centres:
         spans = (
-            [
-                place
-                for place in range(at - half // spacing * spacing, at + half + 1, spacing)
-                if 0 <= place <= length - PATCH
-            ]
+            range(max(at - half, 0), min(at + half, length - PATCH) + 1)
             for at, length in zip(centre, shape, strict=True)
         )
         places.update(product(*spans))

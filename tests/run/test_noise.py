@@ -113,14 +113,12 @@ def test_auto_serves_better_than_one_sigma():
     assert unsaid.record.noise == result.record.noise
 
 
-@pytest.mark.parametrize("factor", [1e-300, 1e-30, 1e30, 1e300])
+@pytest.mark.parametrize("factor", [1e-50, 1e-30, 1e30, 1e50])
 def test_white_noise_may_be_of_any_size(factor):
     image = noisy(64, 72).astype(np.float64)
     found = run(None, image=image).record.sigma[0]
     result = run(None, image=image * factor)
-    # Patches are of extreme grey levels no more: differences of neighbours tell.
-    rel = 1e-3 if 1e-60 < factor < 1e60 else 0.05
-    assert result.record.sigma[0] == pytest.approx(found * factor, rel=rel)
+    assert result.record.sigma[0] == pytest.approx(found * factor, rel=1e-3, abs=0)
     assert np.ptp(result.image) == pytest.approx(
         np.ptp(run(found, image=image).image) * factor, rel=0.01
     )

@@ -96,19 +96,9 @@ def assess(
 
     Notes
     -----
-    The filter runs about nine times on the region. Errors are predicted by Stein's estimate with
-    fresh noise, a tenth as strong as the noise, added and subtracted. The ± holds in 90 % of
-    images whose noise is as assumed. The detail kept is the correlation of the filtered image with
-    one that has independent noise. Sigma is checked by predicting pixels that the filter has not
-    seen. ``docs/methods/assess.md`` describes the accuracy of each, and the limits of residuals.
-    For magnitudes (`Rician`), errors are those of the mean magnitude.
-
-    References
-    ----------
-    S. Ramani, T. Blu, M. Unser, "Monte-Carlo SURE: a black-box optimization of regularization
-    parameters for general denoising algorithms", IEEE Trans. Image Process. 17 (2008),
-    doi:10.1109/TIP.2008.2001404; J. Batson, L. Royer, "Noise2Self: blind denoising by
-    self-supervision", ICML 2019, arXiv:1901.11365.
+    The filter runs about nine times on the region. The ± holds in 90 % of images whose noise is as
+    assumed. For magnitudes (`Rician`), errors are those of the mean magnitude.
+    ``docs/methods/assess.md`` describes the method and accuracy of each number.
 
     Examples
     --------

@@ -290,9 +290,8 @@ class CropNoise:
         if self.white:
             return 1.0, 1.0
         spectral = self.models[min(k, len(self.models) - 1)].spectral
-        table = np.square(spectral.autocorrelation)
-        both = np.where(np.arange(len(table)) > 0, 2.0, 1.0)
-        return _power(spectral, height, width), float(both @ table @ both)
+        squares = np.square(_placed(spectral, height, width))
+        return _power(spectral, height, width), float(squares.sum())
 
     def _by_model(self, what: Any, values: np.ndarray) -> np.ndarray:
         """Apply a function of a model and pixels to the pixels of each model."""
@@ -321,17 +320,17 @@ def _coloured(model: Any, white: np.ndarray, names: str) -> np.ndarray:
     return np.moveaxis(made, (-2, -1), axes)
 
 
+def _placed(model: Any, height: int, width: int) -> np.ndarray:
+    """Return the autocorrelation over all places of a periodic plane."""
+    table, placed = np.asarray(model.autocorrelation), np.zeros((height, width))
+    lags = np.arange(1 - len(table), len(table))
+    placed[np.ix_(lags, lags)] = table[np.ix_(abs(lags), abs(lags))]
+    return placed
+
+
 def _power(model: Any, height: int, width: int) -> np.ndarray:
     """Return the power at the frequencies of `rfft2`, with a mean of 1."""
-    table = np.asarray(model.autocorrelation)
-    lags = np.arange(len(table))
-    weight = np.where(lags > 0, 2.0, 1.0)
-
-    def cosines(frequency: np.ndarray) -> np.ndarray:
-        return np.cos(2 * np.pi * frequency[:, None] * lags) * weight
-
-    power = cosines(np.fft.fftfreq(height)) @ table @ cosines(np.fft.rfftfreq(width)).T
-    power = np.maximum(power, 0)
+    power = np.maximum(np.fft.rfft2(_placed(model, height, width)).real, 0)
     return power * (height * width / (power @ formulas.twice(width)).sum())
 
 

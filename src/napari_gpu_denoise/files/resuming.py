@@ -9,6 +9,7 @@ and so is all that follows a damaged line. What is written to addresses is not r
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import itertools
 import json
@@ -29,6 +30,7 @@ from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of, packed, unpa
 from napari_gpu_denoise.run.record import Tally
 
 _LIST, _LOCK = "parts", "lock"
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}  # of file systems that let everybody in
 _BRIEF = 2.0  # seconds up to which a run is not worth to be continued
 _MAX_LIST_BYTES = 1 << 29  # more than as many parts take as a run may have, and a map of its noise
 
@@ -128,6 +130,9 @@ class ResumeLedger(Ledger):
                 "wait for its end, or choose another name",
                 resumable=False,
             ) from error
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
 
     def _refuse_links(self) -> None:
         """Refuse a folder that somebody has prepared with links, pipes or devices."""

@@ -191,6 +191,9 @@ class TileLauncher(Launcher):
         self.over_pixels(name, self.arena.kernel(f"isoline/{file}", constants), *sizes, **arguments)
 
 
+# Log-ratios at which an isoline ends, and above which a pixel is an edge, where lines are picked.
+_T_MAX, _T2_MAX = 1.0, 2.0
+_DEVIATION = 2  # most steps of 11.25 degrees from one segment to the next, in pi-ld
 # Averages that may replace a pixel: 16 lines and a window.
 _CANDIDATES = 17
 _SHOW = {"image": 0, "classes": 1, "directions": 2}
@@ -372,9 +375,9 @@ class Plan(TilePlan):
             averaged, made, place = pixels, out, final
         region = run.padded.region(margins.fitted if staircase else 0)
         given = {"padded": guide.buffer, "pixels": averaged.buffer, "guides": guide.count}
-        given |= {"looks": guide.looks, "t_max": settings.t_max, "out": made, **place, **run.layout}
+        given |= {"looks": guide.looks, "t_max": _T_MAX, "out": made, **place, **run.layout}
         if settings.method == "pi-ld":
-            constants["DEVIATION"] = settings.deviation
+            constants["DEVIATION"] = _DEVIATION
             run.launch(
                 *("search_isolines", constants, region, averaged.count),
                 **given,
@@ -391,7 +394,7 @@ class Plan(TilePlan):
             constants |= {"THICKNESS": settings.thickness, "ASIDE": averaged is not guide}
             run.launch(
                 *("follow_isolines", constants, region, averaged.count),
-                **{**given, "directions": directions, "segments": sums, "t2_max": settings.t2_max},
+                **{**given, "directions": directions, "segments": sums, "t2_max": _T2_MAX},
             )
         if staircase:
             self._regress(run, pixels, guide, made, 0, out, final)
@@ -431,6 +434,7 @@ class Isoline(Filter):
         "fine": {"staircase": 15},
         "paper": {"choice": "hard", "thickness": 1, "staircase": 0},
     }
+    removed: ClassVar[dict[str, Any]] = {"t_max": 1.0, "t2_max": 2.0, "deviation": 2}
 
     method: str = setting(
         "hybrid",
@@ -473,21 +477,6 @@ class Isoline(Filter):
         "Tolerance for directions that fit worse than the best one (soft)",
         bounds=(0.001, 10.0),
         unit="sigma squared",
-        advanced=True,
-    )
-    t_max: float = setting(
-        1.0, "T_max: log-ratio at which an isoline ends (hard)", bounds=(0.0, 1000.0), advanced=True
-    )
-    t2_max: float = setting(
-        2.0,
-        "T2_max: log-ratio above which a pixel is an edge (hard, hybrid)",
-        bounds=(0.0, 1000.0),
-        advanced=True,
-    )
-    deviation: int = setting(
-        2,
-        "Maximum turn from one segment to the next, in steps of 11.25 degrees (pi-ld)",
-        bounds=(0, 16),
         advanced=True,
     )
     show: str = setting(
@@ -591,7 +580,7 @@ class Isoline(Filter):
     def operations_per_pixel(self) -> float:
         """Estimate for tracing and for fitting planes."""
         if self.method == "pi-ld":
-            tried = 1 + (self.segments - 1) * (2 * self.deviation + 1)
+            tried = 1 + (self.segments - 1) * (2 * _DEVIATION + 1)
             return 8.0 * DIRECTIONS * self.segment_length * tried
         lines = 6.0 * DIRECTIONS * self.segment_length * (2 if self.soft else 1)
         return lines + 13.0 * self.staircase**2

@@ -204,7 +204,7 @@ class Plan(FramePlan):
         self._motion = None
         search = passes[self._last].search
         self._before, self._after = search.frames
-        if search.blocks:
+        if any(search.frames):
             self._motion = BlockMotion(search.nearest, search.frames, arena)
         self._late = search.late
         self.ahead = len(passes) * (self._late + self._after)
@@ -447,7 +447,11 @@ def references(search: VideoSearch, tile: Tile) -> tuple[Grid, Grid]:
 _STEPS = {"basic": 4, "final": 4}
 _STEPS_ALONE = {"basic": 2, "final": 2}
 _RIDGE_WINDOW, _RIDGE_NEXT = 21, 5  # of the search for combinations
-_KALMAN_WINDOW = 5  # at least: it searches estimates, in which noise misleads less
+_KALMAN_WINDOW = 5  # wider: it searches estimates, in which noise misleads less
+# Windows in the frame of the reference and in others; patches kept of each frame.
+_WINDOW, _WINDOW_NEXT, _KEPT = 3, 3, 2
+# Subtracted from the mean squared difference of a patch that has not moved, in sigma squared.
+_STILL = {"basic": 0.12, "final": 0.02}
 # Windows in adjacent frames: the narrowest that finds the motion, the first if that is not known.
 _NEAREST = 15, 19, 23, 31, 39
 _FASTER = 1  # pixel a frame by which some structures move further than most
@@ -470,17 +474,6 @@ def _step(of: str):
         f"{_STEPS_ALONE[name]} without later frames"
     )
     return setting(0, help, bounds=(0, groups.PATCH), unit="pixels", advanced=True)
-
-
-def _window(default: int, most: int, where: str, chosen: str = ""):
-    help = f"Search window width {where} (odd){chosen}"
-    bounds = min(default, 1), most
-    return setting(default, help, bounds=bounds, unit="pixels", advanced=True, odd=True)
-
-
-def _still(default: float, of: str):
-    help = f"Subtracted from the mean squared difference of a patch that has not moved, {of}"
-    return setting(default, help, bounds=(0.0, 100.0), unit="sigma squared", advanced=True)
 
 
 def _common(default: float, what: str, of: str):
@@ -510,6 +503,19 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
         "best": {"refine": "chain"},
     }
 
+    removed: ClassVar[dict[str, Any]] = {
+        **{"motion": True, "blocks": True, "coarse": 2, "kalman": True},
+        **{"window": 3, "window_next": 3, "per_frame": 2},
+        **{"transform_basic": "bior1.5", "transform_final": "dct"},
+        **{"stack_basic": "haar", "stack_final": "haar"},
+        **{"similar_basic": 5.0, "similar_final": 2.0},
+        **{"still_basic": 0.12, "still_final": 0.02, "kaiser": 1.0, "shared_noise": False},
+    }
+
+    similar_basic: ClassVar[float] = 5.0
+    similar_final: ClassVar[float] = 2.0
+    kaiser: ClassVar[float] = 1.0
+    shared_noise: ClassVar[bool] = False
     frames_before: int = frames_setting(4, "Earlier frames to search")
     frames_after: int = frames_setting(4, "Later frames to search; 0 filters without delay")
     stages: str = groups.stages()
@@ -521,54 +527,19 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
     channels: str = channels_setting("with shared patch matches")
     guide: int = guide_setting("used for joint matching")
     refine: str = refine_setting()
-    window: int = _window(3, 39, "in the frame of the reference patch")
-    motion: bool = setting(
-        True, "Follow motion: search wider in adjacent frames, then along the path found"
-    )
-    blocks: bool = setting(
-        True,
-        "Follow the motion of blocks of 24 x 24 pixels, instead of that of each patch",
-        advanced=True,
-    )
-    window_nearest: int = _window(
+    window_nearest: int = setting(
         0,
-        39,
-        "in adjacent frames, when following motion",
-        f"; 0 chooses {_NEAREST[0]}, or more where structures move fast",
-    )
-    coarse: int = setting(
-        2,
-        "Spacing of the first search in adjacent frames, if each patch is followed separately; 1 "
-        "tries every position",
-        bounds=(1, 4),
+        "Search window width in adjacent frames (odd), to follow motion; 0 chooses "
+        f"{_NEAREST[0]}, or more where structures move fast",
+        bounds=(0, 39),
         unit="pixels",
         advanced=True,
-    )
-    window_next: int = _window(3, 15, "in the other frames")
-    per_frame: int = setting(
-        2,
-        "Maximum number of matches kept in each frame",
-        bounds=(1, 8),
-        unit="patches",
-        advanced=True,
+        odd=True,
     )
     step_basic: int = _step(groups.BASIC)
     step_final: int = _step(groups.FINAL)
     neighbours_basic: int = groups.neighbours(8, groups.BASIC)
     neighbours_final: int = groups.neighbours(8, groups.FINAL)
-    transform_basic: str = groups.transform("bior1.5", groups.BASIC)
-    transform_final: str = groups.transform("dct", groups.FINAL)
-    kalman: bool = setting(
-        True, "Without later frames: filter from frame to frame between the passes", advanced=True
-    )
-    stack_basic: str = groups.stack("haar", groups.BASIC)
-    stack_final: str = groups.stack("haar", groups.FINAL)
-    similar_basic: float = groups.similar(5.0, groups.BASIC)
-    similar_final: float = groups.similar(2.0, groups.FINAL)
-    still_basic: float = _still(0.12, groups.BASIC)
-    still_final: float = _still(0.02, groups.FINAL)
-    kaiser: float = groups.kaiser(1.0)
-    shared_noise: bool = groups.shared_noise(False)
 
     @property
     def over_time(self) -> bool:
@@ -603,7 +574,7 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
         """Return the settings with a search as wide as motion asks for, and why."""
         chosen, told = super().for_pixels(image, names)
         t = names.find("T")
-        searched = self.motion and max(self.frames_before, self.frames_after) > 0
+        searched = max(self.frames_before, self.frames_after) > 0
         if self.window_nearest or not searched or t < 0 or image.shape[t] < 2:
             return chosen, told
         alike = compared(PlaneReader(image, names), t)
@@ -634,20 +605,17 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
             search = VideoSearch(
                 groups.PATCH,
                 self.steps[name],
-                self.window,
-                self.window_next,
-                self.per_frame,
-                getattr(self, f"neighbours_{name}"),
-                (self.frames_before, self.frames_after),
-                getattr(self, f"still_{name}"),
-                (self.window_nearest or _NEAREST[0]) if self.motion else 0,
-                self.coarse,
-                getattr(self, f"similar_{name}"),
-                self.motion and self.blocks and max(self.frames_before, self.frames_after) > 0,
+                first=_WINDOW,
+                following=_WINDOW_NEXT,
+                kept=_KEPT,
+                neighbours=getattr(self, f"neighbours_{name}"),
+                frames=(self.frames_before, self.frames_after),
+                still=_STILL[name],
+                nearest=self.window_nearest or _NEAREST[0],
+                similar=getattr(self, f"similar_{name}"),
             )
-            if name == "final" and self.kalman and self.frames_before and not self.frames_after:
-                wide = max(self.window_next, _KALMAN_WINDOW)
-                one_each = replace(search, step=2, kept=1, neighbours=4, following=wide)
+            if name == "final" and self.frames_before and not self.frames_after:
+                one_each = replace(search, step=2, kept=1, neighbours=4, following=_KALMAN_WINDOW)
                 passes["kalman"] = self._pass(name, one_each, kalman=True, shared_noise=False)
             common = self.threshold_common if name == "basic" else self.wiener_common
             passes[name] = self._pass(name, search, common=common)
@@ -655,8 +623,6 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
         wide = {"first": _RIDGE_WINDOW, "following": _RIDGE_NEXT, "step": 4}
         # Patches of the own frame overlap, and share noise: a part of the group suffices.
         wide |= {"kept": _RIDGE_NEXT**2, "neighbours": NEIGHBOURS, "similar": math.inf}
-        wide["blocks"] = True
-        wide["nearest"] = self.window_nearest or _NEAREST[0]
         for k in range(count):
             passes[f"ridge {k + 1}"] = VideoRidgeSettings(replace(search, **wide), k, count)
         return passes
@@ -675,8 +641,7 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
         return Plan(self, arena)
 
     def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedVBM3D:
-        # Patches of a frame share far more of correlated noise than of white.
-        return CorrelatedVBM3D(**{**vars(self), "shared_noise": True}, models=models)
+        return CorrelatedVBM3D(**vars(self), models=models)
 
     def _for_shared(self, models: tuple[NoiseModel, ...]) -> SharedNoiseVBM3D:
         return SharedNoiseVBM3D(**vars(self), models=models)
@@ -690,6 +655,9 @@ class SharedNoiseVBM3D(groups.SharedNoiseFilter, VBM3D):
 @dataclass(frozen=True)
 class CorrelatedVBM3D(groups.SpectralFilter, CorrelatedRefinable, VBM3D):
     """VBM3D for correlated noise, made by `VBM3D.for_noise`."""
+
+    # Patches of a frame share far more of correlated noise than of white.
+    shared_noise: ClassVar[bool] = True
 
 
 @filter_function(VBM3D)

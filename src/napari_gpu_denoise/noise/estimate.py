@@ -156,10 +156,10 @@ def measure_noise(
         apart = structure and not source.lazy
         beside = pool.submit(_structure, PlaneReader(image, axes)) if apart else None
         found = _measured(source, model, place)
-        if structure:
-            notes = beside.result() if apart else _structure(source)
-            found = replace(found, notes=(*found.notes, *notes))
-        return found
+        if not structure:
+            return found
+        notes = beside.result() if apart else _structure(source)
+        return replace(found, notes=(*found.notes, *notes))
 
 
 def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
@@ -295,9 +295,9 @@ def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[str]:
 
 def _structure(source: PlaneReader) -> tuple[Note, ...]:
     """Return notes on structured noise, which is not part of any model."""
-    from napari_gpu_denoise.noise.structure.find import structure_in
+    from napari_gpu_denoise.noise.structure.find import SIDE, structure_in
 
     return tuple(
         Note(each.words(), "correct='found' removes it first", code="structured")
-        for each in structure_in([source.sampled(channel) for channel in source.channels])
+        for each in structure_in([source.sampled(channel, SIDE) for channel in source.channels])
     )

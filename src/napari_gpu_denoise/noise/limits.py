@@ -99,24 +99,38 @@ MAX_MEAN_OF_DARK_LEVEL = 4.5
 MAX_MISFIT_OF_MAGNITUDES = 2.0  # squared standard errors a level (magnitudes_noise)
 # Share of the values by which a background differs from noise alone, but for chance.
 MAX_DEVIATION_OF_BACKGROUND = 0.012
-# Standard errors of a covariance of channels above 0, and correlation: textures have up to 8, and a
-# correlation of 0.08 that is ignored costs 0.1 dB (quality_noise).
+# Standard errors of a covariance of channels above 0: textures have up to 8 (quality_noise).
 MIN_SHARED_ERRORS = 10.0
-MIN_SHARED_CORRELATION = 0.08
+MIN_SHARED_CORRELATION = 0.08  # of channels: one that is ignored costs 0.1 dB (quality_noise)
 MAX_TEXTURE_GROWTH = 0.35  # of power in rougher patches of a level that shows noise
 
 # Structured noise, noise by place, speckle.
-MIN_OUTLIER_SCORE = 5.5  # x
+# Standard deviations of the local noise between a hot or dead pixel and its neighbours; offsets of
+# whole rows, too (quality_structure: found, removed).
+MIN_OUTLIER_SCORE = 5.5
+# Deviation of the second most extreme neighbour over that of an outlier: optics resolve no object
+# into a single pixel (quality_structure: alarms).
 MAX_SECOND_OUTLIER = 0.5
-OUTLIER_NOISE_OVER_MEAN_DEVIATION = 1.4
-MIN_OUTLIER_NOISE_OVER_PLANE = 0.5
-MIN_SALT_SHARE, MAX_SALT_SHARE = 0.002, 0.1
-MIN_OUTLIERS = 6
+# Number of outliers, times the square of how far beyond the limit they are, in an image of 481 x
+# 321 pixels, from which they are found: without any at most 21 (quality_structure: alarms).
 MIN_OUTLIER_WEIGHT = 28.0
-MAX_CHANCE_OUTLIERS = 0.2
-MAX_CROWDED_OUTLIERS = 0.35
-MIN_ROW_AGREEMENT = 0.25  # of natural images without such offsets: 0.18 at most (BSD68, W2S)
-MIN_STEP_OVER_ROW_OFFSETS = 2.5
-MIN_WAVE_CYCLES = 8
-MAX_WAVE_DIFFERENCE = 0.65
-MAX_BLOCKS_WITHOUT_WAVE = 0.25
+MIN_OUTLIERS = 6  # tips of masked objects, as in colin27, are fewer (quality_structure: alarms)
+MAX_CROWDED_OUTLIERS = 0.35  # share with another near: more are objects (quality_structure: alarms)
+SALT_SHARE = 0.002, 0.1  # of the pixels, that have one extreme value: from and to (test_structure)
+# Correlation of the levels of rows between the thirds of a plane, from which they have offsets;
+# without at most 0.18 (quality_structure: alarms, BSD68 and W2S).
+MIN_ROW_AGREEMENT = 0.25
+# Share of its amplitude that a wave may differ by in a block, and share of the blocks where it is
+# the same (quality_structure: found, alarms).
+MAX_WAVE_DIFFERENCE, MIN_WAVE_BLOCKS = 0.65, 0.75
+MIN_WAVE_CYCLES = 8  # over the plane; slower waves may be its shading (quality_structure: removed)
+# Correlation of the offsets of planes, or share of outliers in common, if fixed (test_structure).
+MIN_SHARED_BY_PLANES = 0.5
+# Of a surface of sigma: ratio of its ends, less makes no difference; standard errors between them
+# (places_noise).
+MIN_SURFACE_RATIO, MIN_SURFACE_ERRORS = 1.25, 6.0
+# Squared standard errors by which it fits better than other laws; relative error at any place.
+MIN_SURFACE_GAIN, MAX_SURFACE_ERROR = 25.0, 0.12
+# Windows of speckle on a logarithmic scale: share with nearly the same standard deviation, their
+# median skewness, and the range of brightness over that deviation (test_speckle, ultrasound).
+MIN_SPECKLE_SHARE, MAX_SPECKLE_SKEWNESS, MIN_SPECKLE_CONTRAST = 0.75, -0.4, 1.5

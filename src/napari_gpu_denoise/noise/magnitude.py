@@ -74,7 +74,9 @@ def _by_background(channel: Evidence, curve: Callable) -> Magnitudes | None:
     cost, proof = 0.0, found.gain
     if channel.laws is not None:
         (distance,) = _level_distances(channel.laws, np.array([found.sigma]), curve(), 0.0)
-        cost = float(capped_cost(distance))
+        # Texture of the object may raise levels, and never lowers them; photons raise them as well.
+        grows = channel.laws.line + limits.MIN_COST_GAIN < channel.laws.constant
+        cost = float(capped_cost(distance if grows else np.minimum(distance, 0)))
         # The object may have texture, which never lowers a variance.
         if capped_cost(np.minimum(distance, 0)) > limits.MIN_COST_GAIN:
             return None

@@ -15,32 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from napari_gpu_denoise.noise import limits
-from napari_gpu_denoise.noise.patches.coefficients import span_sums
 from napari_gpu_denoise.noise.patches.laws import capped_cost
 from napari_gpu_denoise.noise.patches.variance import grouped
-from napari_gpu_denoise.noise.robust import huber_weights, median_power
+from napari_gpu_denoise.noise.robust import huber_weights
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.models import NoiseModel
-    from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
-
-MAX_CELLS, MIN_CELLS = 6, 4  # along an axis
-MIN_CELL_WIDTH = 32  # pixels
-MIN_COVERED = 0.75  # share of the cells with enough patches
-SMOOTHEST = 1 / 8  # share of the patches of a cell that is read, the smoothest,
-MIN_PATCHES = 6.0  # and at least as many patches that share no pixel
-CHOSEN = 0.19  # power of white noise at low frequencies: that share to the power of this
-# Power of texture at high frequencies over that at low ones, in BSD68, and its spread.
-TEXTURE_RATIO, TEXTURE_SPREAD = 0.1, 0.12
-SIGMA_ERROR = 0.03  # relative error of the sigma of a cell, whatever its number of patches
-UPWARD, DOWNWARD = 1.0, 3.0  # standard errors from which a cell above, or below, counts less
-ROUNDS = 10  # of a robust fit
-MIN_RATIO = 1.25  # of the largest sigma to the smallest: less makes no difference
-SIGNIFICANT = 6.0  # standard errors of the logarithm of that ratio, at least
-MIN_GAIN = 25.0  # squared standard errors by which a surface fits better than other laws
-MAX_SURFACE_ERROR = 0.12  # relative error of sigma at any place
-MAX_UNEVEN = 0.3  # relative spread of power over high frequencies; white noise has 0.1 or less
 
 
 @dataclass(frozen=True)
@@ -93,25 +74,20 @@ def noise_surface(
     All channels have the same surface; what the sigma of each is multiplied by to get its root mean
     square comes with it.
     """
-    counts = tuple(min(n // MIN_CELL_WIDTH, MAX_CELLS) for n in channels[0].planes.shape[1:])
-    if min(counts) < MIN_CELLS or any(model.scaled(1.0) is None for model in models):
+    counts = tuple(min(n // 32, 6) for n in channels[0].planes.shape[1:])
+    if min(counts) < 4 or any(model.scaled(1.0) is None for model in models):
         return None
     readable = [each.sigma > 0 and each.spectra for each in channels]
-    for exact in (False, True):
-        each_channel = zip(channels, models, readable, strict=True)
-        cells = [
-            _read_cells(one, model, counts, exact) if there else None
-            for one, model, there in each_channel
-        ]
-        known = [each for each in cells if each is not None]
-        # Channels of one scene share its texture: several are no more certain than one.
-        fit = _fit_surface(np.mean(known, axis=0), counts) if known else None
-        if fit is None:
-            return None
-    surface, low, high = fit
-    whole = [one for one, there in zip(channels, readable, strict=True) if there]
-    if not all(_is_flat(each.spectra, surface) for each in whole):
+    cells = [
+        _read_cells(one, model, counts) if there else None
+        for one, model, there in zip(channels, models, readable, strict=True)
+    ]
+    known = [each for each in cells if each is not None]
+    # Channels of one scene share its texture: several are no more certain than one.
+    fit = _fit_surface(np.mean(known, axis=0), counts) if known else None
+    if fit is None:
         return None
+    surface, low, high = fit
     plane = np.clip(_powers(_cell_middles((64, 64))) @ surface, low, high)
     mean = math.log(np.mean(np.exp(2 * plane))) / 2
     level = _powers(_cell_middles(counts)) @ surface - mean
@@ -132,14 +108,11 @@ def _powers(place: np.ndarray) -> np.ndarray:
     return np.column_stack([np.ones(len(y)), y, x, y * y, y * x, x * x])
 
 
-def _read_cells(
-    channel: Evidence, model: NoiseModel, counts: tuple[int, ...], exact: bool
-) -> np.ndarray:
+def _read_cells(channel: Evidence, model: NoiseModel, counts: tuple[int, ...]) -> np.ndarray:
     """Return the logarithm of sigma, its error, and the brightness of cells, (3, cell).
 
     Sigma is relative to what the model expects; NaN where there are not enough patches. It is read
-    at high frequencies of smooth patches, and texture subtracted in proportion to low frequencies;
-    if `exact`, regular texture that fills single frequencies does not count.
+    at high frequencies of smooth patches, and texture subtracted in proportion to low frequencies.
     """
     spectra = channel.spectra
     line = model.positive_variance(spectra.seen)
@@ -148,7 +121,7 @@ def _read_cells(
     )
     cell = down * np.uint8(counts[1]) + across
     parts = grouped(cell, math.prod(counts), spectra.order)
-    least = math.ceil(MIN_PATCHES * spectra.overlap)
+    least = math.ceil(6 * spectra.overlap)  # patches, of which six share no pixel
     clipped = parts.sums(spectra.clipped) > limits.MAX_CLIPPED_SHARE * parts.count
     parts = parts.kept((parts.count > least) & ~clipped)
     found = np.full((3, math.prod(counts)), np.nan)
@@ -156,38 +129,21 @@ def _read_cells(
         return found
     if line.min() < line.max():
         parts = parts.by_rank(spectra.relative("low", line))
-    read = np.maximum((SMOOTHEST * parts.count).astype(int), least)
+    read = np.maximum((parts.count / 8).astype(int), least)
     # Sums over the smoothest of each cell, and the others, in turn.
     spans = np.stack([parts.first, parts.first + read], axis=1).ravel()
     high, low = (
         np.add.reduceat((spectra.energy_of(name) / line)[parts.members], spans)[::2] / (read * n)
         for name, n in (("high", len(spectra.upper)), ("low", spectra.lows))
     )
-    if exact:
-        values = spectra.squares
-        sums = span_sums(values, parts.members, parts.first, parts.first + read, 1 / line)
-        high = np.minimum(high, median_power(sums, read / spectra.overlap) / read)
     # The smoothest of white patches have less power there by chance.
-    texture = np.maximum(low / (read / parts.count) ** CHOSEN - high, 0)
-    variance = np.maximum(high - TEXTURE_RATIO * texture, 0.1 * high)
+    texture = np.maximum(low / (read / parts.count) ** 0.19 - high, 0)
+    variance = np.maximum(high - 0.1 * texture, 0.1 * high)
     error = np.sqrt(0.5 * spectra.overlap / (read * len(spectra.upper)))
-    error = np.hypot(np.hypot(error, SIGMA_ERROR), TEXTURE_SPREAD / 2 * texture / variance)
+    error = np.hypot(np.hypot(error, 0.03), 0.06 * texture / variance)
     bright = parts.sums(spectra.seen) / parts.count
     found[:, cell[parts.members[parts.first]]] = np.log(variance) / 2, error, bright
     return found
-
-
-def _is_flat(spectra: PatchSpectra, surface: np.ndarray) -> bool:
-    """Whether noise where it is strongest is as strong at all high frequencies, as texture is not.
-
-    That of the smoothest patches is read.
-    """
-    relative = np.exp(_powers(2 * spectra.place.T - 1) @ surface)
-    there = np.flatnonzero(relative >= np.median(relative))
-    order = np.argsort((spectra.energy_of("low") / relative**2)[there])
-    smooth = there[order[: math.ceil(SMOOTHEST * len(there))]]
-    power = span_sums(spectra.squares, smooth, [0], [len(smooth)], relative**-2.0)[0]
-    return bool(power.std() <= MAX_UNEVEN * power.mean())
 
 
 def _fit_surface(
@@ -195,7 +151,7 @@ def _fit_surface(
 ) -> tuple[np.ndarray, float, float] | None:
     """Return the surface through cells, and its smallest and largest value; None if unsure."""
     used = np.isfinite(cells[0])
-    if used.mean() < MIN_COVERED:
+    if used.mean() < 0.75:
         return None
     sigma, error, bright = cells[:, used]
     place = _cell_middles(counts)[used]
@@ -206,11 +162,17 @@ def _fit_surface(
     across = outer[values.argmax()] - outer[values.argmin()]
     apart, unsure = float(np.ptp(values)), math.sqrt(across @ covariance @ across)
     unknown = math.sqrt(np.einsum("ij,jk,ik->i", outer, covariance, outer).max())
-    if apart < max(math.log(MIN_RATIO), SIGNIFICANT * unsure) or unknown > MAX_SURFACE_ERROR:
+    if (
+        apart < max(math.log(limits.MIN_SURFACE_RATIO), limits.MIN_SURFACE_ERRORS * unsure)
+        or unknown > limits.MAX_SURFACE_ERROR
+    ):
         return None
     bright = (bright - bright.mean()) / (np.ptp(bright) or 1.0)
     for degree in (0, 2):
-        if cost + MIN_GAIN > _robust_fit(bright[:, None] ** np.arange(degree + 1), sigma, error)[2]:
+        if (
+            cost + limits.MIN_SURFACE_GAIN
+            > _robust_fit(bright[:, None] ** np.arange(degree + 1), sigma, error)[2]
+        ):
             return None
     return found, float(values.min()), float(values.max())
 
@@ -223,12 +185,12 @@ def _robust_fit(
     Texture, which only raises a value, counts little.
     """
     terms, values, weight = terms / error[:, None], values / error, np.ones(len(values))
-    for _ in range(ROUNDS):
+    for _ in range(10):
         weighted = terms.T * weight**2
         # A brightness that is the same everywhere gets a factor of 0.
         normal = weighted @ terms + 1e-9 * np.eye(terms.shape[1])
         found = np.linalg.solve(normal, weighted @ values)
         distance = values - terms @ found
-        weight = huber_weights(distance, UPWARD, DOWNWARD)
+        weight = huber_weights(distance, 1.0, 3.0)
     scatter = max(1.0, float(np.mean(np.square(weight * distance))))
     return found, np.linalg.inv(normal) * scatter, float(capped_cost(distance))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -33,38 +32,24 @@ MIN_SMOOTH = 64  # patches
 BLOCK, REACH = 16, 2  # pixels along a side of a block, and to either side that predict one
 
 
-class SmoothPatches(NamedTuple):
-    """What the smoothest patches show."""
+def smooth_patches_are_white(
+    spectra: PatchSpectra, members: np.ndarray, weight: np.ndarray | None = None
+) -> bool:
+    """Return whether the smoothest of some patches, a mask (patch,), hold white noise alone.
 
-    sigma: float  # of white noise, grey levels
-    flatness: float  # power of the top over that of the middle frequencies
-    dispersion: float  # variance of the energy of patches, over that of white noise
-
-    @classmethod
-    def of(
-        cls, spectra: PatchSpectra, members: np.ndarray, weight: np.ndarray | None = None
-    ) -> SmoothPatches:
-        """Measure them among some patches, a mask (patch,), the energy of each times its weight."""
-        energy, order = spectra.energy_of("high").astype(np.float64), spectra.order
-        energy /= len(spectra.upper)
-        if weight is not None:
-            energy *= weight
-            order = ranked((spectra.energy_of("low") * weight).astype(np.float32))
-        order = order[members[order]]
-        count = min(max(MIN_SMOOTH, round(0.02 * len(order))), len(order))
-        smooth = order[:count]
-        power = span_sums(spectra.squares, smooth, [0], [count], weight)[0] / count
-        mean = float(energy[smooth].mean())
-        # Of white noise, energies are means of so many squares.
-        expected = 2 / len(power) * mean**2
-        dispersion = float(energy[smooth].var()) / expected if expected else math.inf
-        return cls(math.sqrt(mean), float(flatness_of(power)), dispersion)
-
-    @property
-    def white(self) -> bool:
-        """Whether they hold white noise alone."""
-        flat = self.flatness >= limits.MIN_PATCH_FLATNESS
-        return flat and self.dispersion <= limits.MAX_SMOOTH_DISPERSION
+    The energy of each patch counts times its weight.
+    """
+    energy, order = spectra.energy_of("high").astype(np.float64), spectra.order
+    if weight is not None:
+        energy *= weight
+        order = ranked((spectra.energy_of("low") * weight).astype(np.float32))
+    order = order[members[order]]
+    smooth = order[: max(MIN_SMOOTH, round(0.02 * len(order)))]
+    power = span_sums(spectra.squares, smooth, [0], [len(smooth)], weight)[0]
+    # Energies of white noise are sums of so many squares.
+    expected = 2 / len(power) * energy[smooth].mean() ** 2
+    alike = energy[smooth].var() <= limits.MAX_SMOOTH_DISPERSION * expected
+    return bool(alike and flatness_of(power) >= limits.MIN_PATCH_FLATNESS)
 
 
 def prediction_error(
@@ -89,12 +74,8 @@ def _block_errors(plane: np.ndarray, change: Callable | None) -> np.ndarray:
     blocks = (blocks if change is None else change(blocks)).astype(np.float64)
     blocks = blocks[np.isfinite(blocks).all(axis=(1, 2))]
     blocks -= blocks.mean(axis=(1, 2), keepdims=True)
-    around = [
-        (y, x)
-        for y in range(-REACH, REACH + 1)
-        for x in range(-REACH, REACH + 1)
-        if (y, x) > (0, 0)
-    ]
+    steps = range(-REACH, REACH + 1)
+    around = [(y, x) for y in steps for x in steps if (y, x) > (0, 0)]
 
     def shifted(y: int, x: int) -> np.ndarray:
         rows, columns = (slice(REACH + k, REACH + k + BLOCK) for k in (y, x))
@@ -121,7 +102,7 @@ def proven_sigma(channel: Evidence) -> float:
         far &= np.abs(patches.mean - level) > MARGIN * claim
     # More than one of 16 x 16 pixels has: some of them share no pixel.
     enough = len(far) >= max(MIN_SMOOTH, 2 * patches.overlap)
-    return claim if enough and _is_proven(claim, patches, far, list(channel.planes)) else 0.0
+    return claim if enough and _is_proven(channel, claim, patches, far) else 0.0
 
 
 def _proves_law(channel: Evidence, fit: Fit) -> bool:
@@ -129,26 +110,28 @@ def _proves_law(channel: Evidence, fit: Fit) -> bool:
     if not channel.sigma or channel.photons or _proven_by_others(channel, fit):
         return True
     patches, model = channel.spectra, fit.model
+    if patches is None:
+        return False
     weight = 1 / model.positive_variance(patches.seen)
-    members = patches.clipped == 0
-    return _is_proven(1.0, patches, members, list(channel.planes), weight, model.stabilise)
+    return _is_proven(channel, 1.0, patches, patches.clipped == 0, weight, model.stabilise)
 
 
 def _is_proven(
+    channel: Evidence,
     claim: float,
     patches: PatchSpectra,
     members: np.ndarray,
-    planes: Sequence[np.ndarray],
     weight: np.ndarray | None = None,
     change: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> bool:
     """Return whether planes prove a sigma of white noise, by their smoothest patches or errors."""
     if np.count_nonzero(members) < MIN_SMOOTH:
         members = np.ones(len(members), bool)
-    if SmoothPatches.of(patches, members, weight).white:
+    if smooth_patches_are_white(patches, members, weight):
         return True
     low, high = limits.SIGMA_OVER_PREDICTION_ERROR
-    return bool(low <= claim / max(prediction_error(planes, change), 1e-9 * claim) <= high)
+    error = prediction_error(list(channel.planes), change)
+    return bool(low * error <= claim <= high * error)
 
 
 def limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fit], list[float]]:
@@ -167,13 +150,11 @@ def limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fi
         fit if _proven_by_others(each, fit) else _of_proven_sigma(each, fit)
         for each, fit in zip(channels, fits, strict=True)
     ]
-    if kind.models_correlation and all(
-        one is not fit for one, fit in zip(limited, fits, strict=True)
-    ):
+    changed = all(one is not fit for one, fit in zip(limited, fits, strict=True))
+    if kind.models_correlation and changed:
         limited = [fit._replace(model=Gaussian(fit.sigma)) for fit in limited]
-    return limited, [
-        fit.sigma / claim if claim else 1.0 for fit, claim in zip(limited, claims, strict=True)
-    ]
+    pairs = zip(limited, claims, strict=True)
+    return limited, [fit.sigma / claim if claim else 1.0 for fit, claim in pairs]
 
 
 def _proven_by_others(channel: Evidence, fit: Fit) -> bool:

@@ -173,9 +173,9 @@ class NoiseEstimate:
         """Return all that is known as lines of text, with standard errors and notes."""
         rows = [("model", ", ".join([self.models[0].title, *self._parameters(True)]))]
         rows.append(("because", self.reason))
-        plural = "s" * (self.planes != 1)
         sigma = ", ".join(map(_measured, self.sigma, self.standard_error))
-        rows.append(("sigma", f"{sigma} ({self.method}, {self.planes} plane{plural})"))
+        planes = f"{self.planes} plane{'s' * (self.planes != 1)}"
+        rows.append(("sigma", f"{sigma} ({self.method}, {planes})"))
         names = {"T": "frame", "Z": "slice"}
         rows += [(f"per {names.get(each.axis, 'plane')}", _span(each)) for each in self.series]
         if self.places is not None:
@@ -184,9 +184,8 @@ class NoiseEstimate:
         rows += [("spectrum", text) for text in _by_channel(found)]
         if self.covariance is not None:
             rows.append(("channels", self.covariance.summary()))
-        shares = [(dark, bright) for dark, bright in self.clipped if dark or bright]
-        if shares:
-            dark, bright = (max(each) for each in zip(*shares, strict=True))
+        dark, bright = np.max(self.clipped, axis=0)
+        if dark or bright:
             rows.append(("clipped", f"{dark:.2%} of the pixels dark, {bright:.2%} bright"))
         rows += [("note", note) for note in self.notes]
         return "\n".join(f"{name:<11} {text}" for name, text in rows)
@@ -214,8 +213,6 @@ class NoiseEstimate:
                 _check_tables(each, c=len(found.models), l=LAGS + 1, p=PATCH, **{"2": 2})
             if len({type(model) for model in found.models}) != 1:
                 raise ValueError("models does not fit")
-        except SettingsError:
-            raise
         except _NO_ESTIMATE as error:
             raise SettingsError(
                 f"This is not a noise estimate ({error})",
@@ -225,27 +222,20 @@ class NoiseEstimate:
         return found
 
     def _parameters(self, exact: bool) -> list[str]:
-        """Return the parameters in words; with standard errors if `exact`."""
+        """Return the parameters in words: with errors if `exact`, else those well known."""
         found = []
         for parameter in self.models[0].parameters():
             values = [getattr(model, parameter.name) for model in self.models]
             if parameter.optional and not any(values):
                 continue
             errors = [each.get(parameter.name, math.nan) for each in self.errors]
-            if not exact:
-                if all(map(_uncertain, values, errors)):
-                    continue
+            if exact:
+                found.append(f"{parameter.label} {', '.join(map(_measured, values, errors))}")
+            elif not all(5 * e > abs(v) for v, e in zip(values, errors, strict=True)):
                 low, high = f"{min(values):.3g}", f"{max(values):.3g}"
                 found.append(f"{parameter.label} {low}" + f" to {high}" * (low != high))
-            else:
-                found.append(f"{parameter.label} {', '.join(map(_measured, values, errors))}")
         details = "; ".join(dict.fromkeys(model.details() for model in self.models))
         return [*found, details] if details else found
-
-
-def _uncertain(value: float, error: float) -> bool:
-    """Return whether a value is not known well enough for a headline."""
-    return 5 * error > abs(value)  # so NaN is not
 
 
 def _measured(value: float, error: float) -> str:

@@ -129,9 +129,12 @@ class PlaneReader:
         """The axis along which planes may repeat a scene: T, or the longest without a name."""
         return self.axes.index("T") if "T" in self.axes else plane_axis(self.axes, self.shape)
 
-    def sampled(self, channel: Channel | None = None) -> PlaneStack:
-        """Return at most `MAX_PLANES` planes of a channel, spread evenly over each axis."""
-        return self._stack(plane_indices(self.axes, self.shape, channel))
+    def sampled(self, channel: Channel | None = None, side: int | None = None) -> PlaneStack:
+        """Return at most `MAX_PLANES` planes of a channel, spread evenly over each axis.
+
+        With `side`, of each the middle, so many pixels along each axis at most.
+        """
+        return self._stack(plane_indices(self.axes, self.shape, channel), side=side)
 
     def sampled_repeats(self, channel: Channel | None) -> list[tuple[int, int]]:
         """Return which of the sampled planes follow each other along `repeats`."""
@@ -156,12 +159,14 @@ class PlaneReader:
         found = [_plane_at(ndim, channel, {**places, axis: k}) for k in positions]
         return self._stack(found)
 
-    def _stack(self, places: Sequence[tuple[int | slice, ...]]) -> PlaneStack:
+    def _stack(
+        self, places: Sequence[tuple[int | slice, ...]], side: int | None = None
+    ) -> PlaneStack:
         """Return the planes at these indices; none is read yet."""
         y, x = self.axes.index("Y"), self.axes.index("X")
-        large = self.shape[y] * self.shape[x] > LARGEST_PLANE
+        large = self.shape[y] * self.shape[x] > LARGEST_PLANE and not side
         lengths = self.shape[y], self.shape[x]
-        down, across = (_windows(n) if large else [slice(0, n)] for n in lengths)
+        down, across = (_windows(n) if large else [middle(n, side or n)] for n in lengths)
 
         def window(place: list, rows: slice, columns: slice) -> np.ndarray:
             place[y], place[x] = rows, columns
@@ -176,6 +181,12 @@ class PlaneReader:
 
         lengths = (sum(one.stop - one.start for one in each) for each in (down, across))
         return PlaneStack(read, (len(places), *lengths), self._image.dtype)
+
+
+def middle(length: int, side: int) -> slice:
+    """Return the middle of an axis, at most so many pixels."""
+    start = max(length - side, 0) // 2
+    return slice(start, min(start + side, length))
 
 
 def _windows(length: int) -> list[slice]:

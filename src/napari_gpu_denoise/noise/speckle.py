@@ -61,12 +61,7 @@ def read_windows(
 # Intensities. Texture and edges only ever raise variance over squared mean. For independent pixels
 # the ratio follows about a gamma law, whose density over the logarithm of the ratio is highest at
 # the true value, however small the window.
-WINDOW = 8, 40_000, 0.01
-BINS = 200  # an e-fold of the ratio
-RESAMPLES = 50
-TINY = 1e-14  # squared contrast that is only rounding
-FEW_LOOKS = 0.06  # relative, at one look; measured: few looks have no gamma law of the ratio
-RESOLUTION = 0.4  # width of the smoothing, as a share of the spread that chance gives the windows
+INTENSITY_WINDOW = 8  # pixels
 
 
 @dataclass(frozen=True)
@@ -91,17 +86,20 @@ def speckle_noise(image: Any) -> SpeckleNoise:
     if not any(np.isfinite(plane).any() for plane in planes):
         raise NonFiniteError("No finite pixel is left; replace NaN and infinity first.")
     ratios, overlap = [], 1.0
-    for rest, mean, freedom, shared in read_windows(planes, blanks, levels, WINDOW):
+    for rest, mean, freedom, shared in read_windows(
+        planes, blanks, levels, (INTENSITY_WINDOW, 40_000, 0.01)
+    ):
         if freedom > 0:
             lit = mean > 0
             ratios.append(np.square(rest[lit]).sum(axis=1) / freedom / np.square(mean[lit]))
             overlap = max(overlap, shared)
     ratio = np.concatenate(ratios) if ratios else np.empty(0)
-    noisy = ratio[ratio > TINY]
+    noisy = ratio[ratio > 1e-14]
     if 2 * len(noisy) <= len(ratio):
         return SpeckleNoise(math.inf, 0.0)
     mode, error = _mode(np.log(noisy), overlap)
-    looks = 1 / (math.exp(mode) * (1 + FEW_LOOKS * math.exp(mode)))
+    # Few looks have no gamma law of the ratio: 6 % at one look, measured.
+    looks = 1 / (math.exp(mode) * (1 + 0.06 * math.exp(mode)))
     return SpeckleNoise(looks, looks * error)
 
 
@@ -114,15 +112,16 @@ def _mode(values: np.ndarray, overlap: float) -> tuple[float, float]:
     from scipy.ndimage import gaussian_filter1d
 
     low, high = np.quantile(values, [0.001, 0.999], method="nearest")
-    bins = int(min(max(math.ceil((high - low) * BINS), 8), 4000))
+    bins = int(min(max(math.ceil((high - low) * 200), 8), 4000))
     counts, edges = np.histogram(values, bins, (low, max(high, low + 1e-6)))
     width = edges[1] - edges[0]
-    chance = math.sqrt((2 + 6 * math.exp(float(np.median(values)))) / WINDOW[0] ** 2)
+    chance = math.sqrt((2 + 6 * math.exp(float(np.median(values)))) / INTENSITY_WINDOW**2)
     # Overlapping windows share pixels, so they count as fewer.
     number = max(int(counts.sum() / overlap), 1)
-    drawn = np.random.default_rng(0).multinomial(number, counts / counts.sum(), RESAMPLES)
+    drawn = np.random.default_rng(0).multinomial(number, counts / counts.sum(), 50)
     curves = np.concatenate([counts[None], drawn]).astype(np.float64)
-    smooth = max(RESOLUTION * chance / width, 1.0)
+    # As a share of the spread that chance gives the windows.
+    smooth = max(0.4 * chance / width, 1.0)
     curves = gaussian_filter1d(curves, smooth, axis=1, mode="constant")
     places = edges[0] + width * (0.5 + curves.argmax(axis=1))
     return float(places[0]), float(places[1:].std())
@@ -130,13 +129,7 @@ def _mode(values: np.ndarray, overlap: float) -> tuple[float, float]:
 
 # Logarithms. Unlike the smoothest patches of 8 x 8, windows of 24 x 24 hold whole grains, so that
 # the noise is measured at all frequencies.
-LOG_WINDOW, CLIPPED = 24, 0.05
-FIRST, MOST = 64, 400  # windows that rule it out in most images, and that measure it
-FEWEST = 32  # without a common pixel
-ALIKE = 0.3  # logarithm of a ratio, up to which standard deviations are the most frequent one
-MOSTLY, HALF = 0.75, 0.22  # share that is, at least, and width of the narrowest half, at most
-SKEWED = -0.4  # median skewness, at most
-CONTRAST = 1.5  # range of brightness without its ends over the standard deviation, at least
+LOG_WINDOW = 24  # pixels
 
 
 def log_speckle_spectrum(
@@ -150,10 +143,10 @@ def log_speckle_spectrum(
         [one for one, is_large in zip(each, large, strict=True) if is_large]
         for each in (planes, blanks, levels)
     )
-    for number in (FIRST, MOST):
+    for number in (64, 400):  # few rule it out in most images
         number = selection.number_of_patches(number, blanks) if planes else number
-        found = list(read_windows(planes, blanks, levels, (LOG_WINDOW, number, CLIPPED)))
-        if sum(len(each.mean) / each.overlap for each in found) < FEWEST:
+        found = list(read_windows(planes, blanks, levels, (LOG_WINDOW, number, 0.05)))
+        if sum(len(each.mean) / each.overlap for each in found) < 32:
             return None
         rest = np.concatenate([each.rest for each in found])
         alike = _log_speckle(rest, np.concatenate([each.mean for each in found]))
@@ -180,13 +173,14 @@ def _log_speckle(windows: np.ndarray, means: np.ndarray) -> np.ndarray | None:
     widths = ordered[half:] - ordered[: len(ordered) - half]
     narrowest = int(widths.argmin())
     middle = (ordered[narrowest] + ordered[narrowest + half]) / 2
-    alike = np.abs(strength - middle) < ALIKE
-    if widths[narrowest] > HALF or alike.mean() < MOSTLY:
+    alike = np.abs(strength - middle) < 0.3
+    if alike.mean() < limits.MIN_SPECKLE_SHARE:
         return None
     brightness = np.sort(means[alike])
     rare = len(brightness) // 20
     contrast = (brightness[-1 - rare] - brightness[rare]) / math.exp(middle)
-    return windows[alike] if contrast > CONTRAST and medians(skewness[alike]) < SKEWED else None
+    skewed = medians(skewness[alike]) < limits.MAX_SPECKLE_SKEWNESS
+    return windows[alike] if skewed and contrast > limits.MIN_SPECKLE_CONTRAST else None
 
 
 def _autocovariance(windows: np.ndarray) -> np.ndarray:

@@ -423,7 +423,7 @@ class _Recorder(Arena):
         import pyopencl as cl
 
         self.programs[program_key(name, constants)] = None
-        return lambda queue, *_: cl.enqueue_marker(queue)
+        return lambda queue, *_, **__: cl.enqueue_marker(queue)
 
 
 def programs_of(job: Job, given: np.dtype, wanted: np.dtype) -> list[ProgramKey]:

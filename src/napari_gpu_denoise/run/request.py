@@ -153,8 +153,10 @@ class Run:
             )
         check_policy(self.nonfinite)
         sigma, limit = self.sigma, self.memory_limit
+        # An array, which may be a large map, is checked once, when it is used.
+        later = sigma is None or callable(sigma) or getattr(sigma, "ndim", 0) > 1
         parsed = {
-            "sigma": sigma if sigma is None or callable(sigma) else parse_sigma(sigma),
+            "sigma": sigma if later else parse_sigma(sigma),
             "noise": parse_noise(self.noise),
             "dtype": parse_dtype(self.dtype),
             "correct": parse_correction(self.correct),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -43,6 +43,16 @@ def _window(default: int, of: str):
     return setting(default, help, bounds=(1, 63), unit="pixels", advanced=True, odd=True)
 
 
+def _transform(default: str, of: str):
+    help = f"2D transform of a patch {of}"
+    return setting(default, help, choices=groups.TRANSFORMS, advanced=True)
+
+
+def _stack(of: str):
+    help = f"Transform along the stack of patches {of}"
+    return setting("haar", help, choices=groups.STACK_TRANSFORMS, advanced=True)
+
+
 _FAST = {
     "step_basic": 4,
     "step_final": 4,
@@ -75,7 +85,11 @@ class BM3D(RidgeAfter, groups.CollaborativeFilter):
         "live": {**_FAST, "step_basic": 8, "step_final": 8},
         "best": {"refine": "chain"},
     }
+    removed: ClassVar[dict[str, Any]] = {
+        **{"similar_basic": 25.0, "similar_final": 16.0, "kaiser": 2.0, "shared_noise": True},
+    }
 
+    kaiser: ClassVar[float] = 2.0
     stages: str = groups.stages()
     threshold: float = groups.threshold(2.75)
     wiener_sigma: float = groups.wiener_sigma(0.8)
@@ -88,13 +102,10 @@ class BM3D(RidgeAfter, groups.CollaborativeFilter):
     window_final: int = _window(39, groups.FINAL)
     neighbours_basic: int = groups.neighbours(16, groups.BASIC)
     neighbours_final: int = groups.neighbours(32, groups.FINAL)
-    transform_basic: str = groups.transform("bior1.5", groups.BASIC)
-    transform_final: str = groups.transform("dct", groups.FINAL)
-    stack_basic: str = groups.stack("haar", groups.BASIC)
-    stack_final: str = groups.stack("haar", groups.FINAL)
-    similar_basic: float = groups.similar(25.0, groups.BASIC)
-    similar_final: float = groups.similar(16.0, groups.FINAL)
-    kaiser: float = groups.kaiser()
+    transform_basic: str = _transform("bior1.5", groups.BASIC)
+    transform_final: str = _transform("dct", groups.FINAL)
+    stack_basic: str = _stack(groups.BASIC)
+    stack_final: str = _stack(groups.FINAL)
     prefilter: str = setting(
         "auto",
         "Match prefiltered patches in the first pass; auto does so for strongly correlated noise",
@@ -111,7 +122,6 @@ class BM3D(RidgeAfter, groups.CollaborativeFilter):
         bounds=(1, groups.MOST_SCALES),
         advanced=True,
     )
-    shared_noise: bool = groups.shared_noise(True)
 
     def for_noise(self, models: Sequence[NoiseModel]) -> Filter | None:
         """Return the filter for correlated noise; see `TwoPasses.for_noise`."""

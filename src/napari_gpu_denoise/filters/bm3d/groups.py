@@ -29,8 +29,8 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting
 
 PATCH = 8
-TRANSFORMS = ("bior1.5", "dct", "haar", "dft")
-STACK_TRANSFORMS = ("haar", "hadamard", "dct")
+TRANSFORMS = ("bior1.5", "dct", "dft")
+STACK_TRANSFORMS = ("haar", "hadamard")
 
 
 @dataclass(frozen=True)
@@ -186,38 +186,25 @@ def neighbours(default: int, of: str, what: str = "patches") -> Any:
     return setting(default, help, choices=GROUPS, unit=what, advanced=True)
 
 
-def transform(default: str, of: str) -> Any:
-    return setting(default, f"2D transform of a patch {of}", choices=TRANSFORMS, advanced=True)
-
-
-def stack(default: str, of: str, what: str = "patches") -> Any:
-    help = f"Transform along the stack of {what} {of}"
-    return setting(default, help, choices=STACK_TRANSFORMS, advanced=True)
-
-
-def similar(default: float, of: str, what: str = "patches") -> Any:
-    help = f"Maximum mean squared difference between {what} of a group {of}"
-    return setting(default, help, bounds=(0.0, 1000.0), unit="sigma squared", advanced=True)
-
-
-def kaiser(default: float = 2.0, what: str = "patches") -> Any:
-    help = f"Beta of the Kaiser window that weights overlapping {what}"
-    return setting(default, help, bounds=(0.0, 4.0), advanced=True)
-
-
-def shared_noise(default: bool, what: str = "patches") -> Any:
-    help = f"Account for noise that overlapping {what} of a group share (Haar stacks only)"
-    return setting(default, help, advanced=True)
-
-
 class TwoPasses(Filter):
-    """Base of BM3D and its kin: one or two passes that filter groups of what is similar."""
+    """Base of BM3D and its kin: one or two passes that filter groups of what is similar.
+
+    `similar` is the maximum mean squared difference between patches of a group in both passes, in
+    sigma squared, and `kaiser` beta of the window that weights overlapping patches. `shared_noise`
+    accounts for noise that overlapping patches share, in Haar stacks.
+    """
 
     stages: str
     threshold: float
     wiener_sigma: float
+    transform_basic: str = "bior1.5"
+    transform_final: str = "dct"
+    stack_basic: str = "haar"
+    stack_final: str = "haar"
+    similar_basic: float = 25.0
+    similar_final: float = 16.0
     kaiser: float
-    shared_noise: bool
+    shared_noise: bool = True
 
     @property
     def passes(self) -> dict[str, Any]:
@@ -328,7 +315,7 @@ def transform_matrix(name: str, length: int = 8) -> np.ndarray:
         waves = [wave(f * turns) for f in (1, 2, 3) for wave in (np.cos, np.sin)]
         rows = np.array([np.ones(8), *waves, (-1.0) ** n])
     else:
-        rows = _wavelets(length, _BESIDE if name == "bior1.5" else 0.0)
+        rows = _wavelets(length, _BESIDE)
     return rows / np.sqrt((rows**2).sum(axis=1, keepdims=True))
 
 

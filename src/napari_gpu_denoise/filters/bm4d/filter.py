@@ -408,12 +408,8 @@ def _window(default: int, of: str) -> Any:
     return setting(default, help, bounds=(1, 21), unit="voxels", advanced=True, odd=True)
 
 
-def _transform(default: str, of: str) -> Any:
-    return setting(
-        default, f"3D transform of a cube {of}", choices=groups.TRANSFORMS[:3], advanced=True
-    )
-
-
+# Width of the window of the motion search from volume to volume, along an axis of four voxels.
+_WINDOW_NEXT = 7
 # Limits for cubes of other volumes, in sigma squared: largest mean squared difference of cubes and
 # of the blocks that they are in, and by how much a motion has to explain more than none.
 _SIMILAR_NEXT = {"basic": 2.6, "final": 0.5}
@@ -447,6 +443,13 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses):
         "best": {"refine": "chain"},
     }
 
+    removed: ClassVar[dict[str, Any]] = {
+        **{"window_next": 7, "transform_basic": "bior1.5", "transform_final": "dct"},
+        **{"stack_basic": "haar", "stack_final": "haar"},
+        **{"similar_basic": 25.0, "similar_final": 16.0, "kaiser": 3.0, "shared_noise": True},
+    }
+
+    kaiser: ClassVar[float] = 3.0
     cube: str = setting(
         AUTO,
         "Shape of cubes along Z, Y and X; auto uses flatter cubes if slices are far apart",
@@ -465,25 +468,8 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses):
     step_final: int = _step(3, groups.FINAL)
     window_basic: int = _window(13, groups.BASIC)
     window_final: int = _window(11, groups.FINAL)
-    window_next: int = setting(
-        7,
-        "Window width of the motion search from volume to volume (odd), along an axis of "
-        "four voxels",
-        bounds=(1, 11),
-        unit="voxels",
-        advanced=True,
-        odd=True,
-    )
     neighbours_basic: int = groups.neighbours(32, groups.BASIC, "cubes")
     neighbours_final: int = groups.neighbours(32, groups.FINAL, "cubes")
-    transform_basic: str = _transform("bior1.5", groups.BASIC)
-    transform_final: str = _transform("dct", groups.FINAL)
-    stack_basic: str = groups.stack("haar", groups.BASIC, "cubes")
-    stack_final: str = groups.stack("haar", groups.FINAL, "cubes")
-    similar_basic: float = groups.similar(25.0, groups.BASIC, "cubes")
-    similar_final: float = groups.similar(16.0, groups.FINAL, "cubes")
-    kaiser: float = groups.kaiser(3.0, "cubes")
-    shared_noise: bool = groups.shared_noise(True, "cubes")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "voxel", voxel_text(self.voxel))
@@ -532,7 +518,7 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses):
                 **self._shrinkage(name),
                 guided=name == "final",
                 frames=(self.frames_before, self.frames_after),
-                next_window=self.window_next,
+                next_window=_WINDOW_NEXT,
                 similar_next=_SIMILAR_NEXT[name],
                 similar_block=_SIMILAR_BLOCK[name],
                 still=_STILL[name],

@@ -237,28 +237,16 @@ class VideoSearch:
     neighbours: int  # maximum number of patches in a group
     frames: tuple[int, int]  # before and after
     still: float = 0.0  # subtracted from the distance of an unmoved patch, in sigma squared
-    nearest: int = 0  # width of the window in adjacent frames, to find motion; 0 follows none
-    coarse: int = 1  # spacing of the displacements that are tried first in that window
+    nearest: int = 15  # width of the window in which the motion of blocks is found
     similar: float = math.inf  # maximum mean squared difference of a match, in sigma squared
-    blocks: bool = False  # whether motion is that of blocks, instead of the patch's own
 
     def displacement(self, frames: int) -> int:
         """Return how far a match may lie from its reference in a frame that is `frames` away."""
-        if not self.nearest:
-            return self.first // 2 + frames * (self.following // 2)
         if not frames:
             # Matches in its own frame may fill a group.
             return max(self.first, self.nearest) // 2
-        around = self.following // 2
-        if self.blocks:
-            far = frames * (self.nearest // 2 + around)
-            return max(min(far, FURTHEST), self.nearest // 2 + around, self.first // 2)
-        beside = self.nearest // 2 + (around if self.coarse > 1 else 0)
-        far, speed = beside, beside
-        for _ in range(frames - 1):
-            far, speed = far + speed + around, speed + around
-        # If a frame is skipped, the next one is searched as if it were adjacent.
-        return max(min(far, FURTHEST), beside, self.first // 2)
+        beside = self.nearest // 2 + self.following // 2
+        return max(min(frames * beside, FURTHEST), beside, self.first // 2)
 
     @property
     def furthest(self) -> int:
@@ -274,7 +262,7 @@ class VideoSearch:
     def beyond(self) -> int:
         """How much further than its matches the pixels lie that a reference depends on."""
         # From the middle of a patch to the end of the blocks that it moves with.
-        return BLOCK // 2 + AROUND + self.nearest // 2 if self.blocks else 0
+        return BLOCK // 2 + AROUND + self.nearest // 2 if any(self.frames) else 0
 
     @property
     def late(self) -> int:
@@ -284,29 +272,23 @@ class VideoSearch:
     @property
     def candidates(self) -> int:
         """Maximum number of patches that a reference is compared with."""
-        others = sum(self.frames)
-        if not self.nearest:
-            return self.first**2 + others * self.kept * self.following**2
-        if self.blocks:
-            return self.first**2 + others * self.following**2
-        beside = sum(map(bool, self.frames)) * (self.nearest // self.coarse + 1) ** 2
-        return self.first**2 + beside + others * self.following**2
+        return self.first**2 + sum(self.frames) * self.following**2
 
     def covering(self, width: int) -> int:
         """Return how many matches may cover a pixel; a width of 1 counts those that begin there."""
         total = 0
         for frames in range(-self.late, self.frames[1] + 1):
             side = (2 * self.displacement(abs(frames)) + width - 1) // self.step + 2
-            fills = self.nearest and not frames  # its own frame fills an incomplete group
-            total += (self.neighbours if fills else self.kept) * side**2
+            # Its own frame fills an incomplete group.
+            total += (self.kept if frames else self.neighbours) * side**2
         return total
 
 
 def margin_of(search: VideoSearch) -> int:
     """Return the margin around a frame in which the search kernels may read."""
     widest = max(search.first, search.nearest, search.following)
-    # Strips may extend beyond a window, coarse ones by up to four of their spacings.
-    return widest // 2 + max(search.following, 4 * search.coarse, 5 * search.blocks)
+    # Strips may extend beyond a window.
+    return widest // 2 + max(search.following, 8)
 
 
 @dataclass(frozen=True)
@@ -324,25 +306,15 @@ def choose_video_variant(search: VideoSearch, device: Device) -> Variant:
     """Choose the search kernel for a device: rows of a patch as vectors on a CPU."""
     if device.float_lanes >= 4:
         return Variant("search_patches", {"GROUP_X": 1, "GROUP_Y": 1})
-    if search.blocks and search.neighbours >= _MANY and device.max_group >= search.neighbours:
+    if search.neighbours >= _MANY and device.max_group >= search.neighbours:
         return Variant("search_many", {})
-    if search.nearest:
-        items, constants = 1 + all(search.frames), {"CELL": 4}
-        constants["DIRECTIONS"] = items
-        kernel, most = "search_tracks", 128
-    else:
-        items, constants = search.kept, {"SPAN": search.following, "BLOCK": 8}
-        kernel, most = "search_windows", 256
+    items = 1 + all(search.frames)
     shapes = ((16, 8), (16, 4), (8, 4), (4, 4), (2, 2), (1, 1))
-    if search.nearest and items == 1:
+    if items == 1:
         shapes = ((32, 4), *shapes)  # a warp reads whole lines of memory
-    largest = min(device.max_group, most)
+    largest = min(device.max_group, 128)
     group_x, group_y = next((x, y) for x, y in shapes if items * x * y <= largest or x == 1)
-    # A warp must hold whole teams.
-    warp = device.is_nvidia and 32 % items == 0
-    constants |= {"GROUP_X": group_x, "GROUP_Y": group_y}
-    constants["WARP_SYNC"] = warp and items * group_x * group_y % 32 == 0
-    return Variant(kernel, constants)
+    return Variant("search_tracks", {"DIRECTIONS": items, "GROUP_X": group_x, "GROUP_Y": group_y})
 
 
 class PredictiveSearch:
@@ -356,12 +328,10 @@ class PredictiveSearch:
             "PATCH": settings.patch,
             "STEP": settings.step,
             "WINDOW": settings.first,
-            "NEAREST": settings.nearest,
             "NEXT": settings.following,
             # Large groups of overlapping patches lack many at the edges of an image.
             "FILL": settings.first if settings.neighbours >= _MANY else settings.nearest,
-            "COARSE": settings.coarse,
-            "MOTION": (2 if settings.blocks else 1) if settings.nearest else 0,
+            "MOTION": any(settings.frames),
             "FURTHEST": settings.furthest,
             "KEPT": settings.kept,
             "NEIGHBOURS": settings.neighbours,
@@ -383,13 +353,13 @@ class PredictiveSearch:
         """Enqueue the search for the references of some frames.
 
         `images` is a ring of padded frames, and `links` the float32 table that `FrameLinks.links`
-        returns for the guide; with `blocks`, `motions` are those of these frames.
+        returns for the guide; `motions` are those of these frames, if others are searched.
         """
         settings, shape, count = self.settings, frames.shape, frames.count
         rows, columns = frames.grid
         held = run.held or allocated(self.arena, self.buffers(count, frames.grid))
         found = VideoMatches(held["keys"], held["places"])
-        followed = motions.arguments if motions and settings.blocks else {}
+        followed = motions.arguments if motions and any(settings.frames) else {}
         constants = self.variant.constants
         group_x, group_y = (constants.get(f"GROUP_{axis}", 1) for axis in "XY")
         across, down = -(-columns.count // group_x), -(-rows.count // group_y)
@@ -399,9 +369,6 @@ class PredictiveSearch:
         elif self.variant.kernel == "search_many":
             many = settings.neighbours
             over, local = (many, rows.count * columns.count, count), (many, 1, 1)
-        elif self.variant.kernel == "search_windows":
-            items = settings.kept * -(-settings.following // constants["SPAN"])
-            over, local = (items, groups, count), (items, group_x * group_y, 1)
         else:
             # Whole warps take one direction of time.
             items = constants["DIRECTIONS"]

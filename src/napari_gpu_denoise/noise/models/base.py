@@ -102,8 +102,7 @@ def pointwise(function: Callable[[np.ndarray], np.ndarray], image: Any) -> np.nd
 
     It runs in several threads, and on blocks, so that it takes little memory.
     """
-    image = numbers(image)
-    result = np.empty(image.shape, np.float32)
+    result = np.empty((image := numbers(image)).shape, np.float32)
 
     def fill(source: np.ndarray, target: np.ndarray) -> None:
         flags, types = ["external_loop", "buffered", "zerosize_ok"], [np.float64, np.float32]
@@ -235,18 +234,14 @@ class NoiseModel(ABC):
         """
 
     def stabilise(self, image: Any) -> np.ndarray:
-        """Return an image, float32, whose noise is the same everywhere: `forward` of each pixel.
+        """Return an image, float32, whose noise is `sigma_after`: `forward` of each pixel.
 
-        Its noise has the standard deviation `sigma_after`. NaN stays NaN. ImageError if the image
-        is empty, or not of real numbers.
+        ImageError if it is empty, or not of real numbers. NaN stays NaN.
         """
         return pointwise(self.forward, image)
 
     def inverse(self, stabilised: Any) -> np.ndarray:
-        """Return the grey levels, float32, of a filtered image: `backward` of each pixel.
-
-        ImageError if it is empty, or not of real numbers.
-        """
+        """Return the grey levels, float32, of a filtered image: `backward` of each pixel."""
         return pointwise(self.backward, stabilised)
 
     def transform(self, signed: bool = True) -> Transform | None:
@@ -274,10 +269,7 @@ class NoiseModel(ABC):
     @classmethod
     @abstractmethod
     def misfit(cls, channel: Evidence) -> Misfit:
-        """Return how badly the model explains a channel, and what speaks for it.
-
-        The channel has at least some patches of 8 x 8 pixels.
-        """
+        """Return how badly the model explains a channel with patches, and what speaks for it."""
 
     @classmethod
     @abstractmethod

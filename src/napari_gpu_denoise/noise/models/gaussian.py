@@ -45,8 +45,6 @@ class Additive:
 class Gaussian(Additive, base.NoiseModel):
     """Additive white Gaussian noise of the same strength everywhere.
 
-    There is nothing to stabilise.
-
     Parameters
     ----------
     sigma : float
@@ -129,8 +127,8 @@ class Correlated(Additive, base.NoiseModel):
 
     Notes
     -----
-    There is nothing to stabilise. `BM3D`, `VBM3D` and `BM4D` take the spectrum into account; other
-    filters treat the noise as white noise of a larger sigma, `white_sigma`.
+    `BM3D`, `VBM3D` and `BM4D` take the spectrum into account; other filters treat the noise as
+    white noise of a larger sigma, `white_sigma`.
     """
 
     sigma: float = base.parameter("sigma", "grey levels", low=0, squared=True)

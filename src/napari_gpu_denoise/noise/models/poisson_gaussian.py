@@ -158,11 +158,10 @@ def anscombe(electrons: np.ndarray, read_noise: float) -> np.ndarray:
 
 def expected_anscombe(electrons: np.ndarray, read_noise: float) -> np.ndarray:
     """Return the mean of `anscombe` under photon and read noise, for expected electrons (n,)."""
-    from scipy.special import gammaln, xlogy
-
     largest, electrons = float(electrons.max()), electrons[:, None]
     counts = np.arange(math.ceil(largest + 10 * math.sqrt(largest) + 30))
-    chances = np.exp(xlogy(counts, electrons) - electrons - gammaln(counts + 1))
+    factorials = np.cumsum(np.log(np.maximum(counts, 1)))  # their logarithms
+    chances = np.exp(counts * np.log(np.maximum(electrons, 1e-300)) - electrons - factorials)
     return chances @ _mean_over_read_noise(counts, read_noise)
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
 
 MIN_LOOKS = 0.1  # of fewer, logarithms have means far beyond what float32 holds
-_NO_SPECKLE = 1e9  # looks of an image without speckle
-_PROVEN = 0.5  # share of an image that has to show speckle, and not only texture
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,8 @@ class Speckle(base.NoiseModel):
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:
         laws = channel.laws
-        # Texture of one contrast has this variance as well.
-        if laws is None or not laws.is_quadratic or channel.proof < _PROVEN:
+        # Texture of one contrast has this variance as well, but not in half of an image.
+        if laws is None or not laws.is_quadratic or channel.proof < 0.5:
             return base.Misfit(math.inf)
         reason = f"the variance is proportional to the squared mean, {laws.range()}"
         return base.Misfit(laws.square, reason)
@@ -97,7 +95,7 @@ class Speckle(base.NoiseModel):
         from napari_gpu_denoise.noise.speckle import speckle_noise
 
         found = speckle_noise(channel.planes)
-        looks = max(found.looks, MIN_LOOKS) if math.isfinite(found.looks) else _NO_SPECKLE
+        looks = max(found.looks, MIN_LOOKS) if math.isfinite(found.looks) else 1e9
         model = cls(looks)
         sigma, _ = model.mean_sigma(channel)
         error = sigma * found.error / (2 * looks)

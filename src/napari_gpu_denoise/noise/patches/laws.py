@@ -106,7 +106,7 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
     if constant > limits.MIN_COST_GAIN_BESIDE_PROOF:  # else no law can fit clearly better
         line, growth = _line((x - found.mean[0]) / max(np.ptp(found.mean), 1e-300), y, error)
         square = _constant(y - 2 * np.log(x), error)[0] if positive else math.inf
-        free, table = min(_table(x, y, error, number) for number in (2, 3, 4, 5, 6))
+        free, table = min(_table(x, y, error, number) for number in (2, 4, 6))
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
         VarianceCurve(*(tuple(each.tolist()) for each in columns)),
@@ -179,7 +179,7 @@ def _table(
         normal = hats.T @ (hats * weight[:, None]) + bends.T @ bends
         values = np.linalg.solve(normal, hats.T @ (weight * y))
         before, distance = distance, _distance(y - hats @ values, error)
-        if np.abs(distance - before).max() < 0.01:
+        if np.abs(distance - before).max() < 0.05:
             break
     cost = float(capped_cost(distance)) + KNOT * (number - 2)
     return cost, (tuple(knots.tolist()), tuple(np.exp(values / 2).tolist()))

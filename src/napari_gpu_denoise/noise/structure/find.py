@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.levels import fill_nonfinite, is_plain
-from napari_gpu_denoise.noise.sampling import PlaneReader
+from napari_gpu_denoise.noise import limits
+from napari_gpu_denoise.noise.sampling import PlaneReader, middle
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.record import Finding, StructuredNoise
 
-MAX_SIDE = 768  # pixels of the middle of a plane that is looked at
-GLANCE = 320  # pixels of its side in which a wave has to show
-SAME = 0.5  # correlation of the offsets of planes, or share of pixels in common, if fixed
+SIDE = 768  # pixels of the middle of a plane that is looked at
 
 
 def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
@@ -49,9 +48,9 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
     -----
     Rows: their levels agree between the thirds of a plane. Hum: a peak of the spectrum whose
     amplitude and phase are the same in 12 of 16 blocks. Single pixels: isolated, beyond the local
-    noise and texture. Planes need at least 48 pixels along a row, for hum 64. Clean pictures
-    (BSD68, W2S) give no false alarms; see ``docs/methods/structured_noise.md``. Some 0.05 s a
-    plane, however large.
+    noise and texture. Planes need at least 48 pixels along a row, for hum 64. The middle 768 x 768
+    pixels are looked at. Clean pictures (BSD68, W2S) give no false alarms; see
+    ``docs/methods/structured_noise.md``.
 
     References
     ----------
@@ -61,7 +60,7 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
     detection", PASP 113 (2001), doi:10.1086/323894 (single pixels in units of local noise).
     """
     reader = PlaneReader(image, axes)
-    found = structure_in([reader.sampled(channel) for channel in reader.channels])
+    found = structure_in([reader.sampled(channel, SIDE) for channel in reader.channels])
     return StructuredNoise(tuple(found), reader.axes, reader.count)
 
 
@@ -100,7 +99,7 @@ def find_in_planes(planes: Sequence[np.ndarray], channel: int | None = None) -> 
         known = [each.offsets[axis] for each in seen if each.offsets[axis] is not None]
         if 2 * len(known) > len(seen):
             pairs = [rows.shared_variation(a.jumps, b.jumps)[0] for a, b in combinations(known, 2)]
-            fixed = bool(np.median(pairs) >= SAME) if pairs else None
+            fixed = bool(np.median(pairs) >= limits.MIN_SHARED_BY_PLANES) if pairs else None
             strength = float(np.median([each.strength for each in known]))
             agreed = float(np.median([each.agreement for each in known]))
             found.append(Finding(kind, strength, agreed, fixed, channel=channel))
@@ -117,11 +116,13 @@ def find_in_planes(planes: Sequence[np.ndarray], channel: int | None = None) -> 
         if weight >= 1:
             count = [np.count_nonzero(one.mask) for one in pixels]
             often = np.sum([one.mask for one in pixels], axis=0)
-            common = often[2 * often > len(pixels)].sum() >= SAME * sum(count)
+            common = often[2 * often > len(pixels)].sum() >= limits.MIN_SHARED_BY_PLANES * sum(
+                count
+            )
             excess = float(np.median([one.excess for one in pixels]))
             sure = weight / (weight + 0.25)
             share = float(100 * sum(count) / (often.size * len(pixels)))
-            fixed = bool(common) if len(pixels) > 1 else None
+            fixed = bool(common >= limits.MIN_SHARED_BY_PLANES) if len(pixels) > 1 else None
             lines = max(one.lines for one in pixels)
             more = {"share": share, "lines": lines, "channel": channel}
             found.append(Finding(kind, excess, sure, fixed, **more))
@@ -133,24 +134,23 @@ def _analyse_plane(plane: np.ndarray) -> _Plane:
 
     Each kind is hidden or imitated by those before it.
     """
-    middle = finite_plane(_middle(plane, MAX_SIDE))
+    seen = finite_plane(_middle(plane, SIDE))
     # Squares of extreme values are beyond float32.
-    if not 1e-15 < max(float(middle.max()), -float(middle.min())) < 1e15:
+    if not 1e-15 < max(float(seen.max()), -float(seen.min())) < 1e15:
         return _Plane()
     pixels: Sequence[outliers.Outliers] = ()
-    lines = [rows.segments(middle, axis) for axis in (1, 0)]
-    if outliers.seem_to_be(middle) or any(rows.outlying_rows(each).any() for each in lines):
-        pixels = outliers.find_outliers(middle)
+    lines = [rows.segments(seen, axis) for axis in (1, 0)]
+    if outliers.seem_to_be(seen) or any(rows.outlying_rows(each).any() for each in lines):
+        pixels = outliers.find_outliers(seen)
     found = [each.mask for each in pixels if each.found]
     if found:
-        middle = outliers.replaced(middle, np.any(found, axis=0))
-    waves = hum.find_waves(middle) if hum.seems_to_be(_middle(middle, GLANCE)) else []
+        seen = outliers.replaced(seen, np.any(found, axis=0))
+    waves = hum.find_waves(seen) if hum.seems_to_be(_middle(seen, 320)) else []
     if found or waves:
-        middle = hum.without(middle, waves)
-        lines = [rows.segments(middle, axis) for axis in (1, 0)]
+        seen = hum.without(seen, waves)
+        lines = [rows.segments(seen, axis) for axis in (1, 0)]
     return _Plane(list(map(rows.row_evidence, lines)), waves, pixels)
 
 
 def _middle(plane: np.ndarray, side: int) -> np.ndarray:
-    down, across = (slice(start := max(n - side, 0) // 2, start + side) for n in plane.shape)
-    return plane[down, across]
+    return plane[tuple(middle(n, side) for n in plane.shape)]

@@ -151,6 +151,6 @@ def _waves_at(plane: np.ndarray, frequencies: np.ndarray) -> list[Wave]:
         amplitude = complex(np.median(blocks.real), np.median(blocks.imag))
         allowed = limits.MAX_WAVE_DIFFERENCE * abs(amplitude)
         others = float(np.mean(np.abs(blocks - amplitude) > allowed))
-        if others <= limits.MAX_BLOCKS_WITHOUT_WAVE:
+        if 1 - others >= limits.MIN_WAVE_BLOCKS:
             waves.append(Wave(float(fy), float(fx), 2 * amplitude, 1 - others))
     return waves

@@ -16,7 +16,6 @@ from napari_gpu_denoise.noise.structure import rows
 
 WINDOW = 9  # pixels in which the local noise is measured
 PART = 64  # pixels of a row whose mean deviation is a first guess of it
-SALT = 10.0  # the weight of salt and pepper, and of whole rows, in units of what counts as found
 
 # A sorting network for eight values (Batcher's).
 _NETWORK = (
@@ -87,12 +86,11 @@ def find_outliers(plane: np.ndarray, threshold: float | None = None) -> tuple[Ou
         second = near.high - near.middle if sign > 0 else near.middle - near.low
         mask = (signed > limit) & (second < limits.MAX_SECOND_OUTLIER * size) & ~left_out
         before = first[sign < 0]
-        weight = SALT if before.any() else _evidence(mask, signed, limit)
+        weight = 10.0 if before.any() else _evidence(mask, signed, limit)
         mask |= before
         excess = float(np.median(size[mask])) if mask.any() else 0.0
-        return Outliers(
-            mask, excess, weight, sum(int(np.count_nonzero(each)) for each in lines[sign < 0])
-        )
+        whole = sum(int(np.count_nonzero(each)) for each in lines[sign < 0])
+        return Outliers(mask, excess, weight, whole)
 
     hot, dead = in_threads(side, (1, -1))
     return hot, dead
@@ -111,8 +109,9 @@ def _local_noise(plane: np.ndarray) -> tuple[Neighbours, np.ndarray, np.ndarray]
     # Limited, so that outliers hardly raise the noise around them.
     limited = np.minimum(size, np.quantile(size[::2, ::2], 0.99).astype(np.float32))
     mean = (uniform_filter(limited, WINDOW) * WINDOW**2 - limited) / (WINDOW**2 - 1)
-    whole = limits.MIN_OUTLIER_NOISE_OVER_PLANE * math.sqrt(np.mean(limited**2, dtype=np.float64))
-    noise = np.maximum(near.spread, limits.OUTLIER_NOISE_OVER_MEAN_DEVIATION * mean)
+    # Dark background may hold rare photons: there, the whole plane tells.
+    whole = 0.5 * math.sqrt(np.mean(limited**2, dtype=np.float64))
+    noise = np.maximum(near.spread, 1.4 * mean)
     return near, size, np.maximum(noise, np.float32(max(whole, _quantum(plane))))
 
 
@@ -128,9 +127,10 @@ def _salt_and_pepper(plane: np.ndarray) -> list[np.ndarray]:
     Noise that is clipped there does not jump, and objects are not scattered.
     """
     masks = [plane == end for end in (plane.max(), plane.min())]
+    least, most = limits.SALT_SHARE
     for mask in masks:
         share = np.count_nonzero(mask) / mask.size
-        fits = limits.MIN_SALT_SHARE <= share <= limits.MAX_SALT_SHARE
+        fits = least <= share <= most
         # Beyond twice as many beside each other as there are by chance, it is an object.
         beside = np.count_nonzero(mask[:, 1:] & mask[:, :-1])
         mask &= bool(fits and beside <= (2 * share + 0.01) * share * mask.size)
@@ -139,7 +139,7 @@ def _salt_and_pepper(plane: np.ndarray) -> list[np.ndarray]:
         jumps = np.abs(plane - rest) > 0.5 * limits.MIN_OUTLIER_SCORE * _local_noise(rest)[2]
         for mask in masks:
             mask &= jumps
-            mask &= bool(mask.mean() >= limits.MIN_SALT_SHARE)
+            mask &= bool(mask.mean() >= least)
     return masks
 
 
@@ -206,12 +206,11 @@ def replaced(plane: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def _limit(score: np.ndarray) -> float:
-    """Return the score that an exponential tail exceeds by chance in a plane."""
+    """Return the score that an exponential tail exceeds 0.2 times in a plane, by chance."""
     low, high = 0.95, 0.99
     some = np.sort(score[::2, ::2], axis=None)
     first, second = some[[int(share * (some.size - 1)) for share in (low, high)]].tolist()
-    chance = limits.MAX_CHANCE_OUTLIERS
-    times = math.log(score.size * (1 - low) / chance) / math.log((1 - low) / (1 - high))
+    times = math.log(score.size * (1 - low) / 0.2) / math.log((1 - low) / (1 - high))
     return max(first + max(times, 0.0) * max(second - first, 0.1), limits.MIN_OUTLIER_SCORE)
 
 

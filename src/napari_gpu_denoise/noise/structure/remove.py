@@ -31,8 +31,6 @@ from napari_gpu_denoise.noise.structure.find import find_in_planes, finite_plane
 from napari_gpu_denoise.noise.structure.record import CHOICES, STRIPES, CorrectionRequest, Finding
 from napari_gpu_denoise.noise.structure.rows import plane_offsets
 
-CONSTANT = 16  # width of the smallest square whose equal levels are no chance
-
 
 @dataclass(frozen=True)
 class ChannelCorrection:
@@ -67,7 +65,7 @@ class ChannelCorrection:
         plane = _without_rows(plane, self.rows)
         plane = _without_rows(plane.T, self.columns).T
         # Constant areas, such as padding, stay as they are.
-        same = constant_squares(given, CONSTANT)
+        same = constant_squares(given, 16)
         return plane if same is None else np.where(same, given, plane)
 
 
@@ -120,7 +118,8 @@ def prepare_correction(image: Any, names: str, request: CorrectionRequest) -> Co
     reader = PlaneReader(image, names)
     channels, findings = [], []
     for number, channel in enumerate(reader.channels):
-        planes = [finite_plane(plane) for plane in reader.sampled(channel)]
+        whole = reader.sampled(channel, side=max(image.shape))
+        planes = list(map(finite_plane, whole))
         made, found = _for_channel(planes, request, None if channel is None else number)
         channels.append(made)
         findings += found
@@ -237,8 +236,8 @@ def remove_stripes(
     columns, plus an independent offset for each row. The most probable combination is found on
     short segments of the rows, then each frequency along y is shrunk by how much of the image
     remains in it. So smooth shading is kept, with the equally smooth part of the offsets, and their
-    mean. Planes of fewer than 16 rows or 48 columns are left unchanged. About 0.3 s per megapixel;
-    see ``docs/methods/structured_noise.md``.
+    mean. Planes of fewer than 16 rows or 48 columns are left unchanged; see
+    ``docs/methods/structured_noise.md``.
 
     References
     ----------
@@ -292,12 +291,10 @@ def remove_outliers(
 
     Notes
     -----
-    The local noise is the largest of three: the spread of the eight neighbours, the noise at this
-    brightness in the plane, and 1.5 times the mean deviation in 9 x 9 pixels, which texture raises.
     A pixel whose second most extreme neighbour has half its deviation is kept: objects resolved by
     optics are never a single pixel. Pixels that are outliers in half of up to 8 planes are replaced
-    in all. Points of light of one pixel, such as stars in undersampled images, would be removed.
-    About 0.2 s per megapixel.
+    in all, and whole rows and columns that are hot or dead. Points of light of one pixel, such as
+    stars in undersampled images, would be removed. See ``docs/methods/structured_noise.md``.
 
     References
     ----------

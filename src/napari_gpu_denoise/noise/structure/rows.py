@@ -88,6 +88,8 @@ def outlying_rows(parts: Segments) -> np.ndarray:
     found, jumps = np.zeros(len(parts.means), np.int8), parts.jumps
     far = np.nan_to_num(np.abs(jumps)).min(axis=0)
     least = limits.MIN_OUTLIER_SCORE * deviation(jumps.mean(axis=0))
+    if not (far > least).any():
+        return found
     # Those beside a single row are half as high, those of edges as high.
     beside = np.pad(far, 1)
     near = np.flatnonzero((far > least) & (far > 1.5 * np.maximum(beside[2:], beside[:-2])))
@@ -173,7 +175,7 @@ def plane_offsets(planes: Sequence[np.ndarray]) -> np.ndarray:
     # Steps that last, and are too high for offsets, as a horizon, are image.
     lasting = np.diff(median_filter(profile, 15, mode="nearest"), prepend=0.0)
     lasting[0] = 0.0
-    high = limits.MIN_STEP_OVER_ROW_OFFSETS * math.sqrt(variance)
+    high = 2.5 * math.sqrt(variance)
     edges = np.cumsum(np.where(np.abs(lasting) > high, lasting, 0.0))
     means, profile = means - edges[:, None], profile - edges
     found = profile - gaussian_filter1d(profile, 8.0, mode="nearest")
