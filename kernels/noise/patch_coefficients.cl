@@ -12,7 +12,7 @@
 //   kept (number, 8, 8): coefficients, frequency along y, along x.
 //   told (3 + SETS, number): mean, seen mean, clipped share, energies; the mean of a patch with pixels that are not finite is
 //   NaN.
-// Cost: 1024 multiplications and additions a patch for the transform, 384 for the rest.
+// Cost: 1024 multiplications and additions a patch for the transform, 320 for the rest.
 
 #if BITS == 32
 typedef float Level;

@@ -85,7 +85,7 @@ def test_opponent_colours_under_one_map(device):
 @pytest.mark.parametrize("guide", [-1, 1])
 @pytest.mark.parametrize("staircase", [0, 5])
 def test_joint_channels_of_isolines_that_are_searched(device, guide, staircase):
-    lines = {"method": "pi-ld", "max_length": 9, "segment_length": 3}
+    lines = {"method": "pi-ld", "max_length": 6, "segment_length": 3}
     settings = dataclasses.replace(JOINT, guide=guide, staircase=staircase, **lines)
     image = colours(13, 11)
     small = image if not staircase else image[:, :5, :6]

@@ -47,7 +47,7 @@ def test_groups_are_those_of_the_reference(plain, kernel, overlap, wiener):
     """Frames of unlike noise and brightness, a map, and channels of a spectrum each."""
     search = search_settings(
         **{"window": 7, "window_next": 3, "frames": (2, 1)},
-        **{"similar": 9.0, "per_frame": 4},
+        **{"similar": 9.0, "per_frame": 4, "step": 7},
     )
     spectra = (STREAKS, BLURRED) if overlap else (BLURRED,)
     given = group_settings(search, "bior1.5", "haar", wiener, shared_noise=overlap, spectra=spectra)

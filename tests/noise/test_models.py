@@ -17,16 +17,7 @@ from scipy.optimize import least_squares
 from scipy.stats import gamma, norm, poisson, rice
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise import (
-    Gaussian,
-    NoiseModel,
-    PoissonGaussian,
-    Rician,
-    SignalDependent,
-    Speckle,
-    bm3d,
-    nl_means,
-)
+from napari_gpu_denoise import Gaussian, PoissonGaussian, Rician, SignalDependent, Speckle
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.noise import models
@@ -158,7 +149,7 @@ def test_faint_magnitudes_are_symmetric_and_differ_from_noise():
     assert (faint - none) / (deviation * 0.2**2 / 2) == pytest.approx(0.9, abs=0.01)
 
 
-@pytest.mark.parametrize("denoised", [bm3d, nl_means], ids=["bm3d", "nl_means"])
+@pytest.mark.parametrize("denoised", [gd.bm3d, gd.nl_means], ids=["bm3d", "nl_means"])
 def test_filtered_background_is_unbiased(denoised):
     """Noise alone, evenly drawn from its law, so that its own mean is exact."""
     count = 512 * 512
@@ -169,7 +160,7 @@ def test_filtered_background_is_unbiased(denoised):
     assert filtered.std() < 0.1
     assert abs(filtered.mean(dtype=float) - given.mean(dtype=float)) < 0.003
     # Errors of both signs only cancel with their signs.
-    back = model.inverse(filtered if denoised is bm3d else uniform_filter(given, 15))
+    back = model.inverse(filtered if denoised is gd.bm3d else uniform_filter(given, 15))
     assert abs(back.mean(dtype=float)) / 5 < 0.02
     assert np.maximum(back, 0).mean() / 5 > 0.02
 
@@ -201,18 +192,13 @@ def test_the_curve_of_magnitudes_is_the_one_fitted():
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32, np.float64])
 def test_zeros_of_speckle(dtype):
-    image = np.full((20, 20), 100, dtype)
-    image[:5] = 0
-    if np.dtype(dtype).kind != "u":
-        image[0] = -7
-    image[9] = 2
+    image = np.array([100, 100, 2, 0, 0 if np.dtype(dtype).kind == "u" else -7], dtype)
     log = Speckle(4.0).stabilise(image)
-    assert np.isfinite(log).all()
-    assert log[9, 0] == pytest.approx(np.log(2))
-    assert log.min() == log[0, 0] == log[4, 0] <= log[9, 0]
+    assert log[2] == pytest.approx(np.log(2))
+    assert log.min() == log[3] == log[4] <= log[2]
     back = Speckle(4.0).inverse(log)
     assert back.min() > 0
-    assert np.rint(back[0, 0]) == 0 or np.dtype(dtype).kind == "f"
+    assert np.rint(back[3]) == 0 or np.dtype(dtype).kind == "f"
     empty = Speckle(1.0).inverse(Speckle(1.0).stabilise(np.zeros((3, 3), dtype)))
     assert (np.abs(empty) < 0.5).all()
 
@@ -272,8 +258,8 @@ def test_arrays_that_are_no_images(model, image):
 def test_models_as_dictionaries(model):
     values = json.loads(json.dumps(model.as_dict(), allow_nan=False))
     assert values["model"] == model.name
-    assert NoiseModel.from_dict(values) == type(model).from_dict(values) == model
-    assert hash(NoiseModel.from_dict(values)) == hash(model)
+    assert gd.NoiseModel.from_dict(values) == type(model).from_dict(values) == model
+    assert hash(gd.NoiseModel.from_dict(values)) == hash(model)
     assert "\n" not in model.summary()
     with pytest.raises(AttributeError):
         model.sigma = 3
@@ -289,11 +275,11 @@ def test_models_as_dictionaries(model):
 
 
 @pytest.mark.parametrize(("make", "values", "said"), [
-    (NoiseModel, {"model": "salt", "sigma": 3}, "gaussian or correlated or poisson-gaussian"),
+    (gd.NoiseModel, {"model": "salt", "sigma": 3}, "gaussian or correlated or poisson-gaussian"),
     (Rician, {"model": "gaussian", "sigma": 3}, "give rician"),
-    (NoiseModel, {"model": "poisson-gaussian", "sigma": 3}, "give gain, read_noise, offset"),
-    (NoiseModel, {"model": "rician"}, "was given no parameters: give sigma"),
-    *((NoiseModel, values, "is not a noise model") for values in (None, 5, [5], "salt")),
+    (gd.NoiseModel, {"model": "poisson-gaussian", "sigma": 3}, "give gain, read_noise, offset"),
+    (gd.NoiseModel, {"model": "rician"}, "was given no parameters: give sigma"),
+    *((gd.NoiseModel, values, "is not a noise model") for values in (None, 5, [5], "salt")),
     (Gaussian, (-1,), "sigma=-1"), (Gaussian, (np.inf,), "sigma=inf"),
     (PoissonGaussian, (0, 1), "gain=0"), (PoissonGaussian, (1, -1), "read_noise=-1"),
     (PoissonGaussian, (1, 1, np.nan), "offset=nan"),

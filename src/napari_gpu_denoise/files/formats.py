@@ -108,8 +108,8 @@ def write(
     """Write new pixels with the metadata of another image, in its format.
 
     Of DICOM the name may also be that of a NIfTI, TIFF or OME-Zarr, with axes and voxel size,
-    of a video that of a TIFF or OME-Zarr, and of ND2, CZI and LIF it is always that of these.
-    OME-Zarr holds no RGB.
+    of a video that of a TIFF or OME-Zarr, and of ND2, CZI and LIF it is always that of these; RGB
+    becomes no OME-Zarr.
 
     The file is either complete or absent: it is written under a temporary name in the same folder,
     flushed to disk and renamed.

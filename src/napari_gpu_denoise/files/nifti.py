@@ -26,7 +26,6 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files.image_file import (
-    METRES,
     Blocks,
     Format,
     ImageFile,
@@ -443,11 +442,8 @@ def default_metadata(
     header.set_data_shape(shape[::-1])
     steps = pixel_metadata.steps
     told = {letter: steps.get(letter, (1.0, "")) for letter in "XYZT"}
-    factors = {unit: 1e3 * metres for unit, metres in METRES.items()} | {
-        "second": 1,
-        "millisecond": 1e-3,
-    }
-    zooms = [step * factors.get(unit, 1) for step, unit in told.values()]
+    # DICOM, which alone becomes NIfTI, tells millimeters and milliseconds.
+    zooms = [step * (1e-3 if unit == "millisecond" else 1) for step, unit in told.values()]
     header.set_zooms(zooms[: len(shape)])
     header.set_xyzt_units("mm", "sec")
     if affine is None:

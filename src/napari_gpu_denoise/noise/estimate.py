@@ -229,15 +229,15 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
     """Return the notes on each channel, with its number, and on the whole image."""
     found = []
     for number, fit in enumerate(fits):
-        noise = f"the noise of channel {number}" if len(fits) > 1 else "the noise"
+        of = f" of channel {number}" if len(fits) > 1 else ""
         for note in fit.notes:
             note = note if isinstance(note, Note) else Note(note)
-            found.append(note.replaced("the noise", noise))
+            found.append(note.replaced("the noise", f"the noise{of}"))
         ratio = 1.0 if is_unproven(fit.notes) else unexplained(fit)
         if ratio >= limits.MIN_UNEXPLAINED_RATIO:
             found.append(
-                f"most grey levels vary {ratio:.2g} times as much as {noise} that is known, by "
-                "texture or other noise"
+                f"most grey levels vary {ratio:.2g} times as much as the noise{of} that is known, "
+                "by texture or other noise"
             )
     spectra = [each.spectrum for each in channels if each.spectrum is not None]
     correlated = any(not each.white for each in spectra)
