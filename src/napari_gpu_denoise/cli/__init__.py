@@ -14,7 +14,6 @@ def main(argv: Sequence[str] | None = None, build_parser: Callable | None = None
     """
     try:
         # Within, so that Ctrl-C at any moment ends in the sentence below.
-        from napari_gpu_denoise import errors
         from napari_gpu_denoise.cli.failures import complain, exit_code
         from napari_gpu_denoise.version import package_version
 
@@ -36,9 +35,6 @@ def main(argv: Sequence[str] | None = None, build_parser: Callable | None = None
             return int(end.code or 0)
         except BrokenPipeError:
             return 0
-        except (errors.DenoiseError, MemoryError) as error:
-            complain(error)
-            return exit_code(error)
         except Exception as error:
             complain(error)
             return exit_code(error)

@@ -223,31 +223,30 @@ class Plan(TilePlan):
         count, whole = tile.channels * frames, _whole(tile)
         guided, share = self._guided(tile)
         guides = frames if guided else count
-        images = {"pixels": count, **({"variation": 1} if is_map else {})}
-        if guided:
-            images["guide"] = guides
-        for name in [name for name, on in (("pixels", share), ("guide", self._share)) if on]:
-            if name in images:
+        fits = bool(settings.staircase) and settings.show == "image"
+        piloted = guides if settings.staircase else count
+        images = {
+            "pixels": count,
+            "variation": is_map,
+            "guide": guided * guides,
+            "pilot": piloted if settings.soft else fits * guides,
+            "fitted": settings.soft and fits * count,
+        }
+        for name, along_axes in (("pixels", share), ("guide", self._share)):
+            if along_axes:
                 images |= {f"{name} along {axis}": images[name] for axis in "xy"}
-        sizes, shown = {}, settings.show != "image"
+        sizes = {}
         if settings.soft:
-            piloted = guides if settings.staircase else count
-            images["pilot"] = piloted
-            if settings.staircase and not shown:
-                images["fitted"] = count
             sizes["found"] = piloted * plane // 4
             sizes["residuals"] = guides * self._candidates * plane
             if guided and settings.relative_noise:
                 sizes["logarithm"] = 4 * math.prod(whole.shape)
                 sizes["levels"] = 4 * frames
-        else:
-            if settings.staircase and not shown:
-                images["pilot"] = guides
-            if settings.method != "pi-ld":
-                sizes |= {"directions": guides * plane, "segments": 8 * guides * plane}
+        elif settings.method != "pi-ld":
+            sizes |= {"directions": guides * plane, "segments": 8 * guides * plane}
         if self.mixed_back:
             sizes["made"] = 4 * tile.channels * math.prod(tile.shape)
-        sizes |= {name: 4 * number * plane for name, number in images.items()}
+        sizes |= {name: 4 * number * plane for name, number in images.items() if number}
         mixed = {} if self._mix is None else self._mix.buffers(whole)
         if guided and tile.channels > 1:
             mixed |= self._mix.guide_buffers(whole, "isoline mixed")
