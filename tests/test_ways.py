@@ -131,8 +131,7 @@ def divide_small_images(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(parts_of_images, "PART_BYTES", 1)
     patch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
     patch.setattr(parts_of_images, "_SMALLEST_PART", 1 << 10)
-    patch.setattr(resuming, "_SECONDS", 0)
-    patch.setattr(resuming, "_SHARE", float("inf"))
+    patch.setattr(resuming, "_BRIEF", 0)
 
 
 @pytest.fixture(autouse=True)

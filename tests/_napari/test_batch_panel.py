@@ -230,8 +230,7 @@ def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monke
         (one_file, "STREAMED_BYTES", 0),
         (parts_of_images, "PART_BYTES", 1),
         (parts_of_images, "_FRAMES_PER_MARGIN", 1),
-        (resuming, "_SECONDS", 0),
-        (resuming, "_SHARE", float("inf")),
+        (resuming, "_BRIEF", 0),
     ):
         monkeypatch.setattr(module, name, value)
     path = tmp_path / "stack.tif"

@@ -80,7 +80,7 @@ def names(path: Path) -> list[str]:
 def test_what_is_handed_on(folder, calls):
     tifffile.imwrite("raw/t.tif", image(0, (2, 12, 14)), imagej=True, metadata={"axes": "TYX"})
     run_batch(["raw/a.tif", "raw/t.tif"], SETTINGS, [1.5, 2], output="out", nonfinite="keep")
-    assert [(run.filter, run.sigma) for run in calls] == [(SETTINGS, [1.5, 2])] * 2
+    assert [(run.filter, run.sigma) for run in calls] == [(SETTINGS, (1.5, 2.0))] * 2
     assert [run.axes for run in calls] == ["YX", "TYX"]
     assert calls[0].nonfinite == "keep"
     options = {"axes": "ZYX", "memory_limit": 5, "device": "x"}

@@ -91,7 +91,9 @@ LAWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "noise", "means", "bias", "off"), LAWS, ids=str)
+@pytest.mark.parametrize(
+    ("model", "noise", "means", "bias", "off"), LAWS, ids=[str(law[0]) for law in LAWS]
+)
 def test_noise_is_stabilised_and_comes_back_unbiased(model, noise, means, bias, off):
     for mean in means:
         expected, deviation = stabilised(model, noise, mean)

@@ -70,7 +70,7 @@ def test_a_cine_is_one_of_speckle():
     cine = np.stack([speckled(FINE, seed=seed)[0] for seed in range(3)])
     found = gd.estimate_noise(cine, "TYX")
     assert found.spectra[0].log_speckle and found.frames is None
-    assert "speckle on a logarithmic scale" in gd.recommend(cine, "TYX", noise=found).sentence()
+    assert "speckle on a logarithmic scale" in gd.recommend(cine, "TYX", noise=found).noise
 
 
 def others():
