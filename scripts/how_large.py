@@ -1,7 +1,7 @@
-"""Work out the tables of docs/guide/how_large.md from the figures in docs/performance.md.
+"""Work out the table of docs/guide/how_large.md from the figures in docs/performance.md.
 
-    python scripts/how_large.py            # print them
-    python scripts/how_large.py --write    # put them into the page
+    python scripts/how_large.py            # print it
+    python scripts/how_large.py --write    # put it into the page
 
 A figure that is no longer found in docs/performance.md is an error: change its pattern here.
 """
@@ -27,14 +27,7 @@ _DOCS = Path(__file__).parents[1] / "docs"
 _PAGE, _FIGURES = _DOCS / "guide" / "how_large.md", _DOCS / "performance.md"
 _IMAGE, _VIDEO, _VOLUME = 4608 * 3456, 960 * 540, 256**3
 _BYTES = 2  # of a pixel, uint16
-# GB/s. A bus is used in both directions at once; storage is read and written in turn.
-_BUS = 42.0
-_STORAGE = {
-    "network of 10 Gbit/s": 1.1,
-    "disk of a laptop (NVMe)": 3.0,
-    "server with several NVMe": 12.0,
-    "parallel file system": 50.0,
-}
+_BUS = 42.0  # GB/s, in both directions at once
 
 
 @dataclass(frozen=True)
@@ -82,16 +75,15 @@ FIGURES = (
         gd.NLMeans.of(profile="video"),
         _VIDEO,
         "## Video on a GPU",
-        "NL-means, `video`: search 0.706, averaging 0.057, aggregation 0.020",
-        5,
+        "NL-means, `video`",
     ),
     Figure(gd.Isoline(), 1920 * 1080, "## Isoline", _ALL, 2),
     Figure(gd.BM3D.of(profile="live"), _IMAGE, "## BM3D on a GPU", _ALL),
     Figure(gd.BM3D.of(profile="fast"), _IMAGE, "## BM3D on a GPU", _ALL, 2),
     Figure(gd.BM3D(), _IMAGE, "## BM3D on a GPU", _ALL, 3),
     Figure(gd.BM3D.of(profile="high"), _IMAGE, "## BM3D on a GPU", _ALL, 5),
-    Figure(gd.VBM3D.of(profile="fast"), _VIDEO, "## Video on a GPU", "`fast`", 5),
-    Figure(gd.VBM3D(), _VIDEO, "## Video on a GPU", "VBM3D", 5),
+    Figure(gd.VBM3D.of(profile="fast"), _VIDEO, "## Video on a GPU", "`fast`"),
+    Figure(gd.VBM3D(), _VIDEO, "## Video on a GPU", "VBM3D"),
     Figure(gd.BM4D.of(profile="fast"), _VOLUME, "## BM4D", "**all**", 3),
     Figure(gd.BM4D(), _VOLUME, "## BM4D", "**all**"),
     Figure(gd.SWNLM(), _IMAGE, "## Shapiro-Wilk NL-means", words="(defaults) at"),
@@ -120,10 +112,10 @@ def read_again(filter: Filter) -> float:
     return read / math.prod(shape)
 
 
-def tables() -> dict[str, str]:
-    """Return the tables by name."""
+def table() -> str:
+    """Return the table."""
     text = _FIGURES.read_text(encoding="utf-8")
-    rows, cards = [], []
+    rows = []
     for figure in FIGURES:
         again = read_again(figure.filter)
         each = figure.seconds_per_pixel(text) * again
@@ -133,8 +125,6 @@ def tables() -> dict[str, str]:
         moved = f"{again:.2f} + 1"
         days = gigabyte * 1e6 / 86400
         rows.append([figure.title, f"{gigabyte:.3g}", f"{speed:.3g}", f"{days:.3g}", moved, bound])
-        counts = [max(1, math.ceil(rate / (again + 1) / speed)) for rate in _STORAGE.values()]
-        cards.append([figure.title, *map(str, counts)])
     head = [
         "filter",
         "device seconds for 1 GB",
@@ -143,11 +133,6 @@ def tables() -> dict[str, str]:
         "GB moved for 1 GB",
         "bound",
     ]
-    storage = ["filter", *(f"{name}, {rate:g} GB/s" for name, rate in _STORAGE.items())]
-    return {"cost": _table(head, rows), "cards": _table(storage, cards)}
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -155,19 +140,16 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help=f"put the tables into {_PAGE.name}")
-    args = parser.parse_args()
-    page = _PAGE.read_text(encoding="utf-8") if args.write else ""
-    for name, table in tables().items():
-        if not args.write:
-            print(f"{name}\n\n{table}\n")
-            continue
-        between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        page, count = between.subn(rf"\g<1>\n{table}\n\n\g<2>", page)
-        if count != 1:
-            sys.exit(f"{_PAGE} has no place for the table {name}.")
-    if args.write:
-        _PAGE.write_text(page, encoding="utf-8")
+    parser.add_argument("--write", action="store_true", help=f"put the table into {_PAGE.name}")
+    if not parser.parse_args().write:
+        print(table())
+        return
+    between = re.compile(r"(<!-- cost -->\n).*?(<!-- end -->)", re.DOTALL)
+    page = _PAGE.read_text(encoding="utf-8")
+    page, count = between.subn(rf"\g<1>\n{table()}\n\n\g<2>", page)
+    if count != 1:
+        sys.exit(f"{_PAGE} has no place for the table.")
+    _PAGE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

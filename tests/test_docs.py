@@ -186,7 +186,8 @@ def test_relative_links_lead_somewhere(page):
 )
 def test_files_named_exist(page):
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
-    folders = ("", "src/napari_gpu_denoise", "src/napari_gpu_denoise/noise", "tests/benchmarks")
+    package = "src/napari_gpu_denoise"
+    folders = ("", package, f"{package}/noise", "tests/benchmarks", "tools")
     for path in re.findall(r"`([a-z_0-9*/]+\.(?:py|cl|h))`", text):
         found = [ROOT / folder / path for folder in folders] + [page.parent / path]
         there = any(list(place.parent.glob(place.name)) for place in found)
