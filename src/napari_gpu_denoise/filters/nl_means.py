@@ -60,8 +60,7 @@ def _root_sigma(planes: np.ndarray) -> tuple[float, float, str, int]:
     (sigma,), (error,), (spectrum,) = found.sigma, found.standard_error, found.spectra
     if spectrum is None or spectrum.white or spectrum.sigma <= sigma or not sigma:
         return sigma, error, _ROOTS, found.blank_width
-    error = spectrum.sigma * spectrum.ratio_error / 2
-    return spectrum.sigma, error, _ROOTS_CORRELATED, found.blank_width
+    return spectrum.sigma, spectrum.sigma / sigma * error, _ROOTS_CORRELATED, found.blank_width
 
 
 class Plan(TilePlan):
