@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have; only ever lowered.
 LIMITS = {
-    "modules": 193,
-    "lines": 50_743,
-    "lines of imports": 3_230,
+    "modules": 191,
+    "lines": 48_057,
+    "lines of imports": 3_154,
     "modules with a single importer": 33,
 }
 
