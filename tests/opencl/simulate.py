@@ -139,7 +139,7 @@ SETTINGS["isoline"] = (
     {**_SHORT, "choice": "hard", "thickness": 3},
     {**_SHORT, "choice": "hard", "channels": "joint", "staircase": 0},
     {**_SHORT, "choice": "hard", "method": "pi-pd", "criterion": "multiplicative"},
-    {**_SHORT, "method": "pi-ld", "deviation": 1},
+    {**_SHORT, "method": "pi-ld"},
     {**_SHORT, "method": "pi-ld", "channels": "joint", "staircase": 0, "max_length": 4},
     {**_SHORT, "channels": "opponent", "max_length": 4},
 )
@@ -158,11 +158,11 @@ SETTINGS["bm4d"] = (
     },
     {
         **{"cube": "1x8x8", "step_basic": 4, "window_basic": 3, "neighbours_basic": 2},
-        **{"stages": "basic", "stack_basic": "dct"},
+        **{"stages": "basic"},
     },
     {
         **{"cube": "1x8x8", "step_basic": 4, "window_basic": 3, "neighbours_basic": 2},
-        **{"step_final": 4, "window_final": 3, "neighbours_final": 2, "window_next": 3},
+        **{"step_final": 4, "window_final": 3, "neighbours_final": 2},
     },
     {
         **{"cube": "1x8x8", "step_basic": 4, "window_basic": 3, "neighbours_basic": 4},
