@@ -73,9 +73,8 @@ SHARED += [(8, 2, 1, 1, 1), (16, 4, 2, 1, 1), (16, 16, 1, 3, 3)]
 
 @pytest.mark.parametrize(("neighbours", "depth", "x", "y", "teams"), SHARED)
 def test_teams_take_away_what_the_reference_does(plain, neighbours, depth, x, y, teams):
-    wiener = SHARED.index((neighbours, depth, x, y, teams)) % 2 == 1
-    which = neighbours.bit_length() + depth.bit_length()
-    how = TRANSFORMS[which % 4], STACK_TRANSFORMS[which % 3], wiener
+    which = SHARED.index((neighbours, depth, x, y, teams))
+    how = TRANSFORMS[which % 3], STACK_TRANSFORMS[which // 3 % 2], which % 2 == 1
     given = group_settings(searching(neighbours), *how)
     # BM3D runs teams that are not wide.
     wide = depth in (2, 4) and neighbours >= 8
@@ -86,9 +85,9 @@ def test_teams_take_away_what_the_reference_does(plain, neighbours, depth, x, y,
     ("neighbours", "wiener"), [(1, True), (2, False), (4, True), (8, False), (16, True)]
 )
 def test_vectors_take_away_what_the_reference_does(plain, neighbours, wiener):
-    which = neighbours.bit_length() + wiener
+    which = neighbours.bit_length()
     search = searching(neighbours)
-    given = group_settings(search, TRANSFORMS[which % 4], STACK_TRANSFORMS[which % 3], wiener)
+    given = group_settings(search, TRANSFORMS[which % 3], STACK_TRANSFORMS[which // 2 % 2], wiener)
     assert compare(filtered(plain, given, lanes(search))) >= {1, neighbours}
 
 
