@@ -54,12 +54,12 @@ MIN_SIGMA_OVER_DIFFERENCES = 0.75
 # Share of a claimed sigma that is proven, from which no note says that the rest is not.
 MIN_PROVEN_SHARE = 0.8
 # How much the power of correlated noise falls from the middle to the highest frequencies, 1 for
-# white noise: of colours together, and of what they do not share, which is 17 to 140 in files of
-# cameras, and below 15 in textures and what JPEG left of them (cameras of `pairs` of
-# quality_trust.py and their means, crops of 192 pixels).
-MIN_FALL_OF_COLOURS, MIN_UNSHARED_FALL = 5.0, 16.0
-# The fall of colours together from which that of what they do not share has to be nearly as large.
-MAX_FALL_OF_COLOURS, MIN_FALL_RATIO = 90.0, 0.7
+# white noise: of colours together, and of what they do not share, over the former 0.6 to 7 in files
+# of cameras, and 0.05 to 0.5 in textures and means of many shots (quality_real: camera, reduced,
+# clean; colours of quality_trust).
+MIN_FALL_OF_COLOURS, MIN_FALL_RATIO = 5.0, 0.6
+# The same, where some noise is shared: up to, and from which noise alone falls so much.
+MAX_FALL_OF_COLOURS, MIN_UNSHARED_FALL = 90.0, 16.0
 # Power of colours within the patches that are read, rough over smooth: 1.2 to 2.5 of noise of
 # cameras, 1.8 to 5 of what is left in the means of many shots.
 MAX_GROWTH_OF_COLOURS = 2.5

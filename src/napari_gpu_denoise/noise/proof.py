@@ -205,9 +205,10 @@ def proven_colours(channels: list[Evidence], patches: ChannelPatches | None) -> 
     if found is None or any(each.log_speckle for each in channels):
         return channels
     fall, unshared = found.fall, found.unshared_fall
-    alike = fall < limits.MAX_FALL_OF_COLOURS or unshared > limits.MIN_FALL_RATIO * fall
-    falls = fall > limits.MIN_FALL_OF_COLOURS and limits.MIN_UNSHARED_FALL < unshared < math.inf
-    if falls and alike and found.growth < limits.MAX_GROWTH_OF_COLOURS:
+    falls = min(fall, unshared) > limits.MIN_FALL_OF_COLOURS and unshared < math.inf
+    clear = fall < limits.MAX_FALL_OF_COLOURS and unshared > limits.MIN_UNSHARED_FALL
+    falls &= clear or unshared > limits.MIN_FALL_RATIO * fall
+    if falls and found.growth < limits.MAX_GROWTH_OF_COLOURS:
         spectra = [NoiseSpectrum.of_power(power, found.patches) for power in found.power]
     else:
         spectra = [replace(each.spectrum, white=True) for each in channels]
