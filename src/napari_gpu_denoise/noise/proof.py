@@ -205,10 +205,10 @@ def proven_colours(channels: list[Evidence], patches: ChannelPatches | None) -> 
     if found is None or any(each.log_speckle for each in channels):
         return channels
     fall, unshared = found.fall, found.unshared_fall
-    falls = min(fall, unshared) > limits.MIN_FALL_OF_COLOURS and unshared < math.inf
     clear = fall < limits.MAX_FALL_OF_COLOURS and unshared > limits.MIN_UNSHARED_FALL
-    falls &= clear or unshared > limits.MIN_FALL_RATIO * fall
-    if falls and found.growth < limits.MAX_GROWTH_OF_COLOURS:
+    own = clear or unshared > limits.MIN_FALL_RATIO * fall
+    falls = limits.MIN_FALL_OF_COLOURS < min(fall, unshared) <= unshared < math.inf
+    if own and falls and found.growth < limits.MAX_GROWTH_OF_COLOURS:
         spectra = [NoiseSpectrum.of_power(power, found.patches) for power in found.power]
     else:
         spectra = [replace(each.spectrum, white=True) for each in channels]
