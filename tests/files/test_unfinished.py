@@ -289,7 +289,8 @@ def test_an_unfinished_result_that_is_moved_away_is_not_mixed_with_another(place
         assert not place.complete
     else:
         place.data, place.record = place.done(progress=move)
-    assert moved.exists() and [each.name for each in place.notes.iterdir()] == ["parts"]
+    # A chunk in flight may lie beside it.
+    assert moved.exists() and (place.notes / "parts").read_bytes() == b""
     place.resumed(overwrite=True)
     place.check_as_uninterrupted()
 
