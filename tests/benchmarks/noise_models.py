@@ -123,7 +123,8 @@ def _limit(picture: np.ndarray, gain: float, read: float) -> float:
     """
     spectra = read_spectra([picture])
     line = gain * spectra.mean + read**2
-    smooth = np.square(spectra.high).mean(axis=1) < line / 10
+    high = spectra.coefficients.shape[1] - spectra.lows
+    smooth = spectra.energy_of("high") / high < line / 10
     weight = 63 / spectra.overlap / 2 / np.square(line[smooth])
     x = spectra.mean[smooth]
     if not len(x):
