@@ -116,13 +116,12 @@ def find_in_planes(planes: Sequence[np.ndarray], channel: int | None = None) -> 
         if weight >= 1:
             count = [np.count_nonzero(one.mask) for one in pixels]
             often = np.sum([one.mask for one in pixels], axis=0)
-            common = often[2 * often > len(pixels)].sum() >= limits.MIN_SHARED_BY_PLANES * sum(
-                count
-            )
+            least = limits.MIN_SHARED_BY_PLANES * sum(count)
+            common = often[2 * often > len(pixels)].sum() >= least
             excess = float(np.median([one.excess for one in pixels]))
             sure = weight / (weight + 0.25)
             share = float(100 * sum(count) / (often.size * len(pixels)))
-            fixed = bool(common >= limits.MIN_SHARED_BY_PLANES) if len(pixels) > 1 else None
+            fixed = bool(common) if len(pixels) > 1 else None
             lines = max(one.lines for one in pixels)
             more = {"share": share, "lines": lines, "channel": channel}
             found.append(Finding(kind, excess, sure, fixed, **more))
