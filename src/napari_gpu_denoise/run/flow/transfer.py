@@ -81,8 +81,11 @@ class TileTransfer:
             count = tile.channels * math.prod(tile.source_shape)
             values = self._arena.buffer("tile in", 4 * count)
             event = self._load(
-                *(queue, *value_grid(count, self._arena.session.device)),
-                **{"levels": buffer, "count": count, "values": values},
+                queue,
+                *value_grid(count, self._arena.session.device),
+                levels=buffer,
+                count=count,
+                values=values,
             )
             launches.append(("to float", event))
         if self._stabilisation is not None:
@@ -115,9 +118,18 @@ class TileTransfer:
             frames, ny, nx, kept = 1, 1, size, (1, size)  # as one row
         (across,), group = value_grid(kept[1], self._arena.session.device)
         event = self._store(
-            *(self._queue, (across, kept[0], frames), (*group, 1, 1)),
-            **{"values": values, "ny": ny, "nx": nx, "kept_y": kept[0], "kept_x": kept[1]},
-            **{"levels": buffer, "clipped": self._clipped, "tile": number, "planes": _ALL},
+            self._queue,
+            (across, kept[0], frames),
+            (*group, 1, 1),
+            values=values,
+            ny=ny,
+            nx=nx,
+            kept_y=kept[0],
+            kept_x=kept[1],
+            levels=buffer,
+            clipped=self._clipped,
+            tile=number,
+            planes=_ALL,
         )
         return buffer, [*launches, ("to levels", event)]
 
@@ -311,9 +323,18 @@ class FrameTransfer:
             ny, nx, kept, planes = 1, nz * ny * nx, (1, nz * ny * nx), 1  # as one row
         (across,), group = value_grid(kept[1], self._device)
         event = self._store(
-            *(queue, (across, kept[0], frames * planes), (*group, 1, 1)),
-            **{"values": values, "ny": ny, "nx": nx, "kept_y": kept[0], "kept_x": kept[1]},
-            **{"levels": levels, "clipped": counts, "tile": 0, "planes": planes},
+            queue,
+            (across, kept[0], frames * planes),
+            (*group, 1, 1),
+            values=values,
+            ny=ny,
+            nx=nx,
+            kept_y=kept[0],
+            kept_x=kept[1],
+            levels=levels,
+            clipped=counts,
+            tile=0,
+            planes=planes,
         )
         return whole, [("to levels", event)]
 

@@ -186,7 +186,8 @@ class Stabilisation:
             kernel, arguments = self._transforms[number][way]
             size = count * pixels
             event = kernel(
-                *(queue, *value_grid(size, self._device)),
+                queue,
+                *value_grid(size, self._device),
                 **{"values": values, "first": first * pixels, "count": size, **arguments},
             )
             launches.append((way, event))
