@@ -223,14 +223,14 @@ class Plan(TilePlan):
         count, whole = tile.channels * frames, _whole(tile)
         guided, share = self._guided(tile)
         guides = frames if guided else count
-        fits = bool(settings.staircase) and settings.show == "image"
+        fits = settings.staircase and settings.show == "image"
         piloted = guides if settings.staircase else count
         images = {
             "pixels": count,
-            "variation": is_map,
-            "guide": guided * guides,
-            "pilot": piloted if settings.soft else fits * guides,
-            "fitted": settings.soft and fits * count,
+            "variation": int(is_map),
+            "guide": guides if guided else 0,
+            "pilot": piloted if settings.soft else guides if fits else 0,
+            "fitted": count if settings.soft and fits else 0,
         }
         for name, along_axes in (("pixels", share), ("guide", self._share)):
             if along_axes:

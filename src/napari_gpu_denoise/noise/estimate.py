@@ -51,7 +51,8 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
         reason = next((each.reason for each in misfits if each.reason), told)
         wrong = [_is_correlated(each) != model.models_correlation for each in known]
         if model in both or model.white_form in both:
-            cost += limits.UNLIKE_SPECTRUM_COST * max(2 * sum(wrong) - len(known), 0)  # of 2 forms
+            # The other form is wrong of the other channels.
+            cost += limits.UNLIKE_SPECTRUM_COST * max(2 * sum(wrong) - len(known), 0)
         if model.models_correlation and not all(wrong):
             reason = f"{reason}, and the noise of neighbouring pixels is correlated"
         found.append((cost, len(found), model, reason))

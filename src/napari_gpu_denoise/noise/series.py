@@ -211,7 +211,7 @@ def limit_by_repeats(
         pairs = [(planes[k], planes[other]) for k, other in source.sampled_repeats(channel)]
         if row is not None:
             # The second next frame: neighbours may share noise, or two states alternate.
-            pairs = [(row[0], row[-1]) for row in row.rows]
+            pairs = [(each[0], each[-1]) for each in row.rows]
         told = [(_difference_variance(*pair), _claimed_variance(fit, pair[0])) for pair in pairs]
         known = [each for each in told if all(map(math.isfinite, each))] or [(0.0, 0.0)]
         limit, claim = np.sqrt(np.maximum(np.mean(known, axis=0), 0.0)).tolist()
