@@ -16,8 +16,8 @@ MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have; only ever lowered.
 LIMITS = {
     "modules": 191,
-    "lines": 48_057,
-    "lines of imports": 3_154,
+    "lines": 48_042,
+    "lines of imports": 3_117,
     "modules with a single importer": 33,
 }
 

@@ -13,12 +13,7 @@ from napari_gpu_denoise.assessment import formulas
 from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis, chosen_range, index_parts
 from napari_gpu_denoise.image.levels import as_array
-from napari_gpu_denoise.noise.models import (
-    Gaussian,
-    NoiseModel,
-    PoissonGaussian,
-    Rician,
-)
+from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussian, Rician
 from napari_gpu_denoise.noise.models.base import channel_correlations
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.protocol.filter import Filter

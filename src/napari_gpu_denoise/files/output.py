@@ -17,12 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
-from napari_gpu_denoise.files.input_checks import (
-    cause_of,
-    read_files,
-    reason_of,
-    starts_like_dicom,
-)
+from napari_gpu_denoise.files.input_checks import cause_of, read_files, reason_of, starts_like_dicom
 
 # Unfinished files begin with the machine, since processes of others cannot be looked up.
 _OWN = f".gpu-denoise-{zlib.crc32(platform.node().encode()):08x}-"

@@ -14,11 +14,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.threads import mapping
-from napari_gpu_denoise.noise.correlation import (
-    NoiseSpectrum,
-    noise_share,
-    spectrum_of_patches,
-)
+from napari_gpu_denoise.noise.correlation import NoiseSpectrum, noise_share, spectrum_of_patches
 from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import frequency_order

@@ -15,13 +15,7 @@ import numpy as np
 
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.image.axes import arrange, check_axes
-from napari_gpu_denoise.image.levels import (
-    Levels,
-    as_array,
-    convert,
-    is_plain,
-    nonfinite_error,
-)
+from napari_gpu_denoise.image.levels import Levels, as_array, convert, is_plain, nonfinite_error
 from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.protocol.filter import Filter
@@ -390,7 +384,7 @@ class FrameStream:
             all_stages = [Stages.of(work, arena) for arena in arenas]
             plan = all_stages[0].plan
             budget, pixels = frame_budget(
-                *(plan, work.filter, device, work.source, work.memory_limit, is_map, videos)
+                plan, work.filter, device, work.source, work.memory_limit, is_map, videos
             )
             if pixels < tile.channels * nz * ny * nx:
                 raise errors.DeviceMemoryError(
@@ -404,7 +398,7 @@ class FrameStream:
                 variation = work.sigma.variation(tile)
                 types = FrameTypes.of(work, tile)
                 flow = FrameFlow(
-                    *(session, arena, stages, tile, batch, variation, types), prompt=self._live
+                    session, arena, stages, tile, batch, variation, types, prompt=self._live
                 )
                 stack.enter_context(closing(flow))
                 steps = flow.run(partial(self._read, video), partial(self._write, video))

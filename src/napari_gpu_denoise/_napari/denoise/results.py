@@ -16,12 +16,7 @@ from qtpy.QtWidgets import QCheckBox, QFileDialog, QVBoxLayout, QWidget
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.denoise.run import Request, offer_of, size_of_file, suggested
 from napari_gpu_denoise._napari.layers.provenance import identity, is_result, made_from
-from napari_gpu_denoise._napari.layers.results import (
-    NewLayer,
-    Replaced,
-    add_layer,
-    shines_through,
-)
+from napari_gpu_denoise._napari.layers.results import NewLayer, Replaced, add_layer, shines_through
 from napari_gpu_denoise._napari.parts import button, row_of, stack, wrapped
 from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise._napari.wording import label_of

@@ -23,13 +23,7 @@ from napari_gpu_denoise.files.input_checks import (
     reading,
 )
 from napari_gpu_denoise.files.zarr.metadata import Node, beside, described, node_at, ome_of
-from napari_gpu_denoise.files.zarr.places import (
-    HEADS,
-    Address,
-    is_zarr,
-    with_retries,
-    zarr_package,
-)
+from napari_gpu_denoise.files.zarr.places import HEADS, Address, is_zarr, with_retries, zarr_package
 from napari_gpu_denoise.image.axes import index_parts
 
 _LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk

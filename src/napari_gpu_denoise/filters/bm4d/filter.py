@@ -45,13 +45,7 @@ from napari_gpu_denoise.filters.search.frame_links import (
 )
 from napari_gpu_denoise.filters.search.patch_search import Grid
 from napari_gpu_denoise.filters.sums import blocks_in_turns, fixed_point, weight_units
-from napari_gpu_denoise.filters.volumes import (
-    AUTO,
-    CUBES,
-    choose_cube,
-    voxel_setting,
-    voxel_text,
-)
+from napari_gpu_denoise.filters.volumes import AUTO, CUBES, choose_cube, voxel_setting, voxel_text
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
