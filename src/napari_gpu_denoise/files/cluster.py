@@ -32,7 +32,6 @@ from napari_gpu_denoise.files.zarr.places import Address, Claim, as_path, zarr_p
 from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array
-from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.device import choose_devices, names_of, own_device
 from napari_gpu_denoise.run.by_parts import change_in_the_middle
@@ -40,7 +39,7 @@ from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, mark_of, parts_left
 from napari_gpu_denoise.run.part import Part, filter_part, regions_of, size_of, unit_of
-from napari_gpu_denoise.run.progress import MEASURING, Progress
+from napari_gpu_denoise.run.progress import MEASURING, SILENT, Progress
 from napari_gpu_denoise.run.record import Record, Result, Tally
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
@@ -118,8 +117,7 @@ def filtered(place: Place, job: Job, part: Part) -> Done | Failed:
         pixels = as_array(place.source()[part.reads])
         block = Block.of(pixels, job.names, job.run.nonfinite, job.levels)
         out = np.empty([one.size for one in part.spans], job.dtypes[1])
-        with quiet():
-            tally = filter_part(job, part, block, out)
+        tally = filter_part(job, part, block, out)
         if place.target is None:
             return Done(tally, 0, device, address(), out)
         target = _result(*place.target)
@@ -140,9 +138,10 @@ def checked(version: str, function: Callable, *given: Any) -> Any:
 
 
 def _other_version(worker: str, found: str, wanted: str) -> ClusterError:
+    told = f"version {found} of" if found else "no"
     return ClusterError(
-        f"The dask worker {worker} has {found or 'no version'} of napari-gpu-denoise: install "
-        f"version {wanted} there, as here."
+        f"The dask worker {worker} has {told} napari-gpu-denoise: install version {wanted} there, "
+        "as here."
     )
 
 
@@ -346,7 +345,7 @@ def denoise_by_workers(
     out: NewImage | Callable[[tuple[int, ...], np.dtype], Any],
     ledger: Ledger | None = None,
     companions_anywhere: bool = False,
-    progress: Progress = Progress(),
+    progress: Progress = SILENT,
 ) -> Result:
     """Denoise the pixels of a file part by part, on the dask workers.
 
@@ -471,7 +470,7 @@ def _client_of(distributed: Any, scheduler: str) -> Any:
     certificates = distributed.Security().get_connection_args("client").get("ssl_context")
     try:
         if scheduler.startswith(("tls:", "wss:")) and certificates is None:
-            raise ValueError("it needs those of distributed.comm.tls.client in dask's settings")
+            raise ValueError("it needs certificates: name them in distributed.comm.tls.client")
         client = distributed.Client(scheduler, timeout=_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         raise ClusterError(

@@ -75,23 +75,23 @@ class Progress:
         if self.stopped():
             raise Cancelled(f"The run was cancelled: {self._lost} made.")
 
+    def report(self, step: Any) -> None:
+        """Report a step, or what a step was changed to."""
+        if self._report is not None:
+            self._report(step)
+
     def tell(self, done: int, total: int, unit: str = "tile") -> None:
         """Report a step; then raise `Cancelled` if the run is to stop."""
-        if self._report is not None:
-            self._report(Step(done, total, unit))
+        self.report(Step(done, total, unit))
         self.check()
 
     def stage(self, name: str) -> None:
         """Report what is done before, or after, units can be counted; then as `check`."""
         self.tell(0, 0, name)
 
-    def within(self, change: Callable[[Step], Step]) -> Progress:
+    def within(self, change: Callable[[Step], Any]) -> Progress:
         """Return the progress of a part of the run, whose steps are reported changed."""
-        return Progress(lambda step: self._tell(change(step)), self.stopped, self._lost)
-
-    def _tell(self, step: Step) -> None:
-        if self._report is not None:
-            self._report(step)
+        return Progress(lambda step: self.report(change(step)), self.stopped, self._lost)
 
 
 #: Reports nothing, and never stops.
