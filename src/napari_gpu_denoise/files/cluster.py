@@ -469,6 +469,8 @@ def _client_of(distributed: Any, scheduler: str) -> Any:
     check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", ClusterError)
     certificates = distributed.Security().get_connection_args("client").get("ssl_context")
     try:
+        if not scheduler.startswith(("inproc:", "ucx:")):  # which have no ports
+            distributed.comm.get_address_host_port(scheduler)  # a client would wait for a minute
         if scheduler.startswith(("tls:", "wss:")) and certificates is None:
             raise ValueError("it needs certificates: name them in distributed.comm.tls.client")
         client = distributed.Client(scheduler, timeout=_SECONDS, set_as_default=False)
