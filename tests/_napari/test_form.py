@@ -112,17 +112,6 @@ def test_a_profile_sets_the_controls_is_told_once_and_follows_them(make):
     assert plain.settings() == Plain(width=5) and plain.profile.currentText() == "custom"
 
 
-def test_settings_that_do_not_go_together_are_no_profile(make):
-    form = make(NLMeans)
-    form.controls["step"].value = 9
-    with pytest.raises(SettingsError, match="step=9"):
-        form.settings()
-    form.controls["window"].value = 20
-    assert form.profile.currentText() == "custom"
-    form.profile.setCurrentText("fine")
-    assert form.settings() == NLMeans.of(profile="fine")
-
-
 @pytest.mark.parametrize("kind", FILTERS)
 def test_every_filter_gets_a_form_whose_arrows_pass_over_even_widths(make, kind):
     form = make(kind, "CTZYX")

@@ -60,13 +60,6 @@ def test_rows_with_units():
     assert said == "0.00% of the pixels at the dark end, 1.25% at the bright end"
 
 
-def test_channels_that_share_noise():
-    correlation = ((1.0, -0.5, 0.25), (-0.5, 1.0, 0.1), (0.25, 0.1, 1.0))
-    shared = ChannelCovariance(TABLE[:3], TABLE[:3], correlation, 100)
-    (row,) = (r for r in rows.table(estimate(covariance=shared)) if r.label == "Channels")
-    assert row.text == "correlation of noise between channels at most 0.50"
-
-
 def test_levels_and_channels_in_plots():
     model = PoissonGaussian(0.2, 1.0, 60.0)
     used, left, line = plots.curve_series(estimate((model,), curves=(curve(),)))
