@@ -92,3 +92,7 @@ class Progress:
     def _tell(self, step: Step) -> None:
         if self._report is not None:
             self._report(step)
+
+
+#: Reports nothing, and never stops.
+SILENT = Progress()
