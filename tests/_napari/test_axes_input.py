@@ -1,13 +1,9 @@
 """Axes in words, and the names offered for axes without labels."""
 
-import gc
-
 import numpy as np
 import pytest
 
-from napari_gpu_denoise._napari.layers import axes_input
 from napari_gpu_denoise._napari.layers.axes_input import AxesInput, likely_axes
-from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters import BM3D, BM4D, FILTERS, VBM3D, NLMeans
 
 pytestmark = pytest.mark.gui

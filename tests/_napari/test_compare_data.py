@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import napari_gpu_denoise as gd
 from _napari.inputs import Sliced
-from napari_gpu_denoise._napari.compare.overlay import spread
 from napari_gpu_denoise._napari.compare.pair import (
     Curtain,
     Pair,

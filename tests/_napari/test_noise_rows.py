@@ -9,7 +9,6 @@ import pytest
 from _napari.noise_records import along, curve, estimate
 from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise.noise.correlation import noise_spectrum
-from napari_gpu_denoise.noise.covariance import ChannelCovariance
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, Rician, Speckle
 
 TABLE = tuple(tuple(float(y == x == 0) for x in range(5)) for y in range(5))

@@ -13,7 +13,7 @@ from qtpy.QtWidgets import QApplication
 
 from _napari.inputs import over_time
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
-from napari_gpu_denoise.filters import BM3D, VBM3D, NLMeans
+from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.run import denoise as runs
 
 pytestmark = pytest.mark.gui

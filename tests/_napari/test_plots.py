@@ -12,10 +12,10 @@ pytest.importorskip("pyqtgraph", reason="pyqtgraph is not installed")
 
 import qtpy
 from qtpy.QtCore import QPoint, QPointF, Qt
-from qtpy.QtGui import QColor, QPainter, QPicture, QWheelEvent
+from qtpy.QtGui import QWheelEvent
 from qtpy.QtWidgets import QApplication, QScrollArea, QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari.noise.plots import COLOURS, Plot, Series
+from napari_gpu_denoise._napari.noise.plots import Plot, Series
 
 pytestmark = pytest.mark.gui
 

@@ -19,7 +19,7 @@ from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
 from napari_gpu_denoise.files import samples
-from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans, NLMeansPixelwise
+from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
 from napari_gpu_denoise.run.request import Run
 
