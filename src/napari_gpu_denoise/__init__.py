@@ -25,7 +25,6 @@ _NAMES = {
     "pixels_averaged": "filters.pixelwise",
     "similar_pixels": "filters.swnlm",
     "assess": "assessment.assess",
-    "assess_steps": "assessment.assess",
     "Assessment": "assessment.record",
     "denoise": "run.denoise",
     "denoise_lazy": "run.lazy",

@@ -75,10 +75,10 @@ class Progress:
         if self.stopped():
             raise Cancelled(f"The run was cancelled: {self._lost} made.")
 
-    def report(self, step: Any) -> None:
-        """Report a step, or what a step was changed to."""
+    def report(self, state: Any) -> None:
+        """Report a step, or anything else, and go on."""
         if self._report is not None:
-            self._report(step)
+            self._report(state)
 
     def tell(self, done: int, total: int, unit: str = "tile") -> None:
         """Report a step; then raise `Cancelled` if the run is to stop."""
@@ -89,7 +89,7 @@ class Progress:
         """Report what is done before, or after, units can be counted; then as `check`."""
         self.tell(0, 0, name)
 
-    def within(self, change: Callable[[Step], Any]) -> Progress:
+    def within(self, change: Callable[[Step], Step]) -> Progress:
         """Return the progress of a part of the run, whose steps are reported changed."""
         return Progress(lambda step: self.report(change(step)), self.stopped, self._lost)
 
