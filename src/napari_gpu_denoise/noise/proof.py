@@ -130,7 +130,7 @@ def _is_proven(
     if smooth_patches_are_white(patches, members, weight):
         return True
     low, high = limits.SIGMA_OVER_PREDICTION_ERROR
-    error = prediction_error(list(channel.planes), change)
+    error = prediction_error(channel.planes, change)
     return bool(low * error <= claim <= high * error)
 
 
