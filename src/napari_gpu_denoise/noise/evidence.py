@@ -121,7 +121,7 @@ class Evidence:
         """Sigma of the white noise of each plane and its error, (plane, 2); NaN if unknown."""
         if self.spectra is None:
             return np.array(list(map(sigma_of_differences, self.planes)))
-        return plane_sigmas(self.spectra, self.levels)
+        return plane_sigmas(self.spectra)
 
     @cached_property
     def _combined(self) -> tuple[float, float]:
