@@ -19,10 +19,6 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.files import samples
-from napari_gpu_denoise.noise.estimate import unexplained
-from napari_gpu_denoise.noise.models import Gaussian
-from napari_gpu_denoise.noise.models.base import Fit
-from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.record import is_unproven
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
 
@@ -429,12 +425,6 @@ def test_a_record_of_something_else(change):
     others = [values | each for each in [*others, {"sigma": [1, 2]}]]
     with pytest.raises(SettingsError, match="not a noise estimate"):
         gd.NoiseEstimate.from_dict([{}, {"sigma": [1]}, {"covariance": None}, *others][change])
-
-
-def test_what_the_noise_does_not_explain():
-    curve = VarianceCurve((10.0, 50, 90), (9.0, 81, 400), (100, 300, 50), (True,) * 3)
-    assert unexplained(Fit(Gaussian(3), {}, 3, 0.1, "", curve)) == 3
-    assert unexplained(Fit(Gaussian(3), {}, 3, 0.1, "")) == 1
 
 
 # Measured

@@ -181,14 +181,6 @@ def test_every_way_in_gives_the_same(device, filter, noise):
     np.testing.assert_array_equal(lazy.compute(), whole.image)
 
 
-def test_estimates_of_other_images_are_not_taken_for_their_planes(device):
-    _, image, _ = ramp(6)
-    estimate = gd.estimate_noise(image, "TYX")
-    for given, expected in ((image, True), (image[:5], False)):
-        record = gd.denoise(given, SETTINGS, noise=estimate, axes="TYX", device=device).record
-        assert any("differs between planes" in note for note in record.notes) is expected
-
-
 PARTS = (0.0, 0.5, 0.25, 0.5, 0.4, 0.5)  # of a pixel, along both axes
 
 
@@ -230,13 +222,6 @@ def test_every_plane_has_its_spectrum(axes):
     ][0].pop()
     with pytest.raises(SettingsError, match="not a noise estimate"):
         gd.NoiseEstimate.from_dict(told)
-
-
-def test_planes_of_one_spectrum_share_it():
-    white = np.random.default_rng(0).normal(100, [[[4]], [[9]], [[16]]], (3, 96, 96))
-    estimate = gd.estimate_noise(white.astype(np.float32), ".YX")
-    assert estimate.name == "gaussian"
-    assert plane_spectra(estimate, white.shape) is None
 
 
 CORRELATED_SETTINGS = small(gd.BM3D, scales=1)

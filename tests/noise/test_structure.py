@@ -429,15 +429,6 @@ def test_without_findings_a_run_is_as_without_the_option():
     assert result.record.corrected == ("nothing was found",)
 
 
-def test_types_and_noise_of_a_run_are_those_of_the_corrected_image():
-    given = (picture() + 3 * STRIPES + 50).astype(np.uint16)
-    for dtype, made in ((None, "float32"), ("same", "uint16"), ("uint8", "uint8")):
-        result = gd.denoise(given, QUICK, noise="gaussian", correct="stripes", dtype=dtype)
-        assert result.image.dtype == made
-        assert (result.record.input_dtype, result.record.output_dtype) == ("uint16", made)
-        assert result.record.sigma[0] == pytest.approx(8, rel=0.1)
-
-
 class Lazy:
     """An array that is read by NumPy indexing."""
 

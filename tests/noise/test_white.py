@@ -147,15 +147,6 @@ def test_one_value_per_channel(axes):
     assert last.sigma == result.sigma
 
 
-def test_axes_without_channels_share_one_value():
-    stack = np.array([1.0, 2.0, 30.0])[:, None, None] * noise((3, 100, 100), 1.0)
-    result = gaussian(stack, "ZYX")
-    assert result.sigma == pytest.approx((2,), rel=0.05), "the median over the planes"
-    assert result.standard_error[0] > 1, "planes that differ make it uncertain"
-    assert result.planes == 3
-    assert one(noise((40, 5, 60)), "XTY") == pytest.approx(10, rel=0.1)
-
-
 @pytest.mark.parametrize("gain", [0.3, 3])
 @pytest.mark.parametrize("read", [0, 3])
 def test_photon_noise(gain, read):
