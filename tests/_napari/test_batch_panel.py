@@ -1,6 +1,5 @@
 """The panel "Batch": files in, results out, as the command line makes them."""
 
-import contextlib
 import json
 import shlex
 import threading
@@ -24,7 +23,7 @@ from napari_gpu_denoise.files import FORMAT_NAMES, one_file, resuming
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.run import part as parts_of_images
-from napari_gpu_denoise.run.record import Progress, Record, Result
+from napari_gpu_denoise.run.record import Record, Result
 from zarr_stores import write_store
 
 pytestmark = pytest.mark.gui
@@ -51,18 +50,18 @@ def calls(monkeypatch):
     """Stand in for the device: ten steps a file; half way each waits for its turn if there are."""
     seen = SimpleNamespace(turns=None, runs=[], steps=0)
 
-    def stand_in(data, run):
+    def stand_in(data, run, progress):
         seen.runs.append(run)
         for done in range(11):
             seen.steps += 1
-            yield Progress(done, 10)
+            progress.tell(done, 10)
             if done == 5 and seen.turns is not None:
                 seen.turns.acquire()
         told = ("nl_means", run.filter.as_dict(), (1.0,), "estimated", "YX", "uint16", "uint16")
-        yield Progress(10, 10)
+        progress.tell(10, 10)
         return Result(data + np.uint16(1), Record("0", *told, "a device", 3, 0, ("mind",), "2026"))
 
-    monkeypatch.setattr(one_file, "denoise_steps", stand_in)
+    monkeypatch.setattr(one_file, "denoise_image", stand_in)
     return seen
 
 
@@ -235,21 +234,18 @@ def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monke
         monkeypatch.setattr(module, name, value)
     path = tmp_path / "stack.tif"
     tifffile.imwrite(path, image(3, (8, 24, 32)), metadata={"axes": "ZYX"})
-    real, turn, noted = one_file.denoise_steps, threading.Event(), []
+    real, turn, noted = one_file.denoise_image, threading.Event(), []
 
-    def held(*args, **options):
-        with contextlib.closing(real(*args, **options)) as steps:
-            while True:
-                try:
-                    step = next(steps)
-                except StopIteration as end:
-                    return end.value
-                noted.extend([step.done] if step.total and step.unit != "part checked" else [])
-                yield step
-                if step.done == 3:
-                    turn.wait()
+    def held(*args, progress, **options):
+        def note(step):
+            if noted and noted[-1] == 3:
+                turn.wait()
+            noted.extend([step.done] if step.total and step.unit != "part checked" else [])
+            return step
 
-    monkeypatch.setattr(one_file, "denoise_steps", held)
+        return real(*args, progress=progress.within(note), **options)
+
+    monkeypatch.setattr(one_file, "denoise_image", held)
     panel = batch(path)
     choose(panel.form.existing, "replace")
     click(panel.run_button)

@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import napari_gpu_denoise as gd
 from _napari.inputs import Sliced
-from napari_gpu_denoise._napari.compare.overlay import spread
 from napari_gpu_denoise._napari.compare.pair import (
     Curtain,
     Pair,
@@ -201,19 +200,6 @@ def test_a_plane_at_a_time_is_read_of_what_is_not_in_memory(stack, kind):
     lazy = da.from_array(stack, chunks=(1, 6, 8)).map_blocks(read, meta=stack[:0])
     before = Image(lazy, contrast_limits=(0, 1000))
     assert_array_equal(Residual(Pair(before, made(stack, before)))[3], 0)
-
-
-def test_the_spread_of_a_residual():
-    rng = np.random.default_rng(2)
-    noise = rng.normal(0, 7, (300, 400))
-    noise[:10] = 1000  # of an object
-    noise[20] = np.nan
-    assert spread(noise) == pytest.approx(7, rel=0.1)
-    assert spread(np.zeros((5, 6))) == 1
-    assert spread(np.full((5, 6), np.nan)) == 1
-    mostly = np.zeros((10, 10))
-    mostly[0] = 3
-    assert spread(mostly) == pytest.approx(mostly.std(), rel=0.8)
 
 
 def test_values_along_a_line():

@@ -196,14 +196,6 @@ def test_a_residual_is_kept_as_a_layer(viewer, pair, open_compare, click, qtbot,
     assert list(viewer.layers) == [before, after, kept]
 
 
-def test_the_residual_of_colours_is_that_of_their_luminance(viewer, open_compare):
-    picture = np.random.default_rng(1).integers(100, 140, (40, 60, 3), np.uint8)
-    add_result(viewer, viewer.add_image(picture, rgb=True, name="a"), "X", rgb=True)
-    panel = open_compare(RESIDUAL)
-    high = temporary(viewer)[0].contrast_limits[1]
-    assert panel.caption.text() == f"Colours from {-high:.3g} to {high:.3g} in luminance."
-
-
 def test_what_is_not_hidden_by_the_panel_is_remembered(viewer, pair, open_compare):
     before, after = pair
     panel = open_compare()

@@ -11,7 +11,7 @@ from qtpy.QtWidgets import QApplication
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.options import numbers
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters import FILTERS, NLMeans
+from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import Settings, setting, setting_fields
 
 pytestmark = pytest.mark.gui
@@ -110,17 +110,6 @@ def test_a_profile_sets_the_controls_is_told_once_and_follows_them(make):
     plain = make(Plain)
     plain.controls["width"].value = 5
     assert plain.settings() == Plain(width=5) and plain.profile.currentText() == "custom"
-
-
-def test_settings_that_do_not_go_together_are_no_profile(make):
-    form = make(NLMeans)
-    form.controls["step"].value = 9
-    with pytest.raises(SettingsError, match="step=9"):
-        form.settings()
-    form.controls["window"].value = 20
-    assert form.profile.currentText() == "custom"
-    form.profile.setCurrentText("fine")
-    assert form.settings() == NLMeans.of(profile="fine")
 
 
 @pytest.mark.parametrize("kind", FILTERS)

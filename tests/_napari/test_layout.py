@@ -138,14 +138,3 @@ def test_panels_do_not_share_the_height_and_menus_bring_them_to_the_front(shown,
         qtbot.waitUntil(lambda dock=dock: in_front() == [dock])
         assert not dock.isHidden()
     assert len(shown.window.dock_widgets) == 3
-
-
-def test_a_panel_becomes_a_tab_of_one_that_is_not_hidden(opened, qtbot):
-    first = _dock_of(opened("NL-means"))
-    window = first.parent()
-    first.hide()
-    second, third = (_dock_of(opened(title)) for title in ("BM3D", "Isoline"))
-    qtbot.waitUntil(lambda: window.tabifiedDockWidgets(third) == [second])
-    first.show()
-    qtbot.wait(100)
-    assert window.tabifiedDockWidgets(first) == []

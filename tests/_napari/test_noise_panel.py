@@ -8,10 +8,9 @@ from qtpy.QtWidgets import QApplication
 
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
-from _napari.inputs import choose
-from _napari.noise_records import along, estimate
+from _napari.inputs import add_sliced, choose
 from napari_gpu_denoise._napari.layers.region_input import FLAT, RECTANGLE, VIEW
-from napari_gpu_denoise._napari.noise import measuring, rows
+from napari_gpu_denoise._napari.noise import rows
 
 pytestmark = pytest.mark.gui
 
@@ -194,23 +193,20 @@ def test_kinds_of_layers(viewer, open_noise, measured, click, kind, pasted):
     assert panel.estimate().sigma == pytest.approx((5,) * count, rel=0.15)
 
 
-def test_what_cannot_be_measured_is_told(viewer, open_noise, measured, monkeypatch, told):
+def test_what_cannot_be_measured_is_told(viewer, open_noise, measured, movie, told):
     panel = open_noise()
-    for shape in ((1, 1), (3, 5), (7, 7), (8, 8)):
+    for shape in ((1, 1), (7, 7)):
         viewer.add_image(np.random.default_rng(0).normal(9, 1, shape))
-        status = measured(panel)
-        assert panel.estimate() is not None or "Not measured" in status
-        assert "Internal error" not in status
+        assert "Not measured" in measured(panel)
     viewer.add_image(np.full((40, 40), np.nan, np.float32), contrast_limits=(0, 1))
     status = measured(panel)
     assert status.startswith("<b>Not measured.</b>") and "Too few finite pixels" in status
     assert not panel.use_button.isEnabled() and panel.result.verdict.text() == ""
 
-    def broken(*args, **kwargs):
+    def broken():
         raise RuntimeError("gears jammed")
 
-    monkeypatch.setattr(measuring, "estimate_noise", broken)
-    viewer.add_image(np.zeros((40, 40)))
+    add_sliced(viewer, movie, broken)
     assert "gears jammed" in measured(panel)
     assert any("gears jammed" in text for text in told())
 
@@ -239,11 +235,7 @@ def test_it_is_narrow_and_can_be_read(viewer, open_noise, measured, quick, noisy
         assert panel.minimumSizeHint().width() <= 360
 
 
-def test_the_filter_recommended_is_that_of_the_panel_denoise(
-    viewer, open_noise, measured, noisy, monkeypatch
-):
-    found = estimate(axes="TYX", frames=along())
-    monkeypatch.setattr(measuring, "estimate_noise", lambda *_, **__: found)
+def test_the_filter_recommended_is_that_of_the_panel_denoise(viewer, open_noise, measured, noisy):
     viewer.add_image(np.repeat(noisy[None], 4, axis=0), axis_labels=("t", "y", "x"))
     panel = open_noise()
     measured(panel)

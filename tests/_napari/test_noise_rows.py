@@ -9,7 +9,6 @@ import pytest
 from _napari.noise_records import along, curve, estimate
 from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise.noise.correlation import noise_spectrum
-from napari_gpu_denoise.noise.covariance import ChannelCovariance
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, Rician, Speckle
 
 TABLE = tuple(tuple(float(y == x == 0) for x in range(5)) for y in range(5))
@@ -58,13 +57,6 @@ def test_rows_with_units():
     assert rows.clipped(two) == ""
     said = rows.clipped(estimate(clipped=((0.0, 0.0125), (0.0, 0.01))))
     assert said == "0.00% of the pixels at the dark end, 1.25% at the bright end"
-
-
-def test_channels_that_share_noise():
-    correlation = ((1.0, -0.5, 0.25), (-0.5, 1.0, 0.1), (0.25, 0.1, 1.0))
-    shared = ChannelCovariance(TABLE[:3], TABLE[:3], correlation, 100)
-    (row,) = (r for r in rows.table(estimate(covariance=shared)) if r.label == "Channels")
-    assert row.text == "correlation of noise between channels at most 0.50"
 
 
 def test_levels_and_channels_in_plots():

@@ -101,24 +101,3 @@ def test_only_the_slice_shown(viewer, open_panel, run, volume, copied, pasted):
     assert "It filters all slices." in panel.status.text()
     panel.reset()
     assert panel.request().slice is None
-
-
-def test_one_slice_of_one_frame(viewer, open_panel, run, volume, pasted):
-    data = np.stack([volume, volume[::-1]])
-    rgba = np.stack([data // 4, data // 5, data // 6, data % 7], axis=-1).astype(np.uint8)
-    viewer.add_image(rgba, rgb=True, name="v", axis_labels=("t", "z", "y", "x"))
-    viewer.dims.set_current_step((0, 1), (1, 4))
-    panel = open_panel("BM4D")
-    panel.places.boxes["T"].click()
-    panel.places.boxes["Z"].click()
-    assert panel.run_button.text() == "Denoise frame 1, slice 4"
-    run(panel)
-    result = viewer.layers["v (BM4D, frame 1, slice 4)"]
-    whole = runs.denoise(rgba[..., :3], BM4D(), axes="TZYXS").image
-    assert_array_equal(result.data[..., :3], whole[1:2, 4:5])
-    assert_array_equal(result.data[..., 3], rgba[1:2, 4:5, ..., 3])
-    assert_allclose(result.translate, (1, 4, 0, 0))
-    viewer.dims.set_current_step((0, 1), (1, 4))
-    assert_array_equal(pasted(panel)["denoised"], result.data)
-    viewer.dims.ndisplay = 3
-    assert "does not show a single slice" in run(panel)

@@ -68,20 +68,14 @@ def test_a_part_in_words_and_code():
 )
 def test_a_cut_is_indexed_as_the_part_is(index):
     places = (slice(1, 5), 4, slice(2, 18), slice(3, 9))
-    cut, part = LazyArray(ARRAY, part=places), ARRAY[places]
+    data = Sliced(ARRAY)
+    cut, part = LazyArray(data, part=places), ARRAY[places]
+    assert not data.read
     for name in ("shape", "ndim", "size", "dtype"):
         assert getattr(cut, name) == getattr(part, name)
     assert_array_equal(cut[index], part[index])
     assert_array_equal(np.asarray(cut), part)
     assert_array_equal(LazyArray(ARRAY)[::-1, 2], ARRAY[::-1, 2])  # a whole axis reversed
-
-
-def test_a_cut_reads_what_is_asked_for_alone():
-    data = Sliced(ARRAY)
-    cut = LazyArray(data, part=(slice(0, 5), 4, slice(2, 18), slice(3, 9)))
-    assert not data.read
-    _ = cut[2]
-    assert data.read == [(2, 4, slice(2, 18), slice(3, 9))]
 
 
 # --- rectangles and views -------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from napari.layers import Image
 from _napari.inputs import layer_names
 from napari_gpu_denoise._napari.denoise.results import ResultOptions, add_layers, differences
 from napari_gpu_denoise._napari.denoise.run import Denoised, Request
-from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.layer_input import LayerInput
 from napari_gpu_denoise._napari.layers.provenance import (
     METADATA_KEY,
@@ -138,7 +137,7 @@ def test_a_frame_is_no_rerun_of_the_stack():
     assert len(add_layers(viewer, one, "A", keep=False)) == 1
 
 
-def test_what_is_replaced_is_freed(channels, monkeypatch):
+def test_what_is_replaced_is_freed(channels, small_memory):
     red = channels.layers["red"]
     add_layers(channels, outcome(red), "A", keep=False)
     first = weakref.ref(channels.layers["red (A)"].data)
@@ -148,9 +147,10 @@ def test_what_is_replaced_is_freed(channels, monkeypatch):
     gc.collect()
     assert first() is None
     # What takes much is not kept for an undo.
-    monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", red.data.nbytes)
-    assert add_layers(channels, outcome(red), "A", keep=False) == []
-    assert layer_names(channels).count("red (A)") == 1
+    large = channels.add_image(np.zeros((12, 12)), name="large")
+    for _ in range(2):
+        assert add_layers(channels, outcome(large), "A", keep=False) == []
+    assert layer_names(channels).count("large (A)") == 1
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
 from napari_gpu_denoise.files import samples
-from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans, NLMeansPixelwise
+from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
 from napari_gpu_denoise.run.request import Run
 
@@ -80,23 +80,6 @@ def test_profiles_are_read_back(kind):
         assert chosen_settings(parsed(line)) == kind.of(profile=profile)
 
 
-@posix
-def test_a_profile_and_what_it_lacks():
-    request = requested(NLMeans(patch=5, step=1, window=11), "YX", 3.0, path="a.tif")
-    line = command_line(request)
-    assert line.endswith("--sigma 3.0 --axes YX --profile fine --window 11")
-    assert chosen_settings(parsed(line)) == request.run.filter
-    call = python_call(request)
-    assert "gd.nl_means(image, sigma=3.0, profile='fine', window=11)" in call
-
-
-def test_one_slice_is_no_setting_of_a_map():
-    run = Run(NLMeansPixelwise(slices=2), 9.0, axes="ZYX")
-    code = python_call(Request(Source("a", None), run, maps=True, slice=5))
-    assert "gd.NLMeansPixelwise(slices=2), sigma=9.0, axes='ZYX', slices=5).image" in code
-    assert "maps = gd.pixels_averaged(image, sigma=9.0, axes='ZYX', slices=2)" in code
-
-
 def called(code):
     """The line of Python code that filters."""
     return next(line for line in code.splitlines() if line.startswith("denoised = gd."))
@@ -122,20 +105,6 @@ def test_python_call():
         "denoised = gd.nl_means(image, sigma=4.0, axes='ZYX', step=2, dtype='float32', "
         "nonfinite='keep', correct='found', device=1)",
     ]
-
-
-def test_python_call_of_one_frame():
-    call = python_call(requested(VBM3D(), "TYX", frame=12))
-    assert called(call) == "denoised = gd.denoise(image, gd.VBM3D(), axes='TYX', frames=12).image"
-    settings = VBM3D.of(profile="fast", threshold=2.5)
-    output = {"dtype": "float32", "nonfinite": "keep"}
-    call = python_call(requested(settings, "ZTYX", 4.0, **output, frame=3))
-    assert called(call) == (
-        "denoised = gd.denoise(image, gd.VBM3D.of(profile='fast', threshold=2.5), sigma=4.0, "
-        "axes='ZTYX', frames=3, dtype='float32', nonfinite='keep').image"
-    )
-    call = python_call(requested(NLMeans(), "TYX", frame=3, noise="auto"))
-    assert "gd.denoise(image, gd.NLMeans(), noise='auto', axes='TYX', frames=3)" in call
 
 
 @posix
