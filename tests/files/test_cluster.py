@@ -307,11 +307,10 @@ def test_tasks_that_are_cancelled_with_the_scheduler_are_no_results(place, clien
     assert "scheduler was lost" in str(place.failure(client=client, progress=cancel).error)
 
 
-def test_a_scheduler_without_workers_is_named(monkeypatch):
-    monkeypatch.setattr(dask_workers, "_SECONDS", 3)
+def test_a_scheduler_without_workers_is_named():
     options = {"n_workers": 0, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**options, protocol="tcp") as cluster:
-        running = connected(cluster.scheduler_address)
+        running = connected(cluster.scheduler_address, seconds=3)
         with pytest.raises(ClusterError, match="has no workers: start some"), running:
             pass
 
@@ -409,11 +408,10 @@ def test_a_run_without_workers_says_so_and_ends(place, deserted, monkeypatch, ca
         ("tcp://127.0.0.1:9", "127.0.0.1:9 after"),
     ],
 )
-def test_what_is_no_address_of_a_scheduler_is_named(monkeypatch, address, why):
-    monkeypatch.setattr(dask_workers, "_SECONDS", 0.2)
+def test_what_is_no_address_of_a_scheduler_is_named(address, why):
     with (
         pytest.raises(ClusterError, match=f"No dask scheduler answers at {address} \\(.*{why}"),
-        connected(address),
+        connected(address, seconds=0.2),
     ):
         pass
 
