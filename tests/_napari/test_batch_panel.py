@@ -19,10 +19,9 @@ from _napari.inputs import choose
 from _napari.noise_records import estimate
 from napari_gpu_denoise import cli
 from napari_gpu_denoise._napari.batch.panel import BatchPanel
-from napari_gpu_denoise.files import FORMAT_NAMES, one_file, resuming
+from napari_gpu_denoise.files import FORMAT_NAMES, one_file
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.structure.record import parse_correction
-from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.record import Record, Result
 from zarr_stores import write_store
 
@@ -223,15 +222,9 @@ def test_stopped_half_way(batch, folder, calls, click, qtbot, how):
     assert states(panel) == {"a.tif": "stopped"} and not (folder / "denoised/a.tif").exists()
 
 
-def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monkeypatch):
+def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monkeypatch, limits):
     """It is stopped half way; the result is that of one run."""
-    for module, name, value in (
-        (one_file, "STREAMED_BYTES", 0),
-        (parts_of_images, "PART_BYTES", 1),
-        (parts_of_images, "_FRAMES_PER_MARGIN", 1),
-        (resuming, "_BRIEF", 0),
-    ):
-        monkeypatch.setattr(module, name, value)
+    limits(streamed_bytes=0, part_bytes=1, frames_per_margin=1, brief_seconds=0)
     path = tmp_path / "stack.tif"
     tifffile.imwrite(path, image(3, (8, 24, 32)), metadata={"axes": "ZYX"})
     real, turn, noted = one_file.denoise_image, threading.Event(), []
@@ -293,10 +286,10 @@ def ome_zarr(path):
 
 @pytest.mark.parametrize("largest", [0, 1 << 27], ids=["in parts", "whole"])
 def test_opened_results_are_placed_and_coloured_as_their_files(
-    model, batch, tmp_path, done, click, monkeypatch, largest
+    model, batch, tmp_path, done, click, limits, largest
 ):
     """In every format, by clicks alone."""
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", largest)
+    limits(streamed_bytes=largest)
     makers = {"a.ome.tif": ome, "b.tif": imagej, "c.nii.gz": nifti}
     if find_spec("zarr") is not None:
         makers["d.ome.zarr"] = ome_zarr

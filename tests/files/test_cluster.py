@@ -19,7 +19,7 @@ import napari_gpu_denoise as gd
 from files.interrupted import PLAIN, Place
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import ClusterError, FileError, KernelError, NonFiniteError
-from napari_gpu_denoise.files import batch, one_file
+from napari_gpu_denoise.files import batch
 from napari_gpu_denoise.files import cluster as dask_workers
 from napari_gpu_denoise.files.cluster import begin_chunks, connected, named
 from napari_gpu_denoise.run import by_parts
@@ -152,9 +152,9 @@ def test_a_worker_that_is_late_writes_nothing(tmp_path, client, cluster, one, mo
 
 
 @pytest.fixture
-def several(tmp_path, monkeypatch):
+def several(tmp_path, limits):
     """Return a folder of small files, one of them damaged, and what becomes of the others."""
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", 20_000)
+    limits(streamed_bytes=20_000)
     folder, expected = tmp_path / "raw", {}
     folder.mkdir()
     # The last is as large as to be filtered part by part.

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import shutil
 from dataclasses import dataclass
 from typing import ClassVar
 
-import dask.array as da
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import TilePlan
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
-from scenes import bytes_per_pixel, noisy
+from scenes import noisy
 
 KERNEL = """
 // Mean of the pixels around in all channels; the more of it the more noise a channel has.
@@ -64,21 +59,11 @@ class Mix(Filter):
 
     radius: int = setting(2, "Half-width of the window", bounds=(0, 9), unit="pixels")
     time: int = setting(0, "Frames to each side", bounds=(0, 9), needs_axis="T")
-    channels: str = setting("auto", "How channels are seen", choices=("auto", "alone", "joined"))
-
-    def for_array(self, names: str, shape: tuple[int, ...]) -> Mix:
-        """Join channels where there are three of them."""
-        fitting = super().for_array(names, shape)
-        if self.channels != "auto":
-            return fitting
-        axis = channel_axis(names)
-        three = axis is not None and shape[axis] == 3
-        return dataclasses.replace(fitting, channels="joined" if three else "alone")
 
     @property
     def joint(self) -> str:
         """Which axes it looks along."""
-        return "C" * (self.channels == "joined") + "T" * (self.time > 0)
+        return "C" + "T" * (self.time > 0)
 
     @property
     def reach(self) -> Reach:
@@ -97,31 +82,24 @@ class Mix(Filter):
 
 
 class Plan(TilePlan):
-    """Kernels of the filter; keeps the tiles it was given."""
-
-    tiles: ClassVar[list] = []
+    """Kernel of the filter."""
 
     def __init__(self, settings: Mix, arena):
         self.arena = arena
-        assert settings.channels != "auto"
-        constants = {"RADIUS": settings.radius, "TIME": settings.time}
-        self.kernel = arena.session.kernel("mix/mix_channels", constants)
+        import pyopencl as cl
+
+        lines = f"#define RADIUS {settings.radius}\n#define TIME {settings.time}\n{KERNEL}"
+        self.kernel = cl.Kernel(cl.Program(arena.session.context, lines).build(), "mix_channels")
 
     def enqueue(self, queue, tile, source, out, sigma) -> list:
         """Enqueue the kernel for one tile."""
-        self.tiles.append(tile)
         nt, nz, ny, nx = tile.shape
-        tile_nt, tile_nz, tile_ny, tile_nx = tile.source_shape
-        event = self.kernel(
-            queue,
-            (nx, ny, tile.channels * nt * nz),
-            None,
-            **{"tile": source, "channels": tile.channels, "tile_nt": tile_nt, "tile_nz": tile_nz},
-            **{"tile_ny": tile_ny, "tile_nx": tile_nx, "nt": nt, "nz": nz, "ny": ny, "nx": nx},
-            **{"t0": tile.t.margin, "z0": tile.z.margin, "y0": tile.y.margin, "x0": tile.x.margin},
-            **{"levels": sigma.levels, "variation": sigma.variation or sigma.levels},
-            **{"is_map": sigma.variation is not None, "out": out},
-        )
+        margins = (span.margin for span in (tile.t, tile.z, tile.y, tile.x))
+        lengths = (tile.channels, *tile.source_shape, *margins, *tile.shape)
+        variation = sigma.levels if sigma.variation is None else sigma.variation
+        noise = sigma.levels, variation, np.int32(sigma.variation is not None)
+        grid = nx, ny, tile.channels * nt * nz
+        event = self.kernel(queue, grid, None, source, *map(np.int32, lengths), *noise, out)
         return [("mix", event)]
 
 
@@ -141,15 +119,6 @@ def slow(image, sigma, settings: Mix) -> np.ndarray:
     return image + np.asarray(sigma) / (np.asarray(sigma) + 10) * (mean - image)
 
 
-@pytest.fixture(autouse=True)
-def kernel(tmp_path, monkeypatch):
-    shutil.copytree(source.kernel_folder(), tmp_path, dirs_exist_ok=True)
-    (tmp_path / "mix").mkdir()
-    (tmp_path / "mix" / "mix_channels.cl").write_text(KERNEL)
-    monkeypatch.setattr(source, "kernel_folder", lambda: tmp_path)
-    Plan.tiles.clear()
-
-
 SIGMA = np.array([4.0, 10.0, 30.0])
 LAYOUTS = {"CTYX": (0, 1, 2, 3), "TYXS": (1, 2, 3, 0), "XTCY": (3, 1, 0, 2)}
 
@@ -165,22 +134,6 @@ def test_a_tile_holds_all_channels_wherever_their_axis_lies(device, axes, time, 
         expected = np.transpose(slow(image, sigma[:, None, None, None], settings), LAYOUTS[axes])
         np.testing.assert_allclose(result.image, expected, atol=1e-3)
         assert result.record.sigma == tuple(sigma)
-    assert {tile.channels for tile in Plan.tiles} == {3}
-    assert result.record.settings["channels"] == "auto"
-
-
-def test_channels_are_joined_only_where_the_filter_says_so(device):
-    for shape, axes in (((2, 30, 34), "CYX"), ((3, 30, 34), "TYX"), ((30, 34), "YX")):
-        image = noisy(*shape)
-        out = gd.denoise(image, Mix(), 20, axes=axes, device=device).image
-        for plane, one in zip(image.reshape(-1, 30, 34), out.reshape(-1, 30, 34), strict=True):
-            np.testing.assert_allclose(one, slow(plane[None, None], 20, Mix())[0, 0], atol=1e-3)
-    assert {tile.channels for tile in Plan.tiles} == {1}
-    image = noisy(3, 30, 34)
-    alone = gd.denoise(image, Mix(channels="alone"), 20, axes="CYX", device=device).image
-    np.testing.assert_array_equal(
-        alone[1], gd.denoise(image[1], Mix(channels="alone"), 20, device=device).image
-    )
 
 
 @pytest.mark.parametrize("time", [0, 1])
@@ -192,30 +145,3 @@ def test_sigma_of_every_kind_reaches_joined_channels(device, time):
         out = gd.denoise(image, Mix(time=time), given, axes="CTYX", device=device).image
         np.testing.assert_allclose(out, slow(image, spread, Mix(time=time)), atol=1e-3)
         np.testing.assert_array_equal(out[..., 5, :] == image[..., 5, :], given is places)
-
-
-@pytest.mark.parametrize("given", [(0, 5, 20), "map"], ids=str)
-@pytest.mark.parametrize(("axes", "time"), [("CTYX", 1), ("TYXC", 1), ("TQYXC", 0)])
-def test_the_result_does_not_depend_on_how_the_image_is_cut(device, axes, time, given):
-    lengths = {"C": 3, "T": 4, "Q": 2, "Y": 61, "X": 57}
-    image = np.resize(noisy(24, 61, 57), [lengths[a] for a in axes])
-    if isinstance(given, str):
-        given = 20 * np.random.default_rng(0).random((61, 57))
-    settings, options = Mix(time=time), {"axes": axes, "device": device}
-    whole = gd.denoise(image, settings, given, **options).image
-    Plan.tiles.clear()
-    joined = dataclasses.replace(settings, channels="joined")
-    limit = int(4096 * bytes_per_pixel(joined, np.ndim(given) == 2))
-    tiled = gd.denoise(image, settings, given, memory_limit=limit, **options).image
-    assert len(Plan.tiles) > 4
-    assert max(3 * np.prod(tile.source_shape) for tile in Plan.tiles) <= 4096
-    np.testing.assert_array_equal(tiled, whole)
-    chunks = tuple({"C": 1, "T": 2, "Q": 1, "Y": 20, "X": 33}[a] for a in axes)
-    array = da.from_array(image, chunks=chunks)
-    lazy = gd.denoise_lazy(array, settings, given, **options)
-    assert lazy.npartitions > 4
-    assert lazy.chunks[axes.index("C")] == (3,)
-    np.testing.assert_array_equal(lazy.compute(), whole)
-    # Channels that are not joined stay in their chunks.
-    alone = gd.denoise_lazy(array, Mix(channels="alone"), given, **options)
-    assert alone.chunks[axes.index("C")] == (1, 1, 1)

@@ -9,7 +9,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from flows import Remembered
-from napari_gpu_denoise.errors import Cancelled, ImageError, NonFiniteError
+from napari_gpu_denoise.errors import Cancelled, ImageError
 from napari_gpu_denoise.run.denoise import denoise_image
 from napari_gpu_denoise.run.progress import COMPILING, Step
 from napari_gpu_denoise.run.request import Run
@@ -83,14 +83,6 @@ def test_few_frames_are_in_memory(device, name):
     assert 0 < source.most <= 16 + 16 + 4
 
 
-def test_noise_is_measured_in_few_frames(device):
-    source = Stored(noisy(200, 64, 72, dtype="uint16"))
-    sink = np.zeros(source.shape, "uint16")
-    result = gd.denoise(source, small(gd.NLMeans), axes="TYX", out=sink, device=device)
-    assert result.record.sigma_source.startswith("estimated")
-    assert len(source.read) <= 200 + 24 + 64
-
-
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("axes", ["ZYX", "YX", "TYX"])
 def test_results_go_where_they_are_wanted(device, tmp_path, axes, lazy):
@@ -135,17 +127,6 @@ def test_progress_counts_frames_and_can_stop_anywhere(device):
     with pytest.raises(Cancelled):
         denoise_image(source, run, sink, progress=Remembered(every.index(Step(2, 6, "frame")) + 1))
     assert frames_of(sink.written, 0) == [0, 1]
-
-
-def test_what_is_not_finite_is_refused_or_kept(device):
-    image = noisy(5, 33, 37)
-    image[3, 4:6, 7] = np.nan
-    options = {"axes": "TYX", "device": device, "out": np.zeros_like(image)}
-    with pytest.raises(NonFiniteError, match="Frame 3 holds NaN"):
-        gd.denoise(Stored(image), VIDEO, 20.0, **options)
-    kept = gd.denoise(Stored(image), VIDEO, 20.0, nonfinite="keep", **options)
-    np.testing.assert_array_equal(np.isnan(kept.image), np.isnan(image))
-    assert kept.record.nonfinite == 2
 
 
 @pytest.mark.parametrize("lazy", [False, True])

@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note
-from napari_gpu_denoise.image.levels import Levels, is_plain, levels_of_windows, output_dtype
+from napari_gpu_denoise.image.levels import (
+    Levels,
+    as_array,
+    is_plain,
+    levels_of_windows,
+    output_dtype,
+)
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
@@ -163,6 +169,10 @@ class Job:
         levels = Levels.of(pixels, self.filter.keeps_zero) if self.levels is None else self.levels
         # Noise models are in grey levels, and stabilised values are of moderate size.
         return replace(levels, offset=self.offset, scale=1.0) if self.stabilised else levels
+
+    def block(self, pixels: Any) -> Block:
+        """Return pixels of a part, in memory, as a block."""
+        return Block.of(as_array(pixels), self.names, self.run.nonfinite, self.levels)
 
     def sharing(self, windows: Iterable[Any]) -> Job:
         """Return the job with levels for all parts, chosen from the pixels of ``Input.windows``."""

@@ -23,7 +23,7 @@ from napari_gpu_denoise.noise.structure.remove import Correction
 from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
-from napari_gpu_denoise.run.input import Block, Input, is_lazy
+from napari_gpu_denoise.run.input import Input, is_lazy
 from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.part import Part, filter_part, within
 from napari_gpu_denoise.run.request import Run, takes_options
@@ -230,7 +230,7 @@ def _denoise_block(
     part = Part.of(job, where)
     given = [slice(max(one.start - margins[axis][0], 0), None) for axis, one in enumerate(where)]
     out = np.empty(part.shape, job.dtypes[1])
-    pixels = Block.of(as_array(block), job.names, job.run.nonfinite, job.levels)
+    pixels = job.block(block)
     with _least_busy(_here(devices)) as device:
         filter_part(job.on(device), part, pixels[within(part.reads, given)], out)
     return out

@@ -316,7 +316,7 @@ class FrameStream:
                 f"Frame {number} has the shape {given.shape} and type {given.dtype}, the first one "
                 f"{job.shape} and {self._given_dtype}: give frames of one shape and type."
             )
-        block = Block.of(given, job.names, job.run.nonfinite, job.levels)
+        block = job.block(given)
         check_kept(block, job.dtypes[1])
         if not (is_plain(given.dtype) or job.levels.takes(block.range)):
             if not np.isfinite(block.range).all():
