@@ -67,13 +67,6 @@ def test_whoever_follows_a_run_may_stop_it(device):
     gd.denoise(noisy(20, 20), small(KIND), 20, device=device)
 
 
-def test_the_estimate_of_a_noiseless_image_is_zero_and_returns_it(device):
-    image = np.full((40, 40), 7, np.uint8)
-    result = gd.denoise(image, small(KIND), device=device)
-    assert result.record.sigma == (0.0,)
-    np.testing.assert_array_equal(result.image, image)
-
-
 @pytest.mark.parametrize("kind", [k for k in FILTERS if "T" not in k().joint])
 def test_slices_are_those_of_the_whole(kind, device):
     axes = "TZYX" if kind is gd.BM4D else "ZYX"

@@ -82,19 +82,6 @@ def test_levels_take_the_values_they_were_chosen_from(dtype):
     assert not Levels(0, 4.0).takes(np.array([0.0, np.nan]))
 
 
-def same(way, frames, settings, device, **options):
-    """Filter by a way that keeps the type."""
-    run = {"sigma": 8.0, "device": device, "dtype": "same", **options}
-    if way is streamed:
-        return np.array(list(gd.stream(settings, iter(frames), **run)))
-    if way is whole:
-        return gd.denoise(frames, settings, axes="TYX", **run).image
-    chunks = da.from_array(frames, chunks=(-1, 24, 24) if way is lazily else (1, -1, -1))
-    if way is lazily:
-        return np.asarray(gd.denoise_lazy(chunks, settings, axes="TYX", **run))
-    return gd.denoise(chunks, settings, axes="TYX", out=np.empty_like(frames), **run).image
-
-
 @every_way
 @every_filter
 @pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64", "float64", "float32"])
@@ -105,8 +92,8 @@ def test_every_way_maps_grey_levels_as_the_whole(device, way, settings, dtype):
     frames[1, :26, :26] = 20
     for base in (0, 5 * 10**6):
         image = (frames - frames.min() + base).astype(dtype)
-        expected = same(whole, image, settings, device)
-        np.testing.assert_array_equal(same(way, image, settings, device), expected)
+        expected = whole(image, settings, 8.0, device, dtype="same")
+        np.testing.assert_array_equal(way(image, settings, 8.0, device, dtype="same"), expected)
 
 
 FILL = {"float32": (1e20, -3.4e38), "float64": (9.97e36, -1.7e308), "int32": (-(2**31), 2**31 - 1)}
@@ -117,12 +104,12 @@ FILL = {"float32": (1e20, -3.4e38), "float64": (9.97e36, -1.7e308), "int32": (-(
 @pytest.mark.parametrize("dtype", FILL)
 def test_fill_values_stay_and_change_nothing_else(device, way, settings, dtype):
     frames = noisy(3, 60, 52, sigma=8.0).astype(dtype)
-    expected = same(way, frames, settings, device)
+    expected = way(frames, settings, 8.0, device, dtype="same")
     for value in FILL[dtype]:
         for where in ((0, [5, 40], [7, 30]), (slice(None), slice(None), slice(0, 20))):
             image = frames.copy()
             image[where] = value
-            out = same(way, image, settings, device)
+            out = way(image, settings, 8.0, device, dtype="same")
             np.testing.assert_array_equal(out[where], image[where])
             others = image == frames
             assert np.std((out.astype(np.float64) - expected)[others]) < 3

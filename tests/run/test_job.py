@@ -85,19 +85,6 @@ def test_a_job_is_sent_without_pixels_and_without_a_device(device):
     assert start(by_name, block).device == device
 
 
-def test_levels_are_of_the_whole_image_or_of_each_part():
-    image = np.full((40, 44), 1e7)
-    image[0, 0] += 1000
-    job = start(Run(small(gd.BM3D), 20.0), Block.of(image, "YX", "raise"))
-    assert job.levels == job.levels_of(image[5:]) == Levels.of(image)
-    lazy = start(Run(small(gd.BM3D), 20.0), Unread(40, 44, dtype="float64"))
-    assert lazy.levels is None
-    assert lazy.levels_of(image[5:]) == Levels.of(image[5:])
-    known = Levels(5, 2.0)
-    found = start(Run(small(gd.BM3D), 20.0), Unread(40, 44), levels=known)
-    assert found.levels_of(image) == known
-
-
 def test_a_run_holds_parsed_values():
     model = gd.Gaussian(3.0)
     run = Run(gd.BM3D(), [6, 18], noise=model, dtype="float32", memory_limit="2K")

@@ -19,11 +19,10 @@ from napari_gpu_denoise.files.formats import check_target, find_files, identity,
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.one_file import check_result, denoise_file, read_whole
 from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_unfinished
-from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.models import summary_of
 from napari_gpu_denoise.opencl.device import choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run.progress import Progress, Step
+from napari_gpu_denoise.run.progress import SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Record
 from napari_gpu_denoise.run.request import HostMemory, Run, takes_options
 
@@ -285,7 +284,7 @@ def run_batch(
 
 
 def denoise_files(
-    batch: Batch, progress: Progress = Progress(), only: Collection[Path] | None = None
+    batch: Batch, progress: Progress = SILENT, only: Collection[Path] | None = None
 ) -> BatchReport:
     """Denoise files one after another.
 
@@ -399,8 +398,7 @@ def filtered_file(path: Path, target: Path, run: Run, options: dict[str, Any]) -
     try:
         run = replace(run, device=own_device(run.device))
         device = str(run.device)
-        with quiet():
-            picture, record, notes = denoise_file(path, target, run, **options)
+        picture, record, notes = denoise_file(path, target, run, **options)
         return FileReport(path, target, record, notes=(*picture.notes, *notes))
     except (errors.DeviceMemoryError, errors.KernelError, errors.NoDeviceError) as error:
         return cluster.Failed(error, device, cluster.address())

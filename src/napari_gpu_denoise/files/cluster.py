@@ -31,7 +31,6 @@ from napari_gpu_denoise.files.zarr import NewImage
 from napari_gpu_denoise.files.zarr.places import Address, Claim, as_path, zarr_package
 from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.axes import check_axes
-from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.device import choose_devices, names_of, own_device
 from napari_gpu_denoise.run.by_parts import PartList
@@ -39,7 +38,7 @@ from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.ledger import Ledger, mark_of
 from napari_gpu_denoise.run.part import Part, filter_part, size_of, unit_of
-from napari_gpu_denoise.run.progress import MEASURING, Progress
+from napari_gpu_denoise.run.progress import MEASURING, SILENT, Progress
 from napari_gpu_denoise.run.record import Record, Result, Tally
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
@@ -116,8 +115,7 @@ def filtered(place: Place, job: Job, part: Part) -> Done | Failed:
         device = str(job.device)
         block = job.block(place.source()[part.reads])
         out = np.empty([one.size for one in part.spans], job.dtypes[1])
-        with quiet():
-            tally = filter_part(job, part, block, out)
+        tally = filter_part(job, part, block, out)
         if place.target is None:
             return Done(tally, 0, device, address(), out)
         target = _result(*place.target)
@@ -138,9 +136,10 @@ def checked(version: str, function: Callable, *given: Any) -> Any:
 
 
 def _other_version(worker: str, found: str, wanted: str) -> ClusterError:
+    told = f"version {found} of" if found else "no"
     return ClusterError(
-        f"The dask worker {worker} has {found or 'no version'} of napari-gpu-denoise: install "
-        f"version {wanted} there, as here."
+        f"The dask worker {worker} has {told} napari-gpu-denoise: install version {wanted} there, "
+        "as here."
     )
 
 
@@ -344,7 +343,7 @@ def denoise_by_workers(
     out: NewImage | Callable[[tuple[int, ...], np.dtype], Any],
     ledger: Ledger | None = None,
     companions_anywhere: bool = False,
-    progress: Progress = Progress(),
+    progress: Progress = SILENT,
 ) -> Result:
     """Denoise the pixels of a file part by part, on the dask workers.
 
@@ -459,8 +458,10 @@ def _client_of(distributed: Any, scheduler: str) -> Any:
     check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", ClusterError)
     certificates = distributed.Security().get_connection_args("client").get("ssl_context")
     try:
+        if not scheduler.startswith(("inproc:", "ucx:")):  # which have no ports
+            distributed.comm.get_address_host_port(scheduler)  # a client would wait for a minute
         if scheduler.startswith(("tls:", "wss:")) and certificates is None:
-            raise ValueError("it needs those of distributed.comm.tls.client in dask's settings")
+            raise ValueError("it needs certificates: name them in distributed.comm.tls.client")
         client = distributed.Client(scheduler, timeout=_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         raise ClusterError(

@@ -25,7 +25,7 @@ from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.denoise import denoise_image
 from napari_gpu_denoise.run.ledger import Ledger, packed
-from napari_gpu_denoise.run.progress import MEASURING, Progress
+from napari_gpu_denoise.run.progress import MEASURING, SILENT, Progress
 from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import HostMemory, Run
 from napari_gpu_denoise.version import package_version
@@ -45,7 +45,7 @@ def denoise_file(
     companions_anywhere: bool,
     resume: bool = False,
     client: Any = None,
-    progress: Progress = Progress(),
+    progress: Progress = SILENT,
 ) -> tuple[ImageFile, Record, tuple[str, ...]]:
     """Denoise a file into a new one, which appears when it is complete.
 

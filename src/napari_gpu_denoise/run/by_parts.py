@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -123,11 +123,9 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
     Frames are read, and written to `out`, by NumPy indexing, each once and in order; `progress` is
     told of each. Frames that `ledger` knows are left as they are.
     """
-    run, t = job.run, job.names.index("T")
-    count = image.shape[t]
-    models, array, axes = job.sigma.models, job.sigma.array, job.names[:t] + job.names[t + 1 :]
-    first = None if models else array.take(0, axis=t)
-    one = replace(run, sigma=first, noise=models or None, axes=axes, dtype=job.dtypes[1])
+    t = job.names.index("T")
+    count, axes = image.shape[t], job.names[:t] + job.names[t + 1 :]
+    models, array = job.sigma.models, job.sigma.array
     ledger.planned(["frames", count])
     check_written(ledger, out, [_at(t, number) for number in range(count)], progress)
     # Frames from the first on; those behind a lost one are forgotten.
@@ -136,12 +134,16 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
     tally = ledger.tally
     # Frames before those that are left are read again, as far back as the filter looks.
     start = max(done - sum(job.margin_along("T")), 0) if done < count else count
-    middle: list[np.ndarray] = []  # frame in the middle, before and after
-    frames = _kept_at(count // 2 - start, _frames(image, t, start), middle)
-    options = {"levels": job.levels, "filter": job.filter}
-    first = as_array(image[_at(t, 0)]) if start else None
-    noise = _sigma_of(job.sigma, t, start)
-    stream = FrameStream(one, frames, like=first, sigma_of=noise, **options)
+    sigma = None if models else array.take(0, axis=t)
+    run = replace(job.run, sigma=sigma, noise=models or None, axes=axes, dtype=job.dtypes[1])
+    stream = FrameStream(
+        run,
+        (as_array(image[_at(t, number)]) for number in range(start, count)),
+        levels=job.levels,
+        sigma_of=_sigma_of(job.sigma, t, start),
+        like=as_array(image[_at(t, 0)]) if start else None,
+        filter=job.filter,
+    )
     progress.stage(COMPILING)
     progress.tell(done, count, "frame")
     try:
@@ -151,41 +153,20 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
                 own, seen = stream.tally - seen, stream.tally
                 if number < done:
                     continue
-                out[_at(t, number)] = frame
+                place = _at(t, number)
+                out[place] = frame
                 tally += own
-                ledger.wrote(number, own, ledger.mark(out, _at(t, number), frame))
-                if number == count // 2:
-                    middle.append(frame)
+                ledger.wrote(number, own, ledger.mark(out, place, frame))
                 progress.tell(number + 1, count, "frame")
     except DeviceMemoryError:
         if stream.count:
             raise
         # Whole frames are too large for the device; parts of them may fit.
-        block = job.block(image[...])
-        made = np.empty(job.shape, job.dtypes[1])
-        tally = filter_part(job, Part.of(job), block, made, progress)
-        out[...] = made
-        return Result(out, job.record(tally))
-    if len(middle) < 2:  # written by an earlier run
-        where = _at(t, count // 2)
-        middle = [as_array(image[where]), np.asarray(out[where])]
-    change = change_note(*middle, axes) if job.sigma.array.any() else None
+        return denoise_parts(image, job, out, [job.device], Ledger(), progress)
+    middle, change = _at(t, count // 2), None
+    if array.any():
+        change = change_note(as_array(image[middle]), np.asarray(out[middle]), axes)
     return Result(out, job.record(tally, change))
-
-
-def _frames(image: Any, t: int, start: int = 0) -> Iterator[np.ndarray]:
-    for number in range(start, image.shape[t]):
-        yield as_array(image[_at(t, number)])
-
-
-def _kept_at(
-    place: int, frames: Iterator[np.ndarray], kept: list[np.ndarray]
-) -> Iterator[np.ndarray]:
-    """Yield frames, and append a copy of the one at a place to a list."""
-    for number, frame in enumerate(frames):
-        if number == place:
-            kept.append(frame.copy())
-        yield frame
 
 
 def _sigma_of(sigma: Sigma, t: int, start: int) -> Callable[[int], Sigma]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -177,18 +177,37 @@ def size_of(
         least = max(margins[t], 1)
         while host and steps[t] > least and not host.fits(_held(steps, job), devices):
             steps[t] = max(steps[t] // 2, least)
-    size = [max(s, 1) for s in steps]
+
+    def fits(size: Sequence[int], is_wide: bool) -> bool:
+        return math.prod(size) <= most * (_WIDE if is_wide else 1)
+
+    size = grown([max(s, 1) for s in steps], longest, margins, fits)
+    if host is not None:
+        host.check_part(_held(size, job), devices)
+    return tuple(size)
+
+
+def grown(
+    size: list[int],
+    longest: Sequence[int],
+    margins: Sequence[int],
+    fits: Callable[[Sequence[int], bool], bool],
+) -> list[int]:
+    """Return lengths that are doubled, up to the `longest`, as long as the next ones fit.
+
+    `fits` is also told whether a part would read half as much again as it yields along the axis.
+    """
     while True:
         # Where the margin is largest beside what is yielded; then the axis that varies fastest.
         grow = [i for i, n in enumerate(longest) if size[i] < n]
         axis = max(grow, key=lambda i: (margins[i] / size[i], i), default=None)
-        wide = _WIDE if axis is not None and margins[axis] > size[axis] / 2 else 1
-        if axis is None or 2 * math.prod(size) > most * wide:
-            break
-        size[axis] = min(longest[axis], 2 * size[axis])
-    if host is not None:
-        host.check_part(_held(size, job), devices)
-    return tuple(size)
+        if axis is None:
+            return size
+        larger = [*size]
+        larger[axis] = min(longest[axis], 2 * size[axis])
+        if not fits(larger, margins[axis] > size[axis] / 2):
+            return size
+        size = larger
 
 
 def _held(size: Sequence[int], job: Job) -> int:

@@ -16,7 +16,6 @@ from napari_gpu_denoise.filters import VBM3D
 from napari_gpu_denoise.image.flicker import block_pixels
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
-from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.plan import FrameNote
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow, FrameFlow, note_frame
@@ -90,23 +89,6 @@ def test_a_flow_may_begin_and_end_within(flowing, name):
         assert list(out) == [*range(3 + start, 8 + start), 0, 1]
         for t, frame in out.items():
             np.testing.assert_array_equal(frame, expected[t])
-
-
-def test_profiling_names_every_launch(device):
-    import pyopencl as cl
-
-    stack, settings = eventful(5, 32, 36), SETTINGS["vbm3d 1+1"]
-    chosen = Session(device, cl.Context([device.handle]))
-    with borrow(chosen) as arena:
-        flow, read, write, out, _ = flow_over(stack, settings, chosen, arena, 2, profiling=True)
-        list(flow.run(read, write))
-        flow.close()
-        names = [name for name, _ in flow.events]
-        assert len(out) == 5
-        assert names.count("upload") == names.count("download") == 3
-        assert {"basic search", "basic shrink", "final join", "store"} <= set(names)
-        for _, event in flow.events:
-            assert event.profile.end >= event.profile.start > 0
 
 
 def test_frames_are_read_ahead_and_what_fails_there_passes_on(device):

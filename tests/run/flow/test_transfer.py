@@ -221,20 +221,6 @@ def test_every_odd_float_is_rounded_as_by_the_host_and_nan_becomes_zero(chosen, 
     np.testing.assert_array_equal(out[~number], 0)
 
 
-def test_the_host_converts_nothing_that_is_a_small_integer(device, monkeypatch):
-    def refuse(*given, **options):
-        raise AssertionError("converted by the host")
-
-    monkeypatch.setattr(Levels, "load", refuse)
-    monkeypatch.setattr(Levels, "store", refuse)
-    image = filled(20, 30)
-    denoise(image, Line(), 1.0, dtype="same", device=device)
-    with pytest.raises(AssertionError, match="converted by the host"):
-        denoise(image, Line(), 1.0, device=device, dtype="float32")
-    with pytest.raises(AssertionError, match="converted by the host"):
-        denoise(image.astype(np.float32), Line(), 1.0, device=device, dtype="uint8")
-
-
 LAYOUTS = [
     ("YX", (5, 4), ""),
     ("TYX", (6, 5, 4), ""),
