@@ -254,9 +254,9 @@ class Counted:
     def __init__(self, plain):
         self._plain = plain
 
-    def __call__(self, devices, job, parts, *given, **options):
-        self.parts = len(parts)
-        return self._plain(devices, job, parts, *given, **options)
+    def __call__(self, devices, work, *given):
+        self.parts = work.total
+        return self._plain(devices, work, *given)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from napari_gpu_denoise.image.levels import LARGEST_VALUE, Levels
 from scenes import IMAGE_FILTERS, noisy, small
 
 SETTINGS = {kind.name: small(kind) for kind in IMAGE_FILTERS}
@@ -67,19 +66,6 @@ def test_later_frames_of_a_stream_that_do_not_fit(device, settings):
         tiny[0] *= factor
         with pytest.raises(ImageError, match=r"Frame 1 has grey levels far beyond"):
             streamed(tiny, settings, 10.0, device)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint64"])
-def test_levels_take_the_values_they_were_chosen_from(dtype):
-    rng = np.random.default_rng(0)
-    limits = np.finfo(dtype) if dtype.startswith("f") else np.iinfo(dtype)
-    for low, high in ((0, 1), (10, 20), (100, float(limits.max) / 4)):
-        values = rng.uniform(low, high, (9, 11)).astype(dtype)
-        assert Levels.of(values).takes(values)
-    beyond = np.array([0.0, 2 * LARGEST_VALUE])
-    assert not Levels(0, 1.0).takes(beyond)
-    assert Levels(0, 4.0).takes(beyond)
-    assert not Levels(0, 4.0).takes(np.array([0.0, np.nan]))
 
 
 @every_way

@@ -6,7 +6,6 @@ import threading
 import time
 from dataclasses import replace
 
-import dask.array as da
 import numpy as np
 import pytest
 
@@ -145,16 +144,6 @@ def test_series_that_are_not_in_memory(pair, axes, dtype, noise):
         image[..., 7, 3, 4] = np.nan
         with pytest.raises(NonFiniteError):
             gd.denoise(Stored(image), settings, out=made[1], device=pair, **options)
-
-
-def test_dask_chunks_take_the_device_that_does_least(pair):
-    image = noisy(4, 61, 57, dtype="uint8")
-    array = da.from_array(image, chunks=(1, 61, 57))
-    made = gd.denoise_lazy(array, small(gd.NLMeans), SIGMA, device=list(pair))
-    # Devices are sent by their names, and found in the process that computes.
-    np.testing.assert_array_equal(
-        made.compute(), gd.denoise(image, small(gd.NLMeans), SIGMA, device=pair[0]).image
-    )
 
 
 def test_parts_cover_the_whole_and_small_images_stay_so(pair):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, Note
-from napari_gpu_denoise.image.levels import as_array
+from napari_gpu_denoise.image.levels import Levels, as_array, is_plain
 from napari_gpu_denoise.opencl.device import Device, names_of
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
@@ -125,7 +125,6 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
     """
     t = job.names.index("T")
     count, axes = image.shape[t], job.names[:t] + job.names[t + 1 :]
-    models, array = job.sigma.models, job.sigma.array
     ledger.planned(["frames", count])
     check_written(ledger, out, [_at(t, number) for number in range(count)], progress)
     # Frames from the first on; those behind a lost one are forgotten.
@@ -134,16 +133,14 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
     tally = ledger.tally
     # Frames before those that are left are read again, as far back as the filter looks.
     start = max(done - sum(job.margin_along("T")), 0) if done < count else count
-    sigma = None if models else array.take(0, axis=t)
-    run = replace(job.run, sigma=sigma, noise=models or None, axes=axes, dtype=job.dtypes[1])
-    stream = FrameStream(
-        run,
-        (as_array(image[_at(t, number)]) for number in range(start, count)),
-        levels=job.levels,
-        sigma_of=_sigma_of(job.sigma, t, start),
-        like=as_array(image[_at(t, 0)]) if start else None,
-        filter=job.filter,
-    )
+    shape = job.shape[:t] + job.shape[t + 1 :]
+    one = replace(job, run=replace(job.run, axes=axes), names=axes, shape=shape)
+    if is_plain(job.dtypes[0]):
+        one = replace(one, levels=Levels(0, 1.0))
+    elif job.levels is None:
+        one = replace(one, levels=one.suited(one.block(image[_at(t, 0)])).levels)
+    frames = (as_array(image[_at(t, number)]) for number in range(start, count))
+    stream = FrameStream(one.run, frames, job=one, sigma_of=_sigma_of(job.sigma, t, start))
     progress.stage(COMPILING)
     progress.tell(done, count, "frame")
     try:
@@ -164,7 +161,7 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
         # Whole frames are too large for the device; parts of them may fit.
         return denoise_parts(image, job, out, [job.device], Ledger(), progress)
     middle, change = _at(t, count // 2), None
-    if array.any():
+    if job.sigma.array.any():
         change = change_note(as_array(image[middle]), np.asarray(out[middle]), axes)
     return Result(out, job.record(tally, change))
 

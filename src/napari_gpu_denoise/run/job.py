@@ -278,16 +278,15 @@ def start(
     image: Any,
     block: Block | None = None,
     *,
-    levels: Levels | None = None,
     is_stream_frame: bool = False,
     anywhere: bool = False,
 ) -> Job:
     """Start a run on an image: choose the device, and measure the noise if it is not given.
 
     `image` is an `Input`, or what one is made of; `block` has its pixels if they are in memory, and
-    may be given alone. Otherwise only planes to measure the noise on are read. `levels` is given if
-    the range of a whole series is known; `is_stream_frame` says that the image is the first frame
-    of many along T. For a job that is to be done `anywhere`, each process chooses a device.
+    may be given alone. Otherwise only planes to measure the noise on are read. `is_stream_frame`
+    says that the image is the first frame of many along T. For a job that is to be done `anywhere`,
+    each process chooses a device.
     """
     if isinstance(image, Block):
         block, image = image, image.given
@@ -321,8 +320,7 @@ def start(
     applied, told = applied.for_pixels(measured, names)
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, is_stream_frame))
-    if levels is None and block is not None and is_plain(given):
-        levels = Levels(0, 1.0)
+    levels = Levels(0, 1.0) if block is not None and is_plain(given) else None
     job = Job(run, names, shape, (given, wanted), applied, sigma, levels, told)
     if block is None or levels is not None:
         return job  # of pixels that are not read yet, each part refuses NaN by itself

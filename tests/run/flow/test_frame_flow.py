@@ -124,21 +124,6 @@ def part_limit(settings, columns: int) -> int:
 # However the frames are cut
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_parts_in_time_give_the_same_bits(flowing, name):
-    settings, nt = SETTINGS[name], 20
-    image = eventful(nt, 32, 36)
-    image[3] = image[4] = 7
-    expected = executed(image, settings, flowing, 10.0)
-    assert not np.array_equal(expected, image)
-    for start, stop in ((0, 1), (0, 4), (3, 5), (5, 6), (10, 17), (19, 20)):
-        part = [slice(start, stop), slice(0, 32), slice(0, 36)]
-        out = np.full((stop - start, 32, 36), 255, np.float32)
-        steps, _ = steps_of(image, settings, flowing, out, 10.0, part=part)
-        assert [step.done for step in steps][-1] == stop - start
-        np.testing.assert_array_equal(out, expected[start:stop])
-
-
 @pytest.mark.parametrize("channels", ["separate", "opponent", "joint"])
 def test_batches_of_joined_channels_give_the_same_bits(flowing, channels):
     image, found, batches = eventful(7, 3, 48, 56), [], []
@@ -153,24 +138,6 @@ def test_batches_of_joined_channels_give_the_same_bits(flowing, channels):
         found.append(out)
         np.testing.assert_array_equal(found[-1], found[0])
     assert batches == sorted(set(batches), reverse=True)
-
-
-@pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d causal", "nl_means 2+1"])
-def test_parts_in_space_give_the_same_bits(flowing, name):
-    settings = SETTINGS[name]
-    image = eventful(7, 3 * sum(settings.reach.y) + 50, 90)
-    expected = executed(image, settings, flowing, 10.0)
-    limit = part_limit(settings, 90)
-    out = np.full_like(image, 255)
-    steps = steps_of(image, settings, flowing, out, 10.0, memory_limit=limit)[0]
-    assert steps[-1].total >= 2 * 7
-    np.testing.assert_array_equal(out, expected)
-    y, x = np.mgrid[: image.shape[1], : image.shape[2]]
-    sigma = 5 + 10.0 * (y > 50) + x / 20
-    expected = executed(image, settings, flowing, sigma)
-    np.testing.assert_array_equal(
-        executed(image, settings, flowing, sigma, memory_limit=limit), expected
-    )
 
 
 # Progress, and what is left behind

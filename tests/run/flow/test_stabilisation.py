@@ -9,7 +9,6 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.plan import FrameNote
-from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.work import Stabilisation
 from scenes import IMAGE_FILTERS, follows_time, joining, scene, small
 
@@ -111,26 +110,6 @@ def test_each_frame_is_changed_by_its_own_model(device):
         np.testing.assert_array_equal(there, changed(device, [model], given, "forward"))
         np.testing.assert_array_equal(result, changed(device, [model], there, "inverse"))
     assert not np.array_equal(changed(device, [other], values[0], "forward"), out[0])
-
-
-def test_what_a_tile_reads_around_it_has_the_models_of_what_it_yields():
-    """Margins have the models of the frames and slices next to them."""
-    seen = []
-
-    class Watched(Stabilisation):
-        def __init__(self):
-            pass
-
-        def forward(self, queue, values, numbers, pixels):
-            seen.append((numbers.reshape(2, 5, 4).tolist(), pixels))
-            return []
-
-    t, z, plane = Span(2, 4, 1, 6, 9), Span(1, 3, 0, 4, 5), Span(1, 3, 0, 5, 5)
-    tile = Tile(0, t, z, plane, plane, channels=2)
-    Watched().forward_tile(None, None, np.arange(8).reshape(2, 4), tile)
-    first, second = [0, 0, 1, 1], [2, 2, 3, 3]
-    one = np.array([first, first, second, second, second])
-    assert seen == [([one.tolist(), (one + 4).tolist()], 25)]
 
 
 def test_brightness_is_that_of_stabilised_values(device):

@@ -10,7 +10,6 @@ import math
 import os
 import subprocess
 import sys
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from flows import Remembered, run_work, tiled, work_of
+from flows import run_work, work_of
 from frames_over_time import SETTINGS, eventful, executed
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels
@@ -27,7 +26,7 @@ from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote, TilePlan
 from napari_gpu_denoise.protocol.settings import setting
-from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile, split
+from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.flow import transfer
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
@@ -168,26 +167,6 @@ def test_what_was_added_by_mirroring_is_neither_written_nor_counted(device, shap
     expected, clipped = by_host(image, settings, "uint8")
     np.testing.assert_array_equal(result.image, expected)
     assert result.record.saturated == clipped > 0
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_a_tile_of_which_nothing_is_kept_is_left_out(chosen, dtype):
-    image, settings = filled(3, 12, 90), Line()
-    wide = np.pad(image, ((0, 0), (0, 0), (0, 30)), mode="symmetric")
-    out = np.empty(image.shape, dtype)
-    tiles = split((1, 3, 1, 12, 120), settings.reach, 12 * 25)
-    assert max(tile.x.start for tile in tiles) > 90
-    work = work_of(wide, out, settings, chosen, 1.0, ".YX")
-    with borrow(chosen) as arena, closing(tiled(work, arena, tiles=tiles)) as flow:
-        filtered, enqueue = [], flow.stages.plan.enqueue
-        flow.stages.plan.enqueue = lambda queue, tile, *given: (
-            filtered.append(tile) or enqueue(queue, tile, *given)
-        )
-        told = Remembered()
-        flow.run(told)
-        assert [step.done for step in told.steps] == list(range(len(tiles) + 1))
-    assert filtered == [tile for tile in tiles if tile.x.start < 90]
-    np.testing.assert_array_equal(out, by_host(image, settings, dtype)[0])
 
 
 ODD = (
