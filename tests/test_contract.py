@@ -23,6 +23,7 @@ from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import PlaneStore
 from napari_gpu_denoise.files.tiff import reading
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.record import COMPILING
 from scenes import (
@@ -32,6 +33,7 @@ from scenes import (
     joining,
     needs_volume,
     noisy,
+    prepared,
     psnr,
     scene,
     small,
@@ -94,11 +96,8 @@ def stack_axes(kind, ndim: int = 3) -> str | None:
 
 
 def needed_axes(kind) -> str:
-    return "".join(a for a in "TZ" if any(s.metadata["needs_axis"] == a for s in fields(kind)))
-
-
-def fields(kind):
-    return dataclasses.fields(kind)
+    needed = {spec.metadata["needs_axis"] for spec in setting_fields(kind)}
+    return "".join(axis for axis in "TZ" if axis in needed)
 
 
 def takes_sigma(kind) -> bool:
@@ -477,7 +476,7 @@ def test_the_command_line_gives_what_python_gives(kind, device, tmp_path):
     tifffile.imwrite(source, image, metadata={"axes": axes}, imagej=True)
     options = [
         f"--{spec.name.replace('_', '-')}={getattr(settings, spec.name)}"
-        for spec in fields(kind)
+        for spec in setting_fields(kind)
         if not isinstance(spec.default, bool)
     ]
     code = cli.main(
@@ -521,7 +520,7 @@ def test_joining_still_frames_helps(kind, device, axes):
     clean = np.broadcast_to(scene(96, 96), (5, 96, 96))
     image = clean + np.random.default_rng(2).normal(0, 20, clean.shape)
     names = axes + "YX"
-    apart = {s.name: 0 for s in fields(kind) if s.name in ("frames_before", "frames_after")}
+    apart = {s.name: 0 for s in setting_fields(kind) if s.name in ("frames_before", "frames_after")}
     alone = run(image, kind(**apart if axes == "T" else {}), axes=names, device=device)
     joined = run(image, joining(kind, axes, **_WIDER[kind.name]), axes=names, device=device)
     assert psnr(joined[2], clean[2]) >= psnr(alone[2], clean[2]) + 0.5
@@ -538,9 +537,7 @@ def test_images_smaller_than_a_patch(kind, device, shape):
         result = denoise(noisy(*shape), settings, 20, device=device)
         assert result.image.shape == shape
         assert np.all(np.isfinite(result.image))
-        applied = settings.for_array(
-            *(("ZYX", (1, *shape)) if needs_volume(kind) else ("YX", shape))
-        )
+        applied = prepared(settings, *("ZYX", (1, *shape)) if needs_volume(kind) else ("YX", shape))
         extended = min(shape) < applied.smallest
         assert any("mirror" in note for note in result.record.notes) == extended
 
@@ -736,7 +733,7 @@ def test_settings_that_need_an_axis_say_so(kind, device):
 
 
 def test_settings_out_of_bounds_say_so(kind):
-    for spec in fields(kind):
+    for spec in setting_fields(kind):
         bounds = spec.metadata["bounds"]
         if bounds is not None:
             for value in (bounds[0] - 1, bounds[1] + 1):

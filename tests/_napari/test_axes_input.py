@@ -9,6 +9,7 @@ from napari_gpu_denoise._napari.layers import axes_input
 from napari_gpu_denoise._napari.layers.axes_input import AxesInput, likely_axes
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters import BM3D, BM4D, FILTERS, VBM3D, NLMeans
+from scenes import prepared
 
 pytestmark = pytest.mark.gui
 
@@ -84,7 +85,7 @@ def test_wherever_the_settings_would_refuse_the_axes_the_caption_says_so(shown, 
     shape = (3, 4, 50, 60)[-len(axes) :]
     refused = False
     try:
-        VBM3D().for_array(axes, shape)
+        prepared(VBM3D(), axes, shape)
     except AxesError:
         refused = True
     text = shown(VBM3D, axes, shape).caption.text()

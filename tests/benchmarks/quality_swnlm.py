@@ -131,7 +131,7 @@ def _times(noisy, chosen, sigma, name) -> tuple[float, dict[str, float]]:
     made, kernels = session(device), {}
     with borrow(made) as arena:
         queue = made.queue(profiling=True)
-        plan = chosen.for_array("YX", noisy.shape).plan(arena)
+        plan = chosen.plan(arena)
         tile = Tile(0, *map(Span.whole, (1, 1, *noisy.shape)))
         source, out = arena.buffer("in", noisy.nbytes), arena.buffer("out", noisy.nbytes)
         level = arena.buffer("level", 4)

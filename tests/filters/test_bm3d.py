@@ -16,7 +16,7 @@ from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.opencl.memory import Arena
 from reference.bm3d import bm3d as slow
 from reference.bm3d_channels import bm3d_channels
-from scenes import noisy, psnr, scene
+from scenes import noisy, prepared, psnr, scene
 
 SIGMA = 20.37
 
@@ -285,7 +285,7 @@ def as_a_gpu(device, image, settings, sigma, axes="YX", pixels=10**6):
     """Filter in tiles of some pixels with the kernels that a GPU would be given."""
     gpu = dataclasses.replace(device, float_lanes=1, local_memory=1 << 15, max_group=256)
     session = Plain.of(gpu)
-    settings, out = settings.for_array(axes, image.shape), np.empty_like(image)
+    settings, out = prepared(settings, axes, image.shape), np.empty_like(image)
     work = work_of(image, out, settings, session, sigma, axes)
     _, total = run_work(work, pixels, arena=Arena(session))
     used = {key[0] for key in session.programs}

@@ -29,7 +29,7 @@ from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from reference import bm4d as reference
 from reference import bm4d_correlated
-from scenes import noisy, psnr, scene
+from scenes import noisy, prepared, psnr, scene
 
 SMALL = {
     **{"window_basic": 5, "window_final": 5, "cube": "4x4x4"},
@@ -96,7 +96,7 @@ def test_it_is_the_reference(flowing, name):
     image = (correlated if noise else volumes)(*SHAPES[axes])
     settings = gd.BM4D(**{**SMALL, **changes})
     if noise:
-        settings = settings.for_noise((noise,))
+        settings = prepared(settings, axes, noise=(noise,))
     out = filtered(image, settings, flowing, SIGMA, axes)
     agree(out, reference.bm4d(image, SIGMA, settings, exact=False), settings.stages)
 
@@ -153,7 +153,7 @@ def test_tiles_in_three_axes_change_nothing(flowing, cube, noise):
     image, sigma = noisy(9, 34, 52), (5 + 0.5 * np.arange(52))[None, None]
     small = {"window_basic": 3, "window_final": 3, "neighbours_basic": 4, "neighbours_final": 4}
     settings = gd.BM4D(**small, cube=cube)
-    settings = settings if noise is None else settings.for_noise((noise,))
+    settings = settings if noise is None else prepared(settings, "ZYX", noise=(noise,))
     whole = filtered(image, settings, flowing, sigma, "ZYX")
     cut = filtered(image, settings, flowing, sigma, "ZYX", pixels=12000)
     np.testing.assert_array_equal(cut, whole)

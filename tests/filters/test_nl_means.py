@@ -23,6 +23,7 @@ from napari_gpu_denoise.filters.search.patch_search import (
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.plan import TileSigma
+from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from reference import nl_means as reference
 from scenes import noisy, scene
@@ -31,7 +32,7 @@ SIGMA = 20.0
 
 
 def slow(image, settings: NLMeans, sigma: float | np.ndarray = SIGMA) -> np.ndarray:
-    plain = dataclasses.asdict(settings)
+    plain = settings.as_dict()
     plain.pop("flicker")  # the reference knows nothing of it, nor do these images change
     return reference.nl_means(image, sigma, **plain)
 
@@ -344,7 +345,7 @@ def test_every_setting_changes_the_result(device):
         "rician": True,
         "distance": "pearson",
     }
-    assert {*changed, "flicker"} == {spec.name for spec in dataclasses.fields(NLMeans)}
+    assert {*changed, "flicker"} == {spec.name for spec in setting_fields(NLMeans)}
     for name, value in changed.items():
         settings = dataclasses.replace(usual, **{name: value})
         out = gd.denoise(image, settings, SIGMA, axes="TZYX", device=device).image

@@ -12,13 +12,12 @@ from filters.one_pass import posing
 from flows import filtered
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.pixelwise import (
-    WhitenedPixelwise,
     measured_mixing,
     mixing_of,
 )
 from napari_gpu_denoise.opencl.program import session
 from reference.pixelwise import pixelwise, whitened
-from scenes import noisy, psnr, scene
+from scenes import noisy, prepared, psnr, scene
 
 
 @pytest.fixture
@@ -181,7 +180,7 @@ def test_whitened_channels_are_as_the_reference(plain):
     image = image.astype(np.float32)
     settings = gd.NLMeansPixelwise(patch=3, window=5, channels="joint", whiten=True)
     mixing = tuple(map(tuple, mixing_of(covariance)))
-    told = WhitenedPixelwise(**vars(settings), mixing=mixing)
+    told = replace(settings, mixing=mixing)
     planes = image[:, None, None]
     found = expected(planes, 1.0, settings, whitened(planes, covariance))[:, 0, 0]
     out = filtered(image, told, plain, sigma=20.0, axes="CYX")
@@ -247,19 +246,19 @@ def test_even_widths_are_refused():
 def test_fewer_slices_where_they_are_far_apart():
     volume = gd.NLMeansPixelwise.of(profile="volume", voxel=(3, 1, 1))
     flat = noisy(6, 40, 40) - scene(6, 40, 40)  # noise, which does not tell
-    fitting, (why,) = volume.spaced(flat, "ZYX")
+    fitting = prepared(volume, "ZYX", flat.shape, image=flat)
+    (why,) = fitting.notes
     assert (fitting.slices, fitting.patch_slices, fitting.patch) == (1, 0, 5)
     assert why.startswith("according to the voxel size, slices are 3 pixels apart")
-    assert volume.for_pixels(flat, "ZYX")[0] == fitting
-    assert fitting.for_pixels(flat, "ZYX") == (fitting, ())
+    assert prepared(fitting, "ZYX", flat.shape, image=flat) == fitting
     # The image comes first: these slices are the same.
     alike = np.repeat(scene(1, 40, 40), 6, axis=0)
     for unchanged in (volume.spaced(alike, "ZYX"), volume.spaced(flat[:1], "ZYX")):
-        assert unchanged == (volume, ())
+        assert unchanged == volume and not unchanged.notes
     off = replace(volume, spacing="off")
-    assert off.spaced(flat, "ZYX") == (off, ())
+    assert off.spaced(flat, "ZYX") == off
     near = gd.NLMeansPixelwise.of(profile="volume", voxel="1, 1, 1")
-    assert near.spaced(flat, "ZYX") == (near, ())
+    assert near.spaced(flat, "ZYX") == near
 
 
 def test_the_result_says_how_many_slices_were_taken(device):

@@ -22,7 +22,7 @@ from napari_gpu_denoise.filters.search.video_search import VideoSearch
 from napari_gpu_denoise.filters.vbm3d import VBM3D
 from napari_gpu_denoise.noise.models import Correlated, CorrelatedPhotons
 from reference import vbm3d as reference
-from scenes import cut, frame, psnr, scene, small
+from scenes import cut, frame, prepared, psnr, scene, small
 
 MODEL = Correlated(SIGMA, BLURRED)
 HARD_OR_WIENER = pytest.mark.parametrize("wiener", [False, True], ids=["hard", "Wiener"])
@@ -75,7 +75,7 @@ def finely(monkeypatch):
 def test_the_filter_is_that_of_the_reference(optimised, device, finely, changes):
     frames = video(5, 33, 36)
     settings = VBM3D(flicker=False, step_final=6, **{"step_basic": 6, **changes})
-    told = settings.for_noise((MODEL,))
+    told = prepared(settings, "TYX", noise=(MODEL,))
     out = gd.denoise(frames, settings, noise=MODEL, axes="TYX", dtype="float32", device=device)
     expected = reference.vbm3d(frames, SIGMA, told, table=BLURRED)
     error = np.abs(out.image - expected)
@@ -99,7 +99,7 @@ THREE = (MODEL, Correlated(12.0, STREAKS), Correlated(25.0, WHITE))
 def test_mixed_channels_have_mixed_spectra(device, channels):
     frames = np.stack([video(3, 40, 44, seed=k) for k in range(3)], axis=1)
     settings = small(VBM3D, channels=channels)
-    passes = settings.for_noise(THREE).passes
+    passes = prepared(settings, "TCYX", noise=THREE).passes
     assert [len(one.spectra) for one in passes.values()] == [3, 3]
     out = gd.denoise(frames, settings, noise=THREE, axes="TCYX", device=device).image
     turned = gd.denoise(

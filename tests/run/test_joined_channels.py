@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.opencl import source
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.plan import TilePlan
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
@@ -66,13 +65,11 @@ class Mix(Filter):
     time: int = setting(0, "Frames to each side", bounds=(0, 9), needs_axis="T")
     channels: str = setting("auto", "How channels are seen", choices=("auto", "alone", "joined"))
 
-    def for_array(self, names: str, shape: tuple[int, ...]) -> Mix:
+    def prepare(self, context: Context) -> Mix:
         """Join channels where there are three of them."""
-        fitting = super().for_array(names, shape)
+        fitting, three = super().prepare(context), context.channels == 3
         if self.channels != "auto":
             return fitting
-        axis = channel_axis(names)
-        three = axis is not None and shape[axis] == 3
         return dataclasses.replace(fitting, channels="joined" if three else "alone")
 
     @property

@@ -24,7 +24,7 @@ from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.settings import size_in_words
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
@@ -100,7 +100,7 @@ def measure(
     kernels, tiles, memory = _profile(settings, image, axes, device, len(calls))
     upload, download = kernels.pop("upload"), kernels.pop("download")
     device_time, call = sum(kernels.values()), statistics.median(calls[1:])
-    head = settings.name, asdict(settings), str(device), shape, tiles, kernels
+    head = settings.name, settings.as_dict(), str(device), shape, tiles, kernels
     times = device_time, upload, download, call
     return Timing(*head, *times, memory, memory / image.nbytes)
 
@@ -110,7 +110,7 @@ def _profile(
 ) -> tuple[dict[str, float], int, int]:
     """Return the device time of each kernel and copy, the number of tiles, and bytes of memory."""
     chosen = session(device)
-    applied, _ = settings.for_array(axes, image.shape).for_pixels(image, axes)
+    applied = settings.prepare(Context(axes, image.shape, image=image))
     source, out = (arrange(a, axes, applied.joint) for a in (image, np.empty_like(image)))
     sigma = FrameSigma.of(SIGMA, image.shape, axes, applied.joint)
     work = Work(applied, source, out, Levels.of(image), sigma, chosen)

@@ -399,7 +399,7 @@ def cluster_steps(
         job, correction = yield from run_task(client, "noise", prepared, place, run, correction)
         if correction is not None:
             ledger.keep("correction", correction)
-        ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
+        ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels))
     else:
         job = Job(run, run.axes, shape, *known)
     place = replace(place, correction=correction)

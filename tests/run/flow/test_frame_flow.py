@@ -23,7 +23,7 @@ from napari_gpu_denoise.run.flow import frame_flow
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
 from napari_gpu_denoise.run.flow.work import Stages
 from napari_gpu_denoise.run.record import Progress
-from scenes import bytes_per_pixel, noisy, small
+from scenes import bytes_per_pixel, noisy, prepared, small
 
 
 def flow_over(stack, settings, held, arena, batch, **options):
@@ -210,7 +210,7 @@ def test_several_sequences_do_not_know_of_each_other(flowing, name, axes):
 
 @pytest.mark.parametrize("axes", ["YX", "ZYX", "CYX", "YXS"])
 def test_frames_without_time_are_filtered_one_by_one(flowing, axes):
-    settings = SETTINGS["vbm3d 4+4"].for_array(axes, {"YX": (40, 44)}.get(axes, (3, 40, 44)))
+    settings = prepared(SETTINGS["vbm3d 4+4"], axes, {"YX": (40, 44)}.get(axes, (3, 40, 44)))
     image = noisy(40, 44) if axes == "YX" else noisy(3, 40, 44)
     if axes == "YXS":
         image = np.ascontiguousarray(np.moveaxis(image, 0, -1))

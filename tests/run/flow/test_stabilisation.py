@@ -17,7 +17,7 @@ from napari_gpu_denoise.run.flow.work import Stabilisation
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.request import Run
-from scenes import IMAGE_FILTERS, follows_time, joining, scene, small
+from scenes import IMAGE_FILTERS, follows_time, joining, prepared, scene, small
 
 PHOTONS = [
     gd.PoissonGaussian(*numbers)
@@ -200,8 +200,8 @@ def test_every_filter_runs_between_the_transforms(kind, device, model, axes):
     settings = joining(kind, axes)
     image = drawn(model, scene(*{2: (45, 53), 3: (3, 33, 37), 4: (2, 2, 33, 37)}[len(axes)]))
     result = gd.denoise(image, settings, noise=model, axes=axes, device=device)
-    applied = settings.for_noise((model,))
-    if applied is None:
+    applied = prepared(settings, axes, image.shape, (model,))
+    if not settings.takes((model,)):
         expected = in_steps(image, settings, (model,), axes, device)
     else:  # a filter that knows this noise itself
         sigma = None if model.name == "speckle" else model.sigma
@@ -315,7 +315,7 @@ def test_filters_know_nothing_of_stabilisation():
     far = np.array([[1e9, 1e9 + 1]] * 2)
     block = Block.of(far, "YX", "raise")
     job = start(Run(gd.BM3D(), noise=PHOTONS[0]), block)
-    assert job.filter == gd.BM3D().for_array("YX", far.shape)
+    assert job.filter == prepared(gd.BM3D(), "YX", far.shape)
     assert job.stabilised == (PHOTONS[0],)
     # Models are in grey levels: no offset is taken from wide types.
     assert job.levels == job.levels_of(far) == Levels(0, 1.0)
