@@ -18,7 +18,6 @@ import tifffile
 from scipy import ndimage
 
 import napari_gpu_denoise as gd
-from flows import finish
 from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import setting_fields
@@ -222,7 +221,7 @@ def in_parts(case: Case, folder) -> np.ndarray:
     out = np.zeros(case.image.shape, job.dtypes[1])
     for first in reversed(range(0, len(case.image), 2)):
         part = Part.of(job, [slice(first, first + 2), *(slice(0, n) for n in job.shape[1:])])
-        finish(filter_part(job, part, block[part.reads], out[part.yields]))
+        filter_part(job, part, block[part.reads], out[part.yields])
     return out
 
 

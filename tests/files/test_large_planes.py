@@ -141,30 +141,3 @@ def test_parts_of_rows_are_set(tmp_path, axes_of_plane):
                 store[y : y + 16, x : x + 20] = image[y : y + 16, x : x + 20]
         store[3, ::-2] = image[3, ::-2]
         np.testing.assert_array_equal(store, image)
-
-
-def test_rectangles_of_a_plane_are_written_and_read_alone(tmp_path):
-    """Rows that follow each other in one call, parts of rows in one call each."""
-    image = noisy(40, 50, dtype="uint16")
-    with PlaneStore((2, *image.shape), image.dtype, tmp_path) as store:
-        file, sizes = store._file, []
-
-        class Counting:
-            def __getattr__(self, name):
-                return getattr(file, name)
-
-            def write(self, data):
-                sizes.append(len(data))
-                return file.write(data)
-
-            def readinto(self, data):
-                sizes.append(len(data))
-                return file.readinto(data)
-
-        store._file = Counting()
-        store[1, 8:16] = image[8:16]
-        store[1, 16:19, 10:30] = image[16:19, 10:30]
-        assert np.array_equal(store[1, 8:16], image[8:16])
-        assert np.array_equal(store[1, 16:19, 10:30], image[16:19, 10:30])
-        assert sizes == [800, 40, 40, 40] * 2
-        store._file = file

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 
@@ -87,28 +85,6 @@ def test_from_a_server_to_a_server(bucket, tmp_path):
     bucket.put(str(local), "lab/plate.ome.zarr", recursive=True)
     done("s3://lab/plate.ome.zarr", "s3://lab/done/")
     assert names(bucket, "lab/done") == ["plate_A_1_0.ome.zarr"]
-
-
-def test_results_that_exist_and_inputs_are_kept(bucket):
-    with pytest.raises(OutputError, match="is, or holds, an input"):
-        done(IN, IN, overwrite=True)
-    done(IN, OUT)
-    before = bucket.checksum("lab/out.ome.zarr/zarr.json")
-    assert "was kept" in done(IN, OUT).skipped[0].skipped
-    assert "complete" in done(IN, OUT, resume=True).skipped[0].skipped
-    assert bucket.checksum("lab/out.ome.zarr/zarr.json") == before
-
-
-def test_a_run_that_is_stopped_leaves_nothing(bucket):
-    cancel = threading.Event()
-
-    def stop(state):
-        if state.done == 2:
-            assert "out.ome.zarr" in names(bucket)
-            cancel.set()
-
-    assert done(IN, OUT, progress=stop, cancel=cancel).cancelled
-    assert names(bucket) == ["in.ome.zarr"]
 
 
 def test_what_a_killed_run_leaves_is_named_and_overwritten(bucket):

@@ -13,7 +13,7 @@ from napari_gpu_denoise.errors import SigmaError
 from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.filters.isoline import Isoline
 from napari_gpu_denoise.noise import estimate
-from napari_gpu_denoise.run.part import finish
+from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.request import Run
 from scenes import psnr, scene
 
@@ -194,11 +194,11 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
     source, target = tmp_path / "in.tif", tmp_path / "out.tif"
     tifffile.imwrite(source, image, metadata={"axes": "TYX"}, imagej=True)
     progress = []
-    steps = one_file.denoise_file(
+    _, record, _ = one_file.denoise_file(
         *(source, target, Run(settings, axes="TYX", device=device)),
         **{"overwrite": False, "new_folder": True, "companions_anywhere": False},
+        progress=Progress.of(lambda *step: progress.append(step), None),
     )
-    _, record, _ = finish(steps, lambda *step: progress.append(step))
     assert progress[-1] == (3, 3)
     np.testing.assert_array_equal(tifffile.imread(target), expected)
     assert record.sigma_source == TOLD

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from napari_gpu_denoise.run.denoise import denoise_steps
-from napari_gpu_denoise.run.record import COMPILING, Progress
+from flows import Remembered
+from napari_gpu_denoise.errors import Cancelled, ImageError, NonFiniteError
+from napari_gpu_denoise.run.denoise import denoise_image
+from napari_gpu_denoise.run.progress import COMPILING, Step
 from napari_gpu_denoise.run.request import Run
 from scenes import noisy, small
 
@@ -126,15 +127,13 @@ def test_a_wanted_frame_reads_no_more_than_it_looks_at(device, name):
 def test_progress_counts_frames_and_can_stop_anywhere(device):
     source = Stored(noisy(6, 33, 37, dtype="float32"))
     sink = Stored(np.zeros(source.shape, "float32"))
-    steps = denoise_steps(source, Run(VIDEO, 20.0, axes="TYX", device=device), out=sink)
-    told = list(steps)
-    assert told[0] == COMPILING
-    assert told[1:] == [Progress(k, 6, "frame") for k in range(7)]
+    run, told = Run(VIDEO, 20.0, axes="TYX", device=device), Remembered()
+    denoise_image(source, run, sink, progress=told)
+    every = [Step(0, 0, COMPILING), *(Step(k, 6, "frame") for k in range(7))]
+    assert told.steps == every
     sink.written.clear()
-    steps = denoise_steps(source, Run(VIDEO, 20.0, axes="TYX", device=device), out=sink)
-    while next(steps) != Progress(2, 6, "frame"):
-        pass
-    steps.close()
+    with pytest.raises(Cancelled):
+        denoise_image(source, run, sink, progress=Remembered(every.index(Step(2, 6, "frame")) + 1))
     assert frames_of(sink.written, 0) == [0, 1]
 
 

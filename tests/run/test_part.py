@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from flows import filter_pickled, finish, part_steps
+from flows import filter_pickled, part_steps
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.program import Session, session
@@ -71,8 +71,7 @@ def test_any_cut_gives_what_the_whole_gives(kind, device, axes):
     found, total = np.zeros(job.shape, np.int8), Tally()
     for yields in cut(job, len(axes)):
         part = Part.of(job, yields)
-        _, tally = finish(filter_part(job, part, block[part.reads], found[part.yields]))
-        total += tally
+        total += filter_part(job, part, block[part.reads], found[part.yields])
     np.testing.assert_array_equal(found, expected.image)
     assert total.saturated == expected.record.saturated > 100
 
@@ -102,15 +101,14 @@ def test_a_part_looks_only_at_its_own_pixels(device, nonfinite):
     run = Run(joining(gd.NLMeans, ""), 20.0, axes="YX", nonfinite=nonfinite, device=device)
     job = start(run, image)  # not looked at: each part has levels of its own
     part = Part.of(job, far)
-    _, tally = finish(filter_part(job, part, block[part.reads], out))
-    assert tally.nonfinite == 0
+    assert filter_part(job, part, block[part.reads], out).nonfinite == 0
     near = Part.of(job, (slice(0, 9), slice(0, 9)))
-    steps = filter_part(job, near, block[near.reads], np.zeros((9, 9), np.float32))
+    given = job, near, block[near.reads], np.zeros((9, 9), np.float32)
     if nonfinite == "keep":
-        assert finish(steps)[1].nonfinite == 1
+        assert filter_part(*given).nonfinite == 1
     else:
         with pytest.raises(NonFiniteError):
-            finish(steps)
+            filter_part(*given)
 
 
 def test_planes_shorter_than_the_filter_takes_are_not_cut(device):
@@ -121,7 +119,7 @@ def test_planes_shorter_than_the_filter_takes_are_not_cut(device):
     expected = gd.denoise(image, settings, 20.0, axes="TYX", device=device).image
     out = np.empty_like(image[1:2, :, 7:30])
     part = slice(1, 2), slice(0, 5), slice(7, 30)
-    finish(part_steps(image, settings, device, out, axes="TYX", part=part))
+    part_steps(image, settings, device, out, axes="TYX", part=part)
     np.testing.assert_array_equal(out, expected[part])
 
 

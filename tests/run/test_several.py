@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, NonFiniteError
+from napari_gpu_denoise.errors import (
+    Cancelled,
+    DeviceMemoryError,
+    KernelError,
+    NoDeviceError,
+    NonFiniteError,
+)
 from napari_gpu_denoise.opencl import device as choosing
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.run import by_parts as several
 from napari_gpu_denoise.run import part as parts_of_images
-from napari_gpu_denoise.run.denoise import denoise_steps
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part
 from napari_gpu_denoise.run.request import Run
@@ -41,13 +46,13 @@ def failing(monkeypatch):
         plain = several.filter_part
         left = dict.fromkeys(numbers, after)
 
-        def filter_part(job, part, block, out):
+        def filter_part(job, part, block, out, progress):
             number = job.run.device.index
             if number in left:
                 left[number] -= 1
                 if left[number] < 0:
                     raise error(f"Device {number} is broken.")
-            return plain(job, part, block, out)
+            return plain(job, part, block, out, progress)
 
         monkeypatch.setattr(several, "filter_part", filter_part)
 
@@ -84,12 +89,12 @@ def test_both_devices_work(pair, monkeypatch):
     used, plain = set(), several.filter_part
     meeting = threading.Barrier(2, timeout=60)
 
-    def filter_part(job, part, block, out):
+    def filter_part(job, part, block, out, progress):
         number = job.run.device.index
         if number not in used:
             used.add(number)
             meeting.wait()  # neither can have done everything before the other began
-        return plain(job, part, block, out)
+        return plain(job, part, block, out, progress)
 
     monkeypatch.setattr(several, "filter_part", filter_part)
     made = gd.denoise(noisy(4, 61, 57), small(gd.BM3D), SIGMA, device=pair)
@@ -121,11 +126,11 @@ def test_a_part_that_comes_back_when_the_others_have_ended_is_done(pair, monkeyp
         if device == pair[0]:
             last.set()
 
-    def filter_part(job, part, block, out):
+    def filter_part(job, part, block, out, progress):
         if job.run.device == pair[1]:
             assert last.wait(60)
             raise KernelError("Broken.")
-        return plain(job, part, block, out)
+        return plain(job, part, block, out, progress)
 
     monkeypatch.setattr(several._DeviceThreads, "_work", work)
     monkeypatch.setattr(several, "filter_part", filter_part)
@@ -141,14 +146,11 @@ def test_the_error_is_raised_when_all_fail_or_it_is_not_of_a_device(pair, failin
         gd.denoise(noisy(61, 157), small(gd.NLMeans), SIGMA, device=pair)
 
 
-def test_a_run_that_is_closed_leaves_no_thread(pair):
-    before = threading.active_count()
-    run = Run(small(gd.NLMeans), SIGMA, device=pair)
-    steps = denoise_steps(noisy(8, 61, 157), run)
-    for step in steps:
-        if step.total:
-            break
-    steps.close()
+def test_a_run_that_is_cancelled_leaves_no_thread(pair):
+    before, cancel = threading.active_count(), threading.Event()
+    options = {"progress": lambda *_: cancel.set(), "cancel": cancel, "device": pair}
+    with pytest.raises(Cancelled):
+        gd.denoise(noisy(8, 61, 157), small(gd.NLMeans), SIGMA, **options)
     assert threading.active_count() <= before
 
 

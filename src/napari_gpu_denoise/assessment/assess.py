@@ -25,13 +25,13 @@ from napari_gpu_denoise.assessment.trial import (
 )
 from napari_gpu_denoise.errors import ImageError, Note, SettingsError
 from napari_gpu_denoise.image.levels import as_numbers
+from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.structure.find import structure_in
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.part import finish
-from napari_gpu_denoise.run.record import MEASURING, Progress, Steps
+from napari_gpu_denoise.run.progress import MEASURING, Progress
 from napari_gpu_denoise.run.request import Run, takes_options
 
 # Not the noise of a simulated image that was drawn with a small seed.
@@ -105,8 +105,8 @@ def assess(
     >>> found = assess(image, BM3D(), sigma=20)                            # doctest: +SKIP
     >>> print(found.summary())                                             # doctest: +SKIP
     """
-    steps = assess_steps(image, Run(filter, sigma, **options), Options(region, spacing, unit))
-    return finish(steps, progress, cancel, "no assessment was")
+    run, shown = Run(filter, sigma, **options), Options(region, spacing, unit)
+    return assess_image(image, run, shown, Progress.of(progress, cancel, "no assessment was"))
 
 
 @dataclass(frozen=True)
@@ -132,20 +132,16 @@ class Options:
         object.__setattr__(self, "spacing", tuple(given.tolist()))
 
 
-def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[Assessment]:
-    """Assess step by step: `assess` as a generator.
-
-    Progress is yielded after each part of the work, in runs of the filter; values may repeat.
-    Closing the generator stops the work.
-    """
-    options = options or Options()
+@quiet()
+def assess_image(image: Any, run: Run, options: Options, progress: Progress) -> Assessment:
+    """Assess as `assess` does; progress is told in runs of the filter, and may repeat."""
     if run.filter.yields_map:
         raise SettingsError(
             "The result with these settings is a map, not an image: choose settings that denoise."
         )
     image = Input.of(image, run)
     if run.measures_noise:
-        yield MEASURING
+        progress.stage(MEASURING)
     run = replace(image.adapted(run).on(choose_devices(run.device)), dtype="float32")
     job, told = _prepared(run, image.array)
 
@@ -163,11 +159,11 @@ def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[
         )
     checking = trial.noise.checkable and not job.filter.sigma_unused
     total = RUNS + checking  # those of the check, of a small crop, are one together
-    runs = yield from observed(trial, np.random.default_rng(_SEED), total)
+    runs = observed(trial, np.random.default_rng(_SEED), progress, total)
     check = None
     if checking:
-        check = yield from sigma_check(trial_of(formulas.MOST_CHECKED)[1], RUNS, total)
-    yield Progress(total, total, "run")
+        check = sigma_check(trial_of(formulas.MOST_CHECKED)[1], progress, RUNS, total)
+    progress.tell(total, total, "run")
     return judged(trial, region, runs, check, options)
 
 

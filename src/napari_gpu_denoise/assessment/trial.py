@@ -20,8 +20,8 @@ from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.input import Block, keep_blank
 from napari_gpu_denoise.run.job import Job, sigma_over
 from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, measured_noise, resolve_noise, scaled
-from napari_gpu_denoise.run.part import Part, filter_part, relayed, within
-from napari_gpu_denoise.run.record import Progress, Steps
+from napari_gpu_denoise.run.part import Part, filter_part, within
+from napari_gpu_denoise.run.progress import Progress, Step
 from napari_gpu_denoise.run.request import Run
 
 MOST = 1 << 20  # pixels of a channel that are filtered at once
@@ -369,7 +369,7 @@ class Trial:
         """The noisy pixels that are filtered."""
         return self.block.finite
 
-    def filtered(self, values: np.ndarray, factor: float = 1.0) -> Steps[np.ndarray]:
+    def filtered(self, values: np.ndarray, progress: Progress, factor: float = 1.0) -> np.ndarray:
         """Filter pixels of the crop, told `factor` times sigma; return those that are judged.
 
         Where the mean of the noise is not 0, as of magnitudes, they are as pixels are measured.
@@ -380,7 +380,7 @@ class Trial:
         job = replace(job, filter=applied, sigma=sigma)
         block = Block(values, values, None)
         made = np.empty(tuple(one.stop - one.start for one in self.inner), values.dtype)
-        yield from filter_part(job, self.part, block[self.part.reads], made)
+        filter_part(job, self.part, block[self.part.reads], made, progress)
         return self.noise.expected(made)
 
     def within(self, judged: np.ndarray) -> np.ndarray:
@@ -437,21 +437,20 @@ class Observed:
 RUNS = 2 + 2 * formulas.PAIRS  # of the filter on the crop
 
 
-def observed(trial: Trial, random: np.random.Generator, total: int) -> Steps[Observed]:
-    """Run the filter on the crop, and on the crop with fresh noise; yield after each part."""
+def observed(trial: Trial, random: np.random.Generator, progress: Progress, total: int) -> Observed:
+    """Run the filter on the crop, and on the crop with fresh noise."""
     done, pairs = 0, formulas.PAIRS
+    in_runs = progress.within(lambda _: Step(done, total, "run"))
 
-    def run(values: np.ndarray, factor: float = 1.0) -> Steps[np.ndarray]:
+    def run(values: np.ndarray, factor: float = 1.0) -> np.ndarray:
         nonlocal done
-        steps = trial.filtered(values, factor)
-        made = yield from relayed(steps, lambda _: Progress(done, total, "run"))
+        made = trial.filtered(values, in_runs, factor)
         done += 1
         return made
 
-    yield Progress(0, total, "run")
     pixels, inner = trial.pixels, trial.inner
     noisy = pixels[inner]
-    mean = yield from run(pixels)
+    mean = run(pixels)
     # Around what is judged only fresh noise depends on it.
     around = trial.within(mean)
     spread = trial.noise.spread(around)
@@ -464,7 +463,7 @@ def observed(trial: Trial, random: np.random.Generator, total: int) -> Steps[Obs
         fresh = strength * trial.unit(random)
         results = []
         for sign in (formulas.EPSILON, -formulas.EPSILON):
-            results.append((yield from run(pixels + np.float32(sign) * fresh, noisier)))
+            results.append(run(pixels + np.float32(sign) * fresh, noisier))
             others.append((pixels - fresh / np.float32(sign))[inner])
         filtered += results
         one = formulas.squared_errors(noisy, fresh[inner], variance, *results)
@@ -475,7 +474,7 @@ def observed(trial: Trial, random: np.random.Generator, total: int) -> Steps[Obs
     known, spread = trial.image[inner], spread[inner]
     twin = mean + spread * trial.unit(random)[inner]
     twin = np.where(known, twin, noisy).astype(pixels.dtype)
-    twin_mean = yield from run(trial.within(twin))
+    twin_mean = run(trial.within(twin))
     unit = bounded(spread)
     residuals = (
         np.where(known, difference / unit, 0).astype(np.float32)
@@ -486,7 +485,7 @@ def observed(trial: Trial, random: np.random.Generator, total: int) -> Steps[Obs
     return Observed(known, noisy, mean, spread, *means, *both, twin, *residuals)
 
 
-def sigma_check(trial: Trial, done: int, total: int) -> Steps[formulas.SigmaCheck]:
+def sigma_check(trial: Trial, progress: Progress, done: int, total: int) -> formulas.SigmaCheck:
     """Tell the filter other strengths, and let it predict pixels that it has not seen."""
     pixels, inner = trial.pixels, trial.inner
     axes = trial.job.names.index("Y"), trial.job.names.index("X")
@@ -494,9 +493,8 @@ def sigma_check(trial: Trial, done: int, total: int) -> Steps[formulas.SigmaChec
     mask[inner] = formulas.hidden_grid(trial.image[inner].shape, axes) & trial.image[inner]
     values = formulas.without_hidden(pixels, mask, axes)
     spread = bounded(trial.noise.spread(values)[inner])
-    losses = []
+    losses, in_runs = [], progress.within(lambda _: Step(done, total, "run"))
     for factor in formulas.FACTORS:
-        steps = trial.filtered(values, factor / trial.job.run.sigma_factor)
-        made = yield from relayed(steps, lambda _: Progress(done, total, "run"))
+        made = trial.filtered(values, in_runs, factor / trial.job.run.sigma_factor)
         losses.append(formulas.hidden_loss(pixels[inner], spread, made, mask[inner]))
     return formulas.SigmaCheck.of(losses)

@@ -167,7 +167,8 @@ def _run_options(args: argparse.Namespace) -> dict[str, Any]:
 def denoise(args: argparse.Namespace) -> int:
     """Run one filter over all inputs."""
     settings = chosen_settings(args)
-    from napari_gpu_denoise.files.batch import Batch, driven
+    from napari_gpu_denoise.files.batch import Batch, denoise_files
+    from napari_gpu_denoise.run.progress import Progress
     from napari_gpu_denoise.run.request import HostMemory, Run
 
     run = Run(
@@ -185,7 +186,7 @@ def denoise(args: argparse.Namespace) -> int:
         names = ("overwrite", "resume", "companions_anywhere", "stop_on_error")
         options = {name: getattr(args, name) for name in names}
         batch = Batch.of(args.inputs, args.output, run, **options, client=client)
-        report = driven(batch, bar, cancel)
+        report = denoise_files(batch, Progress(bar, cancel.is_set))
     return _report_on_batch(report, settings, args)
 
 
@@ -363,7 +364,7 @@ class _Bar:
             self._bar.close()
 
     def __call__(self, state: Any) -> None:
-        if not self._shown or not state.total:
+        if not self._shown or not getattr(state, "total", 0):  # or the report on a file
             return
         if self._bar is None:
             from tqdm import tqdm

@@ -25,10 +25,11 @@ from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, SignalDependent
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.patches.coefficients import flatness_of, ranked, span_sums
-from napari_gpu_denoise.noise.patches.spectra import MARGIN, PatchSpectra
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 from napari_gpu_denoise.noise.series import WHITE
 
 MIN_SMOOTH = 64  # patches
+MARGIN = 3  # noise standard deviations that keep nearly all pixels from a clipping level
 BLOCK, REACH = 16, 2  # pixels along a side of a block, and to either side that predict one
 
 
@@ -130,7 +131,7 @@ def _is_proven(
     if smooth_patches_are_white(patches, members, weight):
         return True
     low, high = limits.SIGMA_OVER_PREDICTION_ERROR
-    error = prediction_error(list(channel.planes), change)
+    error = prediction_error(channel.planes, change)
     return bool(low * error <= claim <= high * error)
 
 

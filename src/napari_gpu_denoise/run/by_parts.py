@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -21,16 +21,9 @@ from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, check_written, parts_left
 from napari_gpu_denoise.run.noise import Sigma
-from napari_gpu_denoise.run.part import Part, filter_part, finish, regions_of, size_of, unit_of
-from napari_gpu_denoise.run.record import (
-    COMPILING,
-    Progress,
-    Record,
-    Result,
-    Steps,
-    Tally,
-    change_note,
-)
+from napari_gpu_denoise.run.part import Part, filter_part, regions_of, size_of, unit_of
+from napari_gpu_denoise.run.progress import COMPILING, Progress
+from napari_gpu_denoise.run.record import Record, Result, Tally, change_note
 from napari_gpu_denoise.run.stream import FrameStream
 
 
@@ -39,25 +32,26 @@ def denoise_parts(
     job: Job,
     out: Any,
     devices: Sequence[Device],
-    ledger: Ledger | None = None,
+    ledger: Ledger,
+    progress: Progress,
     region: Sequence[slice] | None = None,
-) -> Steps[Result]:
+) -> Result:
     """Denoise an array, or a region, in parts, each of a few chunks; `job` is for all of it.
 
     The image is read by NumPy indexing: each part with its margin. Each pixel of `out` is written
     once, in whole chunks wherever possible. Parts that `ledger` knows are left as they are.
-    Progress is yielded per part.
+    `progress` is told of each.
     """
     region = [slice(0, n) for n in job.shape] if region is None else region
     unit = unit_of(out) or unit_of(image)
-    locks, ledger = (threading.Lock(), threading.Lock()), ledger or Ledger()
+    locks = threading.Lock(), threading.Lock()
     size = ledger.known("parts")
     if size is None:
         size = size_of(job, unit, devices)
         ledger.keep("parts", size)
     parts = [Part.of(job, one) for one in regions_of(job, size, region)]
     places = [part.place_in(region) for part in parts]
-    rest, wrote = yield from parts_left(parts, places, ledger, out)
+    rest, wrote = parts_left(parts, places, ledger, out, progress)
     before = ledger.tally
 
     def read(part: Part) -> Block:
@@ -75,10 +69,10 @@ def denoise_parts(
             out[place] = made
             wrote(part, tally, ledger.mark(out, place, made))
 
-    yield COMPILING
+    progress.stage(COMPILING)
     done = len(parts) - len(rest)
-    shared = yield from filter_parts(devices, job, rest, read, room, write, done, ahead=True)
-    yield from check_whole(ledger, out, places)
+    shared = filter_parts(devices, job, rest, read, room, progress, write, done, ahead=True)
+    check_whole(ledger, out, places, progress)
     change = change_in_the_middle(image, out, job, parts, places)
     shared.used = shared.used or list(devices)
     return Result(out, shared.noted(job.record(before + shared.tally, change)))
@@ -96,19 +90,19 @@ def change_in_the_middle(
     return change_note(pixels.finite, np.asarray(out[places[middle]]), job.names)
 
 
-def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger | None = None) -> Steps[Result]:
-    """Denoise an array along its axis T; `job` is prepared for it. Progress is yielded per frame.
+def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Progress) -> Result:
+    """Denoise an array along its axis T; `job` is prepared for it.
 
-    Frames are read, and written to `out`, by NumPy indexing, each once and in order. Frames that
-    `ledger` knows are left as they are.
+    Frames are read, and written to `out`, by NumPy indexing, each once and in order; `progress` is
+    told of each. Frames that `ledger` knows are left as they are.
     """
-    run, t, ledger = job.run, job.names.index("T"), ledger or Ledger()
+    run, t = job.run, job.names.index("T")
     count = image.shape[t]
     models, array, axes = job.sigma.models, job.sigma.array, job.names[:t] + job.names[t + 1 :]
     first = None if models else array.take(0, axis=t)
     one = replace(run, sigma=first, noise=models or None, axes=axes, dtype=job.dtypes[1])
     ledger.planned(["frames", count])
-    yield from check_written(ledger, out, [_at(t, number) for number in range(count)])
+    check_written(ledger, out, [_at(t, number) for number in range(count)], progress)
     # Frames from the first on; those behind a lost one are forgotten.
     done = next(number for number in itertools.count() if number not in ledger.done)
     ledger.done = {number: ledger.done[number] for number in range(done)}
@@ -121,8 +115,8 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger | None = None)
     first = as_array(image[_at(t, 0)]) if start else None
     noise = _sigma_of(job.sigma, t, start)
     stream = FrameStream(one, frames, like=first, sigma_of=noise, **options)
-    yield COMPILING
-    yield Progress(done, count, "frame")
+    progress.stage(COMPILING)
+    progress.tell(done, count, "frame")
     try:
         with closing(iter(stream)) as results:
             seen = stream.tally
@@ -135,14 +129,14 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger | None = None)
                 ledger.wrote(number, own, ledger.mark(out, _at(t, number), frame))
                 if number == count // 2:
                     middle.append(frame)
-                yield Progress(number + 1, count, "frame")
+                progress.tell(number + 1, count, "frame")
     except DeviceMemoryError:
         if stream.count:
             raise
         # Whole frames are too large for the device; parts of them may fit.
         block = Block.of(as_array(image[...]), job.names, run.nonfinite, job.levels)
         made = np.empty(job.shape, job.dtypes[1])
-        tally = yield from filter_part(job, Part.of(job), block, made)
+        tally = filter_part(job, Part.of(job), block, made, progress)
         out[...] = made
         return Result(out, job.record(tally))
     if len(middle) < 2:  # written by an earlier run
@@ -190,6 +184,7 @@ def _at(t: int, number: int) -> tuple:
 
 # Parts that several devices filter at once; a device that fails is left out.
 _FAILURES = (DeviceMemoryError, KernelError, NoDeviceError)
+_PAUSE = 0.05  # seconds between two looks at whether the run was cancelled
 
 
 @dataclass
@@ -215,30 +210,34 @@ def filter_parts(
     parts: Sequence[Part],
     read: Callable[[Part], Block],
     room: Callable[[Part], np.ndarray],
+    progress: Progress,
     write: Callable[[Part, np.ndarray, Tally], None] = lambda part, made, tally: None,
     before: int = 0,
     *,
     ahead: bool = False,
-) -> Steps[DeviceReport]:
+) -> DeviceReport:
     """Filter parts of an image: each device takes the next part whenever it is free.
 
     `read` returns the pixels of a part, `room` the array for its result, and `write` takes it when
     it is complete, with what was counted in it; they are called in other threads. With `ahead`,
     while a device computes a part, the next one is read and the last one is written. A device that
-    fails is left out. Progress is yielded after each part, `before` of which an earlier run has
-    done. Closing the generator stops the work at the next tiles.
+    fails is left out. `progress` is told of each part, `before` of which an earlier run has done.
     """
     crew = _DeviceThreads(job, parts, ahead, read, room, write)
     shared, done = DeviceReport(), 0
     waiting = list(devices)
-    yield Progress(before, before + len(parts), "part")
+    progress.tell(before, before + len(parts), "part")
     try:
         while done < len(parts):
             # Again for those still able, if a part came back after they had ended.
             crew.start(waiting)
             waiting = []
             while crew.busy:
-                device, outcome = crew.told.get()
+                try:
+                    device, outcome = crew.told.get(timeout=_PAUSE)
+                except Empty:
+                    progress.check()
+                    continue
                 if outcome is None:
                     waiting.append(device)
                     crew.busy -= 1
@@ -246,7 +245,7 @@ def filter_parts(
                     shared.tally += outcome
                     shared.used += [device] * (device not in shared.used)
                     done += 1
-                    yield Progress(before + done, before + len(parts), "part")
+                    progress.tell(before + done, before + len(parts), "part")
                 elif isinstance(outcome, _FAILURES):
                     shared.failed.append((device, outcome))
                     crew.busy -= 1
@@ -306,13 +305,14 @@ class _DeviceThreads:
     ) -> None:
         """Filter parts until none is left, or the work is stopped."""
         job, writing = self._job.on(device), None
+        progress = Progress(stopped=self._stopped.is_set)
         following = self._take(in_work, inward)
         while following is not None:
             part, reading = following
             block, out = reading.result(), self._room(part)
             following = self._take(in_work, inward) if self._ahead else None
             try:
-                tally = finish(filter_part(job, part, block, out), cancel=self._stopped)
+                tally = filter_part(job, part, block, out, progress)
             except Cancelled:
                 tally = None
             del block, reading

@@ -25,7 +25,7 @@ from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
 from napari_gpu_denoise.run.input import Block, Input, is_lazy
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.part import Part, filter_part, finish, within
+from napari_gpu_denoise.run.part import Part, filter_part, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
 
@@ -232,7 +232,7 @@ def _denoise_block(
     out = np.empty(part.shape, job.dtypes[1])
     pixels = Block.of(as_array(block), job.names, job.run.nonfinite, job.levels)
     with _least_busy(_here(devices)) as device:
-        finish(filter_part(job.on(device), part, pixels[within(part.reads, given)], out))
+        filter_part(job.on(device), part, pixels[within(part.reads, given)], out)
     return out
 
 

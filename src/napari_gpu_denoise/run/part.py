@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, ImageError, SettingsError
+from napari_gpu_denoise.errors import DeviceMemoryError, ImageError
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.image.threads import quiet
@@ -27,7 +27,8 @@ from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.job import Job, check_kept, sigma_over, start
-from napari_gpu_denoise.run.record import Progress, Steps, Tally
+from napari_gpu_denoise.run.progress import SILENT, Progress, Step
+from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
 
 # Bytes of pixels and result that a part holds. Larger parts read fewer margins.
@@ -237,11 +238,14 @@ def divide(job: Job, part: Part, devices: int) -> list[Part]:
     return [part] if count == 1 else [Part.of(job, region) for region in regions]
 
 
-def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Tally]:
+@quiet()
+def filter_part(
+    job: Job, part: Part, block: Block, out: np.ndarray, progress: Progress = SILENT
+) -> Tally:
     """Filter one part of an image: `block` holds the pixels it reads, `out` takes those it yields.
 
     Parts are independent: a pixel gets the same result in any part, wherever it is filtered. If the
-    device runs out of memory, the part is filtered again in smaller tiles. Progress is yielded
+    device runs out of memory, the part is filtered again in smaller tiles. `progress` is told
     before any work and after each tile, or some of the frames.
     """
     if job.sigma.planes is not None:
@@ -249,15 +253,15 @@ def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Ta
         if planes.axis is None:
             job = _for_kind(job, int(planes.kinds.flat[0]))
         elif job.names[planes.axis] not in job.filter.joint:
-            return (yield from _filter_kinds(job, part, block, out))
+            return _filter_kinds(job, part, block, out, progress)
     job = job.suited(block)
     inner, sigma = block[part.inner], sigma_over(job.sigma.array, part.yields)
     check_kept(block, out.dtype)
     if not sigma.any():
-        yield Progress(0, 1)
+        progress.tell(0, 1)
         saturated = convert(job.unfiltered(inner.finite), out)
         inner.restore(out)
-        yield Progress(1, 1)
+        progress.tell(1, 1)
         return Tally(saturated, inner.nonfinite, inner.fill)
     work = arrange_part(job, part, block.finite, out)
     coming = cache(partial(programs_of, job, block.finite.dtype, out.dtype))
@@ -268,7 +272,7 @@ def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Ta
                 arena.coming = coming
                 flow = _flow_of(job)(work, arena, shrink)
                 with closing(flow):
-                    saturated = yield from flow.run()
+                    saturated = flow.run(progress)
             break
         except DeviceMemoryError as error:
             if flow is None:
@@ -286,51 +290,11 @@ def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Ta
     return Tally(saturated, inner.nonfinite, inner.fill)
 
 
-def finish(
-    steps: Steps[Any],
-    progress: Callable[[int, int], None] | None = None,
-    cancel: Any = None,
-    lost: str = "no result was",
-) -> Any:
-    """Run steps to their end and return their result; `progress` and `cancel` as in `denoise`."""
-    last = None
-    if progress is not None and not callable(progress):
-        raise SettingsError(
-            f"progress={progress!r} cannot be called: give a function of (done, total)."
-        )
-    if cancel is not None and not hasattr(cancel, "is_set"):
-        raise SettingsError(
-            f"cancel={cancel!r} has no is_set(): give an event, such as threading.Event()."
-        )
-    with closing(steps), quiet():
-        try:
-            while True:
-                step = next(steps)
-                if progress is not None and step != last and step.total:
-                    progress(step.done, step.total)
-                last = step
-                if cancel is not None and cancel.is_set():
-                    raise Cancelled(f"The run was cancelled: {lost} made.")
-        except StopIteration as end:
-            return end.value
-
-
-def relayed(steps: Steps[Any], change: Callable[[Progress], Progress]) -> Steps[Any]:
-    """Pass on the progress of steps, changed, and their result."""
-    with closing(steps):
-        while True:
-            try:
-                step = next(steps)
-            except StopIteration as end:
-                return end.value
-            yield change(step)
-
-
 def _flow_of(job: Job) -> type[ArrayFrameFlow] | type[TileFlow]:
     return ArrayFrameFlow if job.filter.over_time else TileFlow
 
 
-def _filter_kinds(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Tally]:
+def _filter_kinds(job: Job, part: Part, block: Block, out: np.ndarray, progress: Progress) -> Tally:
     """Filter the planes of a part whose noise is of one kind after those of another."""
     axis, tally, done = job.sigma.planes.axis, Tally(), 0
     kinds = job.sigma.planes.at(part.yields)
@@ -343,13 +307,13 @@ def _filter_kinds(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[
         spans[axis] = Span.whole(len(chosen))
         index = (*(slice(None),) * axis, chosen)
         made = np.empty(out[index].shape, out.dtype)
-        steps = filter_part(one, Part(tuple(spans)), block[index], made)
 
-        def among_all(step: Progress, done: int = done, count: int = len(chosen)) -> Progress:
+        def among_all(step: Step, done: int = done, count: int = len(chosen)) -> Step:
             share = count * step.done // max(step.total, 1)
-            return Progress(done + share, len(kinds), "plane")
+            return Step(done + share, len(kinds), "plane")
 
-        tally += yield from relayed(steps, among_all)
+        own = progress.within(among_all)
+        tally += filter_part(one, Part(tuple(spans)), block[index], made, own)
         out[index] = made
         done += len(chosen)
     return tally
@@ -439,8 +403,7 @@ def programs_of(job: Job, given: np.dtype, wanted: np.dtype) -> list[ProgramKey]
     recorder = _Recorder(work.session)
     try:
         with closing(_flow_of(job)(work, recorder)) as flow:
-            for _ in flow.run():
-                pass
+            flow.run()
     finally:
         recorder.free()
     return list(recorder.programs)

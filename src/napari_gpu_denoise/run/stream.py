@@ -28,7 +28,7 @@ from napari_gpu_denoise.run.flow.work import Stages, Work
 from napari_gpu_denoise.run.input import Block, Input, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.job import Job, check_kept, start
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_sigma, scaled, varies_within
-from napari_gpu_denoise.run.part import Part, arrange_part, filter_part, finish
+from napari_gpu_denoise.run.part import Part, arrange_part, filter_part
 from napari_gpu_denoise.run.record import Record, Tally
 from napari_gpu_denoise.run.request import Run, takes_options
 
@@ -368,8 +368,7 @@ class FrameStream:
             if frame is None:
                 return
             self._forget(number + 1)
-            steps = filter_part(frame.job, Part.of(frame.job), frame.block, frame.out)
-            yield frame.out, finish(steps)
+            yield frame.out, filter_part(frame.job, Part.of(frame.job), frame.block, frame.out)
 
     def _over_time(self) -> Generator[tuple[np.ndarray, Tally], None, None]:
         """Filter each frame with those before and after it."""

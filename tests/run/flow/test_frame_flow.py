@@ -10,8 +10,9 @@ from contextlib import closing, nullcontext
 import numpy as np
 import pytest
 
-from flows import finish
+from flows import Remembered
 from frames_over_time import SETTINGS, eventful, executed, posing_as_gpu, steps_of
+from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.filters import VBM3D
 from napari_gpu_denoise.image.flicker import block_pixels
 from napari_gpu_denoise.image.levels import Levels
@@ -22,7 +23,7 @@ from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow import frame_flow
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
 from napari_gpu_denoise.run.flow.work import Stages
-from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.progress import Step
 from scenes import bytes_per_pixel, noisy, prepared, small
 
 
@@ -155,7 +156,7 @@ def test_batches_and_parts_in_time_give_the_same_bits(flowing, monkeypatch, name
     for start, stop in ((0, 1), (0, 4), (3, 5), (5, 6), (10, 17), (19, 20)):
         part = [slice(start, stop), slice(0, 32), slice(0, 36)]
         out = np.full((stop - start, 32, 36), 255, np.float32)
-        steps = steps_of(image, settings, flowing, out, 10.0, part=part)
+        steps, _ = steps_of(image, settings, flowing, out, 10.0, part=part)
         assert [step.done for step in steps][-1] == stop - start
         np.testing.assert_array_equal(out, expected[start:stop])
     for batch in (1, 2, 5, 16):
@@ -181,7 +182,7 @@ def test_parts_in_space_give_the_same_bits(flowing, name):
     expected = executed(image, settings, flowing, 10.0)
     limit = part_limit(settings, 90)
     out = np.full_like(image, 255)
-    steps = list(steps_of(image, settings, flowing, out, 10.0, memory_limit=limit))
+    steps = steps_of(image, settings, flowing, out, 10.0, memory_limit=limit)[0]
     assert steps[-1].total >= 2 * 7
     np.testing.assert_array_equal(out, expected)
     y, x = np.mgrid[: image.shape[1], : image.shape[2]]
@@ -216,7 +217,7 @@ def test_frames_without_time_are_filtered_one_by_one(flowing, axes):
         image = np.ascontiguousarray(np.moveaxis(image, 0, -1))
         settings = small(VBM3D, channels="joint")
     out = np.full_like(image, 255)
-    steps = list(steps_of(image, settings, flowing, out, axes=axes))
+    steps, _ = steps_of(image, settings, flowing, out, axes=axes)
     assert steps[-1].total == (3 if axes in ("ZYX", "CYX") else 1)
     expected = executed(image[None], settings, flowing, axes="T" + axes)[0]
     np.testing.assert_array_equal(out, expected)
@@ -233,15 +234,13 @@ def test_progress_counts_frames(flowing, monkeypatch, name):
     limit = part_limit(settings, 60)
     for batch, memory_limit, parts in ((1, None, 1), (2, None, 1), (1, limit, 2)):
         monkeypatch.setattr(frame_flow, "frames_at_once", lambda *_, batch=batch: batch)
-        out = np.empty_like(image)
-        steps = list(
-            steps_of(image, settings, flowing, out, axes="TZYX", memory_limit=memory_limit)
-        )
+        options = {"axes": "TZYX", "memory_limit": memory_limit}
+        steps, _ = steps_of(image, settings, flowing, np.empty_like(image), **options)
         total = steps[0].total
         # Of two slices each, and in parts: more than there are time points.
         unit = "plane" if total == 10 else "part of a frame"
-        assert steps[0] == Progress(0, total, unit)
-        assert steps[-1] == Progress(total, total, unit)
+        assert steps[0] == Step(0, total, unit)
+        assert steps[-1] == Step(total, total, unit)
         assert total % 10 == 0 and total >= 10 * parts
         assert {step.total for step in steps} == {total}
         counts = [step.done for step in steps]
@@ -258,10 +257,9 @@ def test_leaving_early_frees_the_device(flowing, arenas, monkeypatch, name):
     expected = executed(image, settings, flowing, axes="TZYX")
     release_memory()
     for count in (1, 2, 4):
-        steps = steps_of(image, settings, flowing, np.empty_like(image), axes="TZYX")
-        for _ in range(count):
-            next(steps)
-        steps.close()
+        options = {"axes": "TZYX", "told": Remembered(count)}
+        with pytest.raises(Cancelled):
+            steps_of(image, settings, flowing, np.empty_like(image), **options)
         assert sum(arena.nbytes for arena in arenas) == 0
         assert set(threading.enumerate()) <= threads
         assert not flowing.turn.locked()
@@ -278,7 +276,7 @@ def test_smaller_parts_are_tried_when_memory_runs_out(flowing, small_device, nam
     frame = Tile(0, *map(Span.whole, (1, 1, 200, 210)))
     small_device(0.8 * max(settings.plan(Arena(flowing)).buffers(frame, 1).values()))
     out = np.zeros(image.shape, np.uint8)
-    done, tally = finish(steps_of(image, settings, flowing, out, dtype="uint8"))
+    done, tally = steps_of(image, settings, flowing, out, dtype="uint8")
     assert done[0].total == 5 < done[-1].total == done[-1].done
     np.testing.assert_array_equal(out, np.clip(np.rint(expected), 0, 255))
     # What a part had clipped before memory ran out is not counted twice.

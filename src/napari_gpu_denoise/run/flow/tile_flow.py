@@ -21,7 +21,7 @@ from napari_gpu_denoise.protocol.plan import FramePlan, Sizes, TilePlan, TileSig
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile, split
 from napari_gpu_denoise.run.flow.transfer import TileTransfer
 from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
-from napari_gpu_denoise.run.record import Progress, Steps
+from napari_gpu_denoise.run.progress import SILENT, Progress
 
 # Most pixels that a tile reads, on a GPU of each joined channel: what keeps it busy is the pixels
 # that launches go over. There, a few tiles per image let transfers and kernels overlap; on a CPU,
@@ -312,10 +312,10 @@ class TileFlow:
         whole, channels = work.whole, work.source.joined
         return split(work.source.shape, work.filter.reach, pixels, whole, most, channels)
 
-    def run(self) -> Steps[int]:
-        """Filter all tiles; yield before the first and after each, return the clipped values."""
+    def run(self, progress: Progress = SILENT) -> int:
+        """Filter all tiles, and return the number of clipped values."""
         work, queues, total = self.work, self.queues, len(self.tiles)
-        yield Progress(0, total)
+        progress.tell(0, total)
         with self.turn:
             given = self.arena, work, self.stages.stabilisation, queues.compute, total
             transfer = TileTransfer(*given)
@@ -327,10 +327,10 @@ class TileFlow:
             if len(in_flight) == _MOST_DOWNLOADS:
                 clipped += in_flight.popleft()()
                 done += 1
-                yield Progress(done, total)
+                progress.tell(done, total)
             if not all(work.kept(tile)):
                 done += 1
-                yield Progress(done, total)
+                progress.tell(done, total)
                 continue
             with self.turn:
                 # Buffers are chosen by tiles started: tiles that are left out have a number, too.
@@ -361,11 +361,11 @@ class TileFlow:
                     continue
                 clipped += write()
             done += 1
-            yield Progress(done, total)
+            progress.tell(done, total)
         while in_flight:
             clipped += in_flight.popleft()()
             done += 1
-            yield Progress(done, total)
+            progress.tell(done, total)
         with self.turn:
             return clipped + transfer.clipped()
 
