@@ -139,13 +139,6 @@ def test_images_as_small_as_a_patch(device, shape):
     agree(out, slow(image, SIGMA, BM3D(), exact=False))
 
 
-@pytest.mark.parametrize("channels", ["opponent", "joint"])
-def test_colours_of_an_image_as_small_as_a_patch(device, channels):
-    image = grey(3, 5, 11)
-    out = gd.bm3d(image, SIGMA, axes="CYX", channels=channels, device=device)
-    agree(out, bm3d_channels(image, [SIGMA] * 3, BM3D(channels=channels), exact=False))
-
-
 def checkerboard() -> np.ndarray:
     return 200 * (np.indices((33, 36)).sum(axis=0) % 2)
 
@@ -292,21 +285,6 @@ def as_a_gpu(device, image, settings, sigma, axes="YX", pixels=10**6):
     assert "bm3d/shrink_shared" in used
     assert not {"bm3d/shrink_lanes", "search/search_vectors"} & used
     return out, total
-
-
-@pytest.mark.parametrize("changes", [{}, {"prefilter": "on", "stages": "basic"}], ids=str)
-def test_kernels_of_a_gpu(device, changes):
-    image, settings = grey(40, 45), BM3D(**changes)
-    out, _ = as_a_gpu(device, image, settings, SIGMA)
-    agree(out, slow(image, SIGMA, settings, exact=False))
-
-
-@pytest.mark.parametrize("channels", ["opponent", "joint"])
-def test_channels_with_kernels_of_a_gpu(device, channels):
-    image, settings = colours(), BM3D.of(profile="fast", window_final=9, channels=channels)
-    out, _ = as_a_gpu(device, image, settings, np.reshape(SIGMAS, (3, 1, 1)), "CYX")
-    for one, told in zip(out, bm3d_channels(image, SIGMAS, settings, exact=False), strict=True):
-        agree(one, told)
 
 
 def test_tiles_with_kernels_of_a_gpu(device):

@@ -10,7 +10,6 @@ import pytest
 import napari_gpu_denoise as gd
 from filters.correlated_noise import BLURRED, CUT, OPPOSED, SIGMA, STREAKS, WHITE, blur
 from filters.one_pass import Images, Plain, Run, compare, lanes, settings, shared, slow
-from flows import run_work, work_of
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.filters.bm3d.groups import (
     STACK_TRANSFORMS,
@@ -20,7 +19,6 @@ from napari_gpu_denoise.filters.bm3d.groups import (
     halved,
 )
 from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.opencl.memory import Arena
 from reference import bm3d_correlated as reference
 from scenes import cut, noisy, prepared, scene
 
@@ -234,19 +232,6 @@ def test_tiles_change_nothing(device):
     tiled, several = run(cut(filter) * 2)
     assert several > one
     np.testing.assert_array_equal(tiled, whole)
-
-
-def test_kernels_of_a_gpu(device):
-    gpu = replace(device, float_lanes=1, local_memory=1 << 15, max_group=256)
-    session, image = Plain.of(gpu), colours()
-    chosen = prepared(BM3D(**SMALL, channels="opponent"), "CYX", noise=models())
-    chosen, out = prepared(chosen, "CYX", image.shape), np.empty_like(image)
-    work = work_of(image, out, chosen, session, np.reshape(SIGMAS, (3, 1, 1)), "CYX")
-    run_work(work, 10**6, arena=Arena(session))
-    assert "bm3d/shrink_shared" in {key[0] for key in session.programs}
-    expected = reference.bm3d_correlated(image, SIGMAS, TABLES, white(chosen))
-    for one, told, sigma in zip(out, expected, SIGMAS, strict=True):
-        agree(one, told, sigma)
 
 
 # Scales

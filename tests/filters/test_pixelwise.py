@@ -10,7 +10,6 @@ import pytest
 import napari_gpu_denoise as gd
 from filters.one_pass import posing
 from flows import filtered
-from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.pixelwise import (
     measured_mixing,
     mixing_of,
@@ -158,16 +157,6 @@ def test_a_map_of_sigma_is_as_in_the_reference(plain):
     np.testing.assert_allclose(out, found, rtol=0, atol=2e-3)
 
 
-@pytest.mark.parametrize("changes", [{}, {"patch_shape": "gaussian"}], ids=["box", "gaussian"])
-def test_tiles_change_nothing(plain, gpu, changes):
-    image, settings = noisy(61, 147), gd.NLMeansPixelwise(window=5, **changes)
-    for flowing in ways(plain, gpu, both=not changes):
-        whole = filtered(image, settings, flowing)
-        for pixels in (900, 2500):
-            cut = filtered(image, settings, flowing, pixels=pixels)
-            np.testing.assert_array_equal(cut, whole)
-
-
 def correlated(clean, sigma):
     """Return an image (c, y, x) with noise shared between channels, and its covariance."""
     shares = np.array([[1, 0.9, 0.8], [0.9, 1, 0.9], [0.8, 0.9, 1]])
@@ -227,20 +216,6 @@ def test_pixels_averaged_of_joint_channels_is_one_map(device):
     apart = gd.pixels_averaged(image, (20, 0, 20), axes="CYX", device=device)
     assert apart.shape == image.shape
     assert not apart[1].any() and apart[0].min() >= 1
-
-
-def test_results_are_means_of_pixels(device):
-    rng = np.random.default_rng(0)
-    image = rng.poisson(0.3, (60, 70)).astype(np.float32)
-    for profile in ("exact", "conventional", "goossens"):
-        out = gd.nl_means_pixelwise(image, 0.6, profile=profile, device=device)
-        assert image.min() - 1e-6 <= out.min() <= out.max() <= image.max() + 1e-5
-
-
-def test_even_widths_are_refused():
-    for name in ("patch", "window"):
-        with pytest.raises(SettingsError, match=f"{name}=4 must be odd"):
-            gd.NLMeansPixelwise(**{name: 4})
 
 
 def test_fewer_slices_where_they_are_far_apart():

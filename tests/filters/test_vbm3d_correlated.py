@@ -22,7 +22,7 @@ from napari_gpu_denoise.filters.search.video_search import VideoSearch
 from napari_gpu_denoise.filters.vbm3d import VBM3D
 from napari_gpu_denoise.noise.models import Correlated, CorrelatedPhotons
 from reference import vbm3d as reference
-from scenes import cut, frame, prepared, psnr, scene, small
+from scenes import prepared, psnr, scene, small
 
 MODEL = Correlated(SIGMA, BLURRED)
 HARD_OR_WIENER = pytest.mark.parametrize("wiener", [False, True], ids=["hard", "Wiener"])
@@ -133,20 +133,3 @@ def test_streams_and_pieces_of_them_are_the_whole(streaming_device, axes, noise)
     for part in (slice(2, 4), slice(6, 7)):
         some = gd.denoise(frames, settings, axes="T" + axes, frames=part, **options).image
         np.testing.assert_array_equal(some, whole[part])
-
-
-def test_parts_of_frames_and_repeated_runs_are_the_whole(device):
-    settings = small(VBM3D, frames_before=1, frames_after=1)
-    frames = video(3, *frame(settings))
-    options = {"noise": PHOTONS, "axes": "TYX", "device": device}
-    whole = gd.denoise(frames, settings, **options).image
-    totals = []
-    tiled = gd.denoise(
-        *(frames, settings),
-        memory_limit=cut(settings),
-        progress=lambda done, total: totals.append(total),
-        **options,
-    )
-    assert totals[-1] >= 3 * len(frames)
-    np.testing.assert_array_equal(tiled.image, whole)
-    assert gd.denoise(frames, settings, **options).image.tobytes() == whole.tobytes()

@@ -376,10 +376,7 @@ class Plan(TilePlan):
         given |= {"looks": guide.looks, "t_max": _T_MAX, "out": made, **place, **run.layout}
         if settings.method == "pi-ld":
             constants["DEVIATION"] = _DEVIATION
-            run.launch(
-                *("search_isolines", constants, region, averaged.count),
-                **given,
-            )
+            run.launch("search_isolines", constants, region, averaged.count, **given)
         else:
             directions, sums = run.held["isoline directions"], run.held["isoline segments"]
             whole = run.padded.region(margins.looked_at - settings.segment_length - 1)
