@@ -467,13 +467,6 @@ def test_sample(here, run):
     assert os.listdir("folder") == [samples.path(name).name]
 
 
-@pytest.mark.parametrize("name", ["quality", "warm"])
-def test_scripts_in_tools_are_no_commands(run, name):
-    code, out, err = run(name)
-    assert (code, out) == (2, "") and f"invalid choice: '{name}'" in err
-    assert f"\n    {name} " not in run("--help")[1]
-
-
 @pytest.mark.parametrize(
     ("path", "words"),
     [

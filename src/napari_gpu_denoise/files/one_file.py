@@ -168,7 +168,7 @@ class _Streamed:
             out = made.finest if self.client is None else made
             result = self._filtered(self.picture.data, out, ledger)
             record = _about(result.record, self.picture, self.why, self.made_from)
-            made.finish(record)
+            made.finish([record.as_dict()])
         return self.picture, record, ()
 
     def _by_planes(self, ledger: ResumeLedger) -> tuple[ImageFile, Record, tuple[str, ...]]:
