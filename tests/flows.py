@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from contextlib import closing, nullcontext
 
 import numpy as np
@@ -17,27 +16,29 @@ from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part, filter_part
-from napari_gpu_denoise.run.record import Progress, Tally
+from napari_gpu_denoise.run.progress import Progress, Step
+from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
 
 
-def part_steps(image, settings, device, out, sigma=20.0, axes="YX", part=None, **options):
-    """Return the steps of `filter_part` for a whole image in memory, or for a part of it."""
+class Remembered(Progress):
+    """Progress that remembers its steps, and stops after so many."""
+
+    def __init__(self, most: int | None = None):
+        self.steps: list[Step] = []
+        super().__init__(self.steps.append, lambda: len(self.steps) == most)
+
+
+def part_steps(
+    image, settings, device, out, sigma=20.0, axes="YX", part=None, told=None, **options
+) -> tuple[list[Step], Tally]:
+    """Filter a whole image in memory, or a part of it; return the steps told, and the tally."""
     run = Run(settings, sigma, axes=axes, device=device, **options)
     block = Block.of(image, axes, run.nonfinite)
     job = start(run, block)
     part = Part.of(job, part)
-    return filter_part(job, part, block[part.reads], out)
-
-
-def finish(steps) -> tuple[list[Progress], Tally | int]:
-    """Return the steps of a generator, and what it returns."""
-    done = []
-    while True:
-        try:
-            done.append(next(steps))
-        except StopIteration as end:
-            return done, end.value
+    told = told or Remembered()
+    return told.steps, filter_part(job, part, block[part.reads], out, told)
 
 
 def work_of(image, out, settings, session, sigma=20.0, axes="YX", levels=None) -> Work:
@@ -70,10 +71,11 @@ def run_work(work: Work, pixels=None, tiles=None, arena: Arena | None = None) ->
         else:
             flow = tiled(work, held, pixels, tiles)
         with closing(flow):
-            steps, clipped = finish(flow.run())
-    total = steps[0].total
+            told = Remembered()
+            clipped = flow.run(told)
+    total = told.steps[0].total
     if not work.filter.over_time:
-        assert steps == [Progress(k, len(flow.tiles)) for k in range(len(flow.tiles) + 1)]
+        assert told.steps == [Step(k, len(flow.tiles)) for k in range(len(flow.tiles) + 1)]
     return clipped, total
 
 
@@ -81,12 +83,4 @@ def filtered(image, settings, session, sigma=20.0, axes="YX", pixels=None) -> np
     """Return what a filter makes of an image, in tiles that read so many pixels at most."""
     out = np.empty_like(image)
     run_work(work_of(image, out, settings, session, sigma, axes), pixels)
-    return out
-
-
-def filter_pickled(sent: bytes) -> np.ndarray:
-    """Return what becomes of one part; job, part and pixels come pickled from another process."""
-    job, part, given = pickle.loads(sent)
-    out = np.empty([span.size for span in part.spans], job.dtypes[1])
-    finish(filter_part(job, part, Block.of(given, job.names, job.run.nonfinite), out))
     return out

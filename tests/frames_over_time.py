@@ -30,15 +30,14 @@ def posing_as_gpu(device) -> Session:
 
 
 def steps_of(image, settings, held, out, sigma=20.0, axes="TYX", **options):
-    """Return the steps of `filter_part`, on the device of a session."""
+    """Return what `part_steps` returns, on the device of a session."""
     return part_steps(image, settings, held.device, out, sigma, axes, **options)
 
 
 def executed(image, settings, held, sigma=20.0, axes="TYX", **options) -> np.ndarray:
     """Return what `filter_part` makes of an image."""
     out = np.full_like(image, 255)
-    for _ in steps_of(image, settings, held, out, sigma, axes, **options):
-        pass
+    steps_of(image, settings, held, out, sigma, axes, **options)
     return out
 
 

@@ -18,13 +18,14 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
+from flows import Remembered
 from napari_gpu_denoise import cli, errors
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import PlaneStore
 from napari_gpu_denoise.files.tiff import reading
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run import part as parts_of_images
-from napari_gpu_denoise.run.record import COMPILING
+from napari_gpu_denoise.run.denoise import denoise_image
+from napari_gpu_denoise.run.progress import COMPILING, Step
 from scenes import (
     cut,
     follows_time,
@@ -450,9 +451,9 @@ SOURCES += ("large planes in strips", "large planes in tiles")
     [(one, SINKS[k % len(SINKS)]) for k, one in enumerate(SOURCES)]
     + [("TIFF", sink) for sink in SINKS],
 )
-def test_sources_and_sinks(device, tmp_path, monkeypatch, source, sink):
+def test_sources_and_sinks(device, tmp_path, monkeypatch, limits, source, sink):
     """From any source to any sink, in parts, the result is that in memory."""
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    limits(part_bytes=1)
     if source.startswith("large"):
         monkeypatch.setattr(reading, "LARGE_PLANE", 1)
     image, settings = noisy(5, 24, 26, dtype="uint16"), small(FILTERS[0])
@@ -804,24 +805,22 @@ def test_cancel_stops_at_the_next_tile(kind, device, when):
     run(image, settings, axes=stack_axes(kind), device=device, cancel=threading.Event())
 
 
-def test_steps_can_be_left_at_any_time(kind, device):
+def test_steps_come_before_and_after_each_tile(kind, device):
     settings = small(kind)
     image = noisy(3, *frame(settings))
     options = {"axes": stack_axes(kind), "device": device}
-    expected = run(image, settings, **options)
     given, axes, *_ = with_slices(kind, image, options["axes"])
     asked = gd.Run(settings, 20, axes=axes, device=device, memory_limit=cut(settings))
-    steps = gd.denoise_steps(given, asked)
-    assert next(steps) == COMPILING
-    first = next(steps)
+    told = Remembered()
+    denoise_image(given, asked, progress=told)
+    assert told.steps[0] == Step(0, 0, COMPILING)
+    first = told.steps[1]
     # Steps on the way to the first frame tell of none.
-    second = next(step for step in steps if step.done)
+    second = next(step for step in told.steps if step.done)
     assert first.done == 0
     assert second.done >= 1 if follows_time(kind) else second.done == 1
     assert first.unit == second.unit == ("part of a frame" if follows_time(kind) else "tile")
     assert second.total == first.total > second.done
-    steps.close()
-    np.testing.assert_array_equal(run(image, settings, **options), expected)
 
 
 def test_the_record_tells_where_a_result_comes_from(kind, device):

@@ -312,24 +312,43 @@ def held(monkeypatch):
     """Hold every run back after its first tile, until the gate is opened."""
     from napari_gpu_denoise.run import denoise as runs
 
-    real = runs.denoise_steps
-    gate = threading.Event()
+    real, gate = runs.denoise_image, threading.Event()
 
-    def slow(*args, **kwargs):
-        steps = real(*args, **kwargs)
-        try:
-            for step in steps:
-                yield step
-                if step.done:
-                    break
-            gate.wait()
-            return (yield from steps)
-        finally:
-            steps.close()
+    def slow(*args, progress, **options):
+        done = []
 
-    monkeypatch.setattr(runs, "denoise_steps", slow)
+        def hold(step):
+            if any(done):
+                gate.wait()
+            done.append(step.done)
+            return step
+
+        return real(*args, progress=progress.within(hold), **options)
+
+    monkeypatch.setattr(runs, "denoise_image", slow)
     yield gate
     gate.set()
+
+
+@pytest.fixture
+def small_memory(monkeypatch, tmp_path):
+    """Hold at most 1000 bytes of a result in memory; returns the folder of larger ones."""
+    from napari_gpu_denoise._napari.layers import arrays
+
+    folder = tmp_path / "results"
+    folder.mkdir()
+    monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", 1000)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return folder
+
+
+@pytest.fixture
+def nothing_loaded(monkeypatch):
+    """Read all files when they are looked at."""
+    from napari_gpu_denoise._napari.io import reading
+
+    monkeypatch.setattr(reading, "LARGEST_LOADED", 0)
 
 
 @pytest.fixture

@@ -1,9 +1,12 @@
 """Data that are read from elsewhere, layers placed in the world, controls and menus by hand."""
 
+import threading
+
 import numpy as np
 import pytest
 
 from napari_gpu_denoise.filters import VBM3D, NLMeans
+from napari_gpu_denoise.run.progress import Progress
 from scenes import IMAGE_FILTERS
 
 # One filter that looks at frames around, and one over time; tests/test_ways.py has the others.
@@ -34,27 +37,34 @@ def assert_same_place(layer, source):
 
 
 class Sliced:
-    """An array that can only be sliced, as a file's; it counts what is read of it."""
+    """An array that can only be sliced, as a file's; it counts what is read of it.
 
-    def __init__(self, array, chunks=None):
+    `on_read` is called before a thread other than that of the GUI reads.
+    """
+
+    def __init__(self, array, chunks=None, on_read=lambda: None):
         self.array, self.shape, self.dtype, self.ndim = array, array.shape, array.dtype, array.ndim
-        self.read = []
+        self.read, self._on_read = [], on_read
         if chunks is not None:
             self.chunks = chunks
 
     def __getitem__(self, index):
+        if threading.current_thread() is not threading.main_thread():
+            self._on_read()
         self.read.append(index)
         return self.array[index]
 
 
-def drive(running):
-    """Run a generator to its end; returns what it yields, and its value."""
-    stages = []
-    while True:
-        try:
-            stages.append(next(running))
-        except StopIteration as end:
-            return stages, end.value
+def add_sliced(viewer, array, on_read=lambda: None, **attributes):
+    """Add a layer of frames that are read when they are needed."""
+    known = {"contrast_limits": (0, 900), "axis_labels": ("t", "y", "x"), "multiscale": False}
+    return viewer.add_image(Sliced(array, on_read=on_read), **{**known, **attributes})
+
+
+def drive(work, request, stopped=None):
+    """Call what a task works with; returns the steps that it reports, and its value."""
+    steps = []
+    return steps, work(request, Progress(steps.append, stopped))
 
 
 def choose(box, value):

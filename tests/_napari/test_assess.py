@@ -2,12 +2,11 @@
 
 import threading
 
-import dask.array as da
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from _napari.inputs import drive, type_sigma
+from _napari.inputs import Sliced, add_sliced, drive, type_sigma
 from napari_gpu_denoise._napari.denoise import assess
 from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
@@ -89,17 +88,6 @@ def test_the_sigma_of_the_check_is_used(viewer, quick_panel, assessed, click):
     assert assessed(panel).check.best == pytest.approx(found.check.best, rel=0.1)
 
 
-def test_colours_are_judged_one_by_one(viewer, open_panel, assessed, noisy):
-    image = np.stack([noisy] * 3 + [np.full_like(noisy, 255)], axis=-1)
-    viewer.add_image(image, name="cells", rgb=True)
-    panel = open_panel("BM3D")
-    panel.form.profile.setCurrentText("fast")
-    type_sigma(panel)
-    found = assessed(panel)
-    assert len(found.channels) == 3 and found.residual.ndim == 3
-    assert not panel.assess.residuals.isHidden()
-
-
 def test_the_record_of_a_result_holds_it(viewer, quick_panel, assessed, run, noisy):
     viewer.add_image(noisy, name="cells")
     panel = quick_panel()
@@ -127,17 +115,9 @@ def test_errors_are_shown_in_words_of_the_panel(viewer, quick_panel, assessed, n
     assert "zoom out" in panel.status.text()
 
 
-def test_it_can_be_stopped(viewer, quick_panel, click, monkeypatch, noisy):
-    gate, real = threading.Event(), assess.assess_steps
-
-    def slow(*args):
-        steps = real(*args)
-        yield next(steps)
-        gate.wait()
-        return (yield from steps)
-
-    monkeypatch.setattr(assess, "assess_steps", slow)
-    viewer.add_image(noisy, name="cells")
+def test_it_can_be_stopped(viewer, quick_panel, click, movie):
+    gate = threading.Event()
+    add_sliced(viewer, movie, gate.wait)
     section = quick_panel().assess
     section.expand()
     click(section.start_button)
@@ -149,17 +129,10 @@ def test_it_can_be_stopped(viewer, quick_panel, click, monkeypatch, noisy):
 
 
 def test_of_lazy_data_only_what_is_needed_is_read(noisy):
-    read = []
-
-    def frame(block_info=None):
-        read.append(block_info[None]["chunk-location"][0])
-        return noisy[None]
-
-    chunks = ((1,) * 9, noisy.shape[:1], noisy.shape[1:])
-    data = da.map_blocks(frame, chunks=chunks, dtype=noisy.dtype, meta=noisy[None])
+    data = Sliced(np.stack([noisy] * 9))
     run = Run(NLMeans(step=4, frames_before=1), sigma=10.0, axes="TYX")
     region = (5, slice(0, 64), slice(0, 80))
     asked = assess.Judging(Request(Source("stack", data), run), Options(region=region))
-    _, found = drive(assess.steps(asked))
+    _, found = drive(assess.assess_view, asked)
     assert found.region[0] == (5, 6)
-    assert set(read) == {4, 5}
+    assert {t for first, *_ in data.read for t in np.arange(9)[first].ravel()} == {4, 5}

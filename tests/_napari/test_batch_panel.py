@@ -1,10 +1,8 @@
 """The panel "Batch": files in, results out, as the command line makes them."""
 
-import contextlib
 import json
 import shlex
 import threading
-from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,11 +18,10 @@ from _napari.inputs import choose
 from _napari.noise_records import estimate
 from napari_gpu_denoise import cli
 from napari_gpu_denoise._napari.batch.panel import BatchPanel
-from napari_gpu_denoise.files import FORMAT_NAMES, one_file, resuming
+from napari_gpu_denoise.files import FORMAT_NAMES, one_file
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.structure.record import parse_correction
-from napari_gpu_denoise.run import part as parts_of_images
-from napari_gpu_denoise.run.record import Progress, Record, Result
+from napari_gpu_denoise.run.record import Record, Result
 from zarr_stores import write_store
 
 pytestmark = pytest.mark.gui
@@ -51,18 +48,18 @@ def calls(monkeypatch):
     """Stand in for the device: ten steps a file; half way each waits for its turn if there are."""
     seen = SimpleNamespace(turns=None, runs=[], steps=0)
 
-    def stand_in(data, run):
+    def stand_in(data, run, progress):
         seen.runs.append(run)
         for done in range(11):
             seen.steps += 1
-            yield Progress(done, 10)
+            progress.tell(done, 10)
             if done == 5 and seen.turns is not None:
                 seen.turns.acquire()
         told = ("nl_means", run.filter.as_dict(), (1.0,), "estimated", "YX", "uint16", "uint16")
-        yield Progress(10, 10)
+        progress.tell(10, 10)
         return Result(data + np.uint16(1), Record("0", *told, "a device", 3, 0, ("mind",), "2026"))
 
-    monkeypatch.setattr(one_file, "denoise_steps", stand_in)
+    monkeypatch.setattr(one_file, "denoise_image", stand_in)
     return seen
 
 
@@ -123,17 +120,6 @@ def test_a_folder(batch, folder, done, calls, click):
     tifffile.imwrite(folder / "b.tif", image(7))
     assert done(panel) == "<b>Done.</b> 3 denoised, 0 failed, 0 skipped."
     assert len(calls.runs) == 3
-
-
-def test_a_row_has_one_line_and_its_error_is_read_where_it_is_selected(batch, folder, done, calls):
-    panel = batch(folder)
-    done(panel)
-    heights = {panel.files.rowHeight(n) for n in range(3)}
-    assert len(heights) == 1 and heights.pop() < 2 * panel.files.fontMetrics().height()
-    panel.files.selectRow(1)
-    assert panel.files.rowHeight(1) > 2 * panel.files.fontMetrics().height()
-    panel.files.selectRow(0)
-    assert panel.files.rowHeight(1) == panel.files.rowHeight(2)
 
 
 def test_each_file_as_recommended(batch, tmp_path, done, copied):
@@ -224,50 +210,6 @@ def test_stopped_half_way(batch, folder, calls, click, qtbot, how):
     assert states(panel) == {"a.tif": "stopped"} and not (folder / "denoised/a.tif").exists()
 
 
-def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monkeypatch):
-    """It is stopped half way; the result is that of one run."""
-    for module, name, value in (
-        (one_file, "STREAMED_BYTES", 0),
-        (parts_of_images, "PART_BYTES", 1),
-        (parts_of_images, "_FRAMES_PER_MARGIN", 1),
-        (resuming, "_BRIEF", 0),
-    ):
-        monkeypatch.setattr(module, name, value)
-    path = tmp_path / "stack.tif"
-    tifffile.imwrite(path, image(3, (8, 24, 32)), metadata={"axes": "ZYX"})
-    real, turn, noted = one_file.denoise_steps, threading.Event(), []
-
-    def held(*args, **options):
-        with contextlib.closing(real(*args, **options)) as steps:
-            while True:
-                try:
-                    step = next(steps)
-                except StopIteration as end:
-                    return end.value
-                noted.extend([step.done] if step.total and step.unit != "part checked" else [])
-                yield step
-                if step.done == 3:
-                    turn.wait()
-
-    monkeypatch.setattr(one_file, "denoise_steps", held)
-    panel = batch(path)
-    choose(panel.form.existing, "replace")
-    click(panel.run_button)
-    qtbot.waitUntil(lambda: 3 in noted)
-    click(panel.stop_button)
-    turn.set()
-    qtbot.waitUntil(lambda: not panel.runs.running)
-    assert panel.table.rows[0].words == "Stopped; what is done is kept"
-    assert panel.run_button.text() == "Continue with 1 file"
-    noted.clear()
-    assert done(panel).startswith("<b>Done.</b> 1 denoised")
-    assert noted[0] >= 3
-    expected = gd.run_batch(path, gd.NLMeans(window=5), output=tmp_path / "whole/")
-    assert_array_equal(
-        tifffile.imread(tmp_path / "denoised/stack.tif"), tifffile.imread(expected.done[0].output)
-    )
-
-
 def ome(path):
     channels = {"Name": ["DAPI", "GFP"], "Color": [0x0000FFFF, 0x00FF00FF]}
     size = {"PhysicalSizeX": 0.2, "PhysicalSizeY": 0.25}
@@ -276,51 +218,21 @@ def ome(path):
     return (0.25, 0.2), "micrometer", [("DAPI", (0, 0, 1)), ("GFP", (0, 1, 0))]
 
 
-def imagej(path):
-    told = {"axes": "TYX", "unit": "micron", "finterval": 0.5}
-    tifffile.imwrite(path, image(2, (3, 20, 24)), imagej=True, resolution=(5, 4), metadata=told)
-    return (0.5, 0.25, 0.2), "micrometer", [("", (1, 1, 1))]
-
-
-def nifti(path):
-    nibabel = pytest.importorskip("nibabel")
-    made = nibabel.Nifti1Image(image(3, (24, 20, 4)).astype(np.int16), np.diag([2, 2.5, 3, 1]))
-    made.header.set_xyzt_units("mm")
-    made.to_filename(path)
-    return (3, 2.5, 2), "millimeter", [("", (1, 1, 1))]
-
-
-def ome_zarr(path):
-    write_store(path, image(4, (2, 20, 24)), "CYX", levels=1)
-    return (0.25, 0.2), "micrometer", [("dye 0", (0, 0, 1)), ("dye 1", (0, 1, 0))]
-
-
-@pytest.mark.parametrize("largest", [0, 1 << 27], ids=["in parts", "whole"])
-def test_opened_results_are_placed_and_coloured_as_their_files(
-    model, batch, tmp_path, done, click, monkeypatch, largest
-):
-    """In every format, by clicks alone."""
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", largest)
-    makers = {"a.ome.tif": ome, "b.tif": imagej, "c.nii.gz": nifti}
-    if find_spec("zarr") is not None:
-        makers["d.ome.zarr"] = ome_zarr
+def test_opened_results_are_placed_and_coloured_as_their_files(model, batch, tmp_path, done, click):
     (tmp_path / "raw").mkdir()
-    expected = [make(tmp_path / "raw" / name) for name, make in makers.items()]
+    scale, unit, channels = ome(tmp_path / "raw" / "a.ome.tif")
     panel = batch(tmp_path / "raw")
-    assert done(panel) == f"<b>Done.</b> {len(makers)} denoised, 0 failed, 0 skipped."
-    for number, (name, told) in enumerate(zip(makers, expected, strict=True)):
-        model.layers.clear()
-        panel.files.selectRow(number)
-        click(panel.open_button)
-        scale, unit, channels = told
-        assert len(model.layers) == len(channels), name
-        for layer, (channel, colour) in zip(model.layers, channels, strict=True):
-            assert_allclose(layer.scale, scale, rtol=1e-6)
-            assert str(layer.units[-1]) == unit
-            assert layer.name.endswith(f"{channel} (NL-means)")
-            assert_allclose(layer.colormap.colors[-1][:3], colour, atol=0.01)
-            assert layer.metadata["napari-gpu-denoise"]["filter"] == "nl_means"
-            assert layer.source.path == str(tmp_path / "raw/denoised" / name)
+    done(panel)
+    panel.files.selectRow(0)
+    click(panel.open_button)
+    assert len(model.layers) == len(channels)
+    for layer, (channel, colour) in zip(model.layers, channels, strict=True):
+        assert_allclose(layer.scale, scale, rtol=1e-6)
+        assert str(layer.units[-1]) == unit
+        assert layer.name.endswith(f"{channel} (NL-means)")
+        assert_allclose(layer.colormap.colors[-1][:3], colour, atol=0.01)
+        assert layer.metadata["napari-gpu-denoise"]["filter"] == "nl_means"
+        assert layer.source.path == str(tmp_path / "raw/denoised/a.ome.tif")
 
 
 def test_existing_results(batch, folder, done, calls):

@@ -7,7 +7,6 @@ from qtpy.QtWidgets import QAbstractSpinBox, QComboBox, QLabel, QScrollArea
 from _napari.conftest import PLUGIN
 from _napari.inputs import find_entry
 from napari_gpu_denoise._napari.docks import _dock_of
-from napari_gpu_denoise._napari.parts import Caption
 from napari_gpu_denoise.filters import FILTERS
 
 pytestmark = pytest.mark.gui
@@ -100,18 +99,6 @@ def test_the_status_line_is_shown_whole_and_run_stays_where_it_is(shown, opened,
     assert label.minimumHeight() == 0
 
 
-def test_captions_shrink_again(qtbot):
-    caption = Caption()
-    qtbot.addWidget(caption)
-    caption.resize(200, 20)
-    caption.setText("Short.")
-    short = caption.minimumHeight()
-    caption.setText(LONG)
-    assert caption.minimumHeight() > 2 * short
-    caption.setText("Short.")
-    assert caption.minimumHeight() == short
-
-
 def test_panels_do_not_share_the_height_and_menus_bring_them_to_the_front(shown, qtbot):
     plugins, layers = shown.window.plugins_menu, shown.window.layers_menu
     for title in ("NL-means", "Estimated noise", "BM3D"):
@@ -138,14 +125,3 @@ def test_panels_do_not_share_the_height_and_menus_bring_them_to_the_front(shown,
         qtbot.waitUntil(lambda dock=dock: in_front() == [dock])
         assert not dock.isHidden()
     assert len(shown.window.dock_widgets) == 3
-
-
-def test_a_panel_becomes_a_tab_of_one_that_is_not_hidden(opened, qtbot):
-    first = _dock_of(opened("NL-means"))
-    window = first.parent()
-    first.hide()
-    second, third = (_dock_of(opened(title)) for title in ("BM3D", "Isoline"))
-    qtbot.waitUntil(lambda: window.tabifiedDockWidgets(third) == [second])
-    first.show()
-    qtbot.wait(100)
-    assert window.tabifiedDockWidgets(first) == []

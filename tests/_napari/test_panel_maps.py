@@ -1,23 +1,25 @@
 """Edge and direction maps beside the result; noise that is given by settings."""
 
-import dataclasses
-import threading
-
 import dask.array as da
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import napari_gpu_denoise as gd
-from _napari.inputs import PLACED, Sliced, assert_same_place, drive, layer_names, type_sigma
-from napari_gpu_denoise._napari.denoise import run as maps
-from napari_gpu_denoise._napari.denoise.run import Request, steps
-from napari_gpu_denoise._napari.layers import arrays
+from _napari.inputs import (
+    PLACED,
+    Sliced,
+    add_sliced,
+    assert_same_place,
+    drive,
+    layer_names,
+    type_sigma,
+)
+from napari_gpu_denoise._napari.denoise.run import Request, denoise_layer
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.filters import Isoline
 from napari_gpu_denoise.run import denoise as runs
-from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.request import Run
 
 pytestmark = pytest.mark.gui
@@ -102,23 +104,7 @@ def test_pixels_averaged_are_a_layer(viewer, open_panel, run, noisy):
     assert type(count).__name__ == "Image" and not count.visible
 
 
-def test_hard_choices_turn_once_around_and_pi_ld_has_no_classes(viewer, isoline_panel, run, noisy):
-    viewer.add_image(noisy, name="a")
-    panel = isoline_panel()
-    panel.form.profile.setCurrentText("paper")
-    run(panel)
-    same(shown(viewer, "a"), gd.isoline_maps(noisy, profile="paper"))
-    directions = viewer.layers["a (Isoline directions, profile paper)"]
-    assert tuple(directions.contrast_limits) == (0, 360)
-    viewer.layers.clear()
-    viewer.add_image(noisy[:32, :32], name="b")
-    panel.form.controls["method"].value = "pi-ld"
-    assert run(panel).startswith("Done in ")
-    words = "profile paper, method pi-ld"
-    assert layer_names(viewer) == ["b", f"b (Isoline, {words})", f"b (Isoline directions, {words})"]
-
-
-def test_of_one_frame(viewer, isoline_panel, run, movie, pasted):
+def test_of_one_frame(viewer, isoline_panel, run, movie, click, pasted):
     data = da.from_array(movie, chunks=(2, 40, 48))
     place = {"scale": (2, 1, 1), "axis_labels": ("t", "y", "x")}
     viewer.add_image(data, name="movie", contrast_limits=(0, 900), **place)
@@ -130,6 +116,8 @@ def test_of_one_frame(viewer, isoline_panel, run, movie, pasted):
     same(layers, gd.isoline_maps(movie, axes="TYX", frames=4))
     for layer in layers:
         assert_allclose(layer.translate, (8, 0, 0))
+    click(panel.command_button)
+    assert "Maps need a separate run with --show." in panel.status.text()
     scope = pasted(panel)
     assert_array_equal(scope["denoised"], viewer.layers["movie (Isoline, frame 4)"].data)
     same(layers, scope["maps"])
@@ -139,23 +127,23 @@ def test_of_one_frame(viewer, isoline_panel, run, movie, pasted):
 @pytest.mark.parametrize("frame", [None, 2, 3])
 def test_of_lazy_frames(movie, sigma, frame):
     given = (Source("movie", Sliced(movie)), Run(Isoline(), sigma, axes="TYX"))
-    _, outcome = drive(steps(Request(*given, frame=frame, maps=True)))
+    _, outcome = drive(denoise_layer, Request(*given, frame=frame, maps=True))
     assert not outcome.without_maps
     same(reversed(outcome.maps), gd.isoline_maps(movie, sigma, axes="TYX", frames=frame))
-    _, outcome = drive(steps(Request(*given, frame=frame)))
-    assert not outcome.maps
 
 
-def test_not_of_what_is_too_large_for_memory(viewer, isoline_panel, run, movie, monkeypatch):
-    panel, place = isoline_panel(), {"axis_labels": ("t", "y", "x"), "contrast_limits": (0, 900)}
+def test_a_method_without_classes_has_directions_alone(movie):
+    given = Request(Source("a", movie[0]), Run(Isoline(method="pi-ld"), 8.0, axes="YX"), maps=True)
+    (layer,) = drive(denoise_layer, given)[1].maps
+    assert layer.title == "directions"
+
+
+def test_not_of_what_is_too_large_for_memory(viewer, isoline_panel, run, movie, small_memory):
+    panel = isoline_panel()
     type_sigma(panel)
-    # Bytes a pixel that are too many: the result has them, the directions, the result alone.
-    for dtype, most in (("uint16", 1), ("uint16", 3), ("float64", 6)):
-        viewer.layers.clear()
-        viewer.add_image(da.from_array(movie.astype(dtype)), name="a", **place)
-        monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", most * movie.size)
-        assert "Maps are not made for stacks this large: try Only" in run(panel)
-        assert len(viewer.layers) == 2
+    add_sliced(viewer, movie)
+    assert "Maps are not made for stacks this large: try Only" in run(panel)
+    assert len(viewer.layers) == 2
     panel.places.boxes["T"].click()
     run(panel)
     assert len(viewer.layers) == 5
@@ -197,50 +185,6 @@ def test_of_channels(viewer, isoline_panel, run, noisy, channels):
         assert_array_equal(classes.data[k], found)
 
 
-def test_they_are_made_and_cancelled_in_the_thread_of_the_run(
-    viewer, isoline_panel, click, finish, qtbot, noisy, monkeypatch
-):
-    reached = []
-    offer = maps.OFFERS["isoline"]
-
-    def slow(*args, **kwargs):
-        running = offer.steps(*args, **kwargs)
-        try:
-            while True:
-                reached.append(threading.current_thread())
-                yield Progress(0, 1)
-        finally:
-            running.close()
-            reached.append("closed")
-
-    monkeypatch.setitem(maps.OFFERS, "isoline", dataclasses.replace(offer, steps=slow))
-    viewer.add_image(noisy)
-    panel = isoline_panel()
-    click(panel.run_button)
-    qtbot.waitUntil(lambda: len(reached) > 3)
-    click(panel.cancel_button)
-    assert finish(panel) == "Cancelled: no layer was added."
-    qtbot.waitUntil(lambda: reached[-1] == "closed")
-    assert len(viewer.layers) == 1 and threading.main_thread() not in reached
-
-
-def test_copied_calls(viewer, isoline_panel, run, click, noisy, copied, pasted):
-    viewer.add_image(noisy, name="a")
-    panel = isoline_panel()
-    panel.form.profile.setCurrentText("paper")
-    panel.form.controls["segment_length"].value = 4
-    type_sigma(panel, "9")
-    panel.options.dtype.setCurrentIndex(2)
-    run(panel)
-    lines = copied(panel.python_button)
-    assert "maps = gd.isoline_maps(image, sigma=9.0, profile='paper', segment_length=4)" in lines
-    same(shown(viewer, "a"), pasted(panel)["maps"])
-    click(panel.command_button)
-    assert "Maps need a separate run with --show." in panel.status.text()
-    panel.maps.click()
-    assert "maps" not in copied(panel.python_button)
-
-
 def test_sigma_is_not_asked_for_where_it_is_not_used(
     viewer, open_panel, run, click, noisy, qtbot, pasted
 ):
@@ -252,18 +196,15 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(
     controls["criterion"].value = "multiplicative"
     assert not noise.mode.isEnabled() and not noise.edit.isEnabled()
     assert (noise.edit.text(), noise.edit.placeholderText()) == ("", "not used")
-    assert "multiplicative noise of 4 looks" in noise.edit.toolTip()
     controls["looks"].value = 2.5
-    assert "2.5 looks" in noise.mode.toolTip()
+    assert "multiplicative noise of 2.5 looks" in noise.edit.toolTip()
     status = run(panel)
     assert "Sigma not used: multiplicative noise of 2.5 looks." in status
-    assert "grey levels" not in status
     expected = runs.denoise(noisy, Isoline(criterion="multiplicative", looks=2.5))
     assert_array_equal(viewer.layers[-1].data, expected.image)
     assert_array_equal(pasted(panel)["denoised"], expected.image)
     click(panel.reset_button)
     assert noise.edit.isEnabled() and noise.edit.placeholderText() == "sigma"
-    assert "Standard deviation" in noise.edit.toolTip()
     # What was typed comes back, and is not used meanwhile.
     qtbot.keyClicks(noise.edit, "nonsense")
     controls["criterion"].value = "multiplicative"

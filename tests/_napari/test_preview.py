@@ -9,12 +9,11 @@ from qtpy.QtCore import Qt
 
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
-from _napari.inputs import layer_names, type_sigma
+from _napari.inputs import add_sliced, layer_names, type_sigma
 from napari_gpu_denoise._napari.layers.provenance import is_temporary
-from napari_gpu_denoise._napari.preview import compute
+from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.preview import live as lives
 from napari_gpu_denoise.errors import DeviceMemoryError
-from napari_gpu_denoise.run.noise import NoiseMemory
 
 pytestmark = pytest.mark.gui
 
@@ -125,24 +124,17 @@ def test_the_layer_goes_with_the_box_and_a_source_that_shines_through_is_hidden(
     assert list(viewer.layers) == [source]
 
 
-def test_it_is_no_source_and_no_result(viewer, open_panel, noisy, tick, run):
-    viewer.add_image(noisy, name="noisy")
-    panel, other = open_panel("NL-means"), open_panel("BM3D")
-    tick(panel)
-    assert [other.layer.itemText(i) for i in range(other.layer.count())] == ["noisy"]
-    viewer.layers.selection.active = panel.live.layer
-    assert open_panel("Isoline").layer.layer().name == "noisy"
-    run(panel)
-    lasting = [layer.name for layer in viewer.layers if not is_temporary(layer)]
-    assert lasting == ["noisy", "noisy (NL-means, sigma 10)"]
-
-
-def test_it_stays_above_the_results_of_its_source(viewer, open_panel, noisy, tick, run, settle):
+def test_it_is_no_source_and_no_result_and_stays_above_those_of_its_source(
+    viewer, open_panel, noisy, tick, run, settle
+):
     viewer.add_image(noisy, name="noisy")
     viewer.add_image(noisy, name="other")
     panel = open_panel("NL-means")
     panel.layer.choose(viewer.layers["noisy"])
     tick(panel)
+    viewer.layers.selection.active = panel.live.layer
+    offered = open_panel("BM3D").layer
+    assert [offered.itemText(i) for i in range(offered.count())] == ["other", "noisy"]
     preview, result = "Preview of noisy (NL-means)", "noisy (NL-means, sigma 10)"
     run(panel)
     settle(panel)
@@ -176,32 +168,27 @@ def test_another_layer_is_previewed_when_it_is_chosen(viewer, open_panel, noisy,
     assert previews(viewer) == ["Preview of second (NL-means)"]
 
 
-def test_the_noise_is_measured_once_and_out_of_the_way(
-    viewer, open_panel, noisy, tick, settle, monkeypatch
-):
-    asked, said, real = [], [], NoiseMemory.measured
-
-    def measured(memory, *given):
-        if memory.estimate is None:
-            asked.append(1)
-        return real(memory, *given)
-
-    monkeypatch.setattr(NoiseMemory, "measured", measured)
-    viewer.add_image(noisy, name="noisy")
+def test_the_noise_is_measured_once(viewer, open_panel, noisy, tick, settle):
+    layer = viewer.add_image(noisy, name="noisy")
     panel = open_panel("NL-means")
-    monkeypatch.setattr(panel.preview, "say", lambda text: said.append(text))
     tick(panel, sigma="")
+    memory = memory_of(layer, "auto", "YX", None, "raise", None)
+    found = memory.estimate
     panel.options.strength.slider.setValue(10)
     settle(panel)
-    assert said[0] == "Measuring the noise …"
-    assert said.count("Measuring the noise …") == 1 and "pixels" in said[-1]
-    assert asked == [1]
+    assert found is not None and memory.estimate is found
     expected = gd.nl_means(noisy, sigma_factor=panel.options.strength.value())
     assert_array_equal(panel.live.layer.data, expected)
 
 
-def test_why_there_is_no_preview(viewer, open_panel, movie, tick, settle, monkeypatch):
-    viewer.add_image(movie, name="movie", axis_labels=("t", "y", "x"))
+def test_why_there_is_no_preview(viewer, open_panel, movie, tick, settle):
+    problems = []
+
+    def read():
+        if problems:
+            raise problems[0]
+
+    add_sliced(viewer, movie, read)
     panel = open_panel("NL-means")
     tick(panel)
     viewer.dims.ndisplay = 3
@@ -211,13 +198,8 @@ def test_why_there_is_no_preview(viewer, open_panel, movie, tick, settle, monkey
     viewer.dims.ndisplay = 2
     settle(panel)
     assert panel.live.layer is not None
-
-    def fails(*_):
-        raise DeviceMemoryError("The device is full: wait.")
-        yield
-
-    monkeypatch.setattr(compute, "filter_part", fails)
-    panel.options.strength.slider.setValue(5)
+    problems.append(DeviceMemoryError("The device is full: wait."))
+    viewer.dims.set_current_step(0, 1)
     settle(panel)
     assert panel.preview.caption.text() == "The device is full: wait."
     assert panel.live.layer is None
@@ -226,24 +208,23 @@ def test_why_there_is_no_preview(viewer, open_panel, movie, tick, settle, monkey
 def test_a_quick_profile_comes_first(viewer, open_panel, noisy, tick, settle):
     viewer.add_image(noisy)
     panel = open_panel("BM3D")
-    started, start = [], panel.live._filtering.start
-    panel.live._filtering.start = lambda request: started.append(request) or start(request)
+    made = []
+    panel.live._filtering.ended.connect(lambda outcome: made.append(outcome.request))
     tick(panel)
-    names = [request.run.filter.profile_name() for request in started]
-    assert names == ["fast", "normal"]
-    started.clear()
+    assert [request.run.filter.profile_name() for request in made] == ["fast", "normal"]
+    made.clear()
     panel.live.changed()  # nothing has
     settle(panel)
-    assert not started
+    assert not made
     for value in range(1, 8):
         panel.options.strength.slider.setValue(value)
     settle(panel)
-    # Taken together, and the last one wins.
-    factors = [request.run.sigma_factor for request in started]
-    assert factors == [panel.options.strength.value()] * 2
+    # The last one wins.
+    assert made[-1].run.sigma_factor == panel.options.strength.value()
+    made.clear()
     panel.form.profile.setCurrentText("fast")
     settle(panel)
-    assert started[-1].final and len(started) == 3
+    assert [request.final for request in made] == [True]
 
 
 def test_strength_counts_everywhere(viewer, open_panel, noisy, run, copied, qtbot):
@@ -313,27 +294,3 @@ def test_three_strengths_side_by_side(viewer, open_panel, movie, settle):
     assert panel.options.strength.value() == 1.41 and not panel.preview.strip.isChecked()
     assert layer_names(viewer) == ["movie", "above"]
     assert viewer.mouse_drag_callbacks == callbacks
-    assert panel.options.strength.around() == (1.0, 1.41, 2.0)
-
-
-def test_the_strip_and_the_preview_take_turns(viewer, open_panel, noisy, tick, settle):
-    image = np.stack([noisy] * 3 + [np.full_like(noisy, 200)], axis=-1).astype(np.uint8)
-    viewer.add_image(image, name="colours")
-    panel, callbacks = open_panel("NL-means"), list(viewer.mouse_drag_callbacks)
-    tick(panel)
-    assert panel.live.layer.data.shape == image.shape
-    panel.preview.strip.click()
-    settle(panel)
-    assert layer_names(viewer) == ["colours", "Strengths of colours (NL-means)"]
-    strip = panel.live.layer.data
-    assert strip.shape == (64, 80, 4) and strip[..., 3].min() == 255
-    panel.options.strength.slider.setValue(-20)
-    settle(panel)
-    assert panel.live._shown.strengths == (0.5, 0.71, 1.0)
-    panel.preview.strip.click()
-    settle(panel)
-    assert previews(viewer) == ["Preview of colours (NL-means)"]
-    panel.preview.strip.click()
-    settle(panel)
-    viewer.window.remove_dock_widget(panel)
-    assert layer_names(viewer) == ["colours"] and viewer.mouse_drag_callbacks == callbacks

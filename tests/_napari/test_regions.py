@@ -68,20 +68,14 @@ def test_a_part_in_words_and_code():
 )
 def test_a_cut_is_indexed_as_the_part_is(index):
     places = (slice(1, 5), 4, slice(2, 18), slice(3, 9))
-    cut, part = LazyArray(ARRAY, part=places), ARRAY[places]
+    data = Sliced(ARRAY)
+    cut, part = LazyArray(data, part=places), ARRAY[places]
+    assert not data.read
     for name in ("shape", "ndim", "size", "dtype"):
         assert getattr(cut, name) == getattr(part, name)
     assert_array_equal(cut[index], part[index])
     assert_array_equal(np.asarray(cut), part)
     assert_array_equal(LazyArray(ARRAY)[::-1, 2], ARRAY[::-1, 2])  # a whole axis reversed
-
-
-def test_a_cut_reads_what_is_asked_for_alone():
-    data = Sliced(ARRAY)
-    cut = LazyArray(data, part=(slice(0, 5), 4, slice(2, 18), slice(3, 9)))
-    assert not data.read
-    _ = cut[2]
-    assert data.read == [(2, 4, slice(2, 18), slice(3, 9))]
 
 
 # --- rectangles and views -------------------------------------------------------------------------
@@ -129,6 +123,7 @@ def test_more_than_was_drawn_is_told():
         (None, "click Draw"),
         (Shapes(ndim=2), "click Draw"),
         (Shapes([rectangle(25, 3, 40, 9)]), "contains no pixels of 'cells' along Y"),
+        (Shapes([np.array([[0, 1, 5, 3], [0, 1, 5, 9], [0, 4, 5, 9], [0, 4, 5, 3]])]), "along Y"),
     ],
 )
 def test_no_rectangle_on_the_image(drawn, said):
@@ -213,10 +208,3 @@ def test_nothing_is_seen(dims, low, message):
     layer = looked_at(Image(np.zeros((5, 20, 30))), low, (0, 19, 29 + 2 * low[-1]))
     with pytest.raises(LayerError, match=message):
         region_shown(layer, dims)
-
-
-def test_a_rectangle_on_another_plane_is_refused():
-    layer, shapes = Image(ARRAY), Shapes(ndim=4)
-    shapes.add_rectangles(np.array([[0, 1, 5, 3], [0, 1, 5, 9], [0, 4, 5, 9], [0, 4, 5, 3]]))
-    with pytest.raises(LayerError, match="no extent along Y"):
-        drawn_in(layer, "TZYX", shapes)

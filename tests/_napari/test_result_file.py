@@ -13,7 +13,6 @@ import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.denoise.run import Request, size_of_file, suggested
-from napari_gpu_denoise._napari.io import reading
 from napari_gpu_denoise._napari.layers.source import capture
 from napari_gpu_denoise.run.request import Run
 from zarr_stores import write_store
@@ -74,11 +73,10 @@ def test_the_result_of_a_dask_layer_is_one_of_its_file(
 
 
 def test_metadata_of_the_file_of_a_layer_are_kept(
-    viewer, open_panel, run, asked, monkeypatch, tmp_path
+    viewer, open_panel, run, asked, nothing_loaded, tmp_path
 ):
     image = np.random.default_rng(0).normal(500, 20, (4, 600, 40)).astype(np.uint16)
     path = write_store(tmp_path / "in.ome.zarr", image, "ZYX", chunks=(2, 64, 20))
-    monkeypatch.setattr(reading, "LARGEST_LOADED", 0)
     viewer.open(str(path), plugin=PLUGIN)
     names, seen = asked
     names.append(str(tmp_path / "out.ome.zarr"))

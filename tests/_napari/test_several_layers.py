@@ -13,8 +13,8 @@ from napari_gpu_denoise._napari.layers.provenance import (
     Origin,
     identity,
 )
-from napari_gpu_denoise._napari.tasks import Stage, TimeLeft
-from napari_gpu_denoise.run.record import MEASURING
+from napari_gpu_denoise._napari.tasks import TimeLeft
+from napari_gpu_denoise.run.progress import MEASURING, Step
 
 pytestmark = pytest.mark.gui
 NOISE = np.random.default_rng(0).normal(100, 5, (24, 30)).astype(np.float32)
@@ -102,13 +102,13 @@ def test_the_time_left():
 
     def words(time, done):
         now[0] = time
-        return left.words(Stage("Denoising: tile", done, 10))
+        return left.words(Step(done, 10, "Denoising: tile"))
 
     assert words(0.0, 0) == "Denoising: tile 0 of 10"
     assert words(2.0, 1) == "Denoising: tile 1 of 10"
     assert words(10.0, 5) == "Denoising: tile 5 of 10, about 10 seconds left"
     assert words(10.0, 10) == "Denoising: tile 10 of 10"
-    assert left.words(Stage(MEASURING.unit.capitalize())) == "Measuring noise …"
+    assert left.words(Step(0, 0, MEASURING)) == "Measuring noise …"
     # Another layer begins anew, and stands still.
     for time in (20.0, 40.0):
         assert words(time, 1) == "Denoising: tile 1 of 10"

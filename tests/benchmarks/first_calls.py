@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 # Where drivers, pyopencl and this package keep what was compiled.
 _CACHES = (
@@ -46,11 +45,9 @@ def run_task(name: str, profile: str | None, shape: list[int]) -> dict[str, floa
     times.append(time.perf_counter())
     image = np.random.default_rng(0).normal(100, SIGMA, shape).astype(np.float32)
     for _ in range(2):
-        start = time.perf_counter()
         denoise(image, kind.of(profile=profile), SIGMA, device=device)
-        times.append(times[-1] + time.perf_counter() - start)
-    parts = (after - before for before, after in itertools.pairwise(times))
-    imports, discovery, context, first, again = parts
+        times.append(time.perf_counter())
+    imports, discovery, context, first, again = (b - a for a, b in itertools.pairwise(times))
     # Compiling: or what is read from the cache, and other work that is done once.
     found = {"imports": imports, "discovery": discovery, "context": context}
     return found | {"compiling": max(first - again, 0.0), "call": again}
@@ -64,20 +61,20 @@ def main() -> None:
     parser.add_argument("--shape", default="512x512")
     parser.add_argument("--task", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    shape = list(map(int, options.shape.split("x")))
     if options.task:
+        shape = list(map(int, options.shape.split("x")))
         print(json.dumps(run_task(options.task, options.profile, shape)))
         return
     # As pip leaves the package; where Python stores no bytecode, every process would compile it.
     compileall.compile_dir(Path(__file__).parents[2] / "src", quiet=2)
     for name in options.filters:
+        command = [sys.executable, "-P", __file__, *sys.argv[1:], "--task", name]
         with tempfile.TemporaryDirectory() as folder:
             places = {each: os.path.join(folder, each) for each in _CACHES}
             for place in places.values():
                 os.mkdir(place)
             for state in ("nothing cached", "kernels cached"):
                 start = time.perf_counter()
-                command: list[Any] = [sys.executable, "-P", __file__, *sys.argv[1:], "--task", name]
                 made = subprocess.check_output(command, env=os.environ | places, text=True)
                 whole, parts = time.perf_counter() - start, json.loads(made.splitlines()[-1])
                 cells = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())

@@ -9,10 +9,7 @@ cost, and whether the result is the same to the bit.
 from __future__ import annotations
 
 import argparse
-import os
 import random
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -26,26 +23,24 @@ from tables import show
 
 import napari_gpu_denoise as gd
 
-# Each part that is begun, and each that is written, adds a line to a file.
+# Each part that is begun, and each that is written, adds a letter to a file.
 _CALL = """
 import os, sys
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.files import resuming
-from napari_gpu_denoise.run import by_parts as several
+from napari_gpu_denoise.run import by_parts
 
 log = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-def told(word, call):
-    def called(*given):
-        os.write(log, word)
-        return call(*given)
-    return called
+def filter_part(*given, plain=by_parts.filter_part, **options):
+    os.write(log, b"b")
+    return plain(*given, **options)
 
 def wrote(self, *given, plain=resuming.ResumeLedger.wrote):
     plain(self, *given)
     os.write(log, b"w")
 
-several.filter_part = told(b"b", several.filter_part)
+by_parts.filter_part = filter_part
 resuming.ResumeLedger.wrote = wrote
 sys.exit(main())
 """
@@ -62,20 +57,15 @@ def main() -> None:
     args = parser.parse_args()
     rows = []
     for kind in args.kinds:
-        folder = Path(tempfile.mkdtemp())
-        try:
-            rows.append(_killed(kind, folder, args))
-        finally:
-            shutil.rmtree(folder)
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append([kind, *_killed(kind, Path(folder), args)])
     show(["", "kills", "parts", "begun", "most lost by a kill", "result"], rows)
 
 
-def _killed(kind: str, folder: Path, args: argparse.Namespace) -> list[str]:
-    shape = args.planes, args.side, args.side
-    path = write_zarr(folder / "in.ome.zarr", shape, "ZYX", args.side)
+def _killed(kind: str, folder: Path, args: argparse.Namespace) -> list[object]:
+    path = write_zarr(folder / "in.ome.zarr", (args.planes, args.side, args.side), "ZYX", args.side)
     if kind == "tiff":
-        planes = gd.read(path).data
-        path = folder / "in.tif"
+        planes, path = gd.read(path).data, folder / "in.tif"
         tifffile.imwrite(path, planes, metadata={"axes": "ZYX"})
     suffix = "".join(path.suffixes)
     whole, target, log = folder / f"whole{suffix}", folder / f"out{suffix}", folder / "log"
@@ -89,53 +79,58 @@ def _killed(kind: str, folder: Path, args: argparse.Namespace) -> list[str]:
     start = time.monotonic() - begun
     if alone.wait():
         raise SystemExit("It failed.")
-    rest = time.monotonic() - begun - start
     parts = log.read_bytes().count(b"w")
-    print(
-        f"{kind}: {parts} parts, {start:.1f} s to the first and {rest:.1f} s from there", flush=True
-    )
-    log.unlink()
-    log.touch()
-    rng, kills, most = random.Random(args.seed), 0, 0
-    while True:
+    each = (time.monotonic() - begun - start) / parts
+    log.write_bytes(b"")
+    rng, kills, most, code = random.Random(args.seed), 0, 0, None
+    while code is None:
         before = log.read_bytes()
         process = subprocess.Popen([*command, "-o", str(target), "--resume"])
         if kills < args.kills:
-            # One in five before the first part is begun, the others in the middle of one, spread
-            # over the parts that are left, however fast this run is.
             left = parts - before.count(b"w")
-            early = left < 2 or rng.random() < 0.2
-            after = -1 if early else rng.randint(0, 2 * (left - 1) // (args.kills - kills + 1))
-            until = rng.uniform(0.2, start) if early else rng.uniform(0, rest / parts)
-            while process.poll() is None and _new(log, before).count(b"w") < after:
-                time.sleep(0.005)
-            while not early and log.read_bytes() == before and process.poll() is None:
-                time.sleep(0.005)
-            time.sleep(until)
+            _wait(process, log, rng, left, args.kills - kills, start, each)
         else:
             process.wait()
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
+        code = process.poll()
+        if code is None:
+            process.kill()
             process.wait()
             kills += 1
-            new = _new(log, before)
+            new = log.read_bytes()[len(before) :]
             most = max(most, new.count(b"b") - new.count(b"w"))
-            moment = "before a part" if early else f"in a part after {after}"
-            print(f"  killed {moment}: {new.decode()}", flush=True)
-            continue
-        status = process.returncode
-        if status:
-            raise SystemExit("It failed.")
-        break
-    told = log.read_bytes()
+    if code:
+        raise SystemExit("It failed.")
     same = np.array_equal(gd.read(whole).data, gd.read(target).data)
-    counts = [str(kills), str(parts), str(told.count(b"b")), str(most)]
-    left = [each.name for each in log.parent.iterdir() if each.name.startswith(".")]
-    return [kind, *counts, "equal to the bit" if same and not left else "DIFFERENT"]
+    hidden = [each.name for each in folder.iterdir() if each.name.startswith(".")]
+    result = "equal to the bit" if same and not hidden else "DIFFERENT"
+    return [kills, parts, log.read_bytes().count(b"b"), most, result]
 
 
-def _new(log: Path, before: bytes) -> bytes:
-    return log.read_bytes()[len(before) :]
+def _wait(
+    process: subprocess.Popen,
+    log: Path,
+    rng: random.Random,
+    left: int,
+    kills: int,
+    start: float,
+    each: float,
+) -> None:
+    """Wait for the moment of a kill: one in five before a part is begun, the others within one.
+
+    They are spread over the parts that are `left`, however fast this run is; a start takes `start`
+    seconds, and a part `each`.
+    """
+    before = log.read_bytes()
+    if left < 2 or rng.random() < 0.2:
+        time.sleep(rng.uniform(0.2, start))
+        return
+    after = rng.randint(0, 2 * (left - 1) // (kills + 1))
+    while process.poll() is None:
+        new = log.read_bytes()[len(before) :]
+        if new and new.count(b"w") >= after:
+            break
+        time.sleep(0.005)
+    time.sleep(rng.uniform(0, each))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Print time and memory of the command line on files larger than memory, and check the results.
 
     python tests/benchmarks/out_of_core.py zarr --filters bm3d vbm3d
-    python tests/benchmarks/out_of_core.py tiff --side 30000 --layout tiles
+    python tests/benchmarks/out_of_core.py tiff --side 30000
 
 `zarr` makes an OME-Zarr of 40 x 4 x 10 planes of 1640 x 1640 uint16 (8.6 GB), `tiff` a BigTIFF of
 one plane of uint8. "Busy" is the share of the time from the first kernel to the end in which the
@@ -18,6 +18,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from tables import show
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.files import formats
-from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.filters import filters_for
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.request import Run
 
@@ -48,40 +49,22 @@ def main() -> None:
     add("--sigma", type=float, default=SIGMA)
     add("--shape", type=int, nargs=5, default=(40, 4, 10, 1640, 1640), help="T C Z Y X")
     add("--chunk", type=int, default=820)
-    add("--side", type=int, nargs="+", default=[30_000])
-    add("--layout", nargs="+", choices=("tiles", "strips"), default=["tiles"])
-    add("--blosc", action="store_true", help="OME-Zarr compressed as new images are")
-    add("--packed", action="store_true", help="compressed by deflate")
+    add("--side", type=int, default=30_000, help="of the TIFF")
     add("--folder", type=Path, default=Path("."), help="for input and result")
     add("--options", default="", help="further options of gpu-denoise, in one text")
     args = parser.parse_args()
-    folder = args.folder / f"out-of-core-{os.getpid()}"
-    folder.mkdir(parents=True)
-    rows = []
-    try:
+    with tempfile.TemporaryDirectory(dir=args.folder) as name:
+        folder = Path(name)
         if args.kind == "zarr":
-            shape = tuple(args.shape)
-            stored = "auto"
-            if args.blosc:
-                from zarr.codecs import BloscCodec
-
-                stored = BloscCodec(cname="zstd", clevel=1, shuffle="bitshuffle")
-            path = write_zarr(folder / "in.ome.zarr", shape, "TCZYX", args.chunk, stored)
-            rows += [_row(path, filter, args) for filter in args.filters]
+            path = write_zarr(folder / "in.ome.zarr", tuple(args.shape), "TCZYX", args.chunk)
         else:
-            for side in args.side:
-                for layout in args.layout:
-                    path = folder / f"{layout}-{side}.tif"
-                    write_tiff(path, side, layout, packed=args.packed)
-                    rows += [_row(path, filter, args) for filter in args.filters]
-                    path.unlink()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            path = write_tiff(folder / "in.tif", args.side)
+        rows = [_row(path, filter, args) for filter in args.filters]
     head = ["", "GB of pixels", "seconds", "GB/s", "million pixels/s", "MB of memory"]
     show([*head, "crop", "busy"], rows)
 
 
-def _row(path: Path, filter: str, args: argparse.Namespace) -> list[str]:
+def _row(path: Path, filter: str, args: argparse.Namespace) -> list[object]:
     target = path.with_name("out" + "".join(path.suffixes))
     command = [sys.executable, "-c", _CALL, filter, str(path)]
     command += ["-o", str(target), "--sigma", str(args.sigma), "--dtype", "same", "--quiet"]
@@ -95,18 +78,14 @@ def _row(path: Path, filter: str, args: argparse.Namespace) -> list[str]:
     if status:
         raise SystemExit(f"It failed with {os.waitstatus_to_exitcode(status)}.")
     with formats.open_stack(path) as one, formats.open_stack(target) as made:
-        pixels, shape = one.data.size, one.data.shape
-        same = _same(one, made, filter, args)
-        stored = one.data.nbytes
+        pixels, shape, stored = one.data.size, one.data.shape, one.data.nbytes / 1e9
+        same = "equal" if _same(one, made, filter, args) else "DIFFERENT"
     shutil.rmtree(target) if target.is_dir() else target.unlink()
-    row = [f"{filter} {args.profile}, {path.name}, {' x '.join(map(str, shape))}"]
-    row += [f"{stored / 1e9:.3g}", f"{seconds:.1f}"]
-    row += [f"{stored / 1e9 / seconds:.2f}", f"{pixels / seconds / 1e6:.3g}"]
-    row += [f"{used.ru_maxrss * 1024 / 1e6:.0f}", "equal" if same else "DIFFERENT"]
     working = [share for share in busy if share]
-    row.append(f"{np.mean(busy[busy.index(working[0]) :]):.0f} %" if working else "")
-    print(" | ".join(row), flush=True)
-    return row
+    load = f"{np.mean(busy[busy.index(working[0]) :]):.0f} %" if working else ""
+    title = f"{filter} {args.profile}, {path.name}, {' x '.join(map(str, shape))}"
+    rates = (stored, f"{seconds:.1f}", stored / seconds, f"{pixels / seconds / 1e6:.3g}")
+    return [title, *rates, f"{used.ru_maxrss * 1024 / 1e6:.0f}", same, load]
 
 
 @contextlib.contextmanager
@@ -135,7 +114,7 @@ def _watched() -> Iterator[list[int]]:
 
 def _same(one, made, filter: str, args: argparse.Namespace) -> bool:
     """Return whether a crop of the middle is what the filter makes of it in memory."""
-    (kind,) = (each for each in FILTERS if each.name.replace("-", "_") == filter.replace("-", "_"))
+    (kind,) = filters_for(filter.replace("-", "_"))
     settings = kind.of(profile=args.profile)
     run = Run(settings, args.sigma, axes=one.filter_axes, dtype="same")
     job = start(run, one.data)

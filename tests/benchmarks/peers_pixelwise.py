@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from tables import show
+from tables import seconds_of, show
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli.bench import measure, synthetic
@@ -41,15 +40,13 @@ def main() -> None:
         joint = "joint" if channels == 3 else "separate"
         settings = gd.NLMeansPixelwise(patch=PATCH, window=WINDOW, channels=joint)
         timing = measure(settings, shape, device, options.repeats)
-        spent = (timing.device_time, timing.whole_call)
-        body.append(["ours", str(channels), *(f"{1e3 * each:.2f}" for each in spent)])
+        body.append(["ours", channels, 1e3 * timing.device_time, 1e3 * timing.whole_call])
         image = synthetic((channels, *shape))
         for peers in (opencv, vapoursynth):
             for name, call, moves in peers(image):
-                whole, kernels = times(call, options.repeats)
-                row = [whole if moves else None, kernels if moves else whole]
-                row = ["" if each is None else f"{1e3 * each:.2f}" for each in reversed(row)]
-                body.append([name, str(channels), *row])
+                spent = statistics.median(seconds_of(call, options.repeats))
+                on_device, whole = (_kernels(call), spent) if moves else (spent, np.nan)
+                body.append([name, channels, 1e3 * on_device, 1e3 * whole])
     show(["", "channels", "on the GPU", "whole call"], body)
 
 
@@ -93,32 +90,21 @@ def vapoursynth(image: np.ndarray) -> Iterator[Peer]:
         if not hasattr(core, space):
             continue
         frames = iter(range(1000))
-        filtered = getattr(core, space)
-        filtered = getattr(filtered, "NLMeans" if space == "nlm_cuda" else "KNLMeansCL")
+        method = "NLMeans" if space == "nlm_cuda" else "KNLMeansCL"
         try:
-            filtered = filtered(clip, **told, **wanted)
+            filtered = getattr(getattr(core, space), method)(clip, **told, **wanted)
         except vs.Error as error:
             print(f"{name} does not run here: {error}")
             continue
         yield name, lambda f=filtered, n=frames: f.get_frame(next(n)).close(), True
 
 
-def times(call: Callable[[], object], repeats: int) -> tuple[float, float | None]:
-    """Return seconds of a call, and of its CUDA kernels if PyTorch is there to tell them."""
-    call()
-    spent = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        call()
-        spent.append(time.perf_counter() - begin)
-    return statistics.median(spent), _kernels(call)
-
-
-def _kernels(call: Callable[[], object]) -> float | None:
+def _kernels(call: Callable[[], object]) -> float:
+    """Return seconds of the CUDA kernels of a call, if PyTorch is there to tell them."""
     try:
         from torch.profiler import ProfilerActivity, profile
     except ImportError:
-        return None
+        return float("nan")
     with profile(activities=[ProfilerActivity.CUDA]) as known:
         call()
     spent = [
@@ -126,7 +112,7 @@ def _kernels(call: Callable[[], object]) -> float | None:
         for event in known.key_averages()
         if "memcpy" not in event.key.lower() and "memset" not in event.key.lower()
     ]
-    return 1e-6 * sum(spent) or None
+    return 1e-6 * sum(spent)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Noise that differs between places: automatic noise, with and without a map, and the true map."""
+"""Noise that differs between planes or places: automatic noise beside one sigma and true ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,35 @@ import numpy as np
 
 import napari_gpu_denoise as gd
 from reference.data import pictures
+from scenes import psnr
 
 LIGHT = 2.5  # in the middle over that in the corners
 
 
-def place_rows(options: argparse.Namespace) -> list[list[str]]:
+def plane_rows(options: argparse.Namespace) -> list[list]:
+    """Return rows of PSNR in dB: noisy, one sigma, automatic, told."""
+    frames = np.stack(list(pictures("foliage").values())[:8])[:, :240, :400]
+    photographs = [picture[:256, :256] for picture in list(pictures("set12").values())[:6]]
+    images = np.stack(photographs)
+    ramp, steps = np.linspace(5, 40, len(frames)), np.array([5, 10, 15, 20, 30, 40])
+    cases: list[tuple[str, np.ndarray, str, np.ndarray, Callable]] = [
+        ("foliage, sigma 5 to 40 along T, BM3D", frames, "TYX", ramp, gd.bm3d),
+        ("foliage, sigma 5 to 40 along T, VBM3D", frames, "TYX", ramp, gd.vbm3d),
+        ("foliage, sigma 15 along T, VBM3D", frames, "TYX", np.full(len(frames), 15.0), gd.vbm3d),
+        ("six photographs, sigma 5 to 40, BM3D", images, ".YX", steps, gd.bm3d),
+        ("six photographs, sigma 15, BM3D", images, ".YX", np.full(len(images), 15.0), gd.bm3d),
+    ]
+    rows = []
+    for name, clean, axes, sigma, function in cases:
+        noise = np.random.default_rng(0).standard_normal(clean.shape) * sigma[:, None, None]
+        noisy = (clean + noise).astype(np.float32)
+        told = ({"noise": "gaussian"}, {}, {"sigma": sigma})
+        results = [function(noisy, axes=axes, device=options.device, **each) for each in told]
+        rows.append([name, *(psnr(each, clean) for each in (noisy, *results))])
+    return rows
+
+
+def place_rows(options: argparse.Namespace) -> list[list]:
     """Return rows of PSNR in dB: noisy, without a map, automatic, told; and how often it is found.
 
     Photographs divided by the light of a lamp have a gain, or sigma, of 1 in the middle and `LIGHT`
@@ -28,66 +52,32 @@ def place_rows(options: argparse.Namespace) -> list[list[str]]:
         ("gain 2 to 5, BM3D", "photons", 2, gd.bm3d),
         ("gain 5 to 12.5, BM3D", "photons", 5, gd.bm3d),
         ("sigma 20 everywhere, BM3D", "even", 20, gd.bm3d),
-        ("photons under uneven light, gain 2, BM3D", "light", 2, gd.bm3d),
     ]
-    return [_row(*case, options) for case in cases]
+    return [_place_row(*case, options) for case in cases]
 
 
-def _row(
+def _place_row(
     name: str, kind: str, strength: float, function: Callable, options: argparse.Namespace
-) -> list[str]:
-    scores, found = [], 0
+) -> list:
+    scores, found, rest = [], 0, {"device": options.device}
     photographs = list(pictures("bsd68").values())[:: options.stride]
     for seed, photograph in enumerate(photographs):
-        clean = photograph.astype(np.float64)
-        noisy, factors, model = _noisy(clean, kind, strength, np.random.default_rng(seed))
-
-        def score(result: np.ndarray, clean: np.ndarray = clean, kind: str = kind) -> float:
-            truth = clean / _inverse_light(clean.shape) if kind == "light" else clean
-            return 10 * np.log10(255**2 / np.mean((result - truth) ** 2))
-
-        estimate = gd.estimate_noise(noisy, "YX", device=options.device)
-        found += estimate.places is not None
-        one = replace(estimate, places=None)
-        rest = {"device": options.device}
+        clean, random = photograph.astype(np.float64), np.random.default_rng(seed)
+        y, x = (np.linspace(-1, 1, n) for n in clean.shape)
+        factors = 1 + (LIGHT - 1) * (y[:, None] ** 2 + x**2) / 2 * (kind != "even")
         if kind == "photons":
+            gain, model = strength * factors, gd.PoissonGaussian(strength, 0.0)
+            noisy = (gain * random.poisson(clean / gain)).astype(np.float32)
             # Beyond the gain, that of stabilised values is a map.
-            told = function(model.stabilise(noisy), factors, **rest)
-            told = model.inverse(told)
-        elif kind == "light":
-            told = function(noisy, noise=model, **rest)
+            told = model.inverse(function(model.stabilise(noisy), np.sqrt(factors), **rest))
         else:
+            noise = random.normal(0, strength, clean.shape) * factors
+            noisy = (clean + noise).astype(np.float32)
             told = function(noisy, strength * factors, **rest)
-        results = (
-            noisy,
-            function(noisy, noise=one, **rest),
-            function(noisy, noise=estimate, **rest),
-            told,
+        estimate = gd.estimate_noise(noisy, "YX", **rest)
+        found += estimate.places is not None
+        both = (
+            function(noisy, noise=n, **rest) for n in (replace(estimate, places=None), estimate)
         )
-        scores.append(list(map(score, results)))
-    means = (f"{value:.2f}" for value in np.mean(scores, axis=0))
-    return [name, *means, f"{found} of {len(photographs)}"]
-
-
-def _noisy(
-    clean: np.ndarray, kind: str, strength: float, random: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, gd.NoiseModel]:
-    """Return an image with noise, and the factors and the model of that."""
-    factors = _inverse_light(clean.shape)
-    model: gd.NoiseModel = gd.PoissonGaussian(strength, 0.0)
-    if kind == "photons":
-        gain = strength * factors
-        return (gain * random.poisson(clean / gain)).astype(np.float32), np.sqrt(factors), model
-    if kind == "light":
-        image = strength * random.poisson(clean / factors / strength)
-        return image.astype(np.float32), factors, model
-    if kind == "even":
-        factors = np.ones(clean.shape)
-    noise = random.normal(0, strength, clean.shape) * factors
-    return (clean + noise).astype(np.float32), factors, gd.Gaussian(strength)
-
-
-def _inverse_light(shape: tuple[int, int]) -> np.ndarray:
-    """Return 1 in the middle, and `LIGHT` in the corners."""
-    y, x = (np.linspace(-1, 1, n) for n in shape)
-    return 1 + (LIGHT - 1) * (y[:, None] ** 2 + x**2) / 2
+        scores.append([psnr(result, clean) for result in (noisy, *both, told)])
+    return [name, *np.mean(scores, axis=0), f"{found} of {len(photographs)}"]

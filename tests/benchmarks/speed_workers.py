@@ -17,14 +17,12 @@ from pathlib import Path
 
 import distributed
 import numpy as np
-import zarr
+from large_files import SIGMA, write_zarr
 from tables import show
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.files.cluster import THREADS_OF_POCL
-from napari_gpu_denoise.run import part as parts_of_images
-
-SIGMA = 20.0
+from napari_gpu_denoise.run import request
 
 
 def main() -> None:
@@ -36,52 +34,28 @@ def main() -> None:
     add("--device", default="portable", help="part of its name")
     add("--filter", default="BM3D")
     add("--profile", default="fast")
-    add("--planes", type=int, default=24)
+    add("--planes", type=int, default=16)
     add("--side", type=int, default=1024)
     add("--part", type=int, default=1 << 22, help="bytes of a part: pixels and result")
     args = parser.parse_args()
-    parts_of_images.PART_BYTES = args.part
+    request.USUAL_LIMITS = request.Limits(part_bytes=args.part)
     filter = getattr(gd, args.filter).of(profile=args.profile)
+    print(
+        f"{gd.choose(args.device)}, {filter.name} {args.profile}, {args.planes} planes of "
+        f"{args.side} x {args.side} uint16, {args.cores} cores for each worker\n",
+        flush=True,
+    )
+    times, digests = {}, set()
     with tempfile.TemporaryDirectory() as folder:
-        source = written(Path(folder, "in.ome.zarr"), args.planes, args.side)
-        megabytes = args.planes * args.side**2 * 2 / 1e6
-        print(
-            f"{gd.choose(args.device)}, {filter.name} {args.profile}, {args.planes} planes of "
-            f"{args.side} x {args.side} uint16, {args.cores} cores for each worker\n",
-            flush=True,
-        )
-        times, digests = {}, set()
+        shape = (args.planes, args.side, args.side)
+        source = write_zarr(Path(folder, "in.ome.zarr"), shape, "ZYX", args.side)
         for count in args.workers:
             target = Path(folder, f"out{count}.ome.zarr")
-            seconds = timed(source, target, filter, count, args)
-            times[count] = seconds
-            print(f"{count}: {seconds:.2f} s", flush=True)
-            digests.add(hashlib.sha256(zarr.open(target / "0")[...].tobytes()).hexdigest())
-        print()
-        alone = min(times) * times[min(times)]
-        rows = [
-            [str(n), f"{s:.2f}", f"{megabytes / s:.1f}", f"{alone / s:.2f}"]
-            for n, s in sorted(times.items())
-        ]
-        show(["workers", "s", "MB/s", "times one worker"], rows)
-        print(f"\nResults equal: {len(digests) == 1}")
-
-
-def written(path: Path, planes: int, side: int) -> Path:
-    """Write an OME-Zarr of noise on a ramp, one plane a chunk."""
-    random = np.random.default_rng(0)
-    one = random.normal(np.linspace(500, 3000, side), SIGMA, (side, side)).astype(np.uint16)
-    group = zarr.open_group(path, mode="w", zarr_format=3)
-    array = group.create_array(
-        "0", shape=(planes, side, side), dtype="uint16", chunks=(1, side, side)
-    )
-    for number in range(planes):
-        array[number] = np.roll(one, 7 * number, 0)
-    axes = [{"name": "z", "type": "space"}, *({"name": a, "type": "space"} for a in "yx")]
-    scale = [{"type": "scale", "scale": [1.0, 1.0, 1.0]}]
-    image = {"axes": axes, "datasets": [{"path": "0", "coordinateTransformations": scale}]}
-    group.attrs["ome"] = {"version": "0.5", "multiscales": [image]}
-    return path
+            times[count] = timed(source, target, filter, count, args)
+            digests.add(hashlib.sha256(gd.read(target).data.tobytes()).hexdigest())
+    alone = min(times) * times[min(times)]
+    show(["workers", "s", "times one worker"], ([n, s, alone / s] for n, s in times.items()))
+    print(f"\nResults equal: {len(digests) == 1}")
 
 
 def timed(source: Path, target: Path, filter: gd.BM3D, count: int, args) -> float:

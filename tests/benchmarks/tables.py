@@ -1,18 +1,16 @@
-"""What benchmarks share that print several tables: options, and tables as Markdown."""
+"""What benchmarks share: options, times, and tables as Markdown."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
-import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.cli.bench import Timing, measure
-from napari_gpu_denoise.protocol.filter import Filter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import REASON, data_folder
@@ -48,59 +46,32 @@ def print_tables(
         named[name](options)
 
 
-def kernel_times(timing: Timing) -> str:
-    """Return the times of the kernels of a filter as text."""
-    lines = [
-        f"{timing.filter} ({', '.join(f'{k}={v}' for k, v in timing.settings.items())})",
-        f"on {timing.device}",
-        f"{'x'.join(map(str, timing.shape))} float32, {math.prod(timing.shape) / 1e6:.2f} "
-        f"megapixels, {timing.tiles} tile{'s' * (timing.tiles > 1)}",
-    ]
-    rows = [
-        *((f"  {name}", value) for name, value in timing.kernels.items()),
-        ("device time", timing.device_time),
-        ("upload", timing.upload),
-        ("download", timing.download),
-        ("whole call", timing.whole_call),
-    ]
-    lines += [f"{name:<14}{1e3 * value:10.3f} ms" for name, value in rows]
-    memory, images = timing.memory / 2**20, timing.images_of_memory
-    return "\n".join([*lines, f"{'device memory':<14}{memory:10.1f} MiB ({images:.1f} images)"])
-
-
-def show(head: list[str], body: list[list[str]]) -> None:
-    """Print a table as Markdown."""
-    for cells in (head, [":---", *("---:" for _ in head[1:])], *body):
+def show(head: Iterable[str], body: Iterable[Iterable[Any]]) -> None:
+    """Print a table as Markdown, row by row as they come; of numbers two decimals."""
+    head = list(head)
+    for cells in (head, [":---", *("---:" for _ in head[1:])]):
         print(f"| {' | '.join(cells)} |")
-    sys.stdout.flush()
+    for row in body:
+        print(f"| {' | '.join(map(_cell, row))} |", flush=True)
 
 
-def speed_parser(
-    description: str, shape: str, cases: Mapping[str, Filter]
-) -> argparse.ArgumentParser:
-    """Return the options of `print_speeds`."""
-    parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("--shape", default=shape)
-    parser.add_argument("--device")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--cases", nargs="+", default=list(cases))
-    return parser
+def show_rows(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print a table of rows that name their columns."""
+    found = list(rows)
+    show(found[0], (row.values() for row in found))
 
 
-def print_speeds(
-    args: argparse.Namespace, cases: Mapping[str, Filter], floor: Callable[[Any, int], float]
-) -> None:
-    """Print a row for each case; `floor` returns the least seconds for so many pixels."""
-    shape, device = tuple(map(int, args.shape.split("x"))), gd.choose(args.device)
-    print(f"{device}, {args.shape} float32")
-    print("| | device ms | floor on an H200, ms | whole call, ms | tiles | images of memory |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for name in args.cases:
-        timing = measure(cases[name], shape, device, args.repeats)
-        least = floor(cases[name], math.prod(shape))
-        kernels = ", ".join(f"{key} {1e3 * value:.3f}" for key, value in timing.kernels.items())
-        print(
-            f"| {name} | {1e3 * timing.device_time:.3f} ({kernels}) | {1e3 * least:.2f} "
-            f"| {1e3 * timing.whole_call:.1f} | {timing.tiles} | {timing.images_of_memory:.1f} |",
-            flush=True,
-        )
+def _cell(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return "" if value != value else f"{value:.2f}"
+
+
+def seconds_of(call: Callable[[], object], repeats: int = 5, warm: int = 1) -> list[float]:
+    """Return the seconds of some calls, in order from the shortest, after some that only warm."""
+    taken = []
+    for _ in range(warm + repeats):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return sorted(taken[warm:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import weakref
 from pathlib import Path
 
 import dask.array as da
@@ -13,11 +12,9 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from cli.conftest import one_sentence
-from files.tiffs import GREY, PLAIN, handmade, named, written
-from napari_gpu_denoise.files import one_file, tiff
-from napari_gpu_denoise.files.image_file import ImageFile
+from files.tiffs import PLAIN, named, written
+from napari_gpu_denoise.files import tiff
 from napari_gpu_denoise.noise.estimate import estimate_noise
-from napari_gpu_denoise.noise.sampling import plane_indices
 
 KINDS = (
     *("plain", "big-endian", "LZW, predictor", "tiles", "volumetric tiles", "channels last"),
@@ -51,9 +48,9 @@ def read(monkeypatch):
 
 
 @pytest.fixture
-def large(monkeypatch):
+def large(limits):
     """Take every file for a large one."""
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    limits(streamed_bytes=0)
 
 
 @pytest.fixture
@@ -167,16 +164,6 @@ def test_small_files_are_read_once(here, report, read, kind):
     assert {name: found[name] for name in expected} == json.loads(json.dumps(expected))
 
 
-def test_what_is_large(here, report, read, monkeypatch):
-    data = scene((25, 16, 24), "u2")
-    tifffile.imwrite("in.tif", data, **named("TYX"))
-    for limit, sampled in ((data.nbytes, True), (data.nbytes + 1, False)):
-        monkeypatch.setattr(one_file, "STREAMED_BYTES", limit)
-        read.clear()
-        report("in.tif")
-        assert ("all" not in read) == sampled
-
-
 @pytest.mark.parametrize("channels", [1, 3])
 def test_few_planes_are_read_once(here, report, read, large, channels):
     """A sample of few is all of them, some of them several times."""
@@ -198,45 +185,6 @@ def test_planes_that_are_not_those_of_the_file(here, report, read, large):
     assert found["sigma"] == list(gd.estimate_noise(data, "YXT").sigma)
 
 
-def test_pyramid(here, run, report, read, large):
-    data = scene((40, 64, 64), "u2")
-    with tifffile.TiffWriter("in.ome.tif", ome=True) as tif:
-        options = GREY | {"tile": (32, 32)}
-        tif.write(data, subifds=1, metadata={"axes": "TYX"}, **options)
-        tif.write(data[:, ::2, ::2], subfiletype=1, **options)
-    found = report("in.ome.tif")
-    assert "all" not in read
-    assert found["sigma"] == list(estimate_noise(da.from_array(data, chunks=-1), "TYX").sigma)
-    assert "note        The image is a pyramid" in run("estimate", "in.ome.tif")[1]
-
-
-def test_set_of_files(tmp_path, report, read, large, monkeypatch):
-    monkeypatch.setattr("napari_gpu_denoise.cli.commands.HELD", 1)
-    path = handmade(tmp_path)
-    found = report(str(path))
-    picture = gd.read(path)
-    expected = estimate_noise(da.from_array(picture.data, chunks=-1), picture.filter_axes)
-    assert "all" in read[-1:]  # by gd.read alone
-    assert read.count("all") == 1
-    assert found["sigma"] == list(expected.sigma)
-
-
-def test_sampled_plane_that_is_damaged(here, run, large):
-    data = scene((40, 16, 24), "u2")
-    tifffile.imwrite("in.tif", data, compression="zlib", **named("TYX"))
-    tifffile.imwrite("good.tif", data, compression="zlib", **named("TYX"))
-    (place, *_), *_ = plane_indices("TYX", data.shape, None)
-    with tifffile.TiffFile("in.tif") as tif:
-        start = tif.pages[place].dataoffsets[0]
-    with open("in.tif", "r+b") as file:
-        file.seek(start)
-        file.write(b"no deflate")
-    code, out, err = run("estimate", "in.tif", "good.tif")
-    assert code == 4
-    assert "in.tif is cut short or damaged" in one_sentence(err)
-    assert out.startswith("good.tif ")
-
-
 @pytest.mark.parametrize("axes", ["YX", "TTYX", "TZX"])
 def test_axes_that_do_not_fit_a_large_file(here, run, read, large, axes):
     tifffile.imwrite("in.tif", scene((40, 16, 24), "u2"), **named("TYX"))
@@ -244,24 +192,3 @@ def test_axes_that_do_not_fit_a_large_file(here, run, read, large, axes):
     assert (code, out) == (2, "")
     assert "in.tif" in one_sentence(err)
     assert read == []
-
-
-def test_pixels_of_a_file_that_failed_are_let_go(here, run, monkeypatch):
-    bad = np.full((3, 16, 24), np.nan, np.float32)
-    for name in ("a.tif", "b.tif", "c.tif"):
-        tifffile.imwrite(name, bad)
-    tifffile.imwrite("good.tif", scene((3, 16, 24), "f4"))
-    held, loaded = [], ImageFile.loaded
-
-    def watched(self):
-        assert [each() for each in held] == [None] * len(held)
-        picture = loaded(self)
-        held.append(weakref.ref(picture.data))
-        return picture
-
-    monkeypatch.setattr(ImageFile, "loaded", watched)
-    code, out, err = run("estimate", "a.tif", "b.tif", "good.tif", "c.tif")
-    assert code == 6
-    assert len(err.splitlines()) == 3
-    assert out.startswith("good.tif ")
-    assert len(held) == 4

@@ -13,8 +13,8 @@ import pytest
 import napari_gpu_denoise as gd
 from files.interrupted import PLAIN, Place
 from napari_gpu_denoise.cli.failures import on_command_line
-from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files.zarr import places, writing
+from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.zarr import places
 
 pytest.importorskip("zarr", reason="zarr is not installed")
 MemoryFileSystem = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
@@ -143,16 +143,3 @@ def test_a_network_that_stays_away_is_named(lab, monkeypatch):
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe)
     file = lab.failure(progress=lambda step: away.set() if step.done == 3 else None)
     assert "the network is gone" in str(file.error)
-
-
-def test_pixels_from_memory_are_written_with_the_metadata_last(lab, monkeypatch):
-    picture = gd.read(lab.input)
-    with monkeypatch.context() as patched:
-        patched.setattr(writing.NewImage, "_describe", 0)
-        with pytest.raises(OutputError):
-            gd.write(lab.output, picture.data, picture)
-    assert not lab.system.exists(OUT)
-    gd.write(lab.output, picture.data, picture)
-    assert heads(lab) == ["zarr.json"]
-    with pytest.raises(OutputError, match="exists"):
-        gd.write(lab.output, picture.data, picture)

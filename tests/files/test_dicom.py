@@ -7,7 +7,6 @@ import os
 import struct
 import subprocess
 import sys
-import types
 import warnings
 import zlib
 from collections import Counter
@@ -441,6 +440,9 @@ def test_mosaics_and_directions_of_diffusion_are_no_slices(tmp_path):
     held.DiffusionGradientOrientation = [0, 0, 1]
     held.save_as(folder / "IM0")
     assert formats.read(folder).axes == "QYX"
+    # Nor are tiles of a slide.
+    tiles = saved(tmp_path / "a.dcm", image.astype("uint8"), Modality="SM")
+    assert formats.read(tiles).axes == "QYX"
 
 
 def test_grids_of_dose_become_nifti(tmp_path):
@@ -453,11 +455,6 @@ def test_grids_of_dose_become_nifti(tmp_path):
     held.save_as(path)
     target, _ = run(path, "a.nii")
     np.testing.assert_array_equal(nibabel.load(target).affine @ [0, 0, 1, 1], [-1, -2, 4, 1])
-
-
-def test_tiles_of_slides_are_filtered_each_by_itself(tmp_path):
-    path = saved(tmp_path / "a.dcm", noisy(3, 24, 20).astype("uint8"), Modality="SM")
-    assert formats.read(path).axes == "QYX"
 
 
 @pytest.mark.parametrize(("syntax", "coded"), [("201", "htj2k"), ("57", "ljpeg"), ("80", "jpegls")])
@@ -637,18 +634,6 @@ def test_frames_of_several_orientations_are_refused(tmp_path):
         formats.read(path)
 
 
-def test_files_without_identifiers(tmp_path):
-    path = saved(tmp_path / "a.dcm", noisy(24, 20).astype("uint16"))
-    held = pydicom.dcmread(path)
-    del held.SOPClassUID, held.SOPInstanceUID
-    held.save_as(path)
-    image = formats.read(path)
-    formats.write(tmp_path / "b.dcm", image.data, image)
-    made = pydicom.dcmread(tmp_path / "b.dcm")
-    np.testing.assert_array_equal(made.pixel_array, image.data)
-    assert "SourceImageSequence" not in made
-
-
 def test_gaps_and_values_beyond_are_told(tmp_path):
     folder = series(tmp_path / "head", noisy(5, 24, 20).astype("uint16"), BitsStored=12, HighBit=11)
     (folder / "IM1").unlink()  # the fourth
@@ -699,18 +684,3 @@ def test_nothing_is_told_of_the_patient(tmp_path, caplog, capfd):
     # No digest holds a Q.
     assert not [text for text in said if "Unheard" in text or "ZQ-" in text]
     assert made.PatientName == PATIENT and made.PatientID == "ZQ-0815"
-
-
-def test_without_imagecodecs(monkeypatch):
-    path = SHIPPED / "MR_small_jpeg_ls_lossless.dcm"
-    if not path.exists():
-        pytest.skip("this version of pydicom does not ship it")
-    decoder = pydicom.pixels.get_decoder(pydicom.uid.JPEGLSLossless)
-    if "napari-gpu-denoise" in decoder.available_plugins:
-        decoder.remove_plugin("napari-gpu-denoise")
-    for lacking in (types.SimpleNamespace(JPEGLS=types.SimpleNamespace(available=False)), None):
-        with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, "imagecodecs", lacking)
-            with pytest.raises(FileError, match=r"JPEG-LS.*not decoded here: pip install"):
-                formats.read(path)
-    assert formats.read(path).axes == "YX"

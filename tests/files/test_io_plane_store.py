@@ -6,11 +6,12 @@ import errno
 import os
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from files.test_io_planes import INDICES, run_together
+from files.test_io_planes import INDICES
 from files.tiffs import noise
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files.image_file import PlaneStore
@@ -111,24 +112,6 @@ def test_disk_that_gets_full(tmp_path, named, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def test_disk_that_is_too_small_from_the_start(tmp_path, named, monkeypatch):
-    make, made = tempfile.TemporaryFile, []
-
-    def truncate(size):
-        raise OSError(errno.EFBIG, "File too large")
-
-    def without_room(**options):
-        made.append(Full(make(**options), room=0))
-        made[0].truncate = truncate
-        return made[0]
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", without_room)
-    with pytest.raises(OutputError, match="File too large"), PlaneStore((3, 4), "u1", tmp_path):
-        pass
-    assert made[0].file.closed
-    assert os.listdir(tmp_path) == []
-
-
 def test_files_that_are_gone(tmp_path):
     with (
         pytest.raises(OutputError, match=r"none cannot be used: No such file or directory\.$"),
@@ -156,7 +139,8 @@ def test_threads_that_set_channels_of_one_plane(tmp_path, monkeypatch):
             for t in range(10):
                 store[t, ..., channel] = image[t, ..., channel]
 
-        run_together(work, 4)
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, range(4)))
         np.testing.assert_array_equal(store, image)
 
 

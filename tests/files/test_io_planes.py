@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -24,15 +22,12 @@ from files.tiffs import (
     TIFFDATA,
     handmade,
     noise,
-    pyramid,
     written,
 )
-from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import formats, tiff
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
-from napari_gpu_denoise.files.tiff import imagej, writing
-from napari_gpu_denoise.files.tiff import reading as planes_module
+from napari_gpu_denoise.files.tiff import writing
 from scenes import Stored
 
 
@@ -69,8 +64,6 @@ def same(a: ImageFile, b: ImageFile) -> None:
     """Compare all but the pixels."""
     assert (a.axes, a.kind, a.path, a.files) == (b.axes, b.kind, b.path, b.files)
     assert (a.notes, a.history) == (b.notes, b.history)
-    blocks = [picture.metadata.pop("imagej", imagej.Blocks(b"", (), "<")) for picture in (a, b)]
-    assert blocks[0].tags() == blocks[1].tags()
     np.testing.assert_equal(a.metadata, b.metadata)
 
 
@@ -144,14 +137,6 @@ def test_indexing_that_is_refused(tmp_path, index):
         picture.data[index]
 
 
-def test_conversion_of_the_whole(tmp_path):
-    tifffile.imwrite(tmp_path / "a.tif", noise(2, 12, 14), **GREY)
-    with tiff.open_stack(tmp_path / "a.tif") as picture:
-        assert np.asarray(picture.data, dtype=np.float32).dtype == np.float32
-        with pytest.raises(ValueError, match="copy"):
-            picture.data.__array__(copy=False)
-
-
 # What is indexed, one after the other, and how many pages have then been read.
 OF_A_STACK = [(np.s_[3, 4, 5], 1), (np.s_[3, 2:4], 1), (np.s_[1:3], 3), (4, 4)]
 OF_CHANNELS = [(np.s_[1, :, 1], 1), (np.s_[1, ..., 1], 1)]
@@ -174,37 +159,6 @@ def test_only_pages_that_are_needed_are_read(tmp_path, pages, kind):
         for index, count in READS[kind]:
             np.testing.assert_array_equal(picture.data[index], image[index])
             assert len(pages) == len(set(pages)) == count
-
-
-def test_few_pages_are_kept(tmp_path, pages, monkeypatch):
-    path = tmp_path / "in.tif"
-    tifffile.imwrite(path, noise(40, 20, 30), compression="zlib", **PLAIN)
-    for limit, kept in ((2**25, 4), (1300, 2), (1, 1)):
-        monkeypatch.setattr(planes_module, "_CACHED_BYTES", limit)
-        with tiff.open_stack(path) as picture:
-            for t in range(40):
-                picture.data[t]
-                assert len(picture.data._kept) == min(t + 1, kept)
-            pages.clear()
-            for t in range(39, 39 - kept, -1):
-                picture.data[t]
-            assert pages == []
-            picture.data[39 - kept]  # takes the place of the one that was used longest ago
-            assert len(pages) == 1
-            picture.data[39 - kept + 1]
-            assert len(pages) == (1 if kept > 1 else 2)
-
-
-@pytest.mark.parametrize("kind", ["ImageJ, deflate", "ImageJ, signed", "colours, deflate"])
-def test_noise_is_estimated_from_few_pages(tmp_path, pages, kind):
-    path = tmp_path / "in.tif"
-    written(path, kind, planes=100)
-    whole = formats.read(path)
-    expected = estimate_noise(whole.data, whole.filter_axes).sigma
-    pages.clear()
-    with tiff.open_stack(path) as picture:
-        assert estimate_noise(picture.data, picture.filter_axes).sigma == expected
-    assert 1 <= len(pages) <= 3 * (8 + 12 + 32)  # sampled planes, frames in a row, and a series
 
 
 BY_PLANE = {
@@ -267,16 +221,6 @@ def test_pixels_without_alpha(tmp_path, kind):
             pixels[tuple(3 if a == "S" else 0 for a in picture.axes)]
 
 
-@pytest.mark.parametrize("kind", ["plain", "colours, deflate"])
-def test_pixels_where_there_is_no_alpha(tmp_path, kind):
-    written(tmp_path / "in.tif", kind)
-    with tiff.open_stack(tmp_path / "in.tif") as picture:
-        assert picture.pixels is picture.data
-        whole = picture.loaded()
-        assert whole.pixels is whole.data
-        same(whole, picture)
-
-
 def test_set_of_files(tmp_path, pages):
     path = handmade(tmp_path)
     whole = formats.read(path)
@@ -297,13 +241,6 @@ def test_set_of_files(tmp_path, pages):
         assert picture.data[3].dtype == np.uint8
 
 
-def test_pyramid(tmp_path, pages):
-    image = pyramid(tmp_path / "in.ome.tif")
-    with tiff.open_stack(tmp_path / "in.ome.tif") as picture:
-        np.testing.assert_array_equal(picture.data[1], image[1])
-    assert len(pages) == 1
-
-
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_image_that_is_scaled_is_read_as_a_whole(tmp_path, dtype):
     """As tifffile does for MD Gel files."""
@@ -317,41 +254,6 @@ def test_image_that_is_scaled_is_read_as_a_whole(tmp_path, dtype):
         planes = tiff.Planes(series, path, signed16=False)
         np.testing.assert_array_equal(planes[1], noise(3, 20, 30)[1] * factor)
         assert planes.dtype == planes[1].dtype == dtype
-
-
-@pytest.mark.parametrize("compression", [None, "zlib"])
-def test_several_threads(tmp_path, monkeypatch, compression):
-    """One at a time moves the position in the file."""
-    path = tmp_path / "in.tif"
-    stored = noise(20, 40, 50, dtype="uint16")
-    tifffile.imwrite(path, stored, compression=compression, **PLAIN)
-    read, at_work, together, wrong = tiff.Planes._read, [], [], []
-
-    def slow(self, series, number):
-        at_work.append(number)
-        time.sleep(0.001)
-        together.append(len(at_work))
-        try:
-            return read(self, series, number)
-        finally:
-            at_work.remove(number)
-
-    def work(seed: int) -> None:
-        for t in np.random.default_rng(seed).permutation(20):
-            if not np.array_equal(picture.data[t], stored[t]):
-                wrong.append(t)
-
-    monkeypatch.setattr(tiff.Planes, "_read", slow)
-    with tiff.open_stack(path) as picture:
-        run_together(work, 4)
-    assert wrong == []
-    assert max(together) == 1
-    assert len(together) > 20
-
-
-def run_together(work, count: int) -> None:
-    with ThreadPoolExecutor(count) as threads:
-        list(threads.map(work, range(count)))
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -373,19 +275,6 @@ def test_plane_that_cannot_be_decoded(tmp_path):
         np.testing.assert_array_equal(picture.data[2], noise(3, 40, 48)[2])
         with pytest.raises(FileError, match="damaged"):
             np.asarray(picture.data)
-
-
-def test_plane_too_large_for_memory(tmp_path, monkeypatch):
-    tifffile.imwrite(tmp_path / "a.tif", noise(3, 40, 48), compression="zlib", **PLAIN)
-
-    def fail(self, *args, **kwargs):
-        raise MemoryError
-
-    monkeypatch.setattr(tifffile.TiffPage, "asarray", fail)
-    with tiff.open_stack(tmp_path / "a.tif") as picture:
-        for read in (lambda planes: planes[0], np.asarray):
-            with pytest.raises(FileError, match="does not fit into the memory of this machine"):
-                read(picture.data)
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -8,23 +8,21 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, HostMemoryError
-from napari_gpu_denoise.files import formats, one_file
+from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.tiff import LargePlanes, reading
 from napari_gpu_denoise.noise import sampling
 from napari_gpu_denoise.noise.sampling import PlaneReader
-from napari_gpu_denoise.run import part as parts_of_images
 from scenes import noisy, small
 
 SETTINGS = small(gd.NLMeans)
 
 
 @pytest.fixture(autouse=True)
-def large(monkeypatch):
+def large(monkeypatch, limits):
     """Take every plane for a large one, and every part for a small one."""
     monkeypatch.setattr(reading, "LARGE_PLANE", 1)
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1 << 12)
+    limits(streamed_bytes=0, part_bytes=1 << 12)
     monkeypatch.setattr(ImageFile, "loaded", None)  # nothing is read whole
 
 
@@ -141,30 +139,3 @@ def test_parts_of_rows_are_set(tmp_path, axes_of_plane):
                 store[y : y + 16, x : x + 20] = image[y : y + 16, x : x + 20]
         store[3, ::-2] = image[3, ::-2]
         np.testing.assert_array_equal(store, image)
-
-
-def test_rectangles_of_a_plane_are_written_and_read_alone(tmp_path):
-    """Rows that follow each other in one call, parts of rows in one call each."""
-    image = noisy(40, 50, dtype="uint16")
-    with PlaneStore((2, *image.shape), image.dtype, tmp_path) as store:
-        file, sizes = store._file, []
-
-        class Counting:
-            def __getattr__(self, name):
-                return getattr(file, name)
-
-            def write(self, data):
-                sizes.append(len(data))
-                return file.write(data)
-
-            def readinto(self, data):
-                sizes.append(len(data))
-                return file.readinto(data)
-
-        store._file = Counting()
-        store[1, 8:16] = image[8:16]
-        store[1, 16:19, 10:30] = image[16:19, 10:30]
-        assert np.array_equal(store[1, 8:16], image[8:16])
-        assert np.array_equal(store[1, 16:19, 10:30], image[16:19, 10:30])
-        assert sizes == [800, 40, 40, 40] * 2
-        store._file = file

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,6 @@ from files.interrupted import PLAIN, Place, check_killed
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import formats
-from napari_gpu_denoise.run import part as parts_of_images
 from scenes import noisy
 from zarr_stores import write_plate, write_store
 
@@ -34,13 +31,13 @@ def address():
 
 
 @pytest.fixture
-def bucket(address, monkeypatch, tmp_path):
+def bucket(address, monkeypatch, limits, tmp_path):
     """Return a file system with a bucket, which holds an image; credentials are in variables."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    limits(part_bytes=1)
     s3fs.S3FileSystem.clear_instance_cache()
     system = s3fs.S3FileSystem()
     if system.exists("lab"):
@@ -87,28 +84,6 @@ def test_from_a_server_to_a_server(bucket, tmp_path):
     bucket.put(str(local), "lab/plate.ome.zarr", recursive=True)
     done("s3://lab/plate.ome.zarr", "s3://lab/done/")
     assert names(bucket, "lab/done") == ["plate_A_1_0.ome.zarr"]
-
-
-def test_results_that_exist_and_inputs_are_kept(bucket):
-    with pytest.raises(OutputError, match="is, or holds, an input"):
-        done(IN, IN, overwrite=True)
-    done(IN, OUT)
-    before = bucket.checksum("lab/out.ome.zarr/zarr.json")
-    assert "was kept" in done(IN, OUT).skipped[0].skipped
-    assert "complete" in done(IN, OUT, resume=True).skipped[0].skipped
-    assert bucket.checksum("lab/out.ome.zarr/zarr.json") == before
-
-
-def test_a_run_that_is_stopped_leaves_nothing(bucket):
-    cancel = threading.Event()
-
-    def stop(state):
-        if state.done == 2:
-            assert "out.ome.zarr" in names(bucket)
-            cancel.set()
-
-    assert done(IN, OUT, progress=stop, cancel=cancel).cancelled
-    assert names(bucket) == ["in.ome.zarr"]
 
 
 def test_what_a_killed_run_leaves_is_named_and_overwritten(bucket):

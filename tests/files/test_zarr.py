@@ -26,10 +26,8 @@ from napari_gpu_denoise.cli.failures import complain
 from napari_gpu_denoise.errors import ClusterError, FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, resuming
 from napari_gpu_denoise.files.cluster import connected
-from napari_gpu_denoise.files.image_file import PixelMetadata
 from napari_gpu_denoise.files.zarr import as_path, places, writing
 from napari_gpu_denoise.files.zarr.writing import block_means, coarser_shape
-from napari_gpu_denoise.run import part as parts_of_images
 from scenes import small
 from zarr_stores import FORMATS, describe, write_plate, write_store
 
@@ -151,57 +149,6 @@ def ome_of(path):
 
 def denoised(axes, sigma=8, **options):
     return gd.denoise(IMAGES[axes], SETTINGS, sigma, axes=axes, **options).image
-
-
-def test_new_images_are_smaller_than_zarr_makes_them_by_itself(tmp_path):
-    y, x = np.mgrid[:256, :256]
-    smooth = (1000 + 500 * np.sin(x / 40) * np.cos(y / 30)).astype(np.uint16)
-    pixels = smooth + np.random.default_rng(1).integers(0, 9, smooth.shape, np.uint16)
-    like = writing.default_metadata(pixels, "YX", PixelMetadata({}), "new")
-    gd.write(tmp_path / "ours.ome.zarr", pixels, like)
-    ours = opened(tmp_path / "ours.ome.zarr")["0"]
-    alone = zarr.create_array(str(tmp_path / "zarr"), data=pixels, chunks=pixels.shape)
-    np.testing.assert_array_equal(ours[:], pixels)
-    assert ours.nbytes_stored() < 0.8 * alone.nbytes_stored()
-    (codec,) = ours.compressors
-    assert codec.to_dict()["name"] == "blosc", "a codec of the core of zarr 3"
-    assert codec.typesize == 2
-
-
-class Stop(Exception):
-    """Raised in the middle of a run."""
-
-
-def test_half_a_result_never_has_the_name(tmp_path, monkeypatch):
-    path = write_store(tmp_path / "in.ome.zarr", IMAGES["TCZYX"], "TCZYX", chunks=(1, 1, 1, 40, 50))
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
-    monkeypatch.setattr(resuming, "_BRIEF", 600)  # of shorter runs nothing is kept
-    out, seen = tmp_path / "out.ome.zarr", []
-
-    def stop(progress):
-        seen.append(names(tmp_path))
-        if progress.done == 3:
-            raise Stop
-
-    with pytest.raises(Stop):
-        gd.run_batch(path, SETTINGS, 8, output=out, progress=stop)
-    assert all("out.ome.zarr" not in each for each in seen)
-    assert names(tmp_path) == ["in.ome.zarr"]
-
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    # An old result stays until the new one is complete.
-    gd.run_batch(path, SETTINGS, 8, output=out)
-    before = gd.read(out).data
-    with monkeypatch.context() as context:
-        context.setattr(writing, "fill", fail)
-        (failed,) = gd.run_batch(path, SETTINGS, 3, output=out, overwrite=True).failed
-        assert "No space left on device" in str(failed.error)
-    np.testing.assert_array_equal(gd.read(out).data, before)
-    assert not gd.run_batch(path, SETTINGS, 3, output=out, overwrite=True).failed
-    assert (gd.read(out).data != before).any()
-    assert names(tmp_path) == ["in.ome.zarr", "out.ome.zarr"]
 
 
 def test_folders_of_others_are_never_replaced(tmp_path):
@@ -380,25 +327,6 @@ def bucket():
         system.rm("/bucket", recursive=True)
 
 
-def test_other_places_than_folders(bucket, tmp_path, monkeypatch):
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
-    url = f"{bucket}/in.ome.zarr"
-    write_store(url, IMAGES["TCZYX"], "TCZYX", chunks=(1, 1, 1, 40, 50))
-    for target in (tmp_path / "out.ome.zarr", f"{bucket}/out.ome.zarr"):
-        (file,) = gd.run_batch(url, SETTINGS, 8, output=target).files
-        assert file.error is None and str(file.output) == str(target)
-        found = gd.read(target)
-        np.testing.assert_array_equal(found.data, denoised("TCZYX"))
-        assert found.pixel_metadata == gd.read(url).pixel_metadata
-    (file,) = gd.run_batch(url, SETTINGS, 8, output=f"{bucket}/out.ome.zarr").files
-    assert "exists and was kept" in file.skipped
-    (file,) = gd.run_batch(url, SETTINGS, 8, output=f"{bucket}/made").files
-    assert str(file.output) == f"{bucket}/made/in.ome.zarr"
-    report = gd.run_batch(url, SETTINGS, 8, output=url, overwrite=True)
-    assert "an input" in str(report.failed[0].error)
-    np.testing.assert_array_equal(gd.read(url).data, IMAGES["TCZYX"])
-
-
 @pytest.mark.parametrize("name", ["in put.ome.zarr", "in put.tif"])
 def test_addresses_of_local_files_are_their_paths(tmp_path, name):
     path, out = tmp_path / name, tmp_path / "out"
@@ -416,23 +344,6 @@ def test_addresses_of_local_files_are_their_paths(tmp_path, name):
     picture = gd.read(file.output)
     gd.write(url, picture.data, picture, overwrite=True)
     np.testing.assert_array_equal(gd.read(path).data, picture.data)
-
-
-def test_other_places_hold_no_half_result(bucket, monkeypatch):
-    url, out = f"{bucket}/in.ome.zarr", f"{bucket}/out.ome.zarr"
-    write_store(url, IMAGES["ZYX"], "ZYX", **PLANES)
-    seen = []
-
-    def fail(*_):
-        with pytest.raises(FileError, match="holds no zarr"):
-            gd.read(out)
-        seen.append(True)
-        raise OSError(5, "the network is gone")
-
-    monkeypatch.setattr(writing, "fill", fail)
-    report = gd.run_batch(url, SETTINGS, 8, output=out)
-    assert "the network is gone" in str(report.failed[0].error) and seen
-    assert not places.is_zarr(out)
 
 
 def test_places_that_are_not_there(bucket):
@@ -532,12 +443,12 @@ def test_coarser_levels_may_leave_out_what_fills_no_block(wanted, shape):
 
 
 @pytest.fixture
-def drops(monkeypatch):
+def drops(monkeypatch, limits):
     """Return a function that lets so many readings of pixels fail, after those before."""
     from fsspec.implementations.memory import MemoryFileSystem
 
     monkeypatch.setattr(places, "_PAUSES", (0, 0, 0))
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    limits(part_bytes=1)
     plain, failing = MemoryFileSystem.cat_file, []
 
     def cat(self, path, *given, **options):
@@ -575,8 +486,10 @@ def test_a_network_that_comes_back_costs_nothing(bucket, drops, tmp_path):
     np.testing.assert_array_equal(gd.read(file.output).data, denoised("ZYX"))
 
 
-def test_a_network_that_stays_away_leaves_what_is_done(bucket, drops, tmp_path, monkeypatch):
-    monkeypatch.setattr(resuming, "_BRIEF", 0)
+def test_a_network_that_stays_away_leaves_what_is_done(
+    bucket, drops, tmp_path, monkeypatch, limits
+):
+    limits(brief_seconds=0)
     url, out = f"{bucket}/in.ome.zarr", tmp_path / "out.ome.zarr"
     write_store(url, IMAGES["ZYX"], "ZYX", levels=1, **PLANES)
     compared, parts = 3, 2

@@ -100,22 +100,6 @@ def test_all_threads_have_ended_when_a_chunk_fails(tmp_path, monkeypatch):
     assert len(ended) == len(begun) - 1
 
 
-def test_large_chunks_are_read_one_after_another(tmp_path, monkeypatch):
-    array = new(tmp_path, "zstd")
-    array[...] = PIXELS
-    monkeypatch.setattr(chunks, "_AT_ONCE", 1)
-    inside: set[str] = set()
-    before = chunks._Stored.chunk
-
-    def chunk(self, place):
-        inside.add(threading.current_thread().name)
-        return before(self, place)
-
-    monkeypatch.setattr(chunks._Stored, "chunk", chunk)
-    assert np.array_equal(chunks.read(array, REGIONS["all"]), PIXELS)
-    assert inside == {threading.current_thread().name}
-
-
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u2", "i8", "f2", "f4", "f8"])
 @pytest.mark.parametrize("factor", [(1, 2, 2), (2, 2, 2), (3, 2, 2), (2, 3, 1)])
 def test_means_of_blocks_of_pairs_are_those_of_sums(dtype, factor):

@@ -12,7 +12,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from filters.correlated_noise import LAG, SIGMA, blur, line, model
-from flows import filtered, finish, work_of
+from flows import filtered, work_of
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.filters.bm3d.groups import transform_matrix
 from napari_gpu_denoise.filters.bm4d.cubes import (
@@ -198,7 +198,7 @@ def test_parts_change_nothing(flowing, cube):
         Tile(0, Span.whole(1), z, y, x) for z in spans[0] for y in spans[1] for x in spans[2]
     ]
     flow.batch = 1
-    finish(flow.run())
+    flow.run()
     np.testing.assert_array_equal(out, whole)
 
 

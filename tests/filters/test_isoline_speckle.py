@@ -13,7 +13,7 @@ from napari_gpu_denoise.errors import SigmaError
 from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.filters.isoline import Isoline
 from napari_gpu_denoise.noise import estimate
-from napari_gpu_denoise.run.part import finish
+from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.request import Run
 from scenes import psnr, scene
 
@@ -169,7 +169,7 @@ def test_the_record_says_what_the_noise_was(device):
     assert Isoline(looks=2.5).sigma_unused == ""
 
 
-def test_nothing_is_estimated(device, monkeypatch, tmp_path):
+def test_nothing_is_estimated(device, monkeypatch, limits, tmp_path):
     image, settings = speckled(3, 40, 44), Isoline(**SPECKLE)
     expected = gd.denoise(image, settings, 1.0, axes="TYX", device=device).image
 
@@ -183,6 +183,11 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
     options = {"axes": "TYX", "device": device}
     np.testing.assert_array_equal(gd.denoise(image, settings, **options).image, expected)
     np.testing.assert_array_equal(gd.isoline(image, **SPECKLE, **options), expected)
+    # Where sigma is 0, pixels stay all the same.
+    still = np.ones((40, 44))
+    still[:7] = 0
+    made = gd.denoise(image, settings, still, **options).image
+    np.testing.assert_array_equal(made, np.where(still, expected, image))
     parts = da.from_array(image, chunks=(1, 20, 44))
     dasked = gd.denoise_lazy(parts, settings, **options)
     np.testing.assert_array_equal(dasked.compute(), expected)
@@ -190,15 +195,15 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
     streamed = list(gd.stream(settings, iter(image), device=device))
     np.testing.assert_array_equal(streamed, expected)
 
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    limits(streamed_bytes=0)
     source, target = tmp_path / "in.tif", tmp_path / "out.tif"
     tifffile.imwrite(source, image, metadata={"axes": "TYX"}, imagej=True)
     progress = []
-    steps = one_file.denoise_file(
+    _, record, _ = one_file.denoise_file(
         *(source, target, Run(settings, axes="TYX", device=device)),
         **{"overwrite": False, "new_folder": True, "companions_anywhere": False},
+        progress=Progress.of(lambda *step: progress.append(step), None),
     )
-    _, record, _ = finish(steps, lambda *step: progress.append(step))
     assert progress[-1] == (3, 3)
     np.testing.assert_array_equal(tifffile.imread(target), expected)
     assert record.sigma_source == TOLD

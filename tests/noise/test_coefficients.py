@@ -10,7 +10,6 @@ import pytest
 from napari_gpu_denoise.noise.patches.coefficients import ranked
 from napari_gpu_denoise.noise.patches.spectra import read_alike, read_spectra
 from napari_gpu_denoise.noise.patches.variance import brightness_levels, grouped, pooled_variance
-from napari_gpu_denoise.noise.robust import medians
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -55,12 +54,6 @@ def test_levels_rise_and_hold_every_patch():
     assert sorted(levels.members) == list(range(5000))
     ends = [(mean[each].min(), mean[each].max()) for each in levels.each()]
     assert all(last <= first for (_, last), (first, _) in pairwise(ends))
-
-
-@pytest.mark.parametrize("count", [1, 2, 7, 28])
-def test_medians(count):
-    values = np.random.default_rng(3).random((5, count))
-    np.testing.assert_allclose(medians(values), np.median(values, axis=1), 1e-12)
 
 
 def test_planes_are_read_beside_the_levels_of_all():

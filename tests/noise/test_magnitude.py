@@ -89,14 +89,6 @@ def test_other_noise_is_not_rician(what, image):
     assert gd.estimate_noise(image).name != "rician"
 
 
-@pytest.mark.parametrize("axes", ["ZYX", "TZYX", "CYX"])
-def test_stacks(axes):
-    image = magnitude(np.broadcast_to(head(96), (4,) * (len(axes) - 2) + (96, 96)))
-    found = gd.estimate_noise(image.astype(np.float32), axes)
-    assert found.name == "rician"
-    assert found.sigma == pytest.approx((10,) * len(found.sigma), rel=0.02)
-
-
 def test_object_without_background():
     found = gd.estimate_noise(magnitude(slopes(60)), model="rician")
     assert "smoothest patches" in found.method

@@ -17,7 +17,6 @@ from napari_gpu_denoise.noise.patches.selection import (
     not_image,
 )
 from napari_gpu_denoise.noise.photon import single_image_noise
-from napari_gpu_denoise.noise.sampling import PlaneStack
 from napari_gpu_denoise.noise.speckle import speckle_noise
 
 SIDE = 144
@@ -135,7 +134,7 @@ def test_differences_of_frames_beside_moving_borders():
     stack = np.zeros((6, SIDE + 60, SIDE + 60), np.float32)
     for t, frame in enumerate(stack[:5]):  # the last one is empty
         frame[30:-30, 6 * t : 6 * t + SIDE + 20] = 5 * rng.poisson(60, (SIDE, SIDE + 20))
-    found = FramesInARow.of(PlaneStack.held(list(stack))).differences.noise()
+    found = FramesInARow.of(stack).differences.noise()
     assert not found.grows
     level = found.gain * 300 + found.intercept
     assert level == pytest.approx(25 * 60, rel=0.1)

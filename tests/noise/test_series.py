@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import dask.array as da
 import numpy as np
@@ -13,11 +12,8 @@ from scipy.ndimage import gaussian_filter, shift
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.filter import CorrelatedBM3D
-from napari_gpu_denoise.noise.record import SigmaSeries
 from napari_gpu_denoise.noise.series import (
-    MOST_KINDS,
     first_positions,
-    plane_axis,
     plane_factors,
     plane_spectra,
 )
@@ -154,12 +150,6 @@ def test_padding_that_no_sampled_plane_shows_is_found():
     assert len(gd.estimate_noise(padded, "TYX").frames.index) == 40
 
 
-def test_longest_axis_of_planes():
-    assert plane_axis("TCYX", (9, 3, 30, 30)) is None
-    assert plane_axis(".QYX", (3, 5, 30, 30)) == 1
-    assert plane_axis(".YX", (1, 30, 30)) is None
-
-
 @pytest.mark.parametrize("filter", [SETTINGS, gd.VBM3D.of(profile="fast")])
 def test_filters_use_it(device, filter):
     clean, image, sigma = ramp(6)
@@ -189,14 +179,6 @@ def test_every_way_in_gives_the_same(device, filter, noise):
     np.testing.assert_array_equal(out.array, whole.image)
     lazy = gd.denoise_lazy(da.from_array(image, chunks=(3, 96, 110)), filter, **options)
     np.testing.assert_array_equal(lazy.compute(), whole.image)
-
-
-def test_estimates_of_other_images_are_not_taken_for_their_planes(device):
-    _, image, _ = ramp(6)
-    estimate = gd.estimate_noise(image, "TYX")
-    for given, expected in ((image, True), (image[:5], False)):
-        record = gd.denoise(given, SETTINGS, noise=estimate, axes="TYX", device=device).record
-        assert any("differs between planes" in note for note in record.notes) is expected
 
 
 PARTS = (0.0, 0.5, 0.25, 0.5, 0.4, 0.5)  # of a pixel, along both axes
@@ -240,30 +222,6 @@ def test_every_plane_has_its_spectrum(axes):
     ][0].pop()
     with pytest.raises(SettingsError, match="not a noise estimate"):
         gd.NoiseEstimate.from_dict(told)
-
-
-def test_many_spectra_are_of_few_kinds():
-    many = np.linspace(-0.3, 0.5, 60)
-    tables = tuple(tuple(map(tuple, np.outer(*2 * [[1, r, 0, 0, 0]]).tolist())) for r in many)
-    sigma = tuple(np.linspace(5, 10, 60).tolist())
-    places = tuple(range(0, 120, 2))
-    series = SigmaSeries("T", places, (sigma,), (sigma,), (sigma,), (tables,))
-    estimate = gd.estimate_noise(np.zeros((120, 9, 9), np.float32), "TYX", "correlated")
-    estimate = replace(estimate, frames=series)
-    found = plane_spectra(estimate, (120, 9, 9))
-    assert plane_spectra(replace(estimate, models=(gd.Gaussian(3.0),)), (120, 9, 9)) is None
-    assert 2 < len(found.models) <= MOST_KINDS
-    kinds = found.kinds.ravel()
-    assert len(kinds) == 120 and np.all(np.diff(kinds) >= 0)
-    near = [found.models[kind][0].autocorrelation[0][1] for kind in kinds[::2]]
-    np.testing.assert_allclose(near, many, atol=0.1)
-
-
-def test_planes_of_one_spectrum_share_it():
-    white = np.random.default_rng(0).normal(100, [[[4]], [[9]], [[16]]], (3, 96, 96))
-    estimate = gd.estimate_noise(white.astype(np.float32), ".YX")
-    assert estimate.name == "gaussian"
-    assert plane_spectra(estimate, white.shape) is None
 
 
 CORRELATED_SETTINGS = small(gd.BM3D, scales=1)

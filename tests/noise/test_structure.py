@@ -154,13 +154,6 @@ def test_strength_of_offsets(scale):
     assert found.fixed is None and 0.5 < found.confidence <= 1
 
 
-def test_what_two_series_share_is_their_covariance():
-    common, one, other = np.random.default_rng(0).normal(size=(3, 20_000))
-    correlation, covariance = rows.shared_variation(2 * common + one, 2 * common + 3 * other)
-    assert covariance == pytest.approx(4, rel=0.05)
-    assert correlation == pytest.approx(2 * 4 / (5 + 13), rel=0.05)
-
-
 def test_offsets_over_time_are_fixed_or_change_and_channels_have_their_own():
     stack = cells() + noise(shape=(4, *SHAPE))
     for given, fixed in ((offsets(8), True), (offsets(8, 4 * 192).reshape(4, 192, 1), False)):
@@ -188,21 +181,6 @@ def test_waves_are_found_beside_each_other_and_near_the_axes():
     for fy, fx in given:
         assert min(abs(s * w.fy - fy) + abs(s * w.fx - fx) for w in found for s in (1, -1)) < 1e-3
     assert hum.without(waves.astype(np.float32), found).std() < 0.1 * waves.std()
-
-
-@pytest.mark.parametrize("shape", [(70, 101), (96, 64)])
-def test_amplitudes_are_those_of_windowed_blocks(shape):
-    plane = noise(8, 5, shape).astype(np.float32)
-    frequencies = np.random.default_rng(9).uniform(-0.5, 0.5, (19, 2))
-    y, x = np.indices(shape)
-    cuts = [np.arange(hum.BLOCKS + 1) * n // hum.BLOCKS for n in shape]
-    found = hum.block_amplitudes(plane, frequencies)
-    for (fy, fx), each in zip(frequencies, found, strict=True):
-        turned = plane * np.exp(-2j * math.pi * (fy * y + fx * x))
-        for j, k in np.ndindex(each.shape):
-            inside = slice(*cuts[0][j : j + 2]), slice(*cuts[1][k : k + 2])
-            window = np.multiply.outer(*(np.hanning(n + 2)[1:-1] for n in turned[inside].shape))
-            assert abs(each[j, k] - (turned[inside] * window).sum() / window.sum()) < 1e-4
 
 
 def test_neighbours_are_sorted():
@@ -308,14 +286,6 @@ def test_frequencies_without_offsets_are_kept():
     given, slow = offsets(), 25 * np.cos(np.pi * 3 * (np.arange(SHAPE[0]) + 0.5) / SHAPE[0])
     found = measured(noise() + given + slow[:, None])
     assert abs((found - given[:, 0]) @ slow / (slow @ slow)) < 0.2
-
-
-def test_planes_are_measured_together():
-    given = offsets()
-    planes = [noise(k) + given for k in range(4)]
-    together = rows.plane_offsets(planes)
-    alone = rows.plane_offsets(planes[:1])
-    assert np.std(together - given[:, 0]) < 0.7 * np.std(alone - given[:, 0])
 
 
 @pytest.mark.parametrize("shape", [(16, 48), (17, 49), (33, 1000), (500, 48)])
@@ -457,15 +427,6 @@ def test_without_findings_a_run_is_as_without_the_option():
     result = gd.denoise(given, QUICK, 8, correct=("stripes", "outliers"))
     np.testing.assert_array_equal(result.image, gd.denoise(given, QUICK, 8).image)
     assert result.record.corrected == ("nothing was found",)
-
-
-def test_types_and_noise_of_a_run_are_those_of_the_corrected_image():
-    given = (picture() + 3 * STRIPES + 50).astype(np.uint16)
-    for dtype, made in ((None, "float32"), ("same", "uint16"), ("uint8", "uint8")):
-        result = gd.denoise(given, QUICK, noise="gaussian", correct="stripes", dtype=dtype)
-        assert result.image.dtype == made
-        assert (result.record.input_dtype, result.record.output_dtype) == ("uint16", made)
-        assert result.record.sigma[0] == pytest.approx(8, rel=0.1)
 
 
 class Lazy:

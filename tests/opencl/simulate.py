@@ -23,7 +23,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
-from flows import finish, tiled, work_of
+from flows import tiled, work_of
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.noise.models import (
@@ -381,11 +381,11 @@ def run_case(
     out = np.empty_like(image)
     work = work_of(image, out, settings, session, sigma, axes, levels)
     if settings.over_time:
-        finish(ArrayFrameFlow(work, Arena(session)).run())
+        ArrayFrameFlow(work, Arena(session)).run()
         return out, {key[0] for key in session.programs}
     _, pixels = shape_of(settings.name, number, axes)
     flow = tiled(work, Arena(session), work.source.joined * pixels)
-    finish(flow.run())
+    flow.run()
     flow.close()
     return out, {key[0] for key in session.programs}
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
-import pickle
-from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise, product
 
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from flows import filter_pickled, finish, part_steps
+from flows import part_steps
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.program import Session, session
@@ -22,7 +19,7 @@ from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part, filter_part, programs_of, warm_up
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
-from scenes import IMAGE_FILTERS, joining, needs_volume, noisy
+from scenes import joining, needs_volume, noisy
 
 LENGTHS = {"T": 4, "C": 2, "Z": 5, "Y": 61, "X": 57}
 
@@ -71,25 +68,9 @@ def test_any_cut_gives_what_the_whole_gives(kind, device, axes):
     found, total = np.zeros(job.shape, np.int8), Tally()
     for yields in cut(job, len(axes)):
         part = Part.of(job, yields)
-        _, tally = finish(filter_part(job, part, block[part.reads], found[part.yields]))
-        total += tally
+        total += filter_part(job, part, block[part.reads], found[part.yields])
     np.testing.assert_array_equal(found, expected.image)
     assert total.saturated == expected.record.saturated > 100
-
-
-def test_other_processes_filter_parts_that_are_sent_to_them(device):
-    image, sent, wholes = image_of("TYX"), [], []
-    for kind in IMAGE_FILTERS:
-        run = Run(joining(kind, "TYX"), 20.0, axes="TYX", device=device)
-        job = start(run, Block.of(image, "TYX", "raise"))
-        parts = [Part.of(job, yields) for yields in cut(job, 1)[::3]]
-        whole = gd.denoise(image, run.filter, 20.0, axes="TYX", device=device).image
-        wholes += [whole[part.yields] for part in parts]
-        sent += [pickle.dumps((job, part, image[part.reads])) for part in parts]
-    assert not any(b"pyopencl" in one for one in sent)
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        for whole, made in zip(wholes, pool.map(filter_pickled, sent), strict=True):
-            np.testing.assert_array_equal(made, whole)
 
 
 @pytest.mark.parametrize("nonfinite", ["raise", "keep"])
@@ -102,15 +83,14 @@ def test_a_part_looks_only_at_its_own_pixels(device, nonfinite):
     run = Run(joining(gd.NLMeans, ""), 20.0, axes="YX", nonfinite=nonfinite, device=device)
     job = start(run, image)  # not looked at: each part has levels of its own
     part = Part.of(job, far)
-    _, tally = finish(filter_part(job, part, block[part.reads], out))
-    assert tally.nonfinite == 0
+    assert filter_part(job, part, block[part.reads], out).nonfinite == 0
     near = Part.of(job, (slice(0, 9), slice(0, 9)))
-    steps = filter_part(job, near, block[near.reads], np.zeros((9, 9), np.float32))
+    given = job, near, block[near.reads], np.zeros((9, 9), np.float32)
     if nonfinite == "keep":
-        assert finish(steps)[1].nonfinite == 1
+        assert filter_part(*given).nonfinite == 1
     else:
         with pytest.raises(NonFiniteError):
-            finish(steps)
+            filter_part(*given)
 
 
 def test_planes_shorter_than_the_filter_takes_are_not_cut(device):
@@ -121,7 +101,7 @@ def test_planes_shorter_than_the_filter_takes_are_not_cut(device):
     expected = gd.denoise(image, settings, 20.0, axes="TYX", device=device).image
     out = np.empty_like(image[1:2, :, 7:30])
     part = slice(1, 2), slice(0, 5), slice(7, 30)
-    finish(part_steps(image, settings, device, out, axes="TYX", part=part))
+    part_steps(image, settings, device, out, axes="TYX", part=part)
     np.testing.assert_array_equal(out, expected[part])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import napari.viewer
@@ -20,12 +20,13 @@ from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.layer_input import same_axes
 from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
 from napari_gpu_denoise._napari.noise.measuring import memory_of
-from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task
+from napari_gpu_denoise._napari.tasks import Outcome, Task, words_of
 from napari_gpu_denoise._napari.wording import REMEDIES_IN_DENOISE
 from napari_gpu_denoise.assessment.recommend import Advice, recommend, time_in_words
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.run.noise import NoiseMemory
+from napari_gpu_denoise.run.progress import Progress, Step
 from napari_gpu_denoise.run.request import Run
 
 _TIP = (
@@ -56,20 +57,18 @@ def info_of(layer: Image, axes: str) -> LayerInfo:
     return LayerInfo(source, axes, nonfinite, memory, device)
 
 
-def advice_steps(
-    layers: tuple[LayerInfo, ...], stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage, None, tuple[Advice, ...]]:
+def advise(layers: tuple[LayerInfo, ...], progress: Progress) -> tuple[Advice, ...]:
     """Find advice on layers, one after another."""
     found = []
     for number, info in enumerate(layers):
-        text = f"Looking at {info.source.name}"
-        yield Stage(text, number + 1, len(layers)) if len(layers) > 1 else Stage(text)
-        found.append(_advice(info, stopped))
+        place = (number + 1, len(layers)) if len(layers) > 1 else (0, 0)
+        progress.tell(*place, f"Looking at {info.source.name}")
+        found.append(_advice(info, progress))
     return tuple(found)
 
 
-def _advice(info: LayerInfo, stopped: Callable[[], bool]) -> Advice:
-    data = info.source.pixels(stopped)
+def _advice(info: LayerInfo, progress: Progress) -> Advice:
+    data = info.source.pixels(progress)
     first, *_ = choose_devices(info.device)
     noise = info.memory.measured(data, info.axes, first)
     return recommend(data, info.axes, noise=noise, device=info.device)
@@ -100,7 +99,7 @@ class StartPanel(RunPanel):
         self._layers: tuple[Image, ...] = ()
         self._looked: Outcome | None = None
         self._run_when_looked = False
-        self._looking = Task(self, advice_steps, self.title, alone=True)
+        self._looking = Task(self, advise, self.title, alone=True)
         self._settling = parts.settling_timer(self, _SETTLED, self._on_settled)
         self._lay_out()
         self._connect()
@@ -129,7 +128,7 @@ class StartPanel(RunPanel):
         )
 
     def _connect(self) -> None:
-        self._looking.staged.connect(self._on_looking)
+        self._looking.told.connect(self._on_looking)
         self._looking.ended.connect(self._on_looked)
         self.layer.chosen.connect(self._take_layer)
         self.axes.changed.connect(self.look)
@@ -257,9 +256,9 @@ class StartPanel(RunPanel):
             return
         self._looking.start(infos)
 
-    def _on_looking(self, stage: Stage) -> None:
+    def _on_looking(self, step: Step) -> None:
         if not self.runs.running:
-            self.say(stage.words)
+            self.say(words_of(step))
 
     def _on_looked(self, looked: Outcome) -> None:
         if looked.error is not None:

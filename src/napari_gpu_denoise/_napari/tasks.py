@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable
-from contextlib import closing
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from napari.qt.threading import GeneratorWorker, create_worker
+from napari.qt.threading import WorkerBase, WorkerBaseSignals, create_worker
 from napari.utils.progress import cancelable_progress
 from qtpy.QtCore import QObject, Signal
 
 from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
-from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.progress import Progress, Step
 
 _SETTLED = 3.0  # seconds from which the pace of a step is believed
 _BAR_INTERVAL = 0.1  # seconds between two updates of the text in napari's activity dock
 
 
-@dataclass(frozen=True)
-class Stage:
-    """A step of a run, with `done` of `total` parts; a total of 0 means unknown."""
+def words_of(step: Step) -> str:
+    """Return what is done, and how much of it."""
+    text = step.unit[:1].upper() + step.unit[1:]
+    return f"{text} {step.done} of {step.total}" if step.total else f"{text} …"
 
-    text: str
-    done: int = 0
-    total: int = 0
 
-    @property
-    def words(self) -> str:
-        """What is done, and how much of it."""
-        return f"{self.text} {self.done} of {self.total}" if self.total else f"{self.text} …"
-
-    @classmethod
-    def of(cls, progress: Progress, text: str) -> Stage:
-        """Return the progress of what `text` names."""
-        if not progress.total:
-            return cls(progress.unit.capitalize())
-        return cls(f"{text}: {progress.unit}", progress.done, progress.total)
+def doing(text: str) -> Callable[[Step], Step]:
+    """Return the change of steps, for `Progress.within`, that says what is done in them."""
+    return lambda step: replace(step, unit=f"{text}: {step.unit}") if step.total else step
 
 
 class TimeLeft:
@@ -47,20 +37,20 @@ class TimeLeft:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
-        self._text: str | None = None
+        self._unit: str | None = None
         self._since, self._done = 0.0, 0
 
-    def words(self, stage: Stage) -> str:
-        """Return the words of a stage, with the time left once it can be told."""
-        return ", ".join(filter(None, (stage.words, self.left(stage))))
+    def words(self, step: Step) -> str:
+        """Return the words of a step, with the time left once it can be told."""
+        return ", ".join(filter(None, (words_of(step), self.left(step))))
 
-    def left(self, stage: Stage) -> str:
+    def left(self, step: Step) -> str:
         """Return the time left alone; empty as long as it cannot be told."""
         now = self._clock()
-        if stage.text != self._text or stage.done < self._done:
-            self._text, self._since, self._done = stage.text, now, stage.done
-        passed, parts = now - self._since, stage.done - self._done
-        left = stage.total - stage.done
+        if step.unit != self._unit or step.done < self._done:
+            self._unit, self._since, self._done = step.unit, now, step.done
+        passed, parts = now - self._since, step.done - self._done
+        left = step.total - step.done
         if passed < _SETTLED or parts < 1 or left < 1:
             return ""
         # Loaded only when needed: it brings the filters.
@@ -79,40 +69,38 @@ class Outcome:
     seconds: float = 0.0
 
 
-class _Named(partial):
-    """A call with a readable name, which napari shows if it is closed during the call."""
-
-    name = ""
-
-    def __repr__(self) -> str:
-        return self.name
+class _Signals(WorkerBaseSignals):
+    told = Signal(object)
 
 
-class _Worker(GeneratorWorker):
-    """A worker whose generator is closed as soon as `quit` is called."""
+class _Worker(WorkerBase):
+    """Calls ``work(request, progress)`` in a thread; `quit` ends it by `Cancelled`.
+
+    `name` is what napari shows if it is closed meanwhile.
+    """
+
+    def __init__(self, name: str, work: Callable[[Any, Progress], Any], request: Any):
+        super().__init__(SignalsClass=_Signals)
+        self._work, self._request = work, request
 
     def work(self) -> tuple[Any, Exception | None, float] | None:
-        """Run to the end, or to the first step after `quit`.
+        """Return the value, the error and the seconds of an `Outcome`; None if it was cancelled.
 
-        Returns the value, the error and the seconds of an `Outcome`; None if it was cancelled.
         Errors are not raised: superqt takes a RuntimeError for the deletion of the worker, and
         would then never say that it has finished.
         """
+        progress = Progress(self.told.emit, lambda: self.abort_requested)
         started, value, problem = time.perf_counter(), None, None
-        # Closed in this thread, which the device's queues and buffers belong to.
-        with closing(self._gen) as steps:
-            try:
-                load_bundled_drivers()
-                while not self.abort_requested:
-                    self.yielded.emit(next(steps))
-                self.aborted.emit()
-                return None
-            except StopIteration as end:
-                value = end.value
-            except Cancelled:
-                return None
-            except Exception as error:
-                problem = error
+        try:
+            load_bundled_drivers()
+            progress.check()
+            value = self._work(self._request, progress)
+        except Cancelled:
+            return None
+        except Exception as error:
+            # Device objects are freed in this thread, to which they belong.
+            traceback.clear_frames(error.__traceback__)
+            problem = error
         return value, problem, time.perf_counter() - started
 
 
@@ -132,28 +120,27 @@ class _ActivityBar(cancelable_progress):
         if self.on_cancel is not None:
             self.on_cancel()
 
-    def show(self, stage: Stage) -> None:
+    def show(self, step: Step) -> None:
         """Show progress; call it in the GUI thread."""
         now = time.monotonic()
         # A closed bar is disabled.
         if self.disable or now - self._shown < _BAR_INTERVAL:
             return
         self._shown = now
-        self.events.eta(value=stage.words)
+        self.events.eta(value=words_of(step))
 
 
 class Task(QObject):
     """Works on requests off the GUI thread, one after another; signals come in the GUI thread.
 
-    `steps` is a generator, called as ``steps(request, stopped)``. It yields a `Stage`, and after it
-    the `Progress` of what that names; or anything else, of which nothing is shown. A new request
-    replaces those before, whose threads end by themselves at their next step; with `alone` it waits
-    for that. `name` is what napari shows of the task. With `bar` there is a bar in napari's
-    activity dock, whose button calls `cancel`, by default a method that drops the requests.
+    Each is worked on by ``work(request, progress)``. A new request replaces those before, whose
+    threads end by themselves at their next step; with `alone` it waits for that. `name` is what
+    napari shows of the task. With `bar` there is a bar in napari's activity dock, whose button
+    calls `cancel`, by default a method that drops the requests.
     """
 
-    #: A step of the request in progress, by default a `Stage`.
-    staged = Signal(object)
+    #: What the request in progress reports: a `Step`, or anything else that is not for the bar.
+    told = Signal(object)
     #: The `Outcome` of a request that was not dropped.
     ended = Signal(object)
     #: The task was stopped by napari, in its activity dock for example: there will be no outcome.
@@ -164,7 +151,7 @@ class Task(QObject):
     def __init__(
         self,
         parent: QObject,
-        steps: Callable[..., Generator],
+        work: Callable[[Any, Progress], Any],
         name: str = "",
         *,
         alone: bool = False,
@@ -172,7 +159,7 @@ class Task(QObject):
         cancel: Callable[[], None] | None = None,
     ):
         super().__init__(parent)
-        self._steps, self._name, self._alone = steps, name, alone
+        self._work, self._name, self._alone = work, name, alone
         self._bar, self._cancel = bar, cancel or self._stop
         self._queue: list[tuple[Any, str]] = []
         self._current: _Thread | None = None
@@ -196,7 +183,7 @@ class Task(QObject):
         return None if self._current is None else self._current.request
 
     @property
-    def worker(self) -> GeneratorWorker | None:
+    def worker(self) -> WorkerBase | None:
         """The worker of the request in progress."""
         return None if self._current is None else self._current.worker
 
@@ -217,10 +204,10 @@ class Task(QObject):
         if current is not None:
             current.leave()
 
-    def show(self, stage: Stage) -> None:
+    def show(self, step: Step) -> None:
         """Show progress in napari's activity dock."""
         if self._current is not None and self._current.bar is not None:
-            self._current.bar.show(stage)
+            self._current.bar.show(step)
 
     def _stop(self) -> None:
         self.drop()
@@ -236,13 +223,14 @@ class Task(QObject):
                 bar.on_cancel = self._cancel
             thread = self._current = _Thread(self, request, bar)
             self._threads.append(thread)
-            call = _Named(self._steps, request, thread.is_stopped)
-            call.name = name
             # Signals come when this has returned: the worker cannot be too quick for them.
-            slots = {"yielded": thread.on_step, "returned": thread.on_end}
+            slots = {"told": thread.on_step, "returned": thread.on_end}
             slots["finished"] = thread.on_finished
             thread.worker = create_worker(
-                call, _worker_class=_Worker, _connect=slots, _start_thread=False
+                *(name, self._work, request),
+                _worker_class=_Worker,
+                _connect=slots,
+                _start_thread=False,
             )
             thread.worker.start()
 
@@ -250,16 +238,11 @@ class Task(QObject):
 class _Thread(QObject):
     """A request of a task in a thread of its own; the slots are called in the GUI thread."""
 
-    worker: GeneratorWorker
+    worker: WorkerBase
 
     def __init__(self, task: Task, request: Any, bar: _ActivityBar | None):
         super().__init__(task)
         self._task, self.request, self.bar = task, request, bar
-        self._text = ""  # of the last stage
-
-    def is_stopped(self) -> bool:
-        """Return whether the thread is to stop."""
-        return self.worker.abort_requested
 
     def leave(self) -> None:
         """Stop the thread at its next step, and close the bar."""
@@ -268,16 +251,12 @@ class _Thread(QObject):
             self.bar.close()
 
     def on_step(self, step: Any) -> None:
-        """Pass a step on, progress as a stage, and show it in napari's activity dock."""
+        """Pass a step on, and show it in napari's activity dock."""
         if self is not self._task._current:
             return
-        if isinstance(step, Progress):
-            step = Stage.of(step, self._text)
-        elif isinstance(step, Stage):
-            self._text = step.text
-        if isinstance(step, Stage):
+        if isinstance(step, Step):
             self._task.show(step)
-        self._task.staged.emit(step)
+        self._task.told.emit(step)
 
     def on_end(self, end: tuple[Any, Exception | None, float] | None) -> None:
         """Pass the outcome on, if there is one, and begin the next request."""

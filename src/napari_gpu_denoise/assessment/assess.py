@@ -25,13 +25,13 @@ from napari_gpu_denoise.assessment.trial import (
 )
 from napari_gpu_denoise.errors import ImageError, Note, SettingsError
 from napari_gpu_denoise.image.levels import as_numbers
+from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.structure.find import structure_in
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.part import finish
-from napari_gpu_denoise.run.record import MEASURING, Progress, Steps
+from napari_gpu_denoise.run.progress import MEASURING, Progress
 from napari_gpu_denoise.run.request import Run, takes_options
 
 # Not the noise of a simulated image that was drawn with a small seed.
@@ -105,8 +105,8 @@ def assess(
     >>> found = assess(image, BM3D(), sigma=20)                            # doctest: +SKIP
     >>> print(found.summary())                                             # doctest: +SKIP
     """
-    steps = assess_steps(image, Run(filter, sigma, **options), Options(region, spacing, unit))
-    return finish(steps, progress, cancel, "no assessment was")
+    run, shown = Run(filter, sigma, **options), Options(region, spacing, unit)
+    return assess_image(image, run, shown, Progress.of(progress, cancel, "no assessment was"))
 
 
 @dataclass(frozen=True)
@@ -132,20 +132,16 @@ class Options:
         object.__setattr__(self, "spacing", tuple(given.tolist()))
 
 
-def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[Assessment]:
-    """Assess step by step: `assess` as a generator.
-
-    Progress is yielded after each part of the work, in runs of the filter; values may repeat.
-    Closing the generator stops the work.
-    """
-    options = options or Options()
+@quiet()
+def assess_image(image: Any, run: Run, options: Options, progress: Progress) -> Assessment:
+    """Assess as `assess` does; progress is told in runs of the filter, and may repeat."""
     if run.filter.yields_map:
         raise SettingsError(
             "The result with these settings is a map, not an image: choose settings that denoise."
         )
     image = Input.of(image, run)
     if run.measures_noise:
-        yield MEASURING
+        progress.stage(MEASURING)
     run = replace(image.adapted(run).on(choose_devices(run.device)), dtype="float32")
     job, told = _prepared(run, image.array)
 
@@ -163,11 +159,11 @@ def assess_steps(image: Any, run: Run, options: Options | None = None) -> Steps[
         )
     checking = trial.noise.checkable and not job.filter.sigma_unused
     total = RUNS + checking  # those of the check, of a small crop, are one together
-    runs = yield from observed(trial, np.random.default_rng(_SEED), total)
+    runs = observed(trial, np.random.default_rng(_SEED), progress, total)
     check = None
     if checking:
-        check = yield from sigma_check(trial_of(formulas.MOST_CHECKED)[1], RUNS, total)
-    yield Progress(total, total, "run")
+        check = sigma_check(trial_of(formulas.MOST_CHECKED)[1], progress, RUNS, total)
+    progress.tell(total, total, "run")
     return judged(trial, region, runs, check, options)
 
 
@@ -222,7 +218,6 @@ def _channel(k: int, runs: Observed, noise: CropNoise, rings: formulas.Rings) ->
     )
 
 
-CLIPPED = 0.01  # share of pixels at an end of the grey levels from which on it matters
 VARIANCES = 0.87, 1.1  # of the residual over that of the twin, where sigma may be right
 NEIGHBOURS = 0.08  # difference of their correlations from which on noise is correlated
 
@@ -246,20 +241,15 @@ def warnings_of(
     if any(each.is_worse for each in channels):
         text = "the result is expected to be worse than the image: the noise model or the strength "
         warnings.append(Note(f"{text}does not fit"))
-    causes = [
-        note
-        for k, part in enumerate(parts)
-        if (note := _clipped(part, noise.constant, _place(k, channels)))
-    ]
     planes = [list(part.noisy.reshape(-1, *part.noisy.shape[-2:])) for part in parts]
-    for found in structure_in(planes):
-        causes.append(
-            Note(
-                f"{found.words()}, which the filter treats as image, at least in part",
-                "correct='found' removes it first",
-                code="structured",
-            )
+    causes = [
+        Note(
+            f"{found.words()}, which the filter treats as image, at least in part",
+            "correct='found' removes it first",
+            code="structured",
         )
+        for found in structure_in(planes)
+    ]
     if are_correlated(channels):
         text = "the noise of neighbouring pixels is correlated"
         text += ", unlike white noise" if noise.white else " more than in the noise model"
@@ -283,34 +273,7 @@ def warnings_of(
                 factor=f"{check.best:.2g}",
             )
         )
-    if any(noise.unsure) and not noise.white:
-        text = "the noise was measured, and coarse noise passes for image: the expected error may "
-        warnings.append(Note(f"{text}be too low by more than its ±"))
     return warnings
-
-
-def _place(k: int, channels: Sequence[ChannelQuality]) -> str:
-    return f" in channel {k}" if len(channels) > 1 else ""
-
-
-def _clipped(runs: Observed, constant: bool, place: str) -> Note | None:
-    """Return a note on pixels that are clipped at the dark or at the bright end.
-
-    They have the least or the largest value, and a twin that is not clipped goes beyond. The dark
-    end of noise that is not `constant` is where it ends by nature.
-    """
-    values, fresh, ends = runs.noisy[runs.known], runs.twin[runs.known], []
-    low, high = values.min(), values.max()
-    for name, end, beyond in (("dark", low, fresh < low), ("bright", high, fresh > high)):
-        share = float(np.mean(values == end))
-        if min(share, float(beyond.mean())) >= CLIPPED and (constant or name == "bright"):
-            ends.append(f"{share:.1%} at the {name} end")
-    if not ends:
-        return None
-    return Note(
-        f"pixels are clipped{place}, {' and '.join(ends)}: there the noise is weaker than assumed, "
-        "and the expected error too low"
-    )
 
 
 def _strength(k: int, channels: Sequence[ChannelQuality]) -> Note | None:
@@ -320,10 +283,11 @@ def _strength(k: int, channels: Sequence[ChannelQuality]) -> Note | None:
     if VARIANCES[0] <= ratio <= VARIANCES[1]:
         return None
     less, high = ("less", "high") if ratio < 1 else ("more", "low")
+    place = f" in channel {k}" if len(channels) > 1 else ""
     return Note(
-        f"the filter removed {less} from the image than from its twin{_place(k, channels)} "
-        f"({ratio:.2f} of the variance): sigma is probably too {high}, and the expected error "
-        "wrong",
+        f"the filter removed {less} from the image than from its twin{place} ({ratio:.2f} of the "
+        f"variance): sigma is probably too {high}, or pixels are clipped, and the expected error "
+        "is wrong",
         "measure the noise",
         code="assess-sigma",
     )

@@ -20,8 +20,8 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Block, keep_blank
 from napari_gpu_denoise.run.job import Job, sigma_over
 from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, measured_noise, resolve_noise, scaled
-from napari_gpu_denoise.run.part import Part, filter_part, relayed, within
-from napari_gpu_denoise.run.record import Progress, Steps
+from napari_gpu_denoise.run.part import Part, filter_part, within
+from napari_gpu_denoise.run.progress import Progress, Step
 from napari_gpu_denoise.run.request import Run
 
 MOST = 1 << 20  # pixels of a channel that are filtered at once
@@ -112,23 +112,22 @@ def choose_crop(job: Job, region: Sequence[Any] | None, most: int = MOST) -> Cro
 
 def _spans(region: Sequence[Any] | None, names: str, shape: tuple[int, ...]) -> list[slice]:
     """Return a region as slices with both ends, one for each axis."""
-    if region is None:
-        return [slice(0, n) for n in shape]
+    given = (slice(None),) * len(shape) if region is None else region
     try:
-        given = tuple(region)
+        given = tuple(given)
         if len(given) != len(shape):
             places = dict(zip("YX", given, strict=True))
             given = tuple(places.get(axis, slice(None)) for axis in names)
-        parts = index_parts(given, shape)
-        spans = [chosen_range(part, n) for part, n in zip(parts, shape, strict=True)]
+        parts = zip(index_parts(given, shape), shape, strict=True)
+        spans = [chosen_range(part, n) for part, n in parts]
         if not all(len(span) and span.step == 1 for span in spans):
             raise IndexError("a span without places, or with gaps")
-        return [slice(span.start, span.stop) for span in spans]
     except (TypeError, IndexError, ValueError) as error:
         raise SettingsError(
             f"region={region!r} is not a part of an image of {' x '.join(map(str, shape))} pixels: "
             f"give a slice or an index for each of the axes {names}, or slices for Y and X."
         ) from error
+    return [slice(span.start, span.stop) for span in spans]
 
 
 def _middle(span: slice, count: int) -> slice:
@@ -237,8 +236,7 @@ class CropNoise:
 
     def spread(self, mean: np.ndarray) -> np.ndarray:
         """Return the standard deviation of pixels with these means, float32, of their shape."""
-        found = self._variance("variance", mean)
-        return np.sqrt(np.maximum(found, 0)).astype(np.float32)
+        return np.sqrt(np.maximum(self._variance("variance", mean), 0)).astype(np.float32)
 
     def variance_told_by(self, pixels: np.ndarray) -> np.ndarray:
         """Return an unbiased estimate of the variance of each pixel, as measured, float32."""
@@ -360,12 +358,7 @@ class Trial:
         known &= other != block.finite
         return cls(own, Part.of(own, crop.inner), block, noise, crop.inner, known)
 
-    @property
-    def pixels(self) -> np.ndarray:
-        """The noisy pixels that are filtered."""
-        return self.block.finite
-
-    def filtered(self, values: np.ndarray, factor: float = 1.0) -> Steps[np.ndarray]:
+    def filtered(self, values: np.ndarray, progress: Progress, factor: float = 1.0) -> np.ndarray:
         """Filter pixels of the crop, told `factor` times sigma; return those that are judged.
 
         Where the mean of the noise is not 0, as of magnitudes, they are as pixels are measured.
@@ -374,12 +367,12 @@ class Trial:
         job = replace(self.job, filter=applied, sigma=scaled(self.job.sigma, factor))
         block = Block(values, values, None)
         made = np.empty(tuple(one.stop - one.start for one in self.inner), values.dtype)
-        yield from filter_part(job, self.part, block[self.part.reads], made)
+        filter_part(job, self.part, block[self.part.reads], made, progress)
         return self.noise.expected(made)
 
     def within(self, judged: np.ndarray) -> np.ndarray:
         """Return the pixels of the crop with other ones where they are judged."""
-        values = self.pixels.copy()
+        values = self.block.finite.copy()
         values[self.inner] = judged
         return values
 
@@ -431,21 +424,20 @@ class Observed:
 RUNS = 2 + 2 * formulas.PAIRS  # of the filter on the crop
 
 
-def observed(trial: Trial, random: np.random.Generator, total: int) -> Steps[Observed]:
-    """Run the filter on the crop, and on the crop with fresh noise; yield after each part."""
+def observed(trial: Trial, random: np.random.Generator, progress: Progress, total: int) -> Observed:
+    """Run the filter on the crop, and on the crop with fresh noise."""
     done, pairs = 0, formulas.PAIRS
+    in_runs = progress.within(lambda _: Step(done, total, "run"))
 
-    def run(values: np.ndarray, factor: float = 1.0) -> Steps[np.ndarray]:
+    def run(values: np.ndarray, factor: float = 1.0) -> np.ndarray:
         nonlocal done
-        steps = trial.filtered(values, factor)
-        made = yield from relayed(steps, lambda _: Progress(done, total, "run"))
+        made = trial.filtered(values, in_runs, factor)
         done += 1
         return made
 
-    yield Progress(0, total, "run")
-    pixels, inner = trial.pixels, trial.inner
+    pixels, inner = trial.block.finite, trial.inner
     noisy = pixels[inner]
-    mean = yield from run(pixels)
+    mean = run(pixels)
     # Around what is judged only fresh noise depends on it.
     around = trial.within(mean)
     spread = trial.noise.spread(around)
@@ -458,7 +450,7 @@ def observed(trial: Trial, random: np.random.Generator, total: int) -> Steps[Obs
         fresh = strength * trial.unit(random)
         results = []
         for sign in (formulas.EPSILON, -formulas.EPSILON):
-            results.append((yield from run(pixels + np.float32(sign) * fresh, noisier)))
+            results.append(run(pixels + np.float32(sign) * fresh, noisier))
             others.append((pixels - fresh / np.float32(sign))[inner])
         filtered += results
         one = formulas.squared_errors(noisy, fresh[inner], variance, *results)
@@ -469,7 +461,7 @@ def observed(trial: Trial, random: np.random.Generator, total: int) -> Steps[Obs
     known, spread = trial.image[inner], spread[inner]
     twin = mean + spread * trial.unit(random)[inner]
     twin = np.where(known, twin, noisy).astype(pixels.dtype)
-    twin_mean = yield from run(trial.within(twin))
+    twin_mean = run(trial.within(twin))
     unit = bounded(spread)
     residuals = (
         np.where(known, difference / unit, 0).astype(np.float32)
@@ -480,17 +472,16 @@ def observed(trial: Trial, random: np.random.Generator, total: int) -> Steps[Obs
     return Observed(known, noisy, mean, spread, *means, *both, twin, *residuals)
 
 
-def sigma_check(trial: Trial, done: int, total: int) -> Steps[formulas.SigmaCheck]:
+def sigma_check(trial: Trial, progress: Progress, done: int, total: int) -> formulas.SigmaCheck:
     """Tell the filter other strengths, and let it predict pixels that it has not seen."""
-    pixels, inner = trial.pixels, trial.inner
+    pixels, inner = trial.block.finite, trial.inner
     axes = trial.job.names.index("Y"), trial.job.names.index("X")
     mask = np.zeros(pixels.shape, bool)
     mask[inner] = formulas.hidden_grid(trial.image[inner].shape, axes) & trial.image[inner]
     values = formulas.without_hidden(pixels, mask, axes)
     spread = bounded(trial.noise.spread(values)[inner])
-    losses = []
+    losses, in_runs = [], progress.within(lambda _: Step(done, total, "run"))
     for factor in formulas.FACTORS:
-        steps = trial.filtered(values, factor / trial.job.run.sigma_factor)
-        made = yield from relayed(steps, lambda _: Progress(done, total, "run"))
+        made = trial.filtered(values, in_runs, factor / trial.job.run.sigma_factor)
         losses.append(formulas.hidden_loss(pixels[inner], spread, made, mask[inner]))
     return formulas.SigmaCheck.of(losses)

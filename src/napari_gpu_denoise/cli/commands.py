@@ -91,9 +91,9 @@ def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, in
     Of a large file only the planes are read that an estimate needs. What counts as large does not
     depend on the machine, so that results do not either.
     """
-    from napari_gpu_denoise.files import one_file
     from napari_gpu_denoise.image.axes import channel_axis, check_axes
     from napari_gpu_denoise.image.levels import check_numbers
+    from napari_gpu_denoise.run import request
 
     check_numbers(picture.data)
     shape = picture.pixels.shape
@@ -101,7 +101,7 @@ def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, in
     planes = math.prod(n for n, a in zip(shape, names, strict=True) if a not in "YX")
     channel = channel_axis(names)
     many = planes // (1 if channel is None else shape[channel]) > HELD
-    large = many and picture.data.nbytes >= one_file.STREAMED_BYTES
+    large = many and picture.data.nbytes >= request.USUAL_LIMITS.streamed_bytes
     # If the planes are not those of the file, reading one means reading all of it.
     by_plane = picture.data.reads_by_plane(names.index("Y"), names.index("X"))
     return picture if large and by_plane else picture.loaded(), names, planes
@@ -167,7 +167,8 @@ def _run_options(args: argparse.Namespace) -> dict[str, Any]:
 def denoise(args: argparse.Namespace) -> int:
     """Run one filter over all inputs."""
     settings = chosen_settings(args)
-    from napari_gpu_denoise.files.batch import Batch, driven
+    from napari_gpu_denoise.files.batch import Batch, denoise_files
+    from napari_gpu_denoise.run.progress import Progress
     from napari_gpu_denoise.run.request import HostMemory, Run
 
     run = Run(
@@ -185,7 +186,7 @@ def denoise(args: argparse.Namespace) -> int:
         names = ("overwrite", "resume", "companions_anywhere", "stop_on_error")
         options = {name: getattr(args, name) for name in names}
         batch = Batch.of(args.inputs, args.output, run, **options, client=client)
-        report = driven(batch, bar, cancel)
+        report = denoise_files(batch, Progress(bar, cancel.is_set))
     return _report_on_batch(report, settings, args)
 
 
@@ -363,7 +364,7 @@ class _Bar:
             self._bar.close()
 
     def __call__(self, state: Any) -> None:
-        if not self._shown or not state.total:
+        if not self._shown or not getattr(state, "total", 0):  # or the report on a file
             return
         if self._bar is None:
             from tqdm import tqdm

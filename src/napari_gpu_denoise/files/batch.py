@@ -1,15 +1,11 @@
-"""Batch processing: each file is read, denoised, written and freed before the next.
-
-`batch_steps` is a generator, which the command line, Python and the panel of napari drive.
-"""
+"""Batch processing: each file is read, denoised, written and freed before the next."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import traceback
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,7 +22,7 @@ from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_unfi
 from napari_gpu_denoise.noise.models import summary_of
 from napari_gpu_denoise.opencl.device import choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run.part import finish, relayed
+from napari_gpu_denoise.run.progress import SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Record
 from napari_gpu_denoise.run.request import HostMemory, Run, takes_options
 
@@ -67,7 +63,7 @@ class BatchProgress:
     count: int  # of how many
     done: int  # units of this file
     total: int  # 0, as `done`, while it is read, its noise measured, or kernels compiled
-    unit: str = ""  # what is counted, as in `Progress`, or what is done before; empty for reading
+    unit: str = ""  # what is counted, as in `Step`, or what is done before; empty for reading
 
 
 @dataclass(frozen=True)
@@ -279,46 +275,35 @@ def run_batch(
         stop_on_error=stop_on_error,
         client=client,
     )
-    return driven(batch, progress, cancel)
+
+    def report(state: BatchProgress | FileReport) -> None:
+        if progress is not None and isinstance(state, BatchProgress):
+            progress(state)
+
+    return denoise_files(batch, Progress(report, None if cancel is None else cancel.is_set))
 
 
-def driven(
-    batch: Batch, progress: Callable[[BatchProgress], None] | None = None, cancel: Any = None
+def denoise_files(
+    batch: Batch, progress: Progress = SILENT, only: Collection[Path] | None = None
 ) -> BatchReport:
-    """Denoise files to the end, or until `cancel` is set."""
-    with contextlib.closing(batch_steps(batch)) as steps:
-        try:
-            while True:
-                step = next(steps)
-                if progress is not None and isinstance(step, BatchProgress):
-                    progress(step)
-                if cancel is not None and cancel.is_set():
-                    steps.throw(errors.Cancelled("The batch was cancelled."))
-        except StopIteration as end:
-            return end.value
-
-
-def batch_steps(
-    batch: Batch, only: Collection[Path] | None = None
-) -> Generator[BatchProgress | FileReport, None, BatchReport]:
     """Denoise files one after another.
 
-    Yields a `BatchProgress` before each file and after each of its steps, and its `FileReport` in
-    the end. `Cancelled` thrown into the generator ends it: it returns what was done. `only` names
-    the files to denoise now; the others are not touched either.
+    `progress` is given a `BatchProgress` before each file and after each of its steps, and its
+    `FileReport` in the end; if it says stop, what was done is returned. `only` names the files to
+    denoise now; the others are not touched either.
     """
     todo = [path for path in batch.found if only is None or path in only]
     files: list[FileReport] = []
     state, path = _BatchState(batch), None
     try:
         if batch.client is not None:
-            todo = yield from _by_workers(batch, state, todo, files)
+            todo = _by_workers(batch, state, todo, files, progress)
         for index, path in enumerate(todo):
             if state.stops(files):
                 break
-            at = partial(BatchProgress, path, index, len(todo))
-            files.append((yield from _denoised(batch, state, path, at)))
-            yield files[-1]
+            files.append(_denoised(batch, state, path, (index, len(todo)), progress))
+            progress.report(files[-1])
+            progress.check()
     except errors.Cancelled:
         return _stopped(batch, files, path, todo)
     report = BatchReport(tuple(map(_still_there, files)))
@@ -326,16 +311,16 @@ def batch_steps(
 
 
 def _denoised(
-    batch: Batch, state: _BatchState, path: Path, at: Callable[..., BatchProgress]
-) -> Generator[BatchProgress, None, FileReport]:
-    """Denoise one file with this process, or with all workers."""
-    yield at(0, 0)
+    batch: Batch, state: _BatchState, path: Path, place: tuple[int, int], progress: Progress
+) -> FileReport:
+    """Denoise one file with this process, or with all workers; `place` is its index, of a count."""
+    own = progress.within(lambda s: BatchProgress(path, *place, s.done, s.total, s.unit))
+    own.stage("")
     try:
         report = state.left_out(path)
         if report is None:
-            options = {**state.options(path), "client": batch.client}
-            running = denoise_file(path, batch.targets[path], batch.run, **options)
-            made = yield from relayed(running, lambda step: at(step.done, step.total, step.unit))
+            options = {**state.options(path), "client": batch.client, "progress": own}
+            made = denoise_file(path, batch.targets[path], batch.run, **options)
             report = state.done(path, *made)
         return report
     except (errors.Cancelled, errors.NoDeviceError):
@@ -358,8 +343,8 @@ def _stopped(
 
 
 def _by_workers(
-    batch: Batch, state: _BatchState, todo: list[Path], files: list[FileReport]
-) -> Generator[BatchProgress | FileReport, None, list[Path]]:
+    batch: Batch, state: _BatchState, todo: list[Path], files: list[FileReport], progress: Progress
+) -> list[Path]:
     """Have workers denoise small files, several at a time, and add to the reports on `files`.
 
     Returns what is left: large files, of which all workers filter parts, or a single one.
@@ -371,7 +356,17 @@ def _by_workers(
         return todo
     rest: list[Path] = []
     begun: list[Path] = []
-    reports: list[FileReport] = []
+
+    def among_all(step: Step) -> BatchProgress:
+        index = min(step.done, step.total - 1)
+        return BatchProgress(todo[index], index, len(todo), step.done, step.total, step.unit)
+
+    own = progress.within(among_all)
+
+    def told(report: FileReport) -> None:
+        files.append(report)
+        progress.report(report)
+        own.tell(len(files), len(todo), "file")
 
     def small() -> Iterator[tuple[Any, ...]]:
         for path in todo:
@@ -381,23 +376,17 @@ def _by_workers(
                 given = path, batch.targets[path], batch.run, state.options(path)
                 yield "file", filtered_file, *given
             elif found:
-                reports.append(found)
+                told(found)
             else:
                 rest.append(path)
 
-    count, at = len(todo), partial(BatchProgress, count=len(todo), total=len(todo), unit="file")
-    with contextlib.closing(outcomes(batch.client, small(), ClusterReport(), False)) as results:
-        yield at(todo[0], 0, done=0)
-        for number, outcome in itertools.chain(results, [(-1, None)]):
-            if outcome is not None:
-                reports.append(state.returned(begun[number], outcome))
-            while reports and not state.stops(files):
-                files.append(reports.pop(0))
-                yield files[-1]
+    own.tell(0, len(todo), "file")
+    work = outcomes(batch.client, small(), ClusterReport(), progress, raises=False)
+    with contextlib.closing(work) as results:
+        for number, outcome in results:
+            told(state.returned(begun[number], outcome))
             if state.stops(files):
                 break
-            done = min(len(files), count - 1)
-            yield at(todo[done], done, done=len(files))
     return rest
 
 
@@ -409,7 +398,7 @@ def filtered_file(path: Path, target: Path, run: Run, options: dict[str, Any]) -
     try:
         run = replace(run, device=own_device(run.device))
         device = str(run.device)
-        picture, record, notes = finish(denoise_file(path, target, run, **options))
+        picture, record, notes = denoise_file(path, target, run, **options)
         return FileReport(path, target, record, notes=(*picture.notes, *notes))
     except (errors.DeviceMemoryError, errors.KernelError, errors.NoDeviceError) as error:
         return cluster.Failed(error, device, cluster.address())

@@ -14,40 +14,32 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import (
-    ClusterError,
-    DenoiseError,
-    DeviceMemoryError,
-    FileError,
-    KernelError,
-    NoDeviceError,
-    Note,
-    OutputError,
-)
+from napari_gpu_denoise import errors
+from napari_gpu_denoise.errors import ClusterError, Note
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.input_checks import check_no_secrets
 from napari_gpu_denoise.files.zarr import NewImage
 from napari_gpu_denoise.files.zarr.places import Address, Claim, as_path, zarr_package
 from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.axes import check_axes
-from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.device import choose_devices, names_of, own_device
-from napari_gpu_denoise.run.by_parts import change_in_the_middle
-from napari_gpu_denoise.run.input import Block, Input
+from napari_gpu_denoise.run.by_parts import PartList
+from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.ledger import Ledger, check_whole, mark_of, parts_left
-from napari_gpu_denoise.run.part import Part, filter_part, finish, regions_of, size_of, unit_of
-from napari_gpu_denoise.run.record import MEASURING, Progress, Record, Result, Tally
+from napari_gpu_denoise.run.ledger import Ledger, mark_of
+from napari_gpu_denoise.run.part import Part, filter_part, size_of, unit_of
+from napari_gpu_denoise.run.progress import MEASURING, SILENT, Progress
+from napari_gpu_denoise.run.record import Record, Result, Tally
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 
@@ -75,16 +67,12 @@ class Place:
         data = _opened(self.run, self.path, self.companions_anywhere)[1].data
         return CorrectedArray(data, self.correction) if self.correction else data
 
-    def own(self, job: Job) -> Job:
-        """Return a job for the device of this process."""
-        return replace(job, run=job.run.on([own_device(self.device)]))
-
 
 @dataclass(frozen=True)
 class Failed:
     """The error of a task, the device it was done on, if known, and the address of the worker."""
 
-    error: DenoiseError
+    error: errors.DenoiseError
     device: str
     worker: str
 
@@ -123,12 +111,11 @@ def filtered(place: Place, job: Job, part: Part) -> Done | Failed:
     """Filter a part, and write it if it has a place."""
     device = ""
     try:
-        job = place.own(job)
+        job = replace(job, run=job.run.on([own_device(place.device)]))
         device = str(job.device)
-        pixels = as_array(place.source()[part.reads])
-        block = Block.of(pixels, job.names, job.run.nonfinite, job.levels)
+        block = job.block(place.source()[part.reads])
         out = np.empty([one.size for one in part.spans], job.dtypes[1])
-        tally = finish(filter_part(job, part, block, out))
+        tally = filter_part(job, part, block, out)
         if place.target is None:
             return Done(tally, 0, device, address(), out)
         target = _result(*place.target)
@@ -137,18 +124,23 @@ def filtered(place: Place, job: Job, part: Part) -> Done | Failed:
         at_address = isinstance(target.place, Address)
         mark = 0 if at_address else mark_of(target, part.yields, out)
         return Done(tally, mark, device, address())
-    except DenoiseError as error:
+    except errors.DenoiseError as error:
         return Failed(error, device, address())
 
 
 def checked(version: str, function: Callable, *given: Any) -> Any:
     """Do a task, unless the program that gives it has another version of this package."""
     if version != package_version():
-        raise ClusterError(
-            f"The dask worker {address()} has version {package_version()} of napari-gpu-denoise: "
-            f"install version {version} there, as here."
-        )
+        raise _other_version(address(), package_version(), version)
     return function(*given)
+
+
+def _other_version(worker: str, found: str, wanted: str) -> ClusterError:
+    told = f"version {found} of" if found else "no"
+    return ClusterError(
+        f"The dask worker {worker} has {told} napari-gpu-denoise: install version {wanted} there, "
+        "as here."
+    )
 
 
 def address() -> str:
@@ -175,14 +167,14 @@ def _result(folder: str, name: str, run: str) -> FullResolutionArray:
 # What is asked of them.
 
 # Errors after which a task is tried again, on another worker if there is one.
-_TRANSIENT = (DeviceMemoryError, KernelError, NoDeviceError, FileError, OutputError)
+_TRANSIENT = (errors.DeviceMemoryError, errors.KernelError, errors.NoDeviceError)
+_TRANSIENT += (errors.FileError, errors.OutputError)
 _TRIES = 3
 _AHEAD = 3  # tasks given out at a time, for each thread of the workers
 _PAUSE = 0.05  # seconds between two looks at what has arrived, and at whether a run was cancelled
 # Seconds without any worker until that is said, and until the run ends: others may come.
 _ALONE_SAID, _ALONE_MAX = 30.0, 600.0
 _LOST = OSError, CancelledError, asyncio.CancelledError  # of a client without its scheduler
-_SAME_VERSION = f"install version {package_version()} there, as here"
 _logger = logging.getLogger(__name__)
 
 
@@ -209,48 +201,56 @@ class _Task:
     work: tuple
     tries: int = 0
 
+    def again(self, outcome: Any) -> bool:
+        """Return whether the task failed, and is to be tried once more."""
+        self.tries += isinstance(outcome, Failed)
+        failed = isinstance(outcome, Failed) and isinstance(outcome.error, _TRANSIENT)
+        return failed and self.tries < _TRIES
+
 
 def outcomes(
-    client: Any, work: Iterable[tuple], report: ClusterReport, raises: bool = True
+    client: Any,
+    work: Iterable[tuple],
+    report: ClusterReport,
+    progress: Progress,
+    raises: bool = True,
 ) -> Iterator[tuple[int, Any]]:
-    """Yield number and outcome of each task as it ends, in any order; None while none does.
+    """Yield number and outcome of each task as it ends, in any order.
 
     `work` has a name, a function and its arguments for each task. Those of a worker that ends
     are given to others by dask. Those that fail for want of a device, memory or a file are tried
     again, elsewhere where possible; what still fails is raised, or with `raises` off yielded.
-    Closing the generator gives up what is not done.
+    Whether to stop is asked of `progress`. Closing the iterator gives up what is not done.
     """
     import distributed
 
     arrived = distributed.as_completed(loop=client.loop, with_results=True, raise_errors=False)
     waiting = (_Task(number, each) for number, each in enumerate(work))
     given: dict[Any, _Task] = {}
-    alone = _Alone(client)
-    try:
-        while True:
-            workers = alone.workers()
+    with contextlib.ExitStack() as held:
+        held.callback(_quietly, lambda: client.cancel(list(given)))
+        for workers in _workers_there(client):
+            progress.check()
             room = _AHEAD * max(1, sum(workers.values())) - len(given)
             for task in itertools.islice(waiting, max(0, room)):
                 _give(client, task, given, arrived)
             if not given:
                 return
             if not arrived.has_ready():
-                yield -1, None
                 time.sleep(_PAUSE)
             for future, result in arrived.next_batch(block=False):
                 task, outcome = given.pop(future), _outcome(future, result)
-                if isinstance(outcome, Failed) and _again(task, outcome, raises):
+                if task.again(outcome):
                     report.failed.append(outcome)
                     avoided = {each.worker for each in report.failed}
                     others = [each for each in workers if each not in avoided]
                     _give(client, task, given, arrived, others)
                     continue
+                if raises and isinstance(outcome, Failed):
+                    raise outcome.error
                 if getattr(outcome, "worker", ""):
                     report.devices[outcome.worker] = outcome.device
                 yield task.number, outcome
-    finally:
-        with contextlib.suppress(ClusterError):
-            asked(client.cancel, list(given))
 
 
 def _give(client: Any, task: _Task, given: dict, arrived: Any, others: Sequence[str] = ()) -> None:
@@ -264,30 +264,15 @@ def _give(client: Any, task: _Task, given: dict, arrived: Any, others: Sequence[
     arrived.add(future)
 
 
-def _again(task: _Task, failed: Failed, raises: bool) -> bool:
-    """Return whether a task that failed is to be tried once more, or raise its error."""
-    task.tries += 1
-    if task.tries < _TRIES and isinstance(failed.error, _TRANSIENT):
-        return True
-    if raises:
-        raise failed.error
-    return False
-
-
-class _Alone:
-    """How long there has been no worker."""
-
-    def __init__(self, client: Any) -> None:
-        self._client, self._since, self._said = client, time.monotonic(), False
-
-    def workers(self) -> dict[str, int]:
-        """Return the threads of all workers; say that there are none, and give up after a while."""
-        found = asked(self._client.nthreads)
-        if found:
-            self._since, self._said = time.monotonic(), False
-        seconds = time.monotonic() - self._since
-        if seconds >= _ALONE_SAID and not self._said:
-            self._said = True
+def _workers_there(client: Any) -> Iterator[dict[str, int]]:
+    """Yield the threads of all workers, time and again; give up after a while without any."""
+    since, said = time.monotonic(), False
+    while True:
+        if found := asked(client.nthreads):
+            since, said = time.monotonic(), False
+        seconds = time.monotonic() - since
+        if seconds >= _ALONE_SAID and not said:
+            said = True
             _logger.warning(
                 "There is no dask worker: the run waits for one, and ends after %g s without any.",
                 _ALONE_MAX,
@@ -298,7 +283,7 @@ class _Alone:
                 "start some, and repeat the run with resume=True",
                 code="no-workers",
             )
-        return found
+        yield found
 
 
 def asked(method: Callable, *given: Any, **options: Any) -> Any:
@@ -314,78 +299,58 @@ def _no_scheduler() -> ClusterError:
     return ClusterError("The dask scheduler was lost", remedy, code="no-scheduler")
 
 
-def run_task(client: Any, *work: Any) -> Generator[Progress, None, Any]:
-    """Have one task done; yields `MEASURING` meanwhile, and returns its outcome."""
-    with contextlib.closing(outcomes(client, [work], ClusterReport())) as results:
-        for _, result in results:
-            yield MEASURING
-            outcome = result
+def run_task(client: Any, progress: Progress, *work: Any) -> Any:
+    """Have one task done, named first; return its outcome."""
+    progress.stage(MEASURING)
+    ((_, outcome),) = outcomes(client, [work], ClusterReport(), progress)
     return outcome
 
 
 def _outcome(future: Any, result: Any) -> Any:
     """Return the result of a task that has ended; its error is raised."""
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
+
     if isinstance(result, _LOST[1:]) or future.status == "cancelled":
         raise _no_scheduler()
-    if future.status == "error":
-        raise named(result[1]) from result[1]
-    return result
-
-
-def named(error: Exception) -> Exception:
-    """Return what an error that dask raises for a task stands for, or the error itself."""
-    name = type(error).__name__
-    if isinstance(error, ImportError) or "Can't get attribute" in str(error):
-        return ClusterError(f"A dask worker cannot load a module ({error}): {_SAME_VERSION}.")
-    if "deserialization of the task graph" in str(error):
-        return ClusterError(f"The dask scheduler cannot load this package: {_SAME_VERSION}.")
-    if isinstance(error, CancelledError) or name == "CommClosedError":
-        return _no_scheduler()
-    if name == "KilledWorker":
-        return ClusterError(
+    if future.status != "error":
+        return result
+    error = result[1]
+    if isinstance(error, (*_LOST[1:], CommClosedError)):
+        raise _no_scheduler() from error
+    if isinstance(error, KilledWorker):
+        raise ClusterError(
             "Several dask workers ended while filtering the same part, perhaps for lack of memory: "
             "give each more memory, or start fewer."
-        )
-    return error
+        ) from error
+    raise error
 
 
 def check_workers(client: Any) -> None:
     """Refuse workers without this package, or with another version: the first task ends them."""
-    here = package_version()
     # What is of Python each worker has.
     question = eval, "__import__('napari_gpu_denoise.version').version.package_version()"
     for worker, found in asked(client.run, *question, on_error="return").items():
-        told = "no napari-gpu-denoise" if isinstance(found, ImportError) else ""
-        if isinstance(found, str) and found != here:
-            told = f"version {found} of napari-gpu-denoise"
-        if told:
-            raise ClusterError(
-                f"The dask worker {worker} has {told}: install version {here} there, as here."
-            )
+        if found != package_version():
+            version = found if isinstance(found, str) else ""
+            raise _other_version(worker, version, package_version())
 
 
-def device_of_workers(
-    client: Any, wanted: Any
-) -> Generator[Progress, None, tuple[str, str, str, str]]:
-    """Return name, platform, version and driver of the device of a worker."""
-    return (yield from run_task(client, "device", device_of_this, wanted))
-
-
-def cluster_steps(
+def denoise_by_workers(
     client: Any,
     picture: Any,
     run: Run,
     out: NewImage | Callable[[tuple[int, ...], np.dtype], Any],
     ledger: Ledger | None = None,
     companions_anywhere: bool = False,
-) -> Generator[Progress, None, Result]:
+    progress: Progress = SILENT,
+) -> Result:
     """Denoise the pixels of a file part by part, on the dask workers.
 
     The workers read the file, and write the parts of a new OME-Zarr, by themselves; pixels for
     another kind of result, which ``out(shape, dtype)`` returns, or of parts that share a chunk,
     are sent back. Parts are those of a run on one device, and `ledger` is kept here: so either can
-    go on with what the other began. Yields as `denoise_steps` does, and closing the generator
-    stops the work likewise.
+    go on with what the other began.
     """
     ledger = ledger or Ledger()
     place = Place(uuid.uuid4().hex, _absolute(picture.path), companions_anywhere, run.device)
@@ -394,9 +359,8 @@ def cluster_steps(
     host = run.host_memory if run.host_memory is not None and run.host_memory.given else None
     run = replace(run, axes=check_axes(run.axes, shape), device=None, host_memory=host)
     correction, known = ledger.known("correction"), ledger.known("job")
-    yield MEASURING
     if known is None or (run.correct is not None and correction is None):
-        job, correction = yield from run_task(client, "noise", prepared, place, run, correction)
+        job, correction = run_task(client, progress, "noise", prepared, place, run, correction)
         if correction is not None:
             ledger.keep("correction", correction)
         ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
@@ -405,38 +369,28 @@ def cluster_steps(
     place = replace(place, correction=correction)
     made = (out.finest if isinstance(out, NewImage) else out)(shape, job.dtypes[1])
     unit = unit_of(made) or unit_of(picture.data)
-    size = ledger.known("parts")
-    if size is None:
-        if host is None:
-            size = size_of(job, unit, [None])
-        else:
-            size = yield from run_task(client, "size", size_of_parts, place, job, unit)
-        ledger.keep("parts", size)
-    parts = [Part.of(job, region) for region in regions_of(job, size)]
-    places = [part.yields for part in parts]
+    size = partial(size_of, job, unit, [None])
+    if host is not None:
+        size = partial(run_task, client, progress, "size", size_of_parts, place, job, unit)
+    parts = PartList(job, made, size, ledger, progress)
     # Two processes must not write to one chunk at the same time.
-    if isinstance(out, NewImage) and begin_chunks(parts, made.chunks):
+    if isinstance(out, NewImage) and begin_chunks(parts.left, made.chunks):
         place = replace(place, target=(_absolute(out.folder), out.name, out.claim.run))
-    rest, wrote = yield from parts_left(parts, places, ledger, made)
-    before, done, report = ledger.tally, len(parts) - len(rest), ClusterReport()
-    yield Progress(done, len(parts), "part")
-    work = ((job.filter.name, filtered, place, job, part) for part in rest)
-    with contextlib.closing(outcomes(client, work, report)) as results:
-        for number, outcome in results:
-            if outcome is not None:
-                part, mark = rest[number], outcome.mark
-                if outcome.made is not None:
-                    made[part.yields] = outcome.made
-                    mark = ledger.mark(made, part.yields, outcome.made)
-                wrote(part, outcome.tally, mark)
-                report.tally += outcome.tally
-                done += 1
-            yield Progress(done, len(parts), "part")
-    yield from check_whole(ledger, made, places)
+    report, total = ClusterReport(), parts.done + len(parts.left)
+    progress.tell(parts.done, total, "part")
+    work = ((job.filter.name, filtered, place, job, part) for part in parts.left)
+    with contextlib.closing(outcomes(client, work, report, progress)) as results:
+        for done, (number, outcome) in enumerate(results, parts.done + 1):
+            part = parts.left[number]
+            if outcome.made is None:
+                parts.wrote(part, outcome.tally, outcome.mark)
+            else:
+                parts.write(part, outcome.made, outcome.tally)
+            report.tally += outcome.tally
+            progress.tell(done, total, "part")
     image = Input(picture.data, job.names, correction)
-    change = change_in_the_middle(image.array, made, job, parts, places)
     devices = names_of(report.devices.values()) or "dask workers"
-    record = report.noted(job.record(before + report.tally, change, devices))
+    record = report.noted(parts.record(image.array, report.tally, devices))
     return Result(made, image.noted(record))
 
 
@@ -453,17 +407,19 @@ def _absolute(path: str | os.PathLike) -> str:
 
 # Where they are.
 
-_SECONDS = 30  # to wait for a scheduler, and for its first worker
+_SECONDS = 30
 # Threads of PoCL: its versions have two names for their number.
 THREADS_OF_POCL = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
 
 
 @contextlib.contextmanager
-def connected(scheduler: str | None = None, workers: int = 0, device: Any = None) -> Iterator[Any]:
+def connected(
+    scheduler: str | None = None, workers: int = 0, device: Any = None, seconds: float = _SECONDS
+) -> Iterator[Any]:
     """Yield a client of dask: of the scheduler at an address, or of new workers on this machine.
 
     The workers end with the block. `device` is what they are to run on: of a CPU each has its share
-    of the cores.
+    of the cores. A scheduler, and its first worker, are waited for `seconds`.
     """
     if workers < 0:
         raise ClusterError(f"There cannot be {workers} workers: start one or more.")
@@ -475,9 +431,9 @@ def connected(scheduler: str | None = None, workers: int = 0, device: Any = None
             "'napari-gpu-denoise[cluster]'."
         ) from error
     with contextlib.ExitStack() as held:
-        held.callback(_quietened())
+        held.enter_context(_quietened())
         if scheduler is not None:
-            client = _client_of(distributed, scheduler)
+            client = _client_of(distributed, scheduler, seconds)
         else:
             options = {"n_workers": workers, "preload": [__name__], **_shared_out(workers, device)}
             # Whoever can reach the dashboard sees names of files, and more.
@@ -494,23 +450,28 @@ def connected(scheduler: str | None = None, workers: int = 0, device: Any = None
         yield client
 
 
-def _quietly(method: Callable, *given: Any, **options: Any) -> None:
+def _quietly(method: Callable, **options: Any) -> None:
     """Close something, whether or not there is somebody to tell."""
     with contextlib.suppress(*_LOST):
-        method(*given, **options)
+        method(**options)
 
 
-def _client_of(distributed: Any, scheduler: str) -> Any:
-    _check_address(distributed, scheduler)
+def _client_of(distributed: Any, scheduler: str, seconds: float) -> Any:
+    check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", ClusterError)
+    certificates = distributed.Security().get_connection_args("client").get("ssl_context")
     try:
-        client = distributed.Client(scheduler, timeout=_SECONDS, set_as_default=False)
+        if not scheduler.startswith(("inproc:", "ucx:")):  # which have no ports
+            distributed.comm.get_address_host_port(scheduler)  # a client would wait for a minute
+        if scheduler.startswith(("tls:", "wss:")) and certificates is None:
+            raise ValueError("it needs certificates: name them in distributed.comm.tls.client")
+        client = distributed.Client(scheduler, timeout=seconds, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         raise ClusterError(
-            f"No dask scheduler answers at {scheduler}: give the address that it prints when it "
-            "starts, such as tcp://login1:8786."
+            f"No dask scheduler answers at {scheduler} ({error}): give the address that it prints "
+            "when it starts, such as tcp://login1:8786."
         ) from error
     try:
-        asked(client.wait_for_workers, 1, timeout=_SECONDS)
+        asked(client.wait_for_workers, 1, timeout=seconds)
     except ClusterError as error:
         _quietly(client.close, timeout=1)
         raise ClusterError(
@@ -520,53 +481,32 @@ def _client_of(distributed: Any, scheduler: str) -> Any:
     return client
 
 
-def _check_address(distributed: Any, scheduler: str) -> None:
-    """Refuse at once an address that dask would try to reach until its time is over."""
-    from distributed.comm import get_address_host_port, parse_address
-    from distributed.comm.registry import get_backend
-
-    check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", ClusterError)
-    protocol, _ = parse_address(scheduler)
-    try:
-        get_backend(protocol)
-        if protocol in ("tcp", "tls"):
-            get_address_host_port(scheduler)
-    except ValueError as error:
-        raise ClusterError(
-            f"{scheduler} is no address of a dask scheduler: give the one that it prints when it "
-            "starts, such as tcp://login1:8786."
-        ) from error
-    secured = distributed.Security().get_connection_args("client")
-    if protocol in ("tls", "wss") and secured.get("ssl_context") is None:
-        raise ClusterError(
-            f"{scheduler} needs certificates, and none are set: name them in the settings of dask, "
-            "as distributed.comm.tls.client.cert, .key and ca-file."
-        )
-
-
 def _shared_out(workers: int, device: Any) -> dict[str, Any]:
     """Return the threads of each of some workers, and the variables of their environment."""
+    from dask.system import CPU_COUNT
+
     try:
         on_cores = choose_devices(device)[0].shares_cores
-    except NoDeviceError:
+    except errors.NoDeviceError:
         on_cores = False  # each worker looks for itself, and says so
     if not on_cores:
         # While the device filters a part, another one is read or written.
         return {"threads_per_worker": 2}
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    each = str(max(1, (cores or 1) // workers))
+    each = str(max(1, CPU_COUNT // workers))
     given = {name: each for name in THREADS_OF_POCL if name not in os.environ}
     return {"threads_per_worker": 1, "env": given}
 
 
-def _quietened() -> Callable[[], Any]:
-    """Let dask not tell of each worker that ends, or of its scheduler; return what undoes it."""
+@contextlib.contextmanager
+def _quietened() -> Iterator[None]:
+    """Let dask not tell of each worker that ends, or of its scheduler."""
     names = ("distributed", *(f"distributed.{one}" for one in ("nanny", "client", "utils")))
-    loggers = [logging.getLogger(name) for name in names]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
+    before = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in before:
         logger.setLevel(logging.CRITICAL)
-    return lambda: [one.setLevel(level) for one, level in zip(loggers, before, strict=True)]
+    yield
+    for logger, level in before.items():
+        logger.setLevel(level)
 
 
 def dask_setup(worker: Any) -> None:

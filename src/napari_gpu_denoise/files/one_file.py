@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats, nifti, tiff, zarr
+from napari_gpu_denoise.files import formats, nifti, zarr
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.input_checks import free_memory, open_regular
 from napari_gpu_denoise.files.recommended import Recommended
@@ -23,14 +23,13 @@ from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run.denoise import denoise_steps
+from napari_gpu_denoise.run.denoise import denoise_image
 from napari_gpu_denoise.run.ledger import Ledger, packed
-from napari_gpu_denoise.run.record import MEASURING, Progress, Record, Result
+from napari_gpu_denoise.run.progress import MEASURING, SILENT, Progress
+from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import HostMemory, Run
 from napari_gpu_denoise.version import package_version
 
-# Smaller stacks are read whole, once: for the range of values, the noise and the filter.
-STREAMED_BYTES = 1 << 27
 _WHOLE = 1 << 26  # bytes of an input up to which all are compared; else, beside size and time,
 _SAMPLES, _BLOCK = 256, 1 << 16  # so many blocks of its files, of this size,
 _PLACES, _SIDE = 16, 64  # or, at an address, samples of pixels, of this width
@@ -46,11 +45,12 @@ def denoise_file(
     companions_anywhere: bool,
     resume: bool = False,
     client: Any = None,
-) -> Generator[Progress, None, tuple[ImageFile, Record, tuple[str, ...]]]:
-    """Denoise a file step by step into a new one, which appears when it is complete.
+    progress: Progress = SILENT,
+) -> tuple[ImageFile, Record, tuple[str, ...]]:
+    """Denoise a file into a new one, which appears when it is complete.
 
-    Yields as `denoise_steps` does; closing the generator leaves what a later run can go on with. A
-    run without axes takes those of the file. `new_folder` says whether the folder of the result
+    What is cancelled leaves what a later run can go on with. A run without axes takes those of the
+    file. `new_folder` says whether the folder of the result
     may be made; one that held results and is gone is an error. With `resume` an unfinished result
     of an earlier run is continued, if the file is streamed. A streamed file is filtered by the
     workers of a `client` of dask. Returns the description of the input, the record of the result,
@@ -67,19 +67,19 @@ def denoise_file(
         if run.host_memory is None:
             run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
         made_from = fingerprint(picture, run, same)
-        if formats.format_like(picture).in_place or _is_long(picture, run):
+        if formats.format_like(picture).new_image or _is_long(picture, run):
             _make_folder(target, new_folder)
-            run, why = yield from _run_for(picture, run)
-            options = overwrite, companions_anywhere, resume, client, why, made_from
-            return (yield from _Streamed(picture, target, run, same, *options).steps())
+            run, why = _run_for(picture, run, progress)
+            options = overwrite, companions_anywhere, resume, client, why, made_from, progress
+            return _Streamed(picture, target, run, same, *options).denoise()
         largest = max(one.itemsize for one in possible)
         needed = picture.data.size * largest
         run.host_memory.check_whole(picture.data.nbytes + needed)
         with unchanged(picture):
             picture = picture.loaded(result=needed)
-        run, why = yield from _run_for(picture, run)
+        run, why = _run_for(picture, run, progress)
     with run.host_memory.of_buffers(run.memory_limit):
-        result = yield from denoise_steps(picture.pixels, run)
+        result = denoise_image(picture.pixels, run, progress=progress)
     _make_folder(target, new_folder)
     image = result.image
     if picture.alpha is not None:
@@ -99,11 +99,11 @@ def _for_image(picture: ImageFile, target: Path, run: Run) -> tuple[ImageFile, R
     return picture, replace(run, filter=filter, axes=axes, dtype=dtype), same
 
 
-def _run_for(picture: ImageFile, run: Run) -> Generator[Progress, None, tuple[Run, str]]:
+def _run_for(picture: ImageFile, run: Run, progress: Progress) -> tuple[Run, str]:
     """Return a run with the filter for a file, and why, if that is the one recommended."""
     why = ""
     if isinstance(run.filter, Recommended):
-        yield MEASURING
+        progress.stage(MEASURING)
         run, why = run.filter.run_for(picture.pixels, run)
     return replace(run, filter=with_voxel(run.filter, picture)), why
 
@@ -127,22 +127,25 @@ class _Streamed:
     client: Any
     why: str
     made_from: dict[str, str]
+    progress: Progress
 
-    def steps(self) -> Generator[Progress, None, tuple[ImageFile, Record, tuple[str, ...]]]:
+    def denoise(self) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Do what `denoise_file` does."""
         ledger: Any = contextlib.nullcontext(Ledger())
         if not isinstance(self.target, zarr.Address):
-            ledger = ResumeLedger(self.target, (yield from self._wanted()), self.resume)
-        in_place = formats.format_like(self.picture).in_place
+            brief = self.run.limits.brief_seconds
+            ledger = ResumeLedger(self.target, self._wanted(), self.resume, brief)
+        new_image = formats.format_like(self.picture).new_image
         with ledger as noted:
-            return (yield from (self._in_place(noted) if in_place else self._by_planes(noted)))
+            return self._in_place(new_image, noted) if new_image else self._by_planes(noted)
 
-    def _wanted(self) -> Generator[Progress, None, dict[str, str]]:
+    def _wanted(self) -> dict[str, str]:
         """Return what has to be the same for the result of another run to be continued."""
         if self.client is not None:
-            from napari_gpu_denoise.files.cluster import device_of_workers
+            from napari_gpu_denoise.files.cluster import device_of_this, run_task
 
-            devices = [(yield from device_of_workers(self.client, self.run.device))]
+            work = "device", device_of_this, self.run.device
+            devices = [run_task(self.client, self.progress, *work)]
         else:
             used = choose_devices(self.run.device)
             devices = [(each.name, each.platform, each.version, each.driver) for each in used]
@@ -154,23 +157,24 @@ class _Streamed:
         }
         return self.made_from | _digests(wanted)
 
-    def _in_place(self, ledger: ResumeLedger) -> Generator[Progress, None, Any]:
+    def _in_place(
+        self, new_image: Any, ledger: ResumeLedger
+    ) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Write parts where they will be, as an OME-Zarr takes them."""
         options = {"overwrite": self.overwrite, "resumed": bool(ledger.done)}
         if isinstance(ledger, ResumeLedger):
             options["part"] = ledger.image
-        with zarr.new_image(self.target, self.picture, **options) as made:
+        with new_image(self.target, self.picture, **options) as made:
             out = made.finest if self.client is None else made
-            result = yield from self._filtered(self.picture.data, out, ledger)
+            result = self._filtered(self.picture.data, out, ledger)
             record = _about(result.record, self.picture, self.why, self.made_from)
             made.finish(record)
         return self.picture, record, ()
 
-    def _by_planes(self, ledger: ResumeLedger) -> Generator[Progress, None, Any]:
+    def _by_planes(self, ledger: ResumeLedger) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Collect the planes in a file, from which the result is written when all are there."""
-        picture, run = self.picture, self.run
-        data, in_regions = picture.data, isinstance(picture.data, tiff.LargePlanes)
-        if in_regions and "T" in run.axes and run.filter.for_array(run.axes, data.shape).over_time:
+        picture, run, data = self.picture, self.run, self.picture.data
+        if "T" in run.axes and run.filter.for_array(run.axes, data.shape).over_time:
             # Such a filter looks at whole frames, and is best given each once.
             data = data.as_planes()
         planes = 2 + picture.axes.endswith("S")
@@ -181,21 +185,19 @@ class _Streamed:
                 made = PlaneStore(shape, dtype, self.target.parent, **options)
                 return opened.enter_context(made)
 
-            result = yield from self._filtered(data, store, ledger)
+            result = self._filtered(data, store, ledger)
             record = _about(result.record, picture, self.why, self.made_from)
             return _written(self.target, result.image, picture, record, self.same, self.overwrite)
 
-    def _filtered(
-        self, data: Any, out: Any, ledger: ResumeLedger
-    ) -> Generator[Progress, None, Result]:
-        run = self.run
+    def _filtered(self, data: Any, out: Any, ledger: ResumeLedger) -> Result:
+        run, options = self.run, {"out": out, "ledger": ledger, "progress": self.progress}
         with unchanged(self.picture), run.host_memory.of_buffers(run.memory_limit):
             if self.client is None:
-                return (yield from denoise_steps(data, run, out=out, ledger=ledger))
-            from napari_gpu_denoise.files.cluster import cluster_steps
+                return denoise_image(data, run, **options)
+            from napari_gpu_denoise.files.cluster import denoise_by_workers
 
-            options = self.picture, run, out, ledger, self.companions_anywhere
-            return (yield from cluster_steps(self.client, *options))
+            anywhere = {"companions_anywhere": self.companions_anywhere}
+            return denoise_by_workers(self.client, self.picture, run, **options, **anywhere)
 
 
 def _written(
@@ -227,7 +229,7 @@ def read_whole(path: Path, run: Run, companions_anywhere: bool) -> tuple[Path, .
 def _is_long(picture: ImageFile, run: Run) -> bool:
     """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
     data = picture.data
-    if data.nbytes < min(STREAMED_BYTES, run.host_memory.limit // 16):
+    if data.nbytes < min(run.limits.streamed_bytes, run.host_memory.limit // 16):
         return False
     names = check_axes(run.axes, data.shape)
     # Files with alpha, which is not filtered, are read whole, and so are files in which each frame

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -26,8 +26,7 @@ from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan,
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile
 from napari_gpu_denoise.run.denoise import filter_function, shown_maps, with_settings
-from napari_gpu_denoise.run.part import finish
-from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.request import Run
 
 # Radius of the smoothing of residuals, in blocks of 2 x 2 pixels.
@@ -723,15 +722,14 @@ def isoline_maps(
     """
     run = Run.of(Isoline, sigma, given, without=("dtype",))
     chosen = {"frames": frames, "slices": slices, "rows": rows, "columns": columns}
-    steps = map_steps(image, run, **chosen)
-    return finish(steps, progress, cancel, lost="no maps were")
+    return make_maps(image, run, Progress.of(progress, cancel, "no maps were"), **chosen)
 
 
-def map_steps(
-    image, run: Run, **chosen: int | slice | None
-) -> Generator[Progress, None, IsolineMaps]:
-    """Make the maps step by step, with progress after each tile; closing this stops the work."""
-    job, maps = yield from shown_maps(image, run, _shown, **chosen)
+def make_maps(
+    image: Any, run: Run, progress: Progress, **chosen: int | slice | None
+) -> IsolineMaps:
+    """Make the maps, with progress after each tile."""
+    job, maps = shown_maps(image, run, _shown, progress, **chosen)
     classes = maps.get("classes")
     return IsolineMaps(
         classes=None if classes is None else classes.astype(np.uint8),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -30,8 +30,7 @@ from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan,
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function, shown_maps, with_settings
-from napari_gpu_denoise.run.part import finish
-from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.request import Run
 
 # Vectors of a block on a CPU; work-items of a row of a group on a GPU, and most rows of them.
@@ -631,13 +630,13 @@ def pixels_averaged(
     >>> count = pixels_averaged(image, sigma=20)                           # doctest: +SKIP
     """
     run = Run.of(NLMeansPixelwise, sigma, given, without=("dtype",))
-    steps = count_steps(image, run, frames=frames, rows=rows, columns=columns)
-    return finish(steps, progress, cancel, lost="no map was")
+    told = Progress.of(progress, cancel, "no map was")
+    return make_counts(image, run, told, frames=frames, rows=rows, columns=columns)
 
 
-def count_steps(
-    image: Any, run: Run, **chosen: int | slice | None
-) -> Generator[Progress, None, np.ndarray]:
-    """Count step by step, with progress after each tile; closing this stops the work."""
-    _, maps = yield from shown_maps(image, run, lambda settings: ["pixels"], **chosen)
+def make_counts(
+    image: Any, run: Run, progress: Progress, **chosen: int | slice | None
+) -> np.ndarray:
+    """Count the pixels averaged, with progress after each tile."""
+    _, maps = shown_maps(image, run, lambda settings: ["pixels"], progress, **chosen)
     return maps["pixels"]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.filters.pixels import Launcher
-from napari_gpu_denoise.filters.pixelwise import NLMeansPixelwise, count_steps
+from napari_gpu_denoise.filters.pixelwise import NLMeansPixelwise, make_counts
 from napari_gpu_denoise.filters.pixelwise import Plan as ExactPlan
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
@@ -21,7 +21,7 @@ from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigm
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function, with_settings
-from napari_gpu_denoise.run.part import finish
+from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.request import Run
 
 _LARGEST = (0.0, 0.221157, -0.147981, -2.071190, 4.434685, -2.706056)
@@ -387,5 +387,5 @@ def similar_pixels(
     >>> lonely = similar_pixels(image, sigma=20) == 1                      # doctest: +SKIP
     """
     run = Run.of(SWNLM, sigma, given, without=("dtype",))
-    steps = count_steps(image, run, frames=frames, rows=rows, columns=columns)
-    return finish(steps, progress, cancel, lost="no map was")
+    told = Progress.of(progress, cancel, "no map was")
+    return make_counts(image, run, told, frames=frames, rows=rows, columns=columns)

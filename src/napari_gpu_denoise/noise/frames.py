@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
@@ -20,7 +20,7 @@ from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import PATCH, cosine_transform
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_alike, together
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, brightness_levels
-from napari_gpu_denoise.noise.sampling import PlaneStack, spread
+from napari_gpu_denoise.noise.sampling import spread
 
 # The autocovariance of noise of any range, from its power in patches of 8 x 8 pixels.
 #
@@ -75,7 +75,7 @@ class FramesInARow:
     threads: int = 1  # that work at once
 
     @classmethod
-    def of(cls, frames: PlaneStack, threads: int = 1) -> FramesInARow | None:
+    def of(cls, frames: Sequence[np.ndarray], threads: int = 1) -> FramesInARow | None:
         """Read frames of a time-lapse (t, y, x) at four places; None if there are fewer than two.
 
         There are three at each, if there are as many.

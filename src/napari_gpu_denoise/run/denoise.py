@@ -7,7 +7,6 @@ import operator
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from numpy.typing import ArrayLike
 from napari_gpu_denoise.errors import AxesError, SaturationWarning, SettingsError, UnchangedWarning
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import output_dtype
-from napari_gpu_denoise.image.threads import new_array
+from napari_gpu_denoise.image.threads import new_array, quiet
 from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run import by_parts
@@ -28,20 +27,12 @@ from napari_gpu_denoise.run.part import (
     Part,
     divide,
     filter_part,
-    finish,
     unit_of,
     with_uncut_axes,
     within,
 )
-from napari_gpu_denoise.run.record import (
-    COMPILING,
-    MEASURING,
-    Progress,
-    Record,
-    Result,
-    Steps,
-    change_note,
-)
+from napari_gpu_denoise.run.progress import COMPILING, MEASURING, SILENT, Progress, Step
+from napari_gpu_denoise.run.record import Record, Result, change_note
 from napari_gpu_denoise.run.request import Run, takes_options, with_settings
 
 #: Names of what is yielded of an axis, and its letter.
@@ -127,47 +118,28 @@ def denoise(
     {errors}
     """
     run = Run(filter, sigma, **options)
-    part = {"rows": rows, "columns": columns}
-    return finish(denoise_steps(image, run, frames, out, slices, **part), progress, cancel)
+    chosen = {"frames": frames, "slices": slices, "rows": rows, "columns": columns}
+    return denoise_image(image, run, out, progress=Progress.of(progress, cancel), **chosen)
 
 
-def denoise_steps(
+@quiet()
+def denoise_image(
     image: Any,
     run: Run,
-    frames: int | slice | None = None,
     out: Any = None,
-    slices: int | slice | None = None,
+    *,
     ledger: Ledger | None = None,
-    rows: slice | None = None,
-    columns: slice | None = None,
-) -> Steps[Result]:
-    """Denoise an array step by step: `denoise` as a generator.
+    progress: Progress = SILENT,
+    **chosen: int | slice | None,
+) -> Result:
+    """Denoise an array; `image`, `out` and what is `chosen` of its axes are those of `denoise`.
 
-    Parameters
-    ----------
-    image, frames, out, slices, rows, columns
-        As in `denoise`.
-    run : Run
-        What to do.
-    ledger : Ledger, optional
-        For a result that is written part by part: what an earlier run has done, and where to record
-        the progress of this run.
-
-    Yields
-    ------
-    Progress
-        Before noise is measured and before kernels are compiled, with a total of 0; before any
-        work, and after each tile or part of the work on frames; values may repeat.
-        Closing the generator stops the work.
-
-    Returns
-    -------
-    Result
-        As the value of ``StopIteration``.
+    `ledger`, for a result that is written part by part, says what an earlier run has done, and is
+    told what is done. `progress` is told before noise is measured, before kernels are compiled,
+    before any work, and after each tile or part of the work on frames; steps may repeat.
     """
     ledger = ledger or Ledger()
     image = Input.of(image, run, ledger.known("correction"))
-    chosen = {"frames": frames, "slices": slices, "rows": rows, "columns": columns}
     region = wanted_region(image.names, image.given.shape, chosen)
     devices = choose_devices(run.device)
     run = image.adapted(run).on(devices)
@@ -176,20 +148,25 @@ def denoise_steps(
         dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
         run = replace(run, dtype=type_with(out, shape, dtype))
     if ledger.known("job") is None and run.measures_noise:
-        yield MEASURING
+        progress.stage(MEASURING)
     # A rectangle of many frames is read part by part, too.
-    cut = rows is not None or columns is not None
+    cut = any(chosen.get(name) is not None for name in ("rows", "columns"))
     cut &= with_uncut_axes(run.filter, image.names, image.given.shape, region) == region
     if image.lazy and (cut or (out is not None and shape == tuple(image.given.shape))):
-        made = yield from _piece_by_piece(image, run, devices, out, ledger, region)
+        made = _piece_by_piece(image, run, devices, out, ledger, region, progress)
     else:
-        made = yield from _at_once(image, run, devices, out, region)
+        made = _at_once(image, run, devices, out, region, progress)
     return Result(made.image, image.noted(made.record))
 
 
 def _at_once(
-    image: Input, run: Run, devices: Sequence[Device], out: Any, region: Sequence[slice]
-) -> Steps[Result]:
+    image: Input,
+    run: Run,
+    devices: Sequence[Device],
+    out: Any,
+    region: Sequence[slice],
+    progress: Progress,
+) -> Result:
     """Denoise a region of an image, of which what it depends on is read into memory."""
     shape = tuple(one.stop - one.start for one in region)
     # A device that computes with the cores of the host leaves none to spare.
@@ -213,8 +190,8 @@ def _at_once(
         made = out
     elif made is None:
         made = new(shape, job.dtypes[1])
-    yield COMPILING
-    report = yield from _on_devices(devices, job, part, block, made)
+    progress.stage(COMPILING)
+    report = _on_devices(devices, job, part, block, made, progress)
     change = None
     if job.sigma.array.any() and not job.filter.yields_map:
         change = change_note(block.finite[part.inner], made, job.names)
@@ -226,22 +203,25 @@ def _at_once(
 
 
 def _on_devices(
-    devices: Sequence[Device], job: Job, part: Part, block: Block, made: np.ndarray
-) -> Steps[by_parts.DeviceReport]:
+    devices: Sequence[Device],
+    job: Job,
+    part: Part,
+    block: Block,
+    made: np.ndarray,
+    progress: Progress,
+) -> by_parts.DeviceReport:
     """Filter a part in memory on one device, or cut for several."""
     parts = divide(job, part, len(devices)) if len(devices) > 1 else [part]
     if len(parts) == 1:
-        tally = yield from filter_part(job.on(devices[0]), part, block, made)
+        tally = filter_part(job.on(devices[0]), part, block, made, progress)
         return by_parts.DeviceReport(tally, [devices[0]])
-    return (
-        yield from by_parts.filter_parts(
-            devices,
-            job,
-            parts,
-            lambda one: block[within(one.reads, part.reads)],
-            lambda one: made[within(one.yields, part.yields)],
-        )
+    work = by_parts.PartWork(
+        job,
+        parts,
+        lambda one: block[within(one.reads, part.reads)],
+        lambda one: made[within(one.yields, part.yields)],
     )
+    return by_parts.filter_parts(devices, work, progress)
 
 
 def _piece_by_piece(
@@ -251,7 +231,8 @@ def _piece_by_piece(
     out: Any,
     ledger: Ledger,
     region: Sequence[slice],
-) -> Steps[Result]:
+    progress: Progress,
+) -> Result:
     """Denoise a region of an array that is not in memory, frame by frame or part by part."""
     if image.correction is not None:
         ledger.keep("correction", image.correction)
@@ -265,8 +246,8 @@ def _piece_by_piece(
     made = out(shape, job.dtypes[1]) if callable(out) else out
     series = "T" in job.names and unit_of(image.array) is None and len(devices) == 1
     if series and shape == job.shape:
-        return (yield from by_parts.denoise_series(image.array, job, made, ledger))
-    return (yield from by_parts.denoise_parts(image.array, job, made, devices, ledger, region))
+        return by_parts.denoise_series(image.array, job, made, ledger, progress)
+    return by_parts.denoise_parts(image.array, job, made, devices, ledger, progress, region)
 
 
 def wanted_region(
@@ -309,13 +290,15 @@ def _span(wanted: int | slice, count: int, name: str, axis: str) -> slice:
     return slice(places.start, places.stop)
 
 
+@quiet()
 def shown_maps(
     image: Any,
     run: Run,
     shown: Callable[[Filter], Sequence[str]],
+    progress: Progress,
     **chosen: int | slice | None,
-) -> Steps[tuple[Job, dict[str, np.ndarray]]]:
-    """Make maps step by step, float32; closing this stops the work.
+) -> tuple[Job, dict[str, np.ndarray]]:
+    """Make maps, float32.
 
     `shown` returns the values of `show` for the settings as they apply to the image, `chosen` is as
     in `wanted_region`. The result is the prepared run and the maps by these values; channels that
@@ -332,10 +315,11 @@ def shown_maps(
         one = replace(job, filter=replace(job.filter, show=show))
         part = Part.of(one, with_uncut_axes(one.filter, one.names, one.shape, region))
         values = np.empty(part.shape, np.float32)
-        with closing(filter_part(one, part, whole[part.reads], values)) as steps:
-            for step in steps:
-                done, total = number * step.total + step.done, len(wanted) * step.total
-                yield Progress(done, total, step.unit)
+
+        def among_all(step: Step, number: int = number) -> Step:
+            return Step(number * step.total + step.done, len(wanted) * step.total, step.unit)
+
+        filter_part(one, part, whole[part.reads], values, progress.within(among_all))
         mask = whole[part.yields].nonfinite_mask
         if mask is not None:
             values[mask] = 0
@@ -374,7 +358,7 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
                 from napari_gpu_denoise.run.lazy import lazy_result
 
                 return lazy_result(image, run)
-            result = finish(denoise_steps(image, run), progress, cancel)
+            result = denoise_image(image, run, progress=Progress.of(progress, cancel))
             _warn_of(result.record, measured=sigma is None)
             return result.image
 

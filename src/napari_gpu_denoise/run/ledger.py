@@ -5,15 +5,15 @@ from __future__ import annotations
 import base64
 import importlib
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise.errors import Note, OutputError
-from napari_gpu_denoise.run.part import Part
-from napari_gpu_denoise.run.record import Progress, Steps, Tally
+from napari_gpu_denoise.run.progress import Progress
+from napari_gpu_denoise.run.record import Tally
 
 
 class Written(NamedTuple):
@@ -69,22 +69,22 @@ def mark_of(out: Any, where: Any, values: np.ndarray | None = None) -> int:
     return zlib.crc32(np.ascontiguousarray(out[where] if in_chunks or values is None else values))
 
 
-def check_written(ledger: Ledger, out: Any, regions: Sequence[Any]) -> Steps[None]:
+def check_written(ledger: Ledger, out: Any, regions: Sequence[Any], progress: Progress) -> None:
     """Forget parts of an earlier run whose pixels are lost; `regions` has the place of each."""
     total = len(ledger.done)
     for count, (number, written) in enumerate(list(ledger.done.items())):
-        yield Progress(count, total, "part checked")
+        progress.tell(count, total, "part checked")
         there = 0 <= number < len(regions)
         if not there or ledger.mark(out, regions[number]) != written.mark:
             del ledger.done[number]
 
 
-def check_whole(ledger: Ledger, out: Any, regions: Sequence[Any]) -> Steps[None]:
+def check_whole(ledger: Ledger, out: Any, regions: Sequence[Any], progress: Progress) -> None:
     """Refuse a result in chunks if some were removed or cut while others were written."""
     if not hasattr(out, "mark_of_chunks"):
         return
     for count, (number, written) in enumerate(ledger.done.items()):
-        yield Progress(count, len(ledger.done), "part checked")
+        progress.tell(count, len(ledger.done), "part checked")
         # Sizes are enough: no power cut, after which chunks may hold zeros, was survived.
         mark, place = written.mark, regions[number]
         size = out.mark_of_chunks(place, content=False)
@@ -95,23 +95,6 @@ def check_whole(ledger: Ledger, out: Any, regions: Sequence[Any]) -> Steps[None]
                 code="kept",
                 resumable=False,
             )
-
-
-def parts_left(
-    parts: Sequence[Part], places: Sequence[Any], ledger: Ledger, out: Any
-) -> Steps[tuple[list[Part], Callable[[Part, Tally, int], None]]]:
-    """Return the parts that are not yet written, and a function to say that one is.
-
-    `places` has the region of each in the result.
-    """
-    ledger.planned([[[one.start, one.stop] for one in part.yields] for part in parts])
-    yield from check_written(ledger, out, places)
-    numbers = {part: number for number, part in enumerate(parts)}
-
-    def wrote(part: Part, tally: Tally, mark: int) -> None:
-        ledger.wrote(numbers[part], tally, mark)
-
-    return [part for number, part in enumerate(parts) if number not in ledger.done], wrote
 
 
 _PACKAGE = __name__.partition(".")[0]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, ImageError, SettingsError
+from napari_gpu_denoise.errors import DeviceMemoryError, ImageError
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.image.threads import quiet
@@ -27,20 +27,16 @@ from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.job import Job, check_kept, sigma_over, start
-from napari_gpu_denoise.run.record import Progress, Steps, Tally
+from napari_gpu_denoise.run.progress import SILENT, Progress, Step
+from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
 
-# Bytes of pixels and result that a part holds. Larger parts read fewer margins.
-PART_BYTES = 1 << 26
-# As many times as much for a GPU, which takes a part in less time than its chunks are packed.
+# As many times the bytes of a part for a GPU, which takes one in less time than its chunks are
+# packed.
 _ON_A_GPU = 4
 # As many times as much where a part would read half as much again as it yields, along one axis.
 _WIDE = 4
-# Of a filter over time, frames for each one that a part reads beyond them, if they fit.
-_FRAMES_PER_MARGIN = 8
 _MOST_PARTS = 1 << 20  # 64 TB; more are a shape that lies
-# Fewest pixels of a part: for fewer, a second device would not be worth its transfers.
-_SMALLEST_PART = 1 << 18
 # Parts for each device: the more, the less a slow device delays the others at the end.
 _PARTS_EACH = 4
 # What a part costs besides its pixels, as a share of the image.
@@ -90,10 +86,6 @@ class Part:
     def inner(self) -> tuple[slice, ...]:
         """What is yielded, as an index into what is read."""
         return tuple(slice(span.margin, span.margin + span.size) for span in self.spans)
-
-    def place_in(self, region: Sequence[slice]) -> tuple[slice, ...]:
-        """Return what is yielded, as an index into the result of a region that holds it."""
-        return within(self.yields, region)
 
 
 def within(inner: Sequence[slice], outer: Sequence[slice]) -> tuple[slice, ...]:
@@ -147,13 +139,14 @@ def regions_of(
 def size_of(
     job: Job, unit: Sequence[int] | None, devices: Sequence[Device | None]
 ) -> tuple[int, ...]:
-    """Return the lengths of regions of whole units, as large as `PART_BYTES` allows.
+    """Return the lengths of regions of whole units, as large as `Limits` allow.
 
     Without a unit it is a plane. The margins of volumes are wide: their regions may be larger. Each
     of several devices gets frames, if there are more than a filter looks at. All stay within the
     memory that the run may take. Devices that are not known yet are None.
     """
-    filter, names, shape, host = job.filter, job.names, job.shape, job.run.host_memory
+    filter, names, shape = job.filter, job.names, job.shape
+    host, limits = job.run.host_memory, job.run.limits
     whole = filter.uncut_axes(names)
     whole |= {i for i, a in enumerate(names) if a in "YX" and shape[i] < 2 * filter.smallest}
     plane = {names.index("Y"), names.index("X")}
@@ -169,10 +162,10 @@ def size_of(
         longest[t] = min(shape[t], max(math.ceil(shape[t] / len(devices)), margins[t], 1))
     each = sum(one.itemsize for one in job.dtypes)
     slow = any(one is None or one.shares_cores for one in devices)
-    aim = PART_BYTES * (1 if slow else _ON_A_GPU)
+    aim = limits.part_bytes * (1 if slow else _ON_A_GPU)
     most = (aim if host is None else min(aim, host.part_bytes(devices))) // each
     if filter.over_time and "T" in names:
-        frames = min(longest[t], _FRAMES_PER_MARGIN * max(margins[t], 1))
+        frames = min(longest[t], limits.frames_per_margin * max(margins[t], 1))
         alone = math.prod(s for i, s in enumerate(steps) if i != t)
         if alone * frames > 4 * most:
             # Rather reading a chunk several times than margins of many frames with few.
@@ -184,18 +177,37 @@ def size_of(
         least = max(margins[t], 1)
         while host and steps[t] > least and not host.fits(_held(steps, job), devices):
             steps[t] = max(steps[t] // 2, least)
-    size = [max(s, 1) for s in steps]
+
+    def fits(size: Sequence[int], is_wide: bool) -> bool:
+        return math.prod(size) <= most * (_WIDE if is_wide else 1)
+
+    size = grown([max(s, 1) for s in steps], longest, margins, fits)
+    if host is not None:
+        host.check_part(_held(size, job), devices)
+    return tuple(size)
+
+
+def grown(
+    size: list[int],
+    longest: Sequence[int],
+    margins: Sequence[int],
+    fits: Callable[[Sequence[int], bool], bool],
+) -> list[int]:
+    """Return lengths that are doubled, up to the `longest`, as long as the next ones fit.
+
+    `fits` is also told whether a part would read half as much again as it yields along the axis.
+    """
     while True:
         # Where the margin is largest beside what is yielded; then the axis that varies fastest.
         grow = [i for i, n in enumerate(longest) if size[i] < n]
         axis = max(grow, key=lambda i: (margins[i] / size[i], i), default=None)
-        wide = _WIDE if axis is not None and margins[axis] > size[axis] / 2 else 1
-        if axis is None or 2 * math.prod(size) > most * wide:
-            break
-        size[axis] = min(longest[axis], 2 * size[axis])
-    if host is not None:
-        host.check_part(_held(size, job), devices)
-    return tuple(size)
+        if axis is None:
+            return size
+        larger = [*size]
+        larger[axis] = min(longest[axis], 2 * size[axis])
+        if not fits(larger, margins[axis] > size[axis] / 2):
+            return size
+        size = larger
 
 
 def _held(size: Sequence[int], job: Job) -> int:
@@ -216,7 +228,7 @@ def divide(job: Job, part: Part, devices: int) -> list[Part]:
     """
     filter, names = job.filter, job.names
     whole = filter.uncut_axes(names)
-    most = min(_PARTS_EACH * devices, math.prod(part.shape) // _SMALLEST_PART)
+    most = min(_PARTS_EACH * devices, math.prod(part.shape) // job.run.limits.smallest_part)
     best, cost = (0, 1), 1.0
     for axis, (letter, span) in enumerate(zip(names, part.spans, strict=True)):
         if axis in whole or (letter in "YX" and span.length < filter.smallest):
@@ -237,11 +249,14 @@ def divide(job: Job, part: Part, devices: int) -> list[Part]:
     return [part] if count == 1 else [Part.of(job, region) for region in regions]
 
 
-def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Tally]:
+@quiet()
+def filter_part(
+    job: Job, part: Part, block: Block, out: np.ndarray, progress: Progress = SILENT
+) -> Tally:
     """Filter one part of an image: `block` holds the pixels it reads, `out` takes those it yields.
 
     Parts are independent: a pixel gets the same result in any part, wherever it is filtered. If the
-    device runs out of memory, the part is filtered again in smaller tiles. Progress is yielded
+    device runs out of memory, the part is filtered again in smaller tiles. `progress` is told
     before any work and after each tile, or some of the frames.
     """
     if job.sigma.planes is not None:
@@ -249,15 +264,15 @@ def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Ta
         if planes.axis is None:
             job = _for_kind(job, int(planes.kinds.flat[0]))
         elif job.names[planes.axis] not in job.filter.joint:
-            return (yield from _filter_kinds(job, part, block, out))
+            return _filter_kinds(job, part, block, out, progress)
     job = job.suited(block)
     inner, sigma = block[part.inner], sigma_over(job.sigma.array, part.yields)
     check_kept(block, out.dtype)
     if not sigma.any():
-        yield Progress(0, 1)
+        progress.tell(0, 1)
         saturated = convert(job.unfiltered(inner.finite), out)
         inner.restore(out)
-        yield Progress(1, 1)
+        progress.tell(1, 1)
         return Tally(saturated, inner.nonfinite, inner.fill)
     work = arrange_part(job, part, block.finite, out)
     coming = cache(partial(programs_of, job, block.finite.dtype, out.dtype))
@@ -268,7 +283,7 @@ def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Ta
                 arena.coming = coming
                 flow = _flow_of(job)(work, arena, shrink)
                 with closing(flow):
-                    saturated = yield from flow.run()
+                    saturated = flow.run(progress)
             break
         except DeviceMemoryError as error:
             if flow is None:
@@ -286,51 +301,11 @@ def filter_part(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Ta
     return Tally(saturated, inner.nonfinite, inner.fill)
 
 
-def finish(
-    steps: Steps[Any],
-    progress: Callable[[int, int], None] | None = None,
-    cancel: Any = None,
-    lost: str = "no result was",
-) -> Any:
-    """Run steps to their end and return their result; `progress` and `cancel` as in `denoise`."""
-    last = None
-    if progress is not None and not callable(progress):
-        raise SettingsError(
-            f"progress={progress!r} cannot be called: give a function of (done, total)."
-        )
-    if cancel is not None and not hasattr(cancel, "is_set"):
-        raise SettingsError(
-            f"cancel={cancel!r} has no is_set(): give an event, such as threading.Event()."
-        )
-    with closing(steps), quiet():
-        try:
-            while True:
-                step = next(steps)
-                if progress is not None and step != last and step.total:
-                    progress(step.done, step.total)
-                last = step
-                if cancel is not None and cancel.is_set():
-                    raise Cancelled(f"The run was cancelled: {lost} made.")
-        except StopIteration as end:
-            return end.value
-
-
-def relayed(steps: Steps[Any], change: Callable[[Progress], Progress]) -> Steps[Any]:
-    """Pass on the progress of steps, changed, and their result."""
-    with closing(steps):
-        while True:
-            try:
-                step = next(steps)
-            except StopIteration as end:
-                return end.value
-            yield change(step)
-
-
 def _flow_of(job: Job) -> type[ArrayFrameFlow] | type[TileFlow]:
     return ArrayFrameFlow if job.filter.over_time else TileFlow
 
 
-def _filter_kinds(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[Tally]:
+def _filter_kinds(job: Job, part: Part, block: Block, out: np.ndarray, progress: Progress) -> Tally:
     """Filter the planes of a part whose noise is of one kind after those of another."""
     axis, tally, done = job.sigma.planes.axis, Tally(), 0
     kinds = job.sigma.planes.at(part.yields)
@@ -343,13 +318,13 @@ def _filter_kinds(job: Job, part: Part, block: Block, out: np.ndarray) -> Steps[
         spans[axis] = Span.whole(len(chosen))
         index = (*(slice(None),) * axis, chosen)
         made = np.empty(out[index].shape, out.dtype)
-        steps = filter_part(one, Part(tuple(spans)), block[index], made)
 
-        def among_all(step: Progress, done: int = done, count: int = len(chosen)) -> Progress:
+        def among_all(step: Step, done: int = done, count: int = len(chosen)) -> Step:
             share = count * step.done // max(step.total, 1)
-            return Progress(done + share, len(kinds), "plane")
+            return Step(done + share, len(kinds), "plane")
 
-        tally += yield from relayed(steps, among_all)
+        own = progress.within(among_all)
+        tally += filter_part(one, Part(tuple(spans)), block[index], made, own)
         out[index] = made
         done += len(chosen)
     return tally
@@ -438,8 +413,7 @@ def programs_of(job: Job, given: np.dtype, wanted: np.dtype) -> list[ProgramKey]
     recorder = _Recorder(work.session)
     try:
         with closing(_flow_of(job)(work, recorder)) as flow:
-            for _ in flow.run():
-                pass
+            flow.run()
     finally:
         recorder.free()
     return list(recorder.programs)

@@ -75,10 +75,14 @@ class Progress:
         if self.stopped():
             raise Cancelled(f"The run was cancelled: {self._lost} made.")
 
+    def report(self, state: Any) -> None:
+        """Report a step, or anything else, and go on."""
+        if self._report is not None:
+            self._report(state)
+
     def tell(self, done: int, total: int, unit: str = "tile") -> None:
         """Report a step; then raise `Cancelled` if the run is to stop."""
-        if self._report is not None:
-            self._report(Step(done, total, unit))
+        self.report(Step(done, total, unit))
         self.check()
 
     def stage(self, name: str) -> None:
@@ -87,8 +91,8 @@ class Progress:
 
     def within(self, change: Callable[[Step], Step]) -> Progress:
         """Return the progress of a part of the run, whose steps are reported changed."""
-        return Progress(lambda step: self._tell(change(step)), self.stopped, self._lost)
+        return Progress(lambda step: self.report(change(step)), self.stopped, self._lost)
 
-    def _tell(self, step: Step) -> None:
-        if self._report is not None:
-            self._report(step)
+
+#: Reports nothing, and never stops.
+SILENT = Progress()

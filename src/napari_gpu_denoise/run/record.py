@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Generator
 from dataclasses import asdict, astuple, dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -14,27 +13,6 @@ from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.robust import medians
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Number of units done and in total: tiles, or frames if a filter uses several at once.
-
-    A total of 0 stands for work before tiles can be counted, which `unit` names.
-    """
-
-    done: int
-    total: int
-    unit: str = "tile"
-
-
-T = TypeVar("T")
-Steps = Generator[Progress, None, T]
-"""Work that is done step by step, with a result at its end."""
-
-# What is done before parts can be counted, as units of `Progress`.
-MEASURING = Progress(0, 0, "measuring noise")
-COMPILING = Progress(0, 0, "compiling")
 
 
 @dataclass(frozen=True)

@@ -10,34 +10,34 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from flows import finish, part_steps, run_work, tiled, work_of
+from flows import Remembered, part_steps, run_work, tiled, work_of
 from frames_over_time import posing_as_gpu
 from napari_gpu_denoise import denoise
+from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl import memory
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run.flow.transfer import TileTransfer
-from napari_gpu_denoise.run.flow.work import FrameSigma
-from napari_gpu_denoise.run.record import Progress
-from scenes import bytes_per_pixel, joining, noisy, small
+from napari_gpu_denoise.run.progress import Step
+from scenes import bytes_per_pixel, noisy, small
 
 KIND = FILTERS[0]
 
 
 def steps_of(image, settings, device, out=None, **options):
     out = np.empty_like(image) if out is None else out
-    steps, _ = finish(part_steps(image, settings, device, out, **options))
+    steps, _ = part_steps(image, settings, device, out, **options)
     return out, steps
 
 
 def test_smaller_tiles_are_tried_when_memory_runs_out(device, small_device):
     image, settings = noisy(200, 210), small(KIND)
     expected, steps = steps_of(image, settings, device)
-    assert steps[-1] == Progress(1, 1)
+    assert steps[-1] == Step(1, 1)
     small_device(300_000)
     out, steps = steps_of(image, settings, device)
-    assert steps[0] == Progress(0, 1)
+    assert steps[0] == Step(0, 1)
     total = steps[-1].total
     assert total > 1
     assert steps[-1].done == total
@@ -55,16 +55,6 @@ def test_a_memory_limit_bounds_the_buffers(device):
         assert 0 < arena.nbytes < 1.6 * limit
     expected, _ = steps_of(image, settings, device)
     np.testing.assert_array_equal(out, expected)
-
-
-def test_a_part_comes_out_as_in_the_whole(device):
-    image = noisy(4, 60, 64)
-    settings = joining(KIND, "Z")
-    expected = denoise(image, settings, 20, axes="ZYX", device=device).image
-    part = slice(1, 3), slice(13, 37), slice(31, 64)
-    out = np.empty((2, 24, 33), np.float32)
-    steps_of(image, settings, device, out, axes="ZYX", part=part)
-    np.testing.assert_array_equal(out, expected[1:3, 13:37, 31:64])
 
 
 @pytest.fixture
@@ -101,34 +91,19 @@ def test_what_a_late_tile_reads_is_not_overwritten(posing, device):
     work = work_of(image, out, settings, posing, axes=".YX")
     with borrow(posing) as arena, closing(tiled(work, arena, 60 * 71)) as flow:
         assert len(flow.tiles) == 3
-        list(flow.run())
+        flow.run()
         out[:] = 0
         # The device begins anew when the host has had time for all tiles; nothing is built by now.
         gate = cl.UserEvent(posing.context)
         cl.enqueue_barrier(flow.queues.compute, wait_for=[gate])
         opened = threading.Timer(0.3, gate.set_status, [cl.command_execution_status.COMPLETE])
         opened.start()
-        list(flow.run())
+        flow.run()
         opened.join()
     np.testing.assert_array_equal(out, denoise(image, settings, 20, device=device).image)
 
 
-def test_a_map_is_sent_once_for_all_tiles_that_see_the_same_part(posing, monkeypatch):
-    image, settings = noisy(12, 40, 40), small(KIND)
-    sigma = np.linspace(1, 30, 40) * np.ones((40, 1))
-    asked, variation = [], FrameSigma.variation
-    monkeypatch.setattr(
-        FrameSigma, "variation", lambda self, tile: asked.append(tile) or variation(self, tile)
-    )
-    work = work_of(image, np.empty_like(image), settings, posing, sigma, "TYX")
-    for pixels, whole in ((2 * 1600, True), (1000, False)):
-        asked.clear()
-        _, total = run_work(work, pixels)
-        assert total == 6 if whole else total > 12
-        assert len(asked) == (2 if whole else total)  # two slots
-
-
-@pytest.mark.parametrize("how", ["closed", "failing"])
+@pytest.mark.parametrize("how", ["cancelled", "failing"])
 def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, how):
     write, free = TileTransfer.write, Arena.free
     numbers, writing, freed = itertools.count(), [], []
@@ -137,7 +112,7 @@ def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, 
     def slow(self, *given):
         number = next(numbers)
         writing.append(number)
-        if how == "closed" and number:
+        if how == "cancelled" and number:
             begun.set()
             assert go_on.wait(60)
         clipped = write(self, *given)
@@ -155,33 +130,22 @@ def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, 
     image, settings = noisy(8, 64, 64), small(KIND)
     out = np.empty_like(image)
     limit = math.ceil(4096 * bytes_per_pixel(settings))
-    steps = part_steps(image, settings, posing.device, out, axes=".YX", memory_limit=limit)
-    assert next(steps) == Progress(0, 8)
-    if how == "failing":
-        with pytest.raises(OSError, match="the disk is full"):
-            list(steps)
-    else:
-        assert next(steps) == Progress(1, 8)
+
+    def stops() -> bool:
+        if len(told.steps) < 2:
+            return False
         assert begun.wait(60)  # the second tile is being written
         threading.Timer(0.05, go_on.set).start()
-        steps.close()
+        return True
+
+    told = Remembered()
+    told.stopped = told.stopped if how == "failing" else stops
+    options = {"axes": ".YX", "memory_limit": limit, "told": told}
+    with pytest.raises(OSError if how == "failing" else Cancelled):
+        part_steps(image, settings, posing.device, out, **options)
+    assert told.steps[:2] == [Step(0, 8), Step(1, 8)][: len(told.steps)]
     assert freed == [[]]
     assert not [t for t in threading.enumerate() if t.name.startswith("tiles out")]
-
-
-def test_a_plan_serves_the_next_run_of_equal_settings(device):
-    image, made = noisy(30, 40), []
-    with borrow(session(device)) as arena:
-        for strength in (1.0, 1.0, 0.5, 1.0):
-            work = work_of(
-                image, np.empty_like(image), small(KIND, strength=strength), arena.session
-            )
-            with closing(tiled(work, arena, 10**6)) as flow:
-                finish(flow.run())
-                made.append(flow.stages.plan)
-    first, again, other, later = made
-    assert first is again
-    assert other is not first and later is not first  # only the last one is kept
 
 
 def test_profiling_names_every_launch(device):
@@ -194,7 +158,9 @@ def test_profiling_names_every_launch(device):
         closing(tiled(work, arena, 1500, profiling=True)) as flow,
     ):
         total = len(flow.tiles)
-        assert list(flow.run()) == [Progress(k, total) for k in range(total + 1)]
+        told = Remembered()
+        flow.run(told)
+        assert told.steps == [Step(k, total) for k in range(total + 1)]
         flow.queues.finish()
         names = [name for name, _ in flow.events]
         assert names.count("upload") == names.count("download") == total > 1

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,8 +24,8 @@ from napari_gpu_denoise._napari.batch.rows import (
     WAITING,
     FileInfo,
     Row,
-    info_steps,
-    stage_of,
+    read_infos,
+    step_of,
 )
 from napari_gpu_denoise._napari.batch.table import (
     FileList,
@@ -41,19 +39,20 @@ from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import Caption, button, holding, progress_bar, row_of
-from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
+from napari_gpu_denoise._napari.tasks import Outcome, Task, TimeLeft
 from napari_gpu_denoise._napari.wording import counted
-from napari_gpu_denoise.errors import Cancelled, DenoiseError
+from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats
 from napari_gpu_denoise.files.batch import (
     Batch,
     BatchProgress,
     BatchReport,
     FileReport,
-    batch_steps,
+    denoise_files,
 )
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.device import choose_devices
+from napari_gpu_denoise.run.progress import Progress, Step
 
 _WIDTH = 480  # pixels in which a line of the list can be read
 _PARTS = 1000  # of the bar of all files
@@ -71,34 +70,27 @@ class BatchRequest:
     stopping: Event = field(default_factory=Event)
 
 
-def steps(
-    request: BatchRequest, stopped: Callable[[], bool] = lambda: False
-) -> Generator[BatchProgress | tuple[FileReport, float], None, BatchReport]:
-    """Denoise files; yields as `batch_steps`, reports with the seconds that a file took.
-
-    It pauses between two steps.
-    """
+def denoise_batch(request: BatchRequest, progress: Progress) -> BatchReport:
+    """Denoise files, with pauses between two steps; reports come with the seconds of the file."""
     batch, begun = request.batch, time.monotonic()
+
+    def stopped() -> bool:
+        return request.stopping.is_set() or progress.stopped()
+
+    def report(step: BatchProgress | FileReport) -> None:
+        nonlocal begun
+        if isinstance(step, FileReport):
+            # Timed here: the GUI thread may be behind.
+            now = time.monotonic()
+            progress.report((step, now - begun))
+            begun = now
+        else:
+            progress.report(step)
+        while request.paused.is_set() and not stopped():
+            time.sleep(_PAUSE)
+
     run = replace(batch.run, device=choose_devices(batch.run.device))
-    with closing(batch_steps(replace(batch, run=run), request.only)) as running:
-        try:
-            step = next(running)
-            while True:
-                if isinstance(step, FileReport):
-                    # Timed here: the GUI thread may be behind.
-                    yield step, time.monotonic() - begun
-                    begun = time.monotonic()
-                else:
-                    yield step
-                while request.paused.is_set() and not request.stopping.is_set():
-                    if stopped():
-                        raise Cancelled("The batch was left.")
-                    time.sleep(_PAUSE)
-                if request.stopping.is_set():
-                    running.throw(Cancelled("The batch was stopped."))
-                step = next(running)
-        except StopIteration as end:
-            return end.value
+    return denoise_files(replace(batch, run=run), Progress(report, stopped), request.only)
 
 
 class BatchPanel(Panel):
@@ -114,8 +106,8 @@ class BatchPanel(Panel):
         super().__init__(viewer)
         self.table, self.form = RowTable(), BatchForm()
         self.files, self.progress = FileList(self.table), progress_bar()
-        self.runs = Task(self, steps, bar=True, cancel=self.cancel)
-        self._headers = Task(self, info_steps, self.title, alone=True)
+        self.runs = Task(self, denoise_batch, bar=True, cancel=self.cancel)
+        self._headers = Task(self, read_infos, self.title, alone=True)
         self.add_button = button("Add files …", f"Add {FORMAT_NAMES} files.")
         self.folder_button = button(
             "Add folder …", "Add all images of a folder, an OME-Zarr, or the fields of a plate."
@@ -172,8 +164,8 @@ class BatchPanel(Panel):
         )
 
     def _connect(self) -> None:
-        self._headers.staged.connect(self._on_described)
-        self.runs.staged.connect(self._on_step)
+        self._headers.told.connect(self._on_described)
+        self.runs.told.connect(self._on_step)
         self.runs.ended.connect(self._on_ended)
         self.runs.stopped.connect(self._on_stopped)
         self.files.dropped.connect(self.add)
@@ -303,7 +295,7 @@ class BatchPanel(Panel):
         if isinstance(step, tuple):
             self._on_filed(*step)
         else:
-            self.runs.show(Stage(step.path.name, step.index + 1, step.count))
+            self.runs.show(Step(step.index + 1, step.count, step.path.name))
             self._on_moved(step)
 
     def _on_moved(self, progress: BatchProgress) -> None:
@@ -315,7 +307,7 @@ class BatchPanel(Panel):
         if begins:
             self._file_left = TimeLeft()
             self.files.show_row(number)
-        words = self._file_left.words(stage_of(progress))  # which sees every step
+        words = self._file_left.words(step_of(progress))  # which sees every step
         if not begins and (now < self._shown + _INTERVAL or self._stopping):
             return
         self._shown = now
@@ -373,7 +365,7 @@ class BatchPanel(Panel):
             self.progress.setRange(0, _PARTS)
             self.progress.setValue(round(_PARTS * done / total))
         if self.runs.running and not (self._paused or self._stopping):
-            left = self._all_left.left(Stage("All files", round(done), round(total)))
+            left = self._all_left.left(Step(round(done), round(total), "files"))
             self.say(f"{self._place()} {left.capitalize()}." if left else self._place())
 
     def _amounts(self) -> tuple[float, float]:

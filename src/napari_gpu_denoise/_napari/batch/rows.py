@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from napari_gpu_denoise._napari import wording
-from napari_gpu_denoise._napari.tasks import Stage
 from napari_gpu_denoise._napari.wording import counted, duration, in_panel
 from napari_gpu_denoise.errors import DenoiseError, Note
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.batch import BatchProgress, FileReport, is_expected
+from napari_gpu_denoise.run.progress import Progress, Step
 
 # States of a file.
 WAITING, RUNNING, STOPPED, DONE, SKIPPED, FAILED = (
@@ -117,11 +117,9 @@ class Row:
             self.words = f"Done{by} in {duration(seconds)}{told}"
 
 
-def stage_of(progress: BatchProgress) -> Stage:
-    """Return the step of a file in the words of the list."""
-    if not progress.total:
-        return Stage((progress.unit or "reading").capitalize())
-    return Stage(progress.unit.capitalize(), progress.done, progress.total)
+def step_of(progress: BatchProgress) -> Step:
+    """Return the step of a file."""
+    return Step(progress.done, progress.total, progress.unit or "reading")
 
 
 def in_batch(message: DenoiseError | Note | str) -> str:
@@ -144,14 +142,11 @@ def without_path(text: str, path: Path) -> str:
     return text.replace(str(path), path.name)
 
 
-def info_steps(
-    paths: Sequence[Path], stopped: Callable[[], bool] = lambda: False
-) -> Generator[FileInfo, None, None]:
-    """FileInfo at files, one after another."""
+def read_infos(paths: Sequence[Path], progress: Progress) -> None:
+    """Report the header of each of the files."""
     for path in paths:
-        if stopped():
-            return
-        yield read_info(path)
+        progress.check()
+        progress.report(read_info(path))
 
 
 def read_info(path: Path) -> FileInfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,12 +22,12 @@ from napari_gpu_denoise._napari.noise.plots import Plot, Series
 from napari_gpu_denoise._napari.noise.rows import Row, as_html
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import Caption, Scrolled, Section, button, stack, wrapped
-from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task
-from napari_gpu_denoise.assessment.assess import Options, assess_steps
+from napari_gpu_denoise._napari.tasks import Outcome, Task, doing, words_of
+from napari_gpu_denoise.assessment.assess import Options, assess_image
 from napari_gpu_denoise.assessment.record import Assessment
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.noise.models import Gaussian, summary_of
-from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.progress import Progress
 
 _SIDE = 168  # pixels
 _RESIDUALS = 3.0  # standard deviations of the noise that are black and white
@@ -52,16 +52,14 @@ def judging_of(request: Any, layer: Image, dims: Dims) -> Judging:
     return Judging(request, Options(region=region, spacing=spacing, unit=unit))
 
 
-def steps(
-    judging: Judging, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage | Progress, None, Assessment]:
-    """Assess; yields after every part, where it can be stopped."""
+def assess_view(judging: Judging, progress: Progress) -> Assessment:
+    """Assess what is in view."""
     request, run = judging.request, judging.request.run
-    yield Stage("Assessing")
-    data = request.source.pixels(stopped)
+    progress.stage("assessing")
+    data = request.source.pixels(progress)
     if request.memory is not None:
         run = replace(run, noise=request.memory)
-    return (yield from assess_steps(data, run, judging.options))
+    return assess_image(data, run, judging.options, progress.within(doing("Assessing")))
 
 
 def pixel_of(layer: Image, axes: str) -> tuple[tuple[float, float] | None, str]:
@@ -183,8 +181,8 @@ class AssessSection(Section):
         self._judging: Judging | None = None
         self._viewer, self._panel = viewer, panel
         form.addRow(self._laid_out())
-        self._task = Task(self, steps, bar=True)
-        self._task.staged.connect(lambda stage: self.status.setText(stage.words))
+        self._task = Task(self, assess_view, bar=True)
+        self._task.told.connect(lambda step: self.status.setText(words_of(step)))
         self._task.ended.connect(self._on_outcome)
         self._task.stopped.connect(self._on_stopped)
         self.show_assessment(None)

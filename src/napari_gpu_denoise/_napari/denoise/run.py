@@ -1,10 +1,10 @@
-"""A run of a filter as a generator of stages: its request, maps and report; no Qt."""
+"""A run of a filter on a layer: its request, maps and report; no Qt."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,20 +19,21 @@ from napari_gpu_denoise._napari.layers.arrays import at, is_lazy
 from napari_gpu_denoise._napari.layers.results import NewLayer, at_places
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.measuring import memory_of
-from napari_gpu_denoise._napari.tasks import Outcome, Stage
+from napari_gpu_denoise._napari.tasks import Outcome, doing
 from napari_gpu_denoise._napari.wording import counted, duration
 from napari_gpu_denoise.assessment.recommend import models_in_words
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.files import formats, zarr
-from napari_gpu_denoise.filters.isoline import map_steps
-from napari_gpu_denoise.filters.pixelwise import count_steps
+from napari_gpu_denoise.filters.isoline import make_maps
+from napari_gpu_denoise.filters.pixelwise import make_counts
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import convert, output_dtype, put_together
 from napari_gpu_denoise.noise.models import NoiseModel, summary_of
 from napari_gpu_denoise.protocol.settings import setting_fields, size_in_words
 from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.run.noise import NoiseMemory, place
-from napari_gpu_denoise.run.record import Progress, Record, Result
+from napari_gpu_denoise.run.progress import Progress
+from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import Run
 
 ONE_SIGMA = "gaussian"  # the noise that is one sigma for each channel
@@ -143,14 +144,14 @@ def suggested(request: Request) -> str:
     return os.path.join(folder, f"{stem}_{name}.ome.zarr")
 
 
-def _written(request: Request, image: Any, run: Run) -> Generator[Stage | Progress, None, Result]:
+def _written(request: Request, image: Any, run: Run, progress: Progress) -> Result:
     """Filter an image into the file of a request; the result has its levels, as dask arrays."""
     source = request.source
     attributes = {**source.attributes, "name": source.name}
     like, earlier = writing.described(request.target, image, attributes, run.axes)
     with zarr.new_image(request.target, like, overwrite=False) as made:
-        result = yield from denoise.denoise_steps(image, run, out=made.finest)
-        yield Stage("Writing the coarser levels")
+        result = denoise.denoise_image(image, run, out=made.finest, progress=progress)
+        progress.stage("writing the coarser levels")
         made.finish([*earlier, result.record.as_dict()])
     return replace(result, image=reading.levels_of(request.target))
 
@@ -160,15 +161,15 @@ class Offer:
     """The maps of a filter: the public function that makes them, and the panel's check box.
 
     `setting` yields a map in place of pixels. The panel has no control for it: the map would be
-    taken for a result. `steps` is the function as a generator, with the arguments of
-    `run.denoise_steps`; `layers` makes layers of what it returns.
+    taken for a result. `make` is the function with the arguments of `run.denoise_image`; `layers`
+    makes layers of what it returns.
     """
 
     function: str
     setting: str
     label: str
     tip: str
-    steps: Callable[..., Generator]
+    make: Callable[..., Any]
     layers: Callable[[Any], list[NewLayer]]
 
 
@@ -198,7 +199,7 @@ OFFERS = {
         "Show edge and direction maps",
         "After a run, add layers beside the result: the class of each pixel (low slope, edge, "
         "isoline), and the directions of isolines, hidden at first.",
-        map_steps,
+        make_maps,
         _isoline_layers,
     ),
     "nl_means_pixelwise": Offer(
@@ -207,7 +208,7 @@ OFFERS = {
         "Show pixels averaged",
         "After a run, add a layer beside the result: how many pixels were averaged for each. It "
         "shows where similar pixels were found; it is not an error bar.",
-        count_steps,
+        make_counts,
         _count_layers,
     ),
     "swnlm": Offer(
@@ -216,7 +217,7 @@ OFFERS = {
         "Show pixels averaged",
         "After a run, add a layer beside the result: how many pixels were averaged for each, 1 "
         "where none was similar. It is not an error bar.",
-        count_steps,
+        make_counts,
         _count_layers,
     ),
 }
@@ -228,8 +229,12 @@ def offer_of(kind: Any) -> Offer | None:
 
 
 def map_layers(
-    request: Request, image: np.ndarray | None, result: Result, folder: Path | str | None
-) -> Generator[Stage | Progress, None, tuple[list[NewLayer], str]]:
+    request: Request,
+    image: np.ndarray | None,
+    result: Result,
+    folder: Path | str | None,
+    progress: Progress,
+) -> tuple[list[NewLayer], str]:
     """Return the layers of a filter's maps after a run, or why there are none.
 
     `image` is the input, if it was read whole; `folder` that of a result too large for memory.
@@ -258,14 +263,15 @@ def map_layers(
             sigma = sigma[one]
         frame = 0
     elif image is None:
-        image = yield from arrays.load(data)
+        image = arrays.load(data, progress)
     if source.alpha:
         image = image[..., :3]
     offer = offer_of(run.filter)
     known = {"sigma": None, "noise": models} if models else {"sigma": sigma, "noise": None}
-    yield Stage("Making maps")
     cut = {**request.cut, "frames": frame}
-    maps = yield from offer.steps(image, replace(run, **known), **cut)
+    maps = offer.make(
+        image, replace(run, **known), progress=progress.within(doing("Making maps")), **cut
+    )
     layers = offer.layers(maps)
     if joined and not rgb:
         layers = [_spread(layer, channels, shape[channels]) for layer in layers]
@@ -293,21 +299,17 @@ class Denoised:
     without_maps: str = ""
 
 
-def steps(
-    request: Request, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage | Progress, None, Denoised]:
-    """Run; yields after every part, where it can be stopped.
-
-    `stopped` is also called before lazy data are read.
-    """
+def denoise_layer(request: Request, progress: Progress) -> Denoised:
+    """Filter a layer; it can be stopped after every part, and before lazy data are read."""
     data, t, alpha = request.source.data, request.time, request.source.alpha
     image = out = folder = None
     if not arrays.is_read_by_parts(data, t):
-        image = yield from arrays.load(data)
-    yield Stage("Denoising")
+        image = arrays.load(data, progress)
+    named = progress.within(doing("Denoising"))
+    named.stage("denoising")
     # Alpha, the last of four colour samples, passes as it is.
     colours = np.s_[..., :3] if alpha else np.s_[...]
-    source = request.source.pixels(stopped, t) if image is None else image[colours]
+    source = request.source.pixels(progress, t) if image is None else image[colours]
 
     def allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         nonlocal out, folder
@@ -319,14 +321,14 @@ def steps(
     if request.memory is not None:
         wanted = replace(wanted, noise=request.memory)
     if request.target is not None:
-        result = yield from _written(request, source, wanted)
+        result = _written(request, source, wanted, named)
     else:
-        result = yield from denoise.denoise_steps(source, wanted, out=into, **request.cut)
+        result = denoise.denoise_image(source, wanted, into, progress=named, **request.cut)
     if alpha:
         result = Result(_with_alpha(request, result.image, out, image), result.record)
     layers = [], ""
     if request.maps:
-        layers = yield from map_layers(request, image, result, folder or request.target)
+        layers = map_layers(request, image, result, folder or request.target, progress)
     return Denoised(result, folder, *layers)
 
 

@@ -11,14 +11,15 @@ from napari.viewer import Viewer
 
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.denoise.results import ResultOptions, ask_for_files
-from napari_gpu_denoise._napari.denoise.run import Request, report, steps
+from napari_gpu_denoise._napari.denoise.run import Request, denoise_layer, report
 from napari_gpu_denoise._napari.layers.provenance import identity
 from napari_gpu_denoise._napari.layers.region_input import REGIONS, WHOLE, RegionInput
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import button, progress_bar, settling_timer
-from napari_gpu_denoise._napari.tasks import Outcome, Stage, Task, TimeLeft
+from napari_gpu_denoise._napari.tasks import Outcome, Task, TimeLeft
 from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.run.denoise import CUT
+from napari_gpu_denoise.run.progress import Step
 
 _SETTLED = 150  # milliseconds without a change of the region
 _REGION_TIP = (
@@ -54,8 +55,8 @@ class RunPanel(LayerPanel):
         self.results.wanted.connect(self.show_comparison)
         self.results.undo_button.clicked.connect(self._on_undo)
         self.follow("removed layers", [(viewer.layers.events.removed, self._on_removed)])
-        self.runs = Task(self, steps, bar=True)
-        self.runs.staged.connect(self._on_stage)
+        self.runs = Task(self, denoise_layer, bar=True)
+        self.runs.told.connect(self._on_step)
         self.runs.ended.connect(self._on_outcome)
         self.runs.stopped.connect(self._on_stopped)
         self._count = self._ended = self._failed = 0  # of the runs that were started together
@@ -148,12 +149,12 @@ class RunPanel(LayerPanel):
         self.results.take(self.layer.layer())
         self.follow("looks", self.results.events())
 
-    def _on_stage(self, stage: Stage) -> None:
-        self.progress.setRange(0, stage.total)
-        self.progress.setValue(stage.done)
+    def _on_step(self, step: Step) -> None:
+        self.progress.setRange(0, step.total)
+        self.progress.setValue(step.done)
         number = self._count - self.runs.waiting
         place = f"{number} of {self._count}: " if self._count > 1 else ""
-        self.say(place + self._left.words(stage))
+        self.say(place + self._left.words(step))
 
     def _on_outcome(self, outcome: Outcome) -> None:
         self._ended += 1

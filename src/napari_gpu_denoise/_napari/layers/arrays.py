@@ -9,15 +9,14 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise._napari.tasks import Stage
-from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, OutputError
+from napari_gpu_denoise.errors import DeviceMemoryError, OutputError
 from napari_gpu_denoise.image.axes import index_parts
 from napari_gpu_denoise.protocol.settings import size_in_words
+from napari_gpu_denoise.run.progress import SILENT, Progress
 
 _SLAB = 16_000_000  # bytes read at a time from arrays without chunks
 _LOADED = 1 << 27  # bytes from which on data without an axis of time are read part by part
@@ -57,22 +56,22 @@ class AsNumbers:
 
 
 class LazyArray:
-    """A part of lazy data that reads only what is indexed, until it is stopped.
+    """A part of lazy data that reads only what is indexed, until `progress` is to stop.
 
-    `data` has ``shape``, ``dtype`` and NumPy indexing. Once `stopped` returns True reading raises
-    `Cancelled`. `part` has an index, or a slice, for each axis; by default it is all. `time` is an
-    axis of frames, whole in the part: a chunk with several of them is read once. Without it
-    `chunks` says what is best read at once, if the data have chunks.
+    `data` has ``shape``, ``dtype`` and NumPy indexing. `part` has an index, or a slice, for each
+    axis; by default it is all. `time` is an axis of frames, whole in the part: a chunk with several
+    of them is read once. Without it `chunks` says what is best read at once, if the data have
+    chunks.
     """
 
     def __init__(
         self,
         data: Any,
-        stopped: Callable[[], bool] = lambda: False,
+        progress: Progress = SILENT,
         part: tuple[int | slice, ...] | None = None,
         time: int | None = None,
     ):
-        self._data, self._stopped, self._time = data, stopped, time
+        self._data, self._progress, self._time = data, progress, time
         part = part or (slice(None),) * len(data.shape)
         self._places = [
             at if isinstance(at, int) else range(length)[at]
@@ -87,8 +86,7 @@ class LazyArray:
             self.chunks = tuple(map(min, lengths, self.shape))
 
     def __getitem__(self, index: Any) -> Any:
-        if self._stopped():
-            raise Cancelled("The run was cancelled: no result was made.")
+        self._progress.check()
         if index is Ellipsis and self._time is not None:
             self._check_size()
         index = tuple(index_parts(index, self.shape))
@@ -138,14 +136,14 @@ def at(axis: int, where: int | slice) -> tuple[int | slice, ...]:
     return (slice(None),) * axis + (where,)
 
 
-def load(data: Any) -> Generator[Stage, None, np.ndarray]:
+def load(data: Any, progress: Progress) -> np.ndarray:
     """Load lazy data into memory, chunk by chunk."""
     if isinstance(data, np.ndarray):
         return data
     blocks = list(itertools.product(*(cuts(data, i) for i in range(len(data.shape)))))
     image = np.empty(data.shape, data.dtype)
     for done, block in enumerate(blocks):
-        yield Stage("Reading: chunk", done, len(blocks))
+        progress.tell(done, len(blocks), "reading: chunk")
         image[block] = np.asarray(data[block])
     return image
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, file_orig
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.image.axes import check_axes
+from napari_gpu_denoise.run.progress import SILENT, Progress
 
 # One place along an axis, in words.
 AXIS_WORDS = {"T": "time point", "Z": "slice", "C": "channel", "S": "colour sample"}
@@ -63,11 +64,11 @@ class Source:
     split: int | None = None
     identity: str = ""
 
-    def pixels(self, stopped: Callable[[], bool] = lambda: False, time: int | None = None) -> Any:
-        """Return the data without alpha; `stopped` and `time` as `LazyArray` takes them."""
+    def pixels(self, progress: Progress = SILENT, time: int | None = None) -> Any:
+        """Return the data without alpha; `progress` and `time` as `LazyArray` takes them."""
         if is_lazy(self.data):
             whole = (slice(None),) * (len(self.data.shape) - 1)
-            return LazyArray(self.data, stopped, (*whole, slice(3 if self.alpha else None)), time)
+            return LazyArray(self.data, progress, (*whole, slice(3 if self.alpha else None)), time)
         return self.data[..., :3] if self.alpha else self.data
 
     def axes_of_file(self, axes: str) -> str:

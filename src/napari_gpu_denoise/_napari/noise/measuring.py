@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,6 @@ from napari_gpu_denoise._napari.layers.arrays import LazyArray, is_lazy
 from napari_gpu_denoise._napari.layers.regions import Part
 from napari_gpu_denoise._napari.layers.source import Source, finest
 from napari_gpu_denoise._napari.noise.plots import load_library
-from napari_gpu_denoise._napari.tasks import Stage
 from napari_gpu_denoise.assessment.recommend import Advice, recommend
 from napari_gpu_denoise.errors import DenoiseError, LayerError, Note
 from napari_gpu_denoise.image.axes import channel_axis
@@ -27,6 +25,7 @@ from napari_gpu_denoise.noise.models import Correlated, Gaussian, NoiseModel, Ri
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.run.noise import NoiseMemory
+from napari_gpu_denoise.run.progress import Progress
 
 METHOD = "plain statistics of a flat region drawn by hand"
 FEWEST = 64  # pixels
@@ -261,17 +260,14 @@ class Measurement:
         return f"{verdict}; recommended: {advice.filter.title}, because {advice.reason}"
 
 
-def measure(
-    request: NoiseRequest, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage, None, Measurement]:
+def measure(request: NoiseRequest, progress: Progress) -> Measurement:
     """Measure noise.
 
     Lazy data can be stopped before each plane is read; other data do not take long.
     """
-    yield Stage("Measuring")
     load_library()  # not in the GUI thread, when there is something to draw
     data, part = request.source.data, request.part
-    data = LazyArray(data, stopped, part.index) if is_lazy(data) else data[part.index]
+    data = LazyArray(data, progress, part.index) if is_lazy(data) else data[part.index]
     if request.flat:
         estimate = flat_noise(data, part.axes, request.model)
     else:

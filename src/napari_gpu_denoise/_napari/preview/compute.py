@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,7 +13,6 @@ import numpy as np
 from napari_gpu_denoise._napari.layers.arrays import is_lazy
 from napari_gpu_denoise._napari.layers.regions import Region
 from napari_gpu_denoise._napari.layers.source import Source
-from napari_gpu_denoise._napari.tasks import Stage
 from napari_gpu_denoise.errors import LayerError, SettingsError
 from napari_gpu_denoise.image.levels import put_together
 from napari_gpu_denoise.protocol.filter import Filter
@@ -22,7 +21,7 @@ from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.part import Part, filter_part, with_uncut_axes, within
-from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.request import Run
 
 _MOST = 1 << 28  # pixels read at once
@@ -138,15 +137,12 @@ class PreviewRequest:
         )
 
 
-def filter_region(
-    request: PreviewRequest, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage | Progress, None, np.ndarray]:
+def filter_region(request: PreviewRequest, progress: Progress) -> np.ndarray:
     """Filter a region; every pixel is that of a run of the whole layer."""
-    yield Stage("Denoising")
     pixels, made = _pixels(request), []
     for strength in request.strengths or (request.run.sigma_factor,):
         run = replace(request.run, sigma_factor=strength)
-        made.append((yield from _filtered(replace(request, run=run), pixels)))
+        made.append(_filtered(replace(request, run=run), pixels, progress))
     return _side_by_side(made, request) if request.strengths else made[0]
 
 
@@ -179,13 +175,13 @@ def _written(number: str) -> np.ndarray:
     return np.pad([[bit == "1" for bit in "".join(row)] for row in rows], ((1, 1), (1, 0)))
 
 
-def _filtered(request: PreviewRequest, pixels: Pixels) -> Generator[Progress, None, np.ndarray]:
+def _filtered(request: PreviewRequest, pixels: Pixels, progress: Progress) -> np.ndarray:
     """Filter the region with the strength of the run."""
     job = _prepared(request, pixels)
     part, kept = _part(job, request.region)
     block = pixels.read(part.reads)
     out = np.empty([span.size for span in part.spans], job.dtypes[1])
-    yield from filter_part(job, part, block, out)
+    filter_part(job, part, block, out, progress)
     made = out[kept]
     if not request.source.alpha:
         return made
@@ -193,11 +189,8 @@ def _filtered(request: PreviewRequest, pixels: Pixels) -> Generator[Progress, No
     return put_together(made, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])
 
 
-def measure_noise(
-    request: PreviewRequest, stopped: Callable[[], bool] = lambda: False
-) -> Generator[Stage, None, None]:
+def measure_noise(request: PreviewRequest, progress: Progress) -> None:
     """Measure the noise of the layer, which `request.memory` then knows; filter nothing."""
-    yield Stage("Measuring the noise")
     _prepared(request, _pixels(request))
 
 

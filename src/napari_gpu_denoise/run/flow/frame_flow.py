@@ -35,7 +35,7 @@ from napari_gpu_denoise.run.flow.transfer import (
     frame_blocks,
 )
 from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
-from napari_gpu_denoise.run.record import Progress, Steps
+from napari_gpu_denoise.run.progress import SILENT, Progress
 
 _MOST_SLICES = 16  # of a volume, whose brightness is compared
 _MOST_ROWS = 16  # of a plane, by which frames are told apart
@@ -346,8 +346,8 @@ class ArrayFrameFlow:
         self._notes: dict[tuple[int, int], FrameNote] = {}
         self._saturated = 0
 
-    def run(self) -> Steps[int]:
-        """Filter all frames; yield before the first and after some, return the clipped values."""
+    def run(self, progress: Progress = SILENT) -> int:
+        """Filter all frames, and return the number of clipped values."""
         work = self.work
         sequences, nt, *_ = work.source.shape
         time = work.whole[0]
@@ -361,7 +361,7 @@ class ArrayFrameFlow:
         unit = "part of a frame" if len(self.tiles) > 1 else "frame"
         if unit == "frame" and frames > time.size:
             unit = "plane"
-        yield Progress(0, total, unit)
+        progress.tell(0, total, unit)
         for part in self.tiles:
             variation = work.sigma.variation(part)
             types = FrameTypes.of(work, part)
@@ -374,7 +374,7 @@ class ArrayFrameFlow:
                     read = partial(self._read, tile, span.source_stop)
                     write = partial(self._write, tile)
                     for count in flow.run(read, write, span.source_start, span.start, span.stop):
-                        yield Progress(done + count, total, unit)
+                        progress.tell(done + count, total, unit)
                     done += span.size
             self.events += flow.events
         return self._saturated
