@@ -210,41 +210,6 @@ def test_stopped_half_way(batch, folder, calls, click, qtbot, how):
     assert states(panel) == {"a.tif": "stopped"} and not (folder / "denoised/a.tif").exists()
 
 
-def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monkeypatch, limits):
-    """It is stopped half way; the result is that of one run."""
-    limits(streamed_bytes=0, part_bytes=1, frames_per_margin=1, brief_seconds=0)
-    path = tmp_path / "stack.tif"
-    tifffile.imwrite(path, image(3, (8, 24, 32)), metadata={"axes": "ZYX"})
-    real, turn, noted = one_file.denoise_image, threading.Event(), []
-
-    def held(*args, progress, **options):
-        def note(step):
-            if noted and noted[-1] == 3:
-                turn.wait()
-            noted.extend([step.done] if step.total and step.unit != "part checked" else [])
-            return step
-
-        return real(*args, progress=progress.within(note), **options)
-
-    monkeypatch.setattr(one_file, "denoise_image", held)
-    panel = batch(path)
-    choose(panel.form.existing, "replace")
-    click(panel.run_button)
-    qtbot.waitUntil(lambda: 3 in noted)
-    click(panel.stop_button)
-    turn.set()
-    qtbot.waitUntil(lambda: not panel.runs.running)
-    assert panel.table.rows[0].words == "Stopped; what is done is kept"
-    assert panel.run_button.text() == "Continue with 1 file"
-    noted.clear()
-    assert done(panel).startswith("<b>Done.</b> 1 denoised")
-    assert noted[0] >= 3
-    expected = gd.run_batch(path, gd.NLMeans(window=5), output=tmp_path / "whole/")
-    assert_array_equal(
-        tifffile.imread(tmp_path / "denoised/stack.tif"), tifffile.imread(expected.done[0].output)
-    )
-
-
 def ome(path):
     channels = {"Name": ["DAPI", "GFP"], "Color": [0x0000FFFF, 0x00FF00FF]}
     size = {"PhysicalSizeX": 0.2, "PhysicalSizeY": 0.25}

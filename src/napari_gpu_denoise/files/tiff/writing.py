@@ -227,7 +227,7 @@ def _imagej(
         if uncalibrated != descriptions[0] and not kept["signed16"]:
             notes.append(f"The calibration of grey levels is left out: {dtype} cannot have one.")
         descriptions[0] = uncalibrated
-    options["extratags"] += kept["imagej"].with_lines(lines).tags()
+    options["extratags"] += imagej.tags_of(kept["imagej"], lines, kept["byteorder"])
 
 
 def is_banded(stored: tuple[int, ...], dtype: np.dtype) -> bool:
