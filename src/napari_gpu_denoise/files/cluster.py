@@ -504,9 +504,11 @@ def _quietened() -> Iterator[None]:
     before = {logger: logger.level for logger in map(logging.getLogger, names)}
     for logger in before:
         logger.setLevel(logging.CRITICAL)
-    yield
-    for logger, level in before.items():
-        logger.setLevel(level)
+    try:
+        yield
+    finally:
+        for logger, level in before.items():
+            logger.setLevel(level)
 
 
 def dask_setup(worker: Any) -> None:
