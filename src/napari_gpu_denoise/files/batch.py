@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -502,7 +501,7 @@ class _BatchState:
 
     def failed(self, path: Path, error: Exception) -> FileReport:
         """Return the report on a file that failed, without the pixels of its traceback."""
-        _free_traceback(error)
+        errors.free_traceback(error)
         return FileReport(path, error=error, notes=_unfinished_note(self._batch, path, error))
 
     def stops(self, files: Sequence[FileReport]) -> bool:
@@ -532,13 +531,6 @@ def _plate(batch: Batch) -> tuple[str, ...]:
     for _ in inside.split("/"):
         place = place.parent
     return zarr.describe_plate(place, plate)
-
-
-def _free_traceback(error: BaseException | None) -> None:
-    """Free the pixels that an error holds by its traceback: reports are kept to the end."""
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
 
 
 def _unfinished_note(
