@@ -39,7 +39,7 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.work import Stabilisation
-from scenes import joining, noisy
+from scenes import joining, noisy, prepared
 
 # Oclgrind's checks for uninitialised values do not know an instruction of optimised code.
 CHECKS = {
@@ -285,12 +285,10 @@ def every_case(filter_class) -> Iterator[Case]:
     for number, axes in CASES[filter_name]:
         image = noisy(*shape_of(filter_name, number, axes)[0], seed=number)
         settings = joining(filter_class, axes, **SETTINGS[filter_name][number])
-        if (filter_name, number) in NOISE:
-            settings = settings.for_noise(NOISE[filter_name, number])
-        settings = settings.for_array(axes, image.shape)
-        if getattr(settings, "whiten", False):
-            # Smaller planes do not tell the noise.
-            settings, _ = settings.for_pixels(noisy(*image.shape[:-2], 16, 16), axes)
+        whiten, noise = getattr(settings, "whiten", False), NOISE.get((filter_name, number), ())
+        # Smaller planes do not tell the noise.
+        seen = noisy(*image.shape[:-2], 16, 16) if whiten else None
+        settings = prepared(settings, axes, image.shape, noise, seen)
         if (filter_name, number) in SCALES:
             settings = dataclasses.replace(settings, scales=SCALES[filter_name, number])
         for profile in PROFILES_OF.get(filter_name, OTHERWISE):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -360,30 +361,30 @@ def _by_workers(
         index = min(step.done, step.total - 1)
         return BatchProgress(todo[index], index, len(todo), step.done, step.total, step.unit)
 
-    own = progress.within(among_all)
+    of_all = progress.within(among_all)
 
-    def told(report: FileReport) -> None:
+    def add_report(report: FileReport) -> None:
         files.append(report)
         progress.report(report)
-        own.tell(len(files), len(todo), "file")
+        of_all.tell(len(files), len(todo), "file")
 
     def small() -> Iterator[tuple[Any, ...]]:
-        for path in todo:
+        for path in itertools.takewhile(lambda _: not state.stops(files), todo):
             found = state.sort(path)
             if found is True:
                 begun.append(path)
                 given = path, batch.targets[path], batch.run, state.options(path)
                 yield "file", filtered_file, *given
             elif found:
-                told(found)
+                add_report(found)
             else:
                 rest.append(path)
 
-    own.tell(0, len(todo), "file")
+    of_all.tell(0, len(todo), "file")
     work = outcomes(batch.client, small(), ClusterReport(), progress, raises=False)
     with contextlib.closing(work) as results:
         for number, outcome in results:
-            told(state.returned(begun[number], outcome))
+            add_report(state.returned(begun[number], outcome))
             if state.stops(files):
                 break
     return rest
