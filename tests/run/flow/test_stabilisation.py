@@ -235,25 +235,6 @@ def test_no_light_gives_no_negative_number(device):
     assert abs(out.mean() - 100) < 0.5
 
 
-def test_magnitudes_are_signed_where_the_result_can_be(device):
-    rng = np.random.default_rng(2)
-    image = np.hypot(*rng.normal(0, 20, (2, 96, 96))).astype(np.float32)
-    model = gd.Rician(20.0)
-    out = gd.bm3d(image, noise=model, device=device)
-    assert out.min() < 0
-    # Around no signal the inverse is as steep as a root.
-    expected = in_steps(image, gd.BM3D(), (model,), "YX", device)
-    np.testing.assert_allclose(out, expected, atol=0.5)
-    assert abs(out.mean() - expected.mean()) < 0.01
-    whole = gd.denoise(np.rint(image).astype(np.uint16), gd.BM3D(), noise=model, device=device)
-    assert whole.image.min() == 0
-    assert whole.record.saturated == 0
-    asked = gd.bm3d(image, noise=model, device=device, dtype="uint8")
-    assert asked.min() == 0
-    signed = gd.bm3d(np.rint(image).astype(np.uint16), noise=model, device=device, dtype="int16")
-    assert signed.min() < 0
-
-
 def test_maps_are_shown_as_they_are(device):
     model = PHOTONS[1]
     image = drawn(model, scene(48, 56))
