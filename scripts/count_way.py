@@ -19,6 +19,7 @@ The table has these figures for each call:
   thread, the stacks where the worker was made and started come first. *in modules*: their modules.
 - *modules they use*: the modules of the functions on the way and of all functions that they call
   directly before the launch: what has to be opened to follow the array.
+- *room changes*: how often a function of another folder of the package is entered than the last.
 - *functions entered*: all functions that were entered before the launch, and their modules. What a
   thread does after it has started the worker that launches is not counted.
 
@@ -97,6 +98,7 @@ class Count:
     on_the_way: tuple[Function, ...]
     used: tuple[Function, ...]
     entered: tuple[Function, ...]
+    room_changes: int
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class Recorder:
         self.stack: tuple[CodeType, ...] | None = None
         # Thread, function and the function that called it, in order.
         self._entered: dict[tuple[int, CodeType, CodeType | None], None] = {}
+        self._room, self._room_changes = "", -1  # the first room is none
         self._handed: list[tuple[FrameType, CodeType]] = []
         self._until: dict[int, int] = {}
         self._thread = threading.local()
@@ -138,16 +141,21 @@ class Recorder:
             _functions(self.stack),
             _functions([*self.stack, *(code for code, caller in calls if caller in way)]),
             _functions([code for code, _ in calls]),
+            self._room_changes,
         )
 
     def profile(self, frame: FrameType, event: str, value: object) -> None:
         """Note a function that is entered or left; a profile function of `sys.setprofile`."""
-        if self.stack is not None or Function.of(frame.f_code) is None:
+        found = Function.of(frame.f_code)
+        if self.stack is not None or found is None:
             return
         # No lock: taking one would be profiled, too, and single operations are atomic.
         if event == "call":
             key = (threading.get_ident(), frame.f_code, _caller(frame))
             self._entered.setdefault(key)
+            room = found.module.partition(".")[0]
+            self._room_changes += room != self._room
+            self._room = room
         elif (
             event == "return"
             and isinstance(value, GeneratorType)
@@ -453,11 +461,12 @@ def main() -> None:
     parser.add_argument("--entered", action="store_true", help="list all functions entered, too")
     args = parser.parse_args()
     counts = {name: WAYS[name][1]() for name in args.ways or WAYS}
-    heads = ("functions on the way", "in modules", "modules they use")
+    heads = ("functions on the way", "in modules", "modules they use", "room changes")
     print(f"| call | {' | '.join(heads)} | functions entered | in modules |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     for name, count in counts.items():
-        figures = (*sizes(count.on_the_way), sizes(count.used)[1], *sizes(count.entered))
+        figures = *sizes(count.on_the_way), sizes(count.used)[1], count.room_changes
+        figures += sizes(count.entered)
         print(f"| {WAYS[name][0]} | {' | '.join(map(str, figures))} |")
     for name, count in counts.items():
         if args.list or args.entered:

@@ -90,7 +90,7 @@ class Part:
     @cached_property
     def inner(self) -> tuple[slice, ...]:
         """What is yielded, as an index into what is read."""
-        return tuple(slice(span.margin, span.margin + span.size) for span in self.spans)
+        return tuple(slice(span.margin, span.stop - span.source_start) for span in self.spans)
 
     def place_in(self, region: Sequence[slice]) -> tuple[slice, ...]:
         """Return what is yielded, as an index into the result of a region that holds it."""
