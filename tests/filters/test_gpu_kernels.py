@@ -37,9 +37,11 @@ from reference.video_matching import find_matches
 from scenes import noisy, prepared, small
 
 LIMITS = {"local_memory": 1 << 14, "max_group": 128}
+TIGHT = {"local_memory": 1, "max_group": 64}
 ROOMY = {"local_memory": 49152, "max_group": 1024}
 
 IN_SPACE = {"patch": 4, "step": 2, "window": 7, "neighbours": 6}
+WHOLE = {"patch": 5, "step": 4}
 EXACT = {"patch": 3, "window": 5}
 # PoCL 3.1 crashes when it optimises the search of the prefilter, whose window is one pixel.
 GROUPS = {"window_basic": 9, "window_final": 7, "neighbours_basic": 8, "neighbours_final": 8}
@@ -57,6 +59,9 @@ CASES = {
     "nl_means of an image": (gd.NLMeans(window=9), (43, 70), "YX", SIGMA),
     "nl_means of a map": (gd.NLMeans(**IN_SPACE), (30, 45), "YX", "map"),
     "nl_means at every pixel": (gd.NLMeans.of(profile="fine", window=7), (21, 50), "YX", SIGMA),
+    "nl_means of patches that end within a step": (
+        *(gd.NLMeans(patch=8, step=3, window=7, neighbours=6), (30, 60), "YX", SIGMA),
+    ),
     "nl_means of single pixels": (
         *(gd.NLMeans(patch=1, step=1, window=5, neighbours=5), (21, 50), "YX", SIGMA),
     ),
@@ -65,6 +70,15 @@ CASES = {
     "nl_means of a volume": (gd.NLMeans(**IN_SPACE, slices=1), (3, 15, 22), "ZYX", SIGMA),
     "nl_means over time": (
         *(gd.NLMeans(**IN_SPACE, **AROUND, slices=1), (4, 2, 13, 19), "TZYX", SIGMA),
+    ),
+    "nl_means over time, whole patches": (
+        *(gd.NLMeans(**IN_SPACE | WHOLE, **AROUND, slices=1), (4, 2, 13, 19), "TZYX", SIGMA),
+    ),
+    "nl_means over time, sliding": (
+        *(gd.NLMeans(**IN_SPACE | {"step": 1}, **AROUND, slices=1), (3, 2, 9, 13), "TZYX", SIGMA),
+    ),
+    "nl_means over time, without local memory": (
+        *(gd.NLMeans(**IN_SPACE, **AROUND, slices=1), (3, 2, 11, 13), "TZYX", SIGMA, TIGHT),
     ),
     "pixelwise of an image": (gd.NLMeansPixelwise(window=9), (23, 141), "YX", SIGMA),
     "pixelwise of a map": (
