@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import dask.array as da
 import numpy as np
@@ -11,14 +12,13 @@ from scipy.ndimage import gaussian_filter, shift
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.bm3d.filter import CorrelatedBM3D
 from napari_gpu_denoise.noise.series import (
     first_positions,
     plane_factors,
     plane_spectra,
 )
 from reference.data import REASON, data_folder
-from scenes import Stored, noisy, small
+from scenes import Stored, noisy, prepared, small
 
 SETTINGS = gd.NLMeans(window=7, neighbours=4)
 
@@ -215,11 +215,11 @@ def test_each_plane_is_filtered_by_its_spectrum(device, stack):
     estimate = gd.estimate_noise(stack, ".YX")
     result = gd.denoise(stack, CORRELATED_SETTINGS, noise=estimate, device=device)
     found = plane_spectra(estimate, stack.shape)
-    filter = CORRELATED_SETTINGS.for_noise(estimate.models)
+    filter = prepared(CORRELATED_SETTINGS, noise=estimate.models)
     sigma = np.array(estimate.others.factor[0]) * estimate.models[0].sigma
     for k, kind in enumerate(found.kinds.ravel()):
-        own = filter.for_planes(found.models[kind])
-        assert isinstance(own, CorrelatedBM3D) and own.reach == filter.reach
+        own = replace(filter, noise=found.models[kind])
+        assert own.reach == filter.reach
         alone = gd.denoise(stack[k], own, sigma[k], device=device).image
         np.testing.assert_allclose(result.image[k], alone, atol=1e-3)
 

@@ -22,7 +22,7 @@ from napari_gpu_denoise.files.resuming import ResumeLedger, digest_of
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.opencl.device import choose_devices
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.denoise import denoise_image
 from napari_gpu_denoise.run.ledger import Ledger, packed
 from napari_gpu_denoise.run.progress import MEASURING, SILENT, Progress
@@ -30,8 +30,6 @@ from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import HostMemory, Run
 from napari_gpu_denoise.version import package_version
 
-# Smaller stacks are read whole, once: for the range of values, the noise and the filter.
-STREAMED_BYTES = 1 << 27
 _WHOLE = 1 << 26  # bytes of an input up to which all are compared; else, beside size and time,
 _SAMPLES, _BLOCK = 256, 1 << 16  # so many blocks of its files, of this size,
 _PLACES, _SIDE = 16, 64  # or, at an address, samples of pixels, of this width
@@ -135,7 +133,8 @@ class _Streamed:
         """Do what `denoise_file` does."""
         ledger: Any = contextlib.nullcontext(Ledger())
         if not isinstance(self.target, zarr.Address):
-            ledger = ResumeLedger(self.target, self._wanted(), self.resume)
+            brief = self.run.limits.brief_seconds
+            ledger = ResumeLedger(self.target, self._wanted(), self.resume, brief)
         new_image = formats.format_like(self.picture).new_image
         with ledger as noted:
             return self._in_place(new_image, noted) if new_image else self._by_planes(noted)
@@ -169,13 +168,13 @@ class _Streamed:
             out = made.finest if self.client is None else made
             result = self._filtered(self.picture.data, out, ledger)
             record = _about(result.record, self.picture, self.why, self.made_from)
-            made.finish(record)
+            made.finish([record.as_dict()])
         return self.picture, record, ()
 
     def _by_planes(self, ledger: ResumeLedger) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Collect the planes in a file, from which the result is written when all are there."""
         picture, run, data = self.picture, self.run, self.picture.data
-        if "T" in run.axes and run.filter.for_array(run.axes, data.shape).over_time:
+        if "T" in run.axes and run.filter.prepare(Context(run.axes, data.shape)).over_time:
             # Such a filter looks at whole frames, and is best given each once.
             data = data.as_planes()
         planes = 2 + picture.axes.endswith("S")
@@ -230,7 +229,7 @@ def read_whole(path: Path, run: Run, companions_anywhere: bool) -> tuple[Path, .
 def _is_long(picture: ImageFile, run: Run) -> bool:
     """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
     data = picture.data
-    if data.nbytes < min(STREAMED_BYTES, run.host_memory.limit // 16):
+    if data.nbytes < min(run.limits.streamed_bytes, run.host_memory.limit // 16):
         return False
     names = check_axes(run.axes, data.shape)
     # Files with alpha, which is not filtered, are read whole, and so are files in which each frame
