@@ -7,7 +7,7 @@ for small work-groups only, so that images of a few hundred pixels take several.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ from reference import (
 )
 from reference.block_motion import block_motions
 from reference.video_matching import find_matches
-from scenes import noisy, small
+from scenes import noisy, prepared, small
 
 LIMITS = {"local_memory": 1 << 14, "max_group": 128}
 TIGHT = {"local_memory": 1, "max_group": 64}
@@ -165,7 +165,7 @@ def sigma_map(ny: int, nx: int) -> np.ndarray:
 
 
 def by_nl_means(image, settings, sigma, axes):
-    named = asdict(settings)
+    named = settings.as_dict()
     named.pop("flicker")
     planes = image if axes != "ZYX" else image[None]
     planes = planes if planes.ndim in (2, 4) else planes[:, None]
@@ -188,7 +188,7 @@ def by_pixelwise(image, settings, sigma, axes):
 
 def by_bm3d(image, settings, sigma, axes):
     if isinstance(sigma, Correlated):
-        told, table = settings.for_noise((sigma,)), sigma.autocorrelation
+        told, table = prepared(settings, axes, noise=(sigma,)), sigma.autocorrelation
         plain = replace(gd.BM3D(**told.as_dict()), channels="separate", prefilter="off")
         return bm3d_correlated.bm3d_correlated(image[None], [sigma.sigma], [table], plain)[0]
     if axes == "YX":
@@ -202,13 +202,13 @@ def by_bm3d(image, settings, sigma, axes):
 
 def by_bm4d(image, settings, sigma, axes):
     if isinstance(sigma, Correlated):
-        return by_bm4d(image, settings.for_noise((sigma,)), sigma.sigma, axes)
+        return by_bm4d(image, prepared(settings, axes, noise=(sigma,)), sigma.sigma, axes)
     return bm4d.bm4d(image, sigma, settings, exact=False)
 
 
 def by_vbm3d(image, settings, sigma, axes):
     if isinstance(sigma, Correlated):
-        told = settings.for_noise((sigma,))
+        told = prepared(settings, axes, noise=(sigma,))
         return vbm3d.vbm3d(image, sigma.sigma, told, table=sigma.autocorrelation)
     if axes == "TYX":
         return vbm3d.vbm3d(image, sigma, settings)

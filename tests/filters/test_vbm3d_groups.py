@@ -175,22 +175,6 @@ def test_channels_share_matches_that_follow_motion(plain, kernel, wiener):
     assert (run.out[1, 3] != run.videos.noisy[1, 3]).all()
 
 
-@HARD_OR_WIENER
-def test_the_kernels_agree(plain, wiener):
-    search = searching(8, step=4)
-    given = group_settings(search, "dct", "haar", wiener, shared_noise=True)
-    videos = Videos.of(linked=True)
-    runs = [
-        filtered(plain, given, variant, videos)
-        for variant in (lanes(search), shared(8, 3, 2, 3), shared(2), shared(4, 2, 1, 2))
-    ]
-    sigma = videos.linked[0].sigmas
-    for run in runs[1:]:
-        error = np.abs(run.out - runs[0].out) / np.array(sigma)[:, None, None]
-        assert error.max() < 2e-3
-        np.testing.assert_allclose(run.weights, runs[0].weights, rtol=1e-4, atol=8)
-
-
 @pytest.mark.parametrize("region", [(3, 5, 20, 33), (25, 0, 1, 9)], ids=str)
 def test_sums_become_an_estimate(plain, region):
     search = searching(8)

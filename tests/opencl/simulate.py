@@ -39,7 +39,7 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.work import Stabilisation
-from scenes import joining, noisy
+from scenes import joining, noisy, prepared
 
 # Oclgrind's checks for uninitialised values do not know an instruction of optimised code.
 CHECKS = {
@@ -281,22 +281,19 @@ def opened(profile: str, **limits: int) -> Session:
     return SESSIONS[-1]
 
 
-def prepared(kind, case: Case, image: np.ndarray) -> Any:
+def settings_of(kind, case: Case, image: np.ndarray) -> Any:
     """Return the settings of a case, as a run prepares them."""
     settings = joining(kind, case.axes, **case.settings)
-    if case.models:
-        settings = settings.for_noise(case.models)
-    settings = settings.for_array(case.axes, image.shape)
-    if getattr(settings, "whiten", False):
-        # Smaller planes do not tell the noise.
-        settings, _ = settings.for_pixels(noisy(*image.shape[:-2], 16, 16), case.axes)
+    # Smaller planes do not tell the noise.
+    seen = noisy(*image.shape[:-2], 16, 16) if getattr(settings, "whiten", False) else None
+    settings = prepared(settings, case.axes, image.shape, case.models, seen)
     return dataclasses.replace(settings, scales=case.scales) if case.scales > 1 else settings
 
 
 def run_case(kind, case: Case) -> set[str]:
     """Run one case; return the kernels it used."""
     session, image = opened(case.profile, **case.limits), noisy(*case.shape)
-    settings, out = prepared(kind, case, image), np.empty_like(image)
+    settings, out = settings_of(kind, case, image), np.empty_like(image)
     sigma, levels = 20.0, None
     if case.mapped:
         sigma = np.broadcast_to(np.linspace(0, 30, image.shape[-1]), image.shape[-2:])
