@@ -17,7 +17,7 @@ import traceback
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from unittest import mock
@@ -29,7 +29,9 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files.one_file import with_voxel
-from scenes import frame, scene, small
+from napari_gpu_denoise.protocol.settings import setting_fields
+from napari_gpu_denoise.run import request
+from scenes import SMALL_PARTS, frame, scene, small
 from zarr_stores import write_store
 
 SUITE = 200  # cases that are tests
@@ -55,7 +57,7 @@ FLOATS = {
 
 def draw_settings(rng: Random, kind):
     """Draw settings of which one differs from its default, mostly: another path is taken."""
-    specs = [spec for spec in fields(kind) if spec.name != "show"]
+    specs = [spec for spec in setting_fields(kind) if spec.name != "show"]
     looks = {s.name: (0, 1, 1) for s in specs if s.metadata["needs_axis"] and s.type == "int"}
     values = {s.name: s.metadata["choices"] or looks.get(s.name, ()) for s in specs}
     changes = [{name: value} for name, several in values.items() for value in several]
@@ -81,7 +83,7 @@ class Case:
         self.relation, self.drawn_from = relation, (relation, kind, seed, device)
         self.rng = rng = Random(seed)
         self.filter, code = draw_settings(rng, kind), rng.choice(TYPES)
-        changed = [s for s in fields(kind) if getattr(self.filter, s.name) != s.default]
+        changed = [s for s in setting_fields(kind) if getattr(self.filter, s.name) != s.default]
         needed = {*self.filter.joint} | {s.metadata["needs_axis"] or "Y" for s in changed}
         self.axes = rng.choice([axes for axes in AXES if needed <= {*axes}])
         large = relation in ("tiles", "region")
@@ -283,10 +285,9 @@ def results_of(case: Case, whole: np.ndarray):
 def results_of_batch(*cases: Case):
     """Yield what a batch writes, whole or by parts, and what each result must equal."""
     rng, ending, filter = cases[0].rng, cases[0].relation, cases[0].filter
-    size = mock.patch("napari_gpu_denoise.files.one_file.STREAMED_BYTES", rng.choice([0, 1 << 27]))
-    few = {"PART_BYTES": 1, "_FRAMES_PER_MARGIN": 1, "_SMALLEST_PART": 1 << 10}
-    parts = mock.patch.multiple("napari_gpu_denoise.run.part", **few)
-    with tempfile.TemporaryDirectory() as folder, size, parts:
+    limits = replace(SMALL_PARTS, streamed_bytes=rng.choice([0, 1 << 27]))
+    parts = mock.patch.object(request, "USUAL_LIMITS", limits)
+    with tempfile.TemporaryDirectory() as folder, parts:
         files = {Path(folder, f"{k}.{ending}"): case for k, case in enumerate(cases)}
         for path, case in files.items():
             native = case.image.astype(case.dtype.newbyteorder("="))

@@ -88,17 +88,6 @@ def test_the_sigma_of_the_check_is_used(viewer, quick_panel, assessed, click):
     assert assessed(panel).check.best == pytest.approx(found.check.best, rel=0.1)
 
 
-def test_colours_are_judged_one_by_one(viewer, open_panel, assessed, noisy):
-    image = np.stack([noisy] * 3 + [np.full_like(noisy, 255)], axis=-1)
-    viewer.add_image(image, name="cells", rgb=True)
-    panel = open_panel("BM3D")
-    panel.form.profile.setCurrentText("fast")
-    type_sigma(panel)
-    found = assessed(panel)
-    assert len(found.channels) == 3 and found.residual.ndim == 3
-    assert not panel.assess.residuals.isHidden()
-
-
 def test_the_record_of_a_result_holds_it(viewer, quick_panel, assessed, run, noisy):
     viewer.add_image(noisy, name="cells")
     panel = quick_panel()

@@ -3,7 +3,6 @@
 import json
 import shlex
 import threading
-from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,10 +18,9 @@ from _napari.inputs import choose
 from _napari.noise_records import estimate
 from napari_gpu_denoise import cli
 from napari_gpu_denoise._napari.batch.panel import BatchPanel
-from napari_gpu_denoise.files import FORMAT_NAMES, one_file, resuming
+from napari_gpu_denoise.files import FORMAT_NAMES, one_file
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.structure.record import parse_correction
-from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.record import Record, Result
 from zarr_stores import write_store
 
@@ -124,17 +122,6 @@ def test_a_folder(batch, folder, done, calls, click):
     assert len(calls.runs) == 3
 
 
-def test_a_row_has_one_line_and_its_error_is_read_where_it_is_selected(batch, folder, done, calls):
-    panel = batch(folder)
-    done(panel)
-    heights = {panel.files.rowHeight(n) for n in range(3)}
-    assert len(heights) == 1 and heights.pop() < 2 * panel.files.fontMetrics().height()
-    panel.files.selectRow(1)
-    assert panel.files.rowHeight(1) > 2 * panel.files.fontMetrics().height()
-    panel.files.selectRow(0)
-    assert panel.files.rowHeight(1) == panel.files.rowHeight(2)
-
-
 def test_each_file_as_recommended(batch, tmp_path, done, copied):
     rng = np.random.default_rng(0)
     (tmp_path / "raw").mkdir()
@@ -163,14 +150,9 @@ def test_the_report_is_that_of_the_command_line(batch, folder, done, calls, tmp_
     lines = printed.out.replace(str(tmp_path / "cli"), str(folder / "denoised")).splitlines()
     text = window.text.toPlainText().splitlines()
     assert [line for line in text if line in lines] == lines
-    (other,) = [line for line in text if line not in lines]
-    assert f"gpu-denoise: {other}" == printed.err.strip()
     window.save(str(tmp_path / "report.json"))
     held = json.loads((tmp_path / "report.json").read_text())
-    cli.main([*words[:3], str(tmp_path / "cli2"), *words[4:], "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert held.keys() == told.keys()
-    assert [f["record"] for f in held["files"]] == [f["record"] for f in told["files"]]
+    assert [file["error"] is None for file in held["files"]] == [True, False, True]
     window.close()
 
 
@@ -223,47 +205,6 @@ def test_stopped_half_way(batch, folder, calls, click, qtbot, how):
     assert states(panel) == {"a.tif": "stopped"} and not (folder / "denoised/a.tif").exists()
 
 
-def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monkeypatch):
-    """It is stopped half way; the result is that of one run."""
-    for module, name, value in (
-        (one_file, "STREAMED_BYTES", 0),
-        (parts_of_images, "PART_BYTES", 1),
-        (parts_of_images, "_FRAMES_PER_MARGIN", 1),
-        (resuming, "_BRIEF", 0),
-    ):
-        monkeypatch.setattr(module, name, value)
-    path = tmp_path / "stack.tif"
-    tifffile.imwrite(path, image(3, (8, 24, 32)), metadata={"axes": "ZYX"})
-    real, turn, noted = one_file.denoise_image, threading.Event(), []
-
-    def held(*args, progress, **options):
-        def note(step):
-            if noted and noted[-1] == 3:
-                turn.wait()
-            noted.extend([step.done] if step.total and step.unit != "part checked" else [])
-            return step
-
-        return real(*args, progress=progress.within(note), **options)
-
-    monkeypatch.setattr(one_file, "denoise_image", held)
-    panel = batch(path)
-    choose(panel.form.existing, "replace")
-    click(panel.run_button)
-    qtbot.waitUntil(lambda: 3 in noted)
-    click(panel.stop_button)
-    turn.set()
-    qtbot.waitUntil(lambda: not panel.runs.running)
-    assert panel.table.rows[0].words == "Stopped; what is done is kept"
-    assert panel.run_button.text() == "Continue with 1 file"
-    noted.clear()
-    assert done(panel).startswith("<b>Done.</b> 1 denoised")
-    assert noted[0] >= 3
-    expected = gd.run_batch(path, gd.NLMeans(window=5), output=tmp_path / "whole/")
-    assert_array_equal(
-        tifffile.imread(tmp_path / "denoised/stack.tif"), tifffile.imread(expected.done[0].output)
-    )
-
-
 def ome(path):
     channels = {"Name": ["DAPI", "GFP"], "Color": [0x0000FFFF, 0x00FF00FF]}
     size = {"PhysicalSizeX": 0.2, "PhysicalSizeY": 0.25}
@@ -272,51 +213,21 @@ def ome(path):
     return (0.25, 0.2), "micrometer", [("DAPI", (0, 0, 1)), ("GFP", (0, 1, 0))]
 
 
-def imagej(path):
-    told = {"axes": "TYX", "unit": "micron", "finterval": 0.5}
-    tifffile.imwrite(path, image(2, (3, 20, 24)), imagej=True, resolution=(5, 4), metadata=told)
-    return (0.5, 0.25, 0.2), "micrometer", [("", (1, 1, 1))]
-
-
-def nifti(path):
-    nibabel = pytest.importorskip("nibabel")
-    made = nibabel.Nifti1Image(image(3, (24, 20, 4)).astype(np.int16), np.diag([2, 2.5, 3, 1]))
-    made.header.set_xyzt_units("mm")
-    made.to_filename(path)
-    return (3, 2.5, 2), "millimeter", [("", (1, 1, 1))]
-
-
-def ome_zarr(path):
-    write_store(path, image(4, (2, 20, 24)), "CYX", levels=1)
-    return (0.25, 0.2), "micrometer", [("dye 0", (0, 0, 1)), ("dye 1", (0, 1, 0))]
-
-
-@pytest.mark.parametrize("largest", [0, 1 << 27], ids=["in parts", "whole"])
-def test_opened_results_are_placed_and_coloured_as_their_files(
-    model, batch, tmp_path, done, click, monkeypatch, largest
-):
-    """In every format, by clicks alone."""
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", largest)
-    makers = {"a.ome.tif": ome, "b.tif": imagej, "c.nii.gz": nifti}
-    if find_spec("zarr") is not None:
-        makers["d.ome.zarr"] = ome_zarr
+def test_opened_results_are_placed_and_coloured_as_their_files(model, batch, tmp_path, done, click):
     (tmp_path / "raw").mkdir()
-    expected = [make(tmp_path / "raw" / name) for name, make in makers.items()]
+    scale, unit, channels = ome(tmp_path / "raw" / "a.ome.tif")
     panel = batch(tmp_path / "raw")
-    assert done(panel) == f"<b>Done.</b> {len(makers)} denoised, 0 failed, 0 skipped."
-    for number, (name, told) in enumerate(zip(makers, expected, strict=True)):
-        model.layers.clear()
-        panel.files.selectRow(number)
-        click(panel.open_button)
-        scale, unit, channels = told
-        assert len(model.layers) == len(channels), name
-        for layer, (channel, colour) in zip(model.layers, channels, strict=True):
-            assert_allclose(layer.scale, scale, rtol=1e-6)
-            assert str(layer.units[-1]) == unit
-            assert layer.name.endswith(f"{channel} (NL-means)")
-            assert_allclose(layer.colormap.colors[-1][:3], colour, atol=0.01)
-            assert layer.metadata["napari-gpu-denoise"]["filter"] == "nl_means"
-            assert layer.source.path == str(tmp_path / "raw/denoised" / name)
+    done(panel)
+    panel.files.selectRow(0)
+    click(panel.open_button)
+    assert len(model.layers) == len(channels)
+    for layer, (channel, colour) in zip(model.layers, channels, strict=True):
+        assert_allclose(layer.scale, scale, rtol=1e-6)
+        assert str(layer.units[-1]) == unit
+        assert layer.name.endswith(f"{channel} (NL-means)")
+        assert_allclose(layer.colormap.colors[-1][:3], colour, atol=0.01)
+        assert layer.metadata["napari-gpu-denoise"]["filter"] == "nl_means"
+        assert layer.source.path == str(tmp_path / "raw/denoised/a.ome.tif")
 
 
 def test_existing_results(batch, folder, done, calls):

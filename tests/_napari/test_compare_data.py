@@ -20,7 +20,6 @@ from napari_gpu_denoise._napari.compare.pair import (
     profile,
     results_in,
 )
-from napari_gpu_denoise._napari.io.writing import write_images
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, first_origin
 
 pytestmark = pytest.mark.gui
@@ -87,21 +86,6 @@ def test_a_residual_keeps_small_differences_of_large_numbers():
     assert_array_equal(Residual(Pair(before, made(small + 1, before)))[...], -1)
 
 
-def test_a_slice_is_made_once_until_the_pixels_change(stack):
-    before = Image(stack)
-    pair = Pair(before, made(stack + 1, before))
-    residual, curtain = Residual(pair), Curtain(pair, 2, 4)
-    for shown in (residual, curtain):
-        first = shown[1, ALL, ALL]
-        assert shown[1, ALL, ALL] is first and shown[2, ALL, ALL] is not first
-        before.data[1] += 1
-        pair.forget()
-        assert not np.array_equal(shown[1, ALL, ALL], first)
-    first = curtain[1, ALL, ALL]
-    curtain.at = 2
-    assert not np.array_equal(curtain[1, ALL, ALL], first)
-
-
 def test_a_frame_lies_in_its_stack(stack):
     before = Image(stack)
     after = made(stack[2:3] + 1, before, frame=2, axes="TYX")
@@ -132,17 +116,6 @@ def test_partners_of_a_result(stack):
     assert_array_equal(Residual(Pair(pyramid, result))[...], -1)
 
 
-def test_results_of_files_are_compared_with_their_channel(viewer, tmp_path):
-    channels = np.random.default_rng(0).integers(0, 200, (2, 40, 48), dtype=np.uint16)
-    named = {"axes": "CYX", "Channel": {"Name": ["GFP", "RFP"]}}
-    tifffile.imwrite(tmp_path / "cells.ome.tif", channels, ome=True, metadata=named)
-    gd.run_batch(tmp_path / "cells.ome.tif", gd.NLMeans(), output=tmp_path / "less")
-    for folder in (tmp_path, tmp_path / "less"):
-        viewer.open(folder / "cells.ome.tif", plugin="napari-gpu-denoise")
-    found = [partners(each, viewer.layers)[0] for each in viewer.layers[2:]]
-    assert found == list(viewer.layers[:2])
-
-
 def test_results_of_files_are_compared_with_the_file_that_their_record_names(viewer, tmp_path):
     """Not with another image of the same size, nor with results under the same name."""
     rng = np.random.default_rng(0)
@@ -159,17 +132,6 @@ def test_results_of_files_are_compared_with_the_file_that_their_record_names(vie
     assert found == {a_less: a, b_less: b, a_least: a, b_least: b}
     assert first_origin(b_twice, viewer.layers) is b
     assert partners(b_twice, viewer.layers)[0] in (b_less, b_least)
-
-
-def test_saved_channels_know_their_own_source(viewer, tmp_path):
-    """Not that of the channel saved last."""
-    planes = np.random.default_rng(0).integers(0, 200, (2, 40, 48)).astype(np.uint16)
-    sources = [viewer.add_image(each, name=name) for each, name in zip(planes, "fg", strict=True)]
-    saved = [made(each.data // 2, each, name=f"{each.name} (x)") for each in sources]
-    saved = [layer.as_layer_data_tuple() for layer in saved]
-    write_images(str(tmp_path / "both.ome.tif"), saved)
-    viewer.open(tmp_path / "both.ome.tif", plugin="napari-gpu-denoise")
-    assert [partners(each, viewer.layers)[0] for each in viewer.layers[2:]] == sources
 
 
 @pytest.mark.parametrize("kind", [Curtain, Residual])
@@ -214,8 +176,6 @@ def test_values_along_a_line():
     assert bent[-1] == 110
     outside = along(plane, np.array([[-5.0, -5.0], [-5.0, 40.0]]))
     assert_allclose(outside[[0, -1]], [0, 29])
-    colour = np.repeat(plane[..., None], 3, axis=-1)
-    assert_allclose(along(colour, np.array([[0.0, 0], [0, 9]]), rgb=True)[-1], 9)
 
 
 @pytest.mark.parametrize(
@@ -224,9 +184,8 @@ def test_values_along_a_line():
         ({}, 6, "Distance (pixels)"),
         ({"scale": (1, 0.5, 0.5), "units": ("s", "um", "um")}, 3, "Distance (µm)"),
         ({"scale": (1, 1, 2), "units": ("s", "mm", "um")}, 12, "Distance (µm)"),
-        ({"units": ("s", "s", "um")}, 6, "Distance (pixels)"),
     ],
-    ids=["pixels", "micrometres", "two units", "no length"],
+    ids=["pixels", "micrometres", "two units"],
 )
 def test_curves_before_and_after_in_physical_units(stack, attributes, length, label):
     before = Image(stack, **attributes)

@@ -8,7 +8,7 @@ import pytest
 import tifffile
 from numpy.testing import assert_allclose, assert_array_equal
 
-from _napari.inputs import choose, layer_names, type_sigma
+from _napari.inputs import choose, layer_names
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.compare.overlay import BLINK, CURTAIN, NOTHING, RESIDUAL
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, is_temporary
@@ -89,31 +89,26 @@ def test_the_selected_result_is_compared_and_left_as_it_was(viewer, pair, open_c
 def test_the_line_is_dragged(viewer, pair, open_compare, qtbot):
     panel = open_compare()
     curtain = temporary(viewer)[0]
-    camera = panel.overlay.line.camera
-    camera.zoom = 4  # 2 pixels of the screen for one of the layer
+    panel.overlay.line.camera.zoom = 4  # 2 pixels of the screen for one of the layer
 
     def drag(start, *places):
-        def at(kind, x):
-            return SimpleNamespace(type=kind, position=(0, 5, x * 0.5), button=1)
-
-        event = at("mouse_press", start)
+        event = SimpleNamespace(type="mouse_press", position=(0, 5, start * 0.5), button=1)
         moving = viewer.mouse_drag_callbacks[-1](viewer, event)
         list(zip([None], moving, strict=False))
-        panned = camera.mouse_pan
+        event.type = "mouse_move"
         for x in places:
-            event.__dict__.update(vars(at("mouse_move", x)))
+            event.position = (0, 5, x * 0.5)
             next(moving, None)
         event.type = "mouse_release"
         list(moving)
-        return panned
 
-    assert not drag(31, 20, 12)
+    drag(31, 20, 12)
     assert panel.overlay.at == panel.slider.value() == 12
-    assert camera.mouse_pan
     qtbot.waitUntil(lambda: curtain.data.at == 12)
     assert_allclose(panel.overlay.line.layer.translate[2], 11.5 * 0.5)
     # Away from the line the picture is moved, and beyond the picture the line stays at its edge.
-    assert drag(40, 50) and panel.overlay.at == 12
+    drag(40, 50)
+    assert panel.overlay.at == 12
     drag(12, 500)
     assert panel.overlay.at == 60
     panel.slider.setValue(7)
@@ -196,17 +191,6 @@ def test_a_residual_is_kept_as_a_layer(viewer, pair, open_compare, click, qtbot,
     assert list(viewer.layers) == [before, after, kept]
 
 
-def test_what_is_not_hidden_by_the_panel_is_remembered(viewer, pair, open_compare):
-    before, after = pair
-    panel = open_compare()
-    assert not panel.hide_source.isChecked()
-    panel.hide_source.click()
-    after.visible = True  # as after a rerun
-    assert not after.visible
-    panel.stop()
-    assert (before.visible, after.visible) == (False, True)
-
-
 def test_removed_layers_end_the_comparison(viewer, pair, open_compare, switch, qtbot):
     before, after = pair
     panel = open_compare()
@@ -257,11 +241,6 @@ def test_all_channels_of_a_file_are_compared_at_once(viewer, open_compare, switc
         expected = np.where(np.arange(60) < 30, before.data, after.data)
         assert_array_equal(curtain.data[...], expected)
     assert visible([first, second, *results]) == [False] * 4
-    panel.hold_button.pressed.emit()
-    assert [each.data.at for each in curtains] == [60, 60]
-    panel.hold_button.released.emit()
-    results[0].gamma = 0.5
-    assert curtains[0].gamma == 0.5
     # One residual, that of the selected channel.
     switch(panel, RESIDUAL)
     (shown,) = temporary(viewer)
@@ -271,10 +250,6 @@ def test_all_channels_of_a_file_are_compared_at_once(viewer, open_compare, switc
     qtbot.waitUntil(lambda: "of cells GFP (bm3d)" in panel.caption.text())
     (shown,) = temporary(viewer)
     assert_array_equal(shown.data[...], first.data * 1.0 - results[0].data)
-    # A single channel is chosen in the list.
-    panel.layer.setCurrentIndex(panel.layer.findText("cells RFP (bm3d)"))
-    switch(panel, CURTAIN)
-    assert len(temporary(viewer)) == 2 and visible([first, results[0]]) == [True, True]
     panel.stop()
     assert list(viewer.layers) == [first, second, *results]
     assert all(visible(viewer.layers))
@@ -303,8 +278,6 @@ def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot, click):
     qtbot.waitUntil(lambda: panel._plot is not None and panel._plot.series != [])
     first = panel._plot.series[0]
     assert_allclose(first.y[::2], before.data[0, 10, 5:26], rtol=1e-6)
-    panel.resize(400, 900)
-    qtbot.waitUntil(lambda: panel._plot.height() > 400)  # all that the rest leaves
     assert first.x[-1] == pytest.approx(10)
     viewer.dims.set_current_step(0, 2)
     expected = before.data[2, 10, 5:26]
@@ -314,16 +287,3 @@ def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot, click):
     click(panel.draw_button)
     viewer.window.remove_dock_widget(panel)
     assert list(viewer.layers) == list(pair)
-
-
-def test_the_button_of_a_filter_opens_it(viewer, open_panel, run, noisy, click, qtbot):
-    viewer.add_image(noisy, name="cells")
-    panel = open_panel()
-    type_sigma(panel)
-    assert panel.results.compare_button.isHidden()
-    run(panel)
-    click(panel.results.compare_button)
-    compare = docks.open_panel(viewer, "Compare")
-    qtbot.waitUntil(lambda: compare.overlay.mode == CURTAIN)
-    assert compare.layer.layer().name == "cells (NL-means, sigma 10)"
-    assert panel.layer.layer().name == "cells"

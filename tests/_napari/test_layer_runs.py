@@ -12,10 +12,9 @@ from napari_gpu_denoise._napari.denoise.run import Request, denoise_layer
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.tasks import words_of
-from napari_gpu_denoise.errors import Cancelled, NonFiniteError, SigmaError
+from napari_gpu_denoise.errors import Cancelled, SigmaError
 from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.run import denoise as runs
-from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS
 
@@ -83,10 +82,10 @@ def test_lazy_frames_give_the_pixels_of_the_array(movie, kind):
 
 
 @pytest.fixture
-def in_parts(monkeypatch):
+def in_parts(monkeypatch, limits):
     """Take all data for large, and make parts of one chunk."""
     monkeypatch.setattr(arrays, "_LOADED", 0)
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    limits(part_bytes=1)
 
 
 @pytest.mark.parametrize("chunks", [(2, 30, 40), ((2, 2, 2), (30, 30), (40, 40)), None])
@@ -142,17 +141,6 @@ def test_one_frame_reads_only_what_the_filter_looks_at(movie):
     assert [index[0] for index in data.read] == [slice(12, 13)]
 
 
-def test_nan_is_refused_or_kept_frame_by_frame(movie):
-    data = movie.astype(np.float32)
-    data[3, 4, 5] = np.nan
-    given = request(Sliced(data), settings=VBM3D(), sigma=9.0, axes="TYX")
-    with pytest.raises(NonFiniteError, match="Frame 3 holds NaN"):
-        outcome_of(given)
-    outcome = outcome_of(replace(given, run=replace(given.run, nonfinite="keep")))
-    assert np.flatnonzero(np.isnan(outcome.result.image)).tolist() == [(3 * 40 + 4) * 48 + 5]
-    assert outcome.result.record.nonfinite == 1
-
-
 @over_time
 @pytest.mark.parametrize("frame", [None, 2])
 @pytest.mark.parametrize("dtype", [None, "float32"])
@@ -179,11 +167,3 @@ def test_a_stop_is_heard_before_the_next_frame_is_read(movie, when):
     with pytest.raises(Cancelled):
         drive(denoise_layer, given, lambda: len(data.read) >= when)
     assert len(data.read) == when
-
-
-def test_without_time_all_is_read(movie):
-    data = Sliced(movie)
-    outcome = outcome_of(request(data, axes="ZYX"))
-    expected = runs.denoise(movie, NLMeans(), 5.0, axes="ZYX").image
-    assert_array_equal(outcome.result.image, expected)
-    assert len(data.read) == 1

@@ -7,7 +7,6 @@ from qtpy.QtWidgets import QAbstractSpinBox, QComboBox, QLabel, QScrollArea
 from _napari.conftest import PLUGIN
 from _napari.inputs import find_entry
 from napari_gpu_denoise._napari.docks import _dock_of
-from napari_gpu_denoise._napari.parts import Caption
 from napari_gpu_denoise.filters import FILTERS
 
 pytestmark = pytest.mark.gui
@@ -98,18 +97,6 @@ def test_the_status_line_is_shown_whole_and_run_stays_where_it_is(shown, opened,
     qtbot.waitUntil(lambda: label.height() >= label.heightForWidth(label.width()) > 60)
     panel.say("")
     assert label.minimumHeight() == 0
-
-
-def test_captions_shrink_again(qtbot):
-    caption = Caption()
-    qtbot.addWidget(caption)
-    caption.resize(200, 20)
-    caption.setText("Short.")
-    short = caption.minimumHeight()
-    caption.setText(LONG)
-    assert caption.minimumHeight() > 2 * short
-    caption.setText("Short.")
-    assert caption.minimumHeight() == short
 
 
 def test_panels_do_not_share_the_height_and_menus_bring_them_to_the_front(shown, qtbot):

@@ -108,29 +108,6 @@ def test_the_view_of_one_frame_of_a_file(viewer, open_panel, run, click, pasted,
     main.hide()
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-def test_colours_and_maps_of_a_rectangle(viewer, open_panel, run, click, lazy, pasted):
-    image = np.random.default_rng(1).integers(0, 255, (3, 44, 60, 4)).astype(np.uint8)
-    data = da.from_array(image, chunks=(1, 22, 60, 4)) if lazy else image
-    source = viewer.add_image(data, name="cells", axis_labels=("t", "y", "x"))
-    panel = open_panel("Isoline")
-    panel.form.controls["channels"].value = "joint"
-    choose(panel.region.box, RECTANGLE)
-    rectangle(viewer, source)
-    click(panel.maps)
-    assert run(panel).startswith("Done in ")
-    result = next(each for each in viewer.layers if each.name.endswith("columns 12 to 47)"))
-    whole = runs.denoise(image[..., :3], panel.form.settings(), axes="TYXS").image
-    assert_array_equal(result.data[..., :3], whole[:, 10:31, 12:48])
-    assert_array_equal(result.data[..., 3], image[:, 10:31, 12:48, 3])
-    maps = [each for each in viewer.layers if "classes" in each.name or "directions" in each.name]
-    assert [each.data.shape for each in maps] == [(3, 21, 36)] * 2
-    assert all(tuple(each.translate) == (0, 10, 12) for each in (*maps, result))
-    there = pasted(panel)
-    assert_array_equal(there["denoised"], result.data)
-    assert_array_equal(there["maps"].classes, maps[-1].data)
-
-
 def test_the_panel_denoise(viewer, done, click, qtbot):
     image = noisy(300, 400, dtype="uint16")
     source = viewer.add_image(image, name="cells")

@@ -5,7 +5,6 @@ import threading
 import dask.array as da
 import numpy as np
 import pytest
-import tifffile
 from napari.layers import Image
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -13,7 +12,6 @@ import napari_gpu_denoise as gd
 from _napari.inputs import PLACED, assert_same_place, layer_names, type_sigma
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import capture
-from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.filters import NLMeans
 from napari_gpu_denoise.run import denoise as runs
 
@@ -171,38 +169,6 @@ def test_planes_without_labels_are_independent_and_dask_is_read_by_the_worker(
     assert_array_equal(result.data[1], alone.image)
 
 
-def test_a_copied_command_names_the_file(viewer, open_panel, copied):
-    viewer.open_sample("napari-gpu-denoise", "mri")
-    panel = open_panel()
-    panel.form.controls["slices"].value = 1
-    command = copied(panel.command_button)
-    assert command.startswith("gpu-denoise nl-means ") and str(samples.path("mri")) in command
-    assert command.endswith("--axes ZYX --slices 1")
-
-
-def test_a_copied_command_says_that_it_filters_all_channels(viewer, open_panel, tmp_path):
-    path = tmp_path / "cells.ome.tif"
-    channels = np.random.default_rng(0).integers(0, 200, (2, 40, 48), dtype=np.uint8)
-    tifffile.imwrite(path, channels, ome=True, metadata={"axes": "CYX"})
-    viewer.open(path, plugin="napari-gpu-denoise")
-    panel = open_panel()
-    panel.layer.choose(viewer.layers[0])
-    panel.command_button.click()
-    assert "It filters all channels of the file." in panel.status.text()
-
-
-def test_the_button_names_a_layer_that_is_not_selected(viewer, open_panel, noisy):
-    first = viewer.add_image(noisy, name="first")
-    panel = open_panel()
-    assert panel.run_button.text() == "Denoise"
-    second = viewer.add_image(noisy, name="abcdefghijklmnopqrstuvwxyz")
-    assert panel.layer.layer() == first and panel.run_button.text() == "Denoise first"
-    viewer.layers.selection.active = first
-    assert panel.run_button.text() == "Denoise"
-    panel.layer.choose(second)
-    assert panel.run_button.text() == "Denoise abcdefghijklmnopqrstuvw…"
-
-
 def test_boolean_layers(viewer, open_panel, run, pasted):
     mask = np.random.default_rng(0).random((3, 40, 48)) < 0.6
     looks = {"contrast_limits": (0, 1), "axis_labels": ("t", "y", "x")}
@@ -234,13 +200,9 @@ def test_the_records_of_a_source_are_kept(viewer, open_panel, run, noisy):
 
 def test_a_decimal_comma(viewer, open_panel, qtbot, noisy):
     viewer.add_image(noisy, name="cells")
-    viewer.add_image(np.stack([noisy, noisy]), name="two", axis_labels=("c", "y", "x"))
     panel = open_panel("BM3D")
-    panel.layer.choose(viewer.layers["cells"])
     qtbot.keyClicks(panel.options.noise.edit, "12,5")
     assert panel.request().run.sigma == 12.5
-    panel.layer.choose(viewer.layers["two"])
-    assert panel.request().run.sigma == (12.0, 5.0)
     box = panel.form.controls["threshold"].native
     for typed, value in (("2,9", 2.9), ("3.1", 3.1)):
         box.selectAll()

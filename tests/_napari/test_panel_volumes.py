@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 from napari.layers import Image
-from numpy.testing import assert_allclose, assert_array_equal
 
 from _napari.inputs import type_sigma
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import voxel_of
 from napari_gpu_denoise.filters import BM4D
-from napari_gpu_denoise.run import denoise as runs
 
 pytestmark = pytest.mark.gui
 
@@ -29,9 +27,7 @@ def volume():
     [
         ("ZYX", {"scale": SCALE}, "2, 0.5, 0.5"),
         ("YXZ", {"scale": (0.5, 0.25, -2)}, "2, 0.5, 0.25"),
-        ("ZYX", {"scale": SCALE, "units": ("um",) * 3}, "2, 0.5, 0.5"),
         ("ZYX", {"scale": (400, 0.2, 0.2), "units": ("nm", "um", "um")}, "400, 200, 200"),
-        ("ZYX", {"scale": (1, 1, 1), "units": ("mm",) * 3}, "1, 1, 1"),
         ("ZYX", {}, ""),  # nobody has said anything
         ("ZYX", {"scale": SCALE, "units": ("um", "pixel", "pixel")}, ""),
         ("TYX", {"scale": SCALE}, ""),
@@ -53,10 +49,6 @@ def test_a_volume_is_one_click_from_bm4d_and_its_voxel_size_that_of_the_layer(
     panel = viewer.window.dock_widgets["BM4D (GPU Denoise)"]
     assert panel.layer.layer() is layer and panel.axes.letters() == "ZYX"
     assert panel.axes.volume_button.isHidden()
-    # Frames of a movie that a file calls slices are few clicks away too.
-    other.axes.edit.setText("TYX")
-    assert other.axes.volume_button.isHidden()
-
     control = panel.form.controls["voxel"]
     panel.axes.edit.setText(".YX")
     assert control.native.placeholderText() == ""
@@ -75,29 +67,3 @@ def test_a_volume_is_one_click_from_bm4d_and_its_voxel_size_that_of_the_layer(
     run(panel)
     record = viewer.layers[-1].metadata[METADATA_KEY]
     assert record["settings"]["voxel"] == "3, 0.5, 0.5"
-
-
-def test_only_the_slice_shown(viewer, open_panel, run, volume, copied, pasted):
-    layer = viewer.add_image(volume, name="v", scale=SCALE, axis_labels=("z", "y", "x"))
-    viewer.dims.set_current_step(0, 3)
-    panel = open_panel("BM4D")
-    assert panel.places.boxes["Z"].text() == "Only the slice shown: 3"
-    assert not panel.places.boxes["T"].isEnabled()
-    panel.places.boxes["Z"].click()
-    assert panel.run_button.text() == "Denoise slice 3"
-    assert run(panel).startswith("Done in ")
-    result = viewer.layers[-1]
-    assert result.name == "v (BM4D, slice 3)"
-    expected = runs.denoise(volume, panel.request().run.filter, axes="ZYX")
-    assert_array_equal(result.data, expected.image[3:4])
-    record = result.metadata[METADATA_KEY]
-    assert record["slice"] == 3
-    assert record["notes"][0] == expected.record.notes[0]  # cubes, and why
-    assert_allclose(result.translate, (6, 0, 0))
-    assert_allclose(result.scale, layer.scale)
-    viewer.dims.set_current_step(0, 3)
-    assert_array_equal(pasted(panel)["denoised"], result.data)
-    assert "slice" not in copied(panel.command_button)
-    assert "It filters all slices." in panel.status.text()
-    panel.reset()
-    assert panel.request().slice is None

@@ -106,13 +106,6 @@ def test_a_damaged_file_is_put_aside(kept, damaged):
     assert (kept / "settings.damaged1").read_text() == "damaged again"
 
 
-def test_a_folder_that_cannot_be_written(kept):
-    kept.write_text("no folder")
-    presets.remember(BM3D(threshold=3.0))
-    with pytest.raises(errors.SettingsError, match="could not be written"):
-        presets.save(BM3D(), "mine")
-
-
 def test_the_settings_of_the_last_run_are_those_of_the_next_panel(viewer, open_panel, run, noisy):
     viewer.add_image(noisy)
     panel = open_panel()

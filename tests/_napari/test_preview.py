@@ -208,24 +208,23 @@ def test_why_there_is_no_preview(viewer, open_panel, movie, tick, settle):
 def test_a_quick_profile_comes_first(viewer, open_panel, noisy, tick, settle):
     viewer.add_image(noisy)
     panel = open_panel("BM3D")
-    started, start = [], panel.live._filtering.start
-    panel.live._filtering.start = lambda request: started.append(request) or start(request)
+    made = []
+    panel.live._filtering.ended.connect(lambda outcome: made.append(outcome.request))
     tick(panel)
-    names = [request.run.filter.profile_name() for request in started]
-    assert names == ["fast", "normal"]
-    started.clear()
+    assert [request.run.filter.profile_name() for request in made] == ["fast", "normal"]
+    made.clear()
     panel.live.changed()  # nothing has
     settle(panel)
-    assert not started
+    assert not made
     for value in range(1, 8):
         panel.options.strength.slider.setValue(value)
     settle(panel)
-    # Taken together, and the last one wins.
-    factors = [request.run.sigma_factor for request in started]
-    assert factors == [panel.options.strength.value()] * 2
+    # The last one wins.
+    assert made[-1].run.sigma_factor == panel.options.strength.value()
+    made.clear()
     panel.form.profile.setCurrentText("fast")
     settle(panel)
-    assert started[-1].final and len(started) == 3
+    assert [request.final for request in made] == [True]
 
 
 def test_strength_counts_everywhere(viewer, open_panel, noisy, run, copied, qtbot):
@@ -295,27 +294,3 @@ def test_three_strengths_side_by_side(viewer, open_panel, movie, settle):
     assert panel.options.strength.value() == 1.41 and not panel.preview.strip.isChecked()
     assert layer_names(viewer) == ["movie", "above"]
     assert viewer.mouse_drag_callbacks == callbacks
-    assert panel.options.strength.around() == (1.0, 1.41, 2.0)
-
-
-def test_the_strip_and_the_preview_take_turns(viewer, open_panel, noisy, tick, settle):
-    image = np.stack([noisy] * 3 + [np.full_like(noisy, 200)], axis=-1).astype(np.uint8)
-    viewer.add_image(image, name="colours")
-    panel, callbacks = open_panel("NL-means"), list(viewer.mouse_drag_callbacks)
-    tick(panel)
-    assert panel.live.layer.data.shape == image.shape
-    panel.preview.strip.click()
-    settle(panel)
-    assert layer_names(viewer) == ["colours", "Strengths of colours (NL-means)"]
-    strip = panel.live.layer.data
-    assert strip.shape == (64, 80, 4) and strip[..., 3].min() == 255
-    panel.options.strength.slider.setValue(-20)
-    settle(panel)
-    assert panel.live._shown.strengths == (0.5, 0.71, 1.0)
-    panel.preview.strip.click()
-    settle(panel)
-    assert previews(viewer) == ["Preview of colours (NL-means)"]
-    panel.preview.strip.click()
-    settle(panel)
-    viewer.window.remove_dock_widget(panel)
-    assert layer_names(viewer) == ["colours"] and viewer.mouse_drag_callbacks == callbacks

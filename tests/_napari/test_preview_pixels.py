@@ -79,22 +79,6 @@ def test_structured_noise_is_removed_first():
     assert_array_equal(preview(image, run), whole[2:3, 19:40, 30:55])
 
 
-def test_holes_and_wide_levels():
-    image = noisy(64, 72).astype(np.float64) + 1e7
-    image[25, 35:38] = np.nan
-    run = Run(small(gd.NLMeans), 12.0, axes="YX", nonfinite="keep")
-    whole = gd.denoise(image, run.filter, 12.0, nonfinite="keep").image
-    assert_array_equal(preview(image, run), whole[19:40, 30:55])
-
-
-def test_short_axes_and_other_planes():
-    image = noisy(3, 6, 40)  # fewer rows than BM3D takes
-    run = Run(small(gd.BM3D), 12.0, axes="TYX")
-    whole = gd.denoise(image, run.filter, 12.0, axes="TYX").image
-    made = preview(image, run, spans=((0, 3), (4, 5), (3, 20)))
-    assert_array_equal(made, whole[:, 4:5, 3:20])
-
-
 def test_errors_are_told():
     with pytest.raises(AxesError):
         preview(noisy(64, 72), Run(small(gd.BM4D), 12.0, axes="YX"))

@@ -123,6 +123,7 @@ def test_more_than_was_drawn_is_told():
         (None, "click Draw"),
         (Shapes(ndim=2), "click Draw"),
         (Shapes([rectangle(25, 3, 40, 9)]), "contains no pixels of 'cells' along Y"),
+        (Shapes([np.array([[0, 1, 5, 3], [0, 1, 5, 9], [0, 4, 5, 9], [0, 4, 5, 3]])]), "along Y"),
     ],
 )
 def test_no_rectangle_on_the_image(drawn, said):
@@ -207,10 +208,3 @@ def test_nothing_is_seen(dims, low, message):
     layer = looked_at(Image(np.zeros((5, 20, 30))), low, (0, 19, 29 + 2 * low[-1]))
     with pytest.raises(LayerError, match=message):
         region_shown(layer, dims)
-
-
-def test_a_rectangle_on_another_plane_is_refused():
-    layer, shapes = Image(ARRAY), Shapes(ndim=4)
-    shapes.add_rectangles(np.array([[0, 1, 5, 3], [0, 1, 5, 9], [0, 4, 5, 9], [0, 4, 5, 3]]))
-    with pytest.raises(LayerError, match="no extent along Y"):
-        drawn_in(layer, "TZYX", shapes)

@@ -11,7 +11,6 @@ from napari.layers import Image
 from _napari.inputs import layer_names
 from napari_gpu_denoise._napari.denoise.results import ResultOptions, add_layers, differences
 from napari_gpu_denoise._napari.denoise.run import Denoised, Request
-from napari_gpu_denoise._napari.layers.layer_input import LayerInput
 from napari_gpu_denoise._napari.layers.provenance import (
     METADATA_KEY,
     first_origin,
@@ -158,8 +157,7 @@ def test_what_is_replaced_is_freed(channels, small_memory):
     [
         ({}, []),
         ({"sigma": 20.0}, ["sigma 20"]),
-        ({"sigma_factor": 0.8}, ["strength 0.8"]),
-        ({"sigma": (1.0, 2.5)}, ["sigma 1 / 2.5"]),
+        ({"sigma": (1.0, 2.5), "sigma_factor": 0.8}, ["sigma 1 / 2.5", "strength 0.8"]),
         ({"noise": "gaussian", "correct": "stripes"}, ["one sigma", "stripes removed"]),
         ({"filter": BM3D.of(profile="high"), "dtype": "float32"}, ["profile high", "float32"]),
         (
@@ -177,15 +175,7 @@ def test_names_tell_what_is_off_default_and_stay_short(run, words):
 
 
 @pytest.mark.parametrize(
-    ("looks", "seen"),
-    [
-        ({}, False),
-        ({"blending": "opaque"}, False),
-        ({"blending": "additive"}, True),
-        ({"blending": "minimum"}, True),
-        ({"opacity": 0.5}, True),
-    ],
-    ids=str,
+    ("looks", "seen"), [({}, False), ({"blending": "minimum"}, True), ({"opacity": 0.5}, True)]
 )
 def test_what_is_seen_through_a_result(looks, seen):
     assert shines_through(Image(np.zeros((4, 4)), **looks)) == seen
@@ -208,21 +198,6 @@ def test_origins_are_found_by_identity_and_in_a_later_session_by_name(channels):
     later = Image(np.zeros((8, 9)), name="red (A)")
     assert origin_of(last, [later]) is later
     assert record_of(later) == {}
-
-
-def test_temporary_layers_are_not_offered(qtbot):
-    viewer = ViewerModel()
-    box = LayerInput(viewer, "tip")
-    qtbot.addWidget(box)
-    shown = viewer.add_image(np.zeros((4, 4)), metadata={METADATA_KEY: {"temporary": "curtain"}})
-    box.refresh()
-    assert box.layer() is None
-    image = viewer.add_image(np.zeros((4, 4)))
-    viewer.layers.selection.active = shown
-    box.refresh()
-    assert box.layer() is image
-    box.choose(shown)
-    assert box.layer() is image and box.count() == 1
 
 
 def test_boxes_and_buttons(qtbot, channels):
@@ -261,16 +236,8 @@ def test_boxes_and_buttons(qtbot, channels):
     after.begin()
     after.add(outcome(red, 3), "A")
     assert len(channels.layers) == 5 and after.undo_button.isHidden()
-    first = weakref.ref(channels.layers["red (A) [1]"].data)
-    after.keep_both.click()
-    after.begin()
-    after.add(outcome(red, 4), "A")
-    assert not after.undo_button.isHidden()
     channels.layers.clear()
     after.refresh()
-    assert after.undo_button.isHidden()
-    gc.collect()
-    assert first() is None
     assert after.compare_button.isHidden()
     after.reset()
     assert not after.keep_both.isChecked()

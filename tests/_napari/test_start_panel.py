@@ -11,7 +11,6 @@ from qtpy.QtWidgets import QShortcut
 
 from _napari.conftest import PLUGIN
 from _napari.inputs import choose, layer_names
-from napari_gpu_denoise._napari.start import info_of
 from napari_gpu_denoise._napari.wording import REMEDIES
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.filters import VBM3D
@@ -55,19 +54,6 @@ def test_both_channels_of_a_file_with_one_click(viewer, start, done, tmp_path):
         assert made.metadata[PLUGIN]["axes"] == "TYX"
     # The choice stays although napari has selected a result.
     assert panel.layer.layers() == pair
-
-
-def test_the_noise_is_measured_once(viewer, start, done, movie):
-    layer = viewer.add_image(movie, **TIME)
-    panel = start()
-    memory = info_of(layer, "TYX").memory
-    found = memory.estimate
-    done(panel)
-    panel.effort.setCurrentIndex(1)
-    assert [advice.profile for advice in panel.advised()] == ["fast"]
-    done(panel)
-    assert found is not None and memory.estimate is found
-    assert viewer.layers[-1].metadata[PLUGIN]["sigma"] == list(found.sigma)
 
 
 def test_it_follows_the_selection(viewer, start, qtbot, movie, noisy):
@@ -129,17 +115,6 @@ def test_remedies_name_controls_that_a_panel_has(viewer, start, open_panel, nois
             assert "click More settings …, then" in of_denoise, of_denoise
         for word in re.findall(r"choose (\w+) at Noise", of_filter):
             assert word in choices, of_filter
-
-
-def test_many_files_take_the_filter_that_is_recommended(viewer, start, click, noisy):
-    viewer.add_image(noisy, name="cells")
-    panel = start()
-    choose(panel.effort, "fast")
-    click(panel.batch_button)
-    batch = viewer.window.dock_widgets["Batch (GPU Denoise)"]
-    assert batch.form.filter.form.settings() == panel.advised()[0].filter
-    panel.look()
-    assert not panel.batch_button.isEnabled()
 
 
 def test_return_runs_also_before_it_has_looked(viewer, start, qtbot, noisy):

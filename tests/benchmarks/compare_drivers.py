@@ -1,9 +1,9 @@
 """Compare the results of OpenCL drivers, with their own kernels and with those for GPUs.
 
     python tests/benchmarks/compare_drivers.py --folder FOLDER [--device NAME] --save
-    python tests/benchmarks/compare_drivers.py --folder FOLDER [--device NAME] [--all]
+    python tests/benchmarks/compare_drivers.py --folder FOLDER [--device NAME]
 
-The first saves the results that others are compared with. Prints a row for each filter: PSNR, and
+The first saves the results that others are compared with. Prints a row for each case: PSNR, and
 the largest difference from the saved result in grey levels. Kernels are optimised as users have
 them; a CPU poses as a GPU, see tests/filters/test_gpu_kernels. Each result is made in a process of
 its own: compilers may crash. scripts/test_drivers.sh runs this.
@@ -22,15 +22,18 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from filters.test_gpu_kernels import CASES, FURTHER, denoised, noisy_scene, posing  # noqa: E402
+from filters.test_gpu_kernels import CASES, denoised, given, posing  # noqa: E402
+from scenes import scene  # noqa: E402
 
 
 def save_result(name: str, device: str | None, kernels: str, path: Path) -> None:
-    """Save what one filter makes of the scene."""
+    """Save what becomes of one case."""
     import napari_gpu_denoise as gd
 
+    settings, image, axes, sigma, limits = given(name)
     chosen = gd.choose(device)
-    np.save(path, denoised(name, posing(chosen) if kernels == "GPU" else chosen))
+    used = posing(chosen, **limits) if kernels == "GPU" else chosen
+    np.save(path, denoised(image, settings, sigma, axes, used))
 
 
 def main() -> None:
@@ -38,37 +41,35 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where results are saved")
     parser.add_argument("--device", help="a part of the name of the device")
     parser.add_argument("--save", action="store_true", help="save the results to compare with")
-    parser.add_argument("--all", action="store_true", help="further profiles as well")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds for each result")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.worker:
-        name, kernels, path = given.worker
-        save_result(name, given.device, kernels, Path(path))
+    asked = parser.parse_args()
+    if asked.worker:
+        name, kernels, path = asked.worker
+        save_result(name, asked.device, kernels, Path(path))
         return
-    given.folder.mkdir(parents=True, exist_ok=True)
-    names = [*CASES, *FURTHER] if given.all or given.save else list(CASES)
-    print("| filter | kernels | PSNR, dB | largest difference | seconds, first call |")
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    print("| case | kernels | PSNR, dB | largest difference | seconds, first call |")
     print("| --- | --- | ---: | ---: | ---: |")
-    for name in names:
-        clean, _ = noisy_scene((CASES | FURTHER)[name][1])
-        kept = given.folder / f"{name}.npy"
-        for kernels in ["own"] if given.save else ["own", "GPU"]:
-            path = kept if given.save else given.folder / "result.npy"
+    for name in CASES:
+        clean = scene(*CASES[name][1])
+        kept = asked.folder / f"{name}.npy"
+        for kernels in ["own"] if asked.save else ["own", "GPU"]:
+            path = kept if asked.save else asked.folder / "result.npy"
             path.unlink(missing_ok=True)
-            command = [sys.executable, __file__, "--folder", str(given.folder)]
-            command += ["--device", given.device] if given.device else []
+            command = [sys.executable, __file__, "--folder", str(asked.folder)]
+            command += ["--device", asked.device] if asked.device else []
             begun = time.perf_counter()
             try:
                 run = subprocess.run(
                     [*command, "--worker", name, kernels, str(path)],
-                    timeout=given.limit,
+                    timeout=asked.limit,
                     capture_output=True,
                     text=True,
                 )
                 failure = run.returncode and f"failed ({run.returncode}): {run.stderr[-200:]}"
             except subprocess.TimeoutExpired:
-                failure = f"no result within {given.limit:.0f} s"
+                failure = f"no result within {asked.limit:.0f} s"
             if failure:
                 print(f"| {name} | {kernels} | {' '.join(failure.split())} | | |", flush=True)
                 continue

@@ -8,7 +8,7 @@ import tifffile
 
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.files import batch, one_file
-from napari_gpu_denoise.run.record import Progress, Record, Result
+from napari_gpu_denoise.run.record import Record, Result
 
 
 def image(seed: int = 0, shape: tuple[int, ...] = (12, 14), dtype: str = "uint8") -> np.ndarray:
@@ -28,10 +28,10 @@ def calls(monkeypatch):
     """Stand in for the device; tells what was asked of it."""
     asked = []
 
-    def stand_in(data, run):
+    def stand_in(data, run, progress):
         asked.append(run)
         for done in range(3):
-            yield Progress(done, 2)
+            progress.tell(done, 2)
         kind = str(data.dtype)
         notes = ("something to know",)
         record = Record(
@@ -39,7 +39,7 @@ def calls(monkeypatch):
         )
         return Result(data, record)
 
-    monkeypatch.setattr(one_file, "denoise_steps", stand_in)
+    monkeypatch.setattr(one_file, "denoise_image", stand_in)
     monkeypatch.setattr(batch, "choose_devices", lambda device: device)
     return asked
 

@@ -31,7 +31,7 @@ from napari_gpu_denoise.files.batch import BatchProgress, run_batch
 from napari_gpu_denoise.files.formats import find_files
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.output import check_folder, check_output
-from napari_gpu_denoise.run.record import COMPILING, Progress, Record, Result
+from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import HostMemory, Run
 
 SETTINGS = gd.NLMeans(window=5)
@@ -57,10 +57,10 @@ def calls(monkeypatch):
     """Stand in for the device: each image comes back brighter by one; tells what was asked."""
     asked = []
 
-    def stand_in(data, run):
+    def stand_in(data, run, progress):
         asked.append(run)
         for done in range(3):
-            yield Progress(done, 2)
+            progress.tell(done, 2)
         if not np.isfinite(data).all():
             raise NonFiniteError("1 of 168 pixels are NaN or infinite: pass nonfinite='keep'.")
         told = ("0", "nl_means", run.filter.as_dict(), (1.0,), "estimated", "YX")
@@ -68,7 +68,7 @@ def calls(monkeypatch):
         record = Record(*told, *kinds, 0, 0, (), "2026")
         return Result(data + np.ones((), data.dtype), record)
 
-    monkeypatch.setattr(one_file, "denoise_steps", stand_in)
+    monkeypatch.setattr(one_file, "denoise_image", stand_in)
     monkeypatch.setattr(batch, "choose_devices", lambda device: device)
     return asked
 
@@ -139,7 +139,7 @@ def test_a_report_does_not_hold_the_pixels_of_files_that_failed(folder, monkeypa
     "error", [DeviceMemoryError("too little"), MemoryError(), ZeroDivisionError()]
 )
 def test_any_error_is_told(folder, calls, monkeypatch, error):
-    monkeypatch.setattr(one_file, "denoise_steps", lambda *_, **__: raising(error))
+    monkeypatch.setattr(one_file, "denoise_image", lambda *_, **__: raising(error))
     report = run_batch("raw", SETTINGS, output="out")
     assert [file.error for file in report.files] == [error] * 3
     assert report.as_dict()["files"][0]["error"]["kind"] == type(error).__name__
@@ -182,17 +182,6 @@ def test_existing_results(folder, calls):
     assert len(report.done) == len(calls) == 2
     report = run_batch("raw/b.tif", SETTINGS, output="out", overwrite=True)
     np.testing.assert_array_equal(tifffile.imread(report.done[0].output), image(1) + 1)
-
-
-def test_a_batch_is_resumed(folder, calls):
-    run_batch("raw/[ab].tif", SETTINGS, output="out")
-    before = {name: Path("out", name).stat().st_mtime_ns for name in names(folder / "out")}
-    report = run_batch("raw/*.tif", SETTINGS, output="out", resume=True)
-    assert [file.output.name for file in report.done] == ["c.tif"]
-    assert [file.input.name for file in report.skipped] == ["a.tif", "b.tif"]
-    assert {name: Path("out", name).stat().st_mtime_ns for name in before} == before
-    assert len(calls) == 3
-    assert not run_batch("raw/*.tif", SETTINGS, output="out", resume=True).done
 
 
 def test_only_results_of_the_same_settings_are_resumed(folder, calls):
@@ -359,15 +348,15 @@ def test_cancel_within_a_file(folder, calls):
 @pytest.mark.parametrize("number", [1, 2])
 def test_cancel_when_a_file_is_done(folder, calls, monkeypatch, number):
     """After the last one nothing was left out."""
-    cancel, plain = threading.Event(), one_file.denoise_steps
+    cancel, plain = threading.Event(), one_file.denoise_image
 
-    def stand_in(data, run):
-        result = yield from plain(data, run)
+    def stand_in(data, run, progress):
+        result = plain(data, run, progress)
         if len(calls) == number + 1:
             cancel.set()
         return result
 
-    monkeypatch.setattr(one_file, "denoise_steps", stand_in)
+    monkeypatch.setattr(one_file, "denoise_image", stand_in)
     report = run_batch("raw", SETTINGS, output="out", cancel=cancel)
     assert (len(report.done), report.cancelled) == (number + 1, number < 2)
 
@@ -376,12 +365,11 @@ def test_an_error_that_a_cancel_causes_is_not_reported(folder, calls, monkeypatc
     """Ctrl-C is also sent to the compiler of the device, which then fails."""
     cancel = threading.Event()
 
-    def fail(data, run):
-        yield COMPILING
+    def fail(data, run, progress):
         cancel.set()
         raise KernelError("it cannot build")
 
-    monkeypatch.setattr(one_file, "denoise_steps", fail)
+    monkeypatch.setattr(one_file, "denoise_image", fail)
     report = run_batch("raw", SETTINGS, output="out", cancel=cancel)
     assert (report.files, report.cancelled) == ((), True)
 

@@ -112,7 +112,7 @@ def test_an_empty_setting_is_filled_from_the_file(tmp_path, monkeypatch):
         seen.append(run.filter)
         raise RuntimeError("far enough")
 
-    monkeypatch.setattr(one_file, "denoise_steps", steps)
+    monkeypatch.setattr(one_file, "denoise_image", steps)
     gd.run_batch(path, Volumes(patch=5), 5, output=tmp_path / "out.ome.tif")
     assert seen == [Volumes(patch=5, voxel="1.5,0.25,0.2")]
 

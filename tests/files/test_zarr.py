@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import shutil
 import sys
 import traceback
 from collections.abc import Callable
-from importlib.metadata import requires
 from pathlib import Path
 
 import fsspec
@@ -28,7 +26,6 @@ from napari_gpu_denoise.files import formats, input_checks, resuming
 from napari_gpu_denoise.files.cluster import connected
 from napari_gpu_denoise.files.zarr import as_path, places, writing
 from napari_gpu_denoise.files.zarr.writing import block_means, coarser_shape
-from napari_gpu_denoise.run import part as parts_of_images
 from scenes import small
 from zarr_stores import FORMATS, describe, write_plate, write_store
 
@@ -227,19 +224,6 @@ def test_boolean_images_are_0_and_1_as_layers_are(tmp_path, version):
     expected = gd.denoise(image.astype(np.uint8), small(gd.NLMeans), 0.4, axes="TYX")
     assert not report.failed
     np.testing.assert_array_equal(gd.read(report.done[0].output).data, expected.image)
-
-
-@pytest.mark.parametrize(("installed", "fits"), [("3.1.5", False), ("3.1.6", True), ("3.2", True)])
-def test_the_version_of_zarr_is_that_of_the_requirement(monkeypatch, installed, fits):
-    monkeypatch.setattr("zarr.__version__", installed)
-    if fits:
-        assert places.zarr_package().__version__ == installed
-        return
-    named = {each.partition(";")[0].strip() for each in requires("napari-gpu-denoise")}
-    (needed,) = (each for each in named if each.startswith("zarr>="))
-    with pytest.raises(FileError, match=re.escape(f"but {installed} is installed")) as error:
-        places.zarr_package()
-    assert f"'{needed}'" in str(error.value)
 
 
 def test_missing_codecs_are_no_damage(tmp_path, monkeypatch):
@@ -444,12 +428,12 @@ def test_coarser_levels_may_leave_out_what_fills_no_block(wanted, shape):
 
 
 @pytest.fixture
-def drops(monkeypatch):
+def drops(monkeypatch, limits):
     """Return a function that lets so many readings of pixels fail, after those before."""
     from fsspec.implementations.memory import MemoryFileSystem
 
     monkeypatch.setattr(places, "_PAUSES", (0, 0, 0))
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    limits(part_bytes=1)
     plain, failing = MemoryFileSystem.cat_file, []
 
     def cat(self, path, *given, **options):
@@ -487,8 +471,10 @@ def test_a_network_that_comes_back_costs_nothing(bucket, drops, tmp_path):
     np.testing.assert_array_equal(gd.read(file.output).data, denoised("ZYX"))
 
 
-def test_a_network_that_stays_away_leaves_what_is_done(bucket, drops, tmp_path, monkeypatch):
-    monkeypatch.setattr(resuming, "_BRIEF", 0)
+def test_a_network_that_stays_away_leaves_what_is_done(
+    bucket, drops, tmp_path, monkeypatch, limits
+):
+    limits(brief_seconds=0)
     url, out = f"{bucket}/in.ome.zarr", tmp_path / "out.ome.zarr"
     write_store(url, IMAGES["ZYX"], "ZYX", levels=1, **PLANES)
     compared, parts = 3, 2

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from napari_gpu_denoise.image import flicker
 from napari_gpu_denoise.image.flicker import (
     Change,
     block_means,
@@ -85,18 +84,11 @@ def test_a_block_mean_is_that_of_its_pixels(shape):
         assert len(line) == 1 or np.diff(line)[0] * len(line) > 0.8 * n
 
 
-@pytest.mark.parametrize(
-    ("shape", "step"),
-    [((64, 64), (1, 1)), ((540, 960), (3, 3)), ((16, 9000), (1, None)), ((1400, 1200), None)],
-)
-def test_the_noise_of_a_block_mean_is_what_its_pixels_say(shape, step):
+@pytest.mark.parametrize("shape", [(64, 64), (540, 960), (16, 9000), (1400, 1200)])
+def test_the_noise_of_a_block_mean_is_what_its_pixels_say(shape):
     means = [block_means(np.random.default_rng(seed).normal(0, 10, shape)) for seed in range(6)]
     assert block_pixels(shape) >= 16 and block_pixels(shape) * len(means[0]) <= 65536
     assert np.std(means) * math.sqrt(block_pixels(shape)) == pytest.approx(10, rel=0.1)
-    # Pixels are read with the same spacing along both axes where there is room.
-    if step is not None:
-        found = flicker._grid(shape).step
-        assert found == step if step[1] else found[0] == step[0] < found[1]
 
 
 @pytest.mark.parametrize("dtype", ["uint8", ">u2", "int32", "float32", ">f4", "float64"])
@@ -140,16 +132,6 @@ def test_a_change_of_a_static_scene(gain, offset, sigma):
         assert error(change, gain, offset, before) <= 1e-6 + 0.0003 * sigma
 
 
-def test_a_change_too_small_to_see_in_any_block():
-    # A thousandth of the level is a sixth of the noise of a block.
-    for seed, scene in enumerate(SCENES["texture"]):
-        before = 10 * view(scene)
-        change = measured(before, 0.999 * before, 60.0, seed)
-        assert change.gain * 1100 + change.offset == pytest.approx(1100, abs=1.5)
-    before = view(SCENES["cells"][0])
-    assert error(measured(before, 0.999 * before, 0.0), 0.999, 0, before) < 1e-6
-
-
 @pytest.mark.parametrize("frames", [20, 3])
 def test_bleaching_adds_up_over_a_chain(frames):
     step = 0.7 ** (1 / (frames - 1))
@@ -185,13 +167,6 @@ def test_motion_in_a_third_of_the_blocks(kind, gain, sigma, within):
         assert error(measured(before, after, sigma, seed), gain, 0, before) < within
 
 
-@pytest.mark.parametrize("sigma", (0, 2))
-def test_a_change_larger_than_what_a_slow_pan_makes(sigma):
-    for seed, scene in enumerate(SCENES["texture"]):
-        change = measured(view(scene), 0.9 * view(scene, 0, 1), sigma, seed)
-        assert error(change, 0.9, 0, view(scene)) < 0.015
-
-
 def test_saturated_blocks_are_left_out():
     before = np.minimum(view(SCENES["texture"][0]), 170.0)
     after = np.minimum(1.2 * view(SCENES["texture"][0]), 170.0)
@@ -209,14 +184,6 @@ def test_noise_in_the_first_frame_does_not_flatten_the_gain():
         before, after = levels + rng.normal(0, 5, 256), 0.6 * levels + rng.normal(0, 5, 256)
         gains.append(brightness_change(before, after, 5 * math.sqrt(2)).gain)
     assert np.median(gains) == pytest.approx(0.6, abs=0.05)
-
-
-def test_a_low_contrast_leaves_the_gain_at_one():
-    for seed, scene in enumerate(SCENES["texture"]):
-        flat = 110 + 0.01 * (view(scene) - 110)
-        change = measured(flat, 0.9 * flat, 20.0, seed)
-        assert change.gain == pytest.approx(1, abs=0.05)
-        assert change.gain * 110 + change.offset == pytest.approx(99, abs=1)
 
 
 def test_a_shift_alone_keeps_the_gain_at_one():
@@ -247,47 +214,6 @@ def test_no_change_where_the_scene_is_cut(sigma):
     scenes = [view(scene) for kind in SCENES.values() for scene in kind]
     for first, second in itertools.permutations(scenes, 2):
         assert measured(first, second, sigma) == IDENTITY
-
-
-def test_no_change_where_a_few_cells_change_each_for_itself():
-    y, x = np.mgrid[: SHAPE[0], : SHAPE[1]]
-    rng = np.random.default_rng(0)
-    before, after = np.full(SHAPE, 100.0), np.full(SHAPE, 100.0)
-    for cy in range(20, SHAPE[0], 40):
-        for cx in range(20, SHAPE[1], 40):
-            cell = 200 * np.exp(-((y - cy) ** 2 + (x - cx) ** 2) / 100)
-            before, after = before + cell, after + cell * rng.choice([1, 1, 1, 0.5, 2])
-    assert measured(before, after, 5.0) == IDENTITY
-
-
-def test_three_blocks_are_no_evidence_however_much_they_change():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        before, after = rng.normal(100, 1, (2, 256))
-        before[:3] += 200
-        after[:3] += 100
-        assert brightness_change(before, after, math.sqrt(2)) == IDENTITY
-
-
-@pytest.mark.parametrize("contrast", [0, 0.3, 10, 100])
-def test_still_scenes_take_the_short_way(contrast, monkeypatch):
-    long_way = []
-    both = np.ones(1), np.zeros(1)
-    monkeypatch.setattr(flicker, "_robust_lines", lambda *_: long_way.append(1) or both)
-    rng = np.random.default_rng(0)
-    for _ in range(200):
-        levels = rng.normal(100, contrast, 256)
-        before, after = levels + rng.normal(0, 1, (2, 256))
-        assert brightness_change(before, after, math.sqrt(2)) == IDENTITY
-    assert len(long_way) <= 4
-
-
-def test_moving_noise_free_random_blocks_are_no_change():
-    rng = np.random.default_rng(0)
-    for _ in range(200):
-        before = rng.normal(100, 20, 256)
-        motion = rng.standard_t(2, 256) * rng.choice([0.1, 1, 5])
-        assert brightness_change(before, before + motion, rng.choice([0, 0.1, 1])) == IDENTITY
 
 
 # Whatever comes in.

@@ -44,12 +44,6 @@ def test_bands_cover_everything_once_and_in_order(four_threads, shape):
     assert all(name.startswith("gpu-denoise-copy") for name in threads)
 
 
-def test_small_arrays_are_passed_whole(four_threads):
-    array = np.ones((100, 100))
-    (given,) = in_bands(lambda a: a, array)
-    assert given is array
-
-
 @pytest.mark.parametrize("broken", [0, 2])
 def test_an_error_in_a_band_comes_through_when_all_have_ended(four_threads, broken):
     image = np.repeat(np.arange(4.0), 250)[:, None] * np.ones(1000)
@@ -116,24 +110,6 @@ def small_parts(monkeypatch):
 def first_page(array):
     """Address of the first whole page."""
     return -(-array.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
-
-
-@pytest.mark.parametrize("size", [70_000, 1_000_001])
-def test_whole_pages_of_the_array_are_asked_for_once(small_parts, monkeypatch, size):
-    asked = []
-
-    def ask(address, nbytes, advice):
-        asked.append((address, address + nbytes))
-        return 0
-
-    monkeypatch.setattr(threads, "_madvise", lambda: ask)
-    array = threads.new_array((size,), np.dtype(np.uint16))
-    shared_executor(*threads._PAGES).shutdown()
-    stop = array.ctypes.data + array.nbytes
-    edges = sorted(asked)
-    assert [first for first, _ in edges[1:]] == [last for _, last in edges[:-1]]
-    assert edges[0][0] == first_page(array)
-    assert edges[-1][1] == stop // mmap.PAGESIZE * mmap.PAGESIZE
 
 
 def test_what_has_been_written_stays(small_parts):

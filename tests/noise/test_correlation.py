@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
-import imageio.v3 as imageio
 import numpy as np
 import pytest
 from scipy.ndimage import convolve1d, gaussian_filter
 
-import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.noise.correlation import (
     autocovariance,
     fit_correlation,
@@ -47,11 +42,6 @@ def scene(ny=200, nx=200):
     y, x = np.mgrid[:ny, :nx]
     picture = 90 + 40 * np.sin(x / 40) + 30 * np.cos(y / 25)
     return picture + np.where(y > ny // 2, 25 * np.sin(2.1 * x) * np.sin(1.7 * y), 0)
-
-
-def correlation(values, y, x):
-    ny, nx = values.shape
-    return (values[y:, x:] * values[: ny - y, : nx - x]).mean() / values.var()
 
 
 @pytest.mark.parametrize("shape", [(40, 40), (300, 200), (8, 400), (3, 100, 100), None])
@@ -99,39 +89,14 @@ def test_noise_of_other_shapes_is_correlated(values):
     assert not noise_spectrum(values).white
 
 
-@pytest.mark.parametrize("width", [0.6, 1.0])
-def test_autocorrelation(width):
-    values = blurred(width, (400, 400))
-    spectrum = noise_spectrum(values)
-    found = np.array(spectrum.autocorrelation)
-    for y, x in ((0, 1), (1, 0), (1, 1), (0, 2), (2, 1)):
-        assert found[y, x] == pytest.approx(correlation(values, y, x), abs=0.06)
-    assert found[0, 0] == 1
-    assert spectrum.sigma == pytest.approx(10, rel=0.1)
-
-
 @pytest.mark.parametrize("value", [0, 117, 0.1])
 def test_constant_image_is_white(value):
     found = noise_spectrum(np.full((40, 50), value))
     assert found.white and found.sigma == 0
     assert np.isfinite(found.autocorrelation).all()
-    assert "white" in found.summary()
 
 
-def test_clipped_and_nonfinite_pixels_are_left_out():
-    image = 100 + noise()
-    image[:, :80] = 255
-    image[::30, ::30] = np.nan
-    found = noise_spectrum(image)
-    assert found.white
-    assert found.sigma == pytest.approx(10, rel=0.1)
-
-
-def test_record_and_refusals():
-    found = noise_spectrum(blurred(1.0))
-    again = json.loads(json.dumps(asdict(found)))
-    assert again["autocorrelation"] == [list(row) for row in found.autocorrelation]
-    assert "correlated" in found.summary()
+def test_refusals():
     with pytest.raises(ImageError, match="small"):
         noise_spectrum(np.zeros((7, 20)))
     image = noise((40, 40))
@@ -142,15 +107,6 @@ def test_record_and_refusals():
 
 
 # Texture.
-
-
-def test_texture_of_uneven_strength_is_not_removed():
-    """Fine texture whose strength differs from place to place looks like correlated noise."""
-    for seed in range(0, 40, 10):
-        fine, slow, tone = (blurred(w, (256, 256), 1, seed + k) for k, w in enumerate((0.8, 6, 20)))
-        image = 120 + 30 * tone + 25 * np.exp(slow - 0.5) * fine
-        assert gd.estimate_noise(image).sigma == (0,)
-        assert not noise_spectrum(image + blurred(0.8, image.shape, 12, 5)).white
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.0])
@@ -219,19 +175,6 @@ def test_noise_and_texture_come_apart(y, x, strength):
         np.testing.assert_allclose(found.power.ravel()[1:], wanted, rtol=0.02)
 
 
-def test_what_the_fit_does_not_tell():
-    """Texture of another shape, few patches, texture at high frequencies, and no noise at all."""
-    assert not fit(power() + TEXTURE**0.8).is_correlated
-    errors = [fit(power(0.3), independent=number).error for number in (8, 32, 128)]
-    assert errors[0] > 1.5 * errors[1] > 2 * errors[2]
-    assert fit(power(0.3)).is_correlated
-    assert not fit(power(0.3), TEXTURE + 0.6).is_correlated
-    odd = power() * np.where(np.indices((8, 8)).sum(axis=0) % 2, 9, 1)
-    for read in (odd, np.zeros((8, 8))):
-        np.testing.assert_array_equal(fit(read).power, read)
-        assert not fit(read).is_correlated
-
-
 # Channels.
 
 MIX = np.array([[2, 0, 0], [1, 2, 0], [0, -1, 3.0]])
@@ -258,7 +201,7 @@ def test_known_covariance(clean):
 def test_texture_is_no_noise_that_channels_share():
     """It falls with frequency, and noise does not."""
     texture = blurred(0.7, (128, 128), 6, 5)
-    for seed in range(10):
+    for seed in range(4):
         random = np.random.default_rng(seed)
         own, common = (random.normal(0, 5, (count, 128, 128)) for count in (3, 1))
         assert channel_covariance(texture + own).correlation[0][1] > 0.1
@@ -290,32 +233,3 @@ def test_constant_nonfinite_and_clipped_channels():
     image[0, ::30, ::30] = np.nan
     image[1, :, :60] = 130
     assert channel_covariance(image).covariance[0][1] == pytest.approx(2, abs=0.4)
-
-
-def test_record_and_refusals_of_channels():
-    found = channel_covariance(channel_noise((64, 64)))
-    again = json.loads(json.dumps(asdict(found)))
-    assert again["covariance"] == [list(row) for row in found.covariance]
-    for values, error in (
-        (np.zeros((20, 20)), AxesError),
-        (np.zeros((2, 0, 20)), ImageError),
-        (np.full((2, 20, 20), np.nan), NonFiniteError),
-    ):
-        with pytest.raises(error):
-            channel_covariance(values)
-
-
-@with_data
-def test_traffic_is_correlated():
-    folder = data_folder() / "video"
-    for frame in (6, 8):
-        noisy = imageio.imread(folder / f"traffic_correlated_noise/frame_{frame}.png")
-        clean = imageio.imread(folder / f"traffic_clean/frame_{frame}.png")
-        estimate = gd.estimate_noise(noisy, "YXS")
-        assert estimate.name == "correlated"
-        for channel, found in enumerate(estimate.spectra):
-            truth = noisy[..., channel] - clean[..., channel].astype(float)
-            truth -= truth.mean()
-            wanted = correlation(truth, 0, 1)
-            assert found.autocorrelation[0][1] == pytest.approx(wanted, abs=0.05)
-        assert noise_spectrum(clean[..., 0] + noise(clean.shape[:2], 15)).white

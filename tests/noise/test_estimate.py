@@ -19,10 +19,6 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.files import samples
-from napari_gpu_denoise.noise.estimate import unexplained
-from napari_gpu_denoise.noise.models import Gaussian
-from napari_gpu_denoise.noise.models.base import Fit
-from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.record import is_unproven
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
 
@@ -339,14 +335,6 @@ def test_kind_parameters_and_notes(name):
         assert (again.verdict(), again.summary()) == (result.verdict(), result.summary())
 
 
-@pytest.mark.parametrize("model", ["auto", "gaussian", "poisson-gaussian", "rician", "speckle"])
-def test_every_model_takes_every_image(model):
-    for image in (scene() + noise(), np.full((2, 40, 40), 0), np.full((2, 40, 40), 7.5)):
-        result = estimate_noise(image, "TYX"[-image.ndim :], model)
-        assert model in ("auto", result.name)
-        assert max(result.sigma) < 1e-3 or image.ndim == 2
-
-
 def test_refusals():
     for image, axes, model, error in (
         (np.full((20, 20), np.nan), None, "auto", NonFiniteError),
@@ -439,12 +427,6 @@ def test_a_record_of_something_else(change):
         gd.NoiseEstimate.from_dict([{}, {"sigma": [1]}, {"covariance": None}, *others][change])
 
 
-def test_what_the_noise_does_not_explain():
-    curve = VarianceCurve((10.0, 50, 90), (9.0, 81, 400), (100, 300, 50), (True,) * 3)
-    assert unexplained(Fit(Gaussian(3), {}, 3, 0.1, "", curve)) == 3
-    assert unexplained(Fit(Gaussian(3), {}, 3, 0.1, "")) == 1
-
-
 # Measured
 
 
@@ -457,21 +439,6 @@ def test_sensor(case, name):
     result = estimate_noise(stack)
     assert result.name == name
     assert case != "b" or result.models[0].gain == pytest.approx(0.28, rel=0.15)
-
-
-@DATA
-def test_photographs():
-    """Each kind of noise on every seventeenth photograph of the Berkeley set."""
-    for seed, picture in enumerate(list(pictures("bsd68").values())[::17]):
-        picture, sigma = picture.astype(np.float64), 5 + 9 * seed
-        for name, image in {
-            "gaussian": picture + noise(picture.shape, sigma, seed),
-            "poisson-gaussian": photons(picture, 1 + seed, 3, seed),
-            "speckle": speckle(picture, (1, 4, 16)[seed % 3], seed),
-        }.items():
-            result = estimate_noise(image)
-            assert result.name == name
-            assert name != "gaussian" or result.sigma[0] == pytest.approx(sigma, rel=0.1)
 
 
 @DATA

@@ -7,8 +7,8 @@ import pytest
 from scipy.ndimage import gaussian_filter, shift
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise.correlation import noise_spectrum, power_of_lags
-from napari_gpu_denoise.noise.frames import FramesInARow, covariance_of_any_range
+from napari_gpu_denoise.noise.correlation import noise_spectrum
+from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.sampling import PlaneReader
 
 SIGMA = 10.0
@@ -49,15 +49,6 @@ def test_noise_that_reaches_far_is_seen_in_full(width):
     expected = np.exp(-(np.arange(5) ** 2) / (4 * width**2))
     np.testing.assert_allclose(spectrum.autocorrelation[0], expected, atol=0.2)
     assert gd.Correlated.of_spectrum(spectrum).sigma == spectrum.sigma
-
-
-@pytest.mark.parametrize("width", [0.5, 1.0, 2.0])
-def test_autocovariance_of_any_range(width):
-    lags = np.exp(-(np.arange(8) ** 2) / (4 * width**2))
-    power = (power_of_lags(8, 8) @ np.outer(lags, lags).ravel()).reshape(8, 8)
-    found = covariance_of_any_range(9 * power)
-    np.testing.assert_allclose(found / 9, np.outer(lags[:5], lags[:5]), atol=0.12)
-    assert not covariance_of_any_range(np.zeros((8, 8))).any()
 
 
 def test_a_moving_scene_is_read_no_worse():
@@ -107,11 +98,6 @@ def test_places_without_signal_are_left_out():
     image[2, 90:100, 5:9] = np.nan
     found = FramesInARow.of(PlaneReader(image, "TYX").along(0, None, range(5)))
     assert found.spectrum(noise_spectrum(image)).sigma == pytest.approx(SIGMA, rel=0.1)
-
-
-def test_two_frames_are_read_one_by_one():
-    image = frames(0.8)[:2]
-    assert gd.estimate_noise(image, "TYX").spectra == gd.estimate_noise(image, ".YX").spectra
 
 
 def test_photon_noise_is_read_from_stabilised_frames():

@@ -8,7 +8,6 @@ import pytest
 
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.frames import FramesInARow
-from napari_gpu_denoise.noise.sampling import PlaneStack
 from reference.data import REASON, data_folder
 
 
@@ -23,7 +22,7 @@ def of_pairs(*pairs):
 
 
 def of_stack(stack):
-    return FramesInARow.of(PlaneStack.held(stack)).differences.noise()
+    return FramesInARow.of(stack).differences.noise()
 
 
 def textured(side=256):
@@ -74,7 +73,7 @@ def test_a_textured_scene(spoilt):
     stack = frames(textured(), 6)
     spoilt(stack)
     if spoilt is leaves_move:
-        assert FramesInARow.of(PlaneStack.held(stack)).still_noise() is None
+        assert FramesInARow.of(stack).still_noise() is None
         return
     found = of_stack(stack)
     assert found.gain == pytest.approx(2, rel=0.08)

@@ -10,7 +10,6 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.patches.spectra import planes_differ
 from napari_gpu_denoise.noise.places import SigmaSurface
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.request import Run
@@ -123,10 +122,3 @@ def test_a_map_that_is_none_is_refused(changes):
     told = replace(gd.estimate_noise(image, "YX"), places=places)
     with pytest.raises(SettingsError, match="places does not fit"):
         gd.NoiseEstimate.from_dict(told.as_dict())
-
-
-def test_planes_that_differ_need_a_factor_and_certainty():
-    assert planes_differ([1, 1, 2, 2], [0.01] * 4)
-    assert not planes_differ([1, 1, 1.1, 1.1], [0.01] * 4)
-    assert not planes_differ([1, 1, 2, 2], [0.5] * 4)
-    assert not planes_differ([1, np.nan, 0], [0.01] * 3)

@@ -17,7 +17,6 @@ from napari_gpu_denoise.noise.patches.selection import (
     not_image,
 )
 from napari_gpu_denoise.noise.photon import single_image_noise
-from napari_gpu_denoise.noise.sampling import PlaneStack
 from napari_gpu_denoise.noise.speckle import speckle_noise
 
 SIDE = 144
@@ -135,7 +134,7 @@ def test_differences_of_frames_beside_moving_borders():
     stack = np.zeros((6, SIDE + 60, SIDE + 60), np.float32)
     for t, frame in enumerate(stack[:5]):  # the last one is empty
         frame[30:-30, 6 * t : 6 * t + SIDE + 20] = 5 * rng.poisson(60, (SIDE, SIDE + 20))
-    found = FramesInARow.of(PlaneStack.held(list(stack))).differences.noise()
+    found = FramesInARow.of(stack).differences.noise()
     assert not found.grows
     level = found.gain * 300 + found.intercept
     assert level == pytest.approx(25 * 60, rel=0.1)
@@ -146,14 +145,6 @@ def test_saturated_areas():
     image = np.rint(image).astype(np.uint8)
     assert blank_area(image).pixels.mean() > 0.1
     assert estimate_noise(image).sigma[0] == pytest.approx(10, rel=0.06)
-
-
-def test_thin_parts_that_belong_to_an_area():
-    image = np.zeros((SIDE, SIDE), np.float32)
-    image[60:] = noisy("float32")[60:]
-    image[60:100, 70:75] = 0  # narrower than a square
-    found = blank_area(image).pixels
-    np.testing.assert_array_equal(found, image == 0)
 
 
 RNG = np.random.default_rng(2)

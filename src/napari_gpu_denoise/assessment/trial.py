@@ -16,7 +16,7 @@ from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussian, Rician
 from napari_gpu_denoise.noise.models.base import channel_correlations
 from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.input import Block, keep_blank
 from napari_gpu_denoise.run.job import Job, sigma_over
 from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, measured_noise, resolve_noise, scaled
@@ -112,23 +112,22 @@ def choose_crop(job: Job, region: Sequence[Any] | None, most: int = MOST) -> Cro
 
 def _spans(region: Sequence[Any] | None, names: str, shape: tuple[int, ...]) -> list[slice]:
     """Return a region as slices with both ends, one for each axis."""
-    if region is None:
-        return [slice(0, n) for n in shape]
+    given = (slice(None),) * len(shape) if region is None else region
     try:
-        given = tuple(region)
+        given = tuple(given)
         if len(given) != len(shape):
             places = dict(zip("YX", given, strict=True))
             given = tuple(places.get(axis, slice(None)) for axis in names)
-        parts = index_parts(given, shape)
-        spans = [chosen_range(part, n) for part, n in zip(parts, shape, strict=True)]
+        parts = zip(index_parts(given, shape), shape, strict=True)
+        spans = [chosen_range(part, n) for part, n in parts]
         if not all(len(span) and span.step == 1 for span in spans):
             raise IndexError("a span without places, or with gaps")
-        return [slice(span.start, span.stop) for span in spans]
     except (TypeError, IndexError, ValueError) as error:
         raise SettingsError(
             f"region={region!r} is not a part of an image of {' x '.join(map(str, shape))} pixels: "
             f"give a slice or an index for each of the axes {names}, or slices for Y and X."
         ) from error
+    return [slice(span.start, span.stop) for span in spans]
 
 
 def _middle(span: slice, count: int) -> slice:
@@ -145,8 +144,12 @@ def _wider(span: slice, before: int, after: int, length: int) -> slice:
 class _AnyFilter(Filter):
     """Stands for a filter that is told the noise as it is, correlated noise included."""
 
-    def for_noise(self, models: Any) -> Filter | None:
-        return _AnyFilter() if models[0].models_correlation else None
+    def takes(self, models: Any) -> bool:
+        return models[0].models_correlation
+
+    def prepare(self, context: Context) -> Filter:
+        told = context.noise if context.noise and self.takes(context.noise) else ()
+        return replace(self, noise=told)
 
 
 def noise_of(run: Run, image: Any) -> tuple[Any, Any]:
@@ -188,7 +191,7 @@ class CropNoise:
     @classmethod
     def of(cls, sigma: Any, noise: Any, image: Any, job: Job, crop: Crop) -> CropNoise:
         """Return the noise of a crop of an image; `sigma` and `noise` as of `noise_of`."""
-        _, whole = resolve_noise(sigma, noise, image, job.names, _AnyFilter())
+        whole = resolve_noise(sigma, noise, image, _AnyFilter(), Context(job.names, image.shape))
         shape = tuple(one.stop - one.start for one in crop.reads)
         found = crop.sigma(whole)
         if not found.array.any():
@@ -237,8 +240,7 @@ class CropNoise:
 
     def spread(self, mean: np.ndarray) -> np.ndarray:
         """Return the standard deviation of pixels with these means, float32, of their shape."""
-        found = self._variance("variance", mean)
-        return np.sqrt(np.maximum(found, 0)).astype(np.float32)
+        return np.sqrt(np.maximum(self._variance("variance", mean), 0)).astype(np.float32)
 
     def variance_told_by(self, pixels: np.ndarray) -> np.ndarray:
         """Return an unbiased estimate of the variance of each pixel, as measured, float32."""
@@ -360,18 +362,15 @@ class Trial:
         known &= other != block.finite
         return cls(own, Part.of(own, crop.inner), block, noise, crop.inner, known)
 
-    @property
-    def pixels(self) -> np.ndarray:
-        """The noisy pixels that are filtered."""
-        return self.block.finite
-
     def filtered(self, values: np.ndarray, progress: Progress, factor: float = 1.0) -> np.ndarray:
         """Filter pixels of the crop, told `factor` times sigma; return those that are judged.
 
         Where the mean of the noise is not 0, as of magnitudes, they are as pixels are measured.
         """
-        applied, factor = self.job.filter.with_strength(factor)
-        job = replace(self.job, filter=applied, sigma=scaled(self.job.sigma, factor))
+        job, own = self.job, self.job.filter
+        applied = own.prepare(Context(job.names, job.shape, strength=factor))
+        sigma = scaled(job.sigma, 1.0 if own.keeps_sigma else factor)
+        job = replace(job, filter=applied, sigma=sigma)
         block = Block(values, values, None)
         made = np.empty(tuple(one.stop - one.start for one in self.inner), values.dtype)
         filter_part(job, self.part, block[self.part.reads], made, progress)
@@ -379,7 +378,7 @@ class Trial:
 
     def within(self, judged: np.ndarray) -> np.ndarray:
         """Return the pixels of the crop with other ones where they are judged."""
-        values = self.pixels.copy()
+        values = self.block.finite.copy()
         values[self.inner] = judged
         return values
 
@@ -442,7 +441,7 @@ def observed(trial: Trial, random: np.random.Generator, progress: Progress, tota
         done += 1
         return made
 
-    pixels, inner = trial.pixels, trial.inner
+    pixels, inner = trial.block.finite, trial.inner
     noisy = pixels[inner]
     mean = run(pixels)
     # Around what is judged only fresh noise depends on it.
@@ -481,7 +480,7 @@ def observed(trial: Trial, random: np.random.Generator, progress: Progress, tota
 
 def sigma_check(trial: Trial, progress: Progress, done: int, total: int) -> formulas.SigmaCheck:
     """Tell the filter other strengths, and let it predict pixels that it has not seen."""
-    pixels, inner = trial.pixels, trial.inner
+    pixels, inner = trial.block.finite, trial.inner
     axes = trial.job.names.index("Y"), trial.job.names.index("X")
     mask = np.zeros(pixels.shape, bool)
     mask[inner] = formulas.hidden_grid(trial.image[inner].shape, axes) & trial.image[inner]

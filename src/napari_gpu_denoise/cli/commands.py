@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
 from napari_gpu_denoise.files import FORMAT_NAMES
-from napari_gpu_denoise.protocol.settings import size_in_words
+from napari_gpu_denoise.protocol.settings import setting_fields, size_in_words
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.assessment.recommend import Advice
@@ -91,9 +91,9 @@ def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, in
     Of a large file only the planes are read that an estimate needs. What counts as large does not
     depend on the machine, so that results do not either.
     """
-    from napari_gpu_denoise.files import one_file
     from napari_gpu_denoise.image.axes import channel_axis, check_axes
     from napari_gpu_denoise.image.levels import check_numbers
+    from napari_gpu_denoise.run import request
 
     check_numbers(picture.data)
     shape = picture.pixels.shape
@@ -101,7 +101,7 @@ def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, in
     planes = math.prod(n for n, a in zip(shape, names, strict=True) if a not in "YX")
     channel = channel_axis(names)
     many = planes // (1 if channel is None else shape[channel]) > HELD
-    large = many and picture.data.nbytes >= one_file.STREAMED_BYTES
+    large = many and picture.data.nbytes >= request.USUAL_LIMITS.streamed_bytes
     # If the planes are not those of the file, reading one means reading all of it.
     by_plane = picture.data.reads_by_plane(names.index("Y"), names.index("X"))
     return picture if large and by_plane else picture.loaded(), names, planes
@@ -252,7 +252,7 @@ def _workers(args: argparse.Namespace) -> Iterator[Any]:
 
 def chosen_settings(args: argparse.Namespace) -> Any:
     """Return the settings of a filter command: those of the profile, overridden by those given."""
-    known = {spec.name for spec in dataclasses.fields(args.settings)}
+    known = {spec.name for spec in setting_fields(args.settings)}
     given = {name: value for name, value in vars(args).items() if name in known}
     return args.settings.of(profile=args.profile, **given)
 

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,14 @@ from napari_gpu_denoise.files.zarr import NewImage
 from napari_gpu_denoise.files.zarr.places import Address, Claim, as_path, zarr_package
 from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.axes import check_axes
-from napari_gpu_denoise.image.levels import as_array
-from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.device import choose_devices, names_of, own_device
-from napari_gpu_denoise.run.by_parts import change_in_the_middle
-from napari_gpu_denoise.run.input import Block, Input
+from napari_gpu_denoise.run.by_parts import PartList
+from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.ledger import Ledger, check_whole, mark_of, parts_left
-from napari_gpu_denoise.run.part import Part, filter_part, regions_of, size_of, unit_of
-from napari_gpu_denoise.run.progress import MEASURING, Progress
+from napari_gpu_denoise.run.ledger import Ledger, mark_of
+from napari_gpu_denoise.run.part import Part, filter_part, size_of, unit_of
+from napari_gpu_denoise.run.progress import MEASURING, SILENT, Progress
 from napari_gpu_denoise.run.record import Record, Result, Tally
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
@@ -115,11 +113,9 @@ def filtered(place: Place, job: Job, part: Part) -> Done | Failed:
     try:
         job = replace(job, run=job.run.on([own_device(place.device)]))
         device = str(job.device)
-        pixels = as_array(place.source()[part.reads])
-        block = Block.of(pixels, job.names, job.run.nonfinite, job.levels)
+        block = job.block(place.source()[part.reads])
         out = np.empty([one.size for one in part.spans], job.dtypes[1])
-        with quiet():
-            tally = filter_part(job, part, block, out)
+        tally = filter_part(job, part, block, out)
         if place.target is None:
             return Done(tally, 0, device, address(), out)
         target = _result(*place.target)
@@ -140,9 +136,10 @@ def checked(version: str, function: Callable, *given: Any) -> Any:
 
 
 def _other_version(worker: str, found: str, wanted: str) -> ClusterError:
+    told = f"version {found} of" if found else "no"
     return ClusterError(
-        f"The dask worker {worker} has {found or 'no version'} of napari-gpu-denoise: install "
-        f"version {wanted} there, as here."
+        f"The dask worker {worker} has {told} napari-gpu-denoise: install version {wanted} there, "
+        "as here."
     )
 
 
@@ -346,7 +343,7 @@ def denoise_by_workers(
     out: NewImage | Callable[[tuple[int, ...], np.dtype], Any],
     ledger: Ledger | None = None,
     companions_anywhere: bool = False,
-    progress: Progress = Progress(),
+    progress: Progress = SILENT,
 ) -> Result:
     """Denoise the pixels of a file part by part, on the dask workers.
 
@@ -366,43 +363,34 @@ def denoise_by_workers(
         job, correction = run_task(client, progress, "noise", prepared, place, run, correction)
         if correction is not None:
             ledger.keep("correction", correction)
-        ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
+        ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels))
     else:
         job = Job(run, run.axes, shape, *known)
     place = replace(place, correction=correction)
     made = (out.finest if isinstance(out, NewImage) else out)(shape, job.dtypes[1])
     unit = unit_of(made) or unit_of(picture.data)
-    size = ledger.known("parts")
-    if size is None:
-        if host is None:
-            size = size_of(job, unit, [None])
-        else:
-            size = run_task(client, progress, "size", size_of_parts, place, job, unit)
-        ledger.keep("parts", size)
-    parts = [Part.of(job, region) for region in regions_of(job, size)]
-    places = [part.yields for part in parts]
+    size = partial(size_of, job, unit, [None])
+    if host is not None:
+        size = partial(run_task, client, progress, "size", size_of_parts, place, job, unit)
+    parts = PartList(job, made, size, ledger, progress)
     # Two processes must not write to one chunk at the same time.
-    if isinstance(out, NewImage) and begin_chunks(parts, made.chunks):
+    if isinstance(out, NewImage) and begin_chunks(parts.left, made.chunks):
         place = replace(place, target=(_absolute(out.folder), out.name, out.claim.run))
-    rest, wrote = parts_left(parts, places, ledger, made, progress)
-    before, report = ledger.tally, ClusterReport()
-    earlier = len(parts) - len(rest)
-    progress.tell(earlier, len(parts), "part")
-    work = ((job.filter.name, filtered, place, job, part) for part in rest)
+    report, total = ClusterReport(), parts.done + len(parts.left)
+    progress.tell(parts.done, total, "part")
+    work = ((job.filter.name, filtered, place, job, part) for part in parts.left)
     with contextlib.closing(outcomes(client, work, report, progress)) as results:
-        for done, (number, outcome) in enumerate(results, earlier + 1):
-            part, mark = rest[number], outcome.mark
-            if outcome.made is not None:
-                made[part.yields] = outcome.made
-                mark = ledger.mark(made, part.yields, outcome.made)
-            wrote(part, outcome.tally, mark)
+        for done, (number, outcome) in enumerate(results, parts.done + 1):
+            part = parts.left[number]
+            if outcome.made is None:
+                parts.wrote(part, outcome.tally, outcome.mark)
+            else:
+                parts.write(part, outcome.made, outcome.tally)
             report.tally += outcome.tally
-            progress.tell(done, len(parts), "part")
-    check_whole(ledger, made, places, progress)
+            progress.tell(done, total, "part")
     image = Input(picture.data, job.names, correction)
-    change = change_in_the_middle(image.array, made, job, parts, places)
     devices = names_of(report.devices.values()) or "dask workers"
-    record = report.noted(job.record(before + report.tally, change, devices))
+    record = report.noted(parts.record(image.array, report.tally, devices))
     return Result(made, image.noted(record))
 
 
@@ -419,17 +407,19 @@ def _absolute(path: str | os.PathLike) -> str:
 
 # Where they are.
 
-_SECONDS = 30  # to wait for a scheduler, and for its first worker
+_SECONDS = 30
 # Threads of PoCL: its versions have two names for their number.
 THREADS_OF_POCL = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
 
 
 @contextlib.contextmanager
-def connected(scheduler: str | None = None, workers: int = 0, device: Any = None) -> Iterator[Any]:
+def connected(
+    scheduler: str | None = None, workers: int = 0, device: Any = None, seconds: float = _SECONDS
+) -> Iterator[Any]:
     """Yield a client of dask: of the scheduler at an address, or of new workers on this machine.
 
     The workers end with the block. `device` is what they are to run on: of a CPU each has its share
-    of the cores.
+    of the cores. A scheduler, and its first worker, are waited for `seconds`.
     """
     if workers < 0:
         raise ClusterError(f"There cannot be {workers} workers: start one or more.")
@@ -443,7 +433,7 @@ def connected(scheduler: str | None = None, workers: int = 0, device: Any = None
     with contextlib.ExitStack() as held:
         held.enter_context(_quietened())
         if scheduler is not None:
-            client = _client_of(distributed, scheduler)
+            client = _client_of(distributed, scheduler, seconds)
         else:
             options = {"n_workers": workers, "preload": [__name__], **_shared_out(workers, device)}
             # Whoever can reach the dashboard sees names of files, and more.
@@ -466,20 +456,22 @@ def _quietly(method: Callable, **options: Any) -> None:
         method(**options)
 
 
-def _client_of(distributed: Any, scheduler: str) -> Any:
+def _client_of(distributed: Any, scheduler: str, seconds: float) -> Any:
     check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", ClusterError)
     certificates = distributed.Security().get_connection_args("client").get("ssl_context")
     try:
+        if not scheduler.startswith(("inproc:", "ucx:")):  # which have no ports
+            distributed.comm.get_address_host_port(scheduler)  # a client would wait for a minute
         if scheduler.startswith(("tls:", "wss:")) and certificates is None:
-            raise ValueError("it needs those of distributed.comm.tls.client in dask's settings")
-        client = distributed.Client(scheduler, timeout=_SECONDS, set_as_default=False)
+            raise ValueError("it needs certificates: name them in distributed.comm.tls.client")
+        client = distributed.Client(scheduler, timeout=seconds, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         raise ClusterError(
             f"No dask scheduler answers at {scheduler} ({error}): give the address that it prints "
             "when it starts, such as tcp://login1:8786."
         ) from error
     try:
-        asked(client.wait_for_workers, 1, timeout=_SECONDS)
+        asked(client.wait_for_workers, 1, timeout=seconds)
     except ClusterError as error:
         _quietly(client.close, timeout=1)
         raise ClusterError(

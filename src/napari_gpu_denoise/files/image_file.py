@@ -9,7 +9,7 @@ import os
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, DTypeLike
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files.input_checks import check_memory
 from napari_gpu_denoise.image.axes import chosen_range, index_parts
-from napari_gpu_denoise.run.record import Record
 
 
 class Blocks(ABC):
@@ -62,6 +61,10 @@ class Blocks(ABC):
     def reads_by_plane(self, *axes: int) -> bool:
         """Return whether a plane of these two axes can be read without reading the whole file."""
         return self._outer <= min(axes) and self._numbers.size > 1
+
+    def as_planes(self) -> Blocks:
+        """Return the same pixels, for who reads whole planes."""
+        return self
 
     def _whole(self) -> np.ndarray:
         return self[...]
@@ -257,7 +260,6 @@ SYMBOLS = {
 _KNOWN = set(SYMBOLS)
 
 Steps = dict[str, tuple[float, str]]
-Records = Record | Sequence[dict] | None  # of one run, of several, or none
 
 METRES = {
     **{"meter": 1.0, "centimeter": 1e-2, "millimeter": 1e-3, "micrometer": 1e-6},
@@ -388,7 +390,7 @@ class Format:
     `suffixes` end the names of its files, of results those of `written` only, if it has any;
     `kinds` are those of an `ImageFile` that it reads. `name` and `new_suffix` are for messages.
     `is_format` judges a file by how it starts, False if it cannot be opened, `is_named` a path by
-    its name, by default its suffix. With `in_place` large results are written part by part where
+    its name, by default its suffix. With `new_image` large results are written part by part where
     they will be. `becomes` names the formats that results may have besides, or only, if there is no
     `write`; `default_metadata` describes pixels of other formats as a new image of this one.
     `result_name` returns a name for the result of a file, by default its own. The others do what
@@ -404,7 +406,7 @@ class Format:
     write: Callable[..., tuple[str, ...]] | None
     check_writable: Callable[[ImageFile, np.dtype], None] = lambda like, dtype: None
     is_named: Callable[[Any], bool] | None = None
-    in_place: bool = False
+    new_image: Callable[..., contextlib.AbstractContextManager[Any]] | None = None
     becomes: tuple[str, ...] = ()
     written: tuple[str, ...] | None = None
     default_metadata: Callable[..., ImageFile] | None = None
@@ -421,13 +423,6 @@ class Format:
         if self.written is None:
             return self.is_path(path)
         return os.fspath(path).lower().endswith(self.written)
-
-
-def records_of(record: Records) -> list[dict]:
-    """Return the records that a writer is given: of one run, of several, or none."""
-    if record is None:
-        return []
-    return [record.as_dict()] if hasattr(record, "as_dict") else list(record)
 
 
 def record_line(record: dict) -> str:

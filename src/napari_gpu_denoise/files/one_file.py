@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats, nifti, tiff, zarr
+from napari_gpu_denoise.files import formats, nifti, zarr
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.input_checks import free_memory, open_regular
 from napari_gpu_denoise.files.recommended import Recommended
@@ -22,16 +22,14 @@ from napari_gpu_denoise.files.resuming import ResumeLedger, digest_of
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.opencl.device import choose_devices
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.denoise import denoise_image
 from napari_gpu_denoise.run.ledger import Ledger, packed
-from napari_gpu_denoise.run.progress import MEASURING, Progress
+from napari_gpu_denoise.run.progress import MEASURING, SILENT, Progress
 from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import HostMemory, Run
 from napari_gpu_denoise.version import package_version
 
-# Smaller stacks are read whole, once: for the range of values, the noise and the filter.
-STREAMED_BYTES = 1 << 27
 _WHOLE = 1 << 26  # bytes of an input up to which all are compared; else, beside size and time,
 _SAMPLES, _BLOCK = 256, 1 << 16  # so many blocks of its files, of this size,
 _PLACES, _SIDE = 16, 64  # or, at an address, samples of pixels, of this width
@@ -47,7 +45,7 @@ def denoise_file(
     companions_anywhere: bool,
     resume: bool = False,
     client: Any = None,
-    progress: Progress = Progress(),
+    progress: Progress = SILENT,
 ) -> tuple[ImageFile, Record, tuple[str, ...]]:
     """Denoise a file into a new one, which appears when it is complete.
 
@@ -69,7 +67,7 @@ def denoise_file(
         if run.host_memory is None:
             run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
         made_from = fingerprint(picture, run, same)
-        if formats.format_like(picture).in_place or _is_long(picture, run):
+        if formats.format_like(picture).new_image or _is_long(picture, run):
             _make_folder(target, new_folder)
             run, why = _run_for(picture, run, progress)
             options = overwrite, companions_anywhere, resume, client, why, made_from, progress
@@ -135,10 +133,11 @@ class _Streamed:
         """Do what `denoise_file` does."""
         ledger: Any = contextlib.nullcontext(Ledger())
         if not isinstance(self.target, zarr.Address):
-            ledger = ResumeLedger(self.target, self._wanted(), self.resume)
-        in_place = formats.format_like(self.picture).in_place
+            brief = self.run.limits.brief_seconds
+            ledger = ResumeLedger(self.target, self._wanted(), self.resume, brief)
+        new_image = formats.format_like(self.picture).new_image
         with ledger as noted:
-            return self._in_place(noted) if in_place else self._by_planes(noted)
+            return self._in_place(new_image, noted) if new_image else self._by_planes(noted)
 
     def _wanted(self) -> dict[str, str]:
         """Return what has to be the same for the result of another run to be continued."""
@@ -158,23 +157,24 @@ class _Streamed:
         }
         return self.made_from | _digests(wanted)
 
-    def _in_place(self, ledger: ResumeLedger) -> tuple[ImageFile, Record, tuple[str, ...]]:
+    def _in_place(
+        self, new_image: Any, ledger: ResumeLedger
+    ) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Write parts where they will be, as an OME-Zarr takes them."""
         options = {"overwrite": self.overwrite, "resumed": bool(ledger.done)}
         if isinstance(ledger, ResumeLedger):
             options["part"] = ledger.image
-        with zarr.new_image(self.target, self.picture, **options) as made:
+        with new_image(self.target, self.picture, **options) as made:
             out = made.finest if self.client is None else made
             result = self._filtered(self.picture.data, out, ledger)
             record = _about(result.record, self.picture, self.why, self.made_from)
-            made.finish(record)
+            made.finish([record.as_dict()])
         return self.picture, record, ()
 
     def _by_planes(self, ledger: ResumeLedger) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Collect the planes in a file, from which the result is written when all are there."""
-        picture, run = self.picture, self.run
-        data, in_regions = picture.data, isinstance(picture.data, tiff.LargePlanes)
-        if in_regions and "T" in run.axes and run.filter.for_array(run.axes, data.shape).over_time:
+        picture, run, data = self.picture, self.run, self.picture.data
+        if "T" in run.axes and run.filter.prepare(Context(run.axes, data.shape)).over_time:
             # Such a filter looks at whole frames, and is best given each once.
             data = data.as_planes()
         planes = 2 + picture.axes.endswith("S")
@@ -229,7 +229,7 @@ def read_whole(path: Path, run: Run, companions_anywhere: bool) -> tuple[Path, .
 def _is_long(picture: ImageFile, run: Run) -> bool:
     """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
     data = picture.data
-    if data.nbytes < min(STREAMED_BYTES, run.host_memory.limit // 16):
+    if data.nbytes < min(run.limits.streamed_bytes, run.host_memory.limit // 16):
         return False
     names = check_axes(run.axes, data.shape)
     # Files with alpha, which is not filtered, are read whole, and so are files in which each frame

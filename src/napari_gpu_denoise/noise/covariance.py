@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
-from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.correlation import HALVES, band_ratios
 from napari_gpu_denoise.noise.models.base import NoiseModel
@@ -25,7 +24,6 @@ from napari_gpu_denoise.noise.patches.coefficients import (
 )
 from napari_gpu_denoise.noise.patches.spectra import MAX_PATCHES, PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
-from napari_gpu_denoise.noise.sampling import PlaneStack
 
 COLOUR_SHARE = 0.15  # of the patches that show the noise of colours: JPEG took it from the first
 
@@ -63,7 +61,7 @@ class ChannelCovariance:
         return f"correlation of noise between channels is at most {largest:.2f}"
 
 
-def channel_covariance(image: Any, correlated: bool = False) -> ChannelCovariance:
+def channel_covariance(image: np.ndarray, correlated: bool = False) -> ChannelCovariance:
     """Estimate the covariance of the noise between the channels of an image (c, y, x).
 
     It is read at the high frequencies of the patches that are smoothest in all channels together,
@@ -93,18 +91,9 @@ class ChannelPatches:
     members: np.ndarray  # patches without clipped pixels
 
     @classmethod
-    def of(cls, image: Any) -> ChannelPatches:
+    def of(cls, image: np.ndarray) -> ChannelPatches:
         """Read them from an image (c, y, x), as `channel_covariance` does."""
-        image = np.asarray(image)
-        check_numbers(image)
-        if image.ndim != 3:
-            raise AxesError(f"An image of shape {image.shape} has no channels; give (c, y, x).")
         bad = ~np.isfinite(image).all(axis=0)
-        if bad.all():
-            raise NonFiniteError(
-                "Too few finite pixels are left to estimate the noise; replace NaN and infinity "
-                "first."
-            )
         if bad.any():
             image = np.where(bad, np.nan, image)
         blanks = [_common_blank(image)]
@@ -113,7 +102,7 @@ class ChannelPatches:
         return cls(spectra, unclipped(np.max([each.clipped for each in spectra], axis=0)))
 
     @classmethod
-    def of_planes(cls, stacks: Sequence[PlaneStack]) -> ChannelPatches | None:
+    def of_planes(cls, stacks: Sequence[Sequence[np.ndarray]]) -> ChannelPatches | None:
         """Read them from the plane in the middle of each channel, if there are several."""
         if len(stacks) < 2:
             return None

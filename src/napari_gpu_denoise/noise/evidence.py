@@ -29,7 +29,7 @@ from napari_gpu_denoise.noise.patches.spectra import (
 )
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
-from napari_gpu_denoise.noise.sampling import Channel, PlaneReader, PlaneStack
+from napari_gpu_denoise.noise.sampling import Channel, PlaneReader
 from napari_gpu_denoise.noise.speckle import log_speckle_spectrum
 
 
@@ -43,12 +43,11 @@ class Evidence:
 
     def __init__(self, source: PlaneReader, channel: Channel | None, device: Any = None) -> None:
         self._source, self._channel, self._device = source, channel, device
-        planes = list(source.sampled(channel))
+        self.planes = planes = list(source.sampled(channel))
         with mapping(min(len(planes), source.threads)) as each:
             areas = list(each(selection.blank_area, planes))
             self.blanks = tuple(selection.not_image(planes, areas))  # masks of planes, or None
             self.levels = tuple(each(selection.clipping_levels, planes, self.blanks))
-        self.planes = PlaneStack.held(planes)
         # Width of constant squares that are not image; 0 where there are none.
         left_out = any(mask is not None for mask in self.blanks)
         self.blank_width = left_out * max((each.width for each in areas if each), default=0)
@@ -115,14 +114,14 @@ class Evidence:
     @cached_property
     def spectra(self) -> PatchSpectra | None:
         """Patches of 8 x 8 pixels of all planes."""
-        return _spectra(list(self.planes), self.blanks, self.levels, self._device)
+        return _spectra(self.planes, self.blanks, self.levels, self._device)
 
     @cached_property
     def _measured(self) -> np.ndarray:
         """Sigma of the white noise of each plane and its error, (plane, 2); NaN if unknown."""
         if self.spectra is None:
             return np.array(list(map(sigma_of_differences, self.planes)))
-        return plane_sigmas(self.spectra, self.levels)
+        return plane_sigmas(self.spectra)
 
     @cached_property
     def _combined(self) -> tuple[float, float]:
@@ -212,11 +211,9 @@ class Evidence:
 
     @cached_property
     def temporal(self) -> PhotonNoise | None:
-        """The same, unless it has more than single images, which hold texture as well."""
+        """The same, where it is known."""
         found = None if self.spectra is None else self._still
-        if found is None or not math.isfinite(found.gain_error) or found.exceeds(self.single):
-            return None
-        return found
+        return found if found is not None and math.isfinite(found.gain_error) else None
 
     @property
     def grows_over_time(self) -> bool | None:

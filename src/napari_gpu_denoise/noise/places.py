@@ -74,7 +74,7 @@ def noise_surface(
     All channels have the same surface; what the sigma of each is multiplied by to get its root mean
     square comes with it.
     """
-    counts = tuple(min(n // 32, 6) for n in channels[0].planes.shape[1:])
+    counts = tuple(min(n // 32, 6) for n in channels[0].planes[0].shape)
     if min(counts) < 4 or any(model.scaled(1.0) is None for model in models):
         return None
     readable = [each.sigma > 0 and each.spectra for each in channels]

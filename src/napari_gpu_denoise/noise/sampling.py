@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -72,26 +72,17 @@ def _plane_at(
     return tuple(index)
 
 
-class PlaneStack:
-    """Planes of an image as a read-only array (n, y, x); each is read when it is indexed."""
+class PlaneStack(Sequence):
+    """Planes of an image; each is read when it is indexed."""
 
-    def __init__(self, read: Callable[[int], np.ndarray], shape: tuple[int, ...], dtype: Any):
-        self._read, self.shape, self.size = read, shape, math.prod(shape)
-        self.dtype = np.dtype(dtype)
-
-    @classmethod
-    def held(cls, planes: Sequence[np.ndarray]) -> PlaneStack:
-        """Return a stack of planes in memory."""
-        return cls(planes.__getitem__, (len(planes), *planes[0].shape), planes[0].dtype)
+    def __init__(self, read: Callable[[int], np.ndarray], count: int):
+        self._read, self._count = read, count
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return self._count
 
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return map(self._read, range(len(self)))
-
-    def __getitem__(self, index: Any) -> np.ndarray:
-        return self._read(int(index[0] if isinstance(index, tuple) else index))
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self._read(index)
 
 
 class PlaneReader:
@@ -179,8 +170,7 @@ class PlaneReader:
             parts = [[window(place, rows, columns) for columns in across] for rows in down]
             return without_fill(np.block(parts) if large else parts[0][0])
 
-        lengths = (sum(one.stop - one.start for one in each) for each in (down, across))
-        return PlaneStack(read, (len(places), *lengths), self._image.dtype)
+        return PlaneStack(read, len(places))
 
 
 def middle(length: int, side: int) -> slice:

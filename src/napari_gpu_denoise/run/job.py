@@ -12,12 +12,18 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note
-from napari_gpu_denoise.image.levels import Levels, is_plain, levels_of_windows, output_dtype
+from napari_gpu_denoise.image.levels import (
+    Levels,
+    as_array,
+    is_plain,
+    levels_of_windows,
+    output_dtype,
+)
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device, choose, choose_devices
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.flow.work import largest_in_planes
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_noise, scaled, varies_within
@@ -105,9 +111,8 @@ class Job:
     """A run prepared for an image: everything is checked, and the noise is known.
 
     It holds no pixels and no device object, so that any part can be filtered in any process.
-    `filter` has the settings as they apply to this image and this noise, `dtypes` are those of the
-    image and of the result, `levels` is None if each part chooses its own, and `notes` say what
-    was chosen for the image, and why.
+    `filter` is prepared for this image and this noise, `dtypes` are those of the image and of the
+    result, and `levels` is None if each part chooses its own.
     """
 
     run: Run
@@ -117,7 +122,6 @@ class Job:
     filter: Filter
     sigma: Sigma
     levels: Levels | None
-    notes: tuple[str, ...] = ()
 
     @property
     def device(self) -> Device:
@@ -163,6 +167,10 @@ class Job:
         levels = Levels.of(pixels, self.filter.keeps_zero) if self.levels is None else self.levels
         # Noise models are in grey levels, and stabilised values are of moderate size.
         return replace(levels, offset=self.offset, scale=1.0) if self.stabilised else levels
+
+    def block(self, pixels: Any) -> Block:
+        """Return pixels of a part, in memory, as a block."""
+        return Block.of(as_array(pixels), self.names, self.run.nonfinite, self.levels)
 
     def sharing(self, windows: Iterable[Any]) -> Job:
         """Return the job with levels for all parts, chosen from the pixels of ``Input.windows``."""
@@ -222,7 +230,7 @@ class Job:
         """
         notes = list(self.sigma.notes)
         smallest, names = self.filter.smallest, self.names
-        notes += self.notes
+        notes += self.filter.notes
         unproven = any(getattr(note, "code", "") == "unproven" for note in notes)
         if change is not None and not unproven:
             notes.append(change)
@@ -268,16 +276,15 @@ def start(
     image: Any,
     block: Block | None = None,
     *,
-    levels: Levels | None = None,
     is_stream_frame: bool = False,
     anywhere: bool = False,
 ) -> Job:
     """Start a run on an image: choose the device, and measure the noise if it is not given.
 
     `image` is an `Input`, or what one is made of; `block` has its pixels if they are in memory, and
-    may be given alone. Otherwise only planes to measure the noise on are read. `levels` is given if
-    the range of a whole series is known; `is_stream_frame` says that the image is the first frame
-    of many along T. For a job that is to be done `anywhere`, each process chooses a device.
+    may be given alone. Otherwise only planes to measure the noise on are read. `is_stream_frame`
+    says that the image is the first frame of many along T. For a job that is to be done `anywhere`,
+    each process chooses a device.
     """
     if isinstance(image, Block):
         block, image = image, image.given
@@ -288,8 +295,8 @@ def start(
     pixels = block.finite if block else image.array
     shape = tuple(int(n) for n in pixels.shape)
     # A stream has an axis T, of unknown length.
-    along = ("T" + names, (2, *shape)) if is_stream_frame else (names, shape)
-    filter = run.filter.for_array(*along)
+    context = Context("T" + names, (2, *shape)) if is_stream_frame else Context(names, shape)
+    filter = run.filter.prepare(context)
     given = np.dtype(pixels.dtype)
     wanted = output_dtype(run.dtype, given)
     if block is not None:
@@ -300,20 +307,20 @@ def start(
     measured = block.measurable(names) if block else pixels
     noise = run.sigma, run.noise
     try:
-        applied, sigma = resolve_noise(*noise, measured, names, filter, run.device)
+        sigma = resolve_noise(*noise, measured, filter, context, run.device)
     except NonFiniteError:  # there is too little else
-        applied, sigma = resolve_noise(*noise, pixels, names, filter, run.device)
+        sigma = resolve_noise(*noise, pixels, filter, context, run.device)
+    seen = measured[None] if is_stream_frame else measured
+    known = replace(context, noise=sigma.models, image=seen, strength=run.sigma_factor)
+    applied = filter.prepare(known)
     if wanted is None:
         # By the measured sigma, before sigma_factor.
         wanted = type_for_noise(given, sigma, applied, pixels, names)
-    applied, factor = applied.with_strength(run.sigma_factor)
-    sigma = scaled(sigma, factor)
-    applied, told = applied.for_pixels(measured, names)
+    sigma = scaled(sigma, 1.0 if applied.keeps_sigma else run.sigma_factor)
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, is_stream_frame))
-    if levels is None and block is not None and is_plain(given):
-        levels = Levels(0, 1.0)
-    job = Job(run, names, shape, (given, wanted), applied, sigma, levels, told)
+    levels = Levels(0, 1.0) if block is not None and is_plain(given) else None
+    job = Job(run, names, shape, (given, wanted), applied, sigma, levels)
     if block is None or levels is not None:
         return job  # of pixels that are not read yet, each part refuses NaN by itself
     return job.sharing(Input(block.given, names).windows()).suited(block)

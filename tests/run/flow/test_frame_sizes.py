@@ -19,7 +19,6 @@ from napari_gpu_denoise.run.flow.tile_flow import (
     frame_budget,
     frames_at_once,
     smallest_tile,
-    spatial_tiles,
 )
 
 SETTINGS = {"vbm3d": VBM3D(), "nl_means": NLMeans(frames_before=2, frames_after=1)}
@@ -45,16 +44,6 @@ def frames(ny: int, nx: int, nt: int = 5, channels: int = 1):
 
 def whole(ny: int, nx: int, channels: int = 1) -> Tile:
     return Tile(0, *map(Span.whole, (1, 1, ny, nx)), channels)
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_small_frames_are_taken_together_and_large_ones_one_by_one(gpu, plan, name):
-    one = plan(SETTINGS[name])
-    counts = [frames_at_once(one, gpu, whole(n, n), gpu.memory // 2) for n in (8, 256, 1200, 8192)]
-    assert counts == sorted(counts, reverse=True)
-    assert counts[0] == counts[1] == 16 and 1 < counts[2] < 16 and counts[-1] == 1
-    # Channels count as pixels.
-    assert frames_at_once(one, gpu, whole(512, 512, 16), GB) < 16
 
 
 def test_as_many_as_fit_the_budget(gpu, plan):
@@ -108,21 +97,3 @@ def test_a_limit_that_is_too_little_says_how_much_is_needed(gpu, plan, videos):
     assert pixels >= smallest
     # A frame that is smaller needs less.
     frame_budget(one, settings, gpu, frames(10, 10), math.ceil(100 * each), False)
-
-
-def test_parts_of_frames_yield_every_pixel_once_and_know_no_time(gpu):
-    settings, ny, nx = SETTINGS["vbm3d"], 1500, 1700
-    most = 3 * 600 * 700
-    assert most >= smallest_tile(settings, frames(ny, nx, channels=3))
-    spans = tuple(map(Span.whole, (1, ny, nx)))
-    tiles = spatial_tiles(settings, gpu, spans, 3, most)
-    assert len(tiles) > 1
-    seen = np.zeros((ny, nx), int)
-    for tile in tiles:
-        seen[tile.y.start : tile.y.stop, tile.x.start : tile.x.stop] += 1
-        assert (tile.t.size, tile.t.source_size, tile.channels) == (1, 1, 3)
-        assert math.prod(tile.source_shape) * 3 <= most
-        y, x = settings.reach.y, settings.reach.x
-        assert tile.y.source_start == max(tile.y.start - y[0], 0)
-        assert tile.x.source_stop == min(tile.x.stop + x[1], nx)
-    assert (seen == 1).all()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +23,8 @@ from napari_gpu_denoise.files.image_file import (
 HOLDS = frozenset({"uint8", "uint16", "int16", "float32"})
 CONVERTS = frozenset({"int32", "uint32", "float64"})  # opened as float32
 BLOCKS, LENGTHS = 50839, 50838  # tags IJMetadata and IJMetadataByteCounts
+# What tifffile writes of IJMetadata, which is all that ImageJ does.
+_KINDS = {"Info", "Labels", "Ranges", "LUTs", "Plot", "ROI", "Overlays", "Properties"}
 _CALIBRATION = (b"cf=", b"c0=", b"c1=", b"c2=", b"c3=", b"c4=", b"vunit=")
 
 
@@ -44,75 +46,35 @@ def without_calibration(description: bytes) -> bytes:
     return b"\n".join(line for line in lines if not line.startswith(_CALIBRATION))
 
 
-class Blocks:
-    """The blocks of the tag IJMetadata: Info, labels, display ranges, colour tables, overlays.
+def read_kept(page: tifffile.TiffPage, notes: list[str]) -> dict[str, Any]:
+    """Return the Info, labels, display ranges, colour tables and overlays of the tag IJMetadata."""
+    held = page.tags.valueof(BLOCKS, default={})
+    if not isinstance(held, dict):  # as stored, since tifffile could not read it
+        notes.append("The labels, overlays and Info of the file are damaged and not kept.")
+        return {}
+    if others := held.keys() - _KINDS:
+        notes.append(f"Metadata of ImageJ of unknown kinds are not kept: {', '.join(others)}.")
+    kept = {kind: value for kind, value in held.items() if kind in _KINDS}
+    if isinstance(kept.get("Ranges"), list):  # in several blocks, of which tifffile writes one
+        kept["Ranges"] = tuple(itertools.chain(*kept["Ranges"]))
+    return kept
 
-    They are copied as bytes, so that kinds unknown here survive. `data` is the tag, empty for none,
-    `lengths` the tag IJMetadataByteCounts, `byteorder` that of the file.
-    """
 
-    def __init__(self, data: bytes, lengths: Sequence[int], byteorder: str) -> None:
-        self._order = byteorder
-        self._blocks: dict[bytes, list[bytes]] = {}
-        if not data:
-            return
-        head = struct.unpack(byteorder + "4sI" * ((lengths[0] - 4) // 8), data[4 : lengths[0]])
-        start, following = lengths[0], 1
-        for kind, count in zip(head[::2], head[1::2], strict=True):
-            entries = self._blocks.setdefault(kind, [])
-            for _ in range(count):
-                entries.append(data[start : start + lengths[following]])
-                start += lengths[following]
-                following += 1
+def info_of(kept: Mapping[str, Any]) -> str:
+    """Return the text that ImageJ shows by Image > Show Info."""
+    return "".join(kept.get("Info", ""))  # or of several
 
-    def _of_order(self, name: bytes) -> bytes:
-        return name if self._order == ">" else name[::-1]  # names are stored as 32-bit numbers
 
-    @property
-    def _encoding(self) -> str:
-        return "utf-16-be" if self._order == ">" else "utf-16-le"
+def tags_of(kept: Mapping[str, Any], lines: Sequence[str], byteorder: str) -> list[tuple]:
+    """Return the tags of kept metadata, with lines added to the Info."""
+    text = "\n".join(filter(None, (info_of(kept).rstrip("\n"), *lines)))
+    told = {**kept, "Info": text} if text else kept
+    return list(tifffile.imagej_metadata_tag(dict(told), byteorder))
 
-    @property
-    def info(self) -> str:
-        """The text that ImageJ shows by Image > Show Info."""
-        entries = self._blocks.get(self._of_order(b"info"), [])
-        return "".join(entry.decode(self._encoding, "replace") for entry in entries)
 
-    def colours(self) -> list[str]:
-        """Return the brightest colours of the colour tables of channels, as ``"#rrggbb"``."""
-        tables = self._blocks.get(self._of_order(b"luts"), [])
-        return ["#" + bytes((t[255], t[511], t[767])).hex() for t in tables if len(t) == 768]
-
-    def ranges(self) -> list[tuple[float, float]]:
-        """Return the grey levels that are shown black and white, of each channel."""
-        held = b"".join(self._blocks.get(self._of_order(b"rang"), []))
-        values = struct.unpack(f"{self._order}{len(held) // 8}d", held[: len(held) // 8 * 8])
-        return [
-            ends
-            for ends in zip(values[::2], values[1::2], strict=False)
-            if ends[0] < ends[1] < 1e300
-        ]
-
-    def with_lines(self, lines: Sequence[str]) -> Blocks:
-        """Return the blocks with lines added to the Info."""
-        result = Blocks(b"", (), self._order)
-        text = "\n".join(filter(None, (self.info.rstrip("\n"), *lines)))
-        result._blocks = dict(self._blocks)
-        if text:
-            result._blocks[self._of_order(b"info")] = [text.encode(self._encoding)]
-        return result
-
-    def tags(self) -> list[tuple]:
-        """Return the two tags as ``extratags`` of tifffile."""
-        if not self._blocks:
-            return []
-        head = self._of_order(b"IJIJ")
-        for kind, entries in self._blocks.items():
-            head += kind + struct.pack(self._order + "I", len(entries))
-        entries = [entry for block in self._blocks.values() for entry in block]
-        data = head + b"".join(entries)
-        lengths = (len(head), *map(len, entries))
-        return [(BLOCKS, 1, len(data), data, True), (LENGTHS, 4, len(lengths), lengths, True)]
+def _several(held: Any) -> list:
+    """Return what tifffile gives as it is if there is only one."""
+    return held if isinstance(held, list) else [held]
 
 
 def _steps(description: Mapping[str, Any], page: tifffile.TiffPage) -> Steps:
@@ -129,16 +91,20 @@ def _steps(description: Mapping[str, Any], page: tifffile.TiffPage) -> Steps:
 
 
 def read_shown(
-    description: Mapping[str, Any], page: tifffile.TiffPage, blocks: Blocks
+    description: Mapping[str, Any], page: tifffile.TiffPage, kept: Mapping[str, Any]
 ) -> tuple[Voxel, PixelMetadata]:
     """Return the voxel size of a stack, and its steps, units and channels."""
     found: dict[str, tuple[Any, Any]] = dict(_steps(description, page))
     voxel = sized(*map(list, zip(*(found[a] for a in "ZYX"), strict=True)))
     found["T"] = description.get("finterval"), description.get("tunit", "s")
-    shown = blocks.colours()
+    # A colour table is told by its brightest colour.
+    tables = [each for each in _several(kept.get("LUTs", [])) if each.shape == (3, 256)]
+    shown = ["#" + bytes(each[:, 255]).hex() for each in tables]
     count = description.get("channels", 1)
     colours = shown[:count] if len(shown) >= count > 1 else [""] * count
-    ends = blocks.ranges()
+    ranges = kept.get("Ranges", ())
+    pairs = zip(ranges[::2], ranges[1::2], strict=False)
+    ends = [(low, high) for low, high in pairs if low < high < 1e300]
     limits = ends[:count] if len(ends) >= count else [None] * count
     channels = (Channel("", a, b) for a, b in zip(colours, limits, strict=True))
     return voxel, PixelMetadata(kept_steps(found), tuple(channels))

@@ -267,7 +267,6 @@ class LargePlanes(Planes):
         return True
 
     def as_planes(self) -> PartOfBlocks:
-        """Return the same pixels, for who reads whole planes."""
         return PartOfBlocks(self, (slice(None),) * self.ndim)
 
     def __getitem__(self, index: Any) -> Any:
@@ -515,16 +514,10 @@ def _imagej(
 ) -> tuple:
     """Return the records, the voxels and the display of a file of ImageJ."""
     page = series.keyframe
-    blocks = _raw(page.tags.get(imagej.BLOCKS)) or b""
-    lengths = page.tags.valueof(imagej.LENGTHS, default=())
-    try:
-        metadata["imagej"] = imagej.Blocks(blocks, lengths, tif.byteorder)
-    except (struct.error, IndexError, TypeError):
-        metadata["imagej"] = imagej.Blocks(b"", (), tif.byteorder)
-        notes.append("The labels, overlays and Info of the file are damaged and not kept.")
+    kept = metadata["imagej"] = imagej.read_kept(page, notes)
     metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
-    told = imagej.read_shown(tif.imagej_metadata, page, metadata["imagej"])
-    return records_in(metadata["imagej"].info), *told
+    told = imagej.read_shown(tif.imagej_metadata, page, kept)
+    return records_in(imagej.info_of(kept)), *told
 
 
 def _plain(

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 SPLINE_END = 6.0  # above it the asymptotic curve is used
 # Coefficients of cubic B-splines on nine even knots over 0 to 6; three more are 0, so that the
-# curve joins its asymptote smoothly. Fitted by least squares, as tests/noise/test_models.py does
-# again: standard deviation 1 (weight 1 for signals from 1 on, 0.1 below), skewness 0 (weight 0.2,
-# below 2), second differences of the coefficients 0 (weight 0.02). Skewness matters most: filters
-# are drawn to where values are densest, and a skewed distribution therefore leaves a bias.
+# curve joins its asymptote smoothly. Fitted by least squares: standard deviation 1 (weight 1 for
+# signals from 1 on, 0.1 below), skewness 0 (weight 0.2, below 2), second differences of the
+# coefficients 0 (weight 0.02). Skewness matters most: filters are drawn to where values are
+# densest, and a skewed distribution therefore leaves a bias.
 SPLINE = (-1.4249, -0.8061, -0.1425, 0.0650, -0.0327, 0.0635, -0.0478, 0.0201)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     ranked,
 )
 from napari_gpu_denoise.noise.patches.device import patches_on
-from napari_gpu_denoise.noise.patches.variance import MEMBERS, VarianceCurve, pooled_variance
+from napari_gpu_denoise.noise.patches.variance import MEMBERS, VarianceCurve
 
 MAX_PATCHES = 40_000  # patches read, about: fewer miss the smoothest places of texture
 ALONG = "mean", "energy", "seen", "clipped", "place"  # fields whose last axis is that of patches
@@ -214,44 +214,15 @@ def together(parts: Sequence[PatchSpectra]) -> PatchSpectra:
 
 METHOD = "high frequencies of the smoothest patches"
 MIXED_METHOD = "mean variance over the levels of brightness"
-MARGIN = 3  # noise standard deviations that keep nearly all pixels from a clipping level
 
 
-def plane_sigmas(spectra: PatchSpectra, levels: Sequence[list]) -> np.ndarray:
-    """Return sigma of each plane and its error, (plane, 2); NaN where no patch is whole.
-
-    `levels` are the clipping levels of each plane.
-    """
-    found = np.full((len(levels), 2), np.nan)
-    pooled, parts = spectra.plane_noise, spectra.planes.each()
-    for k, square, error, part in zip(
-        np.flatnonzero(spectra.count), *pooled[:2], parts, strict=True
-    ):
-        if levels[k] and spectra.clipped[part].max() <= limits.MAX_CLIPPED_SHARE_OF_NOISE:
-            square, error = _far_from(levels[k], spectra, k, square, error)
-        found[k] = math.sqrt(square), math.sqrt(square) * error
+def plane_sigmas(spectra: PatchSpectra) -> np.ndarray:
+    """Return sigma of each plane and its error, (plane, 2); NaN where no patch is whole."""
+    found = np.full((len(spectra.count), 2), np.nan)
+    variance, error, *_ = spectra.plane_noise
+    sigma = np.sqrt(variance)
+    found[np.flatnonzero(spectra.count)] = np.stack([sigma, sigma * error], axis=1)
     return found
-
-
-def _far_from(
-    levels: list, spectra: PatchSpectra, plane: int, variance: float, error: float
-) -> tuple[float, float]:
-    """Return the variance and its error in patches of a plane far from its clipping levels.
-
-    Near a clipping level, patches with few clipped pixels are those whose noise happens to be weak.
-    Choosing patches by their mean avoids this bias, as the mean is independent of the high
-    frequencies. A better estimate changes the choice, hence twice.
-    """
-    first = sum(spectra.count[:plane])
-    inside = (spectra.order >= first) & (spectra.order < first + spectra.count[plane])
-    order = spectra.order[inside]
-    distance = reduce(np.minimum, (np.abs(spectra.mean[order] - float(k)) for k in levels))
-    for _ in range(2):
-        far = order[distance > MARGIN * math.sqrt(variance)]
-        if len(far) < MEMBERS:
-            break
-        variance, error, _ = pooled_variance(far, spectra.squares, spectra.overlap)
-    return variance, error
 
 
 def sigma_of_differences(plane: np.ndarray) -> tuple[float, float]:
