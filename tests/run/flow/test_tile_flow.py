@@ -17,7 +17,7 @@ from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.flow.transfer import TileTransfer
+from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.progress import Step
 from scenes import bytes_per_pixel, noisy, small
 
@@ -104,7 +104,7 @@ def test_what_a_late_tile_reads_is_not_overwritten(posing, device):
 
 @pytest.mark.parametrize("how", ["cancelled", "failing"])
 def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, how):
-    write, free = TileTransfer.write, Arena.free
+    write, free = TileFlow._write, Arena.free
     numbers, writing, freed = itertools.count(), [], []
     begun, go_on = threading.Event(), threading.Event()
 
@@ -124,7 +124,7 @@ def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, 
         freed.append(list(writing))
         free(self)
 
-    monkeypatch.setattr(TileTransfer, "write", slow)
+    monkeypatch.setattr(TileFlow, "_write", slow)
     monkeypatch.setattr(Arena, "free", watched)
     image, settings = noisy(8, 64, 64), small(KIND)
     out = np.empty_like(image)

@@ -28,11 +28,12 @@ from napari_gpu_denoise.run.flow.tile_flow import (
     spatial_tiles,
 )
 from napari_gpu_denoise.run.flow.transfer import (
-    FrameTransfer,
     FrameTypes,
+    Transfer,
     converted_at_once,
     copy_as_is,
     frame_blocks,
+    read_frames,
 )
 from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
 from napari_gpu_denoise.run.progress import SILENT, Progress
@@ -139,7 +140,12 @@ class FrameFlow:
         self.arena = arena
         self.plan, self._stabilisation = stages.plan, stages.stabilisation
         self.tile, self.batch = tile, batch
-        self._transfer = FrameTransfer(arena, types or FrameTypes(), tile, batch)
+        types, frames = types or FrameTypes(), tile.channels * batch
+        pixels = (frames * math.prod(shape[1:]) for shape in (tile.source_shape, tile.shape))
+        self._transfer = Transfer(arena, types, *pixels, counts=frames)
+        # Values of the host are float32 unless they are kept as they are: no rows are left out.
+        whole = types.kept is None or types.made.kind == "f"
+        self._kept = tile.shape[2:] if whole else types.kept
         # Noise model of each channel, the same in all frames.
         self._models = np.zeros(1, np.int32)
         alone = session.device.shares_cores
@@ -226,7 +232,8 @@ class FrameFlow:
         def begin(t: int, wanted: int) -> tuple[_Slot, np.ndarray, Callable[[], list[FrameNote]]]:
             slot = self._ins[0]
             self._ins.append(self._ins.pop(0))
-            given = self._transfer.room(slot.name, wanted, self.queues.up)
+            shape = self.tile.channels, wanted, *self.tile.source_shape[1:]
+            given = self._transfer.room(slot.name, shape, self.queues.up)
 
             def fill() -> list[FrameNote]:
                 if slot.uploaded is not None:
@@ -292,11 +299,14 @@ class FrameFlow:
         if self._stabilisation is not None:
             numbers, pixels = np.repeat(self._models, count), math.prod(tile.shape[1:])
             launches += self._stabilisation.inverse(queues.compute, values, numbers, pixels)
-        buffer, converted = transfer.as_levels(queues.compute, values, slot.name, count)
+        nz, ny, nx = tile.shape[1:]
+        stack = (tile.channels * count * nz, ny, nx), self._kept, nz
+        buffer, converted = transfer.as_levels(queues.compute, values, slot.name, *stack)
         launches += converted
         queues.compute.flush()
         after = [launches[-1][1]]
-        host, counts, done = transfer.download(queues.down, buffer, slot.name, count, after)
+        shape = tile.channels, count, nz, *self._kept
+        host, counts, done = transfer.download(queues.down, buffer, slot.name, shape, after)
         queues.down.flush()
         slot.launches = [*launches, ("download", done)]
         if self.profiling:
@@ -304,7 +314,10 @@ class FrameFlow:
 
         def finish() -> None:
             done.wait()
-            write(start, host, transfer.clipped(slot.name, counts, count))
+            new = transfer.clipped(slot.name, counts)
+            if new is not None:
+                new = new[: tile.channels * count].reshape(tile.channels, count)
+            write(start, host, new)
 
         slot.written = None
         if self._writer is None:
@@ -384,18 +397,13 @@ class ArrayFrameFlow:
 
     def _read(self, tile: Tile, end: int, t: int, host: np.ndarray) -> list[FrameNote]:
         source = self.work.source
-        region = source.region(*tile.source_region)
         stop = min(t + host.shape[1], end)
-        most = converted_at_once(source, self.work.levels)
         frame_bytes = source.view.itemsize * math.prod(source.shape[2:])
         keys = [(tile.sequence, number) for number in range(t, stop)]
         new = [key for key in keys if key not in self._notes]
         # Notes are made meanwhile.
         notes = begin_each(self._note, new, source.joined * frame_bytes)
-        for c in range(tile.channels):
-            for k, block in frame_blocks(source, tile.sequence, t, stop, c, most):
-                values = host[c, k : k + len(block)]
-                in_bands(self.work.levels.load, block[:, *region], values)
+        read_frames(source, self.work.levels, tile, t, stop, host)
         self._notes |= zip(new, notes, strict=True)
         return [self._notes[key] for key in keys]
 
