@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import shutil
 import sys
 import traceback
 from collections.abc import Callable
-from importlib.metadata import requires
 from pathlib import Path
 
 import fsspec
@@ -226,19 +224,6 @@ def test_boolean_images_are_0_and_1_as_layers_are(tmp_path, version):
     expected = gd.denoise(image.astype(np.uint8), small(gd.NLMeans), 0.4, axes="TYX")
     assert not report.failed
     np.testing.assert_array_equal(gd.read(report.done[0].output).data, expected.image)
-
-
-@pytest.mark.parametrize(("installed", "fits"), [("3.1.5", False), ("3.1.6", True), ("3.2", True)])
-def test_the_version_of_zarr_is_that_of_the_requirement(monkeypatch, installed, fits):
-    monkeypatch.setattr("zarr.__version__", installed)
-    if fits:
-        assert places.zarr_package().__version__ == installed
-        return
-    named = {each.partition(";")[0].strip() for each in requires("napari-gpu-denoise")}
-    (needed,) = (each for each in named if each.startswith("zarr>="))
-    with pytest.raises(FileError, match=re.escape(f"but {installed} is installed")) as error:
-        places.zarr_package()
-    assert f"'{needed}'" in str(error.value)
 
 
 def test_missing_codecs_are_no_damage(tmp_path, monkeypatch):

@@ -69,18 +69,6 @@ def test_regions_are_read_and_stored_as_by_zarr(tmp_path, stored, region):
         assert read.dtype == np.uint16
 
 
-BY_ZARR = {"transposed", "shards", "version 2, by columns"}
-
-
-@pytest.mark.parametrize("stored", [each for each in STORED if each not in BY_ZARR])
-def test_usual_arrays_need_no_event_loop(tmp_path, monkeypatch, stored):
-    array = new(tmp_path, stored)
-    monkeypatch.setattr(zarr.core.sync, "sync", lambda *_, **__: pytest.fail("by zarr's loop"))
-    monkeypatch.setattr(zarr.core.array, "sync", lambda *_, **__: pytest.fail("by zarr's loop"))
-    chunks.write(array, REGIONS["all"], PIXELS)
-    assert np.array_equal(chunks.read(array, REGIONS["all"]), PIXELS)
-
-
 def test_all_threads_have_ended_when_a_chunk_fails(tmp_path, monkeypatch):
     monkeypatch.setattr(chunks, "_THREADS", 4)
     array, begun, ended = new(tmp_path, "zstd"), [], []

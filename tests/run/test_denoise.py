@@ -15,7 +15,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import AxesError, Cancelled
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import setting_fields
-from scenes import filters_and_axes, joining, noisy, small
+from scenes import filters_and_axes, joining, noisy, prepared, small
 
 KIND = FILTERS[0]
 
@@ -31,7 +31,7 @@ def test_the_record_says_that_noise_grows_with_brightness():
 def test_the_record_tells_the_settings_as_they_were_given(device):
     @dataclasses.dataclass(frozen=True)
     class Doubled(KIND):
-        def for_array(self, names, shape):
+        def prepare(self, context):
             return dataclasses.replace(self, window=11)
 
     image = noisy(40, 44)
@@ -218,8 +218,8 @@ def test_shared_paragraphs_are_filled_in(name):
 
 def test_settings_along_an_axis_of_length_one_do_not_apply():
     joined = joining(KIND, "TZ")
-    assert joined.for_array("TZYX", (3, 2, 5, 6)) == joined
-    assert joined.for_array("TZYX", (3, 1, 5, 6)) == joining(KIND, "T")
-    assert joined.for_array("TZYX", (1, 1, 5, 6)) == small(KIND)
+    assert prepared(joined, "TZYX", (3, 2, 5, 6)) == joined
+    assert prepared(joined, "TZYX", (3, 1, 5, 6)) == joining(KIND, "T")
+    assert prepared(joined, "TZYX", (1, 1, 5, 6)) == small(KIND)
     with pytest.raises(AxesError, match="needs an axis Z"):
-        joined.for_array("TYX", (3, 5, 6))
+        prepared(joined, "TYX", (3, 5, 6))

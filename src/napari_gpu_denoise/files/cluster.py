@@ -363,7 +363,7 @@ def denoise_by_workers(
         job, correction = run_task(client, progress, "noise", prepared, place, run, correction)
         if correction is not None:
             ledger.keep("correction", correction)
-        ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
+        ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels))
     else:
         job = Job(run, run.axes, shape, *known)
     place = replace(place, correction=correction)

@@ -9,7 +9,7 @@ import os
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, DTypeLike
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files.input_checks import check_memory
 from napari_gpu_denoise.image.axes import chosen_range, index_parts
-from napari_gpu_denoise.run.record import Record
 
 
 class Blocks(ABC):
@@ -261,7 +260,6 @@ SYMBOLS = {
 _KNOWN = set(SYMBOLS)
 
 Steps = dict[str, tuple[float, str]]
-Records = Record | Sequence[dict] | None  # of one run, of several, or none
 
 METRES = {
     **{"meter": 1.0, "centimeter": 1e-2, "millimeter": 1e-3, "micrometer": 1e-6},
@@ -425,13 +423,6 @@ class Format:
         if self.written is None:
             return self.is_path(path)
         return os.fspath(path).lower().endswith(self.written)
-
-
-def records_of(record: Records) -> list[dict]:
-    """Return the records that a writer is given: of one run, of several, or none."""
-    if record is None:
-        return []
-    return [record.as_dict()] if hasattr(record, "as_dict") else list(record)
 
 
 def record_line(record: dict) -> str:

@@ -10,7 +10,7 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.plan import FrameNote
 from napari_gpu_denoise.run.flow.work import Stabilisation
-from scenes import IMAGE_FILTERS, follows_time, joining, scene, small
+from scenes import IMAGE_FILTERS, follows_time, joining, prepared, scene, small
 
 PHOTONS = [
     gd.PoissonGaussian(*numbers)
@@ -173,8 +173,8 @@ def test_every_filter_runs_between_the_transforms(kind, device, model, axes):
     settings = joining(kind, axes)
     image = drawn(model, scene(*{2: (45, 53), 3: (3, 33, 37), 4: (2, 2, 33, 37)}[len(axes)]))
     result = gd.denoise(image, settings, noise=model, axes=axes, device=device)
-    applied = settings.for_noise((model,))
-    if applied is None:
+    applied = prepared(settings, axes, image.shape, (model,))
+    if not settings.takes((model,)):
         expected = in_steps(image, settings, (model,), axes, device)
     else:  # a filter that knows this noise itself
         sigma = None if model.name == "speckle" else model.sigma
