@@ -147,27 +147,6 @@ def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, 
     assert not [t for t in threading.enumerate() if t.name.startswith("tiles out")]
 
 
-def test_profiling_names_every_launch(device):
-    image, settings = noisy(50, 60), small(KIND)
-    chosen = session(device)
-    out = np.empty_like(image)
-    work = work_of(image, out, settings, chosen)
-    with (
-        borrow(chosen) as arena,
-        closing(tiled(work, arena, 1500, profiling=True)) as flow,
-    ):
-        total = len(flow.tiles)
-        told = Remembered()
-        flow.run(told)
-        assert told.steps == [Step(k, total) for k in range(total + 1)]
-        flow.queues.finish()
-        names = [name for name, _ in flow.events]
-        assert names.count("upload") == names.count("download") == total > 1
-        for _, event in flow.events:
-            assert event.profile.end >= event.profile.start > 0
-    np.testing.assert_array_equal(out, denoise(image, settings, 20, device=device).image)
-
-
 def test_buffers_are_kept_between_runs_and_freed_on_request(device):
     release_memory()
     image, settings = noisy(50, 60), small(KIND)
