@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -16,7 +17,7 @@ import numpy as np
 
 from napari_gpu_denoise.image.flicker import block_means, block_pixels
 from napari_gpu_denoise.image.levels import Levels, convert
-from napari_gpu_denoise.image.threads import begin_each, in_bands
+from napari_gpu_denoise.image.threads import begin_each
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.plan import FrameNote, Launches
@@ -27,15 +28,8 @@ from napari_gpu_denoise.run.flow.tile_flow import (
     smallest_tile,
     spatial_tiles,
 )
-from napari_gpu_denoise.run.flow.transfer import (
-    FrameTypes,
-    Transfer,
-    converted_at_once,
-    copy_as_is,
-    frame_blocks,
-    read_frames,
-)
-from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
+from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer, read_frames, write_frames
+from napari_gpu_denoise.run.flow.work import Queues, Stages, Work, runs
 from napari_gpu_denoise.run.progress import SILENT, Progress
 
 _MOST_SLICES = 16  # of a volume, whose brightness is compared
@@ -417,26 +411,25 @@ class ArrayFrameFlow:
         return replace(note, first_slice=work.source.origin[1], models=models)
 
     def _write(self, tile: Tile, t: int, values: np.ndarray, clipped: np.ndarray | None) -> None:
-        source, out = self.work.source, self.work.out
-        ny, nx = self.work.kept(tile)
-        if not ny or not nx:
+        work, source, out, kept = self.work, self.work.source, self.work.out, self.work.kept(tile)
+        if not all(kept):
             return
-        region = tile.kept_region(ny, nx)
-        there, here = out.region(*region), source.region(*region)
-        times = t, t + values.shape[1]
-        empty = [self._notes[tile.sequence, number].empty for number in range(*times)]
+        place = tile.kept_region(*kept)
+        numbers = range(t, t + values.shape[1])
+        empty = np.array([self._notes[tile.sequence, number].empty for number in numbers])
         if clipped is not None:
-            self._saturated += int(clipped[:, ~np.array(empty)].sum(dtype=np.int64))
-            store, most = copy_as_is, None
-        else:
-            store, values = partial(self.work.levels.store, spare=True), values[..., :ny, :nx]
-            most = 1 if any(empty) else converted_at_once(out, self.work.levels)
-        for c in range(tile.channels):
-            for k, block in frame_blocks(out, tile.sequence, *times, c, most):
-                if not all(empty[k : k + len(block)]):
-                    counts = in_bands(store, values[c, k : k + len(block)], block[:, *there])
-                    self._saturated += sum(counts)
-            # Copied from the source: the channels on the device may have been mixed.
-            for k in np.flatnonzero(empty):
-                place = tile.sequence, t + int(k), c
-                self._saturated += convert(source.frame(*place)[here], out.frame(*place)[there])
+            self._saturated += int(clipped[:, ~empty].sum(dtype=np.int64))
+        for first, count, is_empty in runs(empty):
+            if not is_empty:
+                into = out, work.out_levels, tile, kept, t + first
+                self._saturated += write_frames(*into, values[:, first : first + count])
+                continue
+            # As they were given: the channels on the device may have been mixed.
+            there, here = out.region(*place), source.region(*place)
+            for number, c in itertools.product(
+                numbers[first : first + count], range(tile.channels)
+            ):
+                given = source.frame(tile.sequence, number, c)[here]
+                if work.filter.yields_map:
+                    given = np.zeros_like(given)
+                self._saturated += convert(given, out.frame(tile.sequence, number, c)[there])

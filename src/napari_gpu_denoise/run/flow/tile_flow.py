@@ -14,20 +14,12 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.image.axes import Frames
-from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, kept_bytes
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FramePlan, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile, split
-from napari_gpu_denoise.run.flow.transfer import (
-    FrameTypes,
-    Transfer,
-    converted_at_once,
-    copy_as_is,
-    frame_blocks,
-    read_frames,
-)
+from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer, read_frames, write_frames
 from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
 from napari_gpu_denoise.run.progress import SILENT, Progress
 
@@ -390,16 +382,9 @@ class TileFlow:
     ) -> int:
         """Wait for a download and write the tile; return the number of values clipped."""
         done.wait()
-        (ny, nx), out, levels = self.work.kept(tile), self.work.out, self.work.out_levels
-        region, most = out.region(*tile.kept_region(ny, nx)), converted_at_once(out, levels)
-        new = self._transfer.clipped(name, counts)
-        store, clipped = (levels.store, 0) if new is None else (copy_as_is, int(new[0]))
-        times = tile.t.start, tile.t.stop
-        for c in range(tile.channels):
-            for k, block in frame_blocks(out, tile.sequence, *times, c, most):
-                values = host[c, k : k + len(block), :, :ny, :nx]
-                clipped += sum(in_bands(store, values, block[:, *region]))
-        return clipped
+        work, new = self.work, self._transfer.clipped(name, counts)
+        place = work.out, work.out_levels, tile, work.kept(tile), tile.t.start
+        return write_frames(*place, host) + (0 if new is None else int(new[0]))
 
     def close(self) -> None:
         """Wait until the device is idle, so that buffers can be freed; run nothing after it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,25 @@ def read_frames(
             in_bands(levels.load, block[:, *region], host[c, k : k + len(block)])
 
 
+def write_frames(
+    out: Frames, levels: Levels, tile: Tile, kept: tuple[int, int], start: int, values: np.ndarray
+) -> int:
+    """Write the `kept` rows and columns of what a tile yields from time `start` on.
+
+    Values, which may be overwritten, are converted here if they came as floats. Return how many
+    were clipped here.
+    """
+    region, values = out.region(*tile.kept_region(*kept)), values[..., : kept[0], : kept[1]]
+    store, most = partial(levels.store, spare=True), converted_at_once(out, levels)
+    if values.dtype.kind != "f":
+        store, most = _copy_as_is, None
+    clipped, stop = 0, start + values.shape[1]
+    for c in range(tile.channels):
+        for k, block in frame_blocks(out, tile.sequence, start, stop, c, most):
+            clipped += sum(in_bands(store, values[c, k : k + len(block)], block[:, *region]))
+    return clipped
+
+
 def frame_blocks(
     frames: Frames, sequence: int, start: int, stop: int, channel: int, most: int | None = None
 ) -> Iterator[tuple[int, np.ndarray]]:
@@ -232,7 +252,7 @@ def converted_at_once(frames: Frames, levels: Levels) -> int | None:
     return max(1, _CONVERTED // math.prod(frames.shape[-3:]))
 
 
-def copy_as_is(values: np.ndarray, out: np.ndarray) -> int:
+def _copy_as_is(values: np.ndarray, out: np.ndarray) -> int:
     """Copy values; none is clipped."""
     np.copyto(out, values)
     return 0
