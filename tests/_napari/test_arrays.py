@@ -79,16 +79,6 @@ def test_reading_stops_at_once(stack):
     assert len(data.read) == 1
 
 
-def test_alpha_is_left_out():
-    data = np.random.default_rng(1).integers(0, 9, (3, 4, 5, 4))
-    array = arrays.LazyArray(data, part=(slice(None),) * 3 + (slice(3),), time=0)
-    assert array.shape == (3, 4, 5, 3) and array.size == 180 and array.ndim == 4
-    assert_array_equal(array[1, :, :, 2], data[1, :, :, 2])
-    assert_array_equal(array[1, 2, :, :], data[1, 2, :, :3])
-    assert_array_equal(array[1], data[1, ..., :3])
-    assert_array_equal(np.asarray(array), data[..., :3])
-
-
 def test_only_what_fits_into_memory_is_read_whole(stack, small_memory):
     data = Sliced(stack)
     with pytest.raises(DeviceMemoryError, match="fewer frames"):

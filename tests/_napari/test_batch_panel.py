@@ -18,10 +18,9 @@ from _napari.inputs import choose
 from _napari.noise_records import estimate
 from napari_gpu_denoise import cli
 from napari_gpu_denoise._napari.batch.panel import BatchPanel
-from napari_gpu_denoise.files import FORMAT_NAMES, one_file, resuming
+from napari_gpu_denoise.files import FORMAT_NAMES, one_file
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.structure.record import parse_correction
-from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.record import Record, Result
 from zarr_stores import write_store
 
@@ -209,47 +208,6 @@ def test_stopped_half_way(batch, folder, calls, click, qtbot, how):
     calls.turns.release()
     qtbot.waitUntil(lambda: not (panel.runs.running or worker.is_running))
     assert states(panel) == {"a.tif": "stopped"} and not (folder / "denoised/a.tif").exists()
-
-
-def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monkeypatch):
-    """It is stopped half way; the result is that of one run."""
-    for module, name, value in (
-        (one_file, "STREAMED_BYTES", 0),
-        (parts_of_images, "PART_BYTES", 1),
-        (parts_of_images, "_FRAMES_PER_MARGIN", 1),
-        (resuming, "_BRIEF", 0),
-    ):
-        monkeypatch.setattr(module, name, value)
-    path = tmp_path / "stack.tif"
-    tifffile.imwrite(path, image(3, (8, 24, 32)), metadata={"axes": "ZYX"})
-    real, turn, noted = one_file.denoise_image, threading.Event(), []
-
-    def held(*args, progress, **options):
-        def note(step):
-            if noted and noted[-1] == 3:
-                turn.wait()
-            noted.extend([step.done] if step.total and step.unit != "part checked" else [])
-            return step
-
-        return real(*args, progress=progress.within(note), **options)
-
-    monkeypatch.setattr(one_file, "denoise_image", held)
-    panel = batch(path)
-    choose(panel.form.existing, "replace")
-    click(panel.run_button)
-    qtbot.waitUntil(lambda: 3 in noted)
-    click(panel.stop_button)
-    turn.set()
-    qtbot.waitUntil(lambda: not panel.runs.running)
-    assert panel.table.rows[0].words == "Stopped; what is done is kept"
-    assert panel.run_button.text() == "Continue with 1 file"
-    noted.clear()
-    assert done(panel).startswith("<b>Done.</b> 1 denoised")
-    assert noted[0] >= 3
-    expected = gd.run_batch(path, gd.NLMeans(window=5), output=tmp_path / "whole/")
-    assert_array_equal(
-        tifffile.imread(tmp_path / "denoised/stack.tif"), tifffile.imread(expected.done[0].output)
-    )
 
 
 def ome(path):

@@ -8,7 +8,7 @@ import pytest
 import tifffile
 from numpy.testing import assert_allclose, assert_array_equal
 
-from _napari.inputs import choose, layer_names, type_sigma
+from _napari.inputs import choose, layer_names
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.compare.overlay import BLINK, CURTAIN, NOTHING, RESIDUAL
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, is_temporary
@@ -191,17 +191,6 @@ def test_a_residual_is_kept_as_a_layer(viewer, pair, open_compare, click, qtbot,
     assert list(viewer.layers) == [before, after, kept]
 
 
-def test_what_is_not_hidden_by_the_panel_is_remembered(viewer, pair, open_compare):
-    before, after = pair
-    panel = open_compare()
-    assert not panel.hide_source.isChecked()
-    panel.hide_source.click()
-    after.visible = True  # as after a rerun
-    assert not after.visible
-    panel.stop()
-    assert (before.visible, after.visible) == (False, True)
-
-
 def test_removed_layers_end_the_comparison(viewer, pair, open_compare, switch, qtbot):
     before, after = pair
     panel = open_compare()
@@ -298,16 +287,3 @@ def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot, click):
     click(panel.draw_button)
     viewer.window.remove_dock_widget(panel)
     assert list(viewer.layers) == list(pair)
-
-
-def test_the_button_of_a_filter_opens_it(viewer, open_panel, run, noisy, click, qtbot):
-    viewer.add_image(noisy, name="cells")
-    panel = open_panel()
-    type_sigma(panel)
-    assert panel.results.compare_button.isHidden()
-    run(panel)
-    click(panel.results.compare_button)
-    compare = docks.open_panel(viewer, "Compare")
-    qtbot.waitUntil(lambda: compare.overlay.mode == CURTAIN)
-    assert compare.layer.layer().name == "cells (NL-means, sigma 10)"
-    assert panel.layer.layer().name == "cells"

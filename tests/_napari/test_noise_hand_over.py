@@ -7,8 +7,8 @@ from numpy.testing import assert_array_equal
 import napari_gpu_denoise as gd
 from _napari.noise_records import estimate
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
-from napari_gpu_denoise.filters import Isoline, NLMeans
-from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian, Speckle
+from napari_gpu_denoise.filters import NLMeans
+from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian
 from napari_gpu_denoise.run import denoise as runs
 
 pytestmark = pytest.mark.gui
@@ -125,22 +125,6 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click, copied, pho
     assert "--noise gaussian" in copied(panel.command_button)
     click(panel.reset_button)
     assert noise.chosen() == "auto" and panel.request().run.noise is None
-
-
-def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
-    layer = viewer.add_image(noisy, name="echoes")
-    panel = open_panel("Isoline")
-    looks = Speckle(6.0)
-    panel.take_noise(layer, "YX", estimate((looks,), errors=({"looks": 0.1},)), "echoes")
-    panel.maps.click()
-    run(panel)
-    result = viewer.layers["echoes (Isoline, noise as measured)"]
-    assert_array_equal(result.data, runs.denoise(noisy, Isoline(), noise=looks).image)
-    classes = viewer.layers["echoes (Isoline classes, noise as measured)"]
-    assert_array_equal(classes.data, gd.isoline_maps(noisy, noise=looks).classes)
-    # What the filter is told by its own settings goes before it.
-    panel.form.controls["criterion"].value = "multiplicative"
-    assert panel.request().run.noise is None and not panel.options.noise.mode.isEnabled()
 
 
 def test_an_estimate_of_several_channels_and_numbers_that_do_not_outlive_their_choice(

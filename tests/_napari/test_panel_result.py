@@ -12,7 +12,6 @@ import napari_gpu_denoise as gd
 from _napari.inputs import PLACED, assert_same_place, layer_names, type_sigma
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import capture
-from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.filters import NLMeans
 from napari_gpu_denoise.run import denoise as runs
 
@@ -168,15 +167,6 @@ def test_planes_without_labels_are_independent_and_dask_is_read_by_the_worker(
     assert viewer.layers["lazy"].data is lazy
     alone = runs.denoise(stack[1], NLMeans(), result.metadata[METADATA_KEY]["sigma"][0])
     assert_array_equal(result.data[1], alone.image)
-
-
-def test_a_copied_command_names_the_file(viewer, open_panel, copied):
-    viewer.open_sample("napari-gpu-denoise", "mri")
-    panel = open_panel()
-    panel.form.controls["slices"].value = 1
-    command = copied(panel.command_button)
-    assert command.startswith("gpu-denoise nl-means ") and str(samples.path("mri")) in command
-    assert command.endswith("--axes ZYX --slices 1")
 
 
 def test_boolean_layers(viewer, open_panel, run, pasted):

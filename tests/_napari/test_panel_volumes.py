@@ -27,9 +27,7 @@ def volume():
     [
         ("ZYX", {"scale": SCALE}, "2, 0.5, 0.5"),
         ("YXZ", {"scale": (0.5, 0.25, -2)}, "2, 0.5, 0.25"),
-        ("ZYX", {"scale": SCALE, "units": ("um",) * 3}, "2, 0.5, 0.5"),
         ("ZYX", {"scale": (400, 0.2, 0.2), "units": ("nm", "um", "um")}, "400, 200, 200"),
-        ("ZYX", {"scale": (1, 1, 1), "units": ("mm",) * 3}, "1, 1, 1"),
         ("ZYX", {}, ""),  # nobody has said anything
         ("ZYX", {"scale": SCALE, "units": ("um", "pixel", "pixel")}, ""),
         ("TYX", {"scale": SCALE}, ""),
@@ -51,10 +49,6 @@ def test_a_volume_is_one_click_from_bm4d_and_its_voxel_size_that_of_the_layer(
     panel = viewer.window.dock_widgets["BM4D (GPU Denoise)"]
     assert panel.layer.layer() is layer and panel.axes.letters() == "ZYX"
     assert panel.axes.volume_button.isHidden()
-    # Frames of a movie that a file calls slices are few clicks away too.
-    other.axes.edit.setText("TYX")
-    assert other.axes.volume_button.isHidden()
-
     control = panel.form.controls["voxel"]
     panel.axes.edit.setText(".YX")
     assert control.native.placeholderText() == ""

@@ -55,21 +55,6 @@ def test_ticks_have_the_unit_of_the_label(plot, scale):
         assert axis.label.toPlainText().strip() == label
 
 
-def test_labels_are_not_cut_off(plot):
-    plot.show_series([Series((0, 1), (0, 1), "a"), Series((0, 1), (0, 1), "b", "line")], "Lag")
-    plot.grab()
-    assert plot.area.getAxis("bottom").label.toPlainText().strip() == "Lag"
-    frame = plot.area.scene().views()[0].sceneRect()
-    shown = [plot.area.getAxis(side).label for side in ("bottom", "left")]
-    shown += [plot.area.titleLabel, *(label for _, label in plot.legend.items)]
-    margin = shown[0].document().documentMargin()
-    boxes = [each.sceneBoundingRect().adjusted(margin, margin, -margin, -margin) for each in shown]
-    assert len(boxes) == 5 and all(frame.contains(box) for box in boxes)
-    for k, box in enumerate(boxes):
-        assert not any(box.intersects(other) for other in boxes[:k])
-    assert [label.text for _, label in plot.legend.items] == ["a", "b"]
-
-
 def test_limits_hold_all_and_zero(plot):
     plot.show_series([Series((1e6, 2e6), (1e6, 2e6))])  # whose range must be forgotten
     plot.show_series(

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tifffile
 
-import napari_gpu_denoise as gd
 from _napari.noise_records import estimate
 from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.denoise.snippets import (
@@ -20,7 +19,7 @@ from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
-from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
+from napari_gpu_denoise.noise.models import Correlated, Rician
 from napari_gpu_denoise.run.request import Run
 
 CORRELATED = Correlated(3.0, tuple(tuple(0.5 ** (y + x) for x in range(5)) for y in range(5)))
@@ -112,21 +111,6 @@ def test_noise_on_the_command_line(choices, said):
     line = command_line(requested(NLMeans(), "YX", path="a.tif", **choices))
     assert line == f"gpu-denoise nl-means a.tif -o a_nl-means.tif {said} --axes YX"
     assert (parsed(line).noise is not None) == ("--noise" in said)
-
-
-@pytest.mark.parametrize(
-    ("models", "said"),
-    [
-        ((Rician(3.5),), "gd.Rician(sigma=3.5)"),
-        ((Gaussian(1.0), Gaussian(2.0)), "(gd.Gaussian(sigma=1.0), gd.Gaussian(sigma=2.0))"),
-        ((CORRELATED,), "gd.Correlated(sigma=3.0, "),
-    ],
-)
-def test_models_as_code(models, said):
-    line = called(python_call(requested(NLMeans(), "YX", noise=estimate(models))))
-    assert f"gd.nl_means(image, noise={said}" in line
-    code = line.rpartition("noise=")[2].rpartition(")")[0]
-    assert eval(code, {"gd": gd}) == (models if len(models) > 1 else models[0])
 
 
 def test_the_result_never_has_the_name_of_the_file(tmp_path):

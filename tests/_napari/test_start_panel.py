@@ -117,17 +117,6 @@ def test_remedies_name_controls_that_a_panel_has(viewer, start, open_panel, nois
             assert word in choices, of_filter
 
 
-def test_many_files_take_the_filter_that_is_recommended(viewer, start, click, noisy):
-    viewer.add_image(noisy, name="cells")
-    panel = start()
-    choose(panel.effort, "fast")
-    click(panel.batch_button)
-    batch = viewer.window.dock_widgets["Batch (GPU Denoise)"]
-    assert batch.form.filter.form.settings() == panel.advised()[0].filter
-    panel.look()
-    assert not panel.batch_button.isEnabled()
-
-
 def test_return_runs_also_before_it_has_looked(viewer, start, qtbot, noisy):
     viewer.add_image(noisy, name="a")
     panel = start()

@@ -101,8 +101,7 @@ def test_detail_is_that_of_full_spectra_and_of_the_transfer_function(scene):
 )
 def test_half_is_where_the_contrast_falls_below_it(kept, judged, half, limit):
     found = Detail((0.05, 0.15, 0.25, 0.35), kept, tuple(map(bool, judged)))
-    assert found.half == (None if half is None else pytest.approx(half))
-    assert found.limit == limit
+    assert (found.half, found.limit) == (half and pytest.approx(half), limit)
 
 
 def test_the_loss_of_unseen_pixels_is_that_of_the_slow_one(scene):

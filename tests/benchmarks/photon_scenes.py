@@ -1,29 +1,23 @@
 """Gain of simulated scenes of few photons: how near it is, and how honest its errors are.
 
-    python tests/benchmarks/photon_scenes.py [--scenes 200] [--only KIND ...] [--json FILE]
+    python tests/benchmarks/photon_scenes.py [--scenes 200] [--only KIND ...]
 
 Each scene has a gain, an offset, read noise and a type of its own, the same in every run. For
 each kind: how many channels are called Poisson-Gaussian, and of these the bias (median), scatter
 (68 % are within) and mean error of the gain in %, how many gains are within 10 %, and within two of
 the stated standard errors of the true one; then the latter for `single_image_noise` on all
 channels, whatever they are called, and how often that does not know (an error above half the gain).
-
-    python tests/benchmarks/photon_scenes.py --denoise [--only KIND ...]
-
-PSNR in dB of BM3D and NL-means with automatic noise, beside what they reach with the true model
-(result in float32).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
+from tables import show_rows
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.noise.photon import single_image_noise
@@ -171,40 +165,11 @@ def coverage(kind: str, number: int) -> dict[str, Any]:
         "scatter %": 100 * np.quantile(np.abs(error - np.median(error)), 0.68),
         "mean error %": 100 * np.abs(error).mean(),
         "stated %": 100 * np.median(stated),
-        "within 10 %": f"{np.count_nonzero(np.abs(error) <= 0.1)}",
-        "within 2 errors": f"{np.count_nonzero(np.abs(error) <= 2 * stated)}",
-        "single: within 2 errors": f"{np.count_nonzero(np.abs(other) <= 2 * doubt)}",
-        "single: not known": f"{np.count_nonzero(doubt > 0.5)}",
+        "within 10 %": np.count_nonzero(np.abs(error) <= 0.1),
+        "within 2 errors": np.count_nonzero(np.abs(error) <= 2 * stated),
+        "single: within 2 errors": np.count_nonzero(np.abs(other) <= 2 * doubt),
+        "single: not known": np.count_nonzero(doubt > 0.5),
     }
-
-
-def denoise(kind: str, number: int) -> dict[str, Any]:
-    """Return PSNR with automatic noise and with the true model, and the difference, in dB."""
-    row: dict[str, Any] = {"scenes": kind}
-    for name, filtered in (("BM3D", gd.bm3d), ("NL-means", gd.nl_means)):
-        rows = []
-        for seed in range(number):
-            made = scene(kind, seed)
-            truth = made.offset + made.gain * made.expected
-            model = gd.PoissonGaussian(made.gain, made.read, made.offset)
-            results = [
-                filtered(made.image, axes=made.axes, dtype="float32", **each)
-                for each in ({}, {"noise": model})
-            ]
-            peak = float(np.ptp(truth))
-            rows.append([10 * np.log10(peak**2 / np.mean((r - truth) ** 2)) for r in results])
-        auto, told = np.array(rows).T
-        row |= {
-            f"{name}, nothing said": auto.mean(),
-            f"{name}, true model": told.mean(),
-            f"{name}, worst difference": (auto - told).min(),
-            f"{name}, mean difference": (auto - told).mean(),
-        }
-    return row
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def main() -> None:
@@ -212,20 +177,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--scenes", type=int, default=200, help="of all kinds together")
     parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
-    parser.add_argument("--denoise", action="store_true", help="filter, and print PSNR")
-    parser.add_argument("--json", type=Path, help="also write the rows to this file")
     options = parser.parse_args()
-    table = denoise if options.denoise else coverage
-    rows = []
-    for place, kind in enumerate(options.only):
-        each, left = divmod(options.scenes, len(options.only))
-        rows.append(table(kind, each + (place < left)))
-        if place == 0:
-            print("| " + " | ".join(rows[0]) + " |")
-            print("| --- " + "| ---: " * (len(rows[0]) - 1) + "|")
-        print("| " + " | ".join(map(_cell, rows[-1].values())) + " |", flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(rows, default=float, indent=1))
+    each, left = divmod(options.scenes, len(options.only))
+    show_rows(coverage(kind, each + (k < left)) for k, kind in enumerate(options.only))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ low and too high, what is wrong with an image, and what is not). Noise is drawn 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
@@ -21,8 +19,6 @@ from tables import print_tables, show
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.assessment.formulas import Rings
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import head, microscopy_pairs, pictures
 
 SIGMA = 20.0

@@ -2,231 +2,131 @@
 
     python tests/benchmarks/quality_real.py [--tables TABLE ...] [--device D] [--profile P]
 
-PSNR in dB against the mean of many shots or the photograph without noise: of the image as it is,
-of BM3D and NL-means with nothing said, of BM3D with the best of nine white sigmas of 0.5 to 5.6
-times the true deviation, and the noise that was found. Confocal images are scored after an affine
-fit. "clean" prints the change of photographs without noise, grey levels rms, instead.
+PSNR in dB against the mean of many shots: of the image as it is, of BM3D and NL-means with nothing
+said, of BM3D with the best of nine white sigmas of 0.5 to 5.6 times the true deviation, and the
+noise that was found. Confocal images are scored after an affine fit. "clean" prints the change of
+images without noise, grey levels rms, instead.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-import imageio.v3 as imageio
 import numpy as np
+from cases import Case, real_pairs
 from scipy import ndimage
 from tables import print_tables, show
 
 import napari_gpu_denoise as gd
-from reference.data import existing, pictures
+from reference.data import pictures
 
 TIMES = np.geomspace(0.5, 5.6, 9)
 WORSE = 0.1  # dB
 
 
-class Case(NamedTuple):
-    """An image with noise, and what it should be."""
-
-    name: str
-    noisy: np.ndarray  # (y, x) or (y, x, 3)
-    clean: np.ndarray
-    affine: bool = False  # whether the clean one is known up to an affine map
+def cameras() -> list[Case]:
+    """Return camera JPEGs of CC15 and PolyU."""
+    return [*real_pairs("camera"), *real_pairs("polyu")]
 
 
 def camera(options: argparse.Namespace) -> None:
     """Camera JPEGs of CC15 and PolyU."""
-    _show(_pairs("camera"), options)
-    _show(_pairs("polyu"), options)
+    _show(cameras(), options)
 
 
 def reduced(options: argparse.Namespace) -> None:
     """The same, reduced by 2 (mean of 2 x 2 pixels, rounded)."""
-    _show(map(_halved, [*_pairs("camera"), *_pairs("polyu")]), options)
+    _show([replace(c, noisy=_half(c.noisy), clean=_half(c.clean)) for c in cameras()], options)
 
 
 def microscope(options: argparse.Namespace) -> None:
     """Wide-field and confocal fluorescence."""
-    _show([*_pairs("widefield"), *_pairs("confocal")], options)
-
-
-def repeats(options: argparse.Namespace) -> None:
-    """Facades and paving, with white noise, as uint8."""
-    _show((_noisy(*each, s) for each in _repeats().items() for s in (3, 10, 25)), options)
-
-
-def compressed(options: argparse.Namespace) -> None:
-    """Photographs of Set12 with noise of sigma 15, then JPEG."""
-    chosen = list(pictures("set12").items())[:: 4 * options.stride]
-    _show((_jpeg(_noisy(*each, 15), q) for each in chosen for q in (85, 65, 45)), options)
-
-
-def resampled(options: argparse.Namespace) -> None:
-    """Photographs of Set12 with noise of sigma 15, rotated or enlarged."""
-    ways = {
-        "rotated, cubic": lambda i: ndimage.rotate(i, 7, reshape=False, order=3)[40:-40, 40:-40],
-        "twice, nearest": lambda i: i.repeat(2, axis=0).repeat(2, axis=1),
-        "twice, cubic": lambda i: ndimage.zoom(i, 2, order=3),
-    }
-    chosen = list(pictures("set12").items())[:: 4 * options.stride]
-    cases = []
-    for name, clean in chosen:
-        _, noisy, truth, _ = _noisy(name, clean[:256, :256].astype(float), 15)
-        for way, process in ways.items():
-            cases.append(Case(f"{name}, {way}", process(noisy), process(truth)))
-    _show(cases, options)
+    _show([*real_pairs("widefield"), *real_pairs("confocal")], options)
 
 
 def clean(options: argparse.Namespace) -> None:
     """Change of images without noise, grey levels rms, by BM3D and NL-means."""
+    images = dict(pictures("repeats")) | {case.name: case.clean for case in cameras()}
+    images |= dict(list(pictures("bsd68").items())[:: 4 * options.stride])
     rows = []
-    mean = {each.name: each.clean for each in (*_pairs("camera"), *_pairs("polyu"))}
-    chosen = list(pictures("bsd68").items())[:: 4 * options.stride]
-    for name, image in (*_repeats().items(), *mean.items(), *chosen):
-        changes = [_filtered(image, kind, options) - image for kind in (gd.BM3D, gd.NLMeans)]
-        found = gd.estimate_noise(image, _axes(image), device=options.device)
-        rms = [f"{np.sqrt(np.mean(np.square(each))):.2f}" for each in changes]
-        rows.append([name, *rms, _words(found)])
+    for name, image in images.items():
+        case = Case(name, image, image)
+        changes = [_filtered(case, kind, options) - image for kind in (gd.BM3D, gd.NLMeans)]
+        rms = [np.sqrt(np.mean(np.square(each))) for each in changes]
+        rows.append([name, *map(float, rms), _words(case, options)])
     show(["image", "BM3D", "NL-means", "found"], rows)
 
 
 def crops(options: argparse.Namespace) -> None:
-    """Crops of the same with more texture than noise: means, and those worse than their input.
+    """Crops of 256 x 256 pixels, also as luminance and sharpened, and those worse than their input.
 
-    Of the camera images 256 x 256 pixels, also as luminance and sharpened; of the repeats and of
-    photographs of BSD68 192 x 192, with weak white noise.
+    Some have more texture than noise.
     """
-    rows = []
-    for name, cases in (("cameras", _camera_crops()), ("weak noise", _weak_crops(options.stride))):
-        scores, worse = [], []
-        for case in cases:
-            noisy = _score(case.noisy, case)
-            auto = _score(_filtered(case.noisy, gd.BM3D, options), case)
-            scores.append((noisy, auto))
-            if auto < noisy - WORSE:
-                worse.append(f"{case.name} {auto - noisy:.1f}")
-        means = [f"{value:.2f}" for value in np.mean(scores, axis=0)]
-        rows.append([name, f"{len(scores)}", *means, "; ".join(worse) or "none"])
-    show(["crops", "number", "noisy", "BM3D", "worse by more than 0.1 dB"], rows)
+    scores, worse = [], []
+    for case in _crops(options.stride):
+        noisy, auto = (case.score(i) for i in (case.noisy, _filtered(case, gd.BM3D, options)))
+        scores.append((noisy, auto))
+        if auto < noisy - WORSE:
+            worse.append(f"{case.name} {auto - noisy:.1f}")
+    means = np.mean(scores, axis=0)
+    rows = [[f"{len(scores)}", *means, "; ".join(worse) or "none"]]
+    show(["crops", "noisy", "BM3D", "worse by more than 0.1 dB"], rows)
 
 
-def _camera_crops() -> Iterator[Case]:
-    for case in (*_pairs("camera"), *_pairs("polyu")):
-        pair = [each.astype(float) for each in (case.noisy, case.clean)]
-        ways = {
-            "": lambda image: image,
-            "luminance": lambda image: image @ (0.299, 0.587, 0.114),
-            "sharpened": lambda image: 2 * image - ndimage.gaussian_filter(image, (1, 1, 0)),
-        }
+def _crops(stride: int) -> Iterator[Case]:
+    ways = {
+        "": lambda image: image,
+        "luminance": lambda image: image @ (0.299, 0.587, 0.114),
+        "sharpened": lambda image: 2 * image - ndimage.gaussian_filter(image, (1, 1, 0)),
+    }
+    for case in cameras()[::stride]:
         for way, process in ways.items():
-            noisy, clean = map(process, pair)
-            yield from _parts(Case(f"{case.name} {way}", noisy, clean), 256)
+            noisy, clean = (process(each.astype(float)) for each in (case.noisy, case.clean))
+            noisy = np.rint(noisy).clip(0, 255).astype(np.uint8)
+            for y, x in np.ndindex(*(length // 256 for length in clean.shape[:2])):
+                part = np.s_[y * 256 : (y + 1) * 256, x * 256 : (x + 1) * 256]
+                yield Case(f"{case.name} {way} {y}{x}", noisy[part], clean[part])
 
 
-def _weak_crops(stride: int) -> Iterator[Case]:
-    chosen = list(pictures("bsd68").items())[:: 4 * stride]
-    for name, image in (*_repeats().items(), *chosen):
-        for sigma in (2, 5):
-            yield from list(_parts(_noisy(name, image, sigma), 192))[::2]
-
-
-def _parts(case: Case, side: int) -> Iterator[Case]:
-    for y, x in np.ndindex(*(length // side for length in case.noisy.shape[:2])):
-        part = np.s_[y * side : (y + 1) * side, x * side : (x + 1) * side]
-        noisy = np.rint(case.noisy[part]).clip(0, 255).astype(np.uint8)
-        yield Case(f"{case.name} {y}{x}", noisy, case.clean[part])
-
-
-def _repeats() -> dict[str, np.ndarray]:
-    return pictures("repeats")
-
-
-def _pairs(folder: str) -> Iterator[Case]:
-    for path in sorted(existing(f"real/{folder}").glob("*_mean.*")):
-        noisy = path.with_name(path.name.replace("_mean", "_real"))
-        if not noisy.exists():
-            noisy = path.with_name(path.name.replace("_mean", "_noisy"))
-        pair = [imageio.imread(each) for each in (noisy, path)]
-        if folder == "confocal":
-            pair = [each[..., 0] if each.ndim == 3 else each for each in pair]
-        yield Case(path.stem.removesuffix("_mean"), *pair, affine=folder == "confocal")
-
-
-def _noisy(name: str, image: np.ndarray, sigma: float) -> Case:
-    noise = np.random.default_rng(0).normal(0, sigma, image.shape)
-    noisy = image + noise
-    if image.dtype == np.uint8:
-        noisy = np.rint(noisy).clip(0, 255).astype(np.uint8)
-    return Case(f"{name}, sigma {sigma}", noisy, image)
-
-
-def _halved(case: Case) -> Case:
-    def half(image: np.ndarray) -> np.ndarray:
-        y, x = (length // 2 for length in image.shape[:2])
-        parts = image[: 2 * y, : 2 * x].reshape(y, 2, x, 2, *image.shape[2:])
-        return np.rint(parts.mean(axis=(1, 3))).astype(np.uint8)
-
-    return case._replace(noisy=half(case.noisy), clean=half(case.clean))
-
-
-def _jpeg(case: Case, quality: int) -> Case:
-    stored = io.BytesIO()
-    imageio.imwrite(stored, case.noisy, extension=".jpg", quality=quality)
-    noisy = imageio.imread(stored.getvalue(), extension=".jpg")
-    return case._replace(name=f"{case.name}, JPEG {quality}", noisy=noisy)
-
-
-def _axes(image: np.ndarray) -> str:
-    return "YXS" if image.ndim == 3 else "YX"
+def _half(image: np.ndarray) -> np.ndarray:
+    y, x = (length // 2 for length in image.shape[:2])
+    parts = image[: 2 * y, : 2 * x].reshape(y, 2, x, 2, *image.shape[2:])
+    return np.rint(parts.mean(axis=(1, 3))).astype(np.uint8)
 
 
 def _filtered(
-    image: np.ndarray, kind: type, options: argparse.Namespace, sigma: float | None = None
+    case: Case, kind: type, options: argparse.Namespace, sigma: float | None = None
 ) -> np.ndarray:
     filter = kind.of(profile=options.profile) if kind is gd.BM3D else kind()
-    given = {"axes": _axes(image), "dtype": "float32", "device": options.device}
-    return gd.denoise(image, filter, sigma, **given).image
+    given = {"axes": case.axes, "dtype": "float32", "device": options.device}
+    return gd.denoise(case.noisy, filter, sigma, **given).image
 
 
-def _score(image: np.ndarray, case: Case) -> float:
-    values, truth = (np.asarray(each, np.float64).ravel() for each in (image, case.clean))
-    if case.affine:
-        values = np.polyval(np.polyfit(values, truth, 1), values)
-    return 10 * np.log10(255**2 / np.mean(np.square(values - truth)))
-
-
-def _words(found: gd.NoiseEstimate) -> str:
-    models = [str(model.summary()) for model in found.models]
+def _words(case: Case, options: argparse.Namespace) -> str:
+    found = gd.estimate_noise(case.noisy, case.axes, device=options.device)
     sigmas = " / ".join(f"{sigma:.1f}" for sigma in found.sigma)
-    return f"{found.name} {sigmas}" + ("" if len(models) > 1 else f" ({models[0]})")
+    more = f" ({found.models[0].summary()})" if len(found.models) == 1 else ""
+    return f"{found.name} {sigmas}{more}"
 
 
-def _show(cases: Iterator[Case] | list[Case], options: argparse.Namespace) -> None:
+def _show(cases: Iterable[Case], options: argparse.Namespace) -> None:
     rows, scores = [], []
-    for case in cases:
-        known = case.noisy.astype(np.float64) - case.clean
-        deviation = float(known.std())
-        auto, other = (_score(_filtered(case.noisy, k, options), case) for k in KINDS)
-        tried = {}
-        if not options.auto:
-            for k in TIMES:
-                result = _filtered(case.noisy, gd.BM3D, options, float(k * deviation))
-                tried[k] = _score(result, case)
-        best = max(tried, key=tried.get, default=np.nan)
-        found = gd.estimate_noise(case.noisy, _axes(case.noisy), device=options.device)
-        scores.append((_score(case.noisy, case), auto, other, tried.get(best, np.nan)))
-        numbers = [f"{value:.2f}" for value in scores[-1]]
-        rows.append([case.name, *numbers, f"{best:.2g}", f"{deviation:.1f}", _words(found)])
-    means = [f"{value:.2f}" for value in np.mean(scores, axis=0)]
-    rows.append(["mean", *means, "", "", ""])
+    for case in list(cases)[:: options.stride]:
+        deviation = float((case.noisy.astype(np.float64) - case.clean).std())
+        results = [case.noisy, *(_filtered(case, k, options) for k in (gd.BM3D, gd.NLMeans))]
+        tried = {np.nan: np.nan}
+        for times in () if options.auto else TIMES:
+            sigma = float(times * deviation)
+            tried[times] = case.score(_filtered(case, gd.BM3D, options, sigma))
+        best = max(tried, key=lambda times: np.nan_to_num(tried[times]))
+        scores.append([*map(case.score, results), float(tried[best])])
+        about = f"{best:.2g}", f"{deviation:.1f}", _words(case, options)
+        rows.append([case.name, *scores[-1], *about])
+    rows.append(["mean", *np.mean(scores, axis=0), "", "", ""])
     head = ["image", "noisy", "BM3D", "NL-means", "best white", "at", "true sigma", "found"]
     show(head, rows)
-
-
-KINDS = gd.BM3D, gd.NLMeans
-TABLES = [camera, reduced, microscope, repeats, compressed, resampled, crops, clean]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -236,4 +136,4 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    print_tables(__doc__, TABLES, add_options)
+    print_tables(__doc__, (camera, reduced, microscope, clean, crops), add_options)

@@ -1,140 +1,135 @@
 """Quality of refined results: PSNR of the profile `normal` as it is, refined once, and in a chain.
 
-    python tests/benchmarks/quality_refine.py [--device NAME] [SET ...]
+    python tests/benchmarks/quality_refine.py [--tables set12 video times …] [--device NAME]
 
-Sets: `set12`, `bsd68` (BM3D), `video` (VBM3D), `head` (BM4D), and with noise that depends on
-brightness `photons` (VBM3D, counts up to the peak given) and `rician` (BM4D). Noise is drawn with
-``numpy.random.default_rng(0)`` for each image; sigma and model are told; PSNR has the peak 255, or
-that of the counts. `fluorescence` are means of many frames, with white noise (BM3D). `times` are
-the milliseconds of whole calls, the least of three after one.
-
-With noise of their own: `halves` (VBM3D, BM4D) splits measured photons into two images of half as
-many; one is filtered and scored against the other, less its noise, with the largest grey level as
-peak. `real` (BM3D) has the middle 256 x 256 pixels of images whose mean is known: with nothing
-said, with results refined whatever the noise, and with the true deviation told as white noise.
-Without names all sets are measured.
+Noise is drawn with ``numpy.random.default_rng(0)`` for each image; sigma and model are told; PSNR
+has the peak 255, or that of the counts.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
 import tifffile
-from quality_real import Case, _axes, _pairs, _score
-from tables import show
+from cases import cases, magnitudes, real_pairs, with_noise
+from tables import print_tables, seconds_of, show
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters.bm3d.filter import StabilisedBM3D
 from reference.data import existing, head, microscopy_pairs, pictures
+from scenes import psnr
 
 REFINE = ("off", "once", "chain")
 FRAMES = 10
 
 
-def noisy(clean: np.ndarray, sigma: float) -> np.ndarray:
-    """Return an image with white noise."""
-    noise = np.random.default_rng(0).normal(0, sigma, clean.shape)
-    return clean + noise.astype(np.float32)
+def _show(rows: list[tuple[str, str, Callable[[str], float]]]) -> None:
+    """Print the scores of rows, each by what the setting `refine` gives."""
+    show(["", "noise", *REFINE], ([name, noise, *map(of, REFINE)] for name, noise, of in rows))
 
 
-def psnr(image: np.ndarray, clean: np.ndarray, peak: float = 255.0) -> float:
-    """Return the peak signal-to-noise ratio in dB."""
-    return float(10 * np.log10(peak**2 / np.mean((image.astype(np.float64) - clean) ** 2)))
+def _of_images(images: list[np.ndarray], sigma: float, device: object) -> Callable[[str], float]:
+    """Return the mean PSNR of BM3D over images, by the setting."""
+    given = [(with_noise(clean, sigma), clean) for clean in images]
+
+    def score(refine: str) -> float:
+        results = (gd.bm3d(noisy, sigma, refine=refine, device=device) for noisy, _ in given)
+        return float(np.mean([psnr(r, c) for r, (_, c) in zip(results, given, strict=True)]))
+
+    return score
 
 
-def photographs(name: str, sigmas, device) -> Iterator[tuple]:
-    """Yield the mean PSNR over a set of photographs, by noise."""
-    images = [one.astype(np.float32) for one in pictures(name).values()]
-    for sigma in sigmas:
-        given = [(noisy(clean, sigma), clean) for clean in images]
-        means = [
-            np.mean([psnr(gd.bm3d(y, sigma, refine=r, device=device), c) for y, c in given])
-            for r in REFINE
-        ]
-        yield name, f"{sigma:g}", *means
+def set12(options: argparse.Namespace) -> None:
+    """BM3D, mean over Set12."""
+    images = list(pictures("set12").values())[:: options.stride]
+    _show([("Set12", f"{s}", _of_images(images, s, options.device)) for s in (15, 25, 50)])
 
 
-def videos(device) -> Iterator[tuple]:
-    """Yield the PSNR of videos, by noise."""
+def bsd68(options: argparse.Namespace) -> None:
+    """BM3D, mean over BSD68."""
+    images = list(pictures("bsd68").values())[:: options.stride]
+    _show([("BSD68", "25", _of_images(images, 25, options.device))])
+
+
+def fluorescence(options: argparse.Namespace) -> None:
+    """BM3D, mean over means of many fluorescence images, with white noise."""
+    means = [clean for _, clean in microscopy_pairs().values()]
+    means += [case.clean for case in real_pairs("widefield")]
+    images = [clean[128:384, 128:384].astype(np.float32) for clean in means]
+    _show([("means", f"{s}", _of_images(images, s, options.device)) for s in (10, 25, 50)])
+
+
+def video(options: argparse.Namespace) -> None:
+    """VBM3D of videos with white noise, and of counted photons up to a peak."""
+    rows = []
     for name in ("tractor", "traffic", "foliage"):
         clean = np.stack(list(pictures(name).values())[:FRAMES]).astype(np.float32)
-        for sigma in (20.0, 40.0):
-            given = {"axes": "TYX", "device": device}
-            results = [gd.vbm3d(noisy(clean, sigma), sigma, refine=r, **given) for r in REFINE]
-            yield name, f"{sigma:g}", *(psnr(one, clean) for one in results)
-
-
-def heads(device) -> Iterator[tuple]:
-    """Yield the PSNR of a piece of a head, by noise."""
-    clean = head()[75:99, 60:140, 50:130]
-    for sigma in (10.0, 20.0, 40.0):
-        given = {"axes": "ZYX", "cube": "4x4x4", "device": device}
-        results = [gd.bm4d(noisy(clean, sigma), sigma, refine=r, **given) for r in REFINE]
-        yield "head", f"{sigma:g}", *(psnr(one, clean) for one in results)
-
-
-def photons(device) -> Iterator[tuple]:
-    """Yield the PSNR of a video of counted photons, by the largest count."""
+        for sigma in (20, 40):
+            given = {"sigma": sigma, "axes": "TYX", "device": options.device}
+            noisy = with_noise(clean, sigma)
+            rows.append((name, f"{sigma}", _by_setting(gd.vbm3d, noisy, clean, 255, given)))
     frames = np.stack(list(pictures("tractor").values())[:FRAMES]) / 255
-    model = gd.PoissonGaussian(1.0, 0.0)
     for peak in (1, 3, 10, 30):
         counts = np.random.default_rng(0).poisson(frames * peak).astype(np.float32)
-        given = {"noise": model, "axes": "TYX", "device": device}
-        results = [gd.vbm3d(counts, refine=r, **given) for r in REFINE]
-        yield "tractor, photons", f"peak {peak}", *(psnr(r, frames * peak, peak) for r in results)
+        given = {"noise": gd.PoissonGaussian(1.0, 0.0), "axes": "TYX", "device": options.device}
+        score = _by_setting(gd.vbm3d, counts, frames * peak, peak, given)
+        rows.append(("tractor, photons", f"up to {peak}", score))
+    _show(rows)
 
 
-def magnitudes(device) -> Iterator[tuple]:
-    """Yield the PSNR of a piece of a head with Rician noise."""
+def _by_setting(
+    function: Callable, noisy: np.ndarray, clean: np.ndarray, peak: float, given: dict
+) -> Callable[[str], float]:
+    return lambda refine: psnr(function(noisy, refine=refine, **given), clean, peak)
+
+
+def volume(options: argparse.Namespace) -> None:
+    """BM4D of pieces of a head, with white and Rician noise."""
+    rows, given = [], {"axes": "ZYX", "cube": "4x4x4", "device": options.device}
+    clean = head()[75:99, 60:140, 50:130]
+    for sigma in (10, 20, 40):
+        score = _by_setting(
+            gd.bm4d, with_noise(clean, sigma), clean, 255, {"sigma": sigma, **given}
+        )
+        rows.append(("head", f"{sigma}", score))
     clean = head()[60:124, 40:180, 30:150]
-    for sigma in (5.0, 10.0, 20.0):
-        real, imaginary = np.random.default_rng(0).normal(0, sigma, (2, *clean.shape))
-        image = np.hypot(clean + real, imaginary).astype(np.float32)
-        given = {"noise": gd.Rician(sigma), "axes": "ZYX", "cube": "4x4x4", "device": device}
-        results = [gd.bm4d(image, refine=r, **given) for r in REFINE]
-        yield "head, Rician", f"{sigma:g}", *(psnr(one, clean) for one in results)
+    for sigma in (5, 10, 20):
+        told = {"noise": gd.Rician(float(sigma)), **given}
+        score = _by_setting(gd.bm4d, magnitudes(clean, sigma), clean, 255, told)
+        rows.append(("head, Rician", f"{sigma}", score))
+    _show(rows)
 
 
-def fluorescence(device) -> Iterator[tuple]:
-    """Yield the mean PSNR over means of fluorescence images, by noise."""
-    wide = [case.clean for case in _pairs("widefield")]
-    means = [clean for _, clean in microscopy_pairs().values()] + wide
-    images = [clean[128:384, 128:384].astype(np.float32) for clean in means]
-    for sigma in (10.0, 25.0, 50.0):
-        given = [(noisy(clean, sigma), clean) for clean in images]
-        found = [
-            np.mean([psnr(gd.bm3d(y, sigma, refine=r, device=device), c) for y, c in given])
-            for r in REFINE
-        ]
-        yield "fluorescence, means", f"{sigma:g}", *found
+def halves(options: argparse.Namespace) -> None:
+    """Measured photons, split into two images of half as many.
 
-
-def halves(device) -> Iterator[tuple]:
-    """Yield the PSNR of halves of the photons of measured time-lapses and volumes."""
+    One is filtered and scored against the other, less its noise, with the largest grey level as
+    peak.
+    """
     cells = tifffile.imread(existing("microscopy/timelapse_cell_migration.tif"))
     beads = tifffile.imread(existing("microscopy/beads_volume.tif"))[10:34, 20:120, 20:120]
+    rows = []
     for name, image, settings, axes in (
         ("cells, frames 0 to 7", cells[:8], gd.VBM3D(), "TYX"),
-        ("cells, frames 20 to 29", cells[20:30], gd.VBM3D(), "TYX"),
         ("beads", beads, gd.BM4D(), "ZYX"),
     ):
         image = image.astype(np.float64)
-        (model,) = gd.estimate_noise(image, axes, device=device).models
+        (model,) = gd.estimate_noise(image, axes, device=options.device).models
         first, second = _split(image, model, np.random.default_rng(0))
         # Twice as many grey levels a photon, and the read noise of two images.
         told = gd.PoissonGaussian(2 * model.gain, 2**0.5 * model.read_noise, model.offset)
-        scores = []
+        found = [name, f"gain {model.gain:.3g}"]
         for refine in REFINE:
-            one = replace(settings, refine=refine)
-            made = gd.denoise(first, one, noise=told, axes=axes, device=device).image
+            given = {"noise": told, "axes": axes, "device": options.device}
+            made = gd.denoise(first, replace(settings, refine=refine), **given).image
             error = np.mean((made - second) ** 2) - np.mean(told.variance_told_by(second))
-            scores.append(10 * np.log10(image.max() ** 2 / error))
-        yield name, f"gain {model.gain:.3g}", *scores
+            found.append(10 * np.log10(image.max() ** 2 / error))
+        rows.append(found)
+    show(["", "noise", *REFINE], rows)
 
 
 def _split(image: np.ndarray, model, random) -> tuple[np.ndarray, np.ndarray]:
@@ -147,93 +142,37 @@ def _split(image: np.ndarray, model, random) -> tuple[np.ndarray, np.ndarray]:
     return first, 2 * image - first
 
 
-def real(device) -> Iterator[tuple]:
-    """Yield the mean PSNR over images of microscopes and cameras, by what is told."""
-    sets = {"W2S": [Case(name, *pair, True) for name, pair in microscopy_pairs().items()]}
-    for folder in ("widefield", "confocal", "camera", "polyu"):
-        sets[folder] = list(_pairs(folder))
-    anyway = patch.object(StabilisedBM3D, "unrefined", "")
-    for name, cases in sets.items():
-        parts = [
-            case._replace(noisy=_middle(case.noisy), clean=_middle(case.clean)) for case in cases
-        ]
-        yield f"{name}, {len(cases)}", "nothing said", *_means(parts, device)
-        if name == "W2S":
-            with anyway:
-                yield name, "refined anyway", *_means(parts, device)
-        yield name, "white sigma", *_means(parts, device, _deviation)
+def real(options: argparse.Namespace) -> None:
+    """BM3D of fluorescence (W2S), nothing said: as it is, and refined whatever the noise."""
+    shots = list(cases("w2s", 0, 0, options.stride))
+
+    def score(refine: str) -> float:
+        results = (gd.bm3d(case.noisy, refine=refine, device=options.device) for case in shots)
+        return float(np.mean([case.score(r) for case, r in zip(shots, results, strict=True)]))
+
+    _show([("W2S", "nothing said", score)])
+    with patch.object(StabilisedBM3D, "unrefined", ""):
+        _show([("W2S", "refined anyway", score)])
 
 
-def _middle(image: np.ndarray) -> np.ndarray:
-    y, x = (length // 2 - 128 for length in image.shape[:2])
-    return np.ascontiguousarray(image[y : y + 256, x : x + 256])
-
-
-def _deviation(case: Case) -> float:
-    clean = case.clean.astype(float)
-    if case.affine:
-        clean = np.polyval(np.polyfit(clean.ravel(), case.noisy.ravel().astype(float), 1), clean)
-    return float(np.std(case.noisy - clean))
-
-
-def _means(cases: list[Case], device, sigma=lambda case: None) -> list[float]:
-    """Return the mean score over cases, by the refinement."""
-
-    def score(case: Case, refine: str) -> float:
-        given = {"axes": _axes(case.noisy), "dtype": "float32", "device": device}
-        made = gd.denoise(case.noisy, gd.BM3D(refine=refine), sigma(case), **given)
-        return _score(made.image, case)
-
-    return [np.mean([score(case, refine) for case in cases]) for refine in REFINE]
-
-
-def times(device) -> Iterator[tuple]:
-    """Yield the milliseconds of a call on white noise for each filter."""
-    cases = (
+def times(options: argparse.Namespace) -> None:
+    """Milliseconds of whole calls on white noise, the least of three."""
+    rows = []
+    for settings, shape, axes in (
         (gd.BM3D.of(profile="fast"), (512, 512), "YX"),
         (gd.VBM3D(), (FRAMES, 540, 960), "TYX"),
         (gd.BM4D(cube="4x4x4"), (256, 256, 256), "ZYX"),
-    )
-    for settings, shape, axes in cases:
-        image, found = noisy(np.full(shape, 100, np.float32), 20.0), []
-        for refine in REFINE:
-            one, least = replace(settings, refine=refine), np.inf
-            for _ in range(4):
-                start = time.perf_counter()
-                gd.denoise(image, one, 20.0, axes=axes, device=device)
-                least = min(least, time.perf_counter() - start)
-            found.append(1000 * least)
-        yield settings.name, " x ".join(map(str, shape)), *found
+    ):
+        image = with_noise(np.full(shape, 100, np.float32), 20.0)
+        given = {"axes": axes, "device": options.device}
 
+        def least(refine: str, settings=settings, image=image, given=given) -> float:
+            one = replace(settings, refine=refine)
+            return 1e3 * seconds_of(lambda: gd.denoise(image, one, 20.0, **given), 3)[0]
 
-SETS = {
-    "set12": lambda device: photographs("set12", (15.0, 25.0, 50.0), device),
-    "bsd68": lambda device: photographs("bsd68", (25.0,), device),
-    "video": videos,
-    "head": heads,
-    "photons": photons,
-    "rician": magnitudes,
-    "fluorescence": fluorescence,
-    "halves": halves,
-    "real": real,
-    "times": times,
-}
-
-
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("sets", nargs="*", choices=[[], *SETS], help="sets, by default all")
-    parser.add_argument("--device", help="device, as denoise takes it")
-    options = parser.parse_args()
-    rows = [
-        [name, noise, *(f"{value:.2f}" for value in values)]
-        for one in options.sets or SETS
-        for name, noise, *values in SETS[one](options.device)
-    ]
-    print(f"On {gd.choose(options.device)}.\n")
-    show(["", "noise", *REFINE], rows)
+        rows.append((settings.name, " x ".join(map(str, shape)), least))
+    _show(rows)
 
 
 if __name__ == "__main__":
-    main()
+    print_tables(__doc__, (set12, bsd68, fluorescence, video, volume, halves, real, times))

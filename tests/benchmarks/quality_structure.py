@@ -11,21 +11,15 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
-from tables import print_tables, show
+from tables import print_tables, seconds_of, show
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise.structure import hum, outliers, rows
-from napari_gpu_denoise.noise.structure.find import finite_plane
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import microscopy_pairs, pictures
+from scenes import psnr
 
 STRENGTHS = 0.5, 1.0, 2.0  # of offsets and hum, in units of sigma
 SIGMA = 20.0
@@ -202,20 +196,18 @@ def removed(options: argparse.Namespace) -> None:
                 structure = with_structure(kind, image.shape, SIGMA, strength, rng)
                 striped = noisy + structure
 
-                def score(given: np.ndarray, image=image, **more) -> float:
-                    taken = given.astype(np.float32)
-                    result = gd.bm3d(taken, SIGMA, axes="YX", device=options.device, **more)
-                    return 10 * math.log10(255**2 / np.mean((result - image) ** 2))
-
-                given = [score(noisy), score(striped), score(striped, correct="found")]
-                if kind in ("rows", "columns"):
-                    given.append(score(noisy + structure.mean()))
-                scores.append(given)
+                means = noisy + structure.mean()  # which nothing in an image tells
+                given = [(noisy, {}), (striped, {}), (striped, {"correct": "found"})]
+                given += [(means, {})] if kind in ("rows", "columns") else []
+                results = (
+                    gd.bm3d(each.astype(np.float32), SIGMA, device=options.device, **more)
+                    for each, more in given
+                )
+                scores.append([psnr(result, image) for result in results])
             means = np.mean(scores, axis=0)
             losses = [f"{value - means[0]:+.2f}" for value in means[2:]]
-            cells_ = [f"{value:.2f}" for value in means[:3]]
             body.append(
-                [f"{name}, {kind} {strength:g}", *cells_, *losses, *[""] * (5 - len(means))]
+                [f"{name}, {kind} {strength:g}", *means[:3], *losses, *[""] * (5 - len(means))]
             )
     show(["noise", "without it", "not removed", "removed", "loss", "loss by their mean"], body)
 
@@ -224,29 +216,10 @@ def speed(options: argparse.Namespace) -> None:
     """Milliseconds for a plane of 1024 x 1024, the least of five."""
     rng = np.random.default_rng(0)
     plane = rng.normal(100, 10, (1024, 1024)) + rng.normal(0, 10, (1024, 1))
-    plane = finite_plane(plane)
-    steps = {
-        "rows: evidence": lambda: rows.row_evidence(rows.segments(plane)),
-        "rows: offsets": lambda: rows.plane_offsets([plane]),
-        "hum": lambda: hum.find_waves(plane),
-        "hot and dead pixels": lambda: outliers.find_outliers(plane),
-        "find_structure": lambda: gd.find_structure(plane),
-        "remove_stripes": lambda: gd.remove_stripes(plane),
-        "remove_outliers": lambda: gd.remove_outliers(plane),
-    }
-    body = []
-    for name, call in steps.items():
-        times = []
-        for _ in range(5):
-            started = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - started)
-        body.append([name, f"{1000 * min(times):.0f}"])
-    show(["step", "ms"], body)
-
-
-TABLES = (found, alarms, removed, speed)
+    functions = (gd.find_structure, gd.remove_stripes, gd.remove_outliers)
+    body = [[call.__name__, 1e3 * seconds_of(lambda c=call: c(plane))[0]] for call in functions]
+    show(["function", "ms"], body)
 
 
 if __name__ == "__main__":
-    print_tables(__doc__, TABLES)
+    print_tables(__doc__, (found, alarms, removed, speed))

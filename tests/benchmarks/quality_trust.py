@@ -17,11 +17,14 @@ from typing import NamedTuple
 
 import imageio.v3 as imageio
 import numpy as np
+from cases import Case as Shot
+from cases import affine_fit, magnitudes, real_pairs, with_noise
 from tables import print_tables, show
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.protocol.filter import Filter
 from reference.data import existing, head, microscopy_pairs, pictures
+from scenes import psnr
 
 WORSE = 0.1  # dB
 WEAK = 0.4, 1, 2, 3, 5
@@ -66,8 +69,7 @@ def unchanged(options: argparse.Namespace) -> None:
                 clean = _part(image, part).astype(np.float32)
                 result = _filtered(clean, "YXS"[: clean.ndim], options)
                 changes.append(np.sqrt(np.mean(np.square(result - clean))))
-        most = np.quantile(changes, 0.95)
-        rows.append([name, f"{len(changes)}", f"{most:.2f}", f"{max(changes):.2f}"])
+        rows.append([name, len(changes), float(np.quantile(changes, 0.95)), float(max(changes))])
     show(["clean images", "number", "95 % change by at most", "largest"], rows)
 
 
@@ -128,21 +130,25 @@ def volumes(options: argparse.Namespace) -> None:
 
 def pairs(options: argparse.Namespace) -> None:
     """Cameras and microscopes: one shot and the mean of many."""
+    more = [path for path in sorted(existing("trust").glob("*_g.*"))]
+    shots = {
+        "CC15": real_pairs("camera"),
+        "PolyU": real_pairs("polyu"),
+        "Nam and PolyU": (
+            Shot(path.stem, imageio.imread(path.with_name(path.name.replace("_g.", "_x."))), mean)
+            for path, mean in zip(more, map(imageio.imread, more), strict=True)
+        ),
+        "wide-field": real_pairs("widefield"),
+        "confocal": real_pairs("confocal"),
+        "W2S": (Shot("", *pair, affine=True) for pair in microscopy_pairs().values()),
+    }
     rows = []
-    for name, files in {
-        "CC15": existing("real/camera").glob("*_mean.*"),
-        "PolyU": existing("real/polyu").glob("*_mean.*"),
-        "Nam and PolyU": [*existing("trust").glob("*_g.*")],
-        "wide-field": existing("real/widefield").glob("*_mean.*"),
-        "confocal": existing("real/confocal").glob("*_mean.*"),
-    }.items():
-        cases = [_pair(path, name == "confocal") for path in sorted(files)]
+    for name, given in shots.items():
+        cases = [Case(s.noisy, s.clean, axes=s.axes, affine=s.affine) for s in given]
         rows.append(_row(name, cases, options))
         if cases[0].noisy.ndim == 3:
             grey = [_luminance(case) for case in cases]
             rows.append(_row(f"{name}, luminance", grey, options))
-    w2s = [Case(noisy, mean, affine=True) for noisy, mean in microscopy_pairs().values()]
-    rows.append(_row("W2S", w2s, options))
     _print(rows)
 
 
@@ -165,14 +171,9 @@ def _span(sigmas: tuple) -> str:
 
 def _white(clean: np.ndarray, sigma: float, axes: str = "") -> Case:
     axes = axes or "YXS"[: clean.ndim]
-    noise = np.random.default_rng(0).normal(0, sigma, clean.shape)
-    kind = _filter(axes)
-    return Case(
-        (clean + noise).astype(np.float32),
-        clean,
-        lambda image: gd.denoise(image, kind, sigma, axes=axes, dtype="float32").image,
-        axes,
-    )
+    given = {"axes": axes, "dtype": "float32"}
+    told = lambda image: gd.denoise(image, _filter(axes), sigma, **given).image  # noqa: E731
+    return Case(with_noise(clean, sigma), clean, told, axes)
 
 
 def _law(clean: np.ndarray, law: Callable[[np.ndarray], np.ndarray]) -> Case:
@@ -193,34 +194,16 @@ def _law(clean: np.ndarray, law: Callable[[np.ndarray], np.ndarray]) -> Case:
 def _photons(clean: np.ndarray, gain: float, read: float) -> Case:
     random = np.random.default_rng(0)
     noisy = gain * random.poisson(clean / gain) + random.normal(0, read, clean.shape)
-    model = gd.PoissonGaussian(gain, read)
-    return Case(
-        noisy.astype(np.float32),
-        clean,
-        lambda image: gd.bm3d(image, noise=model, profile="fast"),
-    )
+    given = {"noise": gd.PoissonGaussian(gain, read), "profile": "fast"}
+    return Case(noisy.astype(np.float32), clean, lambda image: gd.bm3d(image, **given))
 
 
 def _magnitudes(clean: np.ndarray, sigma: float, dtype: type) -> Case:
-    real, imaginary = np.random.default_rng(0).normal(0, sigma, (2, *clean.shape))
-    noisy = np.hypot(clean + real, imaginary)
-    noisy = (
-        noisy.astype(dtype) if dtype is np.float32 else np.rint(noisy).clip(0, 255).astype(dtype)
-    )
+    noisy = magnitudes(clean, sigma)
+    if dtype is np.uint8:
+        noisy = np.rint(noisy).clip(0, 255).astype(dtype)
     given = {"noise": gd.Rician(sigma), "axes": "ZYX", "dtype": "float32"}
     return Case(noisy, clean, lambda i: gd.denoise(i, _filter("ZYX"), **given).image, "ZYX")
-
-
-def _pair(path, affine: bool) -> Case:
-    found = [
-        path.with_name(path.name.replace(old, new))
-        for old, new in (("_mean", "_real"), ("_mean", "_noisy"), ("_g.", "_x."))
-        if old in path.name
-    ]
-    images = [imageio.imread(each) for each in (next(p for p in found if p.exists()), path)]
-    if affine:
-        images = [each[..., 0] if each.ndim == 3 else each for each in images]
-    return Case(*images, axes="YXS"[: images[0].ndim], affine=affine)
 
 
 def _luminance(case: Case) -> Case:
@@ -238,13 +221,10 @@ def _filtered(image: np.ndarray, axes: str, options: argparse.Namespace) -> np.n
 
 
 def _score(image: np.ndarray, case: Case) -> float:
-    values, truth = (np.asarray(each, np.float64).ravel() for each in (image, case.clean))
-    if case.affine:
-        values = np.polyval(np.polyfit(values, truth, 1), values)
-    return 10 * np.log10(case.scale**2 / np.mean(np.square(values - truth)))
+    return psnr(affine_fit(image, case.clean) if case.affine else image, case.clean, case.scale)
 
 
-def _row(name: str, cases: Iterator[Case] | list[Case], options: argparse.Namespace) -> list[str]:
+def _row(name: str, cases: Iterator[Case] | list[Case], options: argparse.Namespace) -> list:
     scores, models = [], Counter()
     for case in cases:
         auto = _filtered(case.noisy, case.axes, options)
@@ -253,20 +233,14 @@ def _row(name: str, cases: Iterator[Case] | list[Case], options: argparse.Namesp
         found = gd.estimate_noise(case.noisy, case.axes, device=options.device)
         models[found.name if any(found.sigma) else "none"] += 1
     noisy, auto, told = np.array(scores).T
-    means = [f"{np.mean(each):.2f}" for each in (noisy, auto, told)]
-    worse = f"{np.count_nonzero(auto < noisy - WORSE)}"
-    lost = [f"{np.min(auto - other):.2f}" for other in (noisy, told)]
-    return [
-        name,
-        f"{len(auto)}",
-        *means,
-        worse,
-        *lost,
-        ", ".join(f"{n} {k}" for k, n in models.items()),
-    ]
+    worse = np.count_nonzero(auto < noisy - WORSE)
+    lost = [float(np.min(auto - other)) for other in (noisy, told)]
+    names = ", ".join(f"{n} {k}" for k, n in models.items())
+    means = (float(np.mean(each)) for each in (noisy, auto, told))
+    return [name, len(auto), *means, worse, *lost, names]
 
 
-def _print(rows: list[list[str]]) -> None:
+def _print(rows: list[list]) -> None:
     head = ["images", "number", "noisy", "auto", "told", "worse", "worst", "behind told", "found"]
     show(head, rows)
 

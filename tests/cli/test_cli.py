@@ -19,7 +19,7 @@ from numpy.testing import assert_array_equal
 import napari_gpu_denoise as gd
 from cli.conftest import image, one_sentence
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.cli import bench, commands
+from napari_gpu_denoise.cli import commands
 from napari_gpu_denoise.cli.failures import EXIT_CODES, exit_code
 from napari_gpu_denoise.files import FORMAT_NAMES, one_file, samples
 from napari_gpu_denoise.opencl import device as opencl
@@ -168,17 +168,6 @@ def test_profiles(here, run, calls, settings):
     assert (code, "'finest'" in err) == (2, True)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "uint8"])
-def test_a_map_of_sigma_reaches_the_run(here, run, calls, dtype):
-    noise = image(3, (12, 14), dtype)
-    tifffile.imwrite("noise.tif", noise[None], metadata={"axes": "ZYX"}, imagej=True)
-    arguments = ("nl-means", "in.tif", "-o", "out.tif", "--sigma-map", "noise.tif")
-    assert run(*arguments)[0] == 0
-    assert_array_equal(calls[0].sigma, noise)
-    # Both cannot be meant.
-    assert run(*arguments, "--overwrite", "--sigma", "3")[0] == 2
-
-
 def test_a_map_of_sigma_and_fractions_of_a_float_result(here, run, device):
     noise = np.linspace(5, 40, 12 * 14, dtype=np.float32).reshape(12, 14)
     tifffile.imwrite("noise.tif", noise)
@@ -208,37 +197,6 @@ def test_what_is_printed_at_the_end(here, run, calls):
     changed = ("--patch", "5", "--window", "11", "--step", "1")
     _, out, _ = run("nl-means", "in.tif", "-o", "profile.tif", *changed)
     assert "  profile     fine, window=11\n" in out
-
-
-def test_sigma_that_is_not_used_is_not_printed(here, run, device):
-    tifffile.imwrite("grey.tif", image(1, (40, 44)))
-    speckle = ("isoline", "grey.tif", "--criterion", "multiplicative", "--looks", 3, "--overwrite")
-    not_used = "not used: multiplicative noise of 3 looks"
-    for sigma in ("auto", "5"):
-        code, out, _ = run(*speckle, "-o", "out.tif", "--sigma", sigma)
-        assert code == 0 and f"\n  sigma       {not_used}\n" in out
-    code, out, _ = run(*speckle, "-o", "out.tif", "--json")
-    record = json.loads(out)["files"][0]["record"]
-    assert (record["sigma"], record["sigma_source"]) == ([], not_used)
-    expected = gd.isoline(image(1, (40, 44)), criterion="multiplicative", looks=3)
-    assert_array_equal(tifffile.imread("out.tif"), expected)
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
-def test_what_the_isoline_filter_saw(here, run, device, dtype):
-    grey = image(1, (40, 44), dtype)
-    tifffile.imwrite("grey.tif", grey)
-    tifffile.imwrite("sigma.tif", np.where(np.arange(44) < 9, 0, 20).repeat(40).reshape(44, 40).T)
-    maps = gd.isoline_maps(grey, 20)
-    for show, expected in (("classes", maps.classes), ("directions", maps.directions / 11.25)):
-        command = ("isoline", "grey.tif", "--show", show, "-o", f"{show}.tif")
-        assert run(*command, "--sigma", 20)[0] == 0
-        found = tifffile.imread(f"{show}.tif")
-        assert found.dtype == dtype
-        assert_array_equal(found, expected)
-        # Where there is no noise nothing is seen: no pixel comes through.
-        assert run(*command, "--sigma-map", "sigma.tif", "--overwrite")[0] == 0
-        assert not tifffile.imread(f"{show}.tif")[:, :9].any()
 
 
 def test_several_files(here, run, calls):
@@ -306,22 +264,6 @@ def test_failures_of_a_run(here, run, device, arguments, code, text):
     assert (got, out) == (code, "")
     assert text in one_sentence(err)
     assert os.listdir() == ["in.tif"]
-
-
-def test_pixels_that_are_no_numbers(here, run, device):
-    data = image(0, (12, 14), "float32")
-    data[3, 4] = np.nan
-    tifffile.imwrite("nan.tif", data)
-    with pytest.warns(UserWarning, match="zero-size"):
-        tifffile.imwrite("zero.tif", np.empty((0, 5), np.uint8))
-    arguments = ("-o", "out.tif", "--sigma", "5", "--device", device.index)
-    code, _, err = run("nl-means", "nan.tif", *arguments)
-    assert (code, "1 of 168" in one_sentence(err)) == (6, True)
-    assert "nan.tif" in err
-    assert run("nl-means", "zero.tif", *arguments)[0] == 6
-    code, out, _ = run("nl-means", "nan.tif", *arguments, "--nonfinite", "keep")
-    assert (code, "non-finite  1" in out) == (0, True)
-    assert np.isnan(tifffile.imread("out.tif")[3, 4])
 
 
 @pytest.mark.parametrize(
@@ -418,19 +360,6 @@ def test_second_interrupt_stops_at_once(here, run, calls, monkeypatch):
     assert code == 130
     assert "Interrupted" in one_sentence(err)
     assert os.listdir() == ["in.tif"]
-
-
-def test_interrupted_batch_keeps_what_is_complete(here, run, calls, monkeypatch):
-    tifffile.imwrite("second.tif", image(1))
-
-    def interrupt(self, state):
-        if (getattr(state, "index", 0), getattr(state, "done", 0)) == (1, 1):
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(commands._Bar, "__call__", interrupt)
-    code, out, _ = run("nl-means", "in.tif", "second.tif", "-o", "out")
-    assert code == 130 and "out" in out
-    assert os.listdir("out") == ["in.tif"]
 
 
 def test_progress_bar_only_on_a_terminal(here, run, calls, monkeypatch):
@@ -536,13 +465,6 @@ def test_sample(here, run):
     os.mkdir("folder")
     assert run("sample", name, "-o", "folder")[0] == 0
     assert os.listdir("folder") == [samples.path(name).name]
-
-
-def test_bench_is_wired(run, monkeypatch):
-    monkeypatch.setattr(bench, "run", lambda args: 42)
-    assert run("bench")[0] == 42
-    code, out, _ = run("bench", "--help")
-    assert code == 0 and "--shape" in out
 
 
 @pytest.mark.parametrize("name", ["quality", "warm"])

@@ -184,17 +184,6 @@ def test_existing_results(folder, calls):
     np.testing.assert_array_equal(tifffile.imread(report.done[0].output), image(1) + 1)
 
 
-def test_a_batch_is_resumed(folder, calls):
-    run_batch("raw/[ab].tif", SETTINGS, output="out")
-    before = {name: Path("out", name).stat().st_mtime_ns for name in names(folder / "out")}
-    report = run_batch("raw/*.tif", SETTINGS, output="out", resume=True)
-    assert [file.output.name for file in report.done] == ["c.tif"]
-    assert [file.input.name for file in report.skipped] == ["a.tif", "b.tif"]
-    assert {name: Path("out", name).stat().st_mtime_ns for name in before} == before
-    assert len(calls) == 3
-    assert not run_batch("raw/*.tif", SETTINGS, output="out", resume=True).done
-
-
 def test_only_results_of_the_same_settings_are_resumed(folder, calls):
     run_batch("raw/a.tif", dataclasses.replace(SETTINGS, patch=5), output="out")
     Path("out/b.tif").write_text("precious")

@@ -297,7 +297,7 @@ def test_more_planes_than_could_be_listed_are_refused(tmp_path, before, after, p
         formats.read(path)
 
 
-def test_free_memory_is_that_of_the_control_group(tmp_path, monkeypatch):
+def test_free_memory_is_that_of_the_control_group(tmp_path):
     free = input_checks.free_memory()
     assert 0 < free < 1 << 60
     group = tmp_path / "cgroup" / "job" / "step"
@@ -307,9 +307,7 @@ def test_free_memory_is_that_of_the_control_group(tmp_path, monkeypatch):
         (folder / "memory.current").write_text("4000\n")
         (folder / "memory.stat").write_text("anon 3000\ninactive_file 700\n")
     (tmp_path / "self").write_text("0::/job/step\n")
-    monkeypatch.setattr(input_checks, "_CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(input_checks, "_OWN_CGROUP", tmp_path / "self")
-    assert input_checks.free_memory() == 1700
+    assert input_checks.free_memory(tmp_path / "cgroup", tmp_path / "self") == 1700
 
 
 @pytest.mark.parametrize("unit", [0, 99])

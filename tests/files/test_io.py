@@ -441,14 +441,6 @@ def test_plain_tags(tmp_path):
     assert after == before
 
 
-def test_plain_without_resolution_or_with_nonsense(tmp_path):
-    path = tmp_path / "in.tif"
-    tifffile.imwrite(path, noise(20, 30), metadata=None)
-    retagged(path, "XResolution", (0, 0))
-    again(path)
-    assert tags(tmp_path / "written.tif")["XResolution"] == (1, 1)
-
-
 def test_colour_table(tmp_path):
     path = tmp_path / "in.tif"
     table = noise(3, 256, dtype="uint16")
@@ -600,21 +592,6 @@ def test_file_that_appears_while_we_write(tmp_path):
 def test_messages_name_every_format():
     *names, last = (each.name for each in formats.FORMATS)
     assert f"{', '.join(names)} or {last}" == FORMAT_NAMES
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("a.ome.tif", ("a", ".ome.tif")),
-        ("A.OME.TIFF", ("A", ".OME.TIFF")),
-        ("a.b.nii.gz", ("a.b", ".nii.gz")),
-        ("a.ome.zarr", ("a", ".ome.zarr")),
-        ("a.lsm", ("a", ".lsm")),
-        ("a", ("a", "")),
-    ],
-)
-def test_names_are_split_before_their_suffix(name, parts):
-    assert formats.split_name(name) == parts
 
 
 @pytest.mark.parametrize("back", [0, 1, 2])

@@ -311,33 +311,6 @@ def test_an_input_that_changes_during_the_run_is_refused(place):
         place.resumed()
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"sigma": 21.0},
-        {"sigma": None},
-        {"sigma": None, "noise": gd.PoissonGaussian(1.0, 20.0)},
-        {"sigma": np.full((33, 37), 20.0) + np.eye(33, 37)},
-        {"correct": "rows"},
-        {"sigma_factor": 1.5},
-    ],
-    ids=["sigma", "measured", "model", "map", "correct", "strength"],
-)
-def test_complete_results_of_other_noise_are_refused(tmp_path, changed):
-    place = Place(tmp_path).write(noisy(2, 33, 37, dtype="uint16"))
-    for first, second in (({}, changed), (changed, {})):
-        place.run(**first, overwrite=True)
-        place.notes.mkdir()  # what is left of a complete result is removed
-        assert place.run(**first, resume=True)[0].skipped and not place.unfinished
-        with pytest.raises(OutputError, match="was made with"):
-            place.resumed(**second)
-    # Another map of equal extremes.
-    first, other = (np.where(np.arange(33)[:, None] < rows, [10.0] * 37, 30.0) for rows in (5, 20))
-    place.run(sigma=first, overwrite=True)
-    assert place.run(sigma=first, resume=True)[0].skipped
-    assert "a different sigma" in str(place.failure(sigma=other, resume=True).error)
-
-
 DAMAGED = {
     "lost": None,
     "cut": lambda held: held[: len(held) // 7],

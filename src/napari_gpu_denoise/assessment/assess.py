@@ -218,7 +218,6 @@ def _channel(k: int, runs: Observed, noise: CropNoise, rings: formulas.Rings) ->
     )
 
 
-CLIPPED = 0.01  # share of pixels at an end of the grey levels from which on it matters
 VARIANCES = 0.87, 1.1  # of the residual over that of the twin, where sigma may be right
 NEIGHBOURS = 0.08  # difference of their correlations from which on noise is correlated
 
@@ -242,20 +241,15 @@ def warnings_of(
     if any(each.is_worse for each in channels):
         text = "the result is expected to be worse than the image: the noise model or the strength "
         warnings.append(Note(f"{text}does not fit"))
-    causes = [
-        note
-        for k, part in enumerate(parts)
-        if (note := _clipped(part, noise.constant, _place(k, channels)))
-    ]
     planes = [list(part.noisy.reshape(-1, *part.noisy.shape[-2:])) for part in parts]
-    for found in structure_in(planes):
-        causes.append(
-            Note(
-                f"{found.words()}, which the filter treats as image, at least in part",
-                "correct='found' removes it first",
-                code="structured",
-            )
+    causes = [
+        Note(
+            f"{found.words()}, which the filter treats as image, at least in part",
+            "correct='found' removes it first",
+            code="structured",
         )
+        for found in structure_in(planes)
+    ]
     if are_correlated(channels):
         text = "the noise of neighbouring pixels is correlated"
         text += ", unlike white noise" if noise.white else " more than in the noise model"
@@ -279,34 +273,7 @@ def warnings_of(
                 factor=f"{check.best:.2g}",
             )
         )
-    if any(noise.unsure) and not noise.white:
-        text = "the noise was measured, and coarse noise passes for image: the expected error may "
-        warnings.append(Note(f"{text}be too low by more than its ±"))
     return warnings
-
-
-def _place(k: int, channels: Sequence[ChannelQuality]) -> str:
-    return f" in channel {k}" if len(channels) > 1 else ""
-
-
-def _clipped(runs: Observed, constant: bool, place: str) -> Note | None:
-    """Return a note on pixels that are clipped at the dark or at the bright end.
-
-    They have the least or the largest value, and a twin that is not clipped goes beyond. The dark
-    end of noise that is not `constant` is where it ends by nature.
-    """
-    values, fresh, ends = runs.noisy[runs.known], runs.twin[runs.known], []
-    low, high = values.min(), values.max()
-    for name, end, beyond in (("dark", low, fresh < low), ("bright", high, fresh > high)):
-        share = float(np.mean(values == end))
-        if min(share, float(beyond.mean())) >= CLIPPED and (constant or name == "bright"):
-            ends.append(f"{share:.1%} at the {name} end")
-    if not ends:
-        return None
-    return Note(
-        f"pixels are clipped{place}, {' and '.join(ends)}: there the noise is weaker than assumed, "
-        "and the expected error too low"
-    )
 
 
 def _strength(k: int, channels: Sequence[ChannelQuality]) -> Note | None:
@@ -316,10 +283,11 @@ def _strength(k: int, channels: Sequence[ChannelQuality]) -> Note | None:
     if VARIANCES[0] <= ratio <= VARIANCES[1]:
         return None
     less, high = ("less", "high") if ratio < 1 else ("more", "low")
+    place = f" in channel {k}" if len(channels) > 1 else ""
     return Note(
-        f"the filter removed {less} from the image than from its twin{_place(k, channels)} "
-        f"({ratio:.2f} of the variance): sigma is probably too {high}, and the expected error "
-        "wrong",
+        f"the filter removed {less} from the image than from its twin{place} ({ratio:.2f} of the "
+        f"variance): sigma is probably too {high}, or pixels are clipped, and the expected error "
+        "is wrong",
         "measure the noise",
         code="assess-sigma",
     )

@@ -41,19 +41,17 @@ def noise_in_words(estimate: NoiseEstimate) -> str:
     """Return the noise in words."""
     if not any(estimate.sigma):
         return "no noise"
-    if estimate.log_speckle:
-        return LOG_SPECKLE
-    return models_in_words(estimate.models)
+    return LOG_SPECKLE if estimate.log_speckle else models_in_words(estimate.models)
 
 
 def models_in_words(models: Sequence[NoiseModel]) -> str:
     """Return models of channels, which are of one kind, in words."""
-    first = models[0]
-    if first.name == "poisson-gaussian" and all(
+    name = models[0].name
+    if name == "poisson-gaussian" and all(
         model.gain <= _NEGLIGIBLE * model.read_noise for model in models
     ):
-        return _NOISE["gaussian"]
-    return _NOISE.get(first.name, f"{first.title} noise")
+        name = "gaussian"
+    return _NOISE.get(name, f"{models[0].title} noise")
 
 
 def image_in_words(axes: str, shape: tuple[int, ...]) -> str:
@@ -146,6 +144,7 @@ EFFORTS = ("fast", "normal", "high", "best")
 SLICES = 4  # of a volume, from which a filter of volumes gains by them
 _REPEATED = 0.75  # share of noise found again, from which frames harm
 _LONG = 15 * 60  # seconds from which a quicker profile is recommended
+_CORRELATION = "takes the correlation of the noise into account"
 
 
 @dataclass(frozen=True)
@@ -293,9 +292,9 @@ def _chosen(reader: PlaneReader, noise: NoiseEstimate) -> tuple[Filter, str, lis
     """Return settings, the reason for them, and hints."""
     lengths = dict(zip(reader.axes, reader.shape, strict=True))
     frames, slices = lengths.get("T", 1), lengths.get("Z", 1)
-    hints = _unnamed(reader, noise)
     if not any(noise.sigma):
-        return BM3D(), "no noise was found, so the image would be returned unchanged", hints
+        return BM3D(), "no noise was found, so the image would be returned unchanged", []
+    hints = _unnamed(reader)
     if noise.name == "speckle":
         return Isoline(), "it averages along lines of equal brightness, which suits speckle", hints
     alike = compared(reader, reader.axes.index("T"), noise.sigma) if frames > 1 else Likeness()
@@ -320,7 +319,7 @@ def _for_volumes(
 ) -> tuple[Filter, str, list[str]]:
     reason = "it filters all slices of a volume together"
     if noise.models[0].models_correlation:
-        reason += " and takes the correlation of the noise into account"
+        reason += f" and {_CORRELATION}"
     if over_time:
         reason = f"{reason}, with the volumes before and after"
         return BM4D(frames_before=1, frames_after=1), reason, hints
@@ -332,12 +331,10 @@ def _for_volumes(
 def _why_alone(axes: str, noise: NoiseEstimate) -> str:
     """Return why BM3D is the filter for planes."""
     if noise.models[0].models_correlation:
-        return "it takes the correlation of the noise into account"
-    if "S" in axes:
-        return "it is the best filter for single images, and filters the colours together"
-    if set(axes) <= set("YX"):
-        return "it is the best filter for single images"
-    return "it is the best filter for independent images"
+        return f"it {_CORRELATION}"
+    single = set(axes) <= set("YXS")
+    text = f"it is the best filter for {'single' if single else 'independent'} images"
+    return f"{text}, and filters the colours together" if "S" in axes else text
 
 
 def _why_not_over_time(alike: Likeness) -> str:
@@ -361,20 +358,15 @@ def _how(alike: Likeness) -> str:
     return f", which move by about {alike.moved:.0f} pixel{'s' * (round(alike.moved) != 1)} a frame"
 
 
-def _unnamed(reader: PlaneReader, noise: NoiseEstimate) -> list[str]:
-    """Return hints on an axis without a name."""
-    unknown = [i for i, a in enumerate(reader.axes) if a == UNNAMED and reader.shape[i] > 1]
-    if not unknown or not any(noise.sigma):
+def _unnamed(reader: PlaneReader) -> list[str]:
+    """Return a hint on an axis without a name."""
+    lengths = [n for n, a in zip(reader.shape, reader.axes, strict=True) if a == UNNAMED]
+    if max(lengths, default=1) < 2:
         return []
-    axis = max(unknown, key=lambda i: reader.shape[i])
-    alike = compared(reader, axis, noise.sigma)
-    count = reader.shape[axis]
-    if alike.found >= FOUND:
-        return [
-            f"The {count} planes along an axis without a name look alike: name it T if they are "
-            "frames or Z if they are slices, to filter them together, which is better."
-        ]
-    return [f"The {count} planes along an axis without a name are filtered one by one."]
+    return [
+        f"The {max(lengths)} planes along an axis without a name are filtered one by one: name it "
+        "T if they are frames or Z if they are slices, to filter them together, which is better."
+    ]
 
 
 def _with_effort(settings: Filter, effort: str | None, noise: NoiseEstimate) -> Filter:

@@ -112,23 +112,22 @@ def choose_crop(job: Job, region: Sequence[Any] | None, most: int = MOST) -> Cro
 
 def _spans(region: Sequence[Any] | None, names: str, shape: tuple[int, ...]) -> list[slice]:
     """Return a region as slices with both ends, one for each axis."""
-    if region is None:
-        return [slice(0, n) for n in shape]
+    given = (slice(None),) * len(shape) if region is None else region
     try:
-        given = tuple(region)
+        given = tuple(given)
         if len(given) != len(shape):
             places = dict(zip("YX", given, strict=True))
             given = tuple(places.get(axis, slice(None)) for axis in names)
-        parts = index_parts(given, shape)
-        spans = [chosen_range(part, n) for part, n in zip(parts, shape, strict=True)]
+        parts = zip(index_parts(given, shape), shape, strict=True)
+        spans = [chosen_range(part, n) for part, n in parts]
         if not all(len(span) and span.step == 1 for span in spans):
             raise IndexError("a span without places, or with gaps")
-        return [slice(span.start, span.stop) for span in spans]
     except (TypeError, IndexError, ValueError) as error:
         raise SettingsError(
             f"region={region!r} is not a part of an image of {' x '.join(map(str, shape))} pixels: "
             f"give a slice or an index for each of the axes {names}, or slices for Y and X."
         ) from error
+    return [slice(span.start, span.stop) for span in spans]
 
 
 def _middle(span: slice, count: int) -> slice:
@@ -237,8 +236,7 @@ class CropNoise:
 
     def spread(self, mean: np.ndarray) -> np.ndarray:
         """Return the standard deviation of pixels with these means, float32, of their shape."""
-        found = self._variance("variance", mean)
-        return np.sqrt(np.maximum(found, 0)).astype(np.float32)
+        return np.sqrt(np.maximum(self._variance("variance", mean), 0)).astype(np.float32)
 
     def variance_told_by(self, pixels: np.ndarray) -> np.ndarray:
         """Return an unbiased estimate of the variance of each pixel, as measured, float32."""
@@ -360,11 +358,6 @@ class Trial:
         known &= other != block.finite
         return cls(own, Part.of(own, crop.inner), block, noise, crop.inner, known)
 
-    @property
-    def pixels(self) -> np.ndarray:
-        """The noisy pixels that are filtered."""
-        return self.block.finite
-
     def filtered(self, values: np.ndarray, progress: Progress, factor: float = 1.0) -> np.ndarray:
         """Filter pixels of the crop, told `factor` times sigma; return those that are judged.
 
@@ -379,7 +372,7 @@ class Trial:
 
     def within(self, judged: np.ndarray) -> np.ndarray:
         """Return the pixels of the crop with other ones where they are judged."""
-        values = self.pixels.copy()
+        values = self.block.finite.copy()
         values[self.inner] = judged
         return values
 
@@ -442,7 +435,7 @@ def observed(trial: Trial, random: np.random.Generator, progress: Progress, tota
         done += 1
         return made
 
-    pixels, inner = trial.pixels, trial.inner
+    pixels, inner = trial.block.finite, trial.inner
     noisy = pixels[inner]
     mean = run(pixels)
     # Around what is judged only fresh noise depends on it.
@@ -481,7 +474,7 @@ def observed(trial: Trial, random: np.random.Generator, progress: Progress, tota
 
 def sigma_check(trial: Trial, progress: Progress, done: int, total: int) -> formulas.SigmaCheck:
     """Tell the filter other strengths, and let it predict pixels that it has not seen."""
-    pixels, inner = trial.pixels, trial.inner
+    pixels, inner = trial.block.finite, trial.inner
     axes = trial.job.names.index("Y"), trial.job.names.index("X")
     mask = np.zeros(pixels.shape, bool)
     mask[inner] = formulas.hidden_grid(trial.image[inner].shape, axes) & trial.image[inner]

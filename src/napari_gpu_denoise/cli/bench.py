@@ -7,7 +7,7 @@ import json
 import math
 import statistics
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,17 +19,16 @@ import numpy as np
 from napari_gpu_denoise.cli.options import add_filters, chosen_filters, whole_number
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.input_checks import read_json
-from napari_gpu_denoise.image.axes import arrange
-from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
-from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import size_in_words
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
-from napari_gpu_denoise.run.flow.work import FrameSigma, Work
+from napari_gpu_denoise.run.job import start
+from napari_gpu_denoise.run.part import Part, arrange_part
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 
 SIGMA = 20.0
@@ -109,17 +108,13 @@ def _profile(
     settings: Filter, image: np.ndarray, axes: str, device: Device, count: int
 ) -> tuple[dict[str, float], int, int]:
     """Return the device time of each kernel and copy, the number of tiles, and bytes of memory."""
-    chosen = session(device)
-    applied, _ = settings.for_array(axes, image.shape).for_pixels(image, axes)
-    source, out = (arrange(a, axes, applied.joint) for a in (image, np.empty_like(image)))
-    sigma = FrameSigma.of(SIGMA, image.shape, axes, applied.joint)
-    work = Work(applied, source, out, Levels.of(image), sigma, chosen)
+    job = start(Run(settings, SIGMA, axes=axes, device=device), image)
+    work = arrange_part(job, Part.of(job), image, np.empty_like(image))
     kind, runs = ArrayFrameFlow if settings.over_time else TileFlow, []
-    with device_errors(chosen), borrow(chosen) as arena:
+    with device_errors(work.session), borrow(work.session) as arena:
         for _ in range(count):
-            flow = kind(work, arena, profiling=True)
-            with closing(flow):
-                deque(flow.run(), maxlen=0)
+            with closing(kind(work, arena, profiling=True)) as flow:
+                flow.run()
             sums: dict[str, float] = defaultdict(float)
             for name, event in flow.events:
                 sums[name] += (event.profile.end - event.profile.start) * 1e-9

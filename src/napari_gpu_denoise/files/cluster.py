@@ -418,17 +418,19 @@ def _absolute(path: str | os.PathLike) -> str:
 
 # Where they are.
 
-_SECONDS = 30  # to wait for a scheduler, and for its first worker
+_SECONDS = 30
 # Threads of PoCL: its versions have two names for their number.
 THREADS_OF_POCL = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
 
 
 @contextlib.contextmanager
-def connected(scheduler: str | None = None, workers: int = 0, device: Any = None) -> Iterator[Any]:
+def connected(
+    scheduler: str | None = None, workers: int = 0, device: Any = None, seconds: float = _SECONDS
+) -> Iterator[Any]:
     """Yield a client of dask: of the scheduler at an address, or of new workers on this machine.
 
     The workers end with the block. `device` is what they are to run on: of a CPU each has its share
-    of the cores.
+    of the cores. A scheduler, and its first worker, are waited for `seconds`.
     """
     if workers < 0:
         raise ClusterError(f"There cannot be {workers} workers: start one or more.")
@@ -442,7 +444,7 @@ def connected(scheduler: str | None = None, workers: int = 0, device: Any = None
     with contextlib.ExitStack() as held:
         held.enter_context(_quietened())
         if scheduler is not None:
-            client = _client_of(distributed, scheduler)
+            client = _client_of(distributed, scheduler, seconds)
         else:
             options = {"n_workers": workers, "preload": [__name__], **_shared_out(workers, device)}
             # Whoever can reach the dashboard sees names of files, and more.
@@ -465,7 +467,7 @@ def _quietly(method: Callable, **options: Any) -> None:
         method(**options)
 
 
-def _client_of(distributed: Any, scheduler: str) -> Any:
+def _client_of(distributed: Any, scheduler: str, seconds: float) -> Any:
     check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", ClusterError)
     certificates = distributed.Security().get_connection_args("client").get("ssl_context")
     try:
@@ -473,14 +475,14 @@ def _client_of(distributed: Any, scheduler: str) -> Any:
             distributed.comm.get_address_host_port(scheduler)  # a client would wait for a minute
         if scheduler.startswith(("tls:", "wss:")) and certificates is None:
             raise ValueError("it needs certificates: name them in distributed.comm.tls.client")
-        client = distributed.Client(scheduler, timeout=_SECONDS, set_as_default=False)
+        client = distributed.Client(scheduler, timeout=seconds, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         raise ClusterError(
             f"No dask scheduler answers at {scheduler} ({error}): give the address that it prints "
             "when it starts, such as tcp://login1:8786."
         ) from error
     try:
-        asked(client.wait_for_workers, 1, timeout=_SECONDS)
+        asked(client.wait_for_workers, 1, timeout=seconds)
     except ClusterError as error:
         _quietly(client.close, timeout=1)
         raise ClusterError(

@@ -63,6 +63,10 @@ class Blocks(ABC):
         """Return whether a plane of these two axes can be read without reading the whole file."""
         return self._outer <= min(axes) and self._numbers.size > 1
 
+    def as_planes(self) -> Blocks:
+        """Return the same pixels, for who reads whole planes."""
+        return self
+
     def _whole(self) -> np.ndarray:
         return self[...]
 
@@ -388,7 +392,7 @@ class Format:
     `suffixes` end the names of its files, of results those of `written` only, if it has any;
     `kinds` are those of an `ImageFile` that it reads. `name` and `new_suffix` are for messages.
     `is_format` judges a file by how it starts, False if it cannot be opened, `is_named` a path by
-    its name, by default its suffix. With `in_place` large results are written part by part where
+    its name, by default its suffix. With `new_image` large results are written part by part where
     they will be. `becomes` names the formats that results may have besides, or only, if there is no
     `write`; `default_metadata` describes pixels of other formats as a new image of this one.
     `result_name` returns a name for the result of a file, by default its own. The others do what
@@ -404,7 +408,7 @@ class Format:
     write: Callable[..., tuple[str, ...]] | None
     check_writable: Callable[[ImageFile, np.dtype], None] = lambda like, dtype: None
     is_named: Callable[[Any], bool] | None = None
-    in_place: bool = False
+    new_image: Callable[..., contextlib.AbstractContextManager[Any]] | None = None
     becomes: tuple[str, ...] = ()
     written: tuple[str, ...] | None = None
     default_metadata: Callable[..., ImageFile] | None = None

@@ -155,18 +155,18 @@ def check_memory(needed: int, path: Path) -> None:
         )
 
 
-def free_memory() -> int:
+def free_memory(groups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
     """Return the bytes of memory this process may still take, of the machine or its control group.
 
-    A job of a cluster or a container has the limit of its group.
+    A job of a cluster or a container has the limit of its group: one of `groups`, as `own` says.
     """
     free = psutil.virtual_memory().available
     # Where there are no groups, or of version 1, nothing is found.
     with contextlib.suppress(OSError, ValueError, IndexError):
-        name = _OWN_CGROUP.read_text().split("::", 1)[1].splitlines()[0]
-        group = _CGROUPS / name.lstrip("/")
+        name = own.read_text().split("::", 1)[1].splitlines()[0]
+        group = groups / name.lstrip("/")
         for folder in (group, *group.parents):
-            if folder == _CGROUPS.parent:
+            if folder == groups.parent:
                 break
             with contextlib.suppress(OSError, ValueError):
                 limit = int((folder / "memory.max").read_text())

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats, nifti, tiff, zarr
+from napari_gpu_denoise.files import formats, nifti, zarr
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.input_checks import free_memory, open_regular
 from napari_gpu_denoise.files.recommended import Recommended
@@ -69,7 +69,7 @@ def denoise_file(
         if run.host_memory is None:
             run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
         made_from = fingerprint(picture, run, same)
-        if formats.format_like(picture).in_place or _is_long(picture, run):
+        if formats.format_like(picture).new_image or _is_long(picture, run):
             _make_folder(target, new_folder)
             run, why = _run_for(picture, run, progress)
             options = overwrite, companions_anywhere, resume, client, why, made_from, progress
@@ -136,9 +136,9 @@ class _Streamed:
         ledger: Any = contextlib.nullcontext(Ledger())
         if not isinstance(self.target, zarr.Address):
             ledger = ResumeLedger(self.target, self._wanted(), self.resume)
-        in_place = formats.format_like(self.picture).in_place
+        new_image = formats.format_like(self.picture).new_image
         with ledger as noted:
-            return self._in_place(noted) if in_place else self._by_planes(noted)
+            return self._in_place(new_image, noted) if new_image else self._by_planes(noted)
 
     def _wanted(self) -> dict[str, str]:
         """Return what has to be the same for the result of another run to be continued."""
@@ -158,12 +158,14 @@ class _Streamed:
         }
         return self.made_from | _digests(wanted)
 
-    def _in_place(self, ledger: ResumeLedger) -> tuple[ImageFile, Record, tuple[str, ...]]:
+    def _in_place(
+        self, new_image: Any, ledger: ResumeLedger
+    ) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Write parts where they will be, as an OME-Zarr takes them."""
         options = {"overwrite": self.overwrite, "resumed": bool(ledger.done)}
         if isinstance(ledger, ResumeLedger):
             options["part"] = ledger.image
-        with zarr.new_image(self.target, self.picture, **options) as made:
+        with new_image(self.target, self.picture, **options) as made:
             out = made.finest if self.client is None else made
             result = self._filtered(self.picture.data, out, ledger)
             record = _about(result.record, self.picture, self.why, self.made_from)
@@ -172,9 +174,8 @@ class _Streamed:
 
     def _by_planes(self, ledger: ResumeLedger) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Collect the planes in a file, from which the result is written when all are there."""
-        picture, run = self.picture, self.run
-        data, in_regions = picture.data, isinstance(picture.data, tiff.LargePlanes)
-        if in_regions and "T" in run.axes and run.filter.for_array(run.axes, data.shape).over_time:
+        picture, run, data = self.picture, self.run, self.picture.data
+        if "T" in run.axes and run.filter.for_array(run.axes, data.shape).over_time:
             # Such a filter looks at whole frames, and is best given each once.
             data = data.as_planes()
         planes = 2 + picture.axes.endswith("S")

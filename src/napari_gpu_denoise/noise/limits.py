@@ -58,8 +58,6 @@ MIN_PROVEN_SHARE = 0.8
 # of cameras, and 0.05 to 0.5 in textures and means of many shots (quality_real: camera, reduced,
 # clean; colours of quality_trust).
 MIN_FALL_OF_COLOURS, MIN_FALL_RATIO = 5.0, 0.6
-# The same, where some noise is shared: up to, and from which noise alone falls so much.
-MAX_FALL_OF_COLOURS, MIN_UNSHARED_FALL = 90.0, 16.0
 # Power of colours within the patches that are read, rough over smooth: 1.2 to 2.5 of noise of
 # cameras, 1.8 to 5 of what is left in the means of many shots.
 MAX_GROWTH_OF_COLOURS = 2.5

@@ -29,7 +29,6 @@ from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 from napari_gpu_denoise.noise.series import WHITE
 
 MIN_SMOOTH = 64  # patches
-MARGIN = 3  # noise standard deviations that keep nearly all pixels from a clipping level
 BLOCK, REACH = 16, 2  # pixels along a side of a block, and to either side that predict one
 
 
@@ -97,13 +96,10 @@ def proven_sigma(channel: Evidence) -> float:
     claim, patches = channel.sigma, channel.levelled or channel.spectra
     if not claim > 0 or patches is None:
         return 0.0
-    # Clipping weakens the noise, also in patches that it has hardly reached.
-    far = np.ones(len(patches.mean), bool)
-    for level in {float(each) for plane in channel.levels for each in plane}:
-        far &= np.abs(patches.mean - level) > MARGIN * claim
+    members = patches.clipped == 0
     # More than one of 16 x 16 pixels has: some of them share no pixel.
-    enough = len(far) >= max(MIN_SMOOTH, 2 * patches.overlap)
-    return claim if enough and _is_proven(channel, claim, patches, far) else 0.0
+    enough = len(members) >= max(MIN_SMOOTH, 2 * patches.overlap)
+    return claim if enough and _is_proven(channel, claim, patches, members) else 0.0
 
 
 def _proves_law(channel: Evidence, fit: Fit) -> bool:
@@ -206,8 +202,7 @@ def proven_colours(channels: list[Evidence], patches: ChannelPatches | None) -> 
     if found is None or any(each.log_speckle for each in channels):
         return channels
     fall, unshared = found.fall, found.unshared_fall
-    clear = fall < limits.MAX_FALL_OF_COLOURS and unshared > limits.MIN_UNSHARED_FALL
-    own = clear or unshared > limits.MIN_FALL_RATIO * fall
+    own = unshared > limits.MIN_FALL_RATIO * fall
     falls = limits.MIN_FALL_OF_COLOURS < min(fall, unshared) <= unshared < math.inf
     if own and falls and found.growth < limits.MAX_GROWTH_OF_COLOURS:
         spectra = [NoiseSpectrum.of_power(power, found.patches) for power in found.power]

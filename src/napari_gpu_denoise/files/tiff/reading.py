@@ -267,7 +267,6 @@ class LargePlanes(Planes):
         return True
 
     def as_planes(self) -> PartOfBlocks:
-        """Return the same pixels, for who reads whole planes."""
         return PartOfBlocks(self, (slice(None),) * self.ndim)
 
     def __getitem__(self, index: Any) -> Any:

@@ -42,7 +42,7 @@ FORMAT = Format(
     check_writable=check_writable,
     write=write,
     is_named=is_zarr_path,
-    in_place=True,
+    new_image=new_image,
     default_metadata=default_metadata,
     result_name=name_of,
 )

@@ -91,8 +91,7 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
     white = used & (found.flatness >= limits.MIN_PATCH_FLATNESS)
     white &= found.dispersion <= limits.MAX_LEVEL_DISPERSION * found.flatness
     least = min(limits.MIN_WHITE_LEVELS, limits.MIN_WHITE_SHARE * np.count_nonzero(used))
-    most = found.count[white].sum() >= limits.MIN_WHITE_SHARE * found.count[used].sum()
-    proven = bool(np.count_nonzero(white) >= (2 if most else max(least, 2)))
+    proven = bool(np.count_nonzero(white) >= max(least, 2))
     used = white if proven else used
     if np.count_nonzero(used) < 2:
         return None
