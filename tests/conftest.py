@@ -8,6 +8,7 @@ runs what is marked so, too: whole matrices of which a part tells nearly as much
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import platform
@@ -137,6 +138,27 @@ def flowing(request, device):
 def streaming_device(flowing):
     """Return the device of `flowing`, whose session streams then take."""
     return flowing.device
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    """Return a function that changes the sizes by which runs cut images."""
+    from napari_gpu_denoise.run import request
+
+    def change(**sizes):
+        made = dataclasses.replace(request.USUAL_LIMITS, **sizes)
+        monkeypatch.setattr(request, "USUAL_LIMITS", made)
+
+    return change
+
+
+@pytest.fixture
+def in_parts(monkeypatch):
+    """Take every file for a large one, of small parts, of which a moment is worth to be kept."""
+    from napari_gpu_denoise.run import request
+    from scenes import SMALL_PARTS
+
+    monkeypatch.setattr(request, "USUAL_LIMITS", SMALL_PARTS)
 
 
 @pytest.fixture

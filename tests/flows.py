@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from contextlib import closing, nullcontext
 
 import numpy as np
@@ -84,12 +83,4 @@ def filtered(image, settings, session, sigma=20.0, axes="YX", pixels=None) -> np
     """Return what a filter makes of an image, in tiles that read so many pixels at most."""
     out = np.empty_like(image)
     run_work(work_of(image, out, settings, session, sigma, axes), pixels)
-    return out
-
-
-def filter_pickled(sent: bytes) -> np.ndarray:
-    """Return what becomes of one part; job, part and pixels come pickled from another process."""
-    job, part, given = pickle.loads(sent)
-    out = np.empty([span.size for span in part.spans], job.dtypes[1])
-    filter_part(job, part, Block.of(given, job.names, job.run.nonfinite), out)
     return out

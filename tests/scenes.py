@@ -12,6 +12,10 @@ from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run.flow import tile_flow
+from napari_gpu_denoise.run.request import Limits
+
+# Every file is taken for a large one, of small parts, and a moment of work is worth to be kept.
+SMALL_PARTS = Limits(0, 1, 1, 1 << 10, 0.0)
 
 # Settings small enough for quick tests; those of a filter that is not listed keep their defaults.
 SMALL = {

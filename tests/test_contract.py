@@ -24,7 +24,6 @@ from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import PlaneStore
 from napari_gpu_denoise.files.tiff import reading
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.denoise import denoise_image
 from napari_gpu_denoise.run.progress import COMPILING, Step
 from scenes import (
@@ -452,9 +451,9 @@ SOURCES += ("large planes in strips", "large planes in tiles")
     [(one, SINKS[k % len(SINKS)]) for k, one in enumerate(SOURCES)]
     + [("TIFF", sink) for sink in SINKS],
 )
-def test_sources_and_sinks(device, tmp_path, monkeypatch, source, sink):
+def test_sources_and_sinks(device, tmp_path, monkeypatch, limits, source, sink):
     """From any source to any sink, in parts, the result is that in memory."""
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    limits(part_bytes=1)
     if source.startswith("large"):
         monkeypatch.setattr(reading, "LARGE_PLANE", 1)
     image, settings = noisy(5, 24, 26, dtype="uint16"), small(FILTERS[0])

@@ -29,7 +29,8 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files.one_file import with_voxel
-from scenes import frame, scene, small
+from napari_gpu_denoise.run import request
+from scenes import SMALL_PARTS, frame, scene, small
 from zarr_stores import write_store
 
 SUITE = 200  # cases that are tests
@@ -283,10 +284,9 @@ def results_of(case: Case, whole: np.ndarray):
 def results_of_batch(*cases: Case):
     """Yield what a batch writes, whole or by parts, and what each result must equal."""
     rng, ending, filter = cases[0].rng, cases[0].relation, cases[0].filter
-    size = mock.patch("napari_gpu_denoise.files.one_file.STREAMED_BYTES", rng.choice([0, 1 << 27]))
-    few = {"PART_BYTES": 1, "_FRAMES_PER_MARGIN": 1, "_SMALLEST_PART": 1 << 10}
-    parts = mock.patch.multiple("napari_gpu_denoise.run.part", **few)
-    with tempfile.TemporaryDirectory() as folder, size, parts:
+    limits = replace(SMALL_PARTS, streamed_bytes=rng.choice([0, 1 << 27]))
+    parts = mock.patch.object(request, "USUAL_LIMITS", limits)
+    with tempfile.TemporaryDirectory() as folder, parts:
         files = {Path(folder, f"{k}.{ending}"): case for k, case in enumerate(cases)}
         for path, case in files.items():
             native = case.image.astype(case.dtype.newbyteorder("="))

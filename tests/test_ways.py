@@ -18,9 +18,8 @@ import tifffile
 from scipy import ndimage
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.files import one_file, resuming
+from napari_gpu_denoise.files import resuming
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part, filter_part
@@ -124,18 +123,7 @@ def made(noise: Callable, number: int, device) -> Case:
     return noise(settings_of(kind, axes, changes), axes, device)
 
 
-def divide_small_images(patch: pytest.MonkeyPatch) -> None:
-    """Divide even small images, and note each part at once."""
-    patch.setattr(one_file, "STREAMED_BYTES", 0)
-    patch.setattr(parts_of_images, "PART_BYTES", 1)
-    patch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
-    patch.setattr(parts_of_images, "_SMALLEST_PART", 1 << 10)
-    patch.setattr(resuming, "_BRIEF", 0)
-
-
-@pytest.fixture(autouse=True)
-def small_parts(monkeypatch):
-    divide_small_images(monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_parts")
 
 
 def by_function(case: Case, folder) -> np.ndarray:

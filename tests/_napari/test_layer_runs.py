@@ -15,7 +15,6 @@ from napari_gpu_denoise._napari.tasks import words_of
 from napari_gpu_denoise.errors import Cancelled, SigmaError
 from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.run import denoise as runs
-from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS
 
@@ -83,10 +82,10 @@ def test_lazy_frames_give_the_pixels_of_the_array(movie, kind):
 
 
 @pytest.fixture
-def in_parts(monkeypatch):
+def in_parts(monkeypatch, limits):
     """Take all data for large, and make parts of one chunk."""
     monkeypatch.setattr(arrays, "_LOADED", 0)
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    limits(part_bytes=1)
 
 
 @pytest.mark.parametrize("chunks", [(2, 30, 40), ((2, 2, 2), (30, 30), (40, 40)), None])

@@ -22,7 +22,7 @@ from tables import show
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.files.cluster import THREADS_OF_POCL
-from napari_gpu_denoise.run import part as parts_of_images
+from napari_gpu_denoise.run import request
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
     add("--side", type=int, default=1024)
     add("--part", type=int, default=1 << 22, help="bytes of a part: pixels and result")
     args = parser.parse_args()
-    parts_of_images.PART_BYTES = args.part
+    request.USUAL_LIMITS = request.Limits(part_bytes=args.part)
     filter = getattr(gd, args.filter).of(profile=args.profile)
     print(
         f"{gd.choose(args.device)}, {filter.name} {args.profile}, {args.planes} planes of "

@@ -13,7 +13,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from cli.conftest import one_sentence
 from files.tiffs import PLAIN, named, written
-from napari_gpu_denoise.files import one_file, tiff
+from napari_gpu_denoise.files import tiff
 from napari_gpu_denoise.noise.estimate import estimate_noise
 
 KINDS = (
@@ -48,9 +48,9 @@ def read(monkeypatch):
 
 
 @pytest.fixture
-def large(monkeypatch):
+def large(limits):
     """Take every file for a large one."""
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    limits(streamed_bytes=0)
 
 
 @pytest.fixture

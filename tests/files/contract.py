@@ -28,7 +28,7 @@ import napari_gpu_denoise as gd
 from files.tiffs import RECORD
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import Cancelled, DenoiseError, FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats, input_checks, one_file
+from napari_gpu_denoise.files import formats, input_checks
 from napari_gpu_denoise.files.image_file import METRES, ImageFile, Steps
 from scenes import Stored, small
 
@@ -288,11 +288,11 @@ class FormatContract:
                 gd.write(tmp_path / f"out{end}", image, gd.read(path))
         assert os.listdir(tmp_path) == [path.name]
 
-    def test_a_stack_larger_than_memory_is_read_plane_by_plane(self, tmp_path, monkeypatch):
+    def test_a_stack_larger_than_memory_is_read_plane_by_plane(self, tmp_path, monkeypatch, limits):
         path, _ = self.written(tmp_path)
         whole = gd.denoise(gd.read(path).data, SETTINGS, 20.0, axes=gd.read(path).filter_axes)
+        limits(streamed_bytes=0)
         with monkeypatch.context() as patch:
-            patch.setattr(one_file, "STREAMED_BYTES", 0)
             if self.by_plane:
                 patch.setattr(ImageFile, "loaded", None)  # nothing is read whole
             file = run(path, tmp_path / f"out{self.end}")
@@ -307,9 +307,9 @@ class FormatContract:
             assert "of memory" in error_of(path, lambda: run(path, out)) and not out.exists()
 
     @pytest.mark.parametrize("large", [False, True])
-    def test_a_result_is_that_of_one_input(self, tmp_path, monkeypatch, large):
+    def test_a_result_is_that_of_one_input(self, tmp_path, limits, large):
         if large:
-            monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+            limits(streamed_bytes=0)
         output = tmp_path / f"out{self.end}"
         first, image = self.written(tmp_path / "one")
         image.flat[-1] ^= 1

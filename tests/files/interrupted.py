@@ -17,23 +17,14 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.files import one_file, resuming
-from napari_gpu_denoise.files.resuming import unfinished_folder
+from napari_gpu_denoise.files.resuming import ResumeLedger, unfinished_folder
 from napari_gpu_denoise.files.zarr import as_path
-from napari_gpu_denoise.run import part as parts_of_images
+from napari_gpu_denoise.run import request
 from napari_gpu_denoise.run.ledger import Ledger
-from scenes import noisy, small
+from scenes import SMALL_PARTS, noisy, small
 from zarr_stores import write_store
 
 PLAIN = small(gd.NLMeans)
-
-
-def divide(patch: pytest.MonkeyPatch) -> None:
-    """Take every file for a large one, of small parts, of which a moment is worth to be kept."""
-    patch.setattr(one_file, "STREAMED_BYTES", 0)
-    patch.setattr(parts_of_images, "PART_BYTES", 1)
-    patch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
-    patch.setattr(resuming, "_BRIEF", 0)
 
 
 @contextlib.contextmanager
@@ -53,14 +44,14 @@ def parts_written(stop_at: int | None = None, cancel: threading.Event | None = N
         return wrote_one
 
     with pytest.MonkeyPatch.context() as patched:
-        for kind in (Ledger, resuming.ResumeLedger):
+        for kind in (Ledger, ResumeLedger):
             patched.setattr(kind, "wrote", counted(kind.wrote))
         yield wrote
 
 
 def run_until_killed(source: str, target: str) -> None:
     """Run, and kill this process when some parts are written."""
-    divide(pytest.MonkeyPatch())
+    request.USUAL_LIMITS = SMALL_PARTS
 
     def progress(step) -> None:
         if step.done == 4:

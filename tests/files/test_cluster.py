@@ -18,7 +18,7 @@ import napari_gpu_denoise as gd
 from files.interrupted import PLAIN, Place
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import ClusterError, FileError, KernelError, NonFiniteError
-from napari_gpu_denoise.files import batch, one_file
+from napari_gpu_denoise.files import batch
 from napari_gpu_denoise.files import cluster as dask_workers
 from napari_gpu_denoise.files.cluster import begin_chunks, connected
 from napari_gpu_denoise.run import by_parts
@@ -151,9 +151,9 @@ def test_a_worker_that_is_late_writes_nothing(tmp_path, client, cluster, one, mo
 
 
 @pytest.fixture
-def several(tmp_path, monkeypatch):
+def several(tmp_path, limits):
     """Return a folder of small files, one of them damaged, and what becomes of the others."""
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", 20_000)
+    limits(streamed_bytes=20_000)
     folder, expected = tmp_path / "raw", {}
     folder.mkdir()
     # The last is as large as to be filtered part by part.
@@ -253,9 +253,9 @@ class Counted:
     def __init__(self, plain):
         self._plain = plain
 
-    def __call__(self, devices, job, parts, *given, **options):
-        self.parts = len(parts)
-        return self._plain(devices, job, parts, *given, **options)
+    def __call__(self, devices, work, *given):
+        self.parts = work.total
+        return self._plain(devices, work, *given)
 
 
 @pytest.mark.parametrize(

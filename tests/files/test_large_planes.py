@@ -8,23 +8,21 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, HostMemoryError
-from napari_gpu_denoise.files import formats, one_file
+from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.tiff import LargePlanes, reading
 from napari_gpu_denoise.noise import sampling
 from napari_gpu_denoise.noise.sampling import PlaneReader
-from napari_gpu_denoise.run import part as parts_of_images
 from scenes import noisy, small
 
 SETTINGS = small(gd.NLMeans)
 
 
 @pytest.fixture(autouse=True)
-def large(monkeypatch):
+def large(monkeypatch, limits):
     """Take every plane for a large one, and every part for a small one."""
     monkeypatch.setattr(reading, "LARGE_PLANE", 1)
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1 << 12)
+    limits(streamed_bytes=0, part_bytes=1 << 12)
     monkeypatch.setattr(ImageFile, "loaded", None)  # nothing is read whole
 
 

@@ -10,10 +10,8 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run import part as parts_of_images
 from scenes import bytes_per_pixel, noisy, small
 from zarr_stores import write_store
 
@@ -88,9 +86,9 @@ def test_frame_by_frame_is_as_a_whole(streamed, tmp_path, axes, shape, options):
     ids=lambda given: given if isinstance(given, str) else "",
 )
 def test_stacks_without_time_are_filtered_in_parts(
-    streamed, tmp_path, monkeypatch, settings, axes, shape, options
+    streamed, tmp_path, limits, settings, axes, shape, options
 ):
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    limits(part_bytes=1)
     image = noisy(*shape, dtype="uint8" if axes.endswith("S") else "uint16")
     path = written(tmp_path, image, axes, **options)
     for sigma in (20.0, None):
@@ -151,9 +149,9 @@ def test_alpha_of_a_long_stack_passes_as_it_is(streamed, tmp_path):
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "out.tif")[..., 3], image[..., 3])
 
 
-def test_a_cancelled_run_leaves_nothing(streamed, tmp_path, monkeypatch):
+def test_a_cancelled_run_leaves_nothing(streamed, tmp_path, limits):
     """After a moment; what lasted longer can be resumed (test_unfinished.py)."""
-    monkeypatch.setattr(resuming, "_BRIEF", 1e9)
+    limits(brief_seconds=1e9)
     path = written(tmp_path, noisy(9, 33, 37, dtype="uint16"), "TYX")
     cancel, seen = threading.Event(), []
 
@@ -187,13 +185,13 @@ def test_what_is_read_whole(streamed, tmp_path, monkeypatch):
     check(path, image, settings, 20.0, "TYX")
 
 
-def test_large_files_are_filtered_as_recommended(tmp_path, monkeypatch):
+def test_large_files_are_filtered_as_recommended(tmp_path, monkeypatch, limits):
     """Without being read whole, where they are written part by part, too."""
     movie = np.random.default_rng(0).normal(100, 9, (5, 64, 64)).astype(np.uint16)
     paths = written(tmp_path, movie, "TYX"), tmp_path / "in.ome.zarr"
     write_store(paths[1], movie, "TYX", chunks=(1, 32, 32))
     monkeypatch.setattr(ImageFile, "loaded", None)
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    limits(streamed_bytes=0)
     report = gd.run_batch(paths, gd.Recommended(), output=tmp_path / "out")
     advice = gd.recommend(movie, "TYX")
     expected = gd.denoise(movie, advice.filter, axes="TYX").image

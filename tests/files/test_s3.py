@@ -10,7 +10,6 @@ from files.interrupted import PLAIN, Place, check_killed
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import formats
-from napari_gpu_denoise.run import part as parts_of_images
 from scenes import noisy
 from zarr_stores import write_plate, write_store
 
@@ -32,13 +31,13 @@ def address():
 
 
 @pytest.fixture
-def bucket(address, monkeypatch, tmp_path):
+def bucket(address, monkeypatch, limits, tmp_path):
     """Return a file system with a bucket, which holds an image; credentials are in variables."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    limits(part_bytes=1)
     s3fs.S3FileSystem.clear_instance_cache()
     system = s3fs.S3FileSystem()
     if system.exists("lab"):

@@ -28,7 +28,6 @@ from napari_gpu_denoise.files import formats, input_checks, resuming
 from napari_gpu_denoise.files.cluster import connected
 from napari_gpu_denoise.files.zarr import as_path, places, writing
 from napari_gpu_denoise.files.zarr.writing import block_means, coarser_shape
-from napari_gpu_denoise.run import part as parts_of_images
 from scenes import small
 from zarr_stores import FORMATS, describe, write_plate, write_store
 
@@ -444,12 +443,12 @@ def test_coarser_levels_may_leave_out_what_fills_no_block(wanted, shape):
 
 
 @pytest.fixture
-def drops(monkeypatch):
+def drops(monkeypatch, limits):
     """Return a function that lets so many readings of pixels fail, after those before."""
     from fsspec.implementations.memory import MemoryFileSystem
 
     monkeypatch.setattr(places, "_PAUSES", (0, 0, 0))
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    limits(part_bytes=1)
     plain, failing = MemoryFileSystem.cat_file, []
 
     def cat(self, path, *given, **options):
@@ -487,8 +486,10 @@ def test_a_network_that_comes_back_costs_nothing(bucket, drops, tmp_path):
     np.testing.assert_array_equal(gd.read(file.output).data, denoised("ZYX"))
 
 
-def test_a_network_that_stays_away_leaves_what_is_done(bucket, drops, tmp_path, monkeypatch):
-    monkeypatch.setattr(resuming, "_BRIEF", 0)
+def test_a_network_that_stays_away_leaves_what_is_done(
+    bucket, drops, tmp_path, monkeypatch, limits
+):
+    limits(brief_seconds=0)
     url, out = f"{bucket}/in.ome.zarr", tmp_path / "out.ome.zarr"
     write_store(url, IMAGES["ZYX"], "ZYX", levels=1, **PLANES)
     compared, parts = 3, 2

@@ -169,7 +169,7 @@ def test_the_record_says_what_the_noise_was(device):
     assert Isoline(looks=2.5).sigma_unused == ""
 
 
-def test_nothing_is_estimated(device, monkeypatch, tmp_path):
+def test_nothing_is_estimated(device, monkeypatch, limits, tmp_path):
     image, settings = speckled(3, 40, 44), Isoline(**SPECKLE)
     expected = gd.denoise(image, settings, 1.0, axes="TYX", device=device).image
 
@@ -183,6 +183,11 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
     options = {"axes": "TYX", "device": device}
     np.testing.assert_array_equal(gd.denoise(image, settings, **options).image, expected)
     np.testing.assert_array_equal(gd.isoline(image, **SPECKLE, **options), expected)
+    # Where sigma is 0, pixels stay all the same.
+    still = np.ones((40, 44))
+    still[:7] = 0
+    made = gd.denoise(image, settings, still, **options).image
+    np.testing.assert_array_equal(made, np.where(still, expected, image))
     parts = da.from_array(image, chunks=(1, 20, 44))
     dasked = gd.denoise_lazy(parts, settings, **options)
     np.testing.assert_array_equal(dasked.compute(), expected)
@@ -190,7 +195,7 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
     streamed = list(gd.stream(settings, iter(image), device=device))
     np.testing.assert_array_equal(streamed, expected)
 
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    limits(streamed_bytes=0)
     source, target = tmp_path / "in.tif", tmp_path / "out.tif"
     tifffile.imwrite(source, image, metadata={"axes": "TYX"}, imagej=True)
     progress = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import tempfile
@@ -11,7 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import numpy as np
 import tifffile
@@ -23,8 +21,7 @@ from fuzz.json_cases import damage_text, damage_values, nodes
 from fuzz.watching import Case, Loss
 from fuzz.zarr_cases import files_of, put_files
 from napari_gpu_denoise.files import resuming
-from napari_gpu_denoise.run import part as parts
-from scenes import noisy
+from scenes import SMALL_PARTS, noisy
 from zarr_stores import write_store
 
 _TIME = 1_700_000_000  # of all files of an input, by which a run knows it again
@@ -43,7 +40,7 @@ class Begun(NamedTuple):
 def begun(number: int) -> Begun:
     """Stop a run after some parts, and run it without a stop."""
     ending, given = (".tif", ".ome.zarr")[number % 2], _NOISE[number // 2 % 4]
-    with tempfile.TemporaryDirectory() as name, _in_parts():
+    with tempfile.TemporaryDirectory() as name, as_large(SMALL_PARTS):
         folder, cancel = Path(name), threading.Event()
         image = noisy(5, 24, 26, dtype="uint16")
         if ending == ".tif":
@@ -62,14 +59,6 @@ def begun(number: int) -> Begun:
         options = {"output": folder / f"whole{ending}"}
         gd.run_batch(folder / f"in{ending}", gd.NLMeans(**SMALL), **options, **given)
         return Begun(files, given, gd.read(folder / f"whole{ending}").data)
-
-
-@contextlib.contextmanager
-def _in_parts():
-    """Take every file for a large one, of small parts, of which a moment is worth to be kept."""
-    small = patch.multiple(parts, PART_BYTES=1, _FRAMES_PER_MARGIN=1)
-    with as_large(), small, patch.object(resuming, "_BRIEF", 0):
-        yield
 
 
 def _set_times(folder: Path) -> None:
@@ -100,7 +89,7 @@ def checkpoint_case(rng: Random, folder: Path) -> Case:
 
     def run() -> None:
         path, target = folder / "data" / f"in{ending}", folder / "out" / f"out{ending}"
-        with _in_parts():
+        with as_large(SMALL_PARTS):
             options = {"output": target, "resume": True, **started.given}
             (file,) = gd.run_batch(path, gd.NLMeans(**SMALL), **options).files
         if file.error is not None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -19,8 +20,8 @@ import napari_gpu_denoise as gd
 from fuzz.tiff_seeds import DECLARED, NAMES, TWIN, layout, seed
 from fuzz.watching import Case, Loss
 from napari_gpu_denoise import cli
-from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.files.tiff import reading as tiff_reading
+from napari_gpu_denoise.run import request
 from zarr_stores import write_store
 
 NUMBERS = (
@@ -263,15 +264,15 @@ def reading(
     return Case(f"{way.__name__} {given}{', as large planes' * large}: {told}", run)
 
 
+_STREAMED = request.Limits(streamed_bytes=0)
+
+
 @contextlib.contextmanager
-def as_large() -> Iterator[None]:
+def as_large(limits: request.Limits = _STREAMED) -> Iterator[None]:
     """Read and write each plane in regions, and each file part by part, however small it is."""
-    before = tiff_reading.LARGE_PLANE, one_file.STREAMED_BYTES
-    tiff_reading.LARGE_PLANE, one_file.STREAMED_BYTES = 1, 0
-    try:
+    planes = mock.patch.object(tiff_reading, "LARGE_PLANE", 1)
+    with planes, mock.patch.object(request, "USUAL_LIMITS", limits):
         yield
-    finally:
-        tiff_reading.LARGE_PLANE, one_file.STREAMED_BYTES = before
 
 
 def result(path: Path, out: Path) -> Path:

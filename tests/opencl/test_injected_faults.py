@@ -22,7 +22,6 @@ import napari_gpu_denoise as gd
 from filters.one_pass import Plain
 from frames_over_time import posing_as_gpu
 from napari_gpu_denoise.errors import DenoiseError, DeviceMemoryError, KernelError, NoDeviceError
-from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import borrow, device_errors, release_memory
 from opencl.faults import Fault, Faults, opencl_error
@@ -194,11 +193,11 @@ def marked(number: int, run: tuple):
     ids=lambda one: getattr(one, "__name__", one),
 )
 def test_a_call_that_fails_is_an_error_or_tried_again(
-    faults, device, name, way, posing, tmp_path, monkeypatch
+    faults, device, name, way, posing, tmp_path, limits
 ):
     if posing == "as a GPU":  # with its queues, threads and pinned memory
         device = posing_as_gpu(device).device
-    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    limits(streamed_bytes=0)
     tifffile.imwrite(
         tmp_path / "in.tif", noisy(4, *SHAPE, dtype="uint16"), metadata={"axes": "TYX"}
     )

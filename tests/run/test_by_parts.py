@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError, NonFiniteError
-from napari_gpu_denoise.run import part as parts_of_images
+from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import regions_of, size_of
-from napari_gpu_denoise.run.request import BASE, HostMemory, Run
+from napari_gpu_denoise.run.request import BASE, HostMemory, Limits, Run
 from scenes import noisy, small
 
 
@@ -37,9 +36,9 @@ class Chunked:
 
 
 @pytest.fixture(autouse=True)
-def many_parts(monkeypatch):
+def many_parts(limits):
     """Divide even the smallest image."""
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    limits(part_bytes=1)
 
 
 VIDEO = small(gd.VBM3D, frames_before=1, frames_after=1)
@@ -74,18 +73,6 @@ def test_parts_are_as_the_whole(name, sigma):
         assert getattr(result.record, field) == getattr(expected.record, field), field
 
 
-def test_nan_is_refused_or_kept():
-    image = noisy(3, 40, 50)
-    image[1, 3:5, 7] = np.nan
-    options = {"axes": "ZYX", "out": Chunked(np.zeros_like(image), (1, 20, 50))}
-    given = Chunked(image, (1, 20, 50))
-    with pytest.raises(NonFiniteError):
-        gd.denoise(given, small(gd.NLMeans), 20.0, **options)
-    found = gd.denoise(given, small(gd.NLMeans), 20.0, nonfinite="keep", **options)
-    np.testing.assert_array_equal(np.isnan(found.image[...]), np.isnan(image))
-    assert found.record.nonfinite == 2
-
-
 def test_nan_at_the_end_of_what_a_part_reads_is_filled_as_in_the_whole():
     """What is nearest to it may lie beyond: the part reads further."""
     settings = gd.SWNLM(patch=3, window=7)
@@ -103,18 +90,22 @@ def job_of(settings, shape, axes):
     return start(Run(settings, 20.0, axes=axes), Chunked(np.zeros(shape, np.uint16), shape))
 
 
+def of_parts(job, nbytes: int):
+    return replace(job, run=replace(job.run, limits=Limits(part_bytes=nbytes)))
+
+
 def regions(job, unit, shares_cores=True):
     device = SimpleNamespace(shares_cores=shares_cores)
     return regions_of(job, size_of(job, unit, [device]))
 
 
-def test_parts_are_whole_chunks_as_many_as_fit(monkeypatch):
+def test_parts_are_whole_chunks_as_many_as_fit():
     job = job_of(small(gd.NLMeans), (4, 3, 256, 256), "TCYX")
     assert len(regions(job, (1, 1, 128, 128))) == 4 * 3 * 4
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 4 * 256 * 256)  # a plane and its result
+    job = of_parts(job, 4 * 256 * 256)  # a plane and its result
     assert len(regions(job, (1, 1, 128, 128))) == 4 * 3
     assert len(regions(job, (1, 1, 128, 128), shares_cores=False)) == 4  # three planes each
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1 << 40)
+    job = of_parts(job, 1 << 40)
     assert regions(job, (1, 1, 128, 128)) == [tuple(slice(0, n) for n in job.shape)]
 
 
@@ -134,9 +125,8 @@ def limited(job, limit, given=True):
     return replace(job, run=replace(job.run, host_memory=in_memory(limit, given)))
 
 
-def test_parts_stay_within_the_memory_of_the_machine(monkeypatch):
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1 << 40)
-    job = job_of(small(gd.NLMeans), (4, 3, 256, 256), "TCYX")
+def test_parts_stay_within_the_memory_of_the_machine():
+    job = of_parts(job_of(small(gd.NLMeans), (4, 3, 256, 256), "TCYX"), 1 << 40)
     found = regions(limited(job, 1 << 22), (1, 1, 64, 64))
     assert len(found) > len(regions(job, (1, 1, 64, 64))) == 1
     held = max(4 * np.prod([s.stop - s.start for s in one]) for one in found)

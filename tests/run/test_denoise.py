@@ -15,7 +15,6 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import AxesError, Cancelled
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import setting_fields
-from napari_gpu_denoise.run import part
 from scenes import filters_and_axes, joining, noisy, small
 
 KIND = FILTERS[0]
@@ -68,13 +67,6 @@ def test_whoever_follows_a_run_may_stop_it(device):
     gd.denoise(noisy(20, 20), small(KIND), 20, device=device)
 
 
-def test_the_estimate_of_a_noiseless_image_is_zero_and_returns_it(device):
-    image = np.full((40, 40), 7, np.uint8)
-    result = gd.denoise(image, small(KIND), device=device)
-    assert result.record.sigma == (0.0,)
-    np.testing.assert_array_equal(result.image, image)
-
-
 @pytest.mark.parametrize("kind", [k for k in FILTERS if "T" not in k().joint])
 def test_slices_are_those_of_the_whole(kind, device):
     axes = "TZYX" if kind is gd.BM4D else "ZYX"
@@ -122,13 +114,12 @@ def test_a_rectangle_has_the_pixels_of_the_whole(kind, axes, device):
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [(gd.NLMeans, "float64"), (gd.VBM3D, "uint16")])
-def test_a_rectangle_of_an_image_on_disk_is_read_part_by_part(kind, dtype, device, monkeypatch):
+def test_a_rectangle_of_an_image_on_disk_is_read_part_by_part(kind, dtype, device, limits):
     image = (noisy(12, 40, 48) + 1e6 * (dtype == "float64")).astype(dtype)
     settings, options = joining(kind, "TYX", frames_after=0), {"axes": "TYX", "device": device}
     cut = {"rows": slice(7, 30), "columns": slice(20, 41)}
     whole = gd.denoise(image, settings, 9, **options).image[:, 7:30, 20:41]
-    monkeypatch.setattr(part, "PART_BYTES", 2 * image[0].nbytes)
-    monkeypatch.setattr(part, "_FRAMES_PER_MARGIN", 1)
+    limits(part_bytes=2 * image[0].nbytes, frames_per_margin=1)
     lazy, steps = da.from_array(image, chunks=(1, 24, 24)), []
     told = {"progress": lambda *numbers: steps.append(numbers)}
     np.testing.assert_array_equal(gd.denoise(lazy, settings, 9, **cut, **options).image, whole)

@@ -8,7 +8,6 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from napari_gpu_denoise.image.levels import LARGEST_VALUE, Levels
 from scenes import IMAGE_FILTERS, noisy, small
 
 SETTINGS = {kind.name: small(kind) for kind in IMAGE_FILTERS}
@@ -69,32 +68,6 @@ def test_later_frames_of_a_stream_that_do_not_fit(device, settings):
             streamed(tiny, settings, 10.0, device)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint64"])
-def test_levels_take_the_values_they_were_chosen_from(dtype):
-    rng = np.random.default_rng(0)
-    limits = np.finfo(dtype) if dtype.startswith("f") else np.iinfo(dtype)
-    for low, high in ((0, 1), (10, 20), (100, float(limits.max) / 4)):
-        values = rng.uniform(low, high, (9, 11)).astype(dtype)
-        assert Levels.of(values).takes(values)
-    beyond = np.array([0.0, 2 * LARGEST_VALUE])
-    assert not Levels(0, 1.0).takes(beyond)
-    assert Levels(0, 4.0).takes(beyond)
-    assert not Levels(0, 4.0).takes(np.array([0.0, np.nan]))
-
-
-def same(way, frames, settings, device, **options):
-    """Filter by a way that keeps the type."""
-    run = {"sigma": 8.0, "device": device, "dtype": "same", **options}
-    if way is streamed:
-        return np.array(list(gd.stream(settings, iter(frames), **run)))
-    if way is whole:
-        return gd.denoise(frames, settings, axes="TYX", **run).image
-    chunks = da.from_array(frames, chunks=(-1, 24, 24) if way is lazily else (1, -1, -1))
-    if way is lazily:
-        return np.asarray(gd.denoise_lazy(chunks, settings, axes="TYX", **run))
-    return gd.denoise(chunks, settings, axes="TYX", out=np.empty_like(frames), **run).image
-
-
 @every_way
 @every_filter
 @pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64", "float64", "float32"])
@@ -105,8 +78,8 @@ def test_every_way_maps_grey_levels_as_the_whole(device, way, settings, dtype):
     frames[1, :26, :26] = 20
     for base in (0, 5 * 10**6):
         image = (frames - frames.min() + base).astype(dtype)
-        expected = same(whole, image, settings, device)
-        np.testing.assert_array_equal(same(way, image, settings, device), expected)
+        expected = whole(image, settings, 8.0, device, dtype="same")
+        np.testing.assert_array_equal(way(image, settings, 8.0, device, dtype="same"), expected)
 
 
 FILL = {"float32": (1e20, -3.4e38), "float64": (9.97e36, -1.7e308), "int32": (-(2**31), 2**31 - 1)}
@@ -117,12 +90,12 @@ FILL = {"float32": (1e20, -3.4e38), "float64": (9.97e36, -1.7e308), "int32": (-(
 @pytest.mark.parametrize("dtype", FILL)
 def test_fill_values_stay_and_change_nothing_else(device, way, settings, dtype):
     frames = noisy(3, 60, 52, sigma=8.0).astype(dtype)
-    expected = same(way, frames, settings, device)
+    expected = way(frames, settings, 8.0, device, dtype="same")
     for value in FILL[dtype]:
         for where in ((0, [5, 40], [7, 30]), (slice(None), slice(None), slice(0, 20))):
             image = frames.copy()
             image[where] = value
-            out = same(way, image, settings, device)
+            out = way(image, settings, 8.0, device, dtype="same")
             np.testing.assert_array_equal(out[where], image[where])
             others = image == frames
             assert np.std((out.astype(np.float64) - expected)[others]) < 3

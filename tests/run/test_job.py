@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
-from itertools import pairwise
 
 import dask.array as da
 import numpy as np
 import pytest
 import tifffile
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import (
@@ -58,32 +55,6 @@ def test_nothing_is_read_where_the_noise_is_given():
         assert not job.stabilised
 
 
-@settings(max_examples=40)
-@given(st.data())
-def test_parts_yield_every_pixel_once_and_read_within_the_image(data):
-    kind = data.draw(st.sampled_from(IMAGE_FILTERS))
-    axes = data.draw(st.sampled_from(["YX", "TYX", "ZTYX", "TCYX", "XTY"]))
-    job = job_of(kind, axes, **({"flicker": False} if kind is gd.VBM3D else {}))
-    along = []
-    for length in job.shape:
-        places = data.draw(st.sets(st.integers(1, length - 1), max_size=2))
-        ends = sorted({0, length, *places})
-        along.append([slice(*two) for two in pairwise(ends)])
-    seen = np.zeros(job.shape, np.uint8)
-    where = np.arange(seen.size).reshape(seen.shape)
-    for index in np.ndindex(*map(len, along)):
-        part = Part.of(job, [cut[k] for cut, k in zip(along, index, strict=True)])
-        seen[part.yields] += 1
-        np.testing.assert_array_equal(where[part.reads][part.inner], where[part.yields])
-        for axis, span in zip(axes, part.spans, strict=True):
-            before, after = job.filter.reach_along(axis)
-            if axis in job.read_whole:
-                before = after = span.length
-            assert span.source_start == max(span.start - before, 0)
-            assert span.source_stop == min(span.stop + after, span.length)
-    assert np.all(seen == 1)
-
-
 def test_what_a_part_reads():
     whole = Part.of(job_of(gd.NLMeans, "TYX"))
     assert whole.yields == whole.reads == whole.inner == (slice(0, 9), slice(0, 64), slice(0, 70))
@@ -112,27 +83,6 @@ def test_a_job_is_sent_without_pixels_and_without_a_device(device):
         np.testing.assert_array_equal(again.sigma.array, job.sigma.array)
     by_name = Run(small(gd.BM3D), 20.0, device=device.address)
     assert start(by_name, block).device == device
-
-
-def test_the_largest_sigma_of_a_map_is_that_of_the_whole():
-    sigma = np.ones((64, 70))
-    sigma[0, 0] = 30
-    job = start(Run(small(gd.NLMeans), sigma), Unread(64, 70))
-    assert job.largest_sigma == [[30]]
-    assert job_of(gd.NLMeans, "YX").largest_sigma is None
-
-
-def test_levels_are_of_the_whole_image_or_of_each_part():
-    image = np.full((40, 44), 1e7)
-    image[0, 0] += 1000
-    job = start(Run(small(gd.BM3D), 20.0), Block.of(image, "YX", "raise"))
-    assert job.levels == job.levels_of(image[5:]) == Levels.of(image)
-    lazy = start(Run(small(gd.BM3D), 20.0), Unread(40, 44, dtype="float64"))
-    assert lazy.levels is None
-    assert lazy.levels_of(image[5:]) == Levels.of(image[5:])
-    known = Levels(5, 2.0)
-    found = start(Run(small(gd.BM3D), 20.0), Unread(40, 44), levels=known)
-    assert found.levels_of(image) == known
 
 
 def test_a_run_holds_parsed_values():

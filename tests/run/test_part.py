@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
-import pickle
-from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise, product
 
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from flows import filter_pickled, part_steps
+from flows import part_steps
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.program import Session, session
@@ -22,7 +19,7 @@ from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part, filter_part, programs_of, warm_up
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
-from scenes import IMAGE_FILTERS, joining, needs_volume, noisy
+from scenes import joining, needs_volume, noisy
 
 LENGTHS = {"T": 4, "C": 2, "Z": 5, "Y": 61, "X": 57}
 
@@ -74,21 +71,6 @@ def test_any_cut_gives_what_the_whole_gives(kind, device, axes):
         total += filter_part(job, part, block[part.reads], found[part.yields])
     np.testing.assert_array_equal(found, expected.image)
     assert total.saturated == expected.record.saturated > 100
-
-
-def test_other_processes_filter_parts_that_are_sent_to_them(device):
-    image, sent, wholes = image_of("TYX"), [], []
-    for kind in IMAGE_FILTERS:
-        run = Run(joining(kind, "TYX"), 20.0, axes="TYX", device=device)
-        job = start(run, Block.of(image, "TYX", "raise"))
-        parts = [Part.of(job, yields) for yields in cut(job, 1)[::3]]
-        whole = gd.denoise(image, run.filter, 20.0, axes="TYX", device=device).image
-        wholes += [whole[part.yields] for part in parts]
-        sent += [pickle.dumps((job, part, image[part.reads])) for part in parts]
-    assert not any(b"pyopencl" in one for one in sent)
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        for whole, made in zip(wholes, pool.map(filter_pickled, sent), strict=True):
-            np.testing.assert_array_equal(made, whole)
 
 
 @pytest.mark.parametrize("nonfinite", ["raise", "keep"])

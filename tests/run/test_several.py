@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 
-import dask.array as da
 import numpy as np
 import pytest
 
@@ -23,91 +23,66 @@ from napari_gpu_denoise.run import by_parts as several
 from napari_gpu_denoise.run import part as parts_of_images
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.request import Limits, Run
 from scenes import Stored, joining, noisy, small
 
 SIGMA = 20.0
 
 
 @pytest.fixture
-def pair(device, monkeypatch):
+def pair(device, in_parts):
     """One device twice, in contexts of its own, and images that are large enough to be divided."""
-    monkeypatch.setattr(parts_of_images, "_SMALLEST_PART", 1 << 10)
-    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
-    monkeypatch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
     return device, replace(device, index=device.index + 100)
 
 
 @pytest.fixture
-def failing(monkeypatch):
-    """Let every part fail on the devices of these numbers."""
+def before_parts(monkeypatch):
+    """Return a function that lets another one be called, with the device, before each part."""
+    plain = several.filter_part
 
-    def fail(*numbers: int, error=KernelError, after: int = 0):
-        plain = several.filter_part
-        left = dict.fromkeys(numbers, after)
-
-        def filter_part(job, part, block, out, progress):
-            number = job.run.device.index
-            if number in left:
-                left[number] -= 1
-                if left[number] < 0:
-                    raise error(f"Device {number} is broken.")
-            return plain(job, part, block, out, progress)
+    def call(first):
+        def filter_part(job, *given):
+            first(job.run.device)
+            return plain(job, *given)
 
         monkeypatch.setattr(several, "filter_part", filter_part)
+
+    return call
+
+
+def failing(*devices, error=KernelError, after: int = 0):
+    """Return what lets every part fail on these devices, after so many."""
+    left = dict.fromkeys(devices, after)
+
+    def fail(device):
+        if device in left:
+            left[device] -= 1
+            if left[device] < 0:
+                raise error(f"Device {device.index} is broken.")
 
     return fail
 
 
-def test_the_record_is_that_of_one_device(pair):
-    image, options = noisy(24, 61, 57, dtype="uint8"), {"axes": "TYX", "dtype": "int8"}
-    one = gd.denoise(image, small(gd.NLMeans), SIGMA, device=pair[0], **options)
-    both = gd.denoise(image, small(gd.NLMeans), SIGMA, device=pair, **options)
-    np.testing.assert_array_equal(one.image, both.image)
-    assert both.record.device == f"2 x {pair[0]}"
-    assert both.record.saturated == one.record.saturated > 100
+def test_both_devices_work(pair, before_parts):
+    used, meeting = set(), threading.Barrier(2, timeout=60)
 
-
-@pytest.mark.parametrize(
-    ("settings", "shape"),
-    [
-        (gd.BM3D.of(profile="fast", refine="once"), (40, 600)),
-        (gd.VBM3D(refine="once", frames_before=1, frames_after=1), (160, 24, 25)),
-        (gd.BM4D.of(profile="fast", cube="4x4x4", refine="once"), (200, 16, 17)),
-    ],
-    ids=lambda given: getattr(given, "name", ""),
-)
-def test_refined_results_are_those_of_one_device(pair, settings, shape):
-    image, axes = noisy(*shape), {"bm3d": "YX", "vbm3d": "TYX", "bm4d": "ZYX"}[settings.name]
-    one = gd.denoise(image, settings, SIGMA, axes=axes, device=pair[0])
-    both = gd.denoise(image, settings, SIGMA, axes=axes, device=pair)
-    assert both.record.device == f"2 x {pair[0]}"
-    np.testing.assert_array_equal(both.image, one.image)
-
-
-def test_both_devices_work(pair, monkeypatch):
-    used, plain = set(), several.filter_part
-    meeting = threading.Barrier(2, timeout=60)
-
-    def filter_part(job, part, block, out, progress):
-        number = job.run.device.index
-        if number not in used:
-            used.add(number)
+    def meet(device):
+        if device not in used:
+            used.add(device)
             meeting.wait()  # neither can have done everything before the other began
-        return plain(job, part, block, out, progress)
 
-    monkeypatch.setattr(several, "filter_part", filter_part)
+    before_parts(meet)
     made = gd.denoise(noisy(4, 61, 57), small(gd.BM3D), SIGMA, device=pair)
-    assert used == {device.index for device in pair}
+    assert used == {*pair}
     assert made.record.device == f"2 x {pair[0]}"
 
 
 @pytest.mark.parametrize("error", [KernelError, DeviceMemoryError, NoDeviceError])
 @pytest.mark.parametrize("after", [0, 1])
-def test_a_device_that_fails_is_left_out(pair, failing, error, after):
+def test_a_device_that_fails_is_left_out(pair, before_parts, error, after):
     image, settings = noisy(61, 157), small(gd.NLMeans)
     expected = gd.denoise(image, settings, SIGMA, device=pair[0])
-    failing(pair[1].index, error=error, after=after)
+    before_parts(failing(pair[1], error=error, after=after))
     made = gd.denoise(image, settings, SIGMA, device=pair)
     np.testing.assert_array_equal(made.image, expected.image)
     # It may have come too late to fail.
@@ -115,33 +90,29 @@ def test_a_device_that_fails_is_left_out(pair, failing, error, after):
     assert all("is broken" in note for note in left_out) and len(left_out) <= 1
 
 
-def test_a_part_that_comes_back_when_the_others_have_ended_is_done(pair, monkeypatch):
-    image, settings = noisy(61, 157), small(gd.NLMeans)
+def test_a_part_that_comes_back_when_all_others_are_done_is_done(pair, before_parts):
+    image, settings, rest_done = noisy(61, 157), small(gd.NLMeans), threading.Event()
     expected = gd.denoise(image, settings, SIGMA, device=pair[0])
-    plain, ended = several.filter_part, several._DeviceThreads._work
-    last = threading.Event()
 
-    def work(crew, device):
-        ended(crew, device)
-        if device == pair[0]:
-            last.set()
-
-    def filter_part(job, part, block, out, progress):
-        if job.run.device == pair[1]:
-            assert last.wait(60)
+    def wait(device):
+        if device == pair[1]:
+            assert rest_done.wait(60)
+            time.sleep(0.1)  # by now the other one has ended
             raise KernelError("Broken.")
-        return plain(job, part, block, out, progress)
 
-    monkeypatch.setattr(several._DeviceThreads, "_work", work)
-    monkeypatch.setattr(several, "filter_part", filter_part)
+    def progress(done, total):
+        if done == total - 1:
+            rest_done.set()
+
+    before_parts(wait)
     # Begin with the one that fails: it has a part before the other has taken all.
-    made = gd.denoise(image, settings, SIGMA, device=pair[::-1])
+    made = gd.denoise(image, settings, SIGMA, device=pair[::-1], progress=progress)
     np.testing.assert_array_equal(made.image, expected.image)
 
 
 @pytest.mark.parametrize("error", [KernelError, ZeroDivisionError])
-def test_the_error_is_raised_when_all_fail_or_it_is_not_of_a_device(pair, failing, error):
-    failing(*(device.index for device in pair), error=error)
+def test_the_error_is_raised_when_all_fail_or_it_is_not_of_a_device(pair, before_parts, error):
+    before_parts(failing(*pair, error=error))
     with pytest.raises(error, match="is broken"):
         gd.denoise(noisy(61, 157), small(gd.NLMeans), SIGMA, device=pair)
 
@@ -175,17 +146,7 @@ def test_series_that_are_not_in_memory(pair, axes, dtype, noise):
             gd.denoise(Stored(image), settings, out=made[1], device=pair, **options)
 
 
-def test_dask_chunks_take_the_device_that_does_least(pair):
-    image = noisy(4, 61, 57, dtype="uint8")
-    array = da.from_array(image, chunks=(1, 61, 57))
-    made = gd.denoise_lazy(array, small(gd.NLMeans), SIGMA, device=list(pair))
-    # Devices are sent by their names, and found in the process that computes.
-    np.testing.assert_array_equal(
-        made.compute(), gd.denoise(image, small(gd.NLMeans), SIGMA, device=pair[0]).image
-    )
-
-
-def test_parts_cover_the_whole_and_small_images_stay_so(pair, monkeypatch):
+def test_parts_cover_the_whole_and_small_images_stay_so(pair):
     settings = joining(gd.VBM3D, "TYX")
     job = start(Run(settings, SIGMA, axes="TYX", device=pair[0]), noisy(40, 61, 57))
     parts = parts_of_images.divide(job, Part.of(job), 3)
@@ -194,8 +155,8 @@ def test_parts_cover_the_whole_and_small_images_stay_so(pair, monkeypatch):
     assert [a for a, _ in ends] == [0, *(b for _, b in ends)][:-1] and ends[-1][1] == 40
     # Frames are compared as wholes.
     assert all(part.yields[1:] == (slice(0, 61), slice(0, 57)) for part in parts)
-    monkeypatch.undo()
-    tiny = start(Run(small(gd.NLMeans), SIGMA, device=pair[0]), noisy(64, 64))
+    run = Run(small(gd.NLMeans), SIGMA, device=pair[0], limits=Limits())
+    tiny = start(run, noisy(64, 64))
     assert len(parts_of_images.divide(tiny, Part.of(tiny), 2)) == 1
 
 

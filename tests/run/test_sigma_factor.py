@@ -78,13 +78,6 @@ def test_what_stands_for_sigma_follows(device):
     np.testing.assert_array_equal(made, gd.denoise(image, strong, 20, device=device).image)
 
 
-def test_the_type_of_a_result_does_not_follow(device):
-    image = noisy(24, 30, sigma=9, dtype="uint8")
-    for factor in (0.5, 2):
-        made = gd.nl_means(image, 9, sigma_factor=factor, device=device)
-        assert made.dtype == np.uint8
-
-
 @pytest.mark.parametrize("factor", [0, -1, "much", float("nan"), float("inf"), None])
 def test_a_factor_that_is_none(factor):
     with pytest.raises(SettingsError, match="is not a positive number"):

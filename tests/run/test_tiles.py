@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from napari_gpu_denoise.protocol.tiles import Reach, Span, split, split_span
+from napari_gpu_denoise.protocol.tiles import Reach, Span, split
 
 lengths = st.integers(1, 60)
 margins = st.tuples(st.integers(0, 9), st.integers(0, 9))
@@ -97,15 +97,6 @@ def test_one_tile_where_it_fits_and_channels_count_and_stay_together():
         assert {tile.channels for tile in tiles} == {3}
 
 
-def test_frames_are_parted_before_rows_and_rows_before_columns():
-    reach = Reach(y=(5, 5), x=(5, 5))
-    frames = split((1, 12, 1, 100, 100), reach, 30000)
-    assert {tile.shape for tile in frames} == {(3, 1, 100, 100)}
-    rows = split((1, 2, 1, 100, 100), reach, 6000)
-    assert {tile.shape[3] for tile in rows} == {100}
-    assert {tile.t.size for tile in rows} == {1}
-
-
 def test_a_limit_on_what_is_yielded_is_not_eaten_by_margins():
     reach = Reach(t=(2, 2), y=(17, 17), x=(17, 17))
     tiles = split((1, 16, 1, 192, 208), reach, 1 << 18, max_yield=18000)
@@ -113,17 +104,3 @@ def test_a_limit_on_what_is_yielded_is_not_eaten_by_margins():
     assert sum(yields) == 16 * 192 * 208
     assert max(yields) <= 18000
     assert len(tiles) < 2 * 16 * 192 * 208 / 18000
-
-
-def test_a_limit_that_no_tile_meets_does_not_end_in_single_pixels():
-    reach = Reach(y=(3, 3), x=(3, 3))
-    assert 4 <= len(split((1, 1, 1, 20, 20), reach, 48)) <= 100
-    assert len(split((1, 1, 1, 20, 20), reach, 49)) == 400
-
-
-def test_spans_are_nearly_equal():
-    spans = list(split_span(Span.whole(103), 10, (2, 3)))
-    assert len(spans) == 11
-    assert {span.size for span in spans} == {9, 10}
-    assert spans[0].source_start == 0
-    assert spans[-1].source_stop == 103

@@ -91,9 +91,9 @@ def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, in
     Of a large file only the planes are read that an estimate needs. What counts as large does not
     depend on the machine, so that results do not either.
     """
-    from napari_gpu_denoise.files import one_file
     from napari_gpu_denoise.image.axes import channel_axis, check_axes
     from napari_gpu_denoise.image.levels import check_numbers
+    from napari_gpu_denoise.run import request
 
     check_numbers(picture.data)
     shape = picture.pixels.shape
@@ -101,7 +101,7 @@ def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, in
     planes = math.prod(n for n, a in zip(shape, names, strict=True) if a not in "YX")
     channel = channel_axis(names)
     many = planes // (1 if channel is None else shape[channel]) > HELD
-    large = many and picture.data.nbytes >= one_file.STREAMED_BYTES
+    large = many and picture.data.nbytes >= request.USUAL_LIMITS.streamed_bytes
     # If the planes are not those of the file, reading one means reading all of it.
     by_plane = picture.data.reads_by_plane(names.index("Y"), names.index("X"))
     return picture if large and by_plane else picture.loaded(), names, planes

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,13 @@ from napari_gpu_denoise.files.zarr import NewImage
 from napari_gpu_denoise.files.zarr.places import Address, Claim, as_path, zarr_package
 from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.axes import check_axes
-from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.device import choose_devices, names_of, own_device
-from napari_gpu_denoise.run.by_parts import change_in_the_middle
-from napari_gpu_denoise.run.input import Block, Input
+from napari_gpu_denoise.run.by_parts import PartList
+from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.ledger import Ledger, check_whole, mark_of, parts_left
-from napari_gpu_denoise.run.part import Part, filter_part, regions_of, size_of, unit_of
+from napari_gpu_denoise.run.ledger import Ledger, mark_of
+from napari_gpu_denoise.run.part import Part, filter_part, size_of, unit_of
 from napari_gpu_denoise.run.progress import MEASURING, SILENT, Progress
 from napari_gpu_denoise.run.record import Record, Result, Tally
 from napari_gpu_denoise.run.request import Run
@@ -114,8 +113,7 @@ def filtered(place: Place, job: Job, part: Part) -> Done | Failed:
     try:
         job = replace(job, run=job.run.on([own_device(place.device)]))
         device = str(job.device)
-        pixels = as_array(place.source()[part.reads])
-        block = Block.of(pixels, job.names, job.run.nonfinite, job.levels)
+        block = job.block(place.source()[part.reads])
         out = np.empty([one.size for one in part.spans], job.dtypes[1])
         tally = filter_part(job, part, block, out)
         if place.target is None:
@@ -371,37 +369,28 @@ def denoise_by_workers(
     place = replace(place, correction=correction)
     made = (out.finest if isinstance(out, NewImage) else out)(shape, job.dtypes[1])
     unit = unit_of(made) or unit_of(picture.data)
-    size = ledger.known("parts")
-    if size is None:
-        if host is None:
-            size = size_of(job, unit, [None])
-        else:
-            size = run_task(client, progress, "size", size_of_parts, place, job, unit)
-        ledger.keep("parts", size)
-    parts = [Part.of(job, region) for region in regions_of(job, size)]
-    places = [part.yields for part in parts]
+    size = partial(size_of, job, unit, [None])
+    if host is not None:
+        size = partial(run_task, client, progress, "size", size_of_parts, place, job, unit)
+    parts = PartList(job, made, size, ledger, progress)
     # Two processes must not write to one chunk at the same time.
-    if isinstance(out, NewImage) and begin_chunks(parts, made.chunks):
+    if isinstance(out, NewImage) and begin_chunks(parts.left, made.chunks):
         place = replace(place, target=(_absolute(out.folder), out.name, out.claim.run))
-    rest, wrote = parts_left(parts, places, ledger, made, progress)
-    before, report = ledger.tally, ClusterReport()
-    earlier = len(parts) - len(rest)
-    progress.tell(earlier, len(parts), "part")
-    work = ((job.filter.name, filtered, place, job, part) for part in rest)
+    report, total = ClusterReport(), parts.done + len(parts.left)
+    progress.tell(parts.done, total, "part")
+    work = ((job.filter.name, filtered, place, job, part) for part in parts.left)
     with contextlib.closing(outcomes(client, work, report, progress)) as results:
-        for done, (number, outcome) in enumerate(results, earlier + 1):
-            part, mark = rest[number], outcome.mark
-            if outcome.made is not None:
-                made[part.yields] = outcome.made
-                mark = ledger.mark(made, part.yields, outcome.made)
-            wrote(part, outcome.tally, mark)
+        for done, (number, outcome) in enumerate(results, parts.done + 1):
+            part = parts.left[number]
+            if outcome.made is None:
+                parts.wrote(part, outcome.tally, outcome.mark)
+            else:
+                parts.write(part, outcome.made, outcome.tally)
             report.tally += outcome.tally
-            progress.tell(done, len(parts), "part")
-    check_whole(ledger, made, places, progress)
+            progress.tell(done, total, "part")
     image = Input(picture.data, job.names, correction)
-    change = change_in_the_middle(image.array, made, job, parts, places)
     devices = names_of(report.devices.values()) or "dask workers"
-    record = report.noted(job.record(before + report.tally, change, devices))
+    record = report.noted(parts.record(image.array, report.tally, devices))
     return Result(made, image.noted(record))
 
 

@@ -30,8 +30,6 @@ from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import HostMemory, Run
 from napari_gpu_denoise.version import package_version
 
-# Smaller stacks are read whole, once: for the range of values, the noise and the filter.
-STREAMED_BYTES = 1 << 27
 _WHOLE = 1 << 26  # bytes of an input up to which all are compared; else, beside size and time,
 _SAMPLES, _BLOCK = 256, 1 << 16  # so many blocks of its files, of this size,
 _PLACES, _SIDE = 16, 64  # or, at an address, samples of pixels, of this width
@@ -135,7 +133,8 @@ class _Streamed:
         """Do what `denoise_file` does."""
         ledger: Any = contextlib.nullcontext(Ledger())
         if not isinstance(self.target, zarr.Address):
-            ledger = ResumeLedger(self.target, self._wanted(), self.resume)
+            brief = self.run.limits.brief_seconds
+            ledger = ResumeLedger(self.target, self._wanted(), self.resume, brief)
         new_image = formats.format_like(self.picture).new_image
         with ledger as noted:
             return self._in_place(new_image, noted) if new_image else self._by_planes(noted)
@@ -230,7 +229,7 @@ def read_whole(path: Path, run: Run, companions_anywhere: bool) -> tuple[Path, .
 def _is_long(picture: ImageFile, run: Run) -> bool:
     """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
     data = picture.data
-    if data.nbytes < min(STREAMED_BYTES, run.host_memory.limit // 16):
+    if data.nbytes < min(run.limits.streamed_bytes, run.host_memory.limit // 16):
         return False
     names = check_axes(run.axes, data.shape)
     # Files with alpha, which is not filtered, are read whole, and so are files in which each frame

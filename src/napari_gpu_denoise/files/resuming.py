@@ -31,7 +31,6 @@ from napari_gpu_denoise.run.record import Tally
 
 _LIST, _LOCK = "parts", "lock"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}  # of file systems that let everybody in
-_BRIEF = 2.0  # seconds up to which a run is not worth to be continued
 _MAX_LIST_BYTES = 1 << 29  # more than as many parts take as a run may have, and a map of its noise
 
 
@@ -72,13 +71,16 @@ def remove_unfinished(target: Path | zarr.Address) -> None:
 class ResumeLedger(Ledger):
     """The list of a result; a context manager that keeps it if the block is left early.
 
-    `wanted` says, by name, what has to be the same for an unfinished result to be continued.
+    `wanted` says, by name, what has to be the same for an unfinished result to be continued, and
+    `brief` is as in `Limits`.
     Only one run at a time may write to a target.
     """
 
-    def __init__(self, target: Path, wanted: dict[str, str], resume: bool) -> None:
+    def __init__(
+        self, target: Path, wanted: dict[str, str], resume: bool, brief: float = 0.0
+    ) -> None:
         super().__init__()
-        self._target, self._wanted, self._resume = target, wanted, resume
+        self._target, self._wanted, self._resume, self._brief = target, wanted, resume, brief
         self.folder = unfinished_folder(target)
         self.pixels = self.folder / "pixels"  # of a file that is written when all is done
         self.image = self.folder / "image"  # that is renamed then
@@ -103,7 +105,7 @@ class ResumeLedger(Ledger):
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        brief = not self._resumed and time.monotonic() < self._begun + _BRIEF
+        brief = not self._resumed and time.monotonic() < self._begun + self._brief
         useless = brief or isinstance(error, NonFiniteError)  # which needs another setting
         with contextlib.suppress(OSError):
             if error is None or useless or not self._usable or not self.done:

@@ -215,14 +215,13 @@ def _on_devices(
     if len(parts) == 1:
         tally = filter_part(job.on(devices[0]), part, block, made, progress)
         return by_parts.DeviceReport(tally, [devices[0]])
-    return by_parts.filter_parts(
-        devices,
+    work = by_parts.PartWork(
         job,
         parts,
         lambda one: block[within(one.reads, part.reads)],
         lambda one: made[within(one.yields, part.yields)],
-        progress,
     )
+    return by_parts.filter_parts(devices, work, progress)
 
 
 def _piece_by_piece(

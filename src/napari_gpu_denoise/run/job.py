@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note
-from napari_gpu_denoise.image.levels import Levels, is_plain, levels_of_windows, output_dtype
+from napari_gpu_denoise.image.levels import (
+    Levels,
+    as_array,
+    is_plain,
+    levels_of_windows,
+    output_dtype,
+)
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
@@ -164,6 +170,10 @@ class Job:
         # Noise models are in grey levels, and stabilised values are of moderate size.
         return replace(levels, offset=self.offset, scale=1.0) if self.stabilised else levels
 
+    def block(self, pixels: Any) -> Block:
+        """Return pixels of a part, in memory, as a block."""
+        return Block.of(as_array(pixels), self.names, self.run.nonfinite, self.levels)
+
     def sharing(self, windows: Iterable[Any]) -> Job:
         """Return the job with levels for all parts, chosen from the pixels of ``Input.windows``."""
         levels = levels_of_windows(windows, self.filter.keeps_zero)
@@ -268,16 +278,15 @@ def start(
     image: Any,
     block: Block | None = None,
     *,
-    levels: Levels | None = None,
     is_stream_frame: bool = False,
     anywhere: bool = False,
 ) -> Job:
     """Start a run on an image: choose the device, and measure the noise if it is not given.
 
     `image` is an `Input`, or what one is made of; `block` has its pixels if they are in memory, and
-    may be given alone. Otherwise only planes to measure the noise on are read. `levels` is given if
-    the range of a whole series is known; `is_stream_frame` says that the image is the first frame
-    of many along T. For a job that is to be done `anywhere`, each process chooses a device.
+    may be given alone. Otherwise only planes to measure the noise on are read. `is_stream_frame`
+    says that the image is the first frame of many along T. For a job that is to be done `anywhere`,
+    each process chooses a device.
     """
     if isinstance(image, Block):
         block, image = image, image.given
@@ -311,8 +320,7 @@ def start(
     applied, told = applied.for_pixels(measured, names)
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, is_stream_frame))
-    if levels is None and block is not None and is_plain(given):
-        levels = Levels(0, 1.0)
+    levels = Levels(0, 1.0) if block is not None and is_plain(given) else None
     job = Job(run, names, shape, (given, wanted), applied, sigma, levels, told)
     if block is None or levels is not None:
         return job  # of pixels that are not read yet, each part refuses NaN by itself

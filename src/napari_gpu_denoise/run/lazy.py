@@ -23,9 +23,9 @@ from napari_gpu_denoise.noise.structure.remove import Correction
 from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
-from napari_gpu_denoise.run.input import Block, Input, is_lazy
+from napari_gpu_denoise.run.input import Input, is_lazy
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.part import Part, filter_part, within
+from napari_gpu_denoise.run.part import Part, filter_part, grown, unit_of, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
 
@@ -230,7 +230,7 @@ def _denoise_block(
     part = Part.of(job, where)
     given = [slice(max(one.start - margins[axis][0], 0), None) for axis, one in enumerate(where)]
     out = np.empty(part.shape, job.dtypes[1])
-    pixels = Block.of(as_array(block), job.names, job.run.nonfinite, job.levels)
+    pixels = job.block(block)
     with _least_busy(_here(devices)) as device:
         filter_part(job.on(device), part, pixels[within(part.reads, given)], out)
     return out
@@ -378,16 +378,10 @@ def propose_chunks(
         unit = max(own[i]) if own else (n if letter in "YXS" else 1)
         size.append(n if i in uncut else min(n, math.ceil(least / unit) * unit))
     itemsize = np.dtype(array.dtype).itemsize
-    while True:
-        grow = [i for i, n in enumerate(shape) if size[i] < n]
-        axis = max(grow, key=lambda i: (sum(margins[i]) / size[i], i), default=None)
-        if axis is None:
-            break
-        larger = [*size]
-        larger[axis] = min(shape[axis], 2 * size[axis])
-        if _bytes(larger, shape, margins, itemsize) > most:
-            break
-        size = larger
+    size = grown(
+        *(size, shape, [sum(both) for both in margins]),
+        lambda larger, _: _bytes(larger, shape, margins, itemsize) <= most,
+    )
     cut = [_cut(n, s) for n, s in zip(shape, size, strict=True)]
     present = None
     if own is not None:
@@ -412,13 +406,9 @@ def overhead(
 
 def _own_chunks(array: Any) -> list[tuple[int, ...]] | None:
     """Return the lengths of the chunks of a dask or zarr array along each axis, if it has any."""
-    chunks = getattr(array, "shards", None) or getattr(array, "chunks", None)
-    if not chunks:
-        return None
-    return [
-        _cut(int(n), int(one)) if isinstance(one, (int, np.integer)) else tuple(one)
-        for n, one in zip(array.shape, chunks, strict=True)
-    ]
+    if unit := unit_of(array):
+        return [_cut(int(n), one) for n, one in zip(array.shape, unit, strict=True)]
+    return [*map(tuple, getattr(array, "chunks", None) or ())] or None
 
 
 def _cut(length: int, size: int) -> tuple[int, ...]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import importlib
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise.errors import Note, OutputError
-from napari_gpu_denoise.run.part import Part
 from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.record import Tally
 
@@ -96,23 +95,6 @@ def check_whole(ledger: Ledger, out: Any, regions: Sequence[Any], progress: Prog
                 code="kept",
                 resumable=False,
             )
-
-
-def parts_left(
-    parts: Sequence[Part], places: Sequence[Any], ledger: Ledger, out: Any, progress: Progress
-) -> tuple[list[Part], Callable[[Part, Tally, int], None]]:
-    """Return the parts that are not yet written, and a function to say that one is.
-
-    `places` has the region of each in the result.
-    """
-    ledger.planned([[[one.start, one.stop] for one in part.yields] for part in parts])
-    check_written(ledger, out, places, progress)
-    numbers = {part: number for number, part in enumerate(parts)}
-
-    def wrote(part: Part, tally: Tally, mark: int) -> None:
-        ledger.wrote(numbers[part], tally, mark)
-
-    return [part for number, part in enumerate(parts) if number not in ledger.done], wrote
 
 
 _PACKAGE = __name__.partition(".")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -31,17 +31,12 @@ from napari_gpu_denoise.run.progress import SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
 
-# Bytes of pixels and result that a part holds. Larger parts read fewer margins.
-PART_BYTES = 1 << 26
-# As many times as much for a GPU, which takes a part in less time than its chunks are packed.
+# As many times the bytes of a part for a GPU, which takes one in less time than its chunks are
+# packed.
 _ON_A_GPU = 4
 # As many times as much where a part would read half as much again as it yields, along one axis.
 _WIDE = 4
-# Of a filter over time, frames for each one that a part reads beyond them, if they fit.
-_FRAMES_PER_MARGIN = 8
 _MOST_PARTS = 1 << 20  # 64 TB; more are a shape that lies
-# Fewest pixels of a part: for fewer, a second device would not be worth its transfers.
-_SMALLEST_PART = 1 << 18
 # Parts for each device: the more, the less a slow device delays the others at the end.
 _PARTS_EACH = 4
 # What a part costs besides its pixels, as a share of the image.
@@ -91,10 +86,6 @@ class Part:
     def inner(self) -> tuple[slice, ...]:
         """What is yielded, as an index into what is read."""
         return tuple(slice(span.margin, span.margin + span.size) for span in self.spans)
-
-    def place_in(self, region: Sequence[slice]) -> tuple[slice, ...]:
-        """Return what is yielded, as an index into the result of a region that holds it."""
-        return within(self.yields, region)
 
 
 def within(inner: Sequence[slice], outer: Sequence[slice]) -> tuple[slice, ...]:
@@ -148,13 +139,14 @@ def regions_of(
 def size_of(
     job: Job, unit: Sequence[int] | None, devices: Sequence[Device | None]
 ) -> tuple[int, ...]:
-    """Return the lengths of regions of whole units, as large as `PART_BYTES` allows.
+    """Return the lengths of regions of whole units, as large as `Limits` allow.
 
     Without a unit it is a plane. The margins of volumes are wide: their regions may be larger. Each
     of several devices gets frames, if there are more than a filter looks at. All stay within the
     memory that the run may take. Devices that are not known yet are None.
     """
-    filter, names, shape, host = job.filter, job.names, job.shape, job.run.host_memory
+    filter, names, shape = job.filter, job.names, job.shape
+    host, limits = job.run.host_memory, job.run.limits
     whole = filter.uncut_axes(names)
     whole |= {i for i, a in enumerate(names) if a in "YX" and shape[i] < 2 * filter.smallest}
     plane = {names.index("Y"), names.index("X")}
@@ -170,10 +162,10 @@ def size_of(
         longest[t] = min(shape[t], max(math.ceil(shape[t] / len(devices)), margins[t], 1))
     each = sum(one.itemsize for one in job.dtypes)
     slow = any(one is None or one.shares_cores for one in devices)
-    aim = PART_BYTES * (1 if slow else _ON_A_GPU)
+    aim = limits.part_bytes * (1 if slow else _ON_A_GPU)
     most = (aim if host is None else min(aim, host.part_bytes(devices))) // each
     if filter.over_time and "T" in names:
-        frames = min(longest[t], _FRAMES_PER_MARGIN * max(margins[t], 1))
+        frames = min(longest[t], limits.frames_per_margin * max(margins[t], 1))
         alone = math.prod(s for i, s in enumerate(steps) if i != t)
         if alone * frames > 4 * most:
             # Rather reading a chunk several times than margins of many frames with few.
@@ -185,18 +177,37 @@ def size_of(
         least = max(margins[t], 1)
         while host and steps[t] > least and not host.fits(_held(steps, job), devices):
             steps[t] = max(steps[t] // 2, least)
-    size = [max(s, 1) for s in steps]
+
+    def fits(size: Sequence[int], is_wide: bool) -> bool:
+        return math.prod(size) <= most * (_WIDE if is_wide else 1)
+
+    size = grown([max(s, 1) for s in steps], longest, margins, fits)
+    if host is not None:
+        host.check_part(_held(size, job), devices)
+    return tuple(size)
+
+
+def grown(
+    size: list[int],
+    longest: Sequence[int],
+    margins: Sequence[int],
+    fits: Callable[[Sequence[int], bool], bool],
+) -> list[int]:
+    """Return lengths that are doubled, up to the `longest`, as long as the next ones fit.
+
+    `fits` is also told whether a part would read half as much again as it yields along the axis.
+    """
     while True:
         # Where the margin is largest beside what is yielded; then the axis that varies fastest.
         grow = [i for i, n in enumerate(longest) if size[i] < n]
         axis = max(grow, key=lambda i: (margins[i] / size[i], i), default=None)
-        wide = _WIDE if axis is not None and margins[axis] > size[axis] / 2 else 1
-        if axis is None or 2 * math.prod(size) > most * wide:
-            break
-        size[axis] = min(longest[axis], 2 * size[axis])
-    if host is not None:
-        host.check_part(_held(size, job), devices)
-    return tuple(size)
+        if axis is None:
+            return size
+        larger = [*size]
+        larger[axis] = min(longest[axis], 2 * size[axis])
+        if not fits(larger, margins[axis] > size[axis] / 2):
+            return size
+        size = larger
 
 
 def _held(size: Sequence[int], job: Job) -> int:
@@ -217,7 +228,7 @@ def divide(job: Job, part: Part, devices: int) -> list[Part]:
     """
     filter, names = job.filter, job.names
     whole = filter.uncut_axes(names)
-    most = min(_PARTS_EACH * devices, math.prod(part.shape) // _SMALLEST_PART)
+    most = min(_PARTS_EACH * devices, math.prod(part.shape) // job.run.limits.smallest_part)
     best, cost = (0, 1), 1.0
     for axis, (letter, span) in enumerate(zip(names, part.spans, strict=True)):
         if axis in whole or (letter in "YX" and span.length < filter.smallest):

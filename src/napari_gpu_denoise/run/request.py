@@ -7,7 +7,7 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise.docstrings import PARAGRAPHS, Function, documented, filled
@@ -40,6 +40,23 @@ _IN_MEMORY = 2
 _SPARE = 6
 # Buffers of a CPU may take as much where the user gave no limit: less may be refused.
 _LEAST_BUFFERS = 1 << 30
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sizes by which images are cut, and the like; no result depends on them."""
+
+    # Smaller stacks are read whole, once: for the range of values, the noise and the filter.
+    streamed_bytes: int = 1 << 27
+    part_bytes: int = 1 << 26  # of pixels and result of a part; larger parts read fewer margins
+    # Of a filter over time, frames for each one that a part reads beyond them, if they fit.
+    frames_per_margin: int = 8
+    # Fewest pixels of a part of several: for fewer, a second device is not worth its transfers.
+    smallest_part: int = 1 << 18
+    brief_seconds: float = 2.0  # that a run takes which is not worth to be continued
+
+
+USUAL_LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -130,6 +147,8 @@ class Run:
         a request.
     host_memory : HostMemory or None
         Limit for main memory, for an image that is filtered part by part.
+    limits : Limits
+        Sizes by which the image is cut.
     """
 
     filter: Filter
@@ -144,6 +163,7 @@ class Run:
     correct: CorrectionRequest | str | Sequence[str] | None = None
     sigma_factor: float = 1.0
     host_memory: HostMemory | None = None
+    limits: Limits = field(default_factory=lambda: USUAL_LIMITS)
 
     def __post_init__(self):
         if not isinstance(self.filter, Filter):
@@ -199,7 +219,7 @@ OPTIONS = {
         one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type
     )
     for one in fields(Run)
-    if one.name not in ("filter", "sigma", "host_memory")
+    if one.name not in ("filter", "sigma", "host_memory", "limits")
 }
 
 

@@ -29,7 +29,7 @@ from napari_gpu_denoise.run.input import Block, Input, keep_blank, keep_noiseles
 from napari_gpu_denoise.run.job import Job, check_kept, start
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_sigma, scaled, varies_within
 from napari_gpu_denoise.run.part import Part, arrange_part, filter_part
-from napari_gpu_denoise.run.record import Record, Tally
+from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run, takes_options
 
 
@@ -154,13 +154,11 @@ def stream(
 
 
 class FrameStream:
-    """`stream` as an object that can be iterated over once and then returns a record.
+    """`stream` as an object that can be iterated over once, and counts.
 
-    The sigma of `run` may be a function of the frame number; `levels` maps grey levels to kernel
-    values, if the range of all frames is known. `sigma_of` returns the noise of a frame whose
-    strength was measured in the series; `run` then has the models. `like` is the first frame of a
-    series whose later frames are given; `filter` has the settings that apply to the whole series.
-    `count` is the number of frames yielded so far, and `tally` what was counted in them.
+    The sigma of `run` may be a function of the frame number. Of a series that is known, `job` is
+    the run prepared for one frame, and `sigma_of` returns the noise of each. `count` is the number
+    of frames yielded so far, and `tally` what was counted in them.
 
     Frames still in use are held; the videos of a frame read them in step. The noise of the job is
     that of the last frame taken. A thread, if there is one, makes notes of frames while others are
@@ -172,18 +170,15 @@ class FrameStream:
         run: Run,
         frames: Iterable[np.ndarray],
         live: bool = False,
-        levels: Levels | None = None,
+        job: Job | None = None,
         sigma_of: Callable[[int], Sigma] | None = None,
-        like: np.ndarray | None = None,
-        filter: Filter | None = None,
     ):
         if not isinstance(live, (bool, np.bool_)):
             raise errors.SettingsError(
                 f"live={live!r} is neither True nor False: choose one of them."
             )
-        self._run = run
-        self._frames, self._live, self._levels, self._sigma_of = frames, live, levels, sigma_of
-        self._like, self._filter = like, filter
+        self._run, self._frames, self._live = run, frames, live
+        self._job, self._sigma_of = job, sigma_of
         self.count, self.tally = 0, Tally()
 
     def __iter__(self) -> Generator[np.ndarray, None, None]:
@@ -210,15 +205,8 @@ class FrameStream:
                 self.count += 1
                 yield out
 
-    def record(self) -> Record:
-        """Return the record of the frames that were yielded, at least one."""
-        record = self._job.record(self.tally)
-        if self._sigma_varies:
-            record = replace(record, notes=("sigma was given for each frame",))
-        return replace(record, axes="T" + record.axes)
-
     def _begin(self, run: Run, first: np.ndarray, source: Iterator) -> None:
-        """Prepare for frames: the first, or `like`, decides what all have in common."""
+        """Prepare for frames: the first decides what all have in common, unless that is known."""
         names = check_axes(run.axes, first.shape)
         if "T" in names:
             raise errors.AxesError(
@@ -230,10 +218,9 @@ class FrameStream:
             self._given_sigma, self._first_sigma = run.sigma, run.sigma(0)
             run = replace(run, sigma=self._first_sigma, noise=None)
         self._given_dtype = first.dtype
-        block = Input(first if self._like is None else self._like, names).block(run.nonfinite)
-        self._job = start(run, block, levels=self._levels, is_stream_frame=True)
-        if self._filter is not None:
-            self._job = replace(self._job, filter=self._filter)
+        if self._job is None:
+            block = Input(first, names).block(run.nonfinite)
+            self._job = start(run, block, is_stream_frame=True)
         videos = arrange(first, names, self._job.filter.joint).shape[1]
         self._reads_again = self._job.filter.over_time and videos > 1
         self._source, self._ended = source, False
@@ -316,7 +303,7 @@ class FrameStream:
                 f"Frame {number} has the shape {given.shape} and type {given.dtype}, the first one "
                 f"{job.shape} and {self._given_dtype}: give frames of one shape and type."
             )
-        block = Block.of(given, job.names, job.run.nonfinite, job.levels)
+        block = job.block(given)
         check_kept(block, job.dtypes[1])
         if not (is_plain(given.dtype) or job.levels.takes(block.range)):
             if not np.isfinite(block.range).all():

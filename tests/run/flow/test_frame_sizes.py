@@ -19,7 +19,6 @@ from napari_gpu_denoise.run.flow.tile_flow import (
     frame_budget,
     frames_at_once,
     smallest_tile,
-    spatial_tiles,
 )
 
 SETTINGS = {"vbm3d": VBM3D(), "nl_means": NLMeans(frames_before=2, frames_after=1)}
@@ -108,21 +107,3 @@ def test_a_limit_that_is_too_little_says_how_much_is_needed(gpu, plan, videos):
     assert pixels >= smallest
     # A frame that is smaller needs less.
     frame_budget(one, settings, gpu, frames(10, 10), math.ceil(100 * each), False)
-
-
-def test_parts_of_frames_yield_every_pixel_once_and_know_no_time(gpu):
-    settings, ny, nx = SETTINGS["vbm3d"], 1500, 1700
-    most = 3 * 600 * 700
-    assert most >= smallest_tile(settings, frames(ny, nx, channels=3))
-    spans = tuple(map(Span.whole, (1, ny, nx)))
-    tiles = spatial_tiles(settings, gpu, spans, 3, most)
-    assert len(tiles) > 1
-    seen = np.zeros((ny, nx), int)
-    for tile in tiles:
-        seen[tile.y.start : tile.y.stop, tile.x.start : tile.x.stop] += 1
-        assert (tile.t.size, tile.t.source_size, tile.channels) == (1, 1, 3)
-        assert math.prod(tile.source_shape) * 3 <= most
-        y, x = settings.reach.y, settings.reach.x
-        assert tile.y.source_start == max(tile.y.start - y[0], 0)
-        assert tile.x.source_stop == min(tile.x.stop + x[1], nx)
-    assert (seen == 1).all()

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.plan import FrameNote
-from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.work import Stabilisation
-from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import start
-from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS, follows_time, joining, scene, small
 
 PHOTONS = [
@@ -117,26 +110,6 @@ def test_each_frame_is_changed_by_its_own_model(device):
         np.testing.assert_array_equal(there, changed(device, [model], given, "forward"))
         np.testing.assert_array_equal(result, changed(device, [model], there, "inverse"))
     assert not np.array_equal(changed(device, [other], values[0], "forward"), out[0])
-
-
-def test_what_a_tile_reads_around_it_has_the_models_of_what_it_yields():
-    """Margins have the models of the frames and slices next to them."""
-    seen = []
-
-    class Watched(Stabilisation):
-        def __init__(self):
-            pass
-
-        def forward(self, queue, values, numbers, pixels):
-            seen.append((numbers.reshape(2, 5, 4).tolist(), pixels))
-            return []
-
-    t, z, plane = Span(2, 4, 1, 6, 9), Span(1, 3, 0, 4, 5), Span(1, 3, 0, 5, 5)
-    tile = Tile(0, t, z, plane, plane, channels=2)
-    Watched().forward_tile(None, None, np.arange(8).reshape(2, 4), tile)
-    first, second = [0, 0, 1, 1], [2, 2, 3, 3]
-    one = np.array([first, first, second, second, second])
-    assert seen == [([one.tolist(), (one + 4).tolist()], 25)]
 
 
 def test_brightness_is_that_of_stabilised_values(device):
@@ -281,26 +254,6 @@ def test_magnitudes_are_signed_where_the_result_can_be(device):
     assert signed.min() < 0
 
 
-def test_flicker_is_measured_in_what_the_kernels_see(device):
-    """A stack whose lamp flickers comes out as well as one that was stabilised beforehand."""
-    model = gd.PoissonGaussian(4.0, 2.0, 0.0)
-    clean = np.stack([scene(64, 72)] * 6) * np.array([1, 0.6, 1, 0.7, 1.2, 0.9])[:, None, None]
-    image = drawn(model, clean)
-    settings = gd.VBM3D(frames_before=2, frames_after=2)
-    out = gd.denoise(image, settings, noise=model, axes="TYX", device=device).image
-    expected = in_steps(image, settings, (model,), "TYX", device)
-
-    def off(result):
-        return float(np.sqrt(np.mean((result - clean) ** 2)))
-
-    assert off(out) < 1.02 * off(expected)
-    still = gd.denoise(
-        *(image, gd.VBM3D(frames_before=2, frames_after=2, flicker=False)),
-        **{"noise": model, "axes": "TYX", "device": device},
-    ).image
-    assert off(out) < 0.95 * off(still)
-
-
 def test_maps_are_shown_as_they_are(device):
     model = PHOTONS[1]
     image = drawn(model, scene(48, 56))
@@ -309,22 +262,3 @@ def test_maps_are_shown_as_they_are(device):
     np.testing.assert_array_equal(maps.classes, expected.classes)
     assert maps.directions.max() <= 180
     assert len(np.unique(maps.classes)) > 1
-
-
-def test_filters_know_nothing_of_stabilisation():
-    far = np.array([[1e9, 1e9 + 1]] * 2)
-    block = Block.of(far, "YX", "raise")
-    job = start(Run(gd.BM3D(), noise=PHOTONS[0]), block)
-    assert job.filter == gd.BM3D().for_array("YX", far.shape)
-    assert job.stabilised == (PHOTONS[0],)
-    # Models are in grey levels: no offset is taken from wide types.
-    assert job.levels == job.levels_of(far) == Levels(0, 1.0)
-    again = pickle.loads(pickle.dumps(job))
-    assert (again.filter, again.stabilised, again.levels) == (
-        job.filter,
-        job.stabilised,
-        job.levels,
-    )
-    plain = start(Run(gd.BM3D(), 1.0), block)
-    assert plain.stabilised == ()
-    assert not plain.levels.plain

@@ -19,9 +19,8 @@ from napari_gpu_denoise.opencl import memory
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run.flow.transfer import TileTransfer
-from napari_gpu_denoise.run.flow.work import FrameSigma
 from napari_gpu_denoise.run.progress import Step
-from scenes import bytes_per_pixel, joining, noisy, small
+from scenes import bytes_per_pixel, noisy, small
 
 KIND = FILTERS[0]
 
@@ -56,16 +55,6 @@ def test_a_memory_limit_bounds_the_buffers(device):
         assert 0 < arena.nbytes < 1.6 * limit
     expected, _ = steps_of(image, settings, device)
     np.testing.assert_array_equal(out, expected)
-
-
-def test_a_part_comes_out_as_in_the_whole(device):
-    image = noisy(4, 60, 64)
-    settings = joining(KIND, "Z")
-    expected = denoise(image, settings, 20, axes="ZYX", device=device).image
-    part = slice(1, 3), slice(13, 37), slice(31, 64)
-    out = np.empty((2, 24, 33), np.float32)
-    steps_of(image, settings, device, out, axes="ZYX", part=part)
-    np.testing.assert_array_equal(out, expected[1:3, 13:37, 31:64])
 
 
 @pytest.fixture
@@ -114,21 +103,6 @@ def test_what_a_late_tile_reads_is_not_overwritten(posing, device):
     np.testing.assert_array_equal(out, denoise(image, settings, 20, device=device).image)
 
 
-def test_a_map_is_sent_once_for_all_tiles_that_see_the_same_part(posing, monkeypatch):
-    image, settings = noisy(12, 40, 40), small(KIND)
-    sigma = np.linspace(1, 30, 40) * np.ones((40, 1))
-    asked, variation = [], FrameSigma.variation
-    monkeypatch.setattr(
-        FrameSigma, "variation", lambda self, tile: asked.append(tile) or variation(self, tile)
-    )
-    work = work_of(image, np.empty_like(image), settings, posing, sigma, "TYX")
-    for pixels, whole in ((2 * 1600, True), (1000, False)):
-        asked.clear()
-        _, total = run_work(work, pixels)
-        assert total == 6 if whole else total > 12
-        assert len(asked) == (2 if whole else total)  # two slots
-
-
 @pytest.mark.parametrize("how", ["cancelled", "failing"])
 def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, how):
     write, free = TileTransfer.write, Arena.free
@@ -172,21 +146,6 @@ def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, 
     assert told.steps[:2] == [Step(0, 8), Step(1, 8)][: len(told.steps)]
     assert freed == [[]]
     assert not [t for t in threading.enumerate() if t.name.startswith("tiles out")]
-
-
-def test_a_plan_serves_the_next_run_of_equal_settings(device):
-    image, made = noisy(30, 40), []
-    with borrow(session(device)) as arena:
-        for strength in (1.0, 1.0, 0.5, 1.0):
-            work = work_of(
-                image, np.empty_like(image), small(KIND, strength=strength), arena.session
-            )
-            with closing(tiled(work, arena, 10**6)) as flow:
-                flow.run()
-                made.append(flow.stages.plan)
-    first, again, other, later = made
-    assert first is again
-    assert other is not first and later is not first  # only the last one is kept
 
 
 def test_profiling_names_every_launch(device):

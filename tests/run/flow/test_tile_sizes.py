@@ -106,19 +106,6 @@ def test_a_long_stack_has_few_tiles_for_a_gpu(device):
     assert tile_pixels(Declared(184.0), settings, small, 1 << 40) == (1 << 30) // 200
 
 
-@pytest.mark.parametrize(("around", "images"), [(17, 6), (30, 10.7), (60, 15)])
-def test_margins_may_cost_more_memory_than_six_images(device, around, images):
-    gpu = dataclasses.replace(device, kind="discrete GPU", memory=80 << 30, max_alloc=20 << 30)
-    settings, plan = looking(around), Declared(84.0)
-    size = 3000 * 3000
-    assert 100 * tile_pixels(plan, settings, gpu, size) / (4 * size) == pytest.approx(
-        images, rel=0.03
-    )
-    # Never a large share of the device for that.
-    little = dataclasses.replace(gpu, memory=1 << 30)
-    assert 100 * tile_pixels(plan, settings, little, size) <= max(24 * size, 1 << 28)
-
-
 @pytest.mark.parametrize(("operations", "tiles"), [(26000.0, 1), (6000.0, 2)])
 def test_a_volume_is_cut_where_that_costs_less_than_transfers(device, operations, tiles):
     class Looking(Filter):

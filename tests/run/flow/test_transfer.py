@@ -10,7 +10,6 @@ import math
 import os
 import subprocess
 import sys
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,22 +17,21 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from flows import Remembered, run_work, tiled, work_of
+from flows import run_work, work_of
 from frames_over_time import SETTINGS, eventful, executed
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels
-from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
+from napari_gpu_denoise.opencl.memory import Arena, borrow
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote, TilePlan
 from napari_gpu_denoise.protocol.settings import setting
-from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile, split
+from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.flow import transfer
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
 from napari_gpu_denoise.run.flow.transfer import FrameTypes, frame_blocks
 from napari_gpu_denoise.run.flow.work import Stages
-from scenes import bytes_per_pixel
 
 INTEGERS = ("uint8", "int8", "uint16", "int16")
 
@@ -144,16 +142,6 @@ def test_integers_come_out_as_by_the_host(chosen, given):
         assert_as_by_host(found, image, settings, foreign.dtype)
 
 
-def test_halves_go_to_the_even_neighbour_and_all_beyond_is_clipped_both_ways(chosen):
-    image = np.arange(-128, 128, dtype=np.int8).reshape(8, 32)
-    settings = Line(gain=2.5, shift=0.0)
-    for dtype, lowest, highest in (("uint8", 0, 255), ("int8", -128, 127)):
-        out, clipped, _ = run_tiles(image, dtype, settings, chosen)
-        level = {n: int(out[image == n][0]) for n in (-128, 1, 3, 5, 7, 127)}
-        assert level == {-128: lowest, 1: 2, 3: 8, 5: 12, 7: 18, 127: highest}
-        assert clipped == assert_as_by_host((out, clipped, 1), image, settings, dtype) > 2
-
-
 @pytest.mark.parametrize(
     ("axes", "shape", "joint"),
     [
@@ -179,26 +167,6 @@ def test_what_was_added_by_mirroring_is_neither_written_nor_counted(device, shap
     expected, clipped = by_host(image, settings, "uint8")
     np.testing.assert_array_equal(result.image, expected)
     assert result.record.saturated == clipped > 0
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_a_tile_of_which_nothing_is_kept_is_left_out(chosen, dtype):
-    image, settings = filled(3, 12, 90), Line()
-    wide = np.pad(image, ((0, 0), (0, 0), (0, 30)), mode="symmetric")
-    out = np.empty(image.shape, dtype)
-    tiles = split((1, 3, 1, 12, 120), settings.reach, 12 * 25)
-    assert max(tile.x.start for tile in tiles) > 90
-    work = work_of(wide, out, settings, chosen, 1.0, ".YX")
-    with borrow(chosen) as arena, closing(tiled(work, arena, tiles=tiles)) as flow:
-        filtered, enqueue = [], flow.stages.plan.enqueue
-        flow.stages.plan.enqueue = lambda queue, tile, *given: (
-            filtered.append(tile) or enqueue(queue, tile, *given)
-        )
-        told = Remembered()
-        flow.run(told)
-        assert [step.done for step in told.steps] == list(range(len(tiles) + 1))
-    assert filtered == [tile for tile in tiles if tile.x.start < 90]
-    np.testing.assert_array_equal(out, by_host(image, settings, dtype)[0])
 
 
 ODD = (
@@ -230,54 +198,6 @@ def test_every_odd_float_is_rounded_as_by_the_host_and_nan_becomes_zero(chosen, 
     assert receiver.clipped() == Levels(0, 1.0).store(values[number], expected) > 10
     np.testing.assert_array_equal(out[number], expected)
     np.testing.assert_array_equal(out[~number], 0)
-
-
-def test_the_host_converts_nothing_that_is_a_small_integer(device, monkeypatch):
-    def refuse(*given, **options):
-        raise AssertionError("converted by the host")
-
-    monkeypatch.setattr(Levels, "load", refuse)
-    monkeypatch.setattr(Levels, "store", refuse)
-    image = filled(20, 30)
-    denoise(image, Line(), 1.0, dtype="same", device=device)
-    with pytest.raises(AssertionError, match="converted by the host"):
-        denoise(image, Line(), 1.0, device=device, dtype="float32")
-    with pytest.raises(AssertionError, match="converted by the host"):
-        denoise(image.astype(np.float32), Line(), 1.0, device=device, dtype="uint8")
-
-
-@pytest.mark.parametrize("dtype", ["float64", "int32", "float32"])
-def test_few_frames_at_a_time_are_converted_by_the_host(device, monkeypatch, dtype):
-    image = filled(7, 20, 30).astype(dtype) * 3
-    settings = Line(gain=1.0, shift=0.0)
-    whole = denoise(image, settings, 1.0, device=device).image
-    np.testing.assert_array_equal(whole, image)
-    seen = []
-    plain = Levels.load
-
-    def load(self, levels, out):
-        seen.append(levels.shape[0])
-        plain(self, levels, out)
-
-    monkeypatch.setattr(Levels, "load", load)
-    monkeypatch.setattr(transfer, "_CONVERTED", 2 * 20 * 30)
-    np.testing.assert_array_equal(denoise(image, settings, 1.0, device=device).image, whole)
-    assert seen == ([7] if dtype == "float32" else [2, 2, 2, 1])
-
-
-@pytest.mark.parametrize(
-    ("given", "to"),
-    [("uint8", "uint8"), ("uint16", "int16"), ("uint8", "float32"), ("float32", "uint16")],
-)
-def test_integers_take_no_more_memory_than_floats(chosen, given, to):
-    image, settings = filled(8, 64, 64, dtype="uint8").astype(given), Line()
-    release_memory()
-    with borrow(chosen) as arena:
-        assert arena.nbytes == 0
-    run_tiles(image, to, settings, chosen, ".YX", 2 * 64 * 64)
-    with borrow(chosen) as arena:
-        # Sigma and counts are a few bytes.
-        assert 0 < arena.nbytes <= bytes_per_pixel(settings) * 2 * 64 * 64 + 200
 
 
 LAYOUTS = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -310,7 +309,8 @@ class TileFlow:
         work = self.work
         most = tile_yield(work.filter, work.session.device)
         whole, channels = work.whole, work.source.joined
-        return split(work.source.shape, work.filter.reach, pixels, whole, most, channels)
+        tiles = split(work.source.shape, work.filter.reach, pixels, whole, most, channels)
+        return [tile for tile in tiles if all(work.kept(tile))]  # the others are padding
 
     def run(self, progress: Progress = SILENT) -> int:
         """Filter all tiles, and return the number of clipped values."""
@@ -321,20 +321,14 @@ class TileFlow:
             transfer = TileTransfer(*given)
         for slot in self.slots:
             slot.seen = None
-        clipped, done, started = 0, 0, 0
-        in_flight: deque[Callable[[], int]] = deque()
+        clipped, in_flight = 0, deque()
+        most = 0 if self._writer is None else _MOST_DOWNLOADS
         for number, tile in enumerate(self.tiles):
-            if len(in_flight) == _MOST_DOWNLOADS:
+            if most and len(in_flight) == most:
                 clipped += in_flight.popleft()()
-                done += 1
-                progress.tell(done, total)
-            if not all(work.kept(tile)):
-                done += 1
-                progress.tell(done, total)
-                continue
+                progress.tell(number - len(in_flight), total)
             with self.turn:
-                # Buffers are chosen by tiles started: tiles that are left out have a number, too.
-                slot = self.slots[started % len(self.slots)]
+                slot = self.slots[number % len(self.slots)]
                 if slot.done is not None:
                     slot.done.wait()
                 buffer, upload = transfer.upload(queues.up, slot.name + "in", tile)
@@ -348,24 +342,21 @@ class TileFlow:
                 )
                 launches += last
                 queues.compute.flush()
-                host = f"out {started % (1 if self._writer is None else _MOST_DOWNLOADS)}"
+                host = f"out {number % max(most, 1)}"
                 after = [launches[-1][1]]
                 arrived, slot.done = transfer.download(queues.down, result, host, tile, after)
                 queues.down.flush()
                 if self.profiling:
                     self.events += [("upload", upload), *launches, ("download", slot.done)]
-                started += 1
                 write = partial(transfer.write, tile, arrived, slot.done)
-                if self._writer is not None:
+                if most:
                     in_flight.append(self._writer.submit(write).result)
                     continue
                 clipped += write()
-            done += 1
-            progress.tell(done, total)
+            progress.tell(number + 1, total)
         while in_flight:
             clipped += in_flight.popleft()()
-            done += 1
-            progress.tell(done, total)
+            progress.tell(total - len(in_flight), total)
         with self.turn:
             return clipped + transfer.clipped()
 

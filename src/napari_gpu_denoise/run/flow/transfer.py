@@ -25,9 +25,6 @@ from napari_gpu_denoise.run.flow.work import Stabilisation, Work
 # Most pixels converted on the host at once, so that intermediate arrays stay in the cache.
 _CONVERTED = 1 << 20
 
-# Frames whose clipped values are counted together: those of a tile, however many.
-_ALL = np.iinfo(np.int32).max
-
 
 class TileTransfer:
     """Uploads what tiles read, and downloads what they yield; `arena` keeps the buffers.
@@ -45,9 +42,8 @@ class TileTransfer:
         self._stabilisation = stabilisation
         types = FrameTypes.of(work)
         self._given, self._made = types.given, types.made
-        self._load = _conversion(arena, "levels_to_float", self._given)
-        self._store = _conversion(arena, "float_to_levels", self._made)
-        if self._store is not None:
+        self._kernels = Conversion(arena, types)
+        if self._kernels.store is not None:
             self._clipped = arena.buffer("clipped", 4 * tiles)
             cl.enqueue_fill_buffer(queue, self._clipped, np.int32(0), 0, 4 * tiles)
 
@@ -64,7 +60,7 @@ class TileTransfer:
         region = source.region(*tile.source_region)
         times = tile.t.source_start, tile.t.source_stop
         most = converted_at_once(source, levels)
-        load = levels.load if self._load is None else copy_as_is
+        load = levels.load if self._kernels.load is None else copy_as_is
         for c in range(tile.channels):
             for k, block in frame_blocks(source, tile.sequence, *times, c, most):
                 in_bands(load, block[:, *region], host[c, k : k + len(block)])
@@ -77,24 +73,17 @@ class TileTransfer:
         The next tile may overwrite it. `models` are the numbers of the noise models of its frames.
         """
         values, launches = buffer, []
-        if self._load is not None:
+        if self._kernels.load is not None:
             count = tile.channels * math.prod(tile.source_shape)
             values = self._arena.buffer("tile in", 4 * count)
-            event = self._load(
-                queue,
-                *value_grid(count, self._arena.session.device),
-                levels=buffer,
-                count=count,
-                values=values,
-            )
-            launches.append(("to float", event))
+            launches += self._kernels.as_float(queue, buffer, count, values)
         if self._stabilisation is not None:
             launches += self._stabilisation.forward_tile(queue, values, models, tile)
         return values, launches
 
     def buffer(self, name: str, tile: Tile):
         """Return the float32 buffer for the filter to write; `name` as in `download`."""
-        name = name if self._store is None else "tile out"
+        name = name if self._kernels.store is None else "tile out"
         return self._arena.buffer(name, 4 * tile.channels * math.prod(tile.shape))
 
     def as_levels(
@@ -108,30 +97,14 @@ class TileTransfer:
         if self._stabilisation is not None:
             pixels = math.prod(tile.shape[2:])
             launches += self._stabilisation.inverse(self._queue, values, models.ravel(), pixels)
-        if self._store is None:
+        if self._kernels.store is None:
             return values, launches
-        (ny, nx), kept = tile.shape[2:], self._work.kept(tile)
-        frames = tile.channels * math.prod(tile.shape[:2])
-        size = frames * math.prod(kept)
-        buffer = self._arena.buffer(name, size * self._made.itemsize)
-        if kept == (ny, nx):
-            frames, ny, nx, kept = 1, 1, size, (1, size)  # as one row
-        (across,), group = value_grid(kept[1], self._arena.session.device)
-        event = self._store(
-            self._queue,
-            (across, kept[0], frames),
-            (*group, 1, 1),
-            values=values,
-            ny=ny,
-            nx=nx,
-            kept_y=kept[0],
-            kept_x=kept[1],
-            levels=buffer,
-            clipped=self._clipped,
-            tile=number,
-            planes=_ALL,
-        )
-        return buffer, [*launches, ("to levels", event)]
+        kept, planes = self._work.kept(tile), tile.channels * math.prod(tile.shape[:2])
+        buffer = self._arena.buffer(name, planes * math.prod(kept) * self._made.itemsize)
+        stack = planes, *tile.shape[2:]
+        counted = self._clipped, planes, number
+        launches += self._kernels.as_levels(self._queue, values, stack, kept, buffer, *counted)
+        return buffer, launches
 
     def download(self, queue, buffer, name: str, tile: Tile, after: list) -> tuple[np.ndarray, Any]:
         """Copy a tile to host memory of this name after some events; return both and the event.
@@ -141,7 +114,7 @@ class TileTransfer:
         import pyopencl as cl
 
         shape = (tile.channels, *tile.shape)
-        if self._store is not None:
+        if self._kernels.store is not None:
             shape = (*shape[:-2], *self._work.kept(tile))
         host = pinned_of(self._arena, name, shape, self._made, queue)
         return host, cl.enqueue_copy(queue, host, buffer, wait_for=after, is_blocking=False)
@@ -154,7 +127,7 @@ class TileTransfer:
         region = out.region(*tile.kept_region(ny, nx))
         host = host[..., :ny, :nx]
         most = converted_at_once(out, levels)
-        store = levels.store if self._store is None else copy_as_is
+        store = levels.store if self._kernels.store is None else copy_as_is
         clipped = 0
         for c in range(tile.channels):
             times = tile.t.start, tile.t.stop
@@ -166,7 +139,7 @@ class TileTransfer:
         """Wait for all tiles; return how many values were clipped on the device."""
         import pyopencl as cl
 
-        if self._store is None:
+        if self._kernels.store is None:
             return 0
         counts = np.empty(self._tiles, np.int32)
         cl.enqueue_copy(self._queue, counts, self._clipped)
@@ -202,13 +175,55 @@ def transfer_dtype(frames: Frames, levels: Levels) -> np.dtype:
     return np.dtype(np.float32)
 
 
-def _conversion(arena: Arena, name: str, dtype: np.dtype) -> Any:
-    """Return the kernel that converts integers; None for floats, which stay as they are."""
-    if dtype.kind == "f":
-        return None
-    values = values_per_item(arena.session.device)
-    constants = {"BITS": 8 * dtype.itemsize, "SIGNED": int(dtype.kind == "i"), "VALUES": values}
-    return arena.kernel(f"levels/{name}", constants)
+class Conversion:
+    """Kernels that convert integers to float32 and back; None for floats, which stay as they are.
+
+    `load` converts what is given, `store` what is made.
+    """
+
+    def __init__(self, arena: Arena, types: FrameTypes):
+        self._device = arena.session.device
+        self.load = self._kernel(arena, "levels_to_float", types.given)
+        self.store = self._kernel(arena, "float_to_levels", types.made)
+
+    def _kernel(self, arena: Arena, name: str, dtype: np.dtype) -> Any:
+        if dtype.kind == "f":
+            return None
+        constants = {"BITS": 8 * dtype.itemsize, "SIGNED": int(dtype.kind == "i")}
+        return arena.kernel(
+            f"levels/{name}", {**constants, "VALUES": values_per_item(self._device)}
+        )
+
+    def as_float(self, queue, levels, count: int, values) -> Launches:
+        """Convert so many values."""
+        grid = value_grid(count, self._device)
+        return [("to float", self.load(queue, *grid, levels=levels, count=count, values=values))]
+
+    def as_levels(
+        self,
+        queue,
+        values,
+        stack: tuple[int, int, int],
+        kept: tuple[int, int],
+        levels,
+        clipped,
+        planes: int,
+        first: int = 0,
+    ) -> Launches:
+        """Round the `kept` rows and columns of planes, of which `stack` has number, rows, columns.
+
+        Clipped values are counted together for so many `planes`, from `first` on in `clipped`.
+        """
+        count, ny, nx = stack
+        if kept == (ny, nx):  # as few long rows
+            count, ny, nx, planes = count // planes, 1, planes * ny * nx, 1
+            kept = ny, nx
+        (across,), group = value_grid(kept[1], self._device)
+        grid = (across, kept[0], count), (*group, 1, 1)
+        sizes = {"ny": ny, "nx": nx, "kept_y": kept[0], "kept_x": kept[1]}
+        counted = {"clipped": clipped, "tile": first, "planes": planes}
+        event = self.store(queue, *grid, values=values, levels=levels, **sizes, **counted)
+        return [("to levels", event)]
 
 
 def pinned_of(
@@ -263,15 +278,14 @@ class FrameTransfer:
     """Buffers and conversions for the frames of one flow; at most `batch` travel at once."""
 
     def __init__(self, arena: Arena, types: FrameTypes, tile: Tile, batch: int):
-        self._arena, self._device = arena, arena.session.device
+        self._arena = arena
         self._given, self._made = types.given, types.made
         self._tile = tile
         self._most = tile.channels * batch
         ny, nx = tile.shape[2:]
         # Values of the host are float32 unless they are kept as they are: no rows are left out.
         self._kept = (ny, nx) if types.kept is None or self._made.kind == "f" else types.kept
-        self._load = _conversion(arena, "levels_to_float", self._given)
-        self._store = _conversion(arena, "float_to_levels", self._made)
+        self._kernels = Conversion(arena, types)
         # Bytes of counts, by name what was counted so far, and the parts of buffers.
         self._head = -(-4 * self._most // _ALIGNED) * _ALIGNED
         self._clipped: dict[str, np.ndarray] = {}
@@ -295,17 +309,15 @@ class FrameTransfer:
 
     def as_float(self, queue, buffer, count: int) -> tuple[Any, Launches]:
         """Return `count` uploaded values as float32, until the next are converted."""
-        if self._load is None:
+        if self._kernels.load is None:
             return buffer, []
         most = self._most * math.prod(self._tile.source_shape[1:])
         values = self._arena.buffer("frames in", 4 * most)
-        grid = value_grid(count, self._device)
-        event = self._load(queue, *grid, levels=buffer, count=count, values=values)
-        return values, [("to float", event)]
+        return values, self._kernels.as_float(queue, buffer, count, values)
 
     def result(self, name: str):
         """Return the float32 buffer for the filter to write; `name` as in `download`."""
-        name = name if self._store is None else "frames out"
+        name = name if self._kernels.store is None else "frames out"
         return self._arena.buffer(name, 4 * self._most * math.prod(self._tile.shape[1:]))
 
     def as_levels(self, queue, values, name: str, count: int) -> tuple[Any, Launches]:
@@ -314,29 +326,12 @@ class FrameTransfer:
         Before them it has counts of clipped values; not of floats, which are clipped when they are
         stored.
         """
-        if self._store is None:
+        if self._kernels.store is None:
             return values, []
-        (nz, ny, nx), kept = self._tile.shape[1:], self._kept
-        frames, planes = self._tile.channels * count, nz
+        nz, ny, nx = self._tile.shape[1:]
+        kept, stack = self._kept, (self._tile.channels * count * nz, ny, nx)
         whole, counts, levels = self._counted(queue, name, self._most * nz * math.prod(kept))
-        if kept == (ny, nx):
-            ny, nx, kept, planes = 1, nz * ny * nx, (1, nz * ny * nx), 1  # as one row
-        (across,), group = value_grid(kept[1], self._device)
-        event = self._store(
-            queue,
-            (across, kept[0], frames * planes),
-            (*group, 1, 1),
-            values=values,
-            ny=ny,
-            nx=nx,
-            kept_y=kept[0],
-            kept_x=kept[1],
-            levels=levels,
-            clipped=counts,
-            tile=0,
-            planes=planes,
-        )
-        return whole, [("to levels", event)]
+        return whole, self._kernels.as_levels(queue, values, stack, kept, levels, counts, nz)
 
     def _counted(self, queue, name: str, values: int) -> tuple[Any, Any, Any]:
         """Return a buffer for results, its first part for counts, and the other for `values`.
@@ -366,7 +361,7 @@ class FrameTransfer:
         """
         import pyopencl as cl
 
-        tile, head = self._tile, 0 if self._store is None else self._head
+        tile, head = self._tile, 0 if self._kernels.store is None else self._head
         shape = (tile.channels, count, tile.shape[1], *self._kept)
         size = self._made.itemsize * math.prod(shape[2:])
         place = name, (head + self._most * size,), np.dtype(np.uint8)
