@@ -458,12 +458,6 @@ def test_chunks_behind_a_link_within_the_image_are_not_missing(tmp_path):
     )
 
 
-def test_links_that_lead_nowhere_beside_the_pixels_are_left_alone(tmp_path):
-    path = write_store(tmp_path / "in.zarr", IMAGE, "YX")
-    linked(path / "raw", tmp_path / "gone")
-    assert gd.run_batch(path, SETTINGS, 8, output=tmp_path / "out.zarr").done
-
-
 @pytest.mark.parametrize("part", ["", "A/1"])
 def test_metadata_of_plates_are_read_from_their_own_files_only(tmp_path, part):
     plate = plate_of_two(tmp_path / "plate.zarr")

@@ -35,6 +35,7 @@ from napari_gpu_denoise.files.image_file import (
     record_line,
     records_in,
     records_of,
+    rounded,
     voxel_of,
 )
 from napari_gpu_denoise.files.input_checks import (
@@ -43,8 +44,8 @@ from napari_gpu_denoise.files.input_checks import (
     closed,
     cut_short,
     open_image,
-    open_regular,
     reading,
+    start_of,
 )
 from napari_gpu_denoise.files.output import check_type, new_file
 from napari_gpu_denoise.run.record import Record
@@ -54,15 +55,15 @@ _AXES = "XYZTQVW"
 _VECTORS = {1006, 1007, 2003, 2004}  # intents: displacements, any vectors, RGB and RGBA vectors
 # Codes of types of pixels.
 _NUMBERS = {2, 4, 8, 16, 64, 256, 512, 768, 1024, 1280}
-_COLOURS = {128: "RGB", 2304: "RGBA"}
-_COMPLEX = {32, 1792, 2048}
-_OTHERS = {1: "binary", 1536: "float128"}
+_OTHERS = dict.fromkeys((128, 2304), "colours") | dict.fromkeys((32, 1792, 2048), "complex numbers")
 _UNITS = {1: "m", 2: "mm", 3: "µm"}
 _TIMES = {8: "s", 16: "ms", 24: "µs"}
 _MOST_EXTENSIONS = 1 << 26  # bytes
 _FAULTY = 40  # level from which on nibabel refuses a header itself
 
 _GZIP = b"\x1f\x8b"
+_GZIP_WINDOW = 31  # tells zlib of the header of gzip
+_PACKED = 1 << 12  # bytes of a compressed file that hold its header
 _COMMENT = 6  # code of extensions that hold plain text
 # By version: length of the header, and where the word is that names the version.
 _LENGTHS = {1: 348, 2: 540}
@@ -81,15 +82,10 @@ _COMPRESSION = 1  # as nibabel: higher levels take several times as long for a f
 
 def is_nifti(path: str | os.PathLike) -> bool:
     """Return whether a file starts like a NIfTI file; False also if it cannot be opened."""
-    try:
-        with open_regular(path) as file:
-            start = file.read(_LONGEST)
-            if start.startswith(_GZIP):
-                file.seek(0)
-                with gzip.open(file) as unpacked:
-                    start = unpacked.read(_LONGEST)
-    except (OSError, EOFError, zlib.error):
-        return False
+    start = start_of(path, _PACKED)
+    if start.startswith(_GZIP):
+        with contextlib.suppress(zlib.error):
+            start = zlib.decompressobj(_GZIP_WINDOW).decompress(start, _LONGEST)
     return _version_of(start) is not None
 
 
@@ -214,21 +210,11 @@ def _reports(header: Any) -> list[str]:
 def _stored_type(header: Any, path: Path) -> np.dtype:
     """Return the type of the stored values, of those that are real numbers."""
     code = int(header["datatype"])
-    if code in _COLOURS:
-        raise ImageError(
-            f"{path} holds colours ({_COLOURS[code]} of 8 bits), which are not supported in NIfTI "
-            "files: save its channels as separate images."
-        )
-    if code in _COMPLEX:
-        raise ImageError(
-            f"{path} holds complex numbers, which are not supported: save real and imaginary "
-            "parts, or magnitudes."
-        )
     if code not in _NUMBERS:
-        named = f" ({_OTHERS[code]})" if code in _OTHERS else ""
         raise ImageError(
-            f"{path} holds pixels of type {code}{named}, which is not supported: save it as an "
-            "integer type of up to 64 bits, float32 or float64."
+            f"{path} holds {_OTHERS.get(code, f'pixels of type {code}')}, which NIfTI files are "
+            "not read with: save channels, parts or magnitudes as images of integers of up to 64 "
+            "bits, float32 or float64."
         )
     return header.get_data_dtype()
 
@@ -495,13 +481,7 @@ class StoredValues:
             if self.dtype.kind == "f":
                 return values.astype(self.dtype), 0
         limits = np.iinfo(self.dtype)
-        missing, whole = np.isnan(values), np.rint(np.nan_to_num(values, nan=0.0))
-        # The float next to the largest 64-bit integer is already out of range.
-        past = float(limits.max) > limits.max
-        below, above = whole < limits.min, whole >= limits.max if past else whole > limits.max
-        out = np.where(below | above, 0, whole).astype(self.dtype)
-        out[below], out[above] = limits.min, limits.max
-        return out, int(np.count_nonzero(below | above | missing))
+        return rounded(values, self.dtype, int(limits.min), int(limits.max))
 
 
 def as_stored(image: Any, like: ImageFile, record: Record) -> tuple[Any, ImageFile, Record]:

@@ -39,8 +39,8 @@ from napari_gpu_denoise.files.input_checks import (
     closed,
     cut_short,
     open_image,
-    open_regular,
     reading,
+    start_of,
 )
 from napari_gpu_denoise.files.tiff import imagej, ome_xml
 
@@ -193,15 +193,8 @@ class Planes(Blocks):
 def listening(path: Path) -> Iterator[list[str]]:
     """Yield what tifffile logs, as it comes, and turn what it raises into a `FileError`.
 
-    Much of what is wrong with a file is only logged.
+    Much of what is wrong with a file is only logged, and heard even if a program has muted the log.
     """
-    with _log_of_tifffile() as log, reading(path):
-        yield log
-
-
-@contextlib.contextmanager
-def _log_of_tifffile() -> Iterator[list[str]]:
-    """Collect what tifffile logs in this thread, even if a program has muted its logger."""
     logger, thread = logging.getLogger("tifffile"), threading.get_ident()
     messages: list[str] = []
     handler = logging.Handler(logging.WARNING)
@@ -217,7 +210,8 @@ def _log_of_tifffile() -> Iterator[list[str]]:
         _handlers.append(handler)
         logger.addHandler(handler)
     try:
-        yield messages
+        with reading(path):
+            yield messages
     finally:
         with _lock:
             _handlers.remove(handler)
@@ -397,12 +391,8 @@ def is_tiff(path: str | os.PathLike) -> bool:
 
     DICOM files may start so, too.
     """
-    try:
-        with open_regular(path) as file:
-            start = file.read(132)
-            return start[:4] in _MAGIC and start[128:] != b"DICM"
-    except OSError:
-        return False
+    start = start_of(path)
+    return start[:4] in _MAGIC and start[128:] != b"DICM"
 
 
 @contextlib.contextmanager
