@@ -394,30 +394,6 @@ def test_ome_that_describes_other_pixels(tmp_path):
     assert "ImageDescription" not in tags(tmp_path / "written.tif")
 
 
-def test_plain_tags(tmp_path):
-    path = tmp_path / "in.tif"
-    geo = (33922, "d", 6, (0.0, 0.0, 0.0, 4.5, 5.5, 0.0), True)
-    position = (286, 5, 1, (7, 2), True)
-    options = {
-        "description": "Größe: 3 µm".encode(),
-        "resolution": ((1234567, 1000), (300, 1)),
-        "resolutionunit": "centimeter",
-        "software": "a microscope",
-        "datetime": "2026:11:20 10:00:00",
-        "iccprofile": b"profile" * 5,
-        "extratags": [geo, position, (315, "s", 0, "someone", True)],
-    }
-    tifffile.imwrite(path, noise(3, 20, 30, dtype="uint16"), **options, **PLAIN)
-    again(path)
-    before, after = tags(path), tags(tmp_path / "written.tif")
-    for name in ("StripOffsets", "StripByteCounts"):
-        before.pop(name), after.pop(name)
-    software = after.pop("Software").splitlines()
-    assert software[0] == before.pop("Software")
-    assert json.loads(software[1].split(": ", 1)[1]) == RECORD.as_dict()
-    assert after == before
-
-
 def test_colour_table(tmp_path):
     path = tmp_path / "in.tif"
     table = noise(3, 256, dtype="uint16")

@@ -117,13 +117,16 @@ def _unpacked(file: BinaryIO) -> Any:
     return IndexedGzipFile(fileobj=file)
 
 
-def _header(handle: Any, path: Path) -> tuple[bytes, int, Any]:
-    """Return the header of a file as stored, its version, and as nibabel reads it."""
+def _header(handle: Any, path: Path) -> Any:
+    """Return the header of a file as nibabel has it, without changing what is unusual in it."""
+    from nibabel.nifti1 import Nifti1Header
+    from nibabel.nifti2 import Nifti2Header
+
     start = handle.read(_LONGEST)
     version = _version_of(start)
     if version is None:
         raise FileError(f"{path} is not a NIfTI file: choose a .nii or .nii.gz file.")
-    if _in_two_files(start, version):
+    if start[_PLACES[version] :].startswith(b"ni"):
         raise FileError(
             f"{path} is the header of a pair of files, .hdr and .img: convert them to one .nii "
             "file, for example with nibabel."
@@ -131,7 +134,7 @@ def _header(handle: Any, path: Path) -> tuple[bytes, int, Any]:
     length = _LENGTHS[version]
     if len(start) < length + 4:
         raise cut_short(path)
-    return start[:length], version, _header_of(start[:length], version)
+    return (Nifti1Header if version == 1 else Nifti2Header)(start[:length], check=False)
 
 
 def _shape(header: Any, path: Path) -> tuple[int, ...]:
@@ -149,8 +152,8 @@ def _shape(header: Any, path: Path) -> tuple[int, ...]:
 
 
 def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
-    start, version, header = _header(handle, path)
-    stored, length = _stored_type(header, path), len(start)
+    header = _header(handle, path)
+    stored, length = _stored_type(header, path), header.template_dtype.itemsize
     notes, shape = _reports(header), _shape(header, path)
     offset, nbytes = int(header["vox_offset"]) or length + 4, math.prod(shape) * stored.itemsize
     if offset < length + 4 or (not packed and offset + nbytes > size):
@@ -177,15 +180,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     scaling = None if scaling in ((None, None), (1.0, 0.0)) else scaling
     vector = int(header["intent_code"]) in _VECTORS
     axes = "".join("C" if a == "Q" and vector else a for a in reversed(_AXES[: len(shape)]))
-    metadata = {
-        "header": start,
-        "version": version,
-        "byteorder": header.endianness,
-        "extensions": extensions,
-        "scaling": scaling,
-        "dtype": stored.name,
-        "as_stored": False,
-    }
+    metadata = {"header": header, "extensions": extensions, "scaling": scaling}
     places = {"packed": packed, "by_plane": not isinstance(handle, gzip.GzipFile)}
     voxels = Voxels(handle, path, shape[::-1], stored, offset, scaling, **places)
     comments = (content for code, content in extensions if code == _COMMENT)
@@ -233,20 +228,6 @@ def _version_of(start: bytes) -> int | None:
     """Return the version of a file that starts like this, of one part or two; None if of none."""
     found = (n for n, at in _PLACES.items() if start[at : at + 3] in (b"n+%d" % n, b"ni%d" % n))
     return next(found, None)
-
-
-def _in_two_files(start: bytes, version: int) -> bool:
-    """Return whether a header says that its voxels are in a file of their own."""
-    return start[_PLACES[version] :].startswith(b"ni")
-
-
-def _header_of(block: bytes, version: int, byteorder: str | None = None) -> Any:
-    """Return the header in some bytes as nibabel has it, without changing what is unusual in it."""
-    from nibabel.nifti1 import Nifti1Header
-    from nibabel.nifti2 import Nifti2Header
-
-    kind = Nifti1Header if version == 1 else Nifti2Header
-    return kind(block, byteorder, check=False)
 
 
 def unpack_extensions(held: bytes, byteorder: str) -> tuple[list[tuple[int, bytes]], bool]:
@@ -370,7 +351,7 @@ def write(
             options = {"filename": "", "mode": "wb", "mtime": 0, "compresslevel": _COMPRESSION}
             file = opened.enter_context(gzip.GzipFile(fileobj=file, **options))
         file.write(_head(data.dtype, like, record))
-        stored = data.dtype.newbyteorder(like.metadata["byteorder"])
+        stored = data.dtype.newbyteorder(like.metadata["header"].endianness)
         for place in np.ndindex(data.shape[:-2]):
             file.write(np.ascontiguousarray(data[place], stored).data)
     return ()
@@ -384,15 +365,15 @@ def check_writable(like: ImageFile, dtype: np.dtype) -> None:
 def _head(dtype: np.dtype, like: ImageFile, record: Records) -> bytes:
     """Return all that precedes the voxels."""
     kept = like.metadata
-    header = _header_of(kept["header"], kept["version"], kept["byteorder"])
+    header = kept["header"].copy()
     header.set_data_dtype(dtype)
-    if kept["scaling"] is not None and not kept["as_stored"]:
+    if kept["scaling"] is not None:
         # The values written are grey levels.
         header["scl_slope"], header["scl_inter"] = 1, 0
     extensions = list(kept["extensions"])
     extensions += [(_COMMENT, record_line(each).encode("ascii")) for each in records_of(record)]
-    behind = pack_extensions(extensions, kept["byteorder"])
-    header["vox_offset"] = _LENGTHS[kept["version"]] + len(behind)
+    behind = pack_extensions(extensions, header.endianness)
+    header["vox_offset"] = header.template_dtype.itemsize + len(behind)
     return header.binaryblock + behind
 
 
@@ -437,15 +418,7 @@ def default_metadata(
     header.set_sform(affine, code=1)
     header.set_qform(affine, code=1, strip_shears=True)
     header["magic"] = b"n+1" if version == 1 else header["magic"]
-    metadata = {
-        "header": header.binaryblock,
-        "version": version,
-        "byteorder": header.endianness,
-        "extensions": [],
-        "scaling": None,
-        "dtype": np.dtype(data.dtype).name,
-        "as_stored": False,
-    }
+    metadata = {"header": header, "extensions": [], "scaling": None}
     return ImageFile(data, axes, "nifti", metadata, path, inputs, pixel_metadata=pixel_metadata)
 
 
@@ -492,8 +465,9 @@ def as_stored(image: Any, like: ImageFile, record: Record) -> tuple[Any, ImageFi
     scaling = like.metadata.get("scaling")
     if scaling is None:
         return image, like, record
-    values = StoredValues(image, np.dtype(like.metadata["dtype"]), *scaling)
-    like = replace(like, metadata={**like.metadata, "as_stored": True})
+    stored = like.metadata["header"].get_data_dtype().newbyteorder("=")
+    values = StoredValues(image, stored, *scaling)
+    like = replace(like, metadata={**like.metadata, "scaling": None})  # which the header has
     saturated = record.saturated + values.clipped
     return values, like, replace(record, output_dtype=values.dtype.name, saturated=saturated)
 
