@@ -385,7 +385,7 @@ class Format:
     `is_format` judges a file by how it starts, False if it cannot be opened, `is_named` a path by
     its name, by default its suffix. With `new_image` large results are written part by part where
     they will be. `becomes` names the formats that results may have besides, or only, if there is no
-    `write`; `default_metadata` describes pixels of other formats as a new image of this one.
+    `write`; `described_anew` returns an image of another format as a new one of this.
     `result_name` returns a name for the result of a file, by default its own. The others do what
     functions of these names in `formats` do; by default any type is writable.
     """
@@ -402,7 +402,7 @@ class Format:
     new_image: Callable[..., contextlib.AbstractContextManager[Any]] | None = None
     becomes: tuple[str, ...] = ()
     written: tuple[str, ...] | None = None
-    default_metadata: Callable[..., ImageFile] | None = None
+    described_anew: Callable[[ImageFile, str], ImageFile] | None = None
     result_name: Callable[[Path], str] | None = None
 
     def is_path(self, path: str | os.PathLike) -> bool:

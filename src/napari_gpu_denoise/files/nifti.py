@@ -377,27 +377,20 @@ def _head(dtype: np.dtype, like: ImageFile, record: Records) -> bytes:
     return header.binaryblock + behind
 
 
-def default_metadata(
-    data: Any,
-    axes: str,
-    pixel_metadata: PixelMetadata,
-    name: str,
-    inputs: Iterable[Path] = (),
-    affine: np.ndarray | None = None,
-) -> ImageFile:
-    """Return the description of pixels as which `write` makes a new NIfTI file.
+def described_anew(like: ImageFile, name: str) -> ImageFile:
+    """Return an image of another format as one of which `write` makes a new NIfTI file.
 
-    `affine` makes pixels (x, y, z) positions in mm (RAS); by default it holds the steps.
+    An affine in its metadata makes pixels (x, y, z) positions in mm (RAS); by default it holds the
+    steps.
     """
     from nibabel.nifti1 import Nifti1Header
     from nibabel.nifti2 import Nifti2Header
 
-    inputs = tuple(inputs)
-    path = inputs[0] if inputs else Path(name)
+    data, axes = like.data, like.axes
     if axes not in {"YX", "ZYX", "TYX", "TZYX"}:
         raise OutputError(
-            f"Axes {axes} of {path} do not fit NIfTI, which holds T, Z, Y and X: end the name of "
-            "the result with .ome.tif."
+            f"Axes {axes} of {like.path} do not fit NIfTI, which holds T, Z, Y and X: end the "
+            "name of the result with .ome.tif."
         )
     shape = [
         *data.shape[: axes.index("Y") - ("Z" in axes)],
@@ -407,19 +400,19 @@ def default_metadata(
     version = 1 if max(shape) < 2**15 else 2
     header = (Nifti1Header if version == 1 else Nifti2Header)()
     header.set_data_shape(shape[::-1])
-    steps = pixel_metadata.steps
+    steps = like.pixel_metadata.steps
     told = {letter: steps.get(letter, (1.0, "")) for letter in "XYZT"}
     # DICOM, which alone becomes NIfTI, tells millimeters and milliseconds.
     zooms = [step * (1e-3 if unit == "millisecond" else 1) for step, unit in told.values()]
     header.set_zooms(zooms[: len(shape)])
     header.set_xyzt_units("mm", "sec")
-    if affine is None:
+    if (affine := like.metadata.get("affine")) is None:
         affine = np.diag([*zooms[:3], 1.0])
     header.set_sform(affine, code=1)
     header.set_qform(affine, code=1, strip_shears=True)
     header["magic"] = b"n+1" if version == 1 else header["magic"]
     metadata = {"header": header, "extensions": [], "scaling": None}
-    return ImageFile(data, axes, "nifti", metadata, path, inputs, pixel_metadata=pixel_metadata)
+    return replace(like, kind="nifti", metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -490,5 +483,5 @@ FORMAT = Format(
     open_stack=open_stack,
     check_writable=check_writable,
     write=write,
-    default_metadata=default_metadata,
+    described_anew=described_anew,
 )

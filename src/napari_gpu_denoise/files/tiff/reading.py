@@ -54,7 +54,7 @@ _muted: list[tuple[int, bool, bool]] = []
 LARGE_PLANE = 1 << 27  # bytes from which on a plane is read in regions
 # Rows and columns that are best read at once where rows are stored as they are.
 _ROWS, _COLUMNS = 256, 1024
-_AT_ONCE = 64  # segments that are in memory
+_AT_ONCE = 1 << 24  # bytes of segments that are in memory
 _THREADS = min(4, os.cpu_count() or 1)
 
 
@@ -341,14 +341,11 @@ class LargePlanes(Planes):
                 outof.append(slice(low - start, high - start))
             pixels[tuple(into)] = decoded[tuple(outof)]
 
+        places = [[each[k] for k in numbers] for each in (page.dataoffsets, page.databytecounts)]
+        segments = handle.read_segments(*places, numbers, flat=False, buffersize=_AT_ONCE)
         with ThreadPoolExecutor(_THREADS) as threads:
-            for start in range(0, len(numbers), _AT_ONCE):
-                read = []
-                for number in numbers[start : start + _AT_ONCE]:
-                    offset, length = page.dataoffsets[number], page.databytecounts[number]
-                    handle.seek(offset)
-                    read.append((handle.read(length) if offset and length else None, number))
-                list(threads.map(place, read))
+            for several in segments:
+                list(threads.map(place, several))
         return pixels
 
 
