@@ -1,22 +1,18 @@
 """Change the package in one place at a time, and count which changes the tests notice.
 
-    pip install coverage
+    pip install pytest-cov
     python scripts/mutants.py map             # run the suite once, note which test runs which line
     python scripts/mutants.py run             # 200 mutants, chosen by the seed 0
     python scripts/mutants.py run --only 17   # one of them again
 
 A mutant is the package with one condition, number, operator or barrier changed, in Python or in a
 kernel. Those to try are drawn from all that are possible, two thirds from ``src`` and one third
-from ``kernels``; whether a number outside all functions is the best one is a question for
-benchmarks, and is not asked. For each mutant the tests run that the map names for its line, those
-that run least else first, until one fails or until `--seconds` of tests, by their time in the map,
-are through. A mutant that lives is printed as a diff: either a test is missing, or the change is
-equivalent, which is for the reader to see. The share that dies is a lower bound: what other
-processes and Qt's threads run is not in the map, and the time is bounded. Mutants are tried in
-copies of the last commit, so commit first.
-
-Python lines that no test was seen to run, as those that run on import, are tested by what runs any
-line of their module. Kernels are in the map by the name of their files, headers included.
+from ``kernels``; numbers outside all functions are left to benchmarks. For each, tests run that the
+map names for its line, or for the lines that name its kernel, those that run least else first,
+until one fails. A mutant that lives is printed as a diff: either a test is missing, or the change
+is equivalent, which is for the reader to see. The share that dies is a lower bound: what other
+processes and Qt's threads run is not in the map, and of many tests only some are tried. Mutants are
+tried in copies of the last commit, so commit first.
 """
 
 from __future__ import annotations
@@ -26,64 +22,37 @@ import ast
 import collections
 import concurrent.futures
 import difflib
-import json
+import io
 import os
 import random
 import re
 import subprocess
 import sys
 import tempfile
-import time
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MAP = ROOT / ".mutants.json"
-_LINES = "NAPARI_GPU_DENOISE_LINES"  # the folder that the plugin below writes to
+MAP = ROOT / ".mutants.coverage"
+CASES_OF_A_TEST, TESTS_OF_A_MUTANT = 4, 40  # that are run at most
 
 # --- what can be changed -----------------------------------------------------------------------
 
-_COMPARE = {
-    ast.Lt: "<=",
-    ast.LtE: "<",
-    ast.Gt: ">=",
-    ast.GtE: ">",
-    ast.Eq: "!=",
-    ast.NotEq: "==",
-    ast.Is: "is not",
-    ast.IsNot: "is",
-    ast.In: "not in",
-    ast.NotIn: "in",
+# What becomes of words and operators, in Python and in kernels.
+_SWAPS = {
+    **{"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="},
+    **{"+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "*", "+=": "-=", "-=": "+="},
+    **{"and": "or", "or": "and", "&&": "||", "||": "&&", "not": "", "is": "is not"},
+    **{"if": "if not", "while": "while not", "True": "False", "False": "True"},
+    **{"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum"},
+    **{"maximum": "minimum", "argmax": "argmin", "argmin": "argmax", "floor": "ceil"},
+    **{"0.5f": "0.25f", "1": "2", "barrier(CLK_LOCAL_MEM_FENCE);": ";"},
 }
-_ARITHMETIC = {
-    ast.Add: "-",
-    ast.Sub: "+",
-    ast.Mult: "/",
-    ast.Div: "*",
-    ast.FloorDiv: "*",
-    ast.Mod: "*",
-}
-_NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum"}
-_NAMES |= {"maximum": "minimum", "argmax": "argmin", "argmin": "argmax", "floor": "ceil"}
-
-_KERNEL = (
-    (r"barrier\(CLK_LOCAL_MEM_FENCE\);", ";"),
-    (r"\bmin\(", "max("),
-    (r"\bmax\(", "min("),
-    (r" <= ", " < "),
-    (r" < ", " <= "),
-    (r" >= ", " > "),
-    (r" > ", " >= "),
-    (r" == ", " != "),
-    (r" && ", " || "),
-    (r" \|\| ", " && "),
-    (r" \+ ", " - "),
-    (r" - ", " + "),
-    (r" \* ", " + "),
-    (r" \+= ", " -= "),
-    (r"\b0\.5f\b", "0.25f"),
-    (r"\b1\b(?![.\w])", "2"),
+_OF_KERNELS = re.compile(
+    r"barrier\(CLK_LOCAL_MEM_FENCE\);|(?<= )(?:[<>=!]=|&&|\|\||\+=|[<>+*-])(?= )"
+    r"|\b(?:min|max)(?=\()|\b0\.5f\b|\b1\b(?![.\w])"
 )
 
 
@@ -111,68 +80,39 @@ class Mutant:
 
 
 def python_mutants(path: str) -> Iterator[Mutant]:
-    """Yield the mutants of a module, but for annotations, docstrings and messages."""
+    """Yield the mutants of a module: of words and operators, and of numbers within functions."""
     source = (ROOT / path).read_text(encoding="utf-8")
-    starts = [0]
+    starts = [0, 0]
     for line in source.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line.encode()))
-    encoded = source.encode()
-
-    def place(line: int, column: int) -> int:
-        return len(encoded[: starts[line - 1] + column].decode())
-
-    def replaced(node: ast.AST, text: str) -> Mutant:
-        start = place(node.lineno, node.col_offset)
-        return Mutant(path, node.lineno, start, place(node.end_lineno, node.end_col_offset), text)
-
-    def between(left: ast.AST, right: ast.AST, text: str) -> Mutant:
-        start = place(left.end_lineno, left.end_col_offset)
-        stop = place(right.lineno, right.col_offset)
-        # The operator alone: parentheses and line breaks around it stay.
-        found = re.search(r"not in|is not|in|is|and|or|[<>=!+\-*/%]+", source[start:stop])
-        return Mutant(path, left.end_lineno, start + found.start(), start + found.end(), text)
-
-    def visit(node: ast.AST, within: bool = False) -> Iterator[Mutant]:
-        if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom):
-            return
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            return
-        if isinstance(node, ast.keyword) and node.arg == "strict":
-            return
-        within = within or isinstance(node, ast.FunctionDef | ast.Lambda)
-        if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            yield between(node.left, node.comparators[0], _COMPARE[type(node.ops[0])])
-        elif isinstance(node, ast.BoolOp):
-            text = "or" if isinstance(node.op, ast.And) else "and"
-            yield between(node.values[0], node.values[1], text)
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            yield replaced(node, f"({ast.unparse(node.operand)})")
-        elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-            text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
-            if not text:
-                yield between(node.left, node.right, _ARITHMETIC[type(node.op)])
-        elif isinstance(node, ast.If | ast.IfExp | ast.While):
-            yield replaced(node.test, "False")
-            if not isinstance(node, ast.While):
-                yield replaced(node.test, "True")
-        elif isinstance(node, ast.Constant) and type(node.value) in (int, float) and within:
-            whole = isinstance(node.value, int)
-            yield replaced(node, repr(node.value + 1 if whole else 1.5 * node.value or 1.0))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-            yield replaced(node, repr(not node.value))
-        elif isinstance(node, ast.Name) and node.id in _NAMES:
-            yield replaced(node, _NAMES[node.id])
-        elif isinstance(node, ast.Attribute) and node.attr in _NAMES:
-            stop = place(node.end_lineno, node.end_col_offset)
-            yield Mutant(path, node.end_lineno, stop - len(node.attr), stop, _NAMES[node.attr])
-        for name, value in ast.iter_fields(node):
-            if name in ("annotation", "returns", "decorator_list"):
-                continue
-            for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST):
-                    yield from visit(child, within)
-
-    yield from visit(ast.parse(source))
+        starts.append(starts[-1] + len(line))
+    within, left_out = set(), set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            body = range(node.body[0].lineno, node.end_lineno + 1)
+            within.update(body)
+            left_out.update(range(node.lineno, body.start))  # annotations
+        elif isinstance(node, ast.Raise | ast.Import | ast.ImportFrom):
+            left_out.update(range(node.lineno, node.end_lineno + 1))
+    tokens = [
+        token
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type not in (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    ]
+    for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        number, column = token.start
+        # A star may stand before arguments, a condition within brackets, and "is" before "not".
+        unary = before.type == tokenize.OP and before.string not in ")]}"
+        odd = (token.string in "*/+-" and unary) or after.string == "not" or before.string == "is"
+        named = token.string in ("if", "while") and ":=" in token.line
+        if number in left_out or odd or named or after.string == "TYPE_CHECKING":
+            continue
+        text = _SWAPS.get(token.string) if token.type in (tokenize.OP, tokenize.NAME) else None
+        if token.type == tokenize.NUMBER and number in within:
+            value = ast.literal_eval(token.string)
+            text = repr(value + 1 if isinstance(value, int) else 1.5 * value or 1.0)
+        if text is not None:
+            start = starts[number] + column
+            yield Mutant(path, number, start, start + len(token.string), text)
 
 
 def kernel_mutants(path: str) -> Iterator[Mutant]:
@@ -181,9 +121,9 @@ def kernel_mutants(path: str) -> Iterator[Mutant]:
     start = 0
     for number, line in enumerate(source.splitlines(keepends=True), 1):
         code = "" if line.lstrip().startswith("#") else line.split("//")[0]
-        for pattern, text in _KERNEL:
-            for match in re.finditer(pattern, code):
-                yield Mutant(path, number, start + match.start(), start + match.end(), text)
+        for match in _OF_KERNELS.finditer(code):
+            place = start + match.start(), start + match.end()
+            yield Mutant(path, number, *place, _SWAPS[match[0]])
         start += len(line)
 
 
@@ -207,136 +147,65 @@ def chosen(count: int, seed: int) -> list[Mutant]:
 # --- which test runs which line ----------------------------------------------------------------
 
 
-class LineRecorder:
-    """A plugin of pytest: it notes the lines and the kernels that each test runs."""
+def make_map(arguments: argparse.Namespace) -> int:
+    """Run the suite and note which tests run each line."""
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "COVERAGE_FILE": str(MAP)}
+    suite = [sys.executable, "-m", "pytest", "-q", "-n", str(arguments.jobs)]
+    suite += ["--cov=src/napari_gpu_denoise", "--cov-context=test", "--cov-report="]
+    return subprocess.run([*suite, *arguments.tests], cwd=ROOT, env=environment).returncode
 
-    def __init__(self, folder: Path):
+
+class Map:
+    """The tests that run each line of the package, by file and line."""
+
+    def __init__(self):
         import coverage
 
-        from napari_gpu_denoise.opencl.program import Kernel, Session
+        data = coverage.CoverageData(str(MAP))
+        data.read()
+        self.tests: dict[tuple[str, int], set[str]] = {}
+        for file in data.measured_files():
+            name = Path(file).relative_to(ROOT).as_posix()
+            for line, contexts in data.contexts_by_lineno(file).items():
+                self.tests[name, line] = {each.rpartition("|")[0] for each in contexts if each}
+        self._lines = collections.Counter(test for tests in self.tests.values() for test in tests)
 
-        name = os.environ.get("PYTEST_XDIST_WORKER", "main")
-        self.results = folder / f"{name}.json"
-        self.coverage = coverage.Coverage(
-            data_file=str(folder / f"{name}.coverage"),
-            source=[str(ROOT / "src" / "napari_gpu_denoise")],
-            config_file=False,
-        )
-        self.seconds: dict[str, float] = {}
-        self.kernels: dict[str, list[str]] = collections.defaultdict(list)
-        self.test, self.started = "", 0.0
-        self.record_launches(Session, Kernel)
-        self.coverage.start()
-
-    def record_launches(self, session: type, kernel: type) -> None:
-        """Note the files of a kernel whenever it is launched."""
-        from napari_gpu_denoise.opencl.source import expand
-
-        make, launch = session.kernel, kernel.__call__
-
-        def made(self_: object, name: str, *arguments, **options):
-            result = make(self_, name, *arguments, **options)
-            result.files = set(re.findall(r'#line \d+ "(.+?)"', expand(f"{name}.cl")))
-            return result
-
-        def launched(self_: object, *arguments, **options):
-            for file in getattr(self_, "files", ()):
-                if self.kernels[file][-1:] != [self.test]:
-                    self.kernels[file].append(self.test)
-            return launch(self_, *arguments, **options)
-
-        session.kernel, kernel.__call__ = made, launched
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Begin the lines of a test."""
-        self.test, self.started = nodeid, time.monotonic()
-        self.coverage.switch_context(nodeid)
-
-    def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """End them."""
-        self.seconds[nodeid] = time.monotonic() - self.started
-        self.test = ""
-        self.coverage.switch_context("")
-
-    def pytest_sessionfinish(self) -> None:
-        """Write what was noted."""
-        self.coverage.stop()
-        data = self.coverage.get_data()
-        places = {f"kernels/{file}": tests for file, tests in self.kernels.items()}
-        for path in data.measured_files():
-            name = Path(path).relative_to(ROOT).as_posix()
-            for line, tests in data.contexts_by_lineno(path).items():
-                places[f"{name}:{line}"] = tests
-        found = {"seconds": self.seconds, "places": places}
-        self.results.write_text(json.dumps(found), encoding="utf-8")
+    def tests_for(self, mutant: Mutant) -> list[str]:
+        """Return the tests to run for a mutant, those first that run least else."""
+        if mutant.path.startswith("kernels"):
+            places = lines_that_name(Path(mutant.path))
+        else:
+            places = [(mutant.path, mutant.line)]
+            if not self.tests.get(places[0]):
+                places = [place for place in self.tests if place[0] == mutant.path]
+        found = {test for place in places for test in self.tests.get(place, ())}
+        counts: collections.Counter[str] = collections.Counter()
+        kept = []
+        for test in sorted(found, key=lambda test: (self._lines[test], test)):
+            function = test.partition("[")[0]
+            counts[function] += 1
+            if counts[function] <= CASES_OF_A_TEST:
+                kept.append(test)
+        return kept[:TESTS_OF_A_MUTANT]
 
 
-def pytest_configure(config) -> None:
-    """Record, where this file is a plugin of pytest: in the processes that run tests."""
-    folder = os.environ.get(_LINES)
-    if folder and (hasattr(config, "workerinput") or not config.getoption("numprocesses", None)):
-        config.pluginmanager.register(LineRecorder(Path(folder)))
+def lines_that_name(path: Path) -> list[tuple[str, int]]:
+    """Return the lines of the package that name a kernel which a file of kernels is part of."""
+    from napari_gpu_denoise.opencl.source import expand
 
-
-def make_map(arguments: argparse.Namespace) -> int:
-    """Run the suite and write which tests run each line."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, _LINES: folder}
-        environment["PYTHONPATH"] = os.pathsep.join(
-            [str(ROOT / "scripts"), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-        )
-        suite = [sys.executable, "-m", "pytest", "-q", "-n", str(arguments.jobs), "-p", "mutants"]
-        code = subprocess.run([*suite, *arguments.tests], cwd=ROOT, env=environment).returncode
-        parts = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
-    seconds = {test: time for part in parts for test, time in part["seconds"].items()}
-    tests_of: dict[str, set[str]] = collections.defaultdict(set)
-    for part in parts:
-        for place, tests in part["places"].items():
-            tests_of[place].update(seconds.keys() & tests)
-    breadth = collections.Counter(test for tests in tests_of.values() for test in tests)
-    order = sorted(seconds, key=lambda test: (breadth[test], test))
-    rank = {test: number for number, test in enumerate(order)}
-    nearest = {
-        place: [rank[test] for test in _few_of_each(sorted(tests, key=rank.get))]
-        for place, tests in tests_of.items()
-    }
-    found = {"tests": [(test, seconds[test]) for test in order], "places": nearest}
-    MAP.write_text(json.dumps(found), encoding="utf-8")
-    print(f"{len(order)} tests, {len(nearest)} lines and kernels: {MAP}")
-    return code
-
-
-def _few_of_each(tests: list[str], each: int = 4, most: int = 80) -> list[str]:
-    """Return the first of the tests, of each function only a few cases."""
-    counts: collections.Counter[str] = collections.Counter()
-    kept = []
-    for test in tests:
-        function = test.split("[")[0]
-        counts[function] += 1
-        if counts[function] <= each:
-            kept.append(test)
-    return kept[:most]
+    file = path.relative_to("kernels").as_posix()
+    roots = (each.relative_to(ROOT / "kernels") for each in (ROOT / "kernels").rglob("*.cl"))
+    names = [f'{each.stem}"' for each in roots if f'"{file}"' in expand(each.as_posix())]
+    return [
+        (module.relative_to(ROOT).as_posix(), number)
+        for module in (ROOT / "src").rglob("*.py")
+        for number, line in enumerate(module.read_text(encoding="utf-8").splitlines(), 1)
+        if any(name in line for name in names)
+    ]
 
 
 # --- trying mutants ----------------------------------------------------------------------------
-
-
-def tests_for(mutant: Mutant, known: dict, limit: float) -> list[str]:
-    """Return the tests to run for a mutant, at most `limit` seconds of them but at least one."""
-    places = known["places"]
-    numbers = places.get(mutant.path) or places.get(f"{mutant.path}:{mutant.line}")
-    if not numbers:
-        # Of a module any line, of a kernel any other of its folder.
-        near = mutant.path if mutant.path.endswith(".py") else str(Path(mutant.path).parent)
-        numbers = sorted({n for place in places if place.startswith(near) for n in places[place]})
-    total, kept = 0.0, []
-    for number in numbers:
-        test, seconds = known["tests"][number]
-        total += seconds
-        if kept and total > limit:
-            break
-        kept.append(test)
-    return kept
 
 
 def run_tests(folder: Path, tests: list[str], limit: float) -> tuple[bool, str]:
@@ -355,28 +224,28 @@ def run_tests(folder: Path, tests: list[str], limit: float) -> tuple[bool, str]:
     return done.returncode == 0, named[1] if named else ""
 
 
-def outcome(mutant: Mutant, folder: Path, known: dict, limit: float) -> str:
+def outcome(mutant: Mutant, folder: Path, known: Map, limit: float) -> str:
     """Return what becomes of a mutant: "dies", "lives", or why that cannot be said."""
-    tests = tests_for(mutant, known, limit)
+    tests = known.tests_for(mutant)
     if not tests:
         return "lives: no test was seen to run it"
     path = folder / mutant.path
     source = path.read_text(encoding="utf-8")
     path.write_text(mutant.changed(source), encoding="utf-8")
     try:
-        passed, failed = run_tests(folder, tests, 10 * limit + 300)
+        passed, failed = run_tests(folder, tests, limit)
     finally:
         path.write_text(source, encoding="utf-8")
     if passed:
         return "lives"
-    if failed and not run_tests(folder, [failed], 10 * limit + 300)[0]:
+    if failed and not run_tests(folder, [failed], limit)[0]:
         return f"unclear: {failed} fails without the change, too"
     return "dies"
 
 
 def try_mutants(arguments: argparse.Namespace) -> int:
     """Print what becomes of each mutant, and how many die."""
-    known = json.loads(MAP.read_text(encoding="utf-8"))
+    known = Map()
     mutants = chosen(arguments.count, arguments.seed)
     numbers = arguments.only or range(len(mutants))
     counts: collections.Counter[str] = collections.Counter()
@@ -427,7 +296,8 @@ def main() -> int:
     trying.add_argument("--count", type=int, default=200, help="how many are drawn, by default 200")
     trying.add_argument("--seed", type=int, default=0, help="what the choice follows, by default 0")
     trying.add_argument("--only", type=int, nargs="+", help="numbers of those to try")
-    trying.add_argument("--seconds", type=float, default=60.0, help="tests for one, by default 60")
+    about = "after which the tests of a mutant are ended, and it dies; by default 600"
+    trying.add_argument("--seconds", type=float, default=600.0, help=about)
     trying.set_defaults(run=try_mutants)
     arguments = parser.parse_args()
     return arguments.run(arguments)

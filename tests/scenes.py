@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 
 import numpy as np
 
@@ -11,6 +10,8 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.protocol.filter import Context
+from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.flow import tile_flow
 from napari_gpu_denoise.run.request import Limits
 
@@ -42,11 +43,18 @@ def small(filter_class, **changes):
     return filter_class(**{**SMALL.get(filter_class.name, {}), **changes})
 
 
+def prepared(settings, axes: str = "YX", shape=None, noise=(), image=None):
+    """Return a filter prepared for an image of some shape, by default a large one."""
+    lengths = {"C": max(len(noise), 1), "S": 3, "T": 9, "Z": 9}
+    shape = shape or tuple(lengths.get(axis, 512) for axis in axes)
+    return settings.prepare(Context(axes, tuple(shape), tuple(noise), image))
+
+
 def joining(filter_class, axes: str, count: int = 1, **changes):
     """Return small settings that look so many frames or slices to each side, along axes named."""
     wanted = {
         s.name: count
-        for s in fields(filter_class)
+        for s in setting_fields(filter_class)
         if (s.metadata["needs_axis"] or " ") in axes and type(s.default) is int
     }
     return small(filter_class, **{**wanted, **changes})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import dataclasses
 import io
 import re
 import shlex
@@ -27,6 +26,7 @@ from napari_gpu_denoise.cli.failures import EXIT_TEXTS, exit_code
 from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl import source
+from napari_gpu_denoise.protocol.settings import setting_fields
 from scenes import noisy, psnr, scene
 from tools.conftest import load
 
@@ -233,7 +233,7 @@ def test_settings_of_the_methods_page(kind):
     for names, defaults, *_ in rows(page, "Settings"):
         names = re.findall(r"`(\w+)`", names)
         said |= dict(zip(names, map(str.strip, defaults.split(",")), strict=True))
-    assert said == {field.name: str(field.default) for field in dataclasses.fields(kind)}
+    assert said == {field.name: str(field.default) for field in setting_fields(kind)}
 
 
 def test_exit_codes_and_errors_of_the_guide():
@@ -359,7 +359,7 @@ def test_the_guide_of_napari_names_what_panels_show():
     shown += strings_of_the_source(f"{package}/assessment", docstrings=False)
     shown.append((ROOT / package / "_napari" / "napari.yaml").read_text("utf-8"))
     for kind in FILTERS:
-        shown += [kind.title, *(label_of(field.name) for field in dataclasses.fields(kind))]
+        shown += [kind.title, *(label_of(field.name) for field in setting_fields(kind))]
     texts = "\n".join(shown)
     for part in sorted(parts - {*_OF_NAPARI.split(", ")}):
         # Values and names of axes stand as an ellipsis in one of the two.

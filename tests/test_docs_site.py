@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import os
 import re
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import napari_gpu_denoise as gd
+from napari_gpu_denoise.protocol.settings import setting_fields
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,8 +44,7 @@ def test_settings_are_on_the_api_page(site, kind):
         for row in re.findall(r"<tr>(.*?)</tr>", page[start:].split("</table>")[0], re.DOTALL)
     ]
     assert [(row[0], row[1], row[4]) for row in rows if row] == [
-        (field.name, repr(field.default), field.metadata["help"])
-        for field in dataclasses.fields(kind)
+        (field.name, repr(field.default), field.metadata["help"]) for field in setting_fields(kind)
     ]
 
 

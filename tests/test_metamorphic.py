@@ -17,7 +17,7 @@ import traceback
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from unittest import mock
@@ -29,6 +29,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files.one_file import with_voxel
+from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run import request
 from scenes import SMALL_PARTS, frame, scene, small
 from zarr_stores import write_store
@@ -56,7 +57,7 @@ FLOATS = {
 
 def draw_settings(rng: Random, kind):
     """Draw settings of which one differs from its default, mostly: another path is taken."""
-    specs = [spec for spec in fields(kind) if spec.name != "show"]
+    specs = [spec for spec in setting_fields(kind) if spec.name != "show"]
     looks = {s.name: (0, 1, 1) for s in specs if s.metadata["needs_axis"] and s.type == "int"}
     values = {s.name: s.metadata["choices"] or looks.get(s.name, ()) for s in specs}
     changes = [{name: value} for name, several in values.items() for value in several]
@@ -82,7 +83,7 @@ class Case:
         self.relation, self.drawn_from = relation, (relation, kind, seed, device)
         self.rng = rng = Random(seed)
         self.filter, code = draw_settings(rng, kind), rng.choice(TYPES)
-        changed = [s for s in fields(kind) if getattr(self.filter, s.name) != s.default]
+        changed = [s for s in setting_fields(kind) if getattr(self.filter, s.name) != s.default]
         needed = {*self.filter.joint} | {s.metadata["needs_axis"] or "Y" for s in changed}
         self.axes = rng.choice([axes for axes in AXES if needed <= {*axes}])
         large = relation in ("tiles", "region")

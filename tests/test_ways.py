@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import dask.array as da
@@ -20,6 +20,7 @@ from scipy import ndimage
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.files import resuming
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import Part, filter_part
@@ -61,7 +62,9 @@ class Case:
 
 
 def having(name: str, test: Callable) -> list[type]:
-    return [kind for kind in FILTERS if any(s.name == name and test(s) for s in fields(kind))]
+    return [
+        kind for kind in FILTERS if any(s.name == name and test(s) for s in setting_fields(kind))
+    ]
 
 
 JOINT = having("channels", lambda spec: "joint" in spec.metadata["choices"])
@@ -74,7 +77,7 @@ CASES += [(gd.VBM3D, "TCYX", {"frames_after": 0})]
 
 def settings_of(kind, axes: str, changes: dict):
     """Return settings that look at more frames before each than after it."""
-    uneven = {spec.name: 2 for spec in fields(kind) if spec.name == "frames_before"}
+    uneven = {spec.name: 2 for spec in setting_fields(kind) if spec.name == "frames_before"}
     return joining(kind, axes.replace("Z", "") if needs_volume(kind) else axes, **uneven | changes)
 
 
@@ -128,7 +131,7 @@ pytestmark = pytest.mark.usefixtures("in_parts")
 
 def by_function(case: Case, folder) -> np.ndarray:
     """By settings and by their names."""
-    function, spelled = getattr(gd, case.filter.name), asdict(case.filter)
+    function, spelled = getattr(gd, case.filter.name), case.filter.as_dict()
     made = function(case.image, **case.options(), **spelled)
     np.testing.assert_array_equal(
         function(case.image, settings=case.filter, **case.options()), made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -88,6 +89,13 @@ def worded(message: DenoiseError | Note | str, remedies: Mapping[str, str]) -> s
     """
     remedy = remedies.get(getattr(message, "code", ""))
     return str(message) if remedy is None else message.with_remedy(remedy.format(**message.values))
+
+
+def free_traceback(error: BaseException | None) -> None:
+    """Free the pixels and device objects that an error holds by its traceback."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 class NoDeviceError(DenoiseError, RuntimeError):

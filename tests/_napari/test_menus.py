@@ -1,6 +1,5 @@
 """The manifest, the entries of the plugin in napari's menus, and its page of the preferences."""
 
-import dataclasses
 import inspect
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from napari_gpu_denoise._napari import commands, preferences
 from napari_gpu_denoise._napari.denoise import run as maps
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.protocol.settings import setting_fields
 
 pytestmark = pytest.mark.gui
 
@@ -63,7 +63,7 @@ def test_menus_open_the_panels(viewer, qtbot):
         assert panel.layer.layer() is viewer.layers[0]
         assert panel.request().run.filter == kind()
         # Maps are offered where there is something to show.
-        offer, fields = maps.offer_of(kind), {field.name for field in dataclasses.fields(kind)}
+        offer, fields = maps.offer_of(kind), {field.name for field in setting_fields(kind)}
         assert panel.maps.isHidden() == (offer is None) != hasattr(kind, "show")
         if offer is not None:
             assert offer.setting in fields and callable(getattr(gd, offer.function))

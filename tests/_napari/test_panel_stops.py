@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from napari.utils.progress import progress
 from numpy.testing import assert_allclose, assert_array_equal
-from qtpy.QtCore import QTimer
 
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
@@ -63,25 +62,6 @@ def test_cancel_adds_nothing_and_the_next_run_works(viewer, click, finish, held,
     moved = [value for value in seen if value > 0]
     assert len(moved) > 3 and moved == sorted(moved)
     assert panel.progress.value() == panel.progress.maximum() == moved[-1]
-
-
-def test_progress_handles_no_other_events(finish, held, running):
-    panel = running()
-    within, deep = [], [False]
-
-    def watched(*stage, real=panel.runs.show):
-        QTimer.singleShot(0, lambda: within.append(deep[-1]))
-        deep.append(True)
-        real(*stage)
-        deep.append(False)
-
-    panel.runs.show = watched
-    (bar,) = progress._all_instances
-    shown = []
-    bar.events.eta.connect(lambda event: shown.append(event.value))
-    held.set()
-    finish(panel)
-    assert within and not any(within) and shown
 
 
 def test_a_run_can_be_cancelled_in_napari_s_activity_dock(viewer, finish, held, running):

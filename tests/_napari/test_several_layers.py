@@ -69,17 +69,6 @@ def test_the_list_of_a_panel_offers_groups(viewer, open_panel):
     assert texts() == ["three", "two"] and panel.layer.layers() == (three,)
 
 
-def test_the_labels_of_a_layer_name_its_axes(viewer, open_panel):
-    kinds = ("tyx", "zyx", None, "tyx")
-    layers = [
-        viewer.add_image(np.stack([NOISE] * 3), axis_labels=kind and tuple(kind)) for kind in kinds
-    ]
-    viewer.layers.selection = set(layers)
-    panel = open_panel()
-    axes = [panel.request(layer).run.axes for layer in panel.layer.layers()]
-    assert axes == ["TYX", "ZYX", "TYX", "TYX"]
-
-
 def test_a_layer_that_fails_does_not_end_the_others(viewer, open_panel, run, told):
     broken = NOISE.copy()
     broken[3, 3] = np.nan

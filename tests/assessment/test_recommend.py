@@ -20,6 +20,7 @@ from napari_gpu_denoise.assessment.recommend import (
 )
 from napari_gpu_denoise.filters.search.likeness import likeness
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, Speckle
+from scenes import prepared
 
 SIGMA, SIZE = 10.0, ", 5 by 6 pixels"
 CORRELATED = Correlated(SIGMA, tuple(tuple(0.5 ** (y + x) for x in range(5)) for y in range(5)))
@@ -74,11 +75,11 @@ def test_frames_are_used_where_they_show_the_same(step, moved, filter, said):
 def test_vbm3d_searches_as_wide_as_is_recommended(step, width, said):
     movie = scene(step, 3, 192 if step == 24 else 128)
     movie[1, 5, 5], movie[2] = np.inf, movie[2] * 1.02
-    fitting, notes = gd.VBM3D().for_pixels(movie, "TYX")
-    assert fitting == gd.VBM3D(window_nearest=width)
-    assert len(notes) == bool(said) and said in "".join(notes)
+    fitting = prepared(gd.VBM3D(), "TYX", movie.shape, image=movie)
+    assert fitting == prepared(gd.VBM3D(window_nearest=width), "TYX")
+    assert len(fitting.notes) == bool(said) and said in "".join(fitting.notes)
     told = gd.VBM3D(window_nearest=15)
-    assert told.for_pixels(movie, "TYX") == (told, ())
+    assert prepared(told, "TYX", movie.shape, image=movie).notes == ()
 
 
 def test_noise_that_stays_is_not_filtered_over_time():

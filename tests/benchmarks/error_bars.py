@@ -110,7 +110,7 @@ def coverage(kind: str, number: int, side: int) -> list[dict[str, Any]]:
                 "held %": 100 * np.mean(np.abs(off) <= WITHIN * error),
                 "mean / error": np.mean(off / error),
                 "spread / error": np.std(off / error),
-                "not stated": len(values) - len(stated),
+                "not stated": sum(not np.isfinite(each[1]) for each in values),
             }
         )
     return rows

@@ -9,6 +9,7 @@ import pytest
 from napari_gpu_denoise.cli import bench
 from napari_gpu_denoise.cli.bench import shape_for
 from napari_gpu_denoise.filters import FILTERS
+from scenes import prepared
 
 SMALL = ("bench", "--shape", "4x16x20", "--repeats", "2", "--filter", "bm4d")
 SET = ("--set", "cube=4x4x4", "--set", "step_basic=2")
@@ -20,7 +21,7 @@ def test_inputs_have_the_axes_that_a_filter_needs(kind):
         for given, least in (((20, 30), 2), ((5, 20, 30), 3)):
             shape, axes = shape_for(settings, given)
             assert len(shape) == len(axes) >= least and shape[-2:] == (20, 30)
-            assert settings.for_array(axes, shape)
+            assert prepared(settings, axes, shape)
 
 
 def test_a_run_is_printed_and_compared(run, tmp_path):

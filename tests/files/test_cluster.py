@@ -315,20 +315,6 @@ def test_a_scheduler_without_workers_is_named():
             pass
 
 
-def test_closing_needs_nobody(monkeypatch):
-    options = {"n_workers": 1, "processes": False, "dashboard_address": None}
-    plain = distributed.Client.close
-
-    def close(self, *given, **options):
-        plain(self, *given, **options)
-        raise TimeoutError
-
-    monkeypatch.setattr(distributed.Client, "close", close)
-    started = distributed.LocalCluster(**options, protocol="tcp")
-    with started as cluster, connected(cluster.scheduler_address) as client:
-        assert client.nthreads()
-
-
 def test_without_the_package_the_command_line_says_what_to_install(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "distributed", None)
     given = ["nl-means", "in.tif", "-o", str(tmp_path), "--workers"]

@@ -19,7 +19,7 @@ from files.tiffs import GREY, ONE, PLAIN, TIFFDATA, TWO, handmade, noise, retagg
 from napari_gpu_denoise.cli.bench import read_run
 from napari_gpu_denoise.cli.commands import named_noise
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import formats, input_checks, tiff
+from napari_gpu_denoise.files import formats, input_checks
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.output import new_file
 from napari_gpu_denoise.files.tiff import ome_xml, reading
@@ -224,7 +224,7 @@ def test_colours_of_a_single_sample_are_grey(tmp_path, monkeypatch, options, lar
     picture = formats.read(path)
     np.testing.assert_array_equal(picture.data, image)
     assert picture.axes == "YX"
-    tiff.write(target, picture.data, picture)
+    formats.write(target, picture.data, picture)
     np.testing.assert_array_equal(formats.read(target).data, image)
 
 
@@ -238,11 +238,6 @@ def test_annotations_of_others_in_our_namespace_are_no_records(tmp_path, text):
     )
     path = handmade(tmp_path, refs='<AnnotationRef ID="Annotation:0"/>', annotations=annotation)
     assert formats.read(path).history == ()
-
-
-def test_text_that_is_no_xml_is_left_to_tifffile(tmp_path):
-    for xml in ("<OME", '<OME FileName="..'):
-        assert ome_xml.keep_inside(xml, tmp_path) == (xml, ())
 
 
 def test_unfinished_files_of_processes_that_are_gone_are_removed(tmp_path):
@@ -313,7 +308,7 @@ def test_a_resolution_that_is_not_valid_is_left_out(tmp_path, tag, value, resolu
     retagged(path, tag, value)
     picture = formats.read(path)
     formats.check_writable(picture, picture.data.dtype)
-    notes = tiff.write(target, picture.data, picture)
+    notes = formats.write(target, picture.data, picture)
     assert [str(value) in note for note in notes] == [True] * (tag == "ResolutionUnit")
     with tifffile.TiffFile(target) as tif:
         assert tif.pages.first.tags["XResolution"].value == resolution

@@ -35,7 +35,7 @@ from files.tiffs import (
     written,
 )
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import FORMAT_NAMES, formats, tiff
+from napari_gpu_denoise.files import FORMAT_NAMES, formats
 from napari_gpu_denoise.files.output import new_file
 from napari_gpu_denoise.files.tiff import ome_xml
 from napari_gpu_denoise.run.record import Record
@@ -47,7 +47,7 @@ def again(path: Path, dtype: str | None = None, record: Record | None = RECORD):
     data = picture.data[..., ::-1, :] if picture.axes.endswith("YX") else picture.data
     data = np.ascontiguousarray(data if dtype is None else data.astype(dtype))
     target = path.with_name("written.tif")
-    notes = tiff.write(target, data, picture, record, overwrite=True)
+    notes = formats.write(target, data, picture, record, overwrite=True)
     result = formats.read(target)
     np.testing.assert_array_equal(result.data, data)
     assert result.data.dtype == data.dtype
@@ -350,7 +350,7 @@ def test_ome_set_of_files_becomes_one(tmp_path):
     assert {file.name for file in picture.files} == {"0.ome.tif", "1.ome.tif"}
     assert "spans 2 files" in picture.notes[0]
     with pytest.raises(OutputError, match="never replaced"):
-        tiff.write(tmp_path / "1.ome.tif", picture.data, picture, overwrite=True)
+        formats.write(tmp_path / "1.ome.tif", picture.data, picture, overwrite=True)
     assert [file.name for file in result.files] == ["written.tif"]
     root = ome(tmp_path / "written.tif")
     assert attributes(root, "ImageRef") == []  # the image it meant is not in the file
@@ -528,7 +528,7 @@ def test_a_library_that_fails_in_the_middle_of_a_write_is_named(tmp_path, monkey
     monkeypatch.setattr(tifffile.TiffWriter, "write", half)
     picture, before = formats.read(path), files_of(tmp_path)
     with pytest.raises(OutputError, match="cannot be written as TIFF: no such layout"):
-        tiff.write(out, picture.data, picture, RECORD, overwrite=True)
+        formats.write(out, picture.data, picture, RECORD, overwrite=True)
     assert files_of(tmp_path) == before
 
 

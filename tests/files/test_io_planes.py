@@ -258,7 +258,7 @@ def check_same_file(path: Path, dtype: str | None = None) -> tuple[str, ...]:
         with PlaneStore(data.shape, data.dtype, folder) as store:
             store[...] = data
             for source in [data, store] + [picture.data] * (dtype is None):
-                told += [tiff.write(folder / "out.tif", source, picture, RECORD, overwrite=True)]
+                told += [formats.write(folder / "out.tif", source, picture, RECORD, overwrite=True)]
                 files.add((folder / "out.tif").read_bytes())
         np.testing.assert_array_equal(formats.read(folder / "out.tif").data, data)
     assert len(files) == len({*told}) == 1
@@ -288,7 +288,7 @@ def test_same_file_as_from_memory(path, one_uuid):
     check_same_file(path)
     picture = formats.read(path)
     source = Counted(picture.data)
-    tiff.write(path.with_name("counted.tif"), source, picture)
+    formats.write(path.with_name("counted.tif"), source, picture)
     # Pages are asked for one by one.
     size = np.prod(picture.metadata["stored"])
     assert len(source.asked) == len(set(map(str, source.asked))) == picture.data.size // size
@@ -314,7 +314,7 @@ def test_same_file_of_large_stacks(tmp_path, one_uuid, monkeypatch, kind):
         assert tif.is_bigtiff != kind.startswith("ImageJ")
         assert len(tif.pages) == (1 if kind.startswith("ImageJ") else np.prod(image.shape[:-2]))
     again = formats.read(tmp_path / "out.tif")
-    tiff.write(tmp_path / "again.tif", again.data, again)
+    formats.write(tmp_path / "again.tif", again.data, again)
     np.testing.assert_array_equal(formats.read(tmp_path / "again.tif").data, image)
 
 
@@ -348,5 +348,5 @@ def test_pages_that_no_axis_ends(tmp_path):
     like = replace(picture, data=picture.data.reshape(7, 20, 6))
     with PlaneStore((7, 20, 6), "u1", tmp_path) as store:
         store[...] = like.data
-        tiff.write(tmp_path / "out.tif", store, like)
+        formats.write(tmp_path / "out.tif", store, like)
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "out.tif"), picture.data)

@@ -1,22 +1,13 @@
-"""One search and one pass of VBM3D on a device, for test_vbm3d_search and test_vbm3d_groups.
-
-python one_video_pass.py CASE [KERNELS]     one case on Oclgrind, with the kernels of a folder
-"""
+"""One search and one pass of VBM3D on a device, for test_vbm3d_search and test_vbm3d_groups."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from napari_gpu_denoise.filters.bm3d.groups import PATCH, GroupSettings
 from napari_gpu_denoise.filters.pixels import Launcher
@@ -30,12 +21,10 @@ from napari_gpu_denoise.filters.search.video_search import (
     margin_of,
 )
 from napari_gpu_denoise.filters.vbm3d import VideoPass
-from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.plan import allocated
 from napari_gpu_denoise.protocol.tiles import Span
-from opencl.simulate import CHECKS, simulator, suit_oclgrind
 from reference import vbm3d as reference
 from reference.block_matching import reference_positions
 from reference.video_links import Link, usable
@@ -409,27 +398,3 @@ def compare(run: Run) -> set[int]:
     assert error[exact_corner].max() <= 0
     assert not run.weights[count == 0].any()
     return sizes
-
-
-def simulated(script: str, case: str, kernels: Path | None = None) -> str:
-    """Run a case of a test file on Oclgrind with all its checks; return what was found."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("OCLGRIND_")} | CHECKS
-    command = [sys.executable, "-W", "ignore", script, case, *([str(kernels)] if kernels else [])]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    # With a fault planted results may well be wrong.
-    assert kernels or done.returncode == 0, done.stderr
-    # A compiler may chat.
-    told = [line for line in done.stderr.splitlines() if not line.endswith("warning generated.")]
-    return "\n".join(told)
-
-
-def run_simulated(simulate: Callable[[Session, str], None]) -> None:
-    """Be the script: run the case that the command line names."""
-    import pyopencl as cl
-
-    _, case, *kernels = sys.argv
-    if kernels:
-        source.kernel_folder = lambda: Path(kernels[0])
-    suit_oclgrind()
-    device = simulator()
-    simulate(Session(device, cl.Context([device.handle])), case)

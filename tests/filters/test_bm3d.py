@@ -16,7 +16,7 @@ from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.opencl.memory import Arena
 from reference.bm3d import bm3d as slow
 from reference.bm3d_channels import bm3d_channels
-from scenes import noisy, psnr, scene
+from scenes import noisy, prepared, psnr, scene
 
 SIGMA = 20.37
 
@@ -137,13 +137,6 @@ def test_images_as_small_as_a_patch(device, shape):
     out = gd.bm3d(image, SIGMA, device=device)
     assert out.shape == shape
     agree(out, slow(image, SIGMA, BM3D(), exact=False))
-
-
-@pytest.mark.parametrize("channels", ["opponent", "joint"])
-def test_colours_of_an_image_as_small_as_a_patch(device, channels):
-    image = grey(3, 5, 11)
-    out = gd.bm3d(image, SIGMA, axes="CYX", channels=channels, device=device)
-    agree(out, bm3d_channels(image, [SIGMA] * 3, BM3D(channels=channels), exact=False))
 
 
 def checkerboard() -> np.ndarray:
@@ -285,28 +278,13 @@ def as_a_gpu(device, image, settings, sigma, axes="YX", pixels=10**6):
     """Filter in tiles of some pixels with the kernels that a GPU would be given."""
     gpu = dataclasses.replace(device, float_lanes=1, local_memory=1 << 15, max_group=256)
     session = Plain.of(gpu)
-    settings, out = settings.for_array(axes, image.shape), np.empty_like(image)
+    settings, out = prepared(settings, axes, image.shape), np.empty_like(image)
     work = work_of(image, out, settings, session, sigma, axes)
     _, total = run_work(work, pixels, arena=Arena(session))
     used = {key[0] for key in session.programs}
     assert "bm3d/shrink_shared" in used
     assert not {"bm3d/shrink_lanes", "search/search_vectors"} & used
     return out, total
-
-
-@pytest.mark.parametrize("changes", [{}, {"prefilter": "on", "stages": "basic"}], ids=str)
-def test_kernels_of_a_gpu(device, changes):
-    image, settings = grey(40, 45), BM3D(**changes)
-    out, _ = as_a_gpu(device, image, settings, SIGMA)
-    agree(out, slow(image, SIGMA, settings, exact=False))
-
-
-@pytest.mark.parametrize("channels", ["opponent", "joint"])
-def test_channels_with_kernels_of_a_gpu(device, channels):
-    image, settings = colours(), BM3D.of(profile="fast", window_final=9, channels=channels)
-    out, _ = as_a_gpu(device, image, settings, np.reshape(SIGMAS, (3, 1, 1)), "CYX")
-    for one, told in zip(out, bm3d_channels(image, SIGMAS, settings, exact=False), strict=True):
-        agree(one, told)
 
 
 def test_tiles_with_kernels_of_a_gpu(device):

@@ -10,7 +10,6 @@ import pytest
 import napari_gpu_denoise as gd
 from filters.correlated_noise import BLURRED, CUT, OPPOSED, SIGMA, STREAKS, WHITE, blur
 from filters.one_pass import Images, Plain, Run, compare, lanes, settings, shared, slow
-from flows import run_work, work_of
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.filters.bm3d.groups import (
     STACK_TRANSFORMS,
@@ -20,9 +19,8 @@ from napari_gpu_denoise.filters.bm3d.groups import (
     halved,
 )
 from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.opencl.memory import Arena
 from reference import bm3d_correlated as reference
-from scenes import cut, noisy, scene
+from scenes import cut, noisy, prepared, scene
 
 HARD_OR_WIENER = pytest.mark.parametrize("wiener", [False, True], ids=["hard", "Wiener"])
 
@@ -163,7 +161,7 @@ SMALL |= {"scales": 1}
 def test_images_are_those_of_the_reference(device, changes, given):
     image = np.rint(scene(40, 45) + blur((40, 45))).astype(np.float32)
     chosen = BM3D(**{**SMALL, "step_basic": 4, "step_final": 4, **changes})
-    filter = chosen.for_noise((Correlated(SIGMA, given),))
+    filter = prepared(chosen, noise=(Correlated(SIGMA, given),))
     out = gd.denoise(image, filter, SIGMA, device=device).image
     settled = replace(white(filter), channels="separate")
     agree(out, reference.bm3d_correlated(image[None], [SIGMA], [given], settled)[0])
@@ -200,7 +198,7 @@ KINDS = [
 @pytest.mark.parametrize("changes", KINDS, ids=str)
 def test_channels_with_a_spectrum_each(device, changes):
     image = colours()
-    filter = BM3D(**SMALL, **changes).for_noise(models())
+    filter = prepared(BM3D(**SMALL, **changes), "CYX", noise=models())
     together = filter.channels != "separate"
     for name, each in filter.passes.items():  # joined channels are searched in one image
         assert len(each.spectra) == (1 if together and name == "prefilter" else 3)
@@ -217,7 +215,7 @@ def test_tiles_change_nothing(device):
     image = np.stack([noisy(260, 71, seed=k) for k in range(3)])
     changes = {"neighbours_basic": 4, "neighbours_final": 4, "step_basic": 6, "step_final": 6}
     changes |= {"window_basic": 5, "window_final": 5, "channels": "opponent", "scales": 2}
-    filter = BM3D(**changes).for_noise(models())
+    filter = prepared(BM3D(**changes), "CYX", noise=models())
 
     def run(limit=None):
         told = []
@@ -234,19 +232,6 @@ def test_tiles_change_nothing(device):
     tiled, several = run(cut(filter) * 2)
     assert several > one
     np.testing.assert_array_equal(tiled, whole)
-
-
-def test_kernels_of_a_gpu(device):
-    gpu = replace(device, float_lanes=1, local_memory=1 << 15, max_group=256)
-    session, image = Plain.of(gpu), colours()
-    chosen = BM3D(**SMALL, channels="opponent").for_noise(models())
-    chosen, out = chosen.for_array("CYX", image.shape), np.empty_like(image)
-    work = work_of(image, out, chosen, session, np.reshape(SIGMAS, (3, 1, 1)), "CYX")
-    run_work(work, 10**6, arena=Arena(session))
-    assert "bm3d/shrink_shared" in {key[0] for key in session.programs}
-    expected = reference.bm3d_correlated(image, SIGMAS, TABLES, white(chosen))
-    for one, told, sigma in zip(out, expected, SIGMAS, strict=True):
-        agree(one, told, sigma)
 
 
 # Scales
@@ -274,9 +259,9 @@ def enlarge(image: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 def test_two_scales_replace_the_coarse_part(device):
     model = Correlated(SIGMA, BLURRED)
     image = np.rint(scene(75, 95) + blur((75, 95))).astype(np.float32)
-    one = BM3D(**SMALL).for_noise((model,))
+    one = prepared(BM3D(**SMALL), noise=(model,))
     fine = gd.denoise(image, one, SIGMA, device=device).image.astype(float)
-    half = replace(one, models=(halved(model),))
+    half = replace(one, noise=(halved(model),))
     coarse = gd.denoise(halve(image).astype(np.float32), half, halved(model).sigma, device=device)
     expected = fine + enlarge(coarse.image - halve(fine), image.shape)
     two = replace(one, scales=2)
@@ -300,8 +285,7 @@ def test_noise_of_halved_images():
 
 def test_only_noise_of_long_range_is_filtered_on_several_scales():
     def scales(given, shape=(512, 512)):
-        fitting = BM3D().for_array("YX", shape)
-        return fitting.for_noise((Correlated(3.0, given),)).scales
+        return prepared(BM3D(), "YX", shape, (Correlated(3.0, given),)).scales
 
     weak = tuple(map(tuple, np.outer(*2 * [[1, 0.15, 0, 0, 0]]).tolist()))
     assert scales(weak) == scales(OPPOSED) == 1

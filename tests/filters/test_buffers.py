@@ -15,6 +15,7 @@ from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol import plan as plans
+from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.tile_flow import bytes_per_pixel
 
@@ -66,7 +67,7 @@ def choices():
         for start in starts:
             small = {k: v for k, v in SMALL[kind].items() if getattr(start, k) > v}
             settings = dataclasses.replace(start, **small)
-            known = {spec.name: spec.metadata["choices"] for spec in dataclasses.fields(kind)}
+            known = {spec.name: spec.metadata["choices"] for spec in setting_fields(kind)}
             for channels in ("separate", "opponent", "joint"):
                 if "channels" not in known:
                     yield kind, settings, channels

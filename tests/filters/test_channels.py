@@ -10,7 +10,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.channels import OPPONENT, mixtures_for
 from napari_gpu_denoise.noise.covariance import ChannelCovariance
 from napari_gpu_denoise.noise.models.base import channel_correlations
-from scenes import psnr, scene, small
+from scenes import prepared, psnr, scene, small
 
 SMALL = {
     gd.BM3D: {"window_basic": 7, "window_final": 7},
@@ -137,13 +137,14 @@ def test_what_channels_do_not_share_changes_nothing():
     alone, shared = (gd.Gaussian(15.0), gd.PoissonGaussian(2.0, 3.0)), gd.Gaussian(15.0, 0.5)
     for settings in (gd.BM3D(channels="opponent"), gd.VBM3D(channels="opponent")):
         for model in alone:
-            assert settings.for_channels((model,) * 3) is settings
-        assert settings.for_channels((shared, gd.Gaussian(0.0), shared)) is settings
-        told = settings.for_channels((shared,))
+            assert prepared(settings, "CYX", noise=(model,) * 3) == prepared(settings, "SYX")
+        nothing = prepared(settings, "CYX", noise=(shared, gd.Gaussian(0.0), shared))
+        assert nothing == prepared(settings, "SYX")
+        told = prepared(settings, "SYX", noise=(shared,))
         assert told.mixtures.strengths[0] == pytest.approx(2**0.5, rel=2e-3)
         assert told.passes == settings.passes
-    assert gd.BM3D(channels="joint").for_channels((shared,)) == gd.BM3D(channels="joint")
-    assert gd.BM4D().for_channels((shared,)) == gd.BM4D()
+    for settings, axes in ((gd.BM3D(channels="joint"), "SYX"), (gd.BM4D(), "SZYX")):
+        assert prepared(settings, axes, noise=(shared,)).noise == ()
 
 
 @pytest.mark.parametrize("name", ["alike", "of unequal strength", "of a colour matrix"])

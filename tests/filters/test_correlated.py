@@ -12,7 +12,7 @@ import napari_gpu_denoise as gd
 from filters.correlated_noise import BLURRED, OPPOSED, STREAKS, WHITE, blur, model, table
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models import Correlated, CorrelatedPhotons, Gaussian, Rician
-from scenes import psnr, scene, small
+from scenes import prepared, psnr, scene, small
 
 KINDS = {gd.BM3D: "CYX", gd.VBM3D: "TCYX", gd.BM4D: "CZYX"}
 PLANE, DEEP, NEAR = model(0.7, 1.0), model(0.7, 1.0, 0.5), model(0.6, 0.6)
@@ -23,42 +23,41 @@ def test_models_decide_what_runs(kind):
     settings, axes = kind(), KINDS[kind]
     one, white = Correlated(3.0, BLURRED), Correlated(3.0, WHITE)
     for unchanged in (Gaussian(3.0), Rician(3.0)):
-        assert settings.for_noise((unchanged,)) is None
-        assert settings.for_noise((one, unchanged)) is None
-    assert settings.for_noise((white,)) is settings
-    told = settings.for_noise((one,))
-    assert type(told) is not kind and isinstance(told, kind)
-    assert told.joint == settings.joint
-    assert settings.for_noise((one,) * 3) == told
+        assert not settings.takes((unchanged,))
+        assert not settings.takes((one, unchanged))
+        assert prepared(settings, axes, noise=(unchanged,)).noise == ()
+    assert settings.takes((white,)) and settings.takes((one,))
+    assert prepared(settings, axes, noise=(white,)) == prepared(settings, axes)
+    told = prepared(settings, axes, noise=(one,))
+    assert told.noise == (one,) and told.joint == settings.joint
+    assert prepared(settings, axes, noise=(one,) * 3) == told
     photons = CorrelatedPhotons(2.0, 6.0, autocorrelation=BLURRED)
-    assert settings.for_noise((photons,)).models == (photons.spectral,)
-    several = settings.for_noise((one, Correlated(3.0, STREAKS), white))
+    assert prepared(settings, axes, noise=(photons,)).noise == (photons.spectral,)
+    several = prepared(settings, axes, noise=(one, Correlated(3.0, STREAKS), white))
     assert set(several.joint) == {*settings.joint, "C"} - ({"C"} if kind is gd.VBM3D else set())
     assert pickle.loads(pickle.dumps(several)) == several
     assert {len(stage.spectra) for stage in several.passes.values()} == {3}
     with pytest.raises(SettingsError, match="3 noise models were given for 2 channels"):
-        several.for_array(axes, [4 if a == "T" else 2 if a == "C" else 30 for a in axes])
-    with pytest.raises(AttributeError):
-        told.unheard_of  # noqa: B018
+        prepared(several, axes, [4 if a == "T" else 2 if a == "C" else 30 for a in axes])
 
 
 def test_models_of_slices_decide_what_runs():
     settings, white = gd.BM4D(cube="4x4x4"), Correlated(3.0, WHITE)
     along = replace(white, along_z=(1, 0.4))
-    assert settings.for_noise((along,)).models == (along,)
-    assert gd.BM3D().for_noise((along,)) == gd.BM3D()
-    one = settings.for_noise((PLANE,))
+    assert prepared(settings, "ZYX", noise=(along,)).noise == (along,)
+    assert prepared(gd.BM3D(), noise=(along,)).noise == ()
+    one = prepared(settings, "ZYX", noise=(PLANE,))
     assert one.reach.y[0] == settings.reach.y[0] + 3
     assert list(one.passes) == ["prefilter", "basic", "final"]
-    assert "prefilter" not in settings.for_noise((NEAR,)).passes
-    moving = replace(settings, frames_before=1).for_noise((PLANE, DEEP))
+    assert "prefilter" not in prepared(settings, "ZYX", noise=(NEAR,)).passes
+    moving = prepared(replace(settings, frames_before=1), "TCZYX", noise=(PLANE, DEEP))
     (mean,) = moving.passes["basic"].spectra
     assert mean.along_z[1] == pytest.approx(DEEP.along_z[1] / 2)
 
 
 def test_auto_smooths_what_is_searched_where_neighbours_are_alike():
     def chosen(given, **changes):
-        return gd.BM3D(**changes).for_noise((Correlated(3.0, given),))
+        return prepared(gd.BM3D(**changes), noise=(Correlated(3.0, given),))
 
     assert "prefilter" not in gd.BM3D().passes
     assert chosen(BLURRED).passes["prefilter"].threshold == 3.0

@@ -62,21 +62,6 @@ def changes_of(notes, noise=SIGMA) -> list[Change]:
     return [brightness_change(a.means[0], b.means[0], noise) for a, b in itertools.pairwise(there)]
 
 
-@pytest.mark.parametrize("channels", [1, 2])
-def test_frames_added_together_are_linked_as_those_added_one_by_one(channels):
-    frames = flickering(9)[0]
-    notes = [note(np.stack([frame, frame[::-1]][:channels])) for frame in frames]
-    notes[3] = empty(channels)
-    matrix, guide = np.eye(channels), np.ones(channels)
-    one_by_one = made(notes, matrix=matrix, guide=guide)
-    together = FrameLinks((2, 2), matrix, guide)
-    together.add(0, *notes[:5])
-    together.add(5, *notes[5:])
-    for a, b in zip(one_by_one.links(2, 5), together.links(2, 5), strict=True):
-        np.testing.assert_array_equal(a, b)
-        assert np.any(a[..., 0] != 1)
-
-
 def test_levels_and_links_of_frames_that_stay_as_they_are():
     links = made([FrameNote(np.array([SIGMA]))] * 5)
     np.testing.assert_array_equal(links.levels(1, 3), np.full((1, 3), SIGMA, np.float32))
@@ -171,17 +156,6 @@ def test_holes_are_not_used_and_change_nothing_between_the_others(hole):
             for level in (50, 200):
                 here, there = (c.gain * level + c.offset for c in (known[t], known[other]))
                 assert abs(scale * there + shift - here) < 2
-
-
-def test_what_was_forgotten_is_not_missed_after_a_long_hole():
-    pictures, _ = flickering(16)
-    notes = [empty() if 3 <= t < 12 else note(one) for t, one in enumerate(pictures)]
-    links = made([])
-    for t, one in enumerate(notes):
-        links.add(t, one)
-        links.forget(t - 4)
-    after, _ = made([None] * 12 + notes[12:]).links(12, 4)
-    np.testing.assert_array_equal(links.links(12, 4)[0], after)
 
 
 def test_a_hole_too_long_to_see_across_breaks_the_chain():

@@ -7,7 +7,7 @@ for small work-groups only, so that images of a few hundred pixels take several.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,12 +34,14 @@ from reference import (
 )
 from reference.block_motion import block_motions
 from reference.video_matching import find_matches
-from scenes import noisy, small
+from scenes import noisy, prepared, small
 
 LIMITS = {"local_memory": 1 << 14, "max_group": 128}
+TIGHT = {"local_memory": 1, "max_group": 64}
 ROOMY = {"local_memory": 49152, "max_group": 1024}
 
 IN_SPACE = {"patch": 4, "step": 2, "window": 7, "neighbours": 6}
+WHOLE = {"patch": 5, "step": 4}
 EXACT = {"patch": 3, "window": 5}
 # PoCL 3.1 crashes when it optimises the search of the prefilter, whose window is one pixel.
 GROUPS = {"window_basic": 9, "window_final": 7, "neighbours_basic": 8, "neighbours_final": 8}
@@ -57,6 +59,9 @@ CASES = {
     "nl_means of an image": (gd.NLMeans(window=9), (43, 70), "YX", SIGMA),
     "nl_means of a map": (gd.NLMeans(**IN_SPACE), (30, 45), "YX", "map"),
     "nl_means at every pixel": (gd.NLMeans.of(profile="fine", window=7), (21, 50), "YX", SIGMA),
+    "nl_means of patches that end within a step": (
+        *(gd.NLMeans(patch=8, step=3, window=7, neighbours=6), (30, 60), "YX", SIGMA),
+    ),
     "nl_means of single pixels": (
         *(gd.NLMeans(patch=1, step=1, window=5, neighbours=5), (21, 50), "YX", SIGMA),
     ),
@@ -65,6 +70,15 @@ CASES = {
     "nl_means of a volume": (gd.NLMeans(**IN_SPACE, slices=1), (3, 15, 22), "ZYX", SIGMA),
     "nl_means over time": (
         *(gd.NLMeans(**IN_SPACE, **AROUND, slices=1), (4, 2, 13, 19), "TZYX", SIGMA),
+    ),
+    "nl_means over time, whole patches": (
+        *(gd.NLMeans(**IN_SPACE | WHOLE, **AROUND, slices=1), (4, 2, 13, 19), "TZYX", SIGMA),
+    ),
+    "nl_means over time, sliding": (
+        *(gd.NLMeans(**IN_SPACE | {"step": 1}, **AROUND, slices=1), (3, 2, 9, 13), "TZYX", SIGMA),
+    ),
+    "nl_means over time, without local memory": (
+        *(gd.NLMeans(**IN_SPACE, **AROUND, slices=1), (3, 2, 11, 13), "TZYX", SIGMA, TIGHT),
     ),
     "pixelwise of an image": (gd.NLMeansPixelwise(window=9), (23, 141), "YX", SIGMA),
     "pixelwise of a map": (
@@ -151,7 +165,7 @@ def sigma_map(ny: int, nx: int) -> np.ndarray:
 
 
 def by_nl_means(image, settings, sigma, axes):
-    named = asdict(settings)
+    named = settings.as_dict()
     named.pop("flicker")
     planes = image if axes != "ZYX" else image[None]
     planes = planes if planes.ndim in (2, 4) else planes[:, None]
@@ -174,7 +188,7 @@ def by_pixelwise(image, settings, sigma, axes):
 
 def by_bm3d(image, settings, sigma, axes):
     if isinstance(sigma, Correlated):
-        told, table = settings.for_noise((sigma,)), sigma.autocorrelation
+        told, table = prepared(settings, axes, noise=(sigma,)), sigma.autocorrelation
         plain = replace(gd.BM3D(**told.as_dict()), channels="separate", prefilter="off")
         return bm3d_correlated.bm3d_correlated(image[None], [sigma.sigma], [table], plain)[0]
     if axes == "YX":
@@ -188,13 +202,13 @@ def by_bm3d(image, settings, sigma, axes):
 
 def by_bm4d(image, settings, sigma, axes):
     if isinstance(sigma, Correlated):
-        return by_bm4d(image, settings.for_noise((sigma,)), sigma.sigma, axes)
+        return by_bm4d(image, prepared(settings, axes, noise=(sigma,)), sigma.sigma, axes)
     return bm4d.bm4d(image, sigma, settings, exact=False)
 
 
 def by_vbm3d(image, settings, sigma, axes):
     if isinstance(sigma, Correlated):
-        told = settings.for_noise((sigma,))
+        told = prepared(settings, axes, noise=(sigma,))
         return vbm3d.vbm3d(image, sigma.sigma, told, table=sigma.autocorrelation)
     if axes == "TYX":
         return vbm3d.vbm3d(image, sigma, settings)

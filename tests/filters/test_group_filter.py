@@ -169,33 +169,3 @@ def test_groups_are_joined_as_in_the_reference(plain, variant, changes, wiener):
     # A group with a coefficient that equals the threshold may have another weight.
     assert np.mean(error > 1e-4 * SIGMA) < 0.01
     assert error.max() < 0.01 * SIGMA
-
-
-def same(runs: list[Run]) -> bool:
-    """Whether runs left the same in all buffers, to the last bit."""
-    left = [(run.weights.tobytes(), run.slabs.tobytes(), run.out.tobytes()) for run in runs]
-    return len(set(left)) == 1
-
-
-def test_teams_and_copies_in_local_memory_change_nothing(plain):
-    given, images = settings(4, "bior1.5", "hadamard", wiener=True), Images.of()
-    variants = shared(4, 0, 4, 2, 4), shared(4, 1, 4, 2, 1), shared(4, 2, 4, 2, 8)
-    assert same([Run(plain, given, variant, images) for variant in variants])
-
-
-def test_how_many_patches_an_item_holds_changes_nothing(plain):
-    # A Wiener filter may round its weight another way: its sum has another order.
-    given, images = settings(16, "bior1.5", "hadamard"), Images.of()
-    variants = [shared(depth, 1, 4, 2, 2) for depth in (16, 8, 4)]
-    assert same([Run(plain, given, variant, images) for variant in variants])
-
-
-@HARD_OR_WIENER
-def test_other_ways_to_add_up_agree_but_for_rounding(plain, wiener):
-    given, images = settings(8, "dct", "haar", wiener, step=3), Images.of(2)
-    first = Run(plain, given, shared(8, 0, 4, 2, 4), images)
-    _, rounding = first.joined()
-    finer = Run(plain, given, shared(8), images)
-    vectors = Run(plain, given, lanes(4, 2), images)
-    for other in (finer, vectors):
-        assert np.all(np.abs(other.out - first.out) <= 2 * rounding + 1e-4 * SIGMA)

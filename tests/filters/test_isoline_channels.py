@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import dask.array as da
 import numpy as np
 import pytest
 
@@ -154,24 +153,3 @@ def test_all_channels_show_the_isolines_of_the_guide(device):
             expected = gd.denoise(seen, alone, 20.0, device=device).image
             for one in out:
                 assert np.mean(one != expected) < 0.01
-
-
-def test_colours_may_be_cut(device):
-    image = colours(97, 66)
-    settings = Isoline(channels="opponent", max_length=5, staircase=5)
-    whole = gd.denoise(image, settings, SIGMAS, axes="CYX", device=device).image
-    chunks = ((1, 1, 1), (40, 1, 56), (33, 33))
-    lazy = gd.denoise_lazy(
-        da.from_array(image, chunks=chunks), settings, SIGMAS, axes="CYX", device=device
-    )
-    np.testing.assert_array_equal(lazy.compute(), whole)
-
-
-@pytest.mark.parametrize("channels", ["joint", "opponent"])
-def test_runs_of_many_sizes_share_one_arena(device, channels):
-    """Buffers grow from run to run: none may serve two ends, nor go while it is read."""
-    settings = Isoline(channels=channels)
-    for ny, nx in ((17, 21), (34, 30), (9, 12), (17, 21)):
-        image = colours(ny, nx)
-        out = gd.denoise(image, settings, SIGMAS, axes="CYX", device=device).image
-        agree(out, slow(image, settings, SIGMAS))

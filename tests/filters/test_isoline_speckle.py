@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import dask.array as da
 import numpy as np
 import pytest
-import tifffile
 
 import napari_gpu_denoise as gd
 from filters.slow_isoline import slow
 from napari_gpu_denoise.errors import SigmaError
-from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.filters.isoline import Isoline
-from napari_gpu_denoise.noise import estimate
-from napari_gpu_denoise.run.progress import Progress
-from napari_gpu_denoise.run.request import Run
 from scenes import psnr, scene
 
 LOOKS = 4.0
@@ -97,17 +91,6 @@ def test_a_level_of_its_own_is_no_offset(device):
     np.testing.assert_allclose(raised, slow(image + 1e6, settings) - 1e6, atol=1.0)
 
 
-@pytest.mark.parametrize("changes", [{}, {"staircase": 0}, {"choice": "hard"}], ids=str)
-def test_large_whole_numbers_of_either_sign(device, changes):
-    image = np.rint(speckled(40, 45) * 1e6).astype(np.int32)
-    out = denoised(image, device=device, **changes)
-    expected = denoised(image.astype(np.float64), device=device, **changes)
-    assert out.dtype == np.int32
-    np.testing.assert_allclose(out, expected, atol=0.51)
-    negative = denoised(-image, device=device, **changes)
-    np.testing.assert_allclose(negative, -expected, atol=0.51)
-
-
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
 @pytest.mark.parametrize("looks", [0.1, 10000.0])
 def test_zeros_and_negative_values_give_finite_results(device, changes, looks):
@@ -121,14 +104,6 @@ def test_zeros_and_negative_values_give_finite_results(device, changes, looks):
     assert np.all(np.abs(out) <= 1.5 * np.abs(image).max())
     nothing = gd.denoise(np.zeros_like(image), settings, axes="CYX", device=device).image
     assert not nothing.any()
-
-
-def test_a_constant_image_stays(device):
-    for level in (0, 7, 255):
-        image = np.full((30, 31), level, np.uint8)
-        np.testing.assert_array_equal(denoised(image, device=device), image)
-    image = np.full((30, 31), 1e9 + 1 / 3)
-    np.testing.assert_allclose(denoised(image, device=device), image, rtol=1e-7)
 
 
 # Sigma
@@ -167,46 +142,6 @@ def test_the_record_says_what_the_noise_was(device):
         assert record.as_dict()["sigma"] == []
     assert Isoline(criterion="multiplicative", looks=2.5).sigma_unused.endswith("2.5 looks")
     assert Isoline(looks=2.5).sigma_unused == ""
-
-
-def test_nothing_is_estimated(device, monkeypatch, limits, tmp_path):
-    image, settings = speckled(3, 40, 44), Isoline(**SPECKLE)
-    expected = gd.denoise(image, settings, 1.0, axes="TYX", device=device).image
-
-    def fail(*given, **named):
-        pytest.fail("noise was estimated")
-
-    monkeypatch.setattr(estimate, "measure_noise", fail)
-    with pytest.raises(pytest.fail.Exception, match="estimated"):
-        gd.denoise(image, Isoline(), axes="TYX", device=device)
-
-    options = {"axes": "TYX", "device": device}
-    np.testing.assert_array_equal(gd.denoise(image, settings, **options).image, expected)
-    np.testing.assert_array_equal(gd.isoline(image, **SPECKLE, **options), expected)
-    # Where sigma is 0, pixels stay all the same.
-    still = np.ones((40, 44))
-    still[:7] = 0
-    made = gd.denoise(image, settings, still, **options).image
-    np.testing.assert_array_equal(made, np.where(still, expected, image))
-    parts = da.from_array(image, chunks=(1, 20, 44))
-    dasked = gd.denoise_lazy(parts, settings, **options)
-    np.testing.assert_array_equal(dasked.compute(), expected)
-
-    streamed = list(gd.stream(settings, iter(image), device=device))
-    np.testing.assert_array_equal(streamed, expected)
-
-    limits(streamed_bytes=0)
-    source, target = tmp_path / "in.tif", tmp_path / "out.tif"
-    tifffile.imwrite(source, image, metadata={"axes": "TYX"}, imagej=True)
-    progress = []
-    _, record, _ = one_file.denoise_file(
-        *(source, target, Run(settings, axes="TYX", device=device)),
-        **{"overwrite": False, "new_folder": True, "companions_anywhere": False},
-        progress=Progress.of(lambda *step: progress.append(step), None),
-    )
-    assert progress[-1] == (3, 3)
-    np.testing.assert_array_equal(tifffile.imread(target), expected)
-    assert record.sigma_source == TOLD
 
 
 # What it gives

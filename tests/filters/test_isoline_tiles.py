@@ -9,38 +9,12 @@ import pytest
 
 import napari_gpu_denoise as gd
 from flows import run_work, work_of
-from napari_gpu_denoise.filters.isoline import Isoline, Margins
+from napari_gpu_denoise.filters.isoline import Isoline
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.tiles import Span, Tile, split_span
 from scenes import noisy
 
-SETTINGS = {
-    "weighted": Isoline(),
-    "no planes": Isoline(staircase=0, max_length=5),
-    "speckle": Isoline(criterion="multiplicative"),
-    "chosen": Isoline(choice="hard", staircase=9),
-    "searched": Isoline(method="pi-ld", staircase=0, segment_length=3, max_length=12),
-}
-
-
-def test_margins_of_some_settings_by_hand():
-    # Two segments of 5 each way, planes of 11 x 11, blocks, lines of 5 and their thickness.
-    assert Margins.of(SETTINGS["weighted"]) == Margins(10, 15, 26, 26)
-    assert Margins.of(SETTINGS["no planes"]) == Margins(0, 0, 11, 11)
-    assert Margins.of(SETTINGS["speckle"]) == Margins(10, 15, 26, 28)
-    # Five segments of 5, a pixel, and planes of 9 x 9.
-    assert Margins.of(SETTINGS["chosen"]) == Margins(0, 4, 30, 30)
-    assert Margins.of(SETTINGS["searched"]) == Margins(0, 0, 13, 13)
-    for settings in SETTINGS.values():
-        margins = Margins.of(settings)
-        # Room for blocks, which begin at even pixels.
-        assert settings.reach == margins.reach
-        assert margins.reach.y == margins.reach.x == (margins.read + 1, margins.read + 1)
-
-
 SIGMA = 20.37
-
-
 PAPER = {"choice": "hard", "thickness": 1, "staircase": 0}
 
 

@@ -15,7 +15,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.opencl import program
 from reference import nl_means as reference
-from scenes import psnr, scene
+from scenes import prepared, psnr, scene
 
 # What the filter looks at when it chooses its kernels: a vector of references at once; distances
 # shared in local memory, and a copy of the pixels there; neither.
@@ -140,7 +140,7 @@ SHAPES = {"YX": (31, 38), "TYX": (4, 1, 15, 21), "ZYX": (1, 4, 15, 21), "TZYX": 
 def test_every_kernel_is_the_reference(device, law, profile, axes, changes):
     settings, image = law.settings(**changes), law.image(*SHAPES[axes])
     axes = axes if axes == "YX" else "TZYX"
-    applied = settings.for_array(axes, image.shape)
+    applied = prepared(settings, axes, image.shape)
     out = filtered(image, applied, on(profile, device), law.sigma, axes)
     expected = slow(image, settings, law.sigma)
     if "rician" in law.setting and axes == "YX":
@@ -153,7 +153,7 @@ def test_a_map_of_sigma_is_that_of_the_reference(device, law, profile):
     settings, image = law.settings(patch=5), law.image(30, 33)
     y, x = np.indices(image.shape)
     sigma = 2.0 ** ((y // 9 + x // 11) % 3 + 3 * (law.sigma > 8))
-    applied = settings.for_array("YX", image.shape)
+    applied = prepared(settings, "YX", image.shape)
     out = filtered(image, applied, on(profile, device), sigma, "YX")
     law.same(out, slow(image, settings, sigma), settings, sigma.max())
 
@@ -323,15 +323,15 @@ def test_signals_are_found_where_magnitudes_are_biased(device, ratio):
 def test_models_of_noise_that_a_law_fits():
     for model in (gd.Gaussian(3.0), gd.Rician(3.0), gd.Speckle(4.0)):
         with pytest.raises(SettingsError, match=r"noise level from sigma.*" + model.name):
-            NLMeans(distance="pearson").for_noise((model,))
+            NLMeans(distance="pearson").takes((model,))
     with pytest.raises(SettingsError, match="choose one of them"):
         NLMeans(rician=True, distance="pearson")
     on, off = NLMeans(rician=True), NLMeans()
-    assert on.for_noise((gd.Rician(3.0),)) == on == on.for_noise((gd.Gaussian(3.0),))
+    assert on.takes((gd.Rician(3.0),)) and on.takes((gd.Gaussian(3.0),))
     for models in ((gd.Rician(3.0), gd.Rician(4.0)), (gd.Gaussian(3.0),), (gd.Speckle(4.0),)):
-        assert off.for_noise(models) is None
+        assert not off.takes(models)
     with pytest.raises(SettingsError, match="rician=True does not fit speckle noise"):
-        on.for_noise((gd.Speckle(4.0),))
+        on.takes((gd.Speckle(4.0),))
 
 
 def test_a_model_is_sigma_where_it_is_on_and_else_stabilised(device):

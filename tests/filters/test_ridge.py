@@ -161,14 +161,6 @@ def test_frames_without_noise_stay(flowing):
     assert np.all(np.std(out[[0, 1, 3, 4]] - image[[0, 1, 3, 4]], axis=(1, 2)) > 0.5 * SIGMA)
 
 
-def test_a_stream_is_the_whole(device):
-    image = noisy(9, 40, 44)
-    settings = gd.VBM3D(frames_before=1, frames_after=1, refine="once")
-    whole = gd.vbm3d(image, SIGMA, axes="TYX", settings=settings, device=device)
-    frames = gd.stream(settings, iter(image), SIGMA, axes="YX", device=device)
-    np.testing.assert_array_equal(np.stack(list(frames)), whole)
-
-
 def test_colours_share_the_matches_of_luminance(device):
     grey = scene(30, 41)
     clean = np.stack([grey, 0.8 * grey + 20, 200 - 0.5 * grey], -1)

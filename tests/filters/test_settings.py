@@ -1,6 +1,6 @@
 """Settings and profiles: where they start from, what wins, what they are called."""
 
-from dataclasses import FrozenInstanceError, dataclass, fields
+from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from napari_gpu_denoise import filters
 from napari_gpu_denoise._napari import commands
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.protocol.settings import Settings, setting
+from napari_gpu_denoise.protocol.settings import Settings, setting, setting_fields
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def test_profiles_of_the_filters(kind):
     first, *others = kind.presets
     assert kind.presets[first] == {}
     assert "custom" not in kind.presets
-    names = {spec.name for spec in fields(kind)}
+    names = {spec.name for spec in setting_fields(kind)}
     seen = [kind()]
     for profile in others:
         assert kind.presets[profile].keys() <= names

@@ -22,7 +22,7 @@ from napari_gpu_denoise.filters.search.video_search import VideoSearch
 from napari_gpu_denoise.filters.vbm3d import VBM3D
 from napari_gpu_denoise.noise.models import Correlated, CorrelatedPhotons
 from reference import vbm3d as reference
-from scenes import cut, frame, psnr, scene, small
+from scenes import prepared, psnr, scene, small
 
 MODEL = Correlated(SIGMA, BLURRED)
 HARD_OR_WIENER = pytest.mark.parametrize("wiener", [False, True], ids=["hard", "Wiener"])
@@ -75,7 +75,7 @@ def finely(monkeypatch):
 def test_the_filter_is_that_of_the_reference(optimised, device, finely, changes):
     frames = video(5, 33, 36)
     settings = VBM3D(flicker=False, step_final=6, **{"step_basic": 6, **changes})
-    told = settings.for_noise((MODEL,))
+    told = prepared(settings, "TYX", noise=(MODEL,))
     out = gd.denoise(frames, settings, noise=MODEL, axes="TYX", dtype="float32", device=device)
     expected = reference.vbm3d(frames, SIGMA, told, table=BLURRED)
     error = np.abs(out.image - expected)
@@ -99,7 +99,7 @@ THREE = (MODEL, Correlated(12.0, STREAKS), Correlated(25.0, WHITE))
 def test_mixed_channels_have_mixed_spectra(device, channels):
     frames = np.stack([video(3, 40, 44, seed=k) for k in range(3)], axis=1)
     settings = small(VBM3D, channels=channels)
-    passes = settings.for_noise(THREE).passes
+    passes = prepared(settings, "TCYX", noise=THREE).passes
     assert [len(one.spectra) for one in passes.values()] == [3, 3]
     out = gd.denoise(frames, settings, noise=THREE, axes="TCYX", device=device).image
     turned = gd.denoise(
@@ -133,20 +133,3 @@ def test_streams_and_pieces_of_them_are_the_whole(streaming_device, axes, noise)
     for part in (slice(2, 4), slice(6, 7)):
         some = gd.denoise(frames, settings, axes="T" + axes, frames=part, **options).image
         np.testing.assert_array_equal(some, whole[part])
-
-
-def test_parts_of_frames_and_repeated_runs_are_the_whole(device):
-    settings = small(VBM3D, frames_before=1, frames_after=1)
-    frames = video(3, *frame(settings))
-    options = {"noise": PHOTONS, "axes": "TYX", "device": device}
-    whole = gd.denoise(frames, settings, **options).image
-    totals = []
-    tiled = gd.denoise(
-        *(frames, settings),
-        memory_limit=cut(settings),
-        progress=lambda done, total: totals.append(total),
-        **options,
-    )
-    assert totals[-1] >= 3 * len(frames)
-    np.testing.assert_array_equal(tiled.image, whole)
-    assert gd.denoise(frames, settings, **options).image.tobytes() == whole.tobytes()

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import napari_gpu_denoise as gd
 from filters.one_pass import Plain
@@ -21,10 +17,8 @@ from filters.one_video_pass import (
     compare,
     group_settings,
     lanes,
-    run_simulated,
     search_settings,
     shared,
-    simulated,
 )
 from napari_gpu_denoise.filters.bm3d.groups import STACK_TRANSFORMS, TRANSFORMS
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks
@@ -181,22 +175,6 @@ def test_channels_share_matches_that_follow_motion(plain, kernel, wiener):
     assert (run.out[1, 3] != run.videos.noisy[1, 3]).all()
 
 
-@HARD_OR_WIENER
-def test_the_kernels_agree(plain, wiener):
-    search = searching(8, step=4)
-    given = group_settings(search, "dct", "haar", wiener, shared_noise=True)
-    videos = Videos.of(linked=True)
-    runs = [
-        filtered(plain, given, variant, videos)
-        for variant in (lanes(search), shared(8, 3, 2, 3), shared(2), shared(4, 2, 1, 2))
-    ]
-    sigma = videos.linked[0].sigmas
-    for run in runs[1:]:
-        error = np.abs(run.out - runs[0].out) / np.array(sigma)[:, None, None]
-        assert error.max() < 2e-3
-        np.testing.assert_allclose(run.weights, runs[0].weights, rtol=1e-4, atol=8)
-
-
 @pytest.mark.parametrize("region", [(3, 5, 20, 33), (25, 0, 1, 9)], ids=str)
 def test_sums_become_an_estimate(plain, region):
     search = searching(8)
@@ -314,60 +292,3 @@ def test_every_frame_has_its_own_noise(device, finely):
 def test_small_videos(device, finely, shape):
     error = errors(device, video(*shape), 20.0, VBM3D(flicker=False))
     assert error.max() < 3e-3
-
-
-# On Oclgrind
-
-
-BLURRED = tuple(
-    map(tuple, np.exp(-np.add.outer(np.arange(5) ** 2, np.arange(5) ** 2) / 6).tolist())
-)
-
-CASES = {
-    "teams": (4, False, lambda search: shared(2, 2, 2, 2), {"shared_noise": True}),
-    "teams told": (4, True, lambda search: shared(4, 3, 1, 1), {"stack": "hadamard"}),
-    "vectors": (4, False, lanes, {}),
-    "vectors told": (2, True, lanes, {"shared_noise": True}),
-    "teams of a spectrum": (
-        *(4, True, lambda search: shared(2, 1, 1, 1)),
-        {"shared_noise": True, "spectra": (BLURRED,)},
-    ),
-    "vectors of a spectrum": (4, False, lanes, {"shared_noise": True, "spectra": (BLURRED,)}),
-}
-
-
-def simulate(session, which: str) -> None:
-    """Run a case on the simulator, and check its result."""
-    neighbours, wiener, variant, changes = CASES[which]
-    search = search_settings(
-        **{"frames": (1, 1), "window": 3, "window_next": 1},
-        **{"neighbours": neighbours, "similar": 9.0, "step": 7},
-    )
-    given = group_settings(search, wiener=wiener, **changes)
-    mapped = which == "teams told"
-    # So many groups of references that vectors take every second one.
-    shape = 9, 30 if which.startswith("vectors") else 15
-    videos = Videos.of(2, *shape, linked=True)
-    variation = sigma_map(*shape) if mapped else None
-    run = Run(
-        *(session, given, variant(search), videos),
-        variation=variation,
-        search_variant=PATCHES,
-    )
-    compare(run)
-
-
-# What no case of test_simulator has; the others with --thorough.
-BRIEF = ("teams of a spectrum",)
-
-
-@pytest.mark.parametrize(
-    "which",
-    [pytest.param(one, marks=() if one in BRIEF else pytest.mark.thorough) for one in CASES],
-)
-def test_groups_on_the_simulator(simulator, which):
-    assert simulated(__file__, which) == ""
-
-
-if __name__ == "__main__":
-    run_simulated(simulate)

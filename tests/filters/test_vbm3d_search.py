@@ -5,14 +5,10 @@ Pixels are small whole numbers, and links powers of two: distances have no round
 
 from __future__ import annotations
 
-import sys
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from filters.one_pass import Plain
 from filters.one_video_pass import (
@@ -21,9 +17,7 @@ from filters.one_video_pass import (
     found_by,
     matches_of,
     positions,
-    run_simulated,
     search_settings,
-    simulated,
     slow,
     tracks,
 )
@@ -167,40 +161,3 @@ def test_small_frames(plain, variant, shape):
 def test_the_kernel_of_the_device_as_the_compiler_optimises_it(optimised, device):
     search = search_settings()
     check(optimised, search, choose_video_variant(search, device))
-
-
-# On Oclgrind
-
-
-CASES = {
-    "tracks": tracks(3, 2),
-    "tracks one way": tracks(2, 1, 1),
-}
-
-
-def simulate(session, which: str) -> None:
-    """Run a case on the simulator, and check its result."""
-    frames = (0, 1) if which.endswith("one way") else (1, 1)
-    search = search_settings(
-        **{"frames": frames, "window": 3, "window_nearest": 5, "window_next": 3},
-        neighbours=4,
-        step=7,
-    )
-    sigmas = (0.0, SIGMA) if which == "tracks one way" else (SIGMA, SIGMA)
-    check(session, search, CASES[which], Linked(sigmas), (2, 9, 17))
-
-
-# Work-groups of the other shapes with --thorough.
-BRIEF = ("tracks",)
-
-
-@pytest.mark.parametrize(
-    "which",
-    [pytest.param(one, marks=() if one in BRIEF else pytest.mark.thorough) for one in CASES],
-)
-def test_groups_of_any_shape_on_the_simulator(simulator, which):
-    assert simulated(__file__, which) == ""
-
-
-if __name__ == "__main__":
-    run_simulated(simulate)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -82,36 +78,6 @@ def test_new_sizes_compile_nothing(device, launched, settings, axes):
     job = start(Run(settings, SIGMA, axes=axes, device=device), image)
     rehearsed = programs_of(job, image.dtype, job.dtypes[1])
     assert set(rehearsed) == {each[:2] for each in first}
-
-
-COUNT = """
-import os, sys
-from pathlib import Path
-import numpy as np
-import napari_gpu_denoise as gd
-
-for size in sys.argv[2:]:
-    ny, nx = map(int, size.split("x"))
-    gd.nl_means_pixelwise(np.eye(ny, nx, dtype=np.float32), 20, window=5, device=int(sys.argv[1]))
-    print(len(list(Path(os.environ["POCL_CACHE_DIR"]).rglob("*.so"))))
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="PoCL comes from the registry for Linux only")
-def test_pocl_keeps_the_kernels_of_one_size_only(device, tmp_path):
-    """What counts launches elsewhere counts what PoCL compiles."""
-    if device.platform != "Portable Computing Language":
-        pytest.skip("this counts the files that PoCL compiles")
-    done = subprocess.run(
-        [sys.executable, "-c", COUNT, str(device.index), *(f"{ny}x{nx}" for ny, nx in SIZES)],
-        env=os.environ | {"POCL_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    counts = [int(word) for word in done.stdout.split()]
-    assert len(counts) == len(SIZES) and counts[0] > 0
-    assert set(counts) == {counts[0]}
 
 
 @every_case

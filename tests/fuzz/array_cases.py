@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from random import Random
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 import napari_gpu_denoise as gd
 from fuzz.watching import Case, Loss
+from napari_gpu_denoise.protocol.settings import setting_fields
 from scenes import SMALL
 
 NAN, INF = float("nan"), float("inf")
@@ -157,7 +157,7 @@ def some_settings(rng: Random) -> tuple[type, dict[str, Any]]:
     }
     given |= rng.choice(also.get(kind.name, ({},)))
     if rng.randrange(15) == 0:
-        names = [field.name for field in dataclasses.fields(kind)]
+        names = [field.name for field in setting_fields(kind)]
         given[rng.choice((*names, "unknown"))] = rng.choice(JUNK)
     return kind, given
 

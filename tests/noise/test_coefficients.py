@@ -9,7 +9,7 @@ import pytest
 
 from napari_gpu_denoise.noise.patches.coefficients import ranked
 from napari_gpu_denoise.noise.patches.spectra import read_alike, read_spectra
-from napari_gpu_denoise.noise.patches.variance import brightness_levels, grouped, pooled_variance
+from napari_gpu_denoise.noise.patches.variance import brightness_levels, pooled_variance
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -23,29 +23,6 @@ def test_values_rise(dtype, unit):
     found = values[order].astype(float)
     assert (found >= 0.996 * np.maximum.accumulate(found)).all()
     assert len(ranked(values[:0])) == 0
-
-
-def test_equal_values_stay_in_order():
-    values = np.random.default_rng(4).integers(0, 40, 3000).astype(np.float32) / 7
-    np.testing.assert_array_equal(ranked(values), np.argsort(values, kind="stable"))
-
-
-def test_parts_list_their_members_in_order():
-    rng = np.random.default_rng(0)
-    part, rank = rng.choice([0, 1, 3], 500).astype(np.uint8), rng.permutation(500)
-    order = np.argsort(rank)
-    parts = grouped(part, 4, order)  # there is no part 2
-    for number, members in zip((0, 1, 3), parts.each(), strict=True):
-        np.testing.assert_array_equal(members, order[part[order] == number])
-    np.testing.assert_array_equal(parts.sums(rank), np.bincount(part, rank)[[0, 1, 3]])
-    some = [rank[each[: 3 + k]].sum() for k, each in enumerate(parts.each())]
-    np.testing.assert_array_equal(parts.sums(rank, 3 + np.arange(3)), some)
-    whole = parts.sums(rank, parts.count)
-    np.testing.assert_array_equal(whole, parts.sums(rank))
-    kept = parts.kept(np.array([True, False, True]))
-    np.testing.assert_array_equal(kept.members, np.concatenate(parts.each()[::2]))
-    again = grouped(part, 4).by_rank(rank.astype(np.float32))
-    assert np.all(np.diff(rank[again.each()[1]]) > -5)  # keys of 16 bits
 
 
 def test_levels_rise_and_hold_every_patch():

@@ -145,19 +145,6 @@ def test_sums_over_spans(device, weighted):
         np.testing.assert_allclose(high, expected[:, 42:], 1e-4)
 
 
-def test_memory_of_patches_is_used_again(device):
-    stack = planes()
-    with patches_on(device) as place:
-        first = read_spectra(stack, LIMIT, device=place)
-        held = first.coefficients.held.buffer
-        part = first.alone()[0]
-        del first
-        other = read_spectra(stack, LIMIT, device=place)
-        assert other.coefficients.held.buffer is not held  # a part is left
-        del part
-        assert read_spectra(stack, LIMIT, device=place).coefficients.held.buffer is held
-
-
 SIMULATION = """
 import dataclasses, sys
 import numpy as np

@@ -100,11 +100,6 @@ def test_places_without_signal_are_left_out():
     assert found.spectrum(noise_spectrum(image)).sigma == pytest.approx(SIGMA, rel=0.1)
 
 
-def test_two_frames_are_read_one_by_one():
-    image = frames(0.8)[:2]
-    assert gd.estimate_noise(image, "TYX").spectra == gd.estimate_noise(image, ".YX").spectra
-
-
 def test_photon_noise_is_read_from_stabilised_frames():
     clean = 2 * textured(200, 210) * np.linspace(0.2, 1, 210)
     drawn = np.random.default_rng(3).normal(size=(5, *clean.shape))

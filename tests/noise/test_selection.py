@@ -147,14 +147,6 @@ def test_saturated_areas():
     assert estimate_noise(image).sigma[0] == pytest.approx(10, rel=0.06)
 
 
-def test_thin_parts_that_belong_to_an_area():
-    image = np.zeros((SIDE, SIDE), np.float32)
-    image[60:] = noisy("float32")[60:]
-    image[60:100, 70:75] = 0  # narrower than a square
-    found = blank_area(image).pixels
-    np.testing.assert_array_equal(found, image == 0)
-
-
 RNG = np.random.default_rng(2)
 CHANCE = {  # constant squares are there by chance
     "counts, mean 0.05": RNG.poisson(0.05, (200, 200)).astype(np.uint16),

@@ -18,7 +18,7 @@ from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.find import finite_plane
 from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, prepare_correction
-from scenes import small
+from scenes import Stored, small
 
 SHAPE = 192, 224
 SIGMA = 10.0
@@ -101,7 +101,6 @@ RECIPES: dict[str, tuple[Callable[[], np.ndarray], list[str]]] = {
     "noise": (noisy, []),
     "few photons": (lambda: photons(0.05), []),
     "photons": (lambda: photons(0.3), []),
-    "more photons": (lambda: photons(1.0), []),
     "many photons": (lambda: photons(5.0), []),
     "rounded noise": (lambda: np.rint(10 + noise(4, 0.16)), []),
     "horizon": (lambda: SCENES["horizon"] + noise(), []),
@@ -124,13 +123,7 @@ RECIPES: dict[str, tuple[Callable[[], np.ndarray], list[str]]] = {
     "hot row": (lambda: with_line(noisy(), 5000), ["hot"]),
     "hot column": (lambda: with_line(noisy(), 5000, 1), ["hot"]),
     "dead row": (lambda: with_line(noisy(), -500), ["dead"]),
-    **{
-        f"faint in texture {k}": (
-            lambda k=k: with_pixels(membranes(k), 0.001, -7.5 * SIGMA, k + 100),
-            ["dead"],
-        )
-        for k in (0, 2, 7)
-    },
+    "faint in texture": (lambda: with_pixels(membranes(2), 0.001, -7.5 * SIGMA, 102), ["dead"]),
 }
 
 
@@ -241,14 +234,6 @@ def test_estimates_name_what_was_found():
     assert not any(each.code == "structured" for each in gd.estimate_noise(noisy()).notes)
 
 
-def test_the_type_changes_nothing():
-    image = (noisy() + offsets(8) + 6 * np.cos(X / 2.1)).astype(np.float32)
-    image = with_pixels(image, 0.001, 200).astype(np.float32)
-    first = gd.find_structure(image)
-    assert {each.kind for each in first.findings} >= {"rows", "hum", "hot"}
-    assert gd.find_structure(image.astype(np.float64)) == first
-
-
 # Offsets of rows: what is image and stays.
 def measured(image: np.ndarray) -> np.ndarray:
     return rows.plane_offsets([image.astype(np.float32)])
@@ -286,12 +271,6 @@ def test_frequencies_without_offsets_are_kept():
     given, slow = offsets(), 25 * np.cos(np.pi * 3 * (np.arange(SHAPE[0]) + 0.5) / SHAPE[0])
     found = measured(noise() + given + slow[:, None])
     assert abs((found - given[:, 0]) @ slow / (slow @ slow)) < 0.2
-
-
-@pytest.mark.parametrize("shape", [(16, 48), (17, 49), (33, 1000), (500, 48)])
-def test_any_shape(shape):
-    found = measured(noise(1, 1.0, shape) + offsets(5.0, shape[0]))
-    assert found.shape == shape[:1] and np.isfinite(found).all() and abs(found.mean()) < 1e-3
 
 
 # Removal: what is left, what stays, and the option of every run.
@@ -429,21 +408,11 @@ def test_without_findings_a_run_is_as_without_the_option():
     assert result.record.corrected == ("nothing was found",)
 
 
-class Lazy:
-    """An array that is read by NumPy indexing."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.dtype = array, array.shape, array.dtype
-
-    def __getitem__(self, index):
-        return self.array[index]
-
-
 def test_arrays_that_are_not_in_memory():
     given = (picture(5) + STRIPES).astype(np.float32)
     wanted = gd.denoise(given, QUICK, 8, axes="TYX", correct="stripes")
     out = np.empty_like(given)
-    result = gd.denoise(Lazy(given), QUICK, 8, axes="TYX", correct="stripes", out=out)
+    result = gd.denoise(Stored(given), QUICK, 8, axes="TYX", correct="stripes", out=out)
     np.testing.assert_allclose(out, wanted.image, atol=1e-3)
     assert result.record.corrected == wanted.record.corrected
     chunked = da.from_array(given, chunks=(2, 48, 64))
@@ -454,7 +423,7 @@ def test_arrays_that_are_not_in_memory():
 def test_parts_of_a_corrected_array_are_those_of_the_whole():
     given = (picture(2, 3) + STRIPES).astype(np.uint16)
     correction = prepare_correction(given, "TCYX", parse_correction("stripes"))
-    whole, lazy = correction.applied(given), CorrectedArray(Lazy(given), correction)
+    whole, lazy = correction.applied(given), CorrectedArray(Stored(given), correction)
     for index in (1, (1, 2), (0, 1, slice(5, 9)), (slice(1, 2), ..., 3), (..., slice(2, 90))):
         np.testing.assert_array_equal(lazy[index], whole[index])
 

@@ -1,11 +1,10 @@
 """Run filters, or single kernel files, on Oclgrind with all its checks; called by test_simulator.
 
-    python simulate.py filter NAME WHICH FOLDER   cases of a filter; results go to FOLDER
-    python simulate.py case NAME CASE KERNELS     one case of it, with the kernels of another folder
-    python simulate.py noise FOLDER              the transforms of every model of noise
-    python simulate.py kernels FOLDER             kernels of (global const float *, global float *)
+    python simulate.py filter NAME               the cases of a filter; prints the kernels used
+    python simulate.py case NAME NUMBER KERNELS  one case of it, with the kernels of another folder
+    python simulate.py noise                     the transforms of every model of noise; as above
+    python simulate.py kernels FOLDER            kernels of (global const float *, global float *)
 
-WHICH is "thorough" for all cases, or "brief" for some that use every kernel, and all settings once.
 Oclgrind writes what it finds to the standard error, where a line ``== case`` goes before each case.
 """
 
@@ -15,8 +14,9 @@ import dataclasses
 import importlib
 import json
 import sys
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.work import Stabilisation
-from scenes import joining, noisy
+from scenes import joining, noisy, prepared
 
 # Oclgrind's checks for uninitialised values do not know an instruction of optimised code.
 CHECKS = {
@@ -50,271 +50,180 @@ CHECKS = {
     "PYOPENCL_NO_CACHE": "1",
 }
 
-# What filters look at when they choose their kernels. BM3D works on whole groups of references, be
-# they there or not: with less local memory it makes small ones, and is done in seconds.
+# What filters look at when they choose their kernels.
 PROFILES = {
     "plain": {"float_lanes": 1, "local_memory": 1, "max_group": 64},
     "CPU": {"float_lanes": 4, "local_memory": 1 << 15, "max_group": 256},
     "GPU": {"float_lanes": 1, "local_memory": 1 << 15, "max_group": 64},
 }
-LOCAL_MEMORY = {("bm3d", number): 5 << 10 for number in range(6)}
-LOCAL_MEMORY |= {("vbm3d", number): 8 << 10 for number in (1, 2)}
-# Work-items of a group that compare for nothing take long, too: here half as many do, or fewer.
-MAX_GROUP = dict.fromkeys(
-    [("nl_means_pixelwise", axes) for axes in ("YX", "TYX", "CYX", "ZYX")]
-    + [("bm4d", axes) for axes in ("ZYX", "CZYX", "TZYX")],
-    32,
-)
-MAX_GROUP |= dict.fromkeys([("vbm3d", number) for number in range(3)], 16) | {("vbm3d", 3): 32}
-# So do those of ridge combinations, each with a patch of the group: here half as many patches
-# are combined, from windows that still take two turns of the search.
+# Ridge combinations take long, with a work-item for each patch of the group: here half as many
+# patches are combined, from windows that still take two turns of the search.
 SMALLER = {
     "filters.vbm3d.NEIGHBOURS": 32,
     "filters.vbm3d._RIDGE_WINDOW": 7,
     "filters.vbm3d._RIDGE_NEXT": 3,
     "filters.search.video_search._MANY": 32,
 }
-# The isoline filter has the same kernels everywhere, VBM3D the same on all GPUs. Of the searches
-# that filters share, NL-means runs all.
-PROFILES_OF = {"isoline": ("GPU",), "vbm3d": ("CPU", "GPU")}
-OTHERWISE = ("plain", "CPU", "GPU")
-SETTINGS = {
-    "nl_means": (
-        {"patch": 4, "step": 2, "window": 5},
-        {"patch": 5, "step": 1, "window": 3, "neighbours": 6},
-        {"patch": 5, "step": 5, "window": 5, "neighbours": 1},
-        {"patch": 5, "step": 2, "window": 3, "neighbours": 4, "rician": True},
-        {"patch": 4, "step": 2, "window": 3, "neighbours": 4, "distance": "pearson"},
-    ),
-    # Groups that one row of work-items holds on a GPU, and that two do; groups that are too large
-    # for their window.
-    "bm3d": (
-        {
-            **{"step_basic": 4, "window_basic": 3, "neighbours_basic": 4},
-            **{"step_final": 5, "window_final": 3, "neighbours_final": 8},
-        },
-        {
-            **{"step_basic": 5, "window_basic": 3, "neighbours_basic": 2},
-            **{"step_final": 8, "window_final": 5, "neighbours_final": 8},
-            **{"stack_basic": "hadamard", "stack_final": "hadamard", "channels": "opponent"},
-        },
-        {
-            **{"step_basic": 7, "window_basic": 3, "neighbours_basic": 4, "channels": "joint"},
-            **{"stages": "basic", "prefilter": "on"},
-        },
-        {
-            **{"step_basic": 4, "window_basic": 3, "neighbours_basic": 4},
-            **{"step_final": 5, "window_final": 3, "neighbours_final": 8},
-        },
-        {
-            **{"step_basic": 5, "window_basic": 3, "neighbours_basic": 2, "stages": "basic"},
-            **{"stack_basic": "hadamard", "channels": "separate"},
-        },
-        {
-            **{"step_basic": 7, "window_basic": 3, "neighbours_basic": 1, "stages": "basic"},
-            **{"stack_basic": "hadamard", "prefilter": "off"},
-        },
-    ),
-}
-SETTINGS["vbm3d"] = tuple(
-    {
-        **{"window_nearest": 5, "step_basic": 5, "step_final": 4},
-        **{"neighbours_basic": 4, "neighbours_final": 8, **changes},
-    }
-    for changes in (
-        {},
-        {"frames_before": 1, "channels": "joint"},
-        {"frames_after": 0},
-        {"refine": "once", "frames_before": 1, "frames_after": 1, "window_nearest": 3},
-    )
-)
-# Both choices, all methods and noises; joint channels, with planes of the guide and without.
-_SHORT = {"segment_length": 2, "max_length": 6, "staircase": 3}
-SETTINGS["isoline"] = (
-    {**_SHORT, "max_length": 2},
-    {**_SHORT, "channels": "joint", "thickness": 1},
-    {**_SHORT, "channels": "joint", "staircase": 0, "criterion": "multiplicative", "guide": 1},
-    {**_SHORT, "method": "pi-pd", "criterion": "multiplicative"},
-    {**_SHORT, "show": "classes"},
-    {**_SHORT, "choice": "hard", "thickness": 3},
-    {**_SHORT, "choice": "hard", "channels": "joint", "staircase": 0},
-    {**_SHORT, "choice": "hard", "method": "pi-pd", "criterion": "multiplicative"},
-    {**_SHORT, "method": "pi-ld"},
-    {**_SHORT, "method": "pi-ld", "channels": "joint", "staircase": 0, "max_length": 4},
-    {**_SHORT, "channels": "opponent", "max_length": 4},
-)
-# Box and Gaussian patches, slices of a patch, channels, and what is yielded; wide patches last.
-SETTINGS["nl_means_pixelwise"] = (
-    {"patch": 3, "window": 3},
-    {"patch": 3, "window": 3, "channels": "joint", "patch_shape": "gaussian", "whiten": True},
-    {"patch": 9, "window": 3, "weights": "bisquare", "own_weight": "max"},
-    {"patch": 1, "window": 3, "channels": "joint", "guide": 1, "show": "pixels"},
-    {"patch": 1, "window": 1},
-)
-SETTINGS["bm4d"] = (
-    {
-        **{"cube": "4x4x4", "window_basic": 3, "neighbours_basic": 4},
-        **{"step_final": 4, "window_final": 3, "neighbours_final": 8},
-    },
-    {
-        **{"cube": "1x8x8", "step_basic": 4, "window_basic": 3, "neighbours_basic": 2},
-        **{"stages": "basic"},
-    },
-    {
-        **{"cube": "1x8x8", "step_basic": 4, "window_basic": 3, "neighbours_basic": 2},
-        **{"step_final": 4, "window_final": 3, "neighbours_final": 2},
-    },
-    {
-        **{"cube": "1x8x8", "step_basic": 4, "window_basic": 3, "neighbours_basic": 4},
-        **{"stages": "basic"},
-    },
-)
-# What lonely pixels fall back to is simulated as a filter of its own.
-SETTINGS["swnlm"] = tuple(
-    {"patch": 3, "window": 3, "widen": 3.0, "fewest": 3, "fallback": "keep", **changes}
-    for changes in ({}, {"patch": 5}, {"window": 5, "show": "pixels"})
-)
-# The noise of those that are told a model of it: the same for all channels, or one each.
+# Noise that neighbours share.
 _LAG = np.arange(5)
-_BLURRED, _STREAKS = (
+BLURRED, STREAKS = (
     Correlated(20.0, np.exp(-np.add.outer(down * _LAG**2, _LAG**2) / 6)) for down in (1, 9)
 )
-NOISE = {("bm3d", 3): (_BLURRED,), ("bm3d", 4): (_STREAKS, _BLURRED, _STREAKS)}
-NOISE["bm3d", 5] = (_BLURRED,)
-NOISE["bm4d", 3] = (_STREAKS, _BLURRED)
-SCALES = {("bm3d", 5): 2}  # on which those are filtered, though their images are small
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run of a filter on an image that is as small as its branches allow.
+
+    Work-items that compare for nothing take long: `limits` of a device make work-groups small.
+    `models` are those of correlated noise; with `mapped`, sigma is a map; with `spoilt`, values
+    are no numbers, which never get there.
+    """
+
+    profile: str
+    axes: str
+    shape: tuple[int, ...]
+    settings: dict
+    pixels: int = 1000  # of a tile
+    limits: dict = field(default_factory=dict)
+    models: tuple[Correlated, ...] = ()
+    mapped: bool = False
+    spoilt: bool = False
+    scales: int = 1
+
+
+_FEW = {"max_group": 32}
+_NL_MEANS = {"patch": 4, "step": 2, "window": 5}
+_SINGLE = {"patch": 5, "step": 2, "window": 3, "neighbours": 4}
+# Groups that one row of work-items holds on a GPU, and that two do.
+_BM3D = {
+    **{"step_basic": 4, "window_basic": 3, "neighbours_basic": 4},
+    **{"step_final": 5, "window_final": 3, "neighbours_final": 8},
+}
+# Groups that are too large for their window.
+_LARGE = {"step_basic": 5, "window_basic": 3, "neighbours_basic": 2, "stack_basic": "hadamard"}
+_LARGE |= {"step_final": 8, "window_final": 5, "neighbours_final": 8, "stack_final": "hadamard"}
+_WIDE = {"step_basic": 7, "window_basic": 3, "stages": "basic"}
+_VBM3D = {"window_nearest": 5, "step_basic": 5, "step_final": 4}
+_VBM3D |= {"neighbours_basic": 4, "neighbours_final": 8}
+_REFINED = {"refine": "once", "frames_before": 1, "frames_after": 1, "window_nearest": 3}
+_LINES = {"segment_length": 2, "max_length": 4, "staircase": 3}
+_LITERAL = {**_LINES, "staircase": 0, "channels": "joint"}
+_PIXELS = {"patch": 3, "window": 3}
+_CUBES = {"cube": "4x4x4", "window_basic": 3, "neighbours_basic": 4}
+_CUBES |= {"step_final": 4, "window_final": 3, "neighbours_final": 8}
+_FLAT = {"cube": "1x8x8", "step_basic": 4, "window_basic": 3, "neighbours_basic": 2}
+_FLAT |= {"step_final": 4, "window_final": 3, "neighbours_final": 2}
+# What lonely pixels fall back to is simulated as a filter of its own.
+_SWNLM = {"patch": 3, "window": 3, "widen": 3.0, "fewest": 3, "fallback": "keep"}
+# Every kernel, and each of its branches once. The isoline filter has the same kernels everywhere;
+# of the searches that filters share, NL-means runs all.
 CASES = {
     "nl_means": (
-        *((0, "YX"), (0, "TYX"), (0, "ZYX"), (1, "YX"), (1, "TYX"), (2, "YX")),
-        *((3, "YX"), (4, "YX")),
-    ),
-    "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX"), (3, "YX"), (4, "CYX"), (5, "ZYX")),
-    "vbm3d": ((0, "TYX"), (1, "TCYX"), (2, "TYX"), (3, "TYX")),
-    "isoline": (
-        *((0, "YX"), (1, "CYX"), (2, "CYX"), (3, "ZYX"), (4, "TYX")),
-        *((5, "YX"), (6, "CYX"), (7, "TYX"), (8, "ZYX"), (9, "CYX")),
-        (10, "SYX"),
-    ),
-    "nl_means_pixelwise": (
-        *((0, "YX"), (0, "ZYX"), (1, "CYX"), (2, "YX"), (3, "CYX"), (4, "TYX")),
-    ),
-    "bm4d": ((0, "ZYX"), (1, "CZYX"), (2, "TZYX"), (3, "CZYX")),
-    "swnlm": ((0, "YX"), (1, "TYX"), (2, "ZYX")),
-}
-# Cases that are enough day by day: each kernel and each of the settings in one profile.
-BRIEF = {
-    "nl_means": (
-        *("plain 0 ZYX", "CPU 0 YX map", "GPU 0 TYX"),
-        *("GPU 1 YX", "GPU 2 YX", "GPU 3 YX", "CPU 4 YX"),
+        Case("plain", "ZYX", (2, 9, 12), _NL_MEANS),
+        Case("CPU", "YX", (13, 18), _NL_MEANS, pixels=220, mapped=True),
+        Case("GPU", "TYX", (2, 9, 12), _NL_MEANS),
+        Case("GPU", "YX", (11, 13), {"patch": 5, "step": 1, "window": 3, "neighbours": 6}),
+        Case("GPU", "YX", (11, 13), {"patch": 5, "step": 5, "window": 5, "neighbours": 1}),
+        Case("GPU", "YX", (11, 13), {**_SINGLE, "rician": True}),
+        Case("CPU", "YX", (11, 13), {**_SINGLE, "distance": "pearson"}),
+        Case("GPU", "YX", (9, 12), _NL_MEANS, spoilt=True),
     ),
     "bm3d": (
-        *("CPU 0 YX map", "plain 0 TYX", "CPU 1 CYX", "GPU 2 CYX", "CPU 3 YX", "CPU 4 CYX"),
-        "CPU 5 ZYX",
+        Case("GPU", "YX", (9, 12), _BM3D, limits={"local_memory": 5 << 10}, mapped=True),
+        Case("CPU", "YX", (9, 12), _BM3D, mapped=True),
+        Case("plain", "TYX", (2, 8, 9), _BM3D),
+        Case("CPU", "CYX", (3, 8, 9), {**_LARGE, "channels": "opponent"}),
+        Case(
+            *("GPU", "CYX", (2, 8, 9)),
+            {**_WIDE, "neighbours_basic": 4, "channels": "joint", "prefilter": "on"},
+            limits={"local_memory": 5 << 10},
+        ),
+        Case("CPU", "YX", (9, 12), _BM3D, models=(BLURRED,)),
+        Case(
+            *("CPU", "ZYX", (1, 17, 16)),
+            {**_WIDE, "neighbours_basic": 1, "stack_basic": "hadamard", "prefilter": "off"},
+            models=(BLURRED,),
+            scales=2,
+        ),
+        Case("GPU", "YX", (9, 9), _BM3D, limits={"local_memory": 5 << 10}, spoilt=True),
     ),
-    "vbm3d": ("GPU 0 TYX", "GPU 1 TCYX", "CPU 2 TYX", "CPU 3 TYX", "GPU 3 TYX"),
-    "isoline": ("GPU 0 YX map", "GPU 3 ZYX", "GPU 4 TYX", "GPU 6 CYX", "GPU 9 CYX", "GPU 10 SYX"),
+    "vbm3d": (
+        Case("GPU", "TYX", (3, 8, 9), _VBM3D, limits={"max_group": 16}),
+        Case(
+            *("GPU", "TCYX", (2, 2, 8, 9), {**_VBM3D, "frames_before": 1, "channels": "joint"}),
+            limits={"max_group": 16, "local_memory": 8 << 10},
+            models=(BLURRED, STREAKS),
+        ),
+        Case("CPU", "TYX", (3, 8, 10), {**_VBM3D, "frames_after": 0}),
+        Case("CPU", "TYX", (2, 8, 9), {**_VBM3D, **_REFINED}),
+        Case("GPU", "TYX", (2, 8, 9), {**_VBM3D, **_REFINED}, limits=_FEW),
+        Case("GPU", "TYX", (2, 8, 9), _VBM3D, limits={"max_group": 16}, spoilt=True),
+    ),
+    "isoline": (
+        Case("GPU", "YX", (31, 7), {**_LINES, "max_length": 2}, pixels=210, mapped=True),
+        # In isolines of 6 pixels images of 3 are mirrored several times.
+        Case(
+            *("GPU", "ZYX", (2, 3, 1)),
+            {**_LINES, "max_length": 6, "method": "pi-pd", "criterion": "multiplicative"},
+        ),
+        Case("GPU", "TYX", (2, 5, 6), {**_LINES, "show": "classes"}),
+        Case("GPU", "CYX", (2, 7, 6), {**_LITERAL, "choice": "hard"}),
+        Case("GPU", "CYX", (2, 7, 6), {**_LITERAL, "method": "pi-ld"}),
+        Case("GPU", "SYX", (3, 5, 4), {**_LINES, "channels": "opponent"}),
+        Case("GPU", "YX", (7, 7), {**_LINES, "max_length": 2}, spoilt=True),
+    ),
     "nl_means_pixelwise": (
-        *("plain 0 ZYX", "CPU 0 YX map", "GPU 1 CYX", "CPU 2 YX", "GPU 3 CYX", "GPU 4 TYX"),
+        Case("plain", "ZYX", (2, 5, 7), _PIXELS),
+        Case("CPU", "YX", (5, 36), _PIXELS, pixels=110, mapped=True),
+        Case(
+            *("GPU", "CYX", (2, 5, 7)),
+            {**_PIXELS, "channels": "joint", "patch_shape": "gaussian", "whiten": True},
+            limits=_FEW,
+        ),
+        Case("CPU", "YX", (9, 11), {**_PIXELS, "patch": 9, "weights": "bisquare"}),
+        Case(
+            *("GPU", "CYX", (2, 5, 7)),
+            {"patch": 1, "window": 3, "channels": "joint", "guide": 1, "show": "pixels"},
+            limits=_FEW,
+        ),
+        Case("GPU", "TYX", (2, 5, 7), {"patch": 1, "window": 1}, limits=_FEW),
+        Case("GPU", "YX", (5, 19), {**_PIXELS, "own_weight": "max"}, limits=_FEW, spoilt=True),
     ),
-    "bm4d": ("CPU 0 ZYX", "GPU 1 CZYX", "CPU 2 TZYX", "CPU 3 CZYX"),
-    "swnlm": ("CPU 0 YX map", "GPU 1 TYX", "CPU 2 ZYX map"),
+    "bm4d": (
+        Case("CPU", "ZYX", (5, 8, 8), _CUBES),
+        Case("GPU", "CZYX", (2, 1, 8, 9), {**_FLAT, "stages": "basic"}, limits=_FEW),
+        Case("CPU", "TZYX", (2, 1, 8, 9), _FLAT),
+        Case("GPU", "TZYX", (2, 1, 8, 9), {**_FLAT, "stages": "basic"}, limits=_FEW),
+        Case(
+            *("CPU", "CZYX", (2, 1, 8, 9)),
+            {**_FLAT, "neighbours_basic": 4, "stages": "basic"},
+            models=(STREAKS, BLURRED),
+        ),
+        Case("GPU", "ZYX", (4, 5, 5), _CUBES, limits=_FEW, spoilt=True),
+    ),
+    "swnlm": (
+        Case("CPU", "YX", (5, 18), _SWNLM, mapped=True),
+        Case("GPU", "TYX", (2, 3, 4), {**_SWNLM, "patch": 5}),
+        Case("CPU", "ZYX", (1, 4, 6), {**_SWNLM, "window": 5, "show": "pixels"}, mapped=True),
+        Case("GPU", "YX", (5, 18), _SWNLM, spoilt=True),
+    ),
 }
-# Models of noise, grey levels from no light on, and how many of them have another model.
+# Models of noise, and grey levels from no light on.
 MODELS = (
     PoissonGaussian(2.0, 3.0, 10.0),
     Rician(8.0),
     SignalDependent((20, 60, 100, 150, 190), (2.2, 3.0, 9.0, 6.0, 7.4)),
     Speckle(4.0, least=0.5),
 )
-OTHERS = (MODELS[-1], *MODELS[:-1])
 LEVELS = np.concatenate([[-5.0, 0.0], np.geomspace(0.1, 5000, 130)]).astype(np.float32)
-FIRST = 1
 # What runs leave behind is kept by the identity of their session: no two may have the same.
 SESSIONS: list[Session] = []
-MAPPED = {(0, "YX"), (2, "ZYX")}  # cases that have a map of sigma, but in the plain profile
-# Shape, and pixels of a tile, of all cases with these axes or of one. The first images of NL-means
-# are cut in nine tiles, of the isoline filter in four, as tiles have margins; all others are whole.
-SHAPES = {
-    "nl_means": {
-        **{"YX": ((11, 13), 1000), (0, "YX"): ((13, 18), 220)},
-        **{"TYX": ((2, 9, 12), 1000), "ZYX": ((2, 9, 12), 1000)},
-    },
-    "bm3d": {"YX": ((9, 12), 1000), "TYX": ((2, 8, 9), 1000), "CYX": ((3, 8, 9), 1000)}
-    | {"ZYX": ((1, 17, 16), 1000)},
-    "vbm3d": {
-        **{"TYX": ((3, 8, 10), 1000), "TCYX": ((2, 2, 8, 9), 1000)},
-        (3, "TYX"): ((2, 8, 9), 1000),
-    },
-    # In isolines of 6 pixels images of 3 are mirrored several times.
-    "isoline": {
-        **{"YX": ((31, 7), 210), (5, "YX"): ((16, 5), 1000), "CYX": ((2, 7, 6), 1000)},
-        **{"ZYX": ((2, 3, 1), 1000), "TYX": ((2, 5, 6), 1000), "SYX": ((3, 5, 4), 1000)},
-    },
-    "nl_means_pixelwise": {
-        **{"YX": ((9, 11), 1000), (0, "YX"): ((5, 36), 110), "CYX": ((2, 5, 7), 1000)},
-        **{"TYX": ((2, 5, 7), 1000), "ZYX": ((2, 5, 7), 1000)},
-    },
-    "bm4d": {"ZYX": ((5, 8, 8), 2000)} | dict.fromkeys(("CZYX", "TZYX"), ((2, 1, 8, 9), 2000)),
-    "swnlm": {
-        **{"YX": ((5, 18), 1000), "TYX": ((2, 3, 4), 1000), "ZYX": ((1, 4, 6), 1000)},
-    },
-}
-# What is enough of an image with NaN and infinity: two frames to compare, one cube, or one tile.
-SPOILT = {"vbm3d": np.s_[:2], "bm4d": np.s_[:4], "isoline": np.s_[:16]}
-SPOILT["nl_means_pixelwise"] = np.s_[:, :19]
 
 
-def shape_of(name: str, number: int, axes: str) -> tuple[tuple[int, ...], int]:
-    """Return the shape of a case, and the pixels of a tile."""
-    shapes = SHAPES[name]
-    return shapes.get((number, axes)) or shapes[axes]
-
-
-Case = tuple[str, str, object, np.ndarray, str, float | np.ndarray]
-
-
-def cases(filter_class, which: str = "thorough") -> Iterator[Case]:
-    """Yield (name, profile, settings, image, axes, sigma) of the cases of a filter."""
-    for case in every_case(filter_class):
-        if which == "thorough" or case[0] in BRIEF[filter_class.name]:
-            yield case
-
-
-def every_case(filter_class) -> Iterator[Case]:
-    filter_name = filter_class.name
-    for number, axes in CASES[filter_name]:
-        image = noisy(*shape_of(filter_name, number, axes)[0], seed=number)
-        settings = joining(filter_class, axes, **SETTINGS[filter_name][number])
-        if (filter_name, number) in NOISE:
-            settings = settings.for_noise(NOISE[filter_name, number])
-        settings = settings.for_array(axes, image.shape)
-        if getattr(settings, "whiten", False):
-            # Smaller planes do not tell the noise.
-            settings, _ = settings.for_pixels(noisy(*image.shape[:-2], 16, 16), axes)
-        if (filter_name, number) in SCALES:
-            settings = dataclasses.replace(settings, scales=SCALES[filter_name, number])
-        for profile in PROFILES_OF.get(filter_name, OTHERWISE):
-            # Its kernels are those of a CPU with one lane: other settings change nothing in that.
-            if profile == "plain" and number:
-                continue
-            if (number, axes) in MAPPED and profile != "plain":
-                sigma = np.broadcast_to(np.linspace(0, 30, image.shape[-1]), image.shape[-2:])
-                yield f"{profile} {number} {axes} map", profile, settings, image, axes, sigma
-            else:
-                yield f"{profile} {number} {axes}", profile, settings, image, axes, 20.0
-
-
-def spoilt(filter_class, which: str) -> Iterator[Case]:
-    """Yield the first cases with NaN and infinity in their images, as never gets there."""
-    name = filter_class.name
-    for case, profile, settings, image, axes, _ in every_case(filter_class):
-        if which == "brief" and profile != "GPU":
-            continue
-        if case.split()[1:3] == ["0", CASES[name][0][1]]:
-            image = image[SPOILT.get(name, ...)].copy()
-            image[..., 3:5, :] = np.nan
-            image[..., 4] = np.inf
-            yield case, profile, settings, image, axes, np.inf
+def name_of(number: int, case: Case) -> str:
+    """Return the name of a case."""
+    return f"{number} {case.profile} {case.axes}"
 
 
 def begin(name: str) -> None:
@@ -363,38 +272,43 @@ def suit_oclgrind() -> None:
     cl.enqueue_copy = copied
 
 
-def run_case(
-    case, profile, settings, image, axes, sigma, levels=None
-) -> tuple[np.ndarray, set[str]]:
-    """Run one case; return its result and the kernels it used."""
+def opened(profile: str, **limits: int) -> Session:
+    """Return a session of the simulator as a kind of device."""
     import pyopencl as cl
 
-    device = dataclasses.replace(simulator(), **PROFILES[profile])
-    number = int(case.split()[1])
-    if profile == "GPU":
-        limit = LOCAL_MEMORY.get((settings.name, number), device.local_memory)
-        items = MAX_GROUP.get((settings.name, number), device.max_group)
-        items = MAX_GROUP.get((settings.name, axes), items)
-        device = dataclasses.replace(device, local_memory=limit, max_group=items)
-    session = Session(device, cl.Context([device.handle]))
-    SESSIONS.append(session)
-    out = np.empty_like(image)
-    work = work_of(image, out, settings, session, sigma, axes, levels)
+    device = dataclasses.replace(simulator(), **{**PROFILES[profile], **limits})
+    SESSIONS.append(Session(device, cl.Context([device.handle])))
+    return SESSIONS[-1]
+
+
+def settings_of(kind, case: Case, image: np.ndarray) -> Any:
+    """Return the settings of a case, as a run prepares them."""
+    settings = joining(kind, case.axes, **case.settings)
+    # Smaller planes do not tell the noise.
+    seen = noisy(*image.shape[:-2], 16, 16) if getattr(settings, "whiten", False) else None
+    settings = prepared(settings, case.axes, image.shape, case.models, seen)
+    return dataclasses.replace(settings, scales=case.scales) if case.scales > 1 else settings
+
+
+def run_case(kind, case: Case) -> set[str]:
+    """Run one case; return the kernels it used."""
+    session, image = opened(case.profile, **case.limits), noisy(*case.shape)
+    settings, out = settings_of(kind, case, image), np.empty_like(image)
+    sigma, levels = 20.0, None
+    if case.mapped:
+        sigma = np.broadcast_to(np.linspace(0, 30, image.shape[-1]), image.shape[-2:])
+    if case.spoilt:
+        sigma, levels = np.inf, Levels(0, 1.0)
+        image[..., 3:5, :] = np.nan
+        image[..., 4] = np.inf
+    work = work_of(image, out, settings, session, sigma, case.axes, levels)
     if settings.over_time:
         ArrayFrameFlow(work, Arena(session)).run()
-        return out, {key[0] for key in session.programs}
-    _, pixels = shape_of(settings.name, number, axes)
-    flow = tiled(work, Arena(session), work.source.joined * pixels)
-    flow.run()
-    flow.close()
-    return out, {key[0] for key in session.programs}
-
-
-def combine_fewer() -> None:
-    """Let ridge combinations be of `SMALLER` groups in this process."""
-    for name, value in SMALLER.items():
-        module, _, attribute = name.rpartition(".")
-        setattr(importlib.import_module(f"napari_gpu_denoise.{module}"), attribute, value)
+    else:
+        flow = tiled(work, Arena(session), work.source.joined * case.pixels)
+        flow.run()
+        flow.close()
+    return {key[0] for key in session.programs}
 
 
 def chosen(name: str):
@@ -402,52 +316,48 @@ def chosen(name: str):
     return next(one for one in FILTERS if one.name == name)
 
 
-def run_filter(name: str, which: str, folder: Path) -> None:
+def prepare_process() -> None:
+    """Suit Oclgrind, and let ridge combinations be of `SMALLER` groups in this process."""
     suit_oclgrind()
-    combine_fewer()
-    results, kernels = {}, set()
-    for case in cases(chosen(name), which):
-        begin(case[0])
-        results[case[0]], used = run_case(*case)
-        kernels |= used
-    for case in spoilt(chosen(name), which):
-        begin(f"NaN {case[0]}")
-        run_case(*case, Levels(0, 1.0))
-    np.savez(folder / "results.npz", **results)
-    (folder / "kernels.json").write_text(json.dumps(sorted(kernels)))
+    for name, value in SMALLER.items():
+        module, _, attribute = name.rpartition(".")
+        setattr(importlib.import_module(f"napari_gpu_denoise.{module}"), attribute, value)
 
 
-def run_one(name: str, which: str, kernels: Path) -> None:
-    suit_oclgrind()
-    combine_fewer()
+def run_filter(name: str) -> None:
+    prepare_process()
+    kernels = set()
+    for number, case in enumerate(CASES[name]):
+        begin(name_of(number, case))
+        kernels |= run_case(chosen(name), case)
+    print(json.dumps(sorted(kernels)))
+
+
+def run_one(name: str, number: str, kernels: Path) -> None:
+    prepare_process()
     source.kernel_folder = lambda: kernels
-    run_case(*next(case for case in cases(chosen(name)) if case[0] == which))
+    run_case(chosen(name), CASES[name][int(number)])
 
 
-def run_noise(folder: Path) -> None:
+def run_noise() -> None:
     """Change a part of a buffer by every model, there and back, and the rest by another one."""
     import pyopencl as cl
 
     suit_oclgrind()
-    results, kernels = {}, set()
-    numbers = (np.arange(len(LEVELS)) >= FIRST).astype(int)
+    kernels, numbers = set(), np.minimum(np.arange(len(LEVELS)), 1)
     for profile in ("CPU", "GPU"):
-        device = dataclasses.replace(simulator(), **PROFILES[profile])
-        session = Session(device, cl.Context([device.handle]))
-        SESSIONS.append(session)
-        for other, model in zip(OTHERS, MODELS, strict=True):
+        session = opened(profile)
+        for other, model in zip((MODELS[-1], *MODELS[:-1]), MODELS, strict=True):
             begin(f"{profile} {model.name}")
-            queue, out = session.queue(), np.empty_like(LEVELS)
+            queue = session.queue()
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
             buffer = cl.Buffer(session.context, flags, hostbuf=LEVELS)
             around = Stabilisation((other, model), Arena(session), signed=True, maps=False)
-            for way, change in (("stabilise", around.forward), ("inverse", around.inverse)):
+            for change in (around.forward, around.inverse):
                 change(queue, buffer, numbers, 1)
-                cl.enqueue_copy(queue, out, buffer)
-                results[f"{profile} {model.name} {way}"] = out.copy()
+            queue.finish()
         kernels |= {key[0] for key in session.programs}
-    np.savez(folder / "results.npz", **results)
-    (folder / "kernels.json").write_text(json.dumps(sorted(kernels)))
+    print(json.dumps(sorted(kernels)))
 
 
 def run_kernels(folder: Path) -> None:
@@ -469,9 +379,9 @@ def run_kernels(folder: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "filter":
-        run_filter(sys.argv[2], sys.argv[3], Path(sys.argv[4]))
+        run_filter(sys.argv[2])
     elif sys.argv[1] == "noise":
-        run_noise(Path(sys.argv[2]))
+        run_noise()
     elif sys.argv[1] == "case":
         run_one(sys.argv[2], sys.argv[3], Path(sys.argv[4]))
     else:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,13 @@ from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceEr
 from napari_gpu_denoise.filters import self_test
 from napari_gpu_denoise.opencl import device as devices
 from napari_gpu_denoise.opencl import device_test
-from napari_gpu_denoise.opencl.device_test import Answer, answer_file, answers_for, outcome_of
+from napari_gpu_denoise.opencl.device_test import (
+    Answer,
+    Patience,
+    answer_file,
+    answers_for,
+    outcome_of,
+)
 from reference.bm3d import bm3d
 from reference.nl_means import nl_means
 from reference.vbm3d import vbm3d
@@ -54,9 +61,10 @@ def untested(device):
 @pytest.fixture
 def child(monkeypatch):
     """Return a function that replaces the processes of tests, and the requests they got."""
-    requests = []
 
     def put(body: str) -> list:
+        requests = []
+
         def command(request):
             requests.append(request)
             return [sys.executable, "-c", CHILD + body, json.dumps(request)]
@@ -67,8 +75,8 @@ def child(monkeypatch):
     return put
 
 
-def only(device) -> Answer:
-    (answer,) = answers_for([device])
+def only(device, *patience) -> Answer:
+    (answer,) = answers_for([device], *patience)
     return answer
 
 
@@ -77,11 +85,11 @@ def asked(requests: list) -> list[int]:
     return list(dict.fromkeys(lanes for _, _, _, lanes, _ in requests))
 
 
-def test_this_device_passes_and_nobody_asks_again(device, monkeypatch):
+def test_this_device_passes_and_nobody_asks_again(device, child):
     found = devices.find_untested(device.name, device.platform, device.index)
     assert only(found) == Answer("", device.float_lanes)
-    monkeypatch.setattr(device_test, "child_command", None)
-    assert only(found) == Answer("", device.float_lanes)
+    requests = child("sys.exit(1)")
+    assert only(found) == Answer("", device.float_lanes) and not requests
     assert devices.find(device.name, device.platform, device.index) == device
 
 
@@ -104,29 +112,23 @@ def test_stored_results_are_those_of_the_reference():
 # Wide vectors
 
 
-def test_narrower_vectors_are_tried_where_a_compiler_aborts(untested, child):
-    """As PoCL 3.0 does on AMD Zen 4."""
-    aborts = "if lanes > 8:\n    print('LLVM ERROR: Cannot select', file=sys.stderr); os.abort()\n"
-    requests = child(aborts + PASSES)
-    assert only(untested) == Answer("", 8)
-    assert asked(requests) == [16, 8]
+ABORTS = "if lanes > 8:\n    print('LLVM ERROR: Cannot select', file=sys.stderr); os.abort()\n"
+SLOW = "report(step=f'vectors, {lanes} floats wide')\nwhile lanes > 4:\n    pass\n"
+WRONG = "report(outcome=['' if lanes == 4 else 'it is wrong', True])"
+
+
+@pytest.mark.parametrize(
+    ("body", "widths"),
+    [(ABORTS + PASSES, [16, 8]), (SLOW + PASSES, [16, 8, 4]), (WRONG, [16, 8, 4])],
+    ids=["aborts", "takes too long", "wrong"],
+)
+def test_narrower_vectors_are_tried(untested, child, body, widths):
+    """PoCL 3.0 aborts on AMD Zen 4, and takes two minutes before it does."""
+    requests = child(body)
+    assert only(untested, Patience(vectors=0.2)) == Answer("", widths[-1])
+    assert asked(requests) == widths
     (tested,) = devices._tested([untested])
-    assert (tested.float_lanes, tested.problem, tested.tested) == (8, "", True)
-
-
-def test_narrower_vectors_are_tried_where_a_compiler_takes_too_long(untested, child, monkeypatch):
-    """As PoCL 3.0 does there as well, for two minutes before it aborts."""
-    monkeypatch.setattr(device_test, "_VECTORS", 0.2)
-    monkeypatch.setattr(device_test, "_seconds_used", lambda _: time.monotonic())
-    slow = "report(step=f'vectors, {lanes} floats wide')\nif lanes > 4:\n    time.sleep(600)\n"
-    requests = child(slow + PASSES)
-    assert only(untested) == Answer("", 4)
-    assert asked(requests) == [16, 8, 4]
-
-
-def test_narrower_vectors_are_tried_where_results_are_wrong(untested, child):
-    requests = child("report(outcome=['' if lanes == 4 else 'it is wrong', True])")
-    assert only(untested) == Answer("", 4) and asked(requests) == [16, 8, 4]
+    assert (tested.float_lanes, tested.problem, tested.tested) == (widths[-1], "", True)
 
 
 def test_a_gpu_is_tried_once(untested, child):
@@ -163,17 +165,15 @@ def test_a_test_that_somebody_ends_says_nothing(untested, child, folder):
     assert asked(requests) == [16] and not list(folder.glob("*.json"))
 
 
-def test_a_hanging_process_is_killed_with_all_it_has_started(
-    untested, child, monkeypatch, tmp_path
-):
-    monkeypatch.setattr(device_test, "_PATIENCE", 2.0)
+def test_a_hanging_process_is_killed_with_all_it_has_started(untested, child, tmp_path):
     started = tmp_path / "started"
     requests = child(
         "other = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         f"open({str(started)!r}, 'a').write(f'{{os.getpid()}} {{other.pid}} ')\n"
         "time.sleep(600)\n"
     )
-    assert only(untested).problem == "it did not finish a test within 2 s (BM3D)"
+    problem = only(untested, Patience(idle=2.0)).problem
+    assert problem == "it did not finish a test within 2 s (BM3D)"
     assert asked(requests) == [16]  # others would hang as well
     if os.name != "nt":
         processes = [int(number) for number in started.read_text().split()]
@@ -186,42 +186,40 @@ def test_a_hanging_process_is_killed_with_all_it_has_started(
             pytest.fail("processes of a test are still there")
 
 
-def test_a_process_that_computes_does_not_hang(untested, child, monkeypatch):
+def test_a_process_that_computes_does_not_hang(untested, child):
     """Nor one that waits for a core of a busy machine."""
-    monkeypatch.setattr(device_test, "_PATIENCE", 0.5)
-    monkeypatch.setattr(device_test, "_seconds_used", lambda _: time.monotonic() / 4)
-    child("time.sleep(1.5)\n" + PASSES)
-    assert only(untested).problem == ""
+    child("while time.process_time() < 1.5:\n    pass\n" + PASSES)
+    assert only(untested, Patience(idle=0.5)).problem == ""
     device_test.forget_answers()
-    monkeypatch.setattr(device_test, "_COMPUTING", 0.2)
-    assert "it did not finish a test within" in only(untested).problem
+    slow = only(untested, Patience(idle=0.5, computing=0.2))
+    assert "it did not finish a test within" in slow.problem
 
 
-@pytest.mark.parametrize("step", [0, 1, 2, 3])
-def test_a_wrong_result_is_named(device, monkeypatch, step):
-    monkeypatch.setattr(self_test, "_PARTS", (("vectors", "barriers", "loops", "nl_means"),))
-    plain, made = self_test._run, self_test._filtered
+@pytest.mark.parametrize(
+    ("name", "kernel", "wrong"),
+    [
+        ("vectors", "vector_functions", "its result is wrong by 1"),
+        ("barriers", "prefix_sums", "its result is wrong by 1"),
+        ("loops", "long_loop", "a loop ended before its 131072 turns"),
+        ("BM3D", "", "its result is wrong by 1"),
+    ],
+)
+def test_a_wrong_result_is_named(device, monkeypatch, name, kernel, wrong):
+    plain, stored = self_test._run, np.load(self_test._STORED)
 
-    def spoiled(device, name, *given, **results):
-        plain(device, name, *given, **results)
-        if name == ("vector_functions", "prefix_sums", "long_loop", "")[step]:
+    def spoiled(device, launched, *given, **results):
+        plain(device, launched, *given, **results)
+        if launched == kernel:
             *_, last = results.values()
             last[-1] += 1
 
-    def dim(name, device):
-        return made(name, device) - (step == 3)
-
     monkeypatch.setattr(self_test, "_run", spoiled)
-    monkeypatch.setattr(self_test, "_filtered", dim)
+    monkeypatch.setattr(self_test, "_filtered", lambda step, _: stored[step] / 200.0 - 1)
     steps = self_test.run_part(
         device.platform, device.name, device.index, device.float_lanes, part=0
     )
-    told = []
-    problem, lasting = outcome_of(steps, told.append)
-    name = ("vectors", "barriers", "loops", "NL-means")[step]
-    wrong = "a loop ended before its 131072 turns" if step == 2 else "its result is wrong by 1"
-    assert len(told) == step + 1 and lasting
-    assert problem.startswith(f"the test of {name}") and wrong in problem
+    problem, lasting = outcome_of(steps, lambda step: None)
+    assert problem.startswith(f"the test of {name}") and wrong in problem and lasting
 
 
 @pytest.mark.parametrize(
@@ -253,24 +251,14 @@ def test_memory_that_others_use_is_no_problem(untested, child, folder):
 # Without processes
 
 
-@pytest.mark.parametrize("executable", ["", "/nowhere"])
+@pytest.mark.parametrize("executable", ["", "/nowhere", "/bin/echo"])
 def test_without_processes_the_test_runs_in_this_one(device, monkeypatch, executable):
+    """Also where what is started is not this Python."""
     monkeypatch.setattr(sys, "executable", executable)
     found = devices.find_untested(device.name, device.platform, device.index)
     with pytest.warns(UserWarning, match="they are tested in this one") as said:
         assert only(found) == Answer("", device.float_lanes)
     assert len(said) == 1
-
-
-@pytest.mark.parametrize("body", ["sys.exit(2)", "print('Welcome!')"], ids=str)
-def test_a_program_that_is_not_this_python_does_not_count(untested, monkeypatch, body):
-    command = [sys.executable, "-c", f"import sys; {body}"]
-    monkeypatch.setattr(device_test, "child_command", lambda _: command)
-    here = []
-    monkeypatch.setattr(self_test, "run_part", lambda *given: here.append(given) or iter(()))
-    with pytest.warns(UserWarning, match="they are tested in this one"):
-        assert only(untested) == Answer("", 16)
-    assert len(here) == device_test._PARTS
 
 
 def test_a_process_ends_with_the_one_that_started_it(device):
@@ -280,16 +268,6 @@ def test_a_process_ends_with_the_one_that_started_it(device):
         assert process.stdout.readline().strip() == b"{}"
         process.stdin.close()
         assert process.wait(60) == 1
-
-
-def test_a_test_starts_no_tests(device, monkeypatch):
-    def never(found):
-        assert not found
-        return []
-
-    monkeypatch.setattr(devices, "answers_for", never)
-    request = device.platform, device.name, device.index, device.float_lanes
-    assert len(list(self_test.run_part(*request, part=1))) == 3
 
 
 # Answers that are kept
@@ -343,34 +321,31 @@ def test_answers_that_cannot_be_kept(untested, child, folder):
         assert len(requests) == count * device_test._PARTS
 
 
-def test_an_answer_is_that_of_driver_processor_and_version(untested, monkeypatch):
-    gpu = replace(untested, kind="discrete GPU")
-    file, other = answer_file(untested), answer_file(gpu)
-    for change in ({"driver": "2"}, {"version": "3"}, {"name": "B"}, {"float_lanes": 4}):
-        assert answer_file(replace(untested, **change)) != file
-    monkeypatch.setattr(device_test, "_processor", lambda: "another one")
-    assert answer_file(untested) != file and answer_file(gpu) == other
-    monkeypatch.setattr(device_test, "package_version", lambda: "99")
-    assert answer_file(gpu) != other
+@pytest.mark.parametrize(
+    "change",
+    [{"driver": "2"}, {"version": "3"}, {"name": "B"}, {"float_lanes": 4}, {"kind": "other"}],
+    ids=str,
+)
+def test_an_answer_is_that_of_driver_and_processor(untested, change):
+    assert answer_file(replace(untested, **change)) != answer_file(untested)
 
 
-def test_a_device_that_failed_is_tested_again_with_other_kernels(untested, child, monkeypatch):
-    child("report(outcome=['it is wrong', True])")
-    assert only(untested).problem == "it is wrong"
-    child(PASSES)
-    assert only(untested).problem == "it is wrong"
-    monkeypatch.setattr(device_test, "_kernels", lambda: "mended")
-    assert only(untested).problem == ""
-    monkeypatch.setattr(device_test, "_kernels", lambda: "edited")
-    child("sys.exit(1)")
-    assert only(untested).problem == ""  # whoever edits kernels need not wait
+@pytest.mark.parametrize("problem", ["it is wrong", ""])
+def test_a_device_that_failed_is_tested_again_with_other_kernels(untested, child, problem):
+    """Whoever edits kernels need not wait where it passed."""
+    child(f"report(outcome=[{problem!r}, True])")
+    file = answer_file(untested)
+    assert only(untested).problem == problem
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"kernels": "others"}))
+    requests = child(PASSES)
+    assert only(untested).problem == "" and bool(requests) == bool(problem)
 
 
-def test_who_comes_second_waits_for_the_answer(untested, child, folder):
+def test_who_comes_second_waits_for_the_answer(untested, child):
     """Processes that start at the same time, such as workers."""
     requests = child("time.sleep(0.5)\n" + PASSES)
-    kinds = [(answer_file(untested), untested)] * 3
-    assert device_test._side_by_side(device_test._test, kinds) == [Answer("", 16)] * 3
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(only, [untested] * 3)) == [Answer("", 16)] * 3
     assert len(requests) == device_test._PARTS
 
 
@@ -446,10 +421,9 @@ def test_devices_are_tested_side_by_side_and_twins_once(machine, child):
     assert len(requests) == 3 * device_test._PARTS
 
 
-def test_a_device_that_poses_as_another_is_not_tested(device, monkeypatch):
-    monkeypatch.setattr(device_test, "_test", lambda *_: pytest.fail("it is tested"))
-    posing = replace(device, kind="discrete GPU", float_lanes=1)
-    assert gd.choose(posing) is posing
+def test_a_device_that_poses_as_another_is_not_tested(device, child):
+    requests, posing = child(PASSES), replace(device, kind="discrete GPU", float_lanes=1)
+    assert gd.choose(posing) is posing and not requests
 
 
 def test_simulators_are_not_tested(simulator):
@@ -467,15 +441,6 @@ def test_a_listing_that_names_a_missing_library(tmp_path):
         check=True,
     )
     assert done.stdout.strip().isdecimal()
-
-
-def test_a_fault_of_the_test_itself_is_not_hidden(untested, monkeypatch):
-    def broken(*_):
-        raise RuntimeError("a mistake of ours")
-
-    monkeypatch.setattr(device_test, "_run", broken)
-    with pytest.raises(RuntimeError, match="a mistake of ours"):
-        answers_for([untested])
 
 
 def test_the_order_of_devices_is_kept(machine, child):

@@ -11,6 +11,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.noise.series import PlaneSpectra
 from napari_gpu_denoise.run.ledger import packed, unpacked
+from scenes import prepared
 
 ROW = (0.1, 1 / 30, 0.0, 0.0, 0.0)
 MODEL = gd.Correlated(3.0000000000000004, ((1.0, *ROW[1:]), *(ROW,) * 4))
@@ -19,7 +20,7 @@ VALUES = {
     "mapping": {"a": [1, 2], 3: frozenset({"x", "y"})},
     "model": MODEL,
     "planes": PlaneSpectra(np.arange(3).reshape(3, 1, 1), ((MODEL,),) * 3),
-    "filter": gd.BM3D().for_noise([MODEL]),
+    "filter": prepared(gd.BM3D(), noise=(MODEL,)),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +12,7 @@ from napari.qt.threading import WorkerBase, WorkerBaseSignals, create_worker
 from napari.utils.progress import cancelable_progress
 from qtpy.QtCore import QObject, Signal
 
-from napari_gpu_denoise.errors import Cancelled
+from napari_gpu_denoise.errors import Cancelled, free_traceback
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.run.progress import Progress, Step
 
@@ -99,7 +98,7 @@ class _Worker(WorkerBase):
             return None
         except Exception as error:
             # Device objects are freed in this thread, to which they belong.
-            traceback.clear_frames(error.__traceback__)
+            free_traceback(error)
             problem = error
         return value, problem, time.perf_counter() - started
 

@@ -14,7 +14,6 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.filters.bm4d.filter import BM4D
 from napari_gpu_denoise.filters.isoline import Isoline
-from napari_gpu_denoise.filters.ridge import RefinableFilter
 from napari_gpu_denoise.filters.search.likeness import FOUND, Likeness, compared
 from napari_gpu_denoise.filters.vbm3d import VBM3D, nearest_window
 from napari_gpu_denoise.image.axes import UNNAMED
@@ -108,7 +107,7 @@ _START = 1.0  # seconds for the noise, and for reading
 def seconds_on(filter: Any, pixels: int, devices: Sequence[Device]) -> float:
     """Return about how long a filter takes for so many pixels on devices, which share them."""
     (device, *others) = devices
-    refined = isinstance(filter, RefinableFilter) and filter.refine != "off"
+    refined = getattr(filter, "refine", "off") != "off"
     profile = "best" if refined else filter.nearest_profile()[0]
     known = _MEASURED.get((filter.name, profile)) or _MEASURED["bm3d", "normal"]
     if device.shares_cores:
@@ -379,6 +378,5 @@ def _with_effort(settings: Filter, effort: str | None, noise: NoiseEstimate) -> 
     _, changes = settings.nearest_profile()
     changes.pop("refine", None)  # which tells "best" from "normal"
     chosen = type(settings).of(profile=effort, **changes)
-    own = chosen.for_noise(noise.models) or chosen.for_channels(noise.models)
-    plain = effort == "best" and isinstance(own, RefinableFilter) and own.unrefined
+    plain = effort == "best" and chosen.unrefined(noise.models)
     return _with_effort(settings, "high", noise) if plain else chosen

@@ -16,7 +16,7 @@ from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussian, Rician
 from napari_gpu_denoise.noise.models.base import channel_correlations
 from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.input import Block, keep_blank
 from napari_gpu_denoise.run.job import Job, sigma_over
 from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, measured_noise, resolve_noise, scaled
@@ -144,8 +144,12 @@ def _wider(span: slice, before: int, after: int, length: int) -> slice:
 class _AnyFilter(Filter):
     """Stands for a filter that is told the noise as it is, correlated noise included."""
 
-    def for_noise(self, models: Any) -> Filter | None:
-        return _AnyFilter() if models[0].models_correlation else None
+    def takes(self, models: Any) -> bool:
+        return models[0].models_correlation
+
+    def prepare(self, context: Context) -> Filter:
+        told = context.noise if context.noise and self.takes(context.noise) else ()
+        return replace(self, noise=told)
 
 
 def noise_of(run: Run, image: Any) -> tuple[Any, Any]:
@@ -187,7 +191,7 @@ class CropNoise:
     @classmethod
     def of(cls, sigma: Any, noise: Any, image: Any, job: Job, crop: Crop) -> CropNoise:
         """Return the noise of a crop of an image; `sigma` and `noise` as of `noise_of`."""
-        _, whole = resolve_noise(sigma, noise, image, job.names, _AnyFilter())
+        whole = resolve_noise(sigma, noise, image, _AnyFilter(), Context(job.names, image.shape))
         shape = tuple(one.stop - one.start for one in crop.reads)
         found = crop.sigma(whole)
         if not found.array.any():
@@ -363,8 +367,10 @@ class Trial:
 
         Where the mean of the noise is not 0, as of magnitudes, they are as pixels are measured.
         """
-        applied, factor = self.job.filter.with_strength(factor)
-        job = replace(self.job, filter=applied, sigma=scaled(self.job.sigma, factor))
+        job, own = self.job, self.job.filter
+        applied = own.prepare(Context(job.names, job.shape, strength=factor))
+        sigma = scaled(job.sigma, 1.0 if own.keeps_sigma else factor)
+        job = replace(job, filter=applied, sigma=sigma)
         block = Block(values, values, None)
         made = np.empty(tuple(one.stop - one.start for one in self.inner), values.dtype)
         filter_part(job, self.part, block[self.part.reads], made, progress)

@@ -99,7 +99,7 @@ def measure(
     kernels, tiles, memory = _profile(settings, image, axes, device, len(calls))
     upload, download = kernels.pop("upload"), kernels.pop("download")
     device_time, call = sum(kernels.values()), statistics.median(calls[1:])
-    head = settings.name, asdict(settings), str(device), shape, tiles, kernels
+    head = settings.name, settings.as_dict(), str(device), shape, tiles, kernels
     times = device_time, upload, download, call
     return Timing(*head, *times, memory, memory / image.nbytes)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
 from napari_gpu_denoise.files import FORMAT_NAMES
-from napari_gpu_denoise.protocol.settings import size_in_words
+from napari_gpu_denoise.protocol.settings import setting_fields, size_in_words
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.assessment.recommend import Advice
@@ -252,7 +252,7 @@ def _workers(args: argparse.Namespace) -> Iterator[Any]:
 
 def chosen_settings(args: argparse.Namespace) -> Any:
     """Return the settings of a filter command: those of the profile, overridden by those given."""
-    known = {spec.name for spec in dataclasses.fields(args.settings)}
+    known = {spec.name for spec in setting_fields(args.settings)}
     given = {name: value for name, value in vars(args).items() if name in known}
     return args.settings.of(profile=args.profile, **given)
 

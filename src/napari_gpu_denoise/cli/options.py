@@ -12,7 +12,7 @@ from napari_gpu_denoise.cli.failures import on_command_line
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.filters import check_removed
-from napari_gpu_denoise.protocol.settings import checked_factor, number_of_bytes
+from napari_gpu_denoise.protocol.settings import checked_factor, number_of_bytes, setting_fields
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.protocol.filter import Filter
@@ -129,7 +129,7 @@ def add_settings(parser: argparse.ArgumentParser, settings: type) -> None:
         False: parser.add_argument_group("settings of the filter"),
         True: parser.add_argument_group("advanced settings of the filter"),
     }
-    for spec in dataclasses.fields(settings):
+    for spec in setting_fields(settings):
         _add_setting(groups[spec.metadata["advanced"]], spec)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -361,30 +361,30 @@ def _by_workers(
         index = min(step.done, step.total - 1)
         return BatchProgress(todo[index], index, len(todo), step.done, step.total, step.unit)
 
-    own = progress.within(among_all)
+    of_all = progress.within(among_all)
 
-    def told(report: FileReport) -> None:
+    def add_report(report: FileReport) -> None:
         files.append(report)
         progress.report(report)
-        own.tell(len(files), len(todo), "file")
+        of_all.tell(len(files), len(todo), "file")
 
     def small() -> Iterator[tuple[Any, ...]]:
-        for path in todo:
+        for path in itertools.takewhile(lambda _: not state.stops(files), todo):
             found = state.sort(path)
             if found is True:
                 begun.append(path)
                 given = path, batch.targets[path], batch.run, state.options(path)
                 yield "file", filtered_file, *given
             elif found:
-                told(found)
+                add_report(found)
             else:
                 rest.append(path)
 
-    own.tell(0, len(todo), "file")
+    of_all.tell(0, len(todo), "file")
     work = outcomes(batch.client, small(), ClusterReport(), progress, raises=False)
     with contextlib.closing(work) as results:
         for number, outcome in results:
-            told(state.returned(begun[number], outcome))
+            add_report(state.returned(begun[number], outcome))
             if state.stops(files):
                 break
     return rest
@@ -501,7 +501,7 @@ class _BatchState:
 
     def failed(self, path: Path, error: Exception) -> FileReport:
         """Return the report on a file that failed, without the pixels of its traceback."""
-        _free_traceback(error)
+        errors.free_traceback(error)
         return FileReport(path, error=error, notes=_unfinished_note(self._batch, path, error))
 
     def stops(self, files: Sequence[FileReport]) -> bool:
@@ -531,13 +531,6 @@ def _plate(batch: Batch) -> tuple[str, ...]:
     for _ in inside.split("/"):
         place = place.parent
     return zarr.describe_plate(place, plate)
-
-
-def _free_traceback(error: BaseException | None) -> None:
-    """Free the pixels that an error holds by its traceback: reports are kept to the end."""
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
 
 
 def _unfinished_note(

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,11 @@ from napari_gpu_denoise.files.image_file import (
     Format,
     ImageFile,
     PixelMetadata,
-    Records,
     Steps,
     kept_steps,
     number,
     record_line,
     records_in,
-    records_of,
     rounded,
     voxel_of,
 )
@@ -662,7 +660,7 @@ def check_writable(like: ImageFile, dtype: np.dtype) -> None:
 
 
 def write(
-    path: Path, data: Any, like: ImageFile, record: Records = None, *, overwrite: bool = False
+    path: Path, data: Any, like: ImageFile, records: Sequence[dict] = (), *, overwrite: bool = False
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of DICOM files, as `formats.write` does.
 
@@ -675,7 +673,7 @@ def write(
     numbers: dict[Path, list[tuple[int, int]]] = {}
     for k, frame in enumerate(like.metadata["frames"]):
         numbers.setdefault(frame.path, []).append((frame.index, k))
-    made = _NewSeries(data, like, records_of(record), pydicom.uid.generate_uid(prefix=None))
+    made = _NewSeries(data, like, list(records), pydicom.uid.generate_uid(prefix=None))
     keep = (like.path, *like.files)
     with contextlib.ExitStack() as opened:
         opened.enter_context(writing(path))

@@ -158,7 +158,8 @@ def write(
         )
     check_name(path, like)
     made = result_like(path, like)
-    written = format_like(made).write(path, data, made, record, overwrite=overwrite)
+    records = [record.as_dict()] if isinstance(record, Record) else record or ()
+    written = format_like(made).write(path, data, made, records, overwrite=overwrite)
     return made.notes[len(like.notes) :] + written
 
 

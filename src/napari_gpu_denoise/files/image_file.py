@@ -9,7 +9,7 @@ import os
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, DTypeLike
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files.input_checks import check_memory
 from napari_gpu_denoise.image.axes import chosen_range, index_parts
-from napari_gpu_denoise.run.record import Record
 
 
 class Blocks(ABC):
@@ -257,7 +256,6 @@ METRES = {name: length for name, (_, length, _) in _UNITS.items() if length}
 _NAMES = {each: name for name, (symbol, _, more) in _UNITS.items() for each in (symbol, *more)}
 
 Steps = dict[str, tuple[float, str]]
-Records = Record | Sequence[dict] | None  # of one run, of several, or none
 
 Voxel = tuple[tuple[float, float, float] | None, str]  # (z, y, x), and the unit of all three
 NO_VOXEL: Voxel = (None, "")
@@ -416,13 +414,6 @@ class Format:
         if self.written is None:
             return self.is_path(path)
         return os.fspath(path).lower().endswith(self.written)
-
-
-def records_of(record: Records) -> list[dict]:
-    """Return the records that a writer is given: of one run, of several, or none."""
-    if record is None:
-        return []
-    return [record.as_dict()] if hasattr(record, "as_dict") else list(record)
 
 
 def record_line(record: dict) -> str:

@@ -17,7 +17,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,11 +30,9 @@ from napari_gpu_denoise.files.image_file import (
     Format,
     ImageFile,
     PixelMetadata,
-    Records,
     kept_steps,
     record_line,
     records_in,
-    records_of,
     rounded,
     voxel_of,
 )
@@ -337,7 +335,7 @@ class Voxels(Blocks):
 
 
 def write(
-    path: Path, data: Any, like: ImageFile, record: Records = None, *, overwrite: bool = False
+    path: Path, data: Any, like: ImageFile, records: Sequence[dict] = (), *, overwrite: bool = False
 ) -> tuple[str, ...]:
     """Write new voxels with the header of another NIfTI file, as `formats.write` does.
 
@@ -350,7 +348,7 @@ def write(
             # Neither name nor time, so that the same call gives the same bytes.
             options = {"filename": "", "mode": "wb", "mtime": 0, "compresslevel": _COMPRESSION}
             file = opened.enter_context(gzip.GzipFile(fileobj=file, **options))
-        file.write(_head(data.dtype, like, record))
+        file.write(_head(data.dtype, like, records))
         stored = data.dtype.newbyteorder(like.metadata["header"].endianness)
         for place in np.ndindex(data.shape[:-2]):
             file.write(np.ascontiguousarray(data[place], stored).data)
@@ -362,7 +360,7 @@ def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     check_type(like.path, "a NIfTI", dtype, _HELD)
 
 
-def _head(dtype: np.dtype, like: ImageFile, record: Records) -> bytes:
+def _head(dtype: np.dtype, like: ImageFile, records: Sequence[dict]) -> bytes:
     """Return all that precedes the voxels."""
     kept = like.metadata
     header = kept["header"].copy()
@@ -371,7 +369,7 @@ def _head(dtype: np.dtype, like: ImageFile, record: Records) -> bytes:
         # The values written are grey levels.
         header["scl_slope"], header["scl_inter"] = 1, 0
     extensions = list(kept["extensions"])
-    extensions += [(_COMMENT, record_line(each).encode("ascii")) for each in records_of(record)]
+    extensions += [(_COMMENT, record_line(each).encode("ascii")) for each in records]
     behind = pack_extensions(extensions, header.endianness)
     header["vox_offset"] = header.template_dtype.itemsize + len(behind)
     return header.binaryblock + behind

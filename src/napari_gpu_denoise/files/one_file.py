@@ -22,7 +22,7 @@ from napari_gpu_denoise.files.resuming import ResumeLedger, digest_of
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.opencl.device import choose_devices
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.denoise import denoise_image
 from napari_gpu_denoise.run.ledger import Ledger, packed
 from napari_gpu_denoise.run.progress import MEASURING, SILENT, Progress
@@ -168,13 +168,13 @@ class _Streamed:
             out = made.finest if self.client is None else made
             result = self._filtered(self.picture.data, out, ledger)
             record = _about(result.record, self.picture, self.why, self.made_from)
-            made.finish(record)
+            made.finish([record.as_dict()])
         return self.picture, record, ()
 
     def _by_planes(self, ledger: ResumeLedger) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Collect the planes in a file, from which the result is written when all are there."""
         picture, run, data = self.picture, self.run, self.picture.data
-        if "T" in run.axes and run.filter.for_array(run.axes, data.shape).over_time:
+        if "T" in run.axes and run.filter.prepare(Context(run.axes, data.shape)).over_time:
             # Such a filter looks at whole frames, and is best given each once.
             data = data.as_planes()
         planes = 2 + picture.axes.endswith("S")

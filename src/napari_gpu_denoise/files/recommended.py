@@ -9,7 +9,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.axes import check_axes
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.request import Run
 
@@ -25,7 +25,7 @@ class Recommended(Filter):
     title = "As recommended for each file"
     summary = "The filter, profile and settings that are recommended for each file."
 
-    def for_array(self, names: str, shape: tuple[int, ...]) -> NoReturn:
+    def prepare(self, context: Context) -> NoReturn:
         """Refuse arrays: their filter is known before the run."""
         raise SettingsError(
             "Recommended() chooses a filter for each file of a batch",

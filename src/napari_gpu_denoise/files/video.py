@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,10 +22,8 @@ from napari_gpu_denoise.files.image_file import (
     Format,
     ImageFile,
     PixelMetadata,
-    Records,
     record_line,
     records_in,
-    records_of,
     rounded,
 )
 from napari_gpu_denoise.files.input_checks import (
@@ -336,7 +334,7 @@ def _grey_levels(frame: Any, bits: int) -> np.ndarray | None:
 
 
 def write(
-    path: Path, data: Any, like: ImageFile, record: Records = None, *, overwrite: bool = False
+    path: Path, data: Any, like: ImageFile, records: Sequence[dict] = (), *, overwrite: bool = False
 ) -> tuple[str, ...]:
     """Write frames as a lossless video with the times of another, as `formats.write` does.
 
@@ -356,7 +354,7 @@ def write(
         file = opened.enter_context(new_file(path, overwrite=overwrite, keep=keep))
         opened.enter_context(writing(path, "video"))
         with av.open(file, "w", format="matroska") as container:
-            lines = [record_line(each) for each in (*like.history, *records_of(record))]
+            lines = [record_line(each) for each in (*like.history, *records)]
             container.metadata[_RECORDS] = "\n".join(lines)
             stream = container.add_stream("ffv1", rate=told["rate"].limit_denominator(2**30))
             stream.height, stream.width = like.data.shape[1:3]

@@ -10,9 +10,8 @@ import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels
-from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.plan import Sizes
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Tile
@@ -42,13 +41,11 @@ def guide_setting(use: str) -> Any:
     )
 
 
-def decide_channels(settings: AnyFilter, names: str, shape: tuple[int, ...]) -> AnyFilter:
+def decide_channels(settings: AnyFilter, context: Context) -> AnyFilter:
     """Return settings with ``channels="auto"`` decided; refuse those that do not fit an array."""
-    axis = channel_axis(names)
-    count = 1 if axis is None else shape[axis]
-    channels = settings.channels
+    count, channels = context.channels, settings.channels
     if channels == "auto":
-        channels = "opponent" if count == 3 and names[axis] == "S" else "separate"
+        channels = "opponent" if context.rgb else "separate"
     if channels == "opponent" and count != 3:
         raise SettingsError(
             f"channels='opponent' needs three channels, red, green and blue, but there are {count}",
@@ -173,7 +170,7 @@ class ChannelMix:
         self, run: Launcher, image: Noisy, matrix, weighted: bool, name: str, strong: Any = None
     ) -> Noisy:
         tile = replace(image.pixels.tile, channels=len(matrix))
-        frames = tile.t.size * tile.z.size
+        frames = tile.frames
         made, levels = run.held[name], run.held[f"{name} levels"]
         strong = matrix if strong is None else strong
         self._enqueue(run, image, matrix, weighted, made)

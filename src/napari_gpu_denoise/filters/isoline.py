@@ -21,9 +21,9 @@ from napari_gpu_denoise.filters.channels import (
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels
 from napari_gpu_denoise.noise.models import NoiseModel, Speckle
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
-from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.settings import setting, within_bounds
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile
 from napari_gpu_denoise.run.denoise import filter_function, shown_maps, with_settings
 from napari_gpu_denoise.run.progress import Progress
@@ -218,7 +218,7 @@ class Plan(TilePlan):
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the padded images and maps that a tile needs."""
         settings, plane = self.settings, Padded(tile, self.margins).plane
-        frames = tile.t.size * tile.z.size
+        frames = tile.frames
         count, whole = tile.channels * frames, _whole(tile)
         guided, share = self._guided(tile)
         guides = frames if guided else count
@@ -244,7 +244,7 @@ class Plan(TilePlan):
         elif settings.method != "pi-ld":
             sizes |= {"directions": guides * plane, "segments": 8 * guides * plane}
         if self.mixed_back:
-            sizes["made"] = 4 * tile.channels * math.prod(tile.shape)
+            sizes["made"] = tile.nbytes
         sizes |= {name: 4 * number * plane for name, number in images.items() if number}
         mixed = {} if self._mix is None else self._mix.buffers(whole)
         if guided and tile.channels > 1:
@@ -256,7 +256,7 @@ class Plan(TilePlan):
         settings = self.settings
         held = self.hold(tile, sigma.variation is not None)
         run = TileLauncher(self.arena, queue, Padded(tile, self.margins), held)
-        frames = tile.t.size * tile.z.size
+        frames = tile.frames
         variation = None
         if sigma.variation is not None:
             variation = run.mirrored("variation", sigma.variation, 1)[0]
@@ -289,7 +289,7 @@ class Plan(TilePlan):
     def _guide(self, run: TileLauncher, noisy: Noisy, variation) -> PaddedImages:
         """Return the guide that isolines are traced in: one channel, of speckle its logarithm."""
         settings, tile = self.settings, run.padded.tile
-        frames = tile.t.size * tile.z.size
+        frames = tile.frames
         relative = settings.relative_noise
         speckle = relative > 0
         if tile.channels > 1:
@@ -376,10 +376,7 @@ class Plan(TilePlan):
         given |= {"looks": guide.looks, "t_max": _T_MAX, "out": made, **place, **run.layout}
         if settings.method == "pi-ld":
             constants["DEVIATION"] = _DEVIATION
-            run.launch(
-                *("search_isolines", constants, region, averaged.count),
-                **given,
-            )
+            run.launch("search_isolines", constants, region, averaged.count, **given)
         else:
             directions, sums = run.held["isoline directions"], run.held["isoline segments"]
             whole = run.padded.region(margins.looked_at - settings.segment_length - 1)
@@ -544,35 +541,36 @@ class Isoline(Filter):
         """Channels that share isolines."""
         return "C" if self.channels in JOINED else ""
 
-    def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
-        """Return the settings for an array, with ``channels="auto"`` decided by its axes."""
-        fitting = super().for_array(names, shape)
-        if self.relative_noise == 0:
-            return decide_channels(fitting, names, shape)
+    def prepare(self, context: Context) -> Self:
+        """Return the filter for an array, with its channels, and for speckle of these models."""
+        fitting, speckle = super().prepare(context), self.relative_noise > 0
         # Opponent colours are differences: their noise is not multiplicative.
-        if self.channels == "opponent":
+        if speckle and self.channels == "opponent":
             raise SettingsError(
                 "channels='opponent' does not work with multiplicative noise: use 'separate' or "
                 "'joint'."
             )
-        wanted = "separate" if self.channels == "auto" else self.channels
-        return decide_channels(replace(fitting, channels=wanted), names, shape)
+        if speckle and self.channels == "auto":
+            fitting = replace(fitting, channels="separate")
+        fitting = decide_channels(fitting, context)
+        if context.noise and self.takes(context.noise):
+            channels = "separate" if fitting.channels == "opponent" else fitting.channels
+            looks = context.noise[0].looks
+            fitting = replace(fitting, criterion="multiplicative", looks=looks, channels=channels)
+        if fitting.keeps_sigma and context.strength != 1:
+            looks = within_bounds(self, "looks", fitting.looks / context.strength**2)
+            fitting = replace(fitting, looks=looks)
+        return fitting
 
-    def for_noise(self, models: Sequence[NoiseModel]) -> Self | None:
-        """Return settings for speckle, which the filter handles itself; None for other noise."""
+    def takes(self, models: Sequence[NoiseModel]) -> bool:
+        """Whether all is speckle of the same looks, of which there are not too many."""
         looks = {model.looks for model in models if isinstance(model, Speckle)}
-        least, most = type(self).__dataclass_fields__["looks"].metadata["bounds"]
-        if len(looks) != 1 or not least <= min(looks) <= most:
-            return None
-        channels = "separate" if self.channels == "opponent" else self.channels
-        return replace(self, criterion="multiplicative", looks=min(looks), channels=channels)
+        return len(looks) == 1 and all(within_bounds(self, "looks", one) == one for one in looks)
 
-    def with_strength(self, factor: float) -> tuple[Self, float]:
-        """Return settings with the looks of stronger speckle, if they stand for sigma."""
-        if self.criterion == "additive":
-            return self, factor
-        least, most = type(self).__dataclass_fields__["looks"].metadata["bounds"]
-        return replace(self, looks=min(max(self.looks / factor**2, least), most)), 1.0
+    @property
+    def keeps_sigma(self) -> bool:
+        """Whether the looks stand for sigma."""
+        return self.criterion == "multiplicative"
 
     @property
     def operations_per_pixel(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from napari_gpu_denoise.noise.patches.spectra import SigmaEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.protocol.plan import (
     Buffers,
     FrameNote,
@@ -37,7 +38,7 @@ from napari_gpu_denoise.protocol.plan import (
     TilePlan,
     TileSigma,
 )
-from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.settings import setting, within_bounds
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function
 
@@ -89,7 +90,7 @@ class Plan(TilePlan):
         """Return the buffers for a tile: those of the search, and the estimates of all patches."""
         patch, step = self.search.settings.patch, self.search.settings.step
         references = math.prod(Grid.of(span, patch, step).count for span in (tile.y, tile.x))
-        estimates = 4 * tile.t.size * tile.z.size * references * patch**2
+        estimates = 4 * tile.frames * references * patch**2
         return {**self.search.buffers(tile), "estimates": estimates}
 
     def enqueue(
@@ -261,8 +262,8 @@ class NLMeans(FrameSearch):
         method = ", or ".join(dict.fromkeys(methods))
         return SigmaEstimate(sigmas, errors, method, source.count, blank_width=max(widths))
 
-    def for_noise(self, models: Sequence[NoiseModel]) -> NLMeans | None:
-        """Return these settings if they are for such noise; None to have it stabilised first."""
+    def takes(self, models: Sequence[NoiseModel]) -> bool:
+        """Whether these settings are for such noise; refuse settings for another kind."""
         told = ", ".join(sorted({model.name for model in models}))
         if self.distance == "pearson":
             raise SettingsError(
@@ -270,22 +271,24 @@ class NLMeans(FrameSearch):
                 "give sigma, or neither to have it measured, or use distance='euclidean'",
                 code="pearson-noise",
             )
-        if not self.rician:
-            return None
         # Well above sigma, Rician noise is nearly Gaussian and may be identified as such.
-        if all(isinstance(model, (Rician, Gaussian)) for model in models):
-            return self
-        raise SettingsError(f"rician=True does not fit {told} noise: leave one of them out.")
+        if self.rician and not all(isinstance(model, (Rician, Gaussian)) for model in models):
+            raise SettingsError(f"rician=True does not fit {told} noise: leave one of them out.")
+        return self.rician
 
-    def with_strength(self, factor: float) -> tuple[NLMeans, float]:
-        """Return settings that average more where sigma is needed as it is, for the Rician bias."""
-        if not self.rician:
-            return self, factor
-        fields, changes = type(self).__dataclass_fields__, {}
-        for name, times in (("strength", factor), ("flat", factor**2)):
-            least, most = fields[name].metadata["bounds"]
-            changes[name] = min(max(getattr(self, name) * times, least), most)
-        return replace(self, **changes), 1.0
+    @property
+    def keeps_sigma(self) -> bool:
+        """Whether it is needed for the Rician bias."""
+        return self.rician
+
+    def prepare(self, context: Context) -> Self:
+        """Return the filter for an array; one that averages more if it keeps sigma."""
+        fitting, factor = super().prepare(context), context.strength
+        if not self.keeps_sigma or factor == 1:
+            return fitting
+        strength = within_bounds(self, "strength", self.strength * factor)
+        flat = within_bounds(self, "flat", self.flat * factor**2)
+        return replace(fitting, strength=strength, flat=flat)
 
     @property
     def offsets(self) -> int:

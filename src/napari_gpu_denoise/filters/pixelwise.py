@@ -25,7 +25,7 @@ from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
@@ -162,7 +162,7 @@ class Blocks:
     def grid(self, tile: Tile) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """Return global and local size of the launch that filters a tile."""
         down, across = self.counts(tile)
-        frames = tile.t.size * tile.z.size
+        frames = tile.frames
         if not self.group:
             return (across, down, frames), (1, 1, 1)
         return (across * _ITEMS, down, frames), (_ITEMS, self.group.group_y, 1)
@@ -363,8 +363,6 @@ class NLMeansPixelwise(FrameSearch):
         },
     }
 
-    mixing: ClassVar[Mixing | None] = None  # channels are compared as they are
-
     patch: int = setting(5, "Patch width (odd)", bounds=(1, 31), unit="pixels", odd=True)
     window: int = setting(13, "Search window width (odd)", bounds=(1, 101), unit="pixels", odd=True)
     strength: float = setting(
@@ -433,35 +431,48 @@ class NLMeansPixelwise(FrameSearch):
         advanced=True,
     )
 
+    # Not a setting: what joint channels are multiplied by before they are compared.
+    mixing: Mixing | None = field(default=None, kw_only=True, repr=False)
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "voxel", voxel_text(self.voxel))
         super().__post_init__()
 
-    def spaced(self, image: Any, names: str) -> tuple[Self, tuple[str, ...]]:
-        """Return the settings with as many slices as they are long in pixels, and why."""
+    def spaced(self, image: Any, names: str) -> Self:
+        """Return the settings with as many slices as they are long in pixels."""
         deep = self.slices or self.patch_slices
         if self.spacing == "off" or not deep or image.shape[names.index("Z")] < 2:
-            return self, ()
+            return self
         ratio, why = distance_of(image, names, self.voxel)
         slices = max(round(self.slices / ratio), 1) if self.slices else 0
         around = round(self.patch_slices / ratio)
         if (slices, around) == (self.slices, self.patch_slices):
-            return self, ()
+            return self
         # Patches keep about as many voxels: their distances would be the less certain.
         wide = self.patch * math.sqrt((2 * self.patch_slices + 1) / (2 * around + 1))
         patch = min(2 * round((wide - 1) / 2) + 1, 31)
-        fitting = replace(self, slices=slices, patch_slices=around, patch=patch, spacing="off")
         shape = f"{2 * around + 1}x{patch}x{patch}"
-        return fitting, (f"{why}: slices={slices}, patches of {shape} voxels",)
+        notes = *self.notes, f"{why}: slices={slices}, patches of {shape} voxels"
+        changes = {"slices": slices, "patch_slices": around, "patch": patch, "spacing": "off"}
+        return replace(self, **changes, notes=notes)
 
-    def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
-        """Return the settings for an array, with ``channels="auto"`` decided by its axes."""
-        fitting = super().for_array(names, shape)
+    def prepare(self, context: Context) -> Self:
+        """Return the filter for an array, with its channels, slices, and how channels are mixed."""
+        fitting, image, names = super().prepare(context), context.image, context.names
         if self.channels == "auto":
-            axis = channel_axis(names)
-            colours = axis is not None and names[axis] == "S" and shape[axis] == 3
-            fitting = replace(fitting, channels="joint" if colours else "separate")
-        return decide_channels(fitting, names, shape)
+            fitting = replace(fitting, channels="joint" if context.rgb else "separate")
+        fitting = decide_channels(fitting, context)
+        if image is None:
+            return fitting
+        fitting = fitting.spaced(image, names)
+        whitened = fitting.whiten and fitting.channels == "joint" and fitting.guide < 0
+        if not whitened or self.mixing is not None:
+            return fitting
+        measured = measured_mixing(image, names)
+        if measured is None:
+            return fitting
+        mixing, why = measured
+        return replace(fitting, mixing=mixing, notes=(*fitting.notes, why))
 
     @property
     def joint(self) -> str:
@@ -493,33 +504,10 @@ class NLMeansPixelwise(FrameSearch):
         sums = 4.0 * self.patch if self.patch_shape == "gaussian" else 8.0 + self.patch
         return self.offsets * (12.0 + sums * (2 * self.patch_slices + 1))
 
-    def for_pixels(self, image: Any, names: str) -> tuple[NLMeansPixelwise, tuple[str, ...]]:
-        """Return settings for the distance of slices; another filter if channels are whitened."""
-        fitting, words = self.spaced(image, names)
-        if not (self.whiten and self.channels == "joint" and self.guide < 0):
-            return fitting, words
-        measured = measured_mixing(image, names)
-        if measured is None:
-            return fitting, words
-        mixing, why = measured
-        return WhitenedPixelwise(**vars(fitting), mixing=mixing), (*words, why)
-
     def plan(self, arena: Arena) -> Plan | RingPlan:
         """Return the plan for one device."""
         tiles = Plan(self, arena, self.mixing)
         return RingPlan(tiles, self.reach.t) if self.over_time else tiles
-
-
-@dataclass(frozen=True)
-class WhitenedPixelwise(NLMeansPixelwise):
-    """The filter with channels mixed before they are compared, made by `for_pixels`."""
-
-    # Not a setting: what the channels are multiplied by.
-    mixing: Mixing = field(kw_only=True)
-
-    def for_pixels(self, image: Any, names: str) -> tuple[NLMeansPixelwise, tuple[str, ...]]:
-        """Return itself."""
-        return self, ()
 
 
 @filter_function(NLMeansPixelwise)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 from napari_gpu_denoise.filters.channels import ChannelMix
 from napari_gpu_denoise.filters.pixels import (
@@ -33,9 +33,7 @@ from napari_gpu_denoise.filters.search.video_search import (
 from napari_gpu_denoise.filters.sums import blocks_in_turns, fixed_point, weight_units
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma, together
-from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 NEIGHBOURS = 64  # patches of a group; more would not fit the registers of a work-group
@@ -45,70 +43,6 @@ _SEARCH_AGAIN = 3
 _FIRST_REMAINING = 0.75
 # So many patches cover a pixel only if all patches around match it: a smaller range suffices.
 _LARGEST_SIGMAS = 12
-_ITERATIONS = {"once": 1, "chain": 9}
-
-
-def refine_setting() -> Any:
-    """Declare the setting `refine`."""
-    return setting(
-        "off",
-        "Then estimate patches again, as ridge combinations of similar ones: once, or in a chain "
-        "of steps that each remove a part of the noise",
-        choices=("off", *_ITERATIONS),
-    )
-
-
-class RefinableFilter(Filter):
-    """Base of filters with the setting `refine`."""
-
-    refine: str
-
-    @property
-    def unrefined(self) -> str:
-        """Why results are not refined, whatever the setting says. Default: empty, they are."""
-        return ""
-
-    @property
-    def iterations(self) -> int:
-        """How many times patches are combined."""
-        return 0 if self.unrefined else _ITERATIONS.get(self.refine, 0)
-
-    def for_pixels(self, image: Any, names: str) -> tuple[Self, tuple[str, ...]]:
-        """Return the settings that suit the pixels, and why; told if they are not refined."""
-        chosen, told = super().for_pixels(image, names)
-        if self.refine == "off" or not self.unrefined:
-            return chosen, told
-        return replace(chosen, refine="off"), (*told, f"not refined: {self.unrefined}")
-
-
-class RidgeAfter(RefinableFilter):
-    """Base of filters whose results are refined tile by tile."""
-
-    @property
-    def ridge(self) -> RidgeSettings | None:
-        """The combinations after the last pass, if there are any."""
-        raise NotImplementedError(f"{type(self).__name__} combines nothing")
-
-    @property
-    def operations_per_pixel(self) -> float:
-        """Those of all passes and combinations."""
-        more = self.ridge.operations_per_pixel if self.ridge else 0.0
-        return super().operations_per_pixel + more
-
-    @property
-    def operations_per_launch(self) -> float:
-        """Those of the longest pass, or of one of the iterations."""
-        one = self.ridge.operations_per_pixel / self.ridge.iterations if self.ridge else 0.0
-        return max(super().operations_per_launch, one)
-
-
-class CorrelatedRefinable(RefinableFilter):
-    """The same for correlated noise: patches share more of it than combinations account for."""
-
-    @property
-    def unrefined(self) -> str:
-        """Always."""
-        return "neighbouring pixels share noise, which ridge combinations do not account for"
 
 
 @dataclass(frozen=True)
@@ -277,7 +211,7 @@ class ImageMatches:
         """
         found = self._search.enqueue(run, tile, image.buffer)
         alone = Grid(0, 0, 1, 1, 0)
-        return (alone, found.rows, found.columns), tile.t.size * tile.z.size, found.keys
+        return (alone, found.rows, found.columns), tile.frames, found.keys
 
 
 # Kernel arguments: where a result begins and its shape; the same of the image that it is put in.
@@ -485,7 +419,7 @@ class RidgePlan(TilePlan):
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; the combinations reuse those of the first plan."""
         region = self._region(tile)
-        image = 4 * region.channels * math.prod(region.shape)
+        image = region.nbytes
         own = {"first result": image, "noisy region": image, "partly filtered": image}
         sizes = [self._first.buffers(region, is_map), self._ridge.buffers(self._as_frames(region))]
         if self._mix is not None:

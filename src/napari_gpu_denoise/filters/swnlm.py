@@ -135,7 +135,7 @@ class Plan(TilePlan):
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile: the image with its surroundings, and sums of patches."""
         pny, pitch = self._padded(tile)
-        frames = tile.t.size * tile.z.size
+        frames = tile.frames
         sizes = {"swnlm padded": frames, "swnlm sums": frames}
         if is_map:
             sizes["swnlm variation"] = 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,11 +17,8 @@ from napari_gpu_denoise.filters.channels import JOINED, ChannelMix, channels_set
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels, including_margins, spread
 from napari_gpu_denoise.filters.ridge import (
     NEIGHBOURS,
-    CorrelatedRefinable,
-    RefinableFilter,
     VideoRidge,
     VideoRidgeSettings,
-    refine_setting,
 )
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameLinks,
@@ -43,10 +42,11 @@ from napari_gpu_denoise.filters.search.video_search import (
 )
 from napari_gpu_denoise.filters.sums import blocks_in_turns, fixed_point, weight_units
 from napari_gpu_denoise.image.axes import UNNAMED
-from napari_gpu_denoise.noise.models import Correlated, NoiseModel
+from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan, Launches, Sizes, together
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile
@@ -482,7 +482,7 @@ def _common(default: float, what: str, of: str):
 
 
 @dataclass(frozen=True)
-class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
+class VBM3D(FrameSearch, groups.CollaborativeFilter):
     """Settings of VBM3D.
 
     Patches are followed from frame to frame, forward and backward, and filtered together: by hard
@@ -515,7 +515,6 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
     similar_basic: ClassVar[float] = 5.0
     similar_final: ClassVar[float] = 2.0
     kaiser: ClassVar[float] = 1.0
-    shared_noise: ClassVar[bool] = False
     frames_before: int = frames_setting(4, "Earlier frames to search")
     frames_after: int = frames_setting(4, "Later frames to search; 0 filters without delay")
     stages: str = groups.stages()
@@ -526,7 +525,7 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
     flicker: bool = setting(True, "Correct for bleaching and flicker between frames")
     channels: str = channels_setting("with shared patch matches")
     guide: int = guide_setting("used for joint matching")
-    refine: str = refine_setting()
+    refine: str = groups.refine()
     window_nearest: int = setting(
         0,
         "Search window width in adjacent frames (odd), to follow motion; 0 chooses "
@@ -547,19 +546,27 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
         return True
 
     @property
-    def unrefined(self) -> str:
+    def shared_noise(self) -> bool:
+        """Only of correlated noise: patches of a frame share far more of it than of white."""
+        return self.spectral
+
+    def unrefined(self, noise: Sequence[NoiseModel]) -> str:
         """Why results are not refined: frames on one side only have gained little or nothing."""
         both = self.frames_before and self.frames_after
-        return super().unrefined if both else "earlier and later frames are not both used"
+        alone = "" if both else "earlier and later frames are not both used"
+        return super().unrefined(noise) or alone
 
     @property
     def joint(self) -> str:
         """Time, and channels that share matches."""
         return super().joint + "T"
 
-    def for_array(self, names: str, shape: tuple[int, ...]) -> VBM3D:
-        """Return the settings for an array; refuse one with an unnamed axis that may be time."""
-        fitting = super().for_array(names, shape)
+    def prepare(self, context: Context) -> Self:
+        """Return the filter for an array, with a search as wide as motion asks for.
+
+        Refuses an array with an unnamed axis that may be time.
+        """
+        fitting, names, shape = super().prepare(context), context.names, context.shape
         unnamed = [n for a, n in zip(names, shape, strict=True) if a == UNNAMED and n > 1]
         if "T" not in names and unnamed:
             raise AxesError(
@@ -568,24 +575,20 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
                 code="axis-needed",
                 axis="T",
             )
-        return fitting
-
-    def for_pixels(self, image: Any, names: str) -> tuple[VBM3D, tuple[str, ...]]:
-        """Return the settings with a search as wide as motion asks for, and why."""
-        chosen, told = super().for_pixels(image, names)
-        t = names.find("T")
-        searched = max(self.frames_before, self.frames_after) > 0
-        if self.window_nearest or not searched or t < 0 or image.shape[t] < 2:
-            return chosen, told
+        image, t = context.image, names.find("T")
+        searched = max(fitting.frames_before, fitting.frames_after) > 0
+        if image is None or fitting.window_nearest or not searched or t < 0 or image.shape[t] < 2:
+            return fitting
         alike = compared(PlaneReader(image, names), t)
         width = nearest_window(alike)
         if width == _NEAREST[0]:
-            return chosen, told
-        words = f"structures move by about {alike.moved:.0f} pixels a frame"
+            return fitting
+        note = f"structures move by about {alike.moved:.0f} pixels a frame"
         if not width:
-            return chosen, (*told, f"{words}, too far to follow: BM3D may be better")
-        wide = f"{words}: they are searched with window_nearest={width}"
-        return replace(chosen, window_nearest=width), (*told, wide)
+            note += ", too far to follow: BM3D may be better"
+            return replace(fitting, notes=(*fitting.notes, note))
+        note += f": they are searched with window_nearest={width}"
+        return replace(fitting, window_nearest=width, notes=(*fitting.notes, note))
 
     @property
     def steps(self) -> dict[str, int]:
@@ -594,7 +597,7 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
         ordinary = _STEPS if self.frames_after else _STEPS_ALONE
         return {name: step or ordinary[name] for name, step in chosen.items()}
 
-    @property
+    @cached_property
     def passes(self) -> dict[str, groups.GroupSettings | VideoRidgeSettings]:
         """The passes, in order.
 
@@ -625,9 +628,9 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
         wide |= {"kept": _RIDGE_NEXT**2, "neighbours": NEIGHBOURS, "similar": math.inf}
         for k in range(count):
             passes[f"ridge {k + 1}"] = VideoRidgeSettings(replace(search, **wide), k, count)
-        return passes
+        return self._with_spectra(passes)
 
-    @property
+    @cached_property
     def reach(self) -> Reach:
         """The sum over the passes, in space and time."""
         passes = self.passes.values()
@@ -639,25 +642,6 @@ class VBM3D(FrameSearch, RefinableFilter, groups.CollaborativeFilter):
     def plan(self, arena: Arena) -> Plan:
         """Return the plan for one device."""
         return Plan(self, arena)
-
-    def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedVBM3D:
-        return CorrelatedVBM3D(**vars(self), models=models)
-
-    def _for_shared(self, models: tuple[NoiseModel, ...]) -> SharedNoiseVBM3D:
-        return SharedNoiseVBM3D(**vars(self), models=models)
-
-
-@dataclass(frozen=True)
-class SharedNoiseVBM3D(groups.SharedNoiseFilter, VBM3D):
-    """VBM3D for white noise that channels share, made by `VBM3D.for_channels`."""
-
-
-@dataclass(frozen=True)
-class CorrelatedVBM3D(groups.SpectralFilter, CorrelatedRefinable, VBM3D):
-    """VBM3D for correlated noise, made by `VBM3D.for_noise`."""
-
-    # Patches of a frame share far more of correlated noise than of white.
-    shared_noise: ClassVar[bool] = True
 
 
 @filter_function(VBM3D)

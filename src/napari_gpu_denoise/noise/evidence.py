@@ -211,11 +211,9 @@ class Evidence:
 
     @cached_property
     def temporal(self) -> PhotonNoise | None:
-        """The same, unless it has more than single images, which hold texture as well."""
+        """The same, where it is known."""
         found = None if self.spectra is None else self._still
-        if found is None or not math.isfinite(found.gain_error) or found.exceeds(self.single):
-            return None
-        return found
+        return found if found is not None and math.isfinite(found.gain_error) else None
 
     @property
     def grows_over_time(self) -> bool | None:

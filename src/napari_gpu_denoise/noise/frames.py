@@ -222,33 +222,27 @@ class Differences(NamedTuple):
         parts = brightness_levels(self.mean, MEMBERS).each()
         moving = [
             np.mean(low[part] <= limit) < limits.MIN_STILL_SHARE
-            or self._shifted(low[part], high[part], limits.MAX_LOW_OVER_HIGH)
+            or self._shifted(low[part], high[part])
             for part in parts
         ]
         return bool(np.mean(moving) > limits.MAX_MOVING_LEVELS)
 
-    def _shifted(self, low: np.ndarray, high: np.ndarray, least: float) -> bool:
+    def _shifted(self, low: np.ndarray, high: np.ndarray) -> bool:
         """Return whether all patches differ a little more at the low frequencies: faint objects."""
         known = max(len(low) / self.overlap, 1.0)
         error = math.sqrt(sum(2 / (number * known) for number in self.frequencies))
-        return bool(np.median(low) > (least + 2 * error) * np.median(high))
+        return bool(np.median(low) > (limits.MAX_LOW_OVER_HIGH + 2 * error) * np.median(high))
 
     def noise(self) -> photon.PhotonNoise:
-        """Fit a line to the white noise of patches that stand still, at levels of brightness.
-
-        Where the low frequencies hold more than the high ones, something moves, and the high ones
-        tell the noise.
-        """
+        """Fit a line to the white noise of patches that stand still, at levels of brightness."""
         rows, share = [], self.frequencies[0] / sum(self.frequencies)
         variance = share * self.low + (1 - share) * self.high
         for part in brightness_levels(self.mean, MEMBERS).each():
-            moves = self._shifted(self.low[part], self.high[part], 1.0)
-            means, variances = (self.seen, self.high) if moves else (self.mean, variance)
-            core, error = _still(variances[part])
+            core, error = _still(variance[part])
             core = part[core]
             enough = len(part) >= min(MEMBERS, len(self.mean))
             enough &= self.clipped[part].mean() <= limits.MAX_CLIPPED_SHARE
-            level = means[core].mean(), variances[core].mean()
+            level = self.mean[core].mean(), variance[core].mean()
             rows.append((*level, len(core), enough, error * math.sqrt(self.overlap)))
         x, y, count, used, error = (np.array(each) for each in zip(*rows, strict=True))
         known = used.any()

@@ -51,11 +51,6 @@ class PhotonNoise:
         """Whether the gain is clearly above 0."""
         return self.gain > limits.MIN_GAIN_ERRORS * self.gain_error
 
-    def exceeds(self, other: PhotonNoise) -> bool:
-        """Whether this gain is clearly above another one of the same image."""
-        error = math.hypot(self.gain_error, other.gain_error)
-        return self.gain - other.gain > 2 * error
-
     @property
     def most_offset(self) -> float:
         """The largest offset that fits as well, with more read noise: that of the darkest level."""

@@ -127,16 +127,25 @@ def _kernels() -> str:
 # Started by its name, and imported only where no process can be: it lies above this folder.
 _MODULE = "napari_gpu_denoise.filters.self_test"
 _PARTS = 2  # of a test, in a process each: compilers of CPU drivers use one core
-# Seconds from one message of a process to the next: idle, and computing, as slow compilers do.
-# Mesa's takes up to 30 for one kernel.
-_PATIENCE, _COMPUTING = 30.0, 120.0
 _NARROWER = (8, 4)  # floats of vectors to try where those of the driver fail
-# Seconds that a compiler may compute at vectors of which narrower ones can be tried. Most take one;
-# PoCL 3.0 takes minutes on AMD Zen 4 before it aborts.
-_VECTORS = 5.0
 
 _seats = threading.Semaphore(max(_PARTS, os.cpu_count() or 1))
 _here = threading.Lock()
+
+
+class Patience(NamedTuple):
+    """Seconds from one message of a process to the next, `idle` and `computing`.
+
+    Compilers are slow: Mesa's takes up to 30 s for one kernel. They get less for `vectors` of which
+    narrower ones can be tried: most take one second, PoCL 3.0 minutes before it aborts (AMD Zen 4).
+    """
+
+    idle: float = 30.0
+    computing: float = 120.0
+    vectors: float = 5.0
+
+
+_PATIENCE = Patience()
 
 
 class Outcome(NamedTuple):
@@ -154,7 +163,7 @@ class SlowVectorsError(Exception):
     """A compiler takes too long for vectors of which narrower ones can be tried."""
 
 
-def answers_for(devices: Sequence[Any]) -> list[Answer]:
+def answers_for(devices: Sequence[Any], patience: Patience = _PATIENCE) -> list[Answer]:
     """Return the answers of tests of each `Device`: those kept, or of tests made now side by side.
 
     Devices of one model and driver are tested once.
@@ -163,7 +172,7 @@ def answers_for(devices: Sequence[Any]) -> list[Answer]:
     kinds = dict(zip(files, devices, strict=True))
     answers = {file: kept_answer(file, device.float_lanes) for file, device in kinds.items()}
     unknown = [file for file, answer in answers.items() if answer is None]
-    made = _side_by_side(_test, [(file, kinds[file]) for file in unknown])
+    made = _side_by_side(_test, [(file, kinds[file], patience) for file in unknown])
     answers.update(zip(unknown, made, strict=True))
     return [answers[file] for file in files]
 
@@ -183,22 +192,23 @@ def _side_by_side(function: Callable[..., Any], calls: Sequence[tuple]) -> list[
     return [future.result() for future in futures]
 
 
-def _test(file: Any, device: Any) -> Answer:
+def _test(file: Path, device: Any, patience: Patience) -> Answer:
     """Test a device, unless another process has done so meanwhile."""
     with turn(file):
         answer = kept_answer(file, device.float_lanes)
         if answer is None:
-            answer = _widest(device)
+            answer = _widest(device, patience)
             keep_answer(file, device, answer)
     return answer
 
 
-def _widest(device: Any) -> Answer:
+def _widest(device: Any, patience: Patience) -> Answer:
     """Find the widest vectors that a device computes with."""
     native = device.float_lanes
     try:
         for lanes in (native, *(n for n in _NARROWER if n < native)):
-            parts = _side_by_side(_run, [(device, lanes, part) for part in range(_PARTS)])
+            requests = [(device, lanes, part, patience) for part in range(_PARTS)]
+            parts = _side_by_side(_run, requests)
             problem, lasting = max(parts, key=lambda part: (bool(part.problem), not part.lasting))
             if not problem:
                 return Answer("", lanes, lasting)
@@ -209,12 +219,12 @@ def _widest(device: Any) -> Answer:
     return Answer(problem, native, lasting)
 
 
-def _run(device: Any, lanes: int, part: int) -> Outcome:
+def _run(device: Any, lanes: int, part: int, patience: Patience) -> Outcome:
     """Run a part of the test in a process, or in this one if none can be started."""
     request = device.platform, device.name, device.index, lanes, part
     with _seats:
         try:
-            return _run_apart(request)
+            return _run_apart(request, patience)
         except NoProcessError as reason:
             _say_here(str(reason))
     with _here:
@@ -235,7 +245,7 @@ def child_command(request: Sequence[Any]) -> list[str]:
     return [sys.executable, "-P", "-W", "ignore", "-m", _MODULE, json.dumps(request)]
 
 
-def _run_apart(request: Sequence[Any]) -> Outcome:
+def _run_apart(request: Sequence[Any], patience: Patience) -> Outcome:
     """Run a part of the test in a process of its own.
 
     Raises
@@ -251,7 +261,8 @@ def _run_apart(request: Sequence[Any]) -> Outcome:
     with tempfile.TemporaryFile() as said:
         with _child(child_command(request), said) as process:
             try:
-                for message in _messages(process, narrower=lanes > min(_NARROWER)):
+                vectors = patience.vectors if lanes > min(_NARROWER) else patience.computing
+                for message in _messages(process, patience._replace(vectors=vectors)):
                     step = message.get("step", step)
                     result = message.get("outcome", result)
             except SlowVectorsError:
@@ -293,11 +304,8 @@ def _end(process: subprocess.Popen) -> None:
             process.kill() if os.name == "nt" else os.killpg(process.pid, signal.SIGKILL)
 
 
-def _messages(process: subprocess.Popen, *, narrower: bool) -> Iterator[dict[str, Any]]:
-    """Yield what a process reports, line by line, as long as it makes progress.
-
-    Where `narrower` vectors can be tried, it must soon be through with those that it has.
-    """
+def _messages(process: subprocess.Popen, patience: Patience) -> Iterator[dict[str, Any]]:
+    """Yield what a process reports, line by line, as long as it makes progress."""
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def read() -> None:
@@ -307,7 +315,7 @@ def _messages(process: subprocess.Popen, *, narrower: bool) -> Iterator[dict[str
 
     threading.Thread(target=read, daemon=True).start()
     message: dict[str, Any] = {}
-    while line := _next_line(lines, process, message.get("step", ""), narrower=narrower):
+    while line := _next_line(lines, process, message.get("step", ""), patience):
         try:
             message |= json.loads(line)
         except ValueError:
@@ -318,7 +326,7 @@ def _messages(process: subprocess.Popen, *, narrower: bool) -> Iterator[dict[str
 
 
 def _next_line(
-    lines: queue.SimpleQueue[str], process: subprocess.Popen, step: str, *, narrower: bool
+    lines: queue.SimpleQueue[str], process: subprocess.Popen, step: str, patience: Patience
 ) -> str:
     """Wait for a line of a process, but not if it hangs.
 
@@ -327,11 +335,11 @@ def _next_line(
     began, used = time.monotonic(), _seconds_used(process)
     while True:
         with contextlib.suppress(queue.Empty):
-            return lines.get(timeout=min(_PATIENCE, 0.5))
+            return lines.get(timeout=min(patience.idle, 0.5))
         waited, computed = time.monotonic() - began, _seconds_used(process) - used
-        if narrower and step.startswith("vectors") and computed > _VECTORS:
+        if step.startswith("vectors") and patience.vectors < min(computed, patience.computing):
             raise SlowVectorsError
-        if waited > _PATIENCE and not 0.05 * waited < computed < _COMPUTING:
+        if waited > patience.idle and not 0.05 * waited < computed < patience.computing:
             where = f" ({step})" if step else ""
             raise TimeoutError(f"it did not finish a test within {waited:.0f} s{where}")
 

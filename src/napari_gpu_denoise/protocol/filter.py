@@ -3,25 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from napari_gpu_denoise.errors import AxesError
+from napari_gpu_denoise.errors import AxesError, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.patches.spectra import SigmaEstimate
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import FramePlan, TilePlan
-from napari_gpu_denoise.protocol.settings import Settings
+from napari_gpu_denoise.protocol.settings import Settings, setting_fields
 from napari_gpu_denoise.protocol.tiles import Reach
 
 
+@dataclass(frozen=True)
+class Context:
+    """What a filter is prepared for; what is not known yet has its default.
+
+    Attributes
+    ----------
+    names, shape : str, tuple of int
+        Axes of the array, as `check_axes` returns them, and its shape.
+    noise : tuple of NoiseModel
+        One for all channels, or one for each; none where sigma is all that is known.
+    image : array, optional
+        The pixels, with these axes; may be lazy, and hold NaN where there is no image.
+    strength : float
+        How many times as strong as it is the noise is to be treated.
+    """
+
+    names: str
+    shape: tuple[int, ...]
+    noise: tuple[NoiseModel, ...] = ()
+    image: Any = None
+    strength: float = 1.0
+
+    @property
+    def channels(self) -> int:
+        """Number of channels."""
+        axis = channel_axis(self.names)
+        return 1 if axis is None else self.shape[axis]
+
+    @property
+    def rgb(self) -> bool:
+        """Whether the channels are red, green and blue."""
+        axis = channel_axis(self.names)
+        return axis is not None and self.names[axis] == "S" and self.channels == 3
+
+
+@dataclass(frozen=True)
 class Filter(Settings):
     """A filter: its settings, the fields of a frozen dataclass, and what follows from them.
 
     A subclass sets `name`, `title` and `summary`, declares its settings with `setting`, and
     overrides `plan` and everything else that differs from the defaults below. Nothing except `plan`
-    uses a device.
+    uses a device. `prepare` makes every choice that depends on an image.
 
     Attributes
     ----------
@@ -36,6 +72,46 @@ class Filter(Settings):
     name: ClassVar[str]
     title: ClassVar[str]
     summary: ClassVar[str]
+
+    # No settings, but what `prepare` finds out: the noise that the filter accounts for itself, one
+    # model for all channels or one for each, and notes on choices for the record.
+    noise: tuple[NoiseModel, ...] = field(default=(), kw_only=True, repr=False)
+    notes: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
+
+    def prepare(self, context: Context) -> Self:
+        """Return the filter for an array: with every choice that what is known of it allows.
+
+        A setting for an axis of length 1 gets its default, so that the result is the same as
+        without that axis, to the last bit. Override to choose more, and call this first. A filter
+        that is prepared already may be prepared again, when more is known.
+
+        Raises
+        ------
+        AxesError
+            If a setting needs an axis that the array does not have.
+        SettingsError
+            If the settings do not fit the array otherwise.
+        """
+        if len(self.noise) not in (0, 1, context.channels):
+            raise SettingsError(
+                f"{len(self.noise)} noise models were given for {context.channels} channels: give "
+                "one, or one for each channel."
+            )
+        unused, names = {}, context.names
+        for spec in setting_fields(self):
+            axis, value = spec.metadata["needs_axis"], getattr(self, spec.name)
+            if axis is None or value == spec.default:
+                continue
+            if axis not in names:
+                raise AxesError(
+                    f"{spec.name}={value} needs an axis {axis}, but the axes are {names!r}",
+                    f"name them, as axes='{axis}YX'",
+                    code="axis-needed",
+                    axis=axis,
+                )
+            if context.shape[names.index(axis)] == 1 and not spec.default:
+                unused[spec.name] = spec.default
+        return replace(self, **unused) if unused else self
 
     # Axes and array.
 
@@ -81,48 +157,6 @@ class Filter(Settings):
             uncut |= {i for i, letter in enumerate(names) if letter in whole}
         return uncut
 
-    def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
-        """Return the settings that apply to an array.
-
-        A setting for an axis of length 1 gets its default, so that the result is the same as
-        without that axis, to the last bit. Override to decide more, such as how channels are
-        joined, and call this first.
-
-        Parameters
-        ----------
-        names, shape : str, tuple of int
-            Axes of the array, as `check_axes` returns them, and its shape.
-
-        Raises
-        ------
-        AxesError
-            If a setting needs an axis that the array does not have.
-        SettingsError
-            If the settings do not fit the array otherwise.
-        """
-        unused = {}
-        for spec in fields(self):
-            axis, value = spec.metadata.get("needs_axis"), getattr(self, spec.name)
-            if axis is None or value == spec.default:
-                continue
-            if axis not in names:
-                raise AxesError(
-                    f"{spec.name}={value} needs an axis {axis}, but the axes are {names!r}",
-                    f"name them, as axes='{axis}YX'",
-                    code="axis-needed",
-                    axis=axis,
-                )
-            if shape[names.index(axis)] == 1 and not spec.default:
-                unused[spec.name] = spec.default
-        return replace(self, **unused) if unused else self
-
-    def for_pixels(self, image: Any, names: str) -> tuple[Self, tuple[str, ...]]:
-        """Return the settings that suit the pixels, and notes on why for the record.
-
-        Default: these, and nothing. `image` may be lazy, and may hold NaN where there is no image.
-        """
-        return self, ()
-
     # Noise.
 
     @property
@@ -147,37 +181,22 @@ class Filter(Settings):
         """Measure the noise as this filter defines it; None to use the general estimate."""
         return None
 
-    def for_noise(self, models: Sequence[NoiseModel]) -> Filter | None:
-        """Return the filter that handles noise of these models itself, or None, the default.
+    def takes(self, models: Sequence[NoiseModel]) -> bool:
+        """Return whether the filter handles noise of these models itself. Default: False.
 
-        There is one model per channel, or one for all. With None, noise that depends on brightness
-        is stabilised before the filter; so it is if the models describe correlation, too. Settings
-        for another kind of noise raise `SettingsError`.
+        There is one model per channel, or one for all. Noise that depends on brightness is
+        otherwise stabilised before the filter; so it is if the models describe correlation, too.
+        Settings for another kind of noise raise `SettingsError`.
         """
-        return None
+        return False
 
-    def for_channels(self, models: Sequence[NoiseModel]) -> Filter:
-        """Return the filter for channels that share white noise; default: the same.
+    @property
+    def keeps_sigma(self) -> bool:
+        """Whether `prepare` makes the filter stronger, as sigma is unused, or needed as it is.
 
-        There is one model per channel, or one for all. Noise that depends on brightness has been
-        stabilised.
+        Default: False, sigma is multiplied by the strength.
         """
-        return self
-
-    def for_planes(self, models: Sequence[NoiseModel]) -> Filter:
-        """Return the filter for planes with another spectrum of the noise; default: the same.
-
-        It looks as far as this one, which `for_noise` returned.
-        """
-        return self
-
-    def with_strength(self, factor: float) -> tuple[Self, float]:
-        """Return the filter that treats noise as so many times as strong, and the factor of sigma.
-
-        Default: these settings, and all of the factor. Override where sigma is unused, or is needed
-        as it is for something else than strength.
-        """
-        return self, factor
+        return False
 
     # Result and brightness over time.
 

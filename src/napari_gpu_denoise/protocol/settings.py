@@ -94,6 +94,12 @@ def setting_fields(settings: Any) -> tuple[dataclasses.Field, ...]:
     return tuple(spec for spec in dataclasses.fields(settings) if "help" in spec.metadata)
 
 
+def within_bounds(settings: Any, name: str, value: float) -> float:
+    """Return the value that is allowed for a setting and nearest to this one."""
+    least, most = settings.__dataclass_fields__[name].metadata["bounds"]
+    return min(max(value, least), most)
+
+
 class Settings:
     """Base of the settings dataclasses: every field is checked when an object is made.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, prod
 
 
@@ -40,17 +41,17 @@ class Span:
         """Return the span of a whole axis."""
         return cls(0, length, 0, length, length)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of pixels yielded."""
         return self.stop - self.start
 
-    @property
+    @cached_property
     def source_size(self) -> int:
         """Number of pixels read."""
         return self.source_stop - self.source_start
 
-    @property
+    @cached_property
     def margin(self) -> int:
         """Pixels read before the first one yielded."""
         return self.start - self.source_start
@@ -83,15 +84,25 @@ class Tile:
     x: Span
     channels: int = 1
 
-    @property
+    @cached_property
     def source_shape(self) -> tuple[int, int, int, int]:
         """Shape read from each channel, (t, z, y, x)."""
         return tuple(span.source_size for span in (self.t, self.z, self.y, self.x))
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int, int, int]:
         """Shape yielded in each channel, (t, z, y, x)."""
         return tuple(span.size for span in (self.t, self.z, self.y, self.x))
+
+    @property
+    def frames(self) -> int:
+        """Number of planes yielded in each channel."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the float32 pixels yielded in all channels."""
+        return 4 * self.channels * prod(self.shape)
 
     @property
     def source_region(self) -> tuple[slice, slice, slice]:
@@ -106,8 +117,9 @@ class Tile:
 
 def split_span(whole: Span, size: int, reach: tuple[int, int]) -> Iterator[Span]:
     """Cut a span into parts of nearly equal size, at most `size`, that read no more than it."""
-    count = ceil(whole.size / size)
-    cuts = (whole.start + whole.size * k // count for k in range(count + 1))
+    length = whole.size
+    count = ceil(length / size)
+    cuts = (whole.start + length * k // count for k in range(count + 1))
     for start, stop in itertools.pairwise(cuts):
         yield whole.part(start, stop, reach)
 
@@ -128,20 +140,22 @@ def split(
     compact in memory. If even a pixel with its margin is too much, tiles read up to twice as many.
     """
     wholes = part or tuple(Span.whole(length) for length in shape[1:])
+    lengths = [whole.size for whole in wholes]
     reaches = (reach.t, reach.z, reach.y, reach.x)
     parts = [1, 1, 1, 1]
 
     def pixels() -> int:
         total = channels
-        for whole, count, (before, after) in zip(wholes, parts, reaches, strict=True):
+        each = zip(wholes, lengths, parts, reaches, strict=True)
+        for whole, length, count, (before, after) in each:
             margins = before + after
             if count == 2:  # each part has one of its margins in the other
-                margins = min(margins, max(before, after) + whole.source_size - whole.size)
-            total *= min(ceil(whole.size / count) + margins, whole.source_size)
+                margins = min(margins, max(before, after) + whole.source_size - length)
+            total *= min(ceil(length / count) + margins, whole.source_size)
         return total
 
     def yielded() -> int:
-        sizes = (ceil(whole.size / count) for whole, count in zip(wholes, parts, strict=True))
+        sizes = (ceil(length / count) for length, count in zip(lengths, parts, strict=True))
         return channels * prod(sizes)
 
     def too_large() -> bool:
@@ -160,13 +174,13 @@ def split(
         max_pixels = 2 * smallest  # single pixels would not fit, either
     for axis, size in [*cuts, (1, 1), (2, 1), (3, 1)] if too_large() else ():
         while too_large():
-            more = min(parts[axis] + max(1, parts[axis] // 8), wholes[axis].size)
-            if more == parts[axis] or ceil(wholes[axis].size / more) < max(size, 1):
+            more = min(parts[axis] + max(1, parts[axis] // 8), lengths[axis])
+            if more == parts[axis] or ceil(lengths[axis] / more) < max(size, 1):
                 break
             parts[axis] = more
     spans = [
-        list(split_span(whole, ceil(whole.size / count), one))
-        for whole, count, one in zip(wholes, parts, reaches, strict=True)
+        list(split_span(whole, ceil(length / count), one))
+        for whole, length, count, one in zip(wholes, lengths, parts, reaches, strict=True)
     ]
     return [
         Tile(sequence, *tile, channels)

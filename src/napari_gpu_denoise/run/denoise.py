@@ -238,7 +238,7 @@ def _piece_by_piece(
         ledger.keep("correction", image.correction)
     if (known := ledger.known("job")) is None:
         job = start(run, image).sharing(image.windows())
-        ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
+        ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels))
     else:
         job = Job(run, image.names, tuple(image.array.shape), *known)
     shape = tuple(one.stop - one.start for one in region)

@@ -23,7 +23,7 @@ from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device, choose, choose_devices
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.flow.work import largest_in_planes
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_noise, scaled, varies_within
@@ -111,9 +111,8 @@ class Job:
     """A run prepared for an image: everything is checked, and the noise is known.
 
     It holds no pixels and no device object, so that any part can be filtered in any process.
-    `filter` has the settings as they apply to this image and this noise, `dtypes` are those of the
-    image and of the result, `levels` is None if each part chooses its own, and `notes` say what
-    was chosen for the image, and why.
+    `filter` is prepared for this image and this noise, `dtypes` are those of the image and of the
+    result, and `levels` is None if each part chooses its own.
     """
 
     run: Run
@@ -123,7 +122,6 @@ class Job:
     filter: Filter
     sigma: Sigma
     levels: Levels | None
-    notes: tuple[str, ...] = ()
 
     @property
     def device(self) -> Device:
@@ -232,7 +230,7 @@ class Job:
         """
         notes = list(self.sigma.notes)
         smallest, names = self.filter.smallest, self.names
-        notes += self.notes
+        notes += self.filter.notes
         unproven = any(getattr(note, "code", "") == "unproven" for note in notes)
         if change is not None and not unproven:
             notes.append(change)
@@ -297,8 +295,8 @@ def start(
     pixels = block.finite if block else image.array
     shape = tuple(int(n) for n in pixels.shape)
     # A stream has an axis T, of unknown length.
-    along = ("T" + names, (2, *shape)) if is_stream_frame else (names, shape)
-    filter = run.filter.for_array(*along)
+    context = Context("T" + names, (2, *shape)) if is_stream_frame else Context(names, shape)
+    filter = run.filter.prepare(context)
     given = np.dtype(pixels.dtype)
     wanted = output_dtype(run.dtype, given)
     if block is not None:
@@ -309,19 +307,20 @@ def start(
     measured = block.measurable(names) if block else pixels
     noise = run.sigma, run.noise
     try:
-        applied, sigma = resolve_noise(*noise, measured, names, filter, run.device)
+        sigma = resolve_noise(*noise, measured, filter, context, run.device)
     except NonFiniteError:  # there is too little else
-        applied, sigma = resolve_noise(*noise, pixels, names, filter, run.device)
+        sigma = resolve_noise(*noise, pixels, filter, context, run.device)
+    seen = measured[None] if is_stream_frame else measured
+    known = replace(context, noise=sigma.models, image=seen, strength=run.sigma_factor)
+    applied = filter.prepare(known)
     if wanted is None:
         # By the measured sigma, before sigma_factor.
         wanted = type_for_noise(given, sigma, applied, pixels, names)
-    applied, factor = applied.with_strength(run.sigma_factor)
-    sigma = scaled(sigma, factor)
-    applied, told = applied.for_pixels(measured, names)
+    sigma = scaled(sigma, 1.0 if applied.keeps_sigma else run.sigma_factor)
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, is_stream_frame))
     levels = Levels(0, 1.0) if block is not None and is_plain(given) else None
-    job = Job(run, names, shape, (given, wanted), applied, sigma, levels, told)
+    job = Job(run, names, shape, (given, wanted), applied, sigma, levels)
     if block is None or levels is not None:
         return job  # of pixels that are not read yet, each part refuses NaN by itself
     return job.sharing(Input(block.given, names).windows()).suited(block)

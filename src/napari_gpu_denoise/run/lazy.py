@@ -21,7 +21,7 @@ from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.noise.structure.remove import Correction
 from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
 from napari_gpu_denoise.run.input import Input, is_lazy
 from napari_gpu_denoise.run.job import Job, start
@@ -366,7 +366,7 @@ def propose_chunks(
     check_shape(array)
     shape = tuple(int(n) for n in array.shape)
     names, most = check_axes(axes, shape), number_of_bytes(nbytes)
-    filter = filter.for_array(names, shape)
+    filter = filter.prepare(Context(names, shape))
     uncut = filter.uncut_axes(names)
     margins = tuple(
         (0, 0) if i in uncut else filter.reach_along(letter) for i, letter in enumerate(names)

@@ -18,7 +18,7 @@ from napari_gpu_denoise.image.levels import as_numbers
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, choices
 from napari_gpu_denoise.noise.patches.spectra import SigmaEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.estimate import NoiseEstimate
@@ -288,24 +288,26 @@ def parse_noise(
 
 
 def resolve_noise(
-    sigma: Any, noise: Any, image: Any, names: str, filter: Filter, device: Any = None
-) -> tuple[Filter, Sigma]:
-    """Decide which noise a filter assumes, measuring it if needed; return the filter to run, too.
+    sigma: Any, noise: Any, image: Any, filter: Filter, context: Context, device: Any = None
+) -> Sigma:
+    """Decide which noise a filter assumes, measuring it if needed.
 
-    `sigma` and `noise` are those of `denoise`, and `filter` is what `Filter.for_array` returned. If
-    both are None, the filter's own estimate is used if it has one, else ``"auto"``. Of lazy images,
-    a few planes are read. Many planes are analysed on `device`, as `choose` takes it.
+    `sigma` and `noise` are those of `denoise`, and `filter` is prepared for the axes of `context`.
+    These begin with T if `image` is a frame of a stream. If both are None, the filter's own
+    estimate is used if it has one, else ``"auto"``. Of lazy images, a few planes are read. Many
+    planes are analysed on `device`, as `choose` takes it.
     """
+    names = context.names[len(context.names) - len(image.shape) :]
     memory, noise = (noise, None) if isinstance(noise, NoiseMemory) else (None, parse_noise(noise))
     if noise is None and (sigma is not None or filter.sigma_unused):
-        return filter, resolve_sigma(sigma, image, names, filter)
+        return resolve_sigma(sigma, image, names, filter)
     if noise is None:
         measure = filter.estimate_sigma
         if memory is not None:
             measure = partial(memory.own_sigma, filter, device)
         own = measure(image, names)
         if own is not None:
-            return filter, estimated(own, image, names)
+            return estimated(own, image, names)
         noise = "auto" if memory is None else memory.measured(image, names, device)
     if filter.sigma_unused:
         raise SettingsError(
@@ -315,23 +317,27 @@ def resolve_noise(
             code="own-noise",
         )
     if isinstance(noise, float):
-        return filter, resolve_sigma(noise if sigma is None else sigma, image, names, filter)
+        return resolve_sigma(noise if sigma is None else sigma, image, names, filter)
     if noise == Gaussian.name and sigma is None:
-        return filter, resolve_sigma(sigma, image, names, filter, device)
+        return resolve_sigma(sigma, image, names, filter, device)
     if isinstance(noise, str):
         noise = measured_noise(image, names, noise, device)
     if sigma is None:
-        return _with_models(noise, image, names, filter)
+        return _with_models(noise, image, names, filter, context)
     resolved = resolve_sigma(sigma, image, names, filter)
     models, how = (noise, "given") if isinstance(noise, tuple) else (noise.models, "estimated")
     note = f"sigma was given; the noise {how} is not used: {_summary(models)}"
-    return filter, replace(resolved, notes=(*resolved.notes, note))
+    return replace(resolved, notes=(*resolved.notes, note))
 
 
 def _with_models(
-    noise: tuple[NoiseModel, ...] | NoiseEstimate, image: Any, names: str, filter: Filter
-) -> tuple[Filter, Sigma]:
-    """Return the filter to run for models, or those of an estimate, and the sigma it assumes."""
+    noise: tuple[NoiseModel, ...] | NoiseEstimate,
+    image: Any,
+    names: str,
+    filter: Filter,
+    context: Context,
+) -> Sigma:
+    """Return the sigma that a filter assumes for models, or those of an estimate."""
     estimate = None if isinstance(noise, tuple) else noise
     models = _for_channels(noise if estimate is None else estimate.models, image, names)
     own = estimate is not None and (estimate.axes, estimate.shape) == (names, tuple(image.shape))
@@ -341,16 +347,16 @@ def _with_models(
     if estimate is not None:
         source, notes = f"estimated: {estimate.reason}", estimate.notes
         width = estimate.blank_width
-    applied, resolved = _applied(filter, models, image, names)
+    applied, resolved = _applied(filter, models, image, names, context)
     if own and not applied.sigma_unused:
         resolved = _per_plane_or_position(resolved, estimate, names)
-        if planes is not None and applied is filter:
+        if planes is not None and not applied.noise:
             excess = planes.white_sigma_ratio([model.spectral for model in models])
             resolved = replace(resolved, array=resolved.array * excess)
     notes = (*notes, *resolved.notes)
     resolved = replace(resolved, source=source, notes=notes, models=models, blank_width=width)
-    # A filter for white noise has taken them into account.
-    return applied, resolved if applied is filter else replace(resolved, planes=planes)
+    # For a filter of white noise they have been taken into account.
+    return replace(resolved, planes=planes) if applied.noise else resolved
 
 
 def _series() -> ModuleType:
@@ -418,18 +424,18 @@ def _for_channels(models: tuple[NoiseModel, ...], image: Any, names: str) -> tup
 
 
 def _applied(
-    filter: Filter, models: tuple[NoiseModel, ...], image: Any, names: str
+    filter: Filter, models: tuple[NoiseModel, ...], image: Any, names: str, context: Context
 ) -> tuple[Filter, Sigma]:
-    """Return the filter to run, and the sigma that it assumes."""
-    own = filter.for_noise(models)
-    if own is not None and own.sigma_unused:
+    """Return the filter prepared for models, and the sigma that it assumes."""
+    taken, own = filter.takes(models), filter.prepare(replace(context, noise=models))
+    if own.sigma_unused:
         return own, resolve_sigma(None, image, names, own)
     spectral = models[0].models_correlation
     # A filter that takes correlation into account still needs noise that is stabilised.
-    in_levels = models[0].additive or (own is not None and not spectral)
+    in_levels = models[0].additive or (taken and not spectral)
     values = [model.sigma if in_levels else model.sigma_after for model in models]
     notes = ()
-    if own is None and spectral:
+    if spectral and not taken:
         values = [model.spectral.white_sigma for model in models]
         factor = values[0] / (models[0].spectral.sigma or 1.0)
         notes = (
@@ -439,7 +445,6 @@ def _applied(
         )
     spread = place(np.array(values, np.float64), image.shape, names)
     numbers = place(np.arange(len(models)), image.shape, names) if len(models) > 1 else None
-    own = own or filter.for_channels(models)
     if in_levels:
         return own, Sigma(spread, tuple(map(float, values)), "", notes, numbers=numbers)
     return own, Sigma(spread, (), "", notes, numbers=numbers, stabilised=True)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ class Part:
             spans.append(Span.whole(n).part(one.start, one.stop, margin))
         return cls(tuple(spans))
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Lengths of what is yielded."""
         return tuple(span.size for span in self.spans)
@@ -82,7 +82,7 @@ class Part:
         """What is yielded, as an index into the image."""
         return tuple(span.yields for span in self.spans)
 
-    @property
+    @cached_property
     def inner(self) -> tuple[slice, ...]:
         """What is yielded, as an index into what is read."""
         return tuple(slice(span.margin, span.margin + span.size) for span in self.spans)
@@ -332,7 +332,8 @@ def _filter_kinds(job: Job, part: Part, block: Block, out: np.ndarray, progress:
 
 def _for_kind(job: Job, kind: int) -> Job:
     """Return the job for planes whose noise is of one kind."""
-    applied = job.filter.for_planes(job.sigma.planes.models[kind])
+    models = job.sigma.planes.models[kind]
+    applied = replace(job.filter, noise=models[:1] if len(set(models)) == 1 else models)
     return replace(job, filter=applied, sigma=replace(job.sigma, planes=None))
 
 

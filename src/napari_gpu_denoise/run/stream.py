@@ -315,7 +315,7 @@ class FrameStream:
         if self._sigma_varies:
             told = self._given_sigma(number) if number else self._first_sigma
             sigma = resolve_sigma(told, block.finite, job.names, job.filter)
-            sigma = scaled(sigma, job.filter.with_strength(job.run.sigma_factor)[1])
+            sigma = scaled(sigma, 1.0 if job.filter.keeps_sigma else job.run.sigma_factor)
             if varies_within(sigma.array, job.names) and job.filter.over_time:
                 raise errors.SigmaError(
                     "A function that gives the sigma of each frame cannot give a map: give one "

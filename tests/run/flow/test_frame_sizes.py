@@ -46,16 +46,6 @@ def whole(ny: int, nx: int, channels: int = 1) -> Tile:
     return Tile(0, *map(Span.whole, (1, 1, ny, nx)), channels)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_small_frames_are_taken_together_and_large_ones_one_by_one(gpu, plan, name):
-    one = plan(SETTINGS[name])
-    counts = [frames_at_once(one, gpu, whole(n, n), gpu.memory // 2) for n in (8, 256, 1200, 8192)]
-    assert counts == sorted(counts, reverse=True)
-    assert counts[0] == counts[1] == 16 and 1 < counts[2] < 16 and counts[-1] == 1
-    # Channels count as pixels.
-    assert frames_at_once(one, gpu, whole(512, 512, 16), GB) < 16
-
-
 def test_as_many_as_fit_the_budget(gpu, plan):
     one, tile = plan(SETTINGS["vbm3d"]), whole(256, 256)
     for most in (1, 3, 9):

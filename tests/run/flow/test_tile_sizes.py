@@ -93,32 +93,6 @@ def test_margins_cost_a_gpu_little(device, around):
         assert tile_pixels(plan, settings, cpu, size, channels=channels) <= 1 << 22
 
 
-def test_a_long_stack_has_few_tiles_for_a_gpu(device):
-    gpu = dataclasses.replace(device, kind="discrete GPU", memory=80 << 30, max_alloc=20 << 30)
-    settings = looking(17)
-    limits = [
-        tile_pixels(settings=settings, plan=Declared(40.0), device=gpu, pixels=1 << k)
-        for k in (25, 27, 28, 40)
-    ]
-    assert limits == [1 << 23, 1 << 23, 1 << 24, 1 << 24]
-    # No more memory than is kept for the next run.
-    small = dataclasses.replace(gpu, memory=8 << 30)
-    assert tile_pixels(Declared(184.0), settings, small, 1 << 40) == (1 << 30) // 200
-
-
-@pytest.mark.parametrize(("operations", "tiles"), [(26000.0, 1), (6000.0, 2)])
-def test_a_volume_is_cut_where_that_costs_less_than_transfers(device, operations, tiles):
-    class Looking(Filter):
-        reach = Reach(z=(22, 22), y=(22, 22), x=(22, 22))
-        operations_per_pixel = operations
-
-    gpu = dataclasses.replace(device, kind="discrete GPU", memory=80 << 30, max_alloc=20 << 30)
-    limit = tile_pixels(Declared(62.0), Looking(), gpu, 256**3)
-    cut = split((1, 1, 256, 256, 256), Looking.reach, limit)
-    assert len(cut) == tiles
-    assert max(math.prod(tile.source_shape) for tile in cut) <= limit
-
-
 @pytest.mark.parametrize("axes", ["YX", "TYX", "ZYX"])
 def test_heavy_work_on_a_slow_device_is_not_cut_to_crumbs(device, axes):
     slow = dataclasses.replace(

@@ -19,6 +19,7 @@ from napari_gpu_denoise._napari.denoise.presets import OF_IMAGE
 from napari_gpu_denoise._napari.denoise.run import offer_of
 from napari_gpu_denoise._napari.wording import in_panel, label_of
 from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.protocol.settings import setting_fields
 
 _CUSTOM = "custom"
 
@@ -42,7 +43,7 @@ class ProfileInput(QtWidgets.QComboBox):
 
     def fill(self) -> None:
         """List the profiles, and the presets as they are kept now."""
-        units = {each.name: each.metadata["unit"] for each in dataclasses.fields(self.kind)}
+        units = {each.name: each.metadata["unit"] for each in setting_fields(self.kind)}
         self._own = presets.own(self.kind)
         with QSignalBlocker(self):
             shown = self.currentText()
@@ -150,7 +151,7 @@ class SettingsForm(QtWidgets.QWidget):
         plain.addRow("Profile", parts.row_of(self.profile, self.presets, spacing=4, shares=(1,)))
         self._scrolling.watch(self.profile)
         self.profile.wanted.connect(self._apply)
-        for field in dataclasses.fields(kind):
+        for field in setting_fields(kind):
             if field.name not in without:
                 self._add(field, advanced if field.metadata["advanced"] else plain)
         more = (parts.Section("More settings", advanced),) if advanced.rowCount() else ()
@@ -183,7 +184,7 @@ class SettingsForm(QtWidgets.QWidget):
 
     def set_axes(self, axes: str) -> None:
         """Enable only the settings whose axis is among the named ones."""
-        for field in dataclasses.fields(self.kind):
+        for field in setting_fields(self.kind):
             if field.name not in self.controls:
                 continue
             needed, text = field.metadata["needs_axis"], field.metadata["help"]

@@ -29,6 +29,7 @@ from napari_gpu_denoise.filters.pixelwise import make_counts
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import convert, output_dtype, put_together
 from napari_gpu_denoise.noise.models import NoiseModel, summary_of
+from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.protocol.settings import setting_fields, size_in_words
 from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.run.noise import NoiseMemory, place
@@ -242,7 +243,7 @@ def map_layers(
     source, run, frame = request.source, request.run, request.frame
     data, names = source.data, run.axes.upper()
     shape = (*data.shape[:-1], 3) if source.alpha else tuple(data.shape)
-    joined = "C" in run.filter.for_array(names, shape).joint
+    joined = "C" in run.filter.prepare(Context(names, shape)).joint
     channels = channel_axis(names)
     rgb = channels is not None and names[channels] == "S"
     if rgb and not joined:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import math
 from typing import Any
@@ -17,6 +16,7 @@ from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.axes import UNNAMED, check_axes
+from napari_gpu_denoise.protocol.settings import setting_fields
 
 _MOST_SUGGESTIONS = 2
 _VOLUME = 4  # slices from which a filter of volumes gains by them
@@ -173,7 +173,7 @@ def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
     slices = needs_slices(kind)
     if ("Z" if slices else "T") in axes:
         return {}
-    fields = () if kind is None else dataclasses.fields(kind)
+    fields = () if kind is None else setting_fields(kind)
     meanings: dict[str, str] = {}
     if slices:
         timed = {"TZ": "a time-lapse of volumes", "CZ": "volumes in several channels"}

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,9 +19,7 @@ from napari_gpu_denoise.files.image_file import (
     ImageFile,
     PixelMetadata,
     PlaneStore,
-    Records,
     record_line,
-    records_of,
 )
 from napari_gpu_denoise.files.output import check_type, new_file, writing
 from napari_gpu_denoise.files.tiff import imagej, ome_xml, reading
@@ -47,13 +45,13 @@ _UNASSOCIATED_ALPHA = 2
 
 
 def write(
-    path: Path, data: Any, like: ImageFile, record: Records = None, *, overwrite: bool = False
+    path: Path, data: Any, like: ImageFile, records: Sequence[dict] = (), *, overwrite: bool = False
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of another TIFF file, as `formats.write` does."""
     _check_dtype(like, data.dtype)
     notes: list[str] = []
     with new_file(path, overwrite=overwrite, keep=(like.path, *like.files)) as file:
-        _encode(file, path, data, like, record, notes)
+        _encode(file, path, data, like, records, notes)
     return tuple(notes)
 
 
@@ -65,7 +63,7 @@ def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     stored = (separate, min(depth, 2), min(y, 16), min(x, 16), contiguous)
     small = np.zeros(stored, dtype)
     like = replace(like, data=small, metadata={**like.metadata, "stored": stored})
-    _encode(io.BytesIO(), like.path, small, like, None, [])
+    _encode(io.BytesIO(), like.path, small, like, (), [])
 
 
 def _encode(
@@ -73,12 +71,12 @@ def _encode(
     path: Path,
     data: np.ndarray | Planes | PlaneStore,
     like: ImageFile,
-    record: Records,
+    records: Sequence[dict],
     notes: list[str],
 ) -> None:
     """Write a whole TIFF file; `path` is what an error names."""
     with writing(path, "TIFF"):
-        options = _prepare(data.dtype, like, record, notes)
+        options = _prepare(data.dtype, like, records, notes)
         pages = pages_of(data, like.metadata, options)
         layout = {"bigtiff": options.pop("bigtiff"), "byteorder": like.metadata["byteorder"]}
         with tifffile.TiffWriter(file, **layout, ome=False, imagej=False) as tif:
@@ -93,10 +91,11 @@ def _check_dtype(like: ImageFile, dtype: np.dtype) -> None:
     check_type(like.path, name, dtype, held)
 
 
-def _prepare(dtype: np.dtype, like: ImageFile, record: Records, notes: list[str]) -> dict[str, Any]:
+def _prepare(
+    dtype: np.dtype, like: ImageFile, records: Sequence[dict], notes: list[str]
+) -> dict[str, Any]:
     """Return the arguments of ``TiffWriter.write`` for pixels of a type."""
     kept = like.metadata
-    records = records_of(record)
     lines = [record_line(entry) for entry in records]
     separate, depth, y, x, contiguous = kept["stored"]
     if kept["signed16"] and dtype == np.int16:

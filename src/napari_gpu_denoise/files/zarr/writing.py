@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files.image_file import ImageFile, Records, records_of
+from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.input_checks import open_regular, read_files
 from napari_gpu_denoise.files.output import already_there, check_type, new_folder, writing
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
@@ -82,7 +82,7 @@ class NewImage:
         place = _inside(self.folder, self.name)
         return FullResolutionArray(array, self._folder, place, self.claim)
 
-    def finish(self, record: Records) -> None:
+    def finish(self, records: Sequence[dict]) -> None:
         """Write the coarser levels and, last, the metadata, which make an image of it."""
         like = self._like
         arrays = like.metadata.get("arrays")
@@ -98,7 +98,7 @@ class NewImage:
                 fill(finer, coarser, factor)
                 total.append(tuple(a * b for a, b in zip(total[-1], factor, strict=True)))
             paths = [self._path(number) for number in range(len(total))]
-            made = revised(like.metadata["attributes"], paths, total, records_of(record))
+            made = revised(like.metadata["attributes"], paths, total, records)
             self.claim.check()
             self._describe(made, paths)
 
@@ -295,7 +295,7 @@ def check_place(place: Address, like: ImageFile, *, overwrite: bool) -> None:
 
 
 def write(
-    path: Path, data: Any, like: ImageFile, record: Records = None, *, overwrite: bool = False
+    path: Path, data: Any, like: ImageFile, records: Sequence[dict] = (), *, overwrite: bool = False
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of another OME-Zarr, as `formats.write` does."""
     with new_image(path, like, overwrite=overwrite) as made:
@@ -303,7 +303,7 @@ def write(
         unit = finest.chunks[: max(0, finest.ndim - 2)]
         for where in regions(finest.shape[: len(unit)], unit):
             finest[where] = np.asarray(data[where])
-        made.finish(record)
+        made.finish(records)
     return ()
 
 

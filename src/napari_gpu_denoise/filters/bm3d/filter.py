@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,23 +14,20 @@ from napari_gpu_denoise.filters.bm3d.plan import Plan, ScalesPlan, scales_reach
 from napari_gpu_denoise.filters.channels import channels_setting, guide_setting
 from napari_gpu_denoise.filters.ridge import (
     NEIGHBOURS,
-    CorrelatedRefinable,
     ImageMatches,
-    RidgeAfter,
     RidgePlan,
     RidgeSettings,
-    refine_setting,
 )
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings
-from napari_gpu_denoise.noise.models import Correlated, NoiseModel
-from napari_gpu_denoise.noise.models.gaussian import Additive
+from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
 from napari_gpu_denoise.run.denoise import filter_function
 
 PREFILTER_STEP = 2  # spacing of reference patches
+_STABILISED = "single images whose noise depends on brightness gain nothing"
 _RIDGE_SEARCH = SearchSettings(patch=6, step=3, window=49, neighbours=NEIGHBOURS)
 
 
@@ -68,7 +66,7 @@ _FAST = {
 
 
 @dataclass(frozen=True)
-class BM3D(RidgeAfter, groups.CollaborativeFilter):
+class BM3D(groups.CollaborativeFilter):
     """Settings of BM3D.
 
     Groups of similar patches are transformed together and small coefficients are removed: by hard
@@ -95,7 +93,7 @@ class BM3D(RidgeAfter, groups.CollaborativeFilter):
     wiener_sigma: float = groups.wiener_sigma(0.8)
     channels: str = channels_setting("with shared patch matches")
     guide: int = guide_setting("used for joint matching")
-    refine: str = refine_setting()
+    refine: str = groups.refine()
     step_basic: int = _step(3, groups.BASIC)
     step_final: int = _step(3, groups.FINAL)
     window_basic: int = _window(39, groups.BASIC)
@@ -123,42 +121,30 @@ class BM3D(RidgeAfter, groups.CollaborativeFilter):
         advanced=True,
     )
 
-    def for_noise(self, models: Sequence[NoiseModel]) -> Filter | None:
-        """Return the filter for correlated noise; see `TwoPasses.for_noise`."""
-        found = super().for_noise(models)
-        return self._for_brightness(models) if found is self else found
+    def unrefined(self, noise: Sequence[NoiseModel]) -> str:
+        """Why results are not refined: measured on photons, that of single images gains nothing."""
+        additive = all(model.additive for model in noise)
+        return super().unrefined(noise) or ("" if additive else _STABILISED)
 
-    def for_channels(self, models: Sequence[NoiseModel]) -> Filter:
-        """Return the filter with mixtures that suit noise that channels share."""
-        found = super().for_channels(models)
-        return self._for_brightness(models) if found is self else found
-
-    def _for_brightness(self, models: Sequence[NoiseModel]) -> BM3D:
-        """Return the filter, which does not refine where noise depends on brightness."""
-        plain = self.refine == "off" or _additive(models)
-        return self if plain else StabilisedBM3D(**vars(self))
-
-    def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedBM3D:
-        chosen = replace(self, scales=groups.scale_count(models, self.scales))
-        if self.prefilter == "auto":
-            chosen = replace(chosen, **groups.prefilter_settings(models))
-        return CorrelatedBM3D(**vars(chosen), models=models)
-
-    def _for_shared(self, models: tuple[NoiseModel, ...]) -> SharedNoiseBM3D:
-        return SharedNoiseBM3D(**vars(self), models=models)
-
-    # Of the image on the coarsest scale.
-    _least_side: ClassVar[int] = groups.LEAST_SIDE
-
-    def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
-        """Return the settings for an array, with no more scales than planes of its size allow."""
-        side = min(shape[names.index(letter)] for letter in "YX")
-        fitting = super().for_array(names, shape)
-        return replace(
-            fitting, scales=min(fitting.scales, groups.most_scales(side, self._least_side))
-        )
+    def prepare(self, context: Context) -> Self:
+        """Return the filter for an array, with no more scales than its size and its noise allow."""
+        fitting = super().prepare(context)
+        side = min(context.shape[context.names.index(letter)] for letter in "YX")
+        # Scales that were chosen for the noise need room for a patch on the coarsest one.
+        most = groups.most_scales(side, groups.PATCH if self.spectral else groups.LEAST_SIDE)
+        fitting = replace(fitting, scales=min(fitting.scales, most))
+        if self.spectral or not fitting.spectral:
+            return fitting
+        scales = groups.scale_count(fitting.noise, fitting.scales)
+        prefilter = groups.prefilter_settings(fitting.noise) if self.prefilter == "auto" else {}
+        return replace(fitting, scales=scales, **prefilter)
 
     @property
+    def joint(self) -> str:
+        """Channels that share matches, or have spectra of their own."""
+        return "C" if len(self.noise) > 1 else super().joint
+
+    @cached_property
     def passes(self) -> dict[str, groups.GroupSettings]:
         """The passes, in order: ``"prefilter"``, ``"basic"``, ``"final"``."""
         passes = {}
@@ -175,91 +161,42 @@ class BM3D(RidgeAfter, groups.CollaborativeFilter):
             widths = (getattr(self, f"{key}_{name}") for key in ("step", "window", "neighbours"))
             search = SearchSettings(groups.PATCH, *widths)
             passes[name] = self._pass(name, search)
-        return passes
+        return self._with_spectra(passes)
 
-    @property
+    @cached_property
     def ridge(self) -> RidgeSettings | None:
         """The combinations after the last pass, if there are any."""
         count = self.iterations
         return RidgeSettings.of_image(count, _RIDGE_SEARCH) if count else None
 
-    @property
+    @cached_property
     def reach(self) -> Reach:
-        """The sum over all passes, and over all combinations after them."""
+        """The sum over all passes, on the coarsest scale, and over all combinations after them."""
         around = sum(one.reach for one in self.passes.values())
         if self.ridge:
             around += self.ridge.reach[1]
-        return Reach(y=(around, around), x=(around, around))
-
-    def plan(self, arena: Arena) -> Plan | RidgePlan:
-        """Return the plan for one device."""
-        plan = Plan(self, arena)
-        if not self.ridge:
-            return plan
-        return RidgePlan(plan, self.ridge, ImageMatches(_RIDGE_SEARCH, arena), plan.mix)
-
-
-_STABILISED = "single images whose noise depends on brightness gain nothing"
-
-
-def _additive(models: Sequence[NoiseModel]) -> bool:
-    """Whether the noise is the same at any brightness."""
-    return all(isinstance(model, Additive) for model in models)
-
-
-@dataclass(frozen=True)
-class StabilisedBM3D(BM3D):
-    """BM3D for noise that depended on brightness, made by `BM3D.for_channels`."""
-
-    @property
-    def unrefined(self) -> str:
-        """Always: measured on photons, combinations of single images gain nothing."""
-        return _STABILISED
-
-
-@dataclass(frozen=True)
-class SharedNoiseBM3D(groups.SharedNoiseFilter, BM3D):
-    """BM3D for white noise that channels share, made by `BM3D.for_channels`."""
-
-    @property
-    def unrefined(self) -> str:
-        """As of `StabilisedBM3D`, for some noise."""
-        return "" if _additive(self.models) else _STABILISED
-
-
-@dataclass(frozen=True)
-class CorrelatedBM3D(groups.SpectralFilter, CorrelatedRefinable, BM3D):
-    """BM3D for correlated noise, made by `BM3D.for_noise`."""
-
-    # Scales have been chosen; there must be a patch on the coarsest one.
-    _least_side: ClassVar[int] = groups.PATCH
-
-    @property
-    def joint(self) -> str:
-        """Channels that share matches, or have spectra of their own."""
-        return "C" if len(self.models) > 1 else super().joint
-
-    @property
-    def reach(self) -> Reach:
-        """The sum over all passes, on the coarsest scale."""
-        around = scales_reach(super().reach.y[0], self.scales)
+        if self.spectral:
+            around = scales_reach(around, self.scales)
         return Reach(y=(around, around), x=(around, around))
 
     @property
     def operations_per_pixel(self) -> float:
         """Those of all scales."""
-        return super().operations_per_pixel * sum(0.25**k for k in range(self.scales))
+        scales = self.scales if self.spectral else 1
+        return super().operations_per_pixel * sum(0.25**k for k in range(scales))
 
-    def plan(self, arena: Arena) -> Plan | ScalesPlan:
+    def plan(self, arena: Arena) -> Plan | ScalesPlan | RidgePlan:
         """Return the plan for one device."""
-        fine = super().plan(arena)
-        if self.scales < 2:
-            return fine
-        models = tuple(map(groups.halved, self.models))
-        pairs = zip(models, self.models, strict=True)
+        plan = Plan(self, arena)
+        if self.ridge:
+            return RidgePlan(plan, self.ridge, ImageMatches(_RIDGE_SEARCH, arena), plan.mix)
+        if not self.spectral or self.scales < 2:
+            return plan
+        halves = tuple(map(groups.halved, self.noise))
+        pairs = zip(halves, self.noise, strict=True)
         ratios = tuple(half.sigma / full.sigma if full.sigma else 0.0 for half, full in pairs)
-        coarse = replace(self, models=models, scales=self.scales - 1)
-        return ScalesPlan(fine, coarse.plan(arena), ratios, arena)
+        coarse = replace(self, noise=halves, scales=self.scales - 1)
+        return ScalesPlan(plan, coarse.plan(arena), ratios, arena)
 
 
 @filter_function(BM3D)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
 
-from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.channels import (
     INDEPENDENT,
     JOINED,
@@ -20,12 +19,11 @@ from napari_gpu_denoise.filters.channels import (
     mixtures_for,
 )
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant
-from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.correlation import LAGS
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.noise.models.base import channel_correlations
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.settings import setting
 
 PATCH = 8
@@ -186,6 +184,17 @@ def neighbours(default: int, of: str, what: str = "patches") -> Any:
     return setting(default, help, choices=GROUPS, unit=what, advanced=True)
 
 
+ITERATIONS = {"once": 1, "chain": 9}
+
+
+def refine() -> Any:
+    help = (
+        "Then estimate patches again, as ridge combinations of similar ones: once, or in a chain "
+        "of steps that each remove a part of the noise"
+    )
+    return setting("off", help, choices=("off", *ITERATIONS))
+
+
 class TwoPasses(Filter):
     """Base of BM3D and its kin: one or two passes that filter groups of what is similar.
 
@@ -195,6 +204,7 @@ class TwoPasses(Filter):
     """
 
     stages: str
+    refine: str
     threshold: float
     wiener_sigma: float
     transform_basic: str = "bior1.5"
@@ -212,27 +222,58 @@ class TwoPasses(Filter):
         raise NotImplementedError(f"{type(self).__name__} has no passes")
 
     @property
+    def ridge(self) -> Any:
+        """`RidgeSettings` of combinations tile by tile after the last pass; None without any."""
+        return None
+
+    @property
     def operations_per_pixel(self) -> float:
-        """Estimate for the searches and the transforms."""
-        return sum(sum(one.operations_per_pixel) for one in self.passes.values())
+        """Estimate for the searches, the transforms and the combinations."""
+        more = self.ridge.operations_per_pixel if self.ridge else 0.0
+        return sum(sum(one.operations_per_pixel) for one in self.passes.values()) + more
 
     @property
     def operations_per_launch(self) -> float:
-        """The longest search, or the longest filtering of groups, at a quarter of its pace."""
+        """The longest search, filtering of groups, at a quarter of its pace, or combination."""
         works = (one.operations_per_pixel for one in self.passes.values())
-        return max(max(search, 4 * groups) for search, groups in works)
+        longest = max(max(search, 4 * groups) for search, groups in works)
+        one = self.ridge.operations_per_pixel / self.ridge.iterations if self.ridge else 0.0
+        return max(longest, one)
 
-    def for_noise(self, models: Sequence[NoiseModel]) -> Filter | None:
-        """Return the filter for correlated noise, or these settings if all of it is white.
+    def takes(self, models: Sequence[NoiseModel]) -> bool:
+        """Whether all models describe correlation; what depends on brightness is stabilised."""
+        return self._spectral(models) is not None
 
-        Noise that depends on brightness has been stabilised. None if any model is of another kind.
+    def _spectral(self, models: Sequence[NoiseModel]) -> tuple[Correlated, ...] | None:
+        return spectral_models(models, volume="Z" in self.joint)
+
+    def prepare(self, context: Context) -> Self:
+        """Return the filter for an array, and for correlated noise; tell if it does not refine."""
+        fitting = super().prepare(context)
+        if found := self._spectral(context.noise):
+            fitting = replace(fitting, noise=found)
+        if self.refine == "off" or not (why := fitting.unrefined(context.noise or self.noise)):
+            return fitting
+        return replace(fitting, refine="off", notes=(*fitting.notes, f"not refined: {why}"))
+
+    @property
+    def spectral(self) -> bool:
+        """Whether the noise that the filter accounts for is correlated between pixels."""
+        return bool(self.noise) and self.noise[0].models_correlation
+
+    def unrefined(self, noise: Sequence[NoiseModel]) -> str:
+        """Why results are not refined for such noise, whatever the setting says; empty if they are.
+
+        Patches share more of correlated noise than combinations account for.
         """
-        found = spectral_models(models, volume="Z" in self.joint)
-        return self._for_correlated(found) if found else None if found is None else self
+        if not self._spectral(noise):
+            return ""
+        return "neighbouring pixels share noise, which ridge combinations do not account for"
 
-    def _for_correlated(self, models: tuple[Correlated, ...]) -> Filter:
-        """Return the filter for correlated noise, one model for all channels or for each."""
-        raise NotImplementedError(f"{type(self).__name__} takes white noise only")
+    @property
+    def iterations(self) -> int:
+        """How many times patches are combined."""
+        return 0 if self.unrefined(self.noise) else ITERATIONS.get(self.refine, 0)
 
     def _pass_names(self) -> tuple[str, ...]:
         return ("basic", "final") if self.stages == "both" else ("basic",)
@@ -258,11 +299,6 @@ class CollaborativeFilter(TwoPasses):
     guide: int
 
     @property
-    def mixtures(self) -> Mixtures:
-        """What three channels are filtered as with ``channels="opponent"``."""
-        return INDEPENDENT
-
-    @property
     def smallest(self) -> int:
         """One patch."""
         return PATCH
@@ -272,23 +308,38 @@ class CollaborativeFilter(TwoPasses):
         """Channels that share matches."""
         return "C" if self.channels in JOINED else ""
 
-    def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
-        """Return the settings for an array, with ``channels="auto"`` decided by its axes."""
-        return decide_channels(super().for_array(names, shape), names, shape)
+    def prepare(self, context: Context) -> Self:
+        """Return the filter for an array, its channels, and white noise that they share."""
+        fitting, noise = decide_channels(super().prepare(context), context), context.noise
+        if not noise or fitting.channels != "opponent":
+            return fitting
+        known = all(model.sigma_after and not model.models_correlation for model in noise)
+        shared = known and np.any(channel_correlations(noise, 3) != np.eye(3))
+        return replace(fitting, noise=noise) if shared else fitting
 
-    def for_channels(self, models: Sequence[NoiseModel]) -> Filter:
-        """Return the filter with mixtures that suit noise that channels share."""
-        known = all(model.sigma_after and not model.models_correlation for model in models)
-        shared = known and np.any(channel_correlations(models, 3) != np.eye(3))
-        return self._for_shared(models) if shared and self.channels == "opponent" else self
-
-    def _for_shared(self, models: tuple[NoiseModel, ...]) -> Filter:
-        """Return the filter for white noise that channels share, one model for all or for each."""
-        raise NotImplementedError(f"{type(self).__name__} takes independent channels only")
+    @cached_property
+    def mixtures(self) -> Mixtures:
+        """What three channels are filtered as with ``channels="opponent"``."""
+        if not self.noise:
+            return INDEPENDENT
+        if self.spectral:
+            return INDEPENDENT._replace(strengths=np.array(opponent_strengths(self.noise)))
+        sigma = np.resize([model.sigma_after for model in self.noise], 3)
+        return mixtures_for(channel_correlations(self.noise, 3) * np.outer(sigma, sigma))
 
     def _pass(self, name: str, search: Any, **more: Any) -> GroupSettings:
         """Return the pass of that name; `more` are other fields of `GroupSettings`."""
         return GroupSettings(search, **{**self._shrinkage(name), **more})
+
+    def _with_spectra(self, passes: dict[str, GroupSettings]) -> dict[str, GroupSettings]:
+        """Return the passes with the spectra of correlated noise in what they filter."""
+        if not self.spectral:
+            return passes
+        filtered, searched = spectra(self.noise, self.channels, self.guide)
+        return {
+            name: replace(one, spectra=searched if name == "prefilter" else filtered)
+            for name, one in passes.items()
+        }
 
 
 # Corrections of Haar's sums by the differences beside them that make the wavelet bior1.5.
@@ -512,55 +563,3 @@ def spectral_models(
     if all(model.white and not (volume and any(model.along_z[1:])) for model in found):
         return ()
     return tuple(found[:1] if len(set(found)) == 1 else found)
-
-
-@dataclass(frozen=True)
-class ModelledFilter(Filter):
-    """Base of filters for noise that pixels or channels share, which others make."""
-
-    # Not a setting: one noise model for all channels, or one for each.
-    models: tuple[NoiseModel, ...] = field(kw_only=True)
-
-    def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
-        """Return the settings for an array whose channels fit the models."""
-        axis = channel_axis(names)
-        count = 1 if axis is None else shape[axis]
-        if len(self.models) not in (1, count):
-            raise SettingsError(
-                f"{len(self.models)} noise models were given for {count} channels: give one, or "
-                "one for each channel."
-            )
-        return super().for_array(names, shape)
-
-    def for_planes(self, models: Sequence[NoiseModel]) -> Self:
-        """Return the filter with these models."""
-        found = [model.spectral for model in models]
-        return replace(self, models=tuple(found[:1] if len(set(found)) == 1 else found))
-
-
-class SharedNoiseFilter(ModelledFilter, CollaborativeFilter):
-    """The same of filters of patches for white noise that channels share."""
-
-    @property
-    def mixtures(self) -> Mixtures:
-        """Mixtures that suit the noise."""
-        sigma = np.resize([model.sigma_after for model in self.models], 3)
-        return mixtures_for(channel_correlations(self.models, 3) * np.outer(sigma, sigma))
-
-
-class SpectralFilter(ModelledFilter, CollaborativeFilter):
-    """The same of filters of patches for correlated noise."""
-
-    @property
-    def mixtures(self) -> Mixtures:
-        """Opponent colours, and their sigma over what it would be if channels were independent."""
-        return INDEPENDENT._replace(strengths=np.array(opponent_strengths(self.models)))
-
-    @property
-    def passes(self) -> dict[str, GroupSettings]:
-        """The passes with the spectra of the noise in what they filter."""
-        filtered, searched = spectra(self.models, self.channels, self.guide)
-        return {
-            name: replace(one, spectra=searched if name == "prefilter" else filtered)
-            for name, one in super().passes.items()
-        }

@@ -178,14 +178,13 @@ class GroupFilter(GroupKernels):
         """Return the region searched to yield a tile, in an image of which `held` is available."""
         return restrict_to(spread(tile, self.settings.search.window // 2), held)
 
-    def buffers(self, tile: Tile, held: Tile, padded: Sequence[str] = ()) -> Sizes:
+    def buffers(self, tile: Tile, searched: Tile, padded: Sequence[str] = ()) -> Sizes:
         """Return the buffers that a tile needs, those of the search included.
 
-        `held` is what is available of the image that is searched; `padded` names the images,
-        ``"noisy"`` or ``"basic"``, that are not the one that is searched.
+        `searched` is what `search_tile` returns; `padded` names the images, ``"noisy"`` or
+        ``"basic"``, that are not the one that is searched.
         """
-        searched = self.search_tile(tile, held)
-        at, frames = self.search.layout(searched), tile.channels * tile.t.size * tile.z.size
+        at, frames = self.search.layout(searched), tile.channels * tile.frames
         *_, pny, pitch = at.shape
         plane = 4 * frames * pny * pitch
         groups = math.prod(self._groups(at))
@@ -209,7 +208,7 @@ class GroupFilter(GroupKernels):
         basic estimate, for a Wiener filter. `out` is float32 of shape (channels, nt, nz, ny, nx).
         """
         settings, image = self.settings, searched.pixels
-        matched = tile.t.size * tile.z.size
+        matched = tile.frames
         frames = tile.channels * matched
 
         given = {"noisy": noisy.pixels, **({"basic": basic} if settings.wiener else {})}
@@ -218,7 +217,8 @@ class GroupFilter(GroupKernels):
             for name, pixels in given.items()
             if pixels.buffer is not image.buffer or pixels.tile.channels != image.tile.channels
         ]
-        held = run.held or allocated(self.arena, self.buffers(tile, image.tile, others))
+        place = self.search_tile(tile, image.tile)
+        held = run.held or allocated(self.arena, self.buffers(tile, place, others))
         images = dict.fromkeys(given, matches.padded)
         layout = {name: matches.layout[name] for name in ("pny", "pitch", "y0", "x0")}
         pny, pitch, y0, x0 = layout.values()
@@ -293,21 +293,24 @@ class Plan(TilePlan):
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; passes reuse those of earlier ones."""
         tile = self._as_frames(tile)
+        return self._sizes(tile, self._stages(tile))
+
+    def _sizes(self, tile: Tile, stages: list[_Stage]) -> Sizes:
         sizes = [] if self.mix is None else [self.mix.buffers(including_margins(tile))]
-        for stage in self._stages(tile):
+        for stage in stages:
             one, made = self.passes[stage.name], stage.yields
-            sizes.append(one.buffers(made, stage.held, stage.padded))
+            sizes.append(one.buffers(made, stage.searched, stage.padded))
             if not stage.straight:
-                sizes.append({f"{stage.name} estimate": 4 * made.channels * math.prod(made.shape)})
+                sizes.append({f"{stage.name} estimate": made.nbytes})
             if self.mix is not None and stage.guide:
                 sizes.append(self.mix.guide_buffers(stage.held, stage.guide))
         return together(*sizes)
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue the passes for one tile."""
-        run = Launcher(self.arena, queue, self.hold(tile))
         tile = self._as_frames(tile)
-        whole = including_margins(tile)
+        whole, stages = including_margins(tile), self._stages(tile)
+        run = Launcher(self.arena, queue, allocated(self.arena, self._sizes(tile, stages)))
         noisy = Noisy(
             Pixels(source, whole),
             sigma.levels,
@@ -316,17 +319,16 @@ class Plan(TilePlan):
         if self.mix is not None:
             noisy = self.mix.begin(run, noisy)
         basic, searched, guide = None, noisy, noisy
-        for stage in self._stages(tile):
+        for stage in stages:
             one, made = self.passes[stage.name], stage.yields
             if self.mix is not None and stage.guide:
                 searched = self.mix.guide(run, searched, stage.guide)
             if stage.guide == "noisy":
                 guide = searched
             given = guide if stage.name == "prefilter" else noisy
-            place = one.search_tile(made, searched.pixels.tile)
             buffer = out if stage.straight else run.held[f"{stage.name} estimate"]
             with run.named(stage.name):
-                matches = one.search.enqueue(run, place, searched.pixels.buffer)
+                matches = one.search.enqueue(run, stage.searched, searched.pixels.buffer)
                 one.enqueue(run, made, matches, searched, given, basic, buffer)
             estimate = Pixels(buffer, made)
             if stage.name == "prefilter":
@@ -358,7 +360,8 @@ class Plan(TilePlan):
                 padded.append("basic")
             guide = {"": "noisy", "prefilter": ""}.get(before, before)
             straight = name == last and not (mixes and self.mix.opponent)
-            stages.append(_Stage(name, made, held, guide, tuple(padded), straight))
+            searched = self.passes[name].search_tile(made, held)
+            stages.append(_Stage(name, made, held, searched, guide, tuple(padded), straight))
             held, before = made, name
         return stages
 
@@ -370,6 +373,7 @@ class _Stage:
     name: str  # of the pass
     yields: Tile
     held: Tile  # what is available of the image that is searched
+    searched: Tile  # the region of it that is searched
     guide: str  # image whose guide is searched; empty for the prefiltered image
     padded: tuple[str, ...]  # images to be padded, as they are not the one searched
     straight: bool  # whether the pass writes the result
@@ -430,7 +434,7 @@ class ScalesPlan(TilePlan):
         (*_, ny, nx), (*_, fine_ny, fine_nx) = tile.shape, fine.shape
         *_, coarse_ny, coarse_nx = coarse.shape
         run.over_pixels(
-            *("join scales", self._join, nx, ny, _frames(tile)),
+            *("join scales", self._join, nx, ny, tile.channels * tile.frames),
             **{"fine": detailed, "fine_ny": fine_ny, "fine_nx": fine_nx, "coarse": made},
             **{"halved": halved, "coarse_ny": coarse_ny, "coarse_nx": coarse_nx},
             **{"top": tile.y.start - fine.y.start, "left": tile.x.start - fine.x.start},
@@ -445,7 +449,7 @@ class ScalesPlan(TilePlan):
         """Enqueue the halving of what a tile yields, to what `coarse` does."""
         (*_, ny, nx), (*_, given_ny, given_nx) = coarse.shape, tile.shape
         run.over_pixels(
-            *("halve", self._halve, nx, ny, _frames(tile)),
+            *("halve", self._halve, nx, ny, tile.channels * tile.frames),
             **{"given": image, "given_ny": given_ny, "given_nx": given_nx},
             **{"top": 2 * coarse.y.start - tile.y.start, "left": 2 * coarse.x.start - tile.x.start},
             **{"ny": ny, "nx": nx, "halved": made},
@@ -458,7 +462,7 @@ class ScalesPlan(TilePlan):
             ratios = np.diag(np.resize(np.array(self._ratios, np.float32), channels))
             self._matrices[channels] = constant_buffer(self.arena.session, ratios)
         run.run(
-            *("scale levels", self._scale_levels, (tile.t.size * tile.z.size, channels), (1, 1)),
+            *("scale levels", self._scale_levels, (tile.frames, channels), (1, 1)),
             **{"levels": levels, "channels": channels, "matrix": self._matrices[channels]},
             **{"weighted": 0, "made_levels": made},
         )
@@ -481,7 +485,3 @@ def _spans(span: Span) -> tuple[Span, Span]:
     start, stop = max(start, source_start), min(stop, source_stop)
     fine = replace(span, start=2 * start, stop=min(2 * stop, span.length))
     return fine, Span(start, stop, source_start, source_stop, length)
-
-
-def _frames(tile: Tile) -> int:
-    return tile.channels * tile.t.size * tile.z.size

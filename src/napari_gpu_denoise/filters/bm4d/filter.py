@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,11 +33,8 @@ from napari_gpu_denoise.filters.pixels import (
 )
 from napari_gpu_denoise.filters.ridge import (
     NEIGHBOURS,
-    CorrelatedRefinable,
-    RidgeAfter,
     RidgePlan,
     RidgeSettings,
-    refine_setting,
 )
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameLinks,
@@ -47,8 +46,9 @@ from napari_gpu_denoise.filters.search.patch_search import Grid
 from napari_gpu_denoise.filters.sums import blocks_in_turns, fixed_point, weight_units
 from napari_gpu_denoise.filters.volumes import AUTO, CUBES, choose_cube, voxel_setting, voxel_text
 from napari_gpu_denoise.image.axes import UNNAMED
-from napari_gpu_denoise.noise.models import Correlated
+from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
+from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.protocol.plan import (
     FrameNote,
     FramePlan,
@@ -229,7 +229,7 @@ class Plan(TilePlan):
             held = made[name]
         for name in list(self.passes)[:-1]:
             one = made[name]
-            sizes.append({f"{name} estimate": 4 * one.channels * math.prod(one.shape)})
+            sizes.append({f"{name} estimate": one.nbytes})
         return together(*sizes)
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
@@ -414,7 +414,7 @@ _PREFILTER_STEP = 3
 
 
 @dataclass(frozen=True)
-class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses):
+class BM4D(FrameSearch, groups.TwoPasses):
     """Settings of BM4D.
 
     Groups of similar cubes are transformed together and small coefficients are removed: by hard
@@ -454,7 +454,7 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses):
     frames_before: int = frames_setting(0, "Earlier volumes to search")
     frames_after: int = frames_setting(0, "Later volumes to search")
     flicker: bool = flicker_setting("volumes")
-    refine: str = refine_setting()
+    refine: str = groups.refine()
     stages: str = groups.stages()
     threshold: float = groups.threshold(2.9)
     wiener_sigma: float = groups.wiener_sigma(0.9)
@@ -471,24 +471,21 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses):
 
     @property
     def joint(self) -> str:
-        """Slices, and time if other volumes are searched."""
-        return "Z" + "T" * self.over_time
+        """Slices, time if other volumes are searched, else channels with spectra of their own."""
+        own_spectra = len(self.noise) > 1 and not self.over_time
+        return "Z" + "T" * self.over_time + "C" * own_spectra
 
-    def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
-        """Return the settings for an array, without cubes thicker than it; refuse one without Z."""
-        fitting = super().for_array(names, shape)
+    def prepare(self, context: Context) -> Self:
+        """Return the filter for an array, with cubes that suit it; refuse one without Z."""
+        fitting, names = super().prepare(context), context.names
         if "Z" not in names:
-            raise no_volume(names, shape)
-        thick = self.cube != AUTO and CUBES[self.cube][0] > shape[names.index("Z")]
-        return replace(fitting, cube=AUTO) if thick else fitting
-
-    def for_pixels(self, image: Any, names: str) -> tuple[Self, tuple[str, ...]]:
-        """Return the settings with cubes that suit an image, and why."""
-        chosen, told = super().for_pixels(image, names)
-        if self.cube != AUTO:
-            return chosen, told
-        name, why = choose_cube(image, names, self.voxel)
-        return replace(chosen, cube=name), (why, *told)
+            raise no_volume(names, context.shape)
+        if self.cube != AUTO and CUBES[self.cube][0] > context.shape[names.index("Z")]:
+            fitting = replace(fitting, cube=AUTO)  # thinner ones
+        if context.image is None or fitting.cube != AUTO:
+            return fitting
+        name, why = choose_cube(context.image, names, self.voxel)
+        return replace(fitting, cube=name, notes=(why, *fitting.notes))
 
     @property
     def whole_volumes(self) -> bool:
@@ -500,10 +497,17 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses):
         """The longest side of any cube."""
         return max(max(lengths) for lengths in CUBES.values())
 
-    @property
+    @cached_property
     def passes(self) -> dict[str, CubePass]:
-        """The passes, in order: ``"basic"``, ``"final"``."""
-        return {
+        """The passes, in order: ``"basic"``, ``"final"``.
+
+        If neighbours are very alike, as correlated noise makes them, cubes are compared in a volume
+        that was filtered cube by cube, ``"prefilter"``, but over time.
+        """
+        spectra = tuple(CubeSpectrum(one.autocorrelation, one.along_z) for one in self.noise)
+        if spectra and self.over_time:
+            spectra = (CubeSpectrum.mean(spectra, [one.sigma for one in self.noise]),)
+        passes = {
             name: CubePass(
                 CUBES["4x4x4" if self.cube == AUTO else self.cube],
                 getattr(self, f"step_{name}"),
@@ -511,6 +515,7 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses):
                 getattr(self, f"neighbours_{name}"),
                 **self._shrinkage(name),
                 guided=name == "final",
+                spectra=spectra,
                 frames=(self.frames_before, self.frames_after),
                 next_window=_WINDOW_NEXT,
                 similar_next=_SIMILAR_NEXT[name],
@@ -519,25 +524,33 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses):
             )
             for name in self._pass_names()
         }
+        alike = sum(one.neighbours for one in spectra) / max(len(spectra), 1)
+        if alike <= groups.ALIKE or self.over_time:
+            return passes
+        # Noise alone makes nearby cubes look similar: each is filtered alone before the search.
+        alone = {"step": _PREFILTER_STEP, "window": 1, "neighbours": 1, "similar": 0.0}
+        alone |= {"transform": "dct", "threshold": groups.PREFILTER_CORRELATED}
+        basic = passes.pop("basic")
+        prefilter = replace(basic, **alone, shared_noise=False)
+        return {"prefilter": prefilter, "basic": replace(basic, guided=True), **passes}
 
-    @property
-    def unrefined(self) -> str:
+    def unrefined(self, noise: Sequence[NoiseModel]) -> str:
         """Why results are not refined: that of several volumes is not."""
-        return "other volumes are searched" if self.over_time else super().unrefined
+        return super().unrefined(noise) or ("other volumes are searched" * self.over_time)
 
     @property
     def _ridge_search(self) -> CubePass:
         last = list(self.passes.values())[-1]
         return replace(last, step=3, window=11, neighbours=NEIGHBOURS)
 
-    @property
+    @cached_property
     def ridge(self) -> RidgeSettings | None:
         """The combinations after the last pass, if there are any."""
         one, count = self._ridge_search, self.iterations
         lengths = one.cube, one.steps, one.windows
         return RidgeSettings(*lengths, count, from_noisy=False, volume=True) if count else None
 
-    @property
+    @cached_property
     def reach(self) -> Reach:
         """The sum over both passes; that of the furthest cubes if none are chosen yet."""
         names = CUBES if self.cube == AUTO else (self.cube,)
@@ -555,9 +568,6 @@ class BM4D(FrameSearch, RidgeAfter, groups.TwoPasses):
         if not self.ridge:
             return plan
         return RidgePlan(plan, self.ridge, CubeMatches(self._ridge_search, arena))
-
-    def _for_correlated(self, models: tuple[Correlated, ...]) -> CorrelatedBM4D:
-        return CorrelatedBM4D(**vars(self), models=models)
 
 
 def no_volume(names: str, shape: tuple[int, ...]) -> AxesError:
@@ -579,41 +589,6 @@ def no_volume(names: str, shape: tuple[int, ...]) -> AxesError:
         "use bm3d for images, or name the axis of slices, as axes='ZYX'",
         code="volume-needed",
     )
-
-
-@dataclass(frozen=True)
-class CorrelatedBM4D(groups.ModelledFilter, CorrelatedRefinable, BM4D):
-    """BM4D for correlated noise, made by `BM4D.for_noise`.
-
-    If neighbours are very alike, cubes are compared in a volume that was filtered cube by cube, but
-    over time.
-    """
-
-    @property
-    def joint(self) -> str:
-        """Channels, too, that have spectra of their own; over time these are not told apart."""
-        return super().joint + "C" * (len(self.models) > 1 and not self.over_time)
-
-    @property
-    def passes(self) -> dict[str, CubePass]:
-        """The passes with the spectra of the noise."""
-        spectra = tuple(CubeSpectrum(one.autocorrelation, one.along_z) for one in self.models)
-        if self.over_time:
-            spectra = (CubeSpectrum.mean(spectra, [one.sigma for one in self.models]),)
-        passes = {name: replace(one, spectra=spectra) for name, one in super().passes.items()}
-        alike = sum(one.neighbours for one in spectra) / len(spectra)
-        if alike <= groups.ALIKE or self.over_time:
-            return passes
-        # Noise alone makes nearby cubes look similar: each is filtered alone before the search.
-        alone = {"step": _PREFILTER_STEP, "window": 1, "neighbours": 1, "similar": 0.0}
-        alone |= {
-            "transform": "dct",
-            "threshold": groups.PREFILTER_CORRELATED,
-            "shared_noise": False,
-        }
-        basic = passes.pop("basic")
-        first = {"prefilter": replace(basic, **alone), "basic": replace(basic, guided=True)}
-        return {**first, **passes}
 
 
 @filter_function(BM4D)

@@ -350,7 +350,7 @@ class PatchSearch:
     def buffers(self, tile: Tile) -> Sizes:
         """Return the buffers that a tile needs."""
         at = self.layout(tile)
-        references = tile.t.size * tile.z.size * at.rows.count * at.columns.count
+        references = tile.frames * at.rows.count * at.columns.count
         padded = 4 * math.prod(at.shape)
         sizes = {"padded": padded, "keys": 4 * references * self.settings.neighbours}
         return {**sizes, "split": padded} if self._copied else sizes

@@ -386,7 +386,7 @@ class TileFlow:
         if not known:
             slot.variation, slot.seen = sigma.variation(tile), (tile.y, tile.x)
         levels = read_levels = sent("levels", slot.levels)
-        if (tile.t.size, tile.z.size) != tile.source_shape[:2]:
+        if tile.shape[:2] != tile.source_shape[:2]:
             slot.read_levels = sigma.read_levels(tile, self.work.sigma_unit)
             read_levels = sent("read levels", slot.read_levels)
         variation = sent("variation", slot.variation, known=known)

@@ -83,7 +83,7 @@ class FrameSigma:
     def models(self, tile: Tile) -> np.ndarray:
         """Return the noise model of the frames that a tile yields, int32, as `levels` otherwise."""
         if self.numbers is None:
-            return np.zeros((tile.channels, tile.t.size * tile.z.size), np.int32)
+            return np.zeros((tile.channels, tile.frames), np.int32)
         return _of_frames(self.numbers, tile).astype(np.int32)
 
     def of_frame(self, sequence: int, t: int, unit: float) -> tuple[np.ndarray, np.ndarray]:
@@ -131,7 +131,7 @@ def _not_vanishing(levels: np.ndarray) -> np.ndarray:
 
 def _of_frames(frames: Frames, tile: Tile) -> np.ndarray:
     """Return the first pixel of each frame that a tile yields, (channels, nt * nz)."""
-    values = np.empty((tile.channels, tile.t.size, tile.z.size))
+    values = np.empty((tile.channels, *tile.shape[:2]))
     first = frames.origin[1]
     slices = slice(tile.z.start - first, tile.z.stop - first)
     for c in range(tile.channels):
@@ -164,7 +164,7 @@ class Stabilisation:
             np.clip(np.arange(span.source_start, span.source_stop) - span.start, 0, span.size - 1)
             for span in (tile.t, tile.z)
         ]
-        yielded = numbers.reshape(tile.channels, tile.t.size, tile.z.size)
+        yielded = numbers.reshape(tile.channels, *tile.shape[:2])
         read = yielded[:, places[0]][:, :, places[1]].ravel()
         return self.forward(queue, values, read, math.prod(tile.source_shape[2:]))
 
