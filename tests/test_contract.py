@@ -763,7 +763,7 @@ def test_the_record_tells_where_a_result_comes_from(kind, device):
     record = denoise(image, small(kind), None, axes=axes, device=device).record
     assert record.version == gd.__version__
     assert record.filter == kind.name
-    assert record.settings == dataclasses.asdict(small(kind))
+    assert record.settings == small(kind).as_dict()
     if takes_sigma(kind):
         assert record.sigma_source.startswith("estimated: ")
         assert record.sigma == gd.estimate_noise(image, axes, device=device).sigma
