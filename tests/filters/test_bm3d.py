@@ -183,16 +183,19 @@ def test_what_stands_out_is_as_in_the_reference(device, make, profile):
     agree(out, expected, 2 * SIGMA + 1e-3 * np.abs(image))
 
 
+class Careless(BM3D):
+    """For which no patch is too unlike, nor counts for less as others overlap it."""
+
+    similar_basic, shared_noise = 1000.0, False
+
+
 @pytest.mark.parametrize("threshold", [2.7, 10.0])
-def test_sums_do_not_wrap_around(device, monkeypatch, threshold):
+def test_sums_do_not_wrap_around(device, threshold):
     """As much as can be is removed from one pixel, by as many patches as there can be."""
-    # Neither is a setting: no patch is too unlike, and none counts for less as others overlap it.
-    monkeypatch.setattr(BM3D, "similar_basic", 1000.0)
-    monkeypatch.setattr(BM3D, "shared_noise", False)
     image = np.full((40, 40), 100.0, np.float32)
     image[17, 19] += 7.9 * threshold * SIGMA
     changes = {"neighbours_basic": 32, "step_basic": 1, "window_basic": 9}
-    settings = BM3D(stages="basic", threshold=threshold, **changes)
+    settings = Careless(stages="basic", threshold=threshold, **changes)
     out = gd.denoise(image, settings, SIGMA, device=device).image
     expected = slow(image, SIGMA, settings, exact=False)
     assert image[17, 19] - expected[17, 19] > 2 * threshold * SIGMA

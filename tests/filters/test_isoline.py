@@ -117,30 +117,38 @@ def test_what_it_saw_is_what_the_reference_saw(device, changes):
 # The literal methods
 
 
+LITERAL = [
+    {},
+    {"segment_length": 2, "max_length": 21},
+    {"segment_length": 3, "max_length": 11},
+    {"segment_length": 7, "max_length": 35},
+    {"segment_length": 10, "max_length": 20, "staircase": 5},
+    {"staircase": 15, "max_length": 5},
+]
+CASES = [{"method": name, **each} for each in LITERAL for name in ("hybrid", "pi-pd", "pi-ld")]
+for thickness, staircase in ((2, 9), (3, 0)):
+    thick = {"thickness": thickness, "staircase": staircase}
+    CASES += [{"method": name, **thick} for name in ("hybrid", "pi-pd")]
+
+
+@pytest.mark.parametrize("changes", CASES, ids=str)
+def test_methods_to_the_letter(device, changes):
+    image, settings = noisy(33, 38, sigma=SIGMA), Isoline(**{**PAPER, **changes})
+    agree(gd.denoise(image, settings, SIGMA, device=device).image, slow(image, settings, SIGMA))
+
+
 @pytest.mark.parametrize("method", ["hybrid", "pi-pd", "pi-ld"])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"segment_length": 2, "max_length": 21},
-        {"segment_length": 3, "max_length": 11},
-        {"segment_length": 7, "max_length": 35},
-        {"segment_length": 10, "max_length": 20, "staircase": 5},
-        {"staircase": 15, "max_length": 5},
-    ],
-    ids=str,
-)
-def test_methods_to_the_letter(device, method, changes):
-    image, settings = noisy(33, 38, sigma=SIGMA), Isoline(method=method, **{**PAPER, **changes})
-    agree(gd.denoise(image, settings, SIGMA, device=device).image, slow(image, settings, SIGMA))
+def test_whole_numbers_to_the_letter(device, method):
+    """Variances of small integers are exact: of ties the lowest direction wins.
 
-
-@pytest.mark.parametrize("method", ["hybrid", "pi-pd"])
-@pytest.mark.parametrize(("thickness", "staircase"), [(2, 9), (3, 0)])
-def test_thick_isolines_to_the_letter(device, method, thickness, staircase):
-    changes = {"method": method, "thickness": thickness, "staircase": staircase}
-    image, settings = noisy(40, 45, sigma=SIGMA), Isoline(choice="hard", **changes)
-    agree(gd.denoise(image, settings, SIGMA, device=device).image, slow(image, settings, SIGMA))
+    Where segments do not vary at all, any difference between them ends an isoline.
+    """
+    flat = np.kron(np.random.default_rng(0).permutation(30).reshape(5, 6) * 8.0, np.ones((6, 7)))
+    images = {5.0: flat} | ({} if method == "pi-ld" else {2.0: np.rint(noisy(40, 45, sigma=2.0))})
+    for sigma, image in images.items():
+        settings = Isoline(**PAPER, method=method)
+        out = gd.denoise(image, settings, sigma, device=device).image
+        agree(out, slow(image, settings, sigma), sigma)
 
 
 def test_edges_to_the_letter(device):
@@ -163,22 +171,6 @@ def test_directions_to_the_letter(device):
         out = run(image, device=device, **PAPER, method=method, show="directions")
         assert np.mean(out != found) <= 0.003
     assert (run(image, device=device, **PAPER, method="pi-pd", show="classes") == 2).all()
-
-
-@pytest.mark.parametrize("method", ["hybrid", "pi-pd"])
-def test_ties_of_whole_numbers_are_ties(device, method):
-    """Variances of small integers are exact: the lowest direction wins."""
-    image = np.rint(noisy(40, 45, sigma=2.0))
-    settings = Isoline(**PAPER, method=method)
-    agree(gd.denoise(image, settings, 2.0, device=device).image, slow(image, settings, 2.0), 2.0)
-
-
-@pytest.mark.parametrize("method", ["hybrid", "pi-pd", "pi-ld"])
-def test_levels_without_noise_to_the_letter(device, method):
-    """Segments that do not vary at all: any difference between them ends an isoline."""
-    image = np.kron(np.random.default_rng(0).permutation(30).reshape(5, 6) * 8.0, np.ones((6, 7)))
-    settings = Isoline(**PAPER, method=method)
-    agree(gd.denoise(image, settings, 5.0, device=device).image, slow(image, settings, 5.0), 5.0)
 
 
 def test_the_profile_of_the_paper_is_the_paper(device):

@@ -13,29 +13,11 @@ from filters.test_nl_means import Stages, slow, variants
 from flows import filtered
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.nl_means import NLMeans
-from napari_gpu_denoise.opencl import program
+from napari_gpu_denoise.opencl.program import session
 from reference import nl_means as reference
 from scenes import prepared, psnr, scene
 
-# What the filter looks at when it chooses its kernels: a vector of references at once; distances
-# shared in local memory, and a copy of the pixels there; neither.
-PROFILES = {
-    "lanes": {"float_lanes": 4},
-    "shared": {"float_lanes": 1},
-    "plain": {"float_lanes": 1, "local_memory": 1, "max_group": 64},
-}
-_SESSIONS: dict[tuple, program.Session] = {}
 TYPES = ["uint8", "int16", "uint64", "float64"]
-
-
-def on(profile: str, device) -> program.Session:
-    """Return a session of a device that passes for another kind, `Plain` where sessions are."""
-    real = program.session(device)
-    key = program.Session, real.device.index, profile
-    if key not in _SESSIONS:
-        posing = dataclasses.replace(real.device, **PROFILES[profile])
-        _SESSIONS[key] = program.Session(posing, real.context, turn=real.turn)
-    return _SESSIONS[key]
 
 
 def cut_off(settings: NLMeans) -> float:
@@ -114,47 +96,40 @@ def law(request) -> Law:
     return LAWS[request.param]
 
 
-# Every kernel of the search, with settings that change what it does; and with windows over frames.
 DEFAULT = {"patch": 8, "step": 4, "window": 9}
 PATHS = [
-    ("lanes", "YX", DEFAULT),
-    ("lanes", "YX", {"patch": 5, "step": 1}),
-    ("lanes", "YX", {**DEFAULT, "step": 3}),
-    ("lanes", "YX", {"patch": 1, "step": 1, "window": 5}),
-    ("lanes", "YX", {**DEFAULT, "flat": 0.0, "strength": 0.5}),
-    ("lanes", "YX", {**DEFAULT, "flat": 3.0}),
-    ("shared", "YX", DEFAULT),
-    ("shared", "YX", {"patch": 5, "step": 1}),
-    ("plain", "YX", DEFAULT),
-    ("lanes", "TYX", {"window": 5, "frames_before": 2, "frames_after": 1}),
-    ("lanes", "ZYX", {"window": 5, "slices": 1}),
-    ("lanes", "TZYX", {"window": 5, "frames_before": 1, "slices": 1}),
-    ("shared", "TYX", {"window": 5, "frames_before": 2, "frames_after": 1}),
-    ("plain", "ZYX", {"window": 5, "slices": 1}),
+    ("YX", DEFAULT),
+    ("YX", {"patch": 5, "step": 1}),
+    ("YX", {**DEFAULT, "step": 3}),
+    ("YX", {"patch": 1, "step": 1, "window": 5}),
+    ("YX", {**DEFAULT, "flat": 0.0, "strength": 0.5}),
+    ("YX", {**DEFAULT, "flat": 3.0}),
+    ("TYX", {"window": 5, "frames_before": 2, "frames_after": 1}),
+    ("ZYX", {"window": 5, "slices": 1}),
+    ("TZYX", {"window": 5, "frames_before": 1, "slices": 1}),
 ]
 # References of these axes take (t, z, y, x).
 SHAPES = {"YX": (31, 38), "TYX": (4, 1, 15, 21), "ZYX": (1, 4, 15, 21), "TZYX": (3, 2, 15, 13)}
 
 
-@pytest.mark.parametrize(("profile", "axes", "changes"), PATHS, ids=str)
-def test_every_kernel_is_the_reference(device, law, profile, axes, changes):
+@pytest.mark.parametrize(("axes", "changes"), PATHS, ids=str)
+def test_it_is_the_reference(device, law, axes, changes):
     settings, image = law.settings(**changes), law.image(*SHAPES[axes])
     axes = axes if axes == "YX" else "TZYX"
     applied = prepared(settings, axes, image.shape)
-    out = filtered(image, applied, on(profile, device), law.sigma, axes)
+    out = filtered(image, applied, session(device), law.sigma, axes)
     expected = slow(image, settings, law.sigma)
     if "rician" in law.setting and axes == "YX":
         assert np.any(expected == 0)
     law.same(out, expected, settings, law.sigma)
 
 
-@pytest.mark.parametrize("profile", ["lanes", "shared"])
-def test_a_map_of_sigma_is_that_of_the_reference(device, law, profile):
+def test_a_map_of_sigma_is_that_of_the_reference(device, law):
     settings, image = law.settings(patch=5), law.image(30, 33)
     y, x = np.indices(image.shape)
     sigma = 2.0 ** ((y // 9 + x // 11) % 3 + 3 * (law.sigma > 8))
     applied = prepared(settings, "YX", image.shape)
-    out = filtered(image, applied, on(profile, device), sigma, "YX")
+    out = filtered(image, applied, session(device), sigma, "YX")
     law.same(out, slow(image, settings, sigma), settings, sigma.max())
 
 

@@ -78,6 +78,14 @@ class Filter(Settings):
     noise: tuple[NoiseModel, ...] = field(default=(), kw_only=True, repr=False)
     notes: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.noise, tuple):
+            raise SettingsError(
+                "noise is not a setting of a filter",
+                "give it to the function that filters, as denoise(image, filter, noise=...)",
+            )
+
     def prepare(self, context: Context) -> Self:
         """Return the filter for an array: with every choice that what is known of it allows.
 
