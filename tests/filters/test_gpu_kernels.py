@@ -121,8 +121,9 @@ CASES = {
     "bm4d of a map": (
         *(gd.BM4D(**CUBES | {"cube": "2x4x8"}, stages="basic"), (5, 15, 20), "ZYX", "map"),
     ),
-    "bm4d of slices over time": (
-        *(gd.BM4D(**CUBES, stages="basic", frames_before=1, frames_after=1), (3, 5, 12, 13)),
+    # Smaller volumes leave too little of a block to compare: none moves, and no other is used.
+    "bm4d over time": (
+        *(gd.BM4D(**CUBES, **AROUND | {"frames_after": 1}, stages="basic"), (2, 8, 16, 18)),
         *("TZYX", SIGMA),
     ),
     "bm4d of correlated noise": (gd.BM4D(**CUBES, stages="basic"), (5, 12, 13), "ZYX", BLURRED),
