@@ -34,7 +34,7 @@ from reference import (
 )
 from reference.block_motion import block_motions
 from reference.video_matching import find_matches
-from scenes import noisy, prepared, small
+from scenes import noisy, prepared, scene, small
 
 LIMITS = {"local_memory": 1 << 14, "max_group": 128}
 TIGHT = {"local_memory": 1, "max_group": 64}
@@ -46,9 +46,10 @@ EXACT = {"patch": 3, "window": 5}
 # PoCL 3.1 crashes when it optimises the search of the prefilter, whose window is one pixel.
 GROUPS = {"window_basic": 9, "window_final": 7, "neighbours_basic": 8, "neighbours_final": 8}
 CUBES = {**GROUPS, "window_basic": 5, "window_final": 5, "cube": "4x4x4"}
+MANY = {"neighbours_basic": 16}
 AROUND = {"frames_before": 1, "frames_after": 2, "flicker": False}
 VIDEO = {**AROUND, "window_nearest": 7, "step_basic": 5, "step_final": 5}
-LINES = {"segment_length": 3, "max_length": 9, "staircase": 5}
+LINES = {"segment_length": 3, "max_length": 15, "staircase": 5}
 HARD = {**LINES, "choice": "hard"}
 BLURRED = model(0.9, 1.3)
 LONELY = {"fallback": "keep", "fewest": 1, "widen": 2.0}
@@ -116,9 +117,13 @@ CASES = {
         BLURRED,
     ),
     "bm4d of a volume": (gd.BM4D(**CUBES), (6, 15, 32), "ZYX", SIGMA),
-    "bm4d of a map": (gd.BM4D(**CUBES, stages="basic"), (5, 15, 20), "ZYX", "map"),
-    "bm4d of slices over time": (
-        *(gd.BM4D(**CUBES, stages="basic", frames_before=1, frames_after=1), (3, 5, 12, 13)),
+    "bm4d of large groups": (gd.BM4D(**CUBES | MANY, stages="basic"), (5, 12, 14), "ZYX", SIGMA),
+    "bm4d of a map": (
+        *(gd.BM4D(**CUBES | {"cube": "2x4x8"}, stages="basic"), (5, 15, 20), "ZYX", "map"),
+    ),
+    # Smaller volumes leave too little of a block to compare: none moves, and no other is used.
+    "bm4d over time": (
+        *(gd.BM4D(**CUBES, **AROUND | {"frames_after": 1}, stages="basic"), (2, 8, 16, 18)),
         *("TZYX", SIGMA),
     ),
     "bm4d of correlated noise": (gd.BM4D(**CUBES, stages="basic"), (5, 12, 13), "ZYX", BLURRED),
@@ -152,7 +157,12 @@ CASES = {
     "isoline of joined channels, chosen": (
         *(gd.Isoline(**HARD, channels="joint", thickness=1), (2, 20, 33), "CYX", (12.4, 20.37)),
     ),
-    "isoline, searched": (gd.Isoline(**HARD | {"method": "pi-ld"}), (20, 33), "YX", SIGMA),
+    "isoline, searched": (
+        gd.Isoline(**HARD | {"method": "pi-ld", "max_length": 9}),
+        (20, 33),
+        "YX",
+        SIGMA,
+    ),
     "swnlm of an image": (gd.SWNLM(patch=3, window=7, **LONELY), (18, 70), "YX", SIGMA),
     "swnlm of a map": (gd.SWNLM(patch=3, window=7, **LONELY), (20, 37), "YX", "map"),
 }
@@ -279,6 +289,11 @@ def given(name: str):
     image = np.rint(noisy(*shape, sigma=SIGMA)).astype(np.float32)
     if settings.name == "vbm3d" and "C" in axes:
         image[1] = image[0] / 2
+    if settings.name == "bm4d" and "T" in axes:  # whose volumes move along x and y
+        nt, nz, ny, nx = shape
+        wide = scene(nz, ny + nt, nx + nt)
+        image += [wide[:, t : t + ny, t : t + nx] for t in range(nt)] - scene(*shape)
+        image = np.rint(image)
     sigma = sigma_map(*shape[-2:]) if sigma == "map" else sigma
     return settings, image, axes, sigma, (limits or [LIMITS])[0]
 
