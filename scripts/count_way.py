@@ -7,8 +7,8 @@ Three calls are followed, each on one image of 64x64 pixels with sigma given:
 
 - ``python``: ``gd.bm3d(image, sigma=20)``;
 - ``command``: ``gpu-denoise bm3d in.tif -o out.tif --sigma 20``, run in this process;
-- ``napari``: a click on Denoise in the BM3D panel, with 20 typed as sigma; without a display it
-  needs Xvfb.
+- ``napari``: a click on Denoise in the BM3D panel, with 20 typed as sigma; where there is no
+  display, start the script with ``xvfb-run -a``.
 
 *Functions on the way* are those that the array passes: the call stack when the first kernel is
 enqueued, after the stacks where the threads that lead there were started. *Changes of room* are
@@ -208,10 +208,6 @@ def follow_command() -> Recorder:
 def follow_napari() -> Recorder:
     """Follow a click on Denoise in the BM3D panel."""
     with contextlib.ExitStack() as stack:
-        if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-            from pyvirtualdisplay import Display
-
-            stack.enter_context(Display(visible=False, size=(1600, 1000), color_depth=24))
         # Before napari is imported: the settings of the user are neither read nor changed.
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         os.environ["NAPARI_CONFIG"] = str(Path(folder, "settings.yaml"))
