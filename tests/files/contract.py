@@ -300,6 +300,7 @@ class FormatContract:
         np.testing.assert_allclose(again.data, whole.image, rtol=0, atol=self.rounding)
         assert again.history[-1] == file.record.as_dict()
         assert again.axes == gd.read(path).axes
+        limits(streamed_bytes=1 << 27)
         monkeypatch.setattr(input_checks, "free_memory", lambda: 500)
         out = tmp_path / f"more{self.end}"
         assert "of memory" in error_of(path, lambda: gd.read(path))

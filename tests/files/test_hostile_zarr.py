@@ -376,15 +376,15 @@ def test_more_than_any_image_has_is_refused_before_it_is_opened(tmp_path, monkey
     told = zarr.open_group(str(path), mode="a").attrs["ome"]
     several = told["multiscales"]
     if part == "codecs":
-        retold(path, codecs=[{"name": "crc32c"}] * 20_000)
+        retold(path, codecs=[{"name": "crc32c"}] * 2000)
     elif part == "levels":
-        several[0]["datasets"] *= 20_000
+        several[0]["datasets"] *= 2000
     elif part == "images":
-        several *= 20_000
+        several *= 2000
     else:
         monkeypatch.setattr(metadata, "_LARGEST", 100)
     describe(path, **told)
-    with pytest.raises(FileError, match=r"name\w? 20000|is longer than"):
+    with pytest.raises(FileError, match=r"name\w? 2000|is longer than"):
         gd.read(path)
 
 
@@ -456,12 +456,6 @@ def test_chunks_behind_a_link_within_the_image_are_not_missing(tmp_path):
     assert picture.notes == (
         f"Not in the result is what lies beside the image in {path}: 'moved'.",
     )
-
-
-def test_links_that_lead_nowhere_beside_the_pixels_are_left_alone(tmp_path):
-    path = write_store(tmp_path / "in.zarr", IMAGE, "YX")
-    linked(path / "raw", tmp_path / "gone")
-    assert gd.run_batch(path, SETTINGS, 8, output=tmp_path / "out.zarr").done
 
 
 @pytest.mark.parametrize("part", ["", "A/1"])

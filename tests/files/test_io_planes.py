@@ -161,37 +161,6 @@ def test_only_pages_that_are_needed_are_read(tmp_path, pages, kind):
             assert len(pages) == len(set(pages)) == count
 
 
-BY_PLANE = {
-    "plain": True,
-    "one page": False,  # a part of it cannot be read
-    "one compressed page": False,
-    "strips": True,
-    "tiles": True,
-    "ImageJ, one page": True,
-    "ImageJ, deflate": True,
-    "OME": True,
-    "OME, planar colours": True,
-    "channels last": True,
-    "Y and X apart": True,
-    "Y before all": False,
-    "volumetric tiles": True,
-    "alpha, deflate": True,
-    "alpha, planar": True,
-}
-
-
-@pytest.mark.parametrize("kind", BY_PLANE)
-def test_whether_planes_can_be_read_apart(tmp_path, pages, kind):
-    written(tmp_path / "in.tif", kind)
-    with tiff.open_stack(tmp_path / "in.tif") as picture:
-        planes, axes = picture.data, picture.axes
-        y, x = axes.index("Y"), axes.index("X")
-        assert planes.reads_by_plane(y, x) == planes.reads_by_plane(x, y) == BY_PLANE[kind]
-        if y > 0:  # then a plane of the first axis and X goes through all of the file
-            assert not planes.reads_by_plane(0, x)
-        assert pages == []
-
-
 EDGES = [slice(None, None, -1), slice(1, None, -1), slice(-10, None), slice(None, 1, -1)]
 EDGES += [slice(9, None), slice(-1, 9)]
 
@@ -347,17 +316,6 @@ def test_same_file_of_large_stacks(tmp_path, one_uuid, monkeypatch, kind):
     again = formats.read(tmp_path / "out.tif")
     formats.write(tmp_path / "again.tif", again.data, again)
     np.testing.assert_array_equal(formats.read(tmp_path / "again.tif").data, image)
-
-
-def test_size_from_which_on_files_are_large(tmp_path, monkeypatch):
-    tifffile.imwrite(tmp_path / "in.tif", noise(5, 20, 30, dtype="uint16"), **PLAIN)
-    picture = formats.read(tmp_path / "in.tif")
-    size = 5 * (20 * 30 * 2 + 512)
-    for limit, large in ((size, False), (size - 1, True)):
-        monkeypatch.setattr(writing, "CLASSIC_LIMIT", limit)
-        formats.write(tmp_path / "out.tif", picture.data, picture, overwrite=True)
-        with tifffile.TiffFile(tmp_path / "out.tif") as tif:
-            assert tif.is_bigtiff == large
 
 
 def test_same_file_where_threads_encode(tmp_path, one_uuid, monkeypatch):

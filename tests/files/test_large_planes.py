@@ -9,7 +9,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, HostMemoryError
 from napari_gpu_denoise.files import formats
-from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
+from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.tiff import LargePlanes, reading
 from napari_gpu_denoise.noise import sampling
 from napari_gpu_denoise.noise.sampling import PlaneReader
@@ -128,14 +128,3 @@ def test_a_limit_to_memory_is_kept_by_what_is_read_whole(tmp_path, monkeypatch):
     (file,) = gd.run_batch(path, SETTINGS, 20.0, **options).files
     assert isinstance(file.error, HostMemoryError)
     assert "allow at least memory_limit_host=" in str(file.error)
-
-
-@pytest.mark.parametrize("axes_of_plane", [1, 2])
-def test_parts_of_rows_are_set(tmp_path, axes_of_plane):
-    image = noisy(40, 50, dtype="uint16")
-    with PlaneStore(image.shape, image.dtype, tmp_path, axes_of_plane=axes_of_plane) as store:
-        for y in range(0, 40, 16):
-            for x in range(0, 50, 20):
-                store[y : y + 16, x : x + 20] = image[y : y + 16, x : x + 20]
-        store[3, ::-2] = image[3, ::-2]
-        np.testing.assert_array_equal(store, image)

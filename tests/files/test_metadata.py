@@ -133,16 +133,6 @@ def test_reduced_images_and_masks_are_not_taken_for_the_image(tmp_path, kind, in
     assert "first that is no reduced one" in " ".join(picture.notes)
 
 
-def test_images_and_levels_that_are_not_filtered_are_named(tmp_path):
-    path = tmp_path / "in.tif"
-    with tifffile.TiffWriter(path) as file:
-        file.write(IMAGE, metadata=None, subifds=1)
-        file.write(IMAGE[:, ::2, ::2], subfiletype=1, metadata=None)
-        file.write(IMAGE[0, :8, :8], metadata=None)
-    notes = " ".join(gd.read(path).notes)
-    assert "images: the first" in notes
-
-
 @pytest.mark.parametrize("version", FORMATS)
 def test_attributes_and_neighbours_of_ome_zarr(tmp_path, version):
     path = write_store(tmp_path / "in.ome.zarr", IMAGE, "ZYX", version)
@@ -186,6 +176,7 @@ def test_what_bioformats2raw_writes_beside_images(tmp_path, count):
         write_store(path / name, IMAGE, "ZYX", "0.4")
     (path / "OME").mkdir()
     (path / "OME" / "METADATA.ome.xml").write_text(OME)
-    _, notes = rewritten(path, "out.zarr")
+    out, notes = rewritten(path, "out.zarr")
+    np.testing.assert_array_equal(gd.read(out).data, IMAGE)
     assert f"beside the image in {path}: 'OME'." in notes and "not part of the result: lab" in notes
     assert ("holds 2 images" in notes) == (count == 2)

@@ -165,14 +165,6 @@ def test_folders_of_others_are_never_replaced(tmp_path):
     np.testing.assert_array_equal(gd.read(path).data, IMAGES["YX"])
 
 
-def test_missing_chunks_are_counted(tmp_path):
-    path = write_store(tmp_path / "in.ome.zarr", IMAGES["ZYX"], "ZYX", **PLANES)
-    (path / "0" / "c" / "1" / "0" / "0").unlink()
-    picture = gd.read(path)
-    assert picture.notes == ("1 of 3 chunks are not in the folder and were read as 0.",)
-    assert not picture.data[1].any()
-
-
 @pytest.mark.parametrize("kind", ["plate", "well"])
 def test_a_plate_is_no_image(tmp_path, kind):
     described = describe(tmp_path / "in.ome.zarr", **{kind: {}})
@@ -189,18 +181,6 @@ def test_what_is_no_image(tmp_path):
     empty = write_store(tmp_path / "empty.zarr", none, "ZYX", chunks=(1, 8, 8), levels=1)
     with pytest.raises(ImageError, match="has no pixels"):
         gd.read(empty)
-
-
-def test_series_of_bioformats2raw(tmp_path):
-    path, out = tmp_path / "in.zarr", tmp_path / "out.zarr"
-    describe(path, "0.4", **{"bioformats2raw.layout": 3})
-    for name in "01":
-        write_store(path / name, IMAGES["YX"], "YX", "0.4")
-    picture = gd.read(path)
-    np.testing.assert_array_equal(picture.data, IMAGES["YX"])
-    assert picture.notes == ("The folder holds 2 images: the first was used.",)
-    assert not gd.run_batch(path, SETTINGS, 8, output=out).failed
-    assert gd.read(out).notes == ()
 
 
 @pytest.mark.parametrize("separator", [".", "/"])
@@ -224,6 +204,12 @@ def test_boolean_images_are_0_and_1_as_layers_are(tmp_path, version):
     expected = gd.denoise(image.astype(np.uint8), small(gd.NLMeans), 0.4, axes="TYX")
     assert not report.failed
     np.testing.assert_array_equal(gd.read(report.done[0].output).data, expected.image)
+
+
+def test_an_old_zarr_is_named_with_what_to_install(monkeypatch):
+    monkeypatch.delattr("zarr.abc.codec.SupportsSyncCodec")
+    with pytest.raises(FileError, match=r"pip install 'napari-gpu-denoise\[zarr\]'"):
+        places.zarr_package()
 
 
 def test_missing_codecs_are_no_damage(tmp_path, monkeypatch):
@@ -408,16 +394,6 @@ def test_tracebacks_hold_no_secrets(capsys):
 )
 def test_addresses_without_secrets_are_left_as_they_are(address):
     assert str(as_path(address)) == input_checks.printable(address) == address
-
-
-def test_means_of_blocks():
-    image = np.arange(35, dtype=np.uint8).reshape(5, 7)
-    expected = [
-        [np.rint(np.mean(image[y : y + 2, x : x + 3])) for x in range(0, 7, 3)]
-        for y in range(0, 5, 2)
-    ]
-    np.testing.assert_array_equal(block_means(image, (2, 3)), np.array(expected, np.uint8))
-    assert block_means(image.astype(np.float32), (5, 1)).shape == (1, 7)
 
 
 @pytest.mark.parametrize(

@@ -90,14 +90,11 @@ def test_all_threads_have_ended_when_a_chunk_fails(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u2", "i8", "f2", "f4", "f8"])
 @pytest.mark.parametrize("factor", [(1, 2, 2), (2, 2, 2), (3, 2, 2), (2, 3, 1)])
-def test_means_of_blocks_of_pairs_are_those_of_sums(dtype, factor):
+def test_means_of_blocks(dtype, factor):
     pixels = (PIXELS[:, :7, :13] / 8).astype(dtype)
-    wide = np.float64 if pixels.itemsize > 2 else np.float32
-    means = pixels
-    for axis, step in enumerate(factor):
-        starts = np.arange(0, means.shape[axis], step)
-        counts = np.diff([*starts, means.shape[axis]])
-        sums = np.add.reduceat(means, starts, axis=axis, dtype=wide)
-        means = sums / counts.reshape([-1 if i == axis else 1 for i in range(3)])
-    expected = (np.rint(means) if pixels.dtype.kind in "iu" else means).astype(dtype)
-    assert np.array_equal(block_means(pixels, factor), expected)
+    made = block_means(pixels, factor)
+    for place in np.ndindex(made.shape):
+        block = pixels[tuple(slice(k * f, (k + 1) * f) for k, f in zip(place, factor, strict=True))]
+        exact = np.asarray(block, np.float64).mean()
+        assert abs(made[place] - exact) <= (0.5 if pixels.dtype.kind in "iu" else 1e-3 * exact)
+    assert made.dtype == dtype

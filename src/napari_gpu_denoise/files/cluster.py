@@ -38,7 +38,7 @@ from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.ledger import Ledger, mark_of
 from napari_gpu_denoise.run.part import Part, filter_part, size_of, unit_of
-from napari_gpu_denoise.run.progress import MEASURING, SILENT, Progress
+from napari_gpu_denoise.run.progress import MEASURING, Progress
 from napari_gpu_denoise.run.record import Record, Result, Tally
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
@@ -341,9 +341,9 @@ def denoise_by_workers(
     picture: Any,
     run: Run,
     out: NewImage | Callable[[tuple[int, ...], np.dtype], Any],
-    ledger: Ledger | None = None,
-    companions_anywhere: bool = False,
-    progress: Progress = SILENT,
+    ledger: Ledger,
+    progress: Progress,
+    companions_anywhere: bool,
 ) -> Result:
     """Denoise the pixels of a file part by part, on the dask workers.
 
@@ -352,7 +352,6 @@ def denoise_by_workers(
     are sent back. Parts are those of a run on one device, and `ledger` is kept here: so either can
     go on with what the other began.
     """
-    ledger = ledger or Ledger()
     place = Place(uuid.uuid4().hex, _absolute(picture.path), companions_anywhere, run.device)
     shape = tuple(picture.data.shape)
     # What is free here says nothing of the machines of the workers.
@@ -504,9 +503,11 @@ def _quietened() -> Iterator[None]:
     before = {logger: logger.level for logger in map(logging.getLogger, names)}
     for logger in before:
         logger.setLevel(logging.CRITICAL)
-    yield
-    for logger, level in before.items():
-        logger.setLevel(level)
+    try:
+        yield
+    finally:
+        for logger, level in before.items():
+            logger.setLevel(level)
 
 
 def dask_setup(worker: Any) -> None:

@@ -33,6 +33,7 @@ from napari_gpu_denoise.files.image_file import (
     number,
     record_line,
     records_in,
+    rounded,
     voxel_of,
 )
 from napari_gpu_denoise.files.input_checks import (
@@ -739,11 +740,11 @@ class _NewSeries:
         """Return grey levels as the values that slope and intercept of the file make them of."""
         dtype, bits = self.like.metadata["bits"]
         slope, inter = (1.0, 0.0) if self.like.axes.endswith("S") else frame.scaling
-        whole = np.rint((levels.astype(np.float64) - inter) / slope)
         low = -(2 ** (bits - 1)) if dtype.kind == "i" else 0
-        high = low + 2**bits - 1
-        self.clipped += int(np.count_nonzero(~((whole >= low) & (whole <= high))))  # NaN, too
-        return np.clip(np.nan_to_num(whole), low, high).astype(dtype)
+        values = (levels.astype(np.float64) - inter) / slope
+        stored, clipped = rounded(values, dtype, low, low + 2**bits - 1)
+        self.clipped += clipped
+        return stored
 
     def _revise(self, held: Any) -> None:
         """Change what tells of the pixels, and nothing that tells of the patient."""

@@ -187,9 +187,7 @@ def result_like(path: str | os.PathLike, like: ImageFile) -> ImageFile:
     if named is None or named is own or named.name not in own.becomes:
         return like
     name, _ = split_name(Path(path).name)
-    inputs = (like.path, *like.files)
-    affine = {"affine": like.metadata.get("affine")} if named is nifti.FORMAT else {}
-    made = named.default_metadata(like.data, like.axes, like.pixel_metadata, name, inputs, **affine)
+    made = named.described_anew(like, name)
     notes = like.notes
     if not own.write:
         notes += (
@@ -199,7 +197,7 @@ def result_like(path: str | os.PathLike, like: ImageFile) -> ImageFile:
         )
     if like.history:
         notes += (f"Records of earlier filters stay in {like.path}.",)
-    return replace(like, kind=made.kind, axes=made.axes, metadata=made.metadata, notes=notes)
+    return replace(made, notes=notes)
 
 
 def check_writable(like: ImageFile, dtype: np.dtype) -> None:

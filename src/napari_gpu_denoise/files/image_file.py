@@ -232,39 +232,30 @@ def _runs_of(part: tuple[int | slice, ...], shape: tuple[int, ...]) -> _Runs | N
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
 _ALPHA = (1, 2)  # kinds of extra sample, premultiplied or not
 
-# Units by the names and symbols that files have for them: those of OME-Zarr, which pint knows too.
-UNITS = {
-    **dict.fromkeys(("m", "metre"), "meter"),
-    "cm": "centimeter",
-    "mm": "millimeter",
-    **dict.fromkeys(("µm", "μm", "um", "micron", "microns"), "micrometer"),
-    "nm": "nanometer",
-    "pm": "picometer",
-    **dict.fromkeys(("Å", "Å"), "angstrom"),
-    **dict.fromkeys(("in", "inches"), "inch"),
-    **dict.fromkeys(("s", "sec", "secs", "seconds"), "second"),
-    **dict.fromkeys(("ms", "msec"), "millisecond"),
-    **dict.fromkeys(("µs", "μs", "us", "usec"), "microsecond"),
-    "ns": "nanosecond",
-    **dict.fromkeys(("min", "minutes"), "minute"),
-    **dict.fromkeys(("h", "hr", "hours"), "hour"),
-    **dict.fromkeys(("d", "days"), "day"),
+# Units by the names that OME-Zarr and pint have for them: the symbol of OME-XML, metres, and what
+# else files call them.
+_UNITS: dict[str, tuple[str, float, tuple[str, ...]]] = {
+    "meter": ("m", 1.0, ("metre",)),
+    "centimeter": ("cm", 1e-2, ()),
+    "millimeter": ("mm", 1e-3, ()),
+    "micrometer": ("µm", 1e-6, ("μm", "um", "micron", "microns")),
+    "nanometer": ("nm", 1e-9, ()),
+    "picometer": ("pm", 1e-12, ()),
+    "angstrom": ("Å", 1e-10, ()),
+    "inch": ("in", 0.0254, ("inches",)),
+    "second": ("s", 0, ("sec", "secs", "seconds")),
+    "millisecond": ("ms", 0, ("msec",)),
+    "microsecond": ("µs", 0, ("μs", "us", "usec")),
+    "nanosecond": ("ns", 0, ()),
+    "minute": ("min", 0, ("minutes",)),
+    "hour": ("h", 0, ("hr", "hours")),
+    "day": ("d", 0, ("days",)),
 }
-#: Symbols that OME-XML has for lengths and times.
-SYMBOLS = {
-    **{"meter": "m", "centimeter": "cm", "millimeter": "mm", "micrometer": "µm"},
-    **{"nanometer": "nm", "picometer": "pm", "angstrom": "Å", "inch": "in"},
-    **{"second": "s", "millisecond": "ms", "microsecond": "µs", "nanosecond": "ns"},
-    **{"minute": "min", "hour": "h", "day": "d"},
-}
-_KNOWN = set(SYMBOLS)
+SYMBOLS = {name: symbol for name, (symbol, _, _) in _UNITS.items()}
+METRES = {name: length for name, (_, length, _) in _UNITS.items() if length}
+_NAMES = {each: name for name, (symbol, _, more) in _UNITS.items() for each in (symbol, *more)}
 
 Steps = dict[str, tuple[float, str]]
-
-METRES = {
-    **{"meter": 1.0, "centimeter": 1e-2, "millimeter": 1e-3, "micrometer": 1e-6},
-    **{"nanometer": 1e-9, "picometer": 1e-12, "angstrom": 1e-10, "inch": 0.0254},
-}
 
 Voxel = tuple[tuple[float, float, float] | None, str]  # (z, y, x), and the unit of all three
 NO_VOXEL: Voxel = (None, "")
@@ -392,7 +383,7 @@ class Format:
     `is_format` judges a file by how it starts, False if it cannot be opened, `is_named` a path by
     its name, by default its suffix. With `new_image` large results are written part by part where
     they will be. `becomes` names the formats that results may have besides, or only, if there is no
-    `write`; `default_metadata` describes pixels of other formats as a new image of this one.
+    `write`; `described_anew` returns an image of another format as a new one of this.
     `result_name` returns a name for the result of a file, by default its own. The others do what
     functions of these names in `formats` do; by default any type is writable.
     """
@@ -409,7 +400,7 @@ class Format:
     new_image: Callable[..., contextlib.AbstractContextManager[Any]] | None = None
     becomes: tuple[str, ...] = ()
     written: tuple[str, ...] | None = None
-    default_metadata: Callable[..., ImageFile] | None = None
+    described_anew: Callable[[ImageFile, str], ImageFile] | None = None
     result_name: Callable[[Path], str] | None = None
 
     def is_path(self, path: str | os.PathLike) -> bool:
@@ -445,14 +436,25 @@ def parsed_record(text: str) -> list[dict]:
     return [found] if isinstance(found, dict) else []
 
 
+def rounded(levels: ArrayLike, dtype: np.dtype, low: int, high: int) -> tuple[np.ndarray, int]:
+    """Return levels as integers of a type, and how many of them are beyond the ends, or NaN (0)."""
+    whole = np.rint(np.asarray(levels, np.float64))
+    # The float next to the largest 64-bit integer is already out of range.
+    below, above = whole < low, whole >= high if float(high) > high else whole > high
+    lost = below | above | np.isnan(whole)
+    out = np.where(lost, 0, whole).astype(dtype)
+    out[below], out[above] = low, high
+    return out, int(np.count_nonzero(lost))
+
+
 def unit_named(told: Any) -> str:
     """Return the full name of a unit; empty for one that is no length and no time."""
     text = str(told).strip()
-    if text in UNITS:  # capitals count: M is no metre
-        return UNITS[text]
+    if text in _NAMES:  # capitals count: M is no metre
+        return _NAMES[text]
     text = text.lower()
-    text = UNITS.get(text, text) if len(text) > 2 else text
-    return text if text in _KNOWN else ""
+    text = _NAMES.get(text, text) if len(text) > 2 else text
+    return text if text in SYMBOLS else ""
 
 
 def kept_steps(found: Mapping[str, tuple[Any, Any]]) -> Steps:

@@ -67,13 +67,18 @@ def read_json(path: str | os.PathLike) -> Any:
     return json.loads(text)
 
 
-def starts_like_dicom(path: str | os.PathLike) -> bool:
-    """Return whether a file starts like DICOM; False also if it cannot be opened."""
+def start_of(path: str | os.PathLike, length: int = 132) -> bytes:
+    """Return the first bytes of a file; none if it cannot be opened."""
     try:
         with open_regular(path) as file:
-            return file.read(132)[128:] == b"DICM"
+            return file.read(length)
     except OSError:
-        return False
+        return b""
+
+
+def starts_like_dicom(path: str | os.PathLike) -> bool:
+    """Return whether a file starts like DICOM; False also if it cannot be opened."""
+    return start_of(path)[128:] == b"DICM"
 
 
 def leads_out(folder: os.PathLike, place: os.PathLike) -> bool:

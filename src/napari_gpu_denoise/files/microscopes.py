@@ -32,8 +32,8 @@ from napari_gpu_denoise.files.input_checks import (
     closed,
     cut_short,
     open_image,
-    open_regular,
     reading,
+    start_of,
 )
 
 SUFFIXES = (".nd2", ".czi", ".lif")
@@ -58,11 +58,7 @@ def _parts(path: str | os.PathLike) -> tuple[Path, int | None]:
 
 def _kind_of(path: Path) -> str | None:
     """Return which of the formats a file starts like."""
-    try:
-        with open_regular(path) as file:
-            start = file.read(10)
-    except OSError:
-        return None
+    start = start_of(path, 10)
     return next((kind for magic, kind in _MAGICS.items() if start.startswith(magic)), None)
 
 

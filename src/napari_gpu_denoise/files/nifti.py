@@ -33,6 +33,7 @@ from napari_gpu_denoise.files.image_file import (
     kept_steps,
     record_line,
     records_in,
+    rounded,
     voxel_of,
 )
 from napari_gpu_denoise.files.input_checks import (
@@ -41,8 +42,8 @@ from napari_gpu_denoise.files.input_checks import (
     closed,
     cut_short,
     open_image,
-    open_regular,
     reading,
+    start_of,
 )
 from napari_gpu_denoise.files.output import check_type, new_file
 from napari_gpu_denoise.run.record import Record
@@ -52,15 +53,15 @@ _AXES = "XYZTQVW"
 _VECTORS = {1006, 1007, 2003, 2004}  # intents: displacements, any vectors, RGB and RGBA vectors
 # Codes of types of pixels.
 _NUMBERS = {2, 4, 8, 16, 64, 256, 512, 768, 1024, 1280}
-_COLOURS = {128: "RGB", 2304: "RGBA"}
-_COMPLEX = {32, 1792, 2048}
-_OTHERS = {1: "binary", 1536: "float128"}
+_OTHERS = dict.fromkeys((128, 2304), "colours") | dict.fromkeys((32, 1792, 2048), "complex numbers")
 _UNITS = {1: "m", 2: "mm", 3: "µm"}
 _TIMES = {8: "s", 16: "ms", 24: "µs"}
 _MOST_EXTENSIONS = 1 << 26  # bytes
 _FAULTY = 40  # level from which on nibabel refuses a header itself
 
 _GZIP = b"\x1f\x8b"
+_GZIP_WINDOW = 31  # tells zlib of the header of gzip
+_PACKED = 1 << 12  # bytes of a compressed file that hold its header
 _COMMENT = 6  # code of extensions that hold plain text
 # By version: length of the header, and where the word is that names the version.
 _LENGTHS = {1: 348, 2: 540}
@@ -79,15 +80,10 @@ _COMPRESSION = 1  # as nibabel: higher levels take several times as long for a f
 
 def is_nifti(path: str | os.PathLike) -> bool:
     """Return whether a file starts like a NIfTI file; False also if it cannot be opened."""
-    try:
-        with open_regular(path) as file:
-            start = file.read(_LONGEST)
-            if start.startswith(_GZIP):
-                file.seek(0)
-                with gzip.open(file) as unpacked:
-                    start = unpacked.read(_LONGEST)
-    except (OSError, EOFError, zlib.error):
-        return False
+    start = start_of(path, _PACKED)
+    if start.startswith(_GZIP):
+        with contextlib.suppress(zlib.error):
+            start = zlib.decompressobj(_GZIP_WINDOW).decompress(start, _LONGEST)
     return _version_of(start) is not None
 
 
@@ -119,13 +115,16 @@ def _unpacked(file: BinaryIO) -> Any:
     return IndexedGzipFile(fileobj=file)
 
 
-def _header(handle: Any, path: Path) -> tuple[bytes, int, Any]:
-    """Return the header of a file as stored, its version, and as nibabel reads it."""
+def _header(handle: Any, path: Path) -> Any:
+    """Return the header of a file as nibabel has it, without changing what is unusual in it."""
+    from nibabel.nifti1 import Nifti1Header
+    from nibabel.nifti2 import Nifti2Header
+
     start = handle.read(_LONGEST)
     version = _version_of(start)
     if version is None:
         raise FileError(f"{path} is not a NIfTI file: choose a .nii or .nii.gz file.")
-    if _in_two_files(start, version):
+    if start[_PLACES[version] :].startswith(b"ni"):
         raise FileError(
             f"{path} is the header of a pair of files, .hdr and .img: convert them to one .nii "
             "file, for example with nibabel."
@@ -133,7 +132,7 @@ def _header(handle: Any, path: Path) -> tuple[bytes, int, Any]:
     length = _LENGTHS[version]
     if len(start) < length + 4:
         raise cut_short(path)
-    return start[:length], version, _header_of(start[:length], version)
+    return (Nifti1Header if version == 1 else Nifti2Header)(start[:length], check=False)
 
 
 def _shape(header: Any, path: Path) -> tuple[int, ...]:
@@ -151,8 +150,8 @@ def _shape(header: Any, path: Path) -> tuple[int, ...]:
 
 
 def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
-    start, version, header = _header(handle, path)
-    stored, length = _stored_type(header, path), len(start)
+    header = _header(handle, path)
+    stored, length = _stored_type(header, path), header.template_dtype.itemsize
     notes, shape = _reports(header), _shape(header, path)
     offset, nbytes = int(header["vox_offset"]) or length + 4, math.prod(shape) * stored.itemsize
     if offset < length + 4 or (not packed and offset + nbytes > size):
@@ -179,15 +178,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     scaling = None if scaling in ((None, None), (1.0, 0.0)) else scaling
     vector = int(header["intent_code"]) in _VECTORS
     axes = "".join("C" if a == "Q" and vector else a for a in reversed(_AXES[: len(shape)]))
-    metadata = {
-        "header": start,
-        "version": version,
-        "byteorder": header.endianness,
-        "extensions": extensions,
-        "scaling": scaling,
-        "dtype": stored.name,
-        "as_stored": False,
-    }
+    metadata = {"header": header, "extensions": extensions, "scaling": scaling}
     places = {"packed": packed, "by_plane": not isinstance(handle, gzip.GzipFile)}
     voxels = Voxels(handle, path, shape[::-1], stored, offset, scaling, **places)
     comments = (content for code, content in extensions if code == _COMMENT)
@@ -212,21 +203,11 @@ def _reports(header: Any) -> list[str]:
 def _stored_type(header: Any, path: Path) -> np.dtype:
     """Return the type of the stored values, of those that are real numbers."""
     code = int(header["datatype"])
-    if code in _COLOURS:
-        raise ImageError(
-            f"{path} holds colours ({_COLOURS[code]} of 8 bits), which are not supported in NIfTI "
-            "files: save its channels as separate images."
-        )
-    if code in _COMPLEX:
-        raise ImageError(
-            f"{path} holds complex numbers, which are not supported: save real and imaginary "
-            "parts, or magnitudes."
-        )
     if code not in _NUMBERS:
-        named = f" ({_OTHERS[code]})" if code in _OTHERS else ""
         raise ImageError(
-            f"{path} holds pixels of type {code}{named}, which is not supported: save it as an "
-            "integer type of up to 64 bits, float32 or float64."
+            f"{path} holds {_OTHERS.get(code, f'pixels of type {code}')}, which NIfTI files are "
+            "not read with: save channels, parts or magnitudes as images of integers of up to 64 "
+            "bits, float32 or float64."
         )
     return header.get_data_dtype()
 
@@ -245,20 +226,6 @@ def _version_of(start: bytes) -> int | None:
     """Return the version of a file that starts like this, of one part or two; None if of none."""
     found = (n for n, at in _PLACES.items() if start[at : at + 3] in (b"n+%d" % n, b"ni%d" % n))
     return next(found, None)
-
-
-def _in_two_files(start: bytes, version: int) -> bool:
-    """Return whether a header says that its voxels are in a file of their own."""
-    return start[_PLACES[version] :].startswith(b"ni")
-
-
-def _header_of(block: bytes, version: int, byteorder: str | None = None) -> Any:
-    """Return the header in some bytes as nibabel has it, without changing what is unusual in it."""
-    from nibabel.nifti1 import Nifti1Header
-    from nibabel.nifti2 import Nifti2Header
-
-    kind = Nifti1Header if version == 1 else Nifti2Header
-    return kind(block, byteorder, check=False)
 
 
 def unpack_extensions(held: bytes, byteorder: str) -> tuple[list[tuple[int, bytes]], bool]:
@@ -382,7 +349,7 @@ def write(
             options = {"filename": "", "mode": "wb", "mtime": 0, "compresslevel": _COMPRESSION}
             file = opened.enter_context(gzip.GzipFile(fileobj=file, **options))
         file.write(_head(data.dtype, like, records))
-        stored = data.dtype.newbyteorder(like.metadata["byteorder"])
+        stored = data.dtype.newbyteorder(like.metadata["header"].endianness)
         for place in np.ndindex(data.shape[:-2]):
             file.write(np.ascontiguousarray(data[place], stored).data)
     return ()
@@ -396,39 +363,32 @@ def check_writable(like: ImageFile, dtype: np.dtype) -> None:
 def _head(dtype: np.dtype, like: ImageFile, records: Sequence[dict]) -> bytes:
     """Return all that precedes the voxels."""
     kept = like.metadata
-    header = _header_of(kept["header"], kept["version"], kept["byteorder"])
+    header = kept["header"].copy()
     header.set_data_dtype(dtype)
-    if kept["scaling"] is not None and not kept["as_stored"]:
+    if kept["scaling"] is not None:
         # The values written are grey levels.
         header["scl_slope"], header["scl_inter"] = 1, 0
     extensions = list(kept["extensions"])
     extensions += [(_COMMENT, record_line(each).encode("ascii")) for each in records]
-    behind = pack_extensions(extensions, kept["byteorder"])
-    header["vox_offset"] = _LENGTHS[kept["version"]] + len(behind)
+    behind = pack_extensions(extensions, header.endianness)
+    header["vox_offset"] = header.template_dtype.itemsize + len(behind)
     return header.binaryblock + behind
 
 
-def default_metadata(
-    data: Any,
-    axes: str,
-    pixel_metadata: PixelMetadata,
-    name: str,
-    inputs: Iterable[Path] = (),
-    affine: np.ndarray | None = None,
-) -> ImageFile:
-    """Return the description of pixels as which `write` makes a new NIfTI file.
+def described_anew(like: ImageFile, name: str) -> ImageFile:
+    """Return an image of another format as one of which `write` makes a new NIfTI file.
 
-    `affine` makes pixels (x, y, z) positions in mm (RAS); by default it holds the steps.
+    An affine in its metadata makes pixels (x, y, z) positions in mm (RAS); by default it holds the
+    steps.
     """
     from nibabel.nifti1 import Nifti1Header
     from nibabel.nifti2 import Nifti2Header
 
-    inputs = tuple(inputs)
-    path = inputs[0] if inputs else Path(name)
+    data, axes = like.data, like.axes
     if axes not in {"YX", "ZYX", "TYX", "TZYX"}:
         raise OutputError(
-            f"Axes {axes} of {path} do not fit NIfTI, which holds T, Z, Y and X: end the name of "
-            "the result with .ome.tif."
+            f"Axes {axes} of {like.path} do not fit NIfTI, which holds T, Z, Y and X: end the "
+            "name of the result with .ome.tif."
         )
     shape = [
         *data.shape[: axes.index("Y") - ("Z" in axes)],
@@ -438,27 +398,19 @@ def default_metadata(
     version = 1 if max(shape) < 2**15 else 2
     header = (Nifti1Header if version == 1 else Nifti2Header)()
     header.set_data_shape(shape[::-1])
-    steps = pixel_metadata.steps
+    steps = like.pixel_metadata.steps
     told = {letter: steps.get(letter, (1.0, "")) for letter in "XYZT"}
     # DICOM, which alone becomes NIfTI, tells millimeters and milliseconds.
     zooms = [step * (1e-3 if unit == "millisecond" else 1) for step, unit in told.values()]
     header.set_zooms(zooms[: len(shape)])
     header.set_xyzt_units("mm", "sec")
-    if affine is None:
+    if (affine := like.metadata.get("affine")) is None:
         affine = np.diag([*zooms[:3], 1.0])
     header.set_sform(affine, code=1)
     header.set_qform(affine, code=1, strip_shears=True)
     header["magic"] = b"n+1" if version == 1 else header["magic"]
-    metadata = {
-        "header": header.binaryblock,
-        "version": version,
-        "byteorder": header.endianness,
-        "extensions": [],
-        "scaling": None,
-        "dtype": np.dtype(data.dtype).name,
-        "as_stored": False,
-    }
-    return ImageFile(data, axes, "nifti", metadata, path, inputs, pixel_metadata=pixel_metadata)
+    metadata = {"header": header, "extensions": [], "scaling": None}
+    return replace(like, kind="nifti", metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -493,13 +445,7 @@ class StoredValues:
             if self.dtype.kind == "f":
                 return values.astype(self.dtype), 0
         limits = np.iinfo(self.dtype)
-        missing, whole = np.isnan(values), np.rint(np.nan_to_num(values, nan=0.0))
-        # The float next to the largest 64-bit integer is already out of range.
-        past = float(limits.max) > limits.max
-        below, above = whole < limits.min, whole >= limits.max if past else whole > limits.max
-        out = np.where(below | above, 0, whole).astype(self.dtype)
-        out[below], out[above] = limits.min, limits.max
-        return out, int(np.count_nonzero(below | above | missing))
+        return rounded(values, self.dtype, int(limits.min), int(limits.max))
 
 
 def as_stored(image: Any, like: ImageFile, record: Record) -> tuple[Any, ImageFile, Record]:
@@ -510,8 +456,9 @@ def as_stored(image: Any, like: ImageFile, record: Record) -> tuple[Any, ImageFi
     scaling = like.metadata.get("scaling")
     if scaling is None:
         return image, like, record
-    values = StoredValues(image, np.dtype(like.metadata["dtype"]), *scaling)
-    like = replace(like, metadata={**like.metadata, "as_stored": True})
+    stored = like.metadata["header"].get_data_dtype().newbyteorder("=")
+    values = StoredValues(image, stored, *scaling)
+    like = replace(like, metadata={**like.metadata, "scaling": None})  # which the header has
     saturated = record.saturated + values.clipped
     return values, like, replace(record, output_dtype=values.dtype.name, saturated=saturated)
 
@@ -534,5 +481,5 @@ FORMAT = Format(
     open_stack=open_stack,
     check_writable=check_writable,
     write=write,
-    default_metadata=default_metadata,
+    described_anew=described_anew,
 )

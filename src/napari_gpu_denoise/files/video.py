@@ -24,6 +24,7 @@ from napari_gpu_denoise.files.image_file import (
     PixelMetadata,
     record_line,
     records_in,
+    rounded,
 )
 from napari_gpu_denoise.files.input_checks import (
     check_declared,
@@ -32,8 +33,8 @@ from napari_gpu_denoise.files.input_checks import (
     cut_short,
     most_declared,
     open_image,
-    open_regular,
     reading,
+    start_of,
 )
 from napari_gpu_denoise.files.output import new_file, writing
 
@@ -58,16 +59,10 @@ _AHEAD = 32  # frames that are rather decoded than jumped over
 
 def is_video(path: str | os.PathLike) -> bool:
     """Return whether a file starts like a video; False also if it cannot be opened."""
-    try:
-        with open_regular(path) as file:
-            return _container_of(file) is not None
-    except OSError:
-        return False
+    return _container_of(start_of(path, 12)) is not None
 
 
-def _container_of(file: BinaryIO) -> str | None:
-    start = file.read(12)
-    file.seek(0)
+def _container_of(start: bytes) -> str | None:
     found = (name for (at, word), name in _CONTAINERS.items() if start[at:].startswith(word))
     return next(found, None)
 
@@ -199,7 +194,8 @@ def _decoding(path: Path) -> Iterator[None]:
 def _opened(path: Path, file: BinaryIO) -> Any:
     import av
 
-    container = _container_of(file)
+    container = _container_of(file.read(12))
+    file.seek(0)
     if container is None:
         raise FileError(f"{path} is not a video that can be read: convert it to MKV or MP4.")
     # Frames may be larger than the file declares.
@@ -366,11 +362,9 @@ def write(
             base = told["base"] if told["times"] else 1 / told["rate"]
             stream.time_base = stream.codec_context.time_base = base
             for number, time in enumerate(told["times"] or range(len(data))):
-                whole = np.rint(np.asarray(data[number], np.float64))
-                clipped += int(np.count_nonzero(~((whole >= 0) & (whole <= most))))  # NaN, too
-                whole = np.clip(np.nan_to_num(whole), 0, most)
-                pixels = np.ascontiguousarray(whole.astype(dtype))
-                frame = av.VideoFrame.from_ndarray(pixels, format=given)
+                pixels, beyond = rounded(data[number], dtype, 0, most)
+                clipped += beyond
+                frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format=given)
                 frame.pts, frame.time_base = time, base
                 container.mux(stream.encode(frame))
             container.mux(stream.encode(None))

@@ -290,10 +290,12 @@ def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFile,
     if any(not _is_upright(one.attributes) for one in whole):
         notes.append("Rotation, shear and affine of the layer are not kept in the file.")
     name = os.path.basename(path)
-    inputs = [path for path in inputs if path.exists()]
+    inputs = tuple(path for path in inputs if path.exists())
+    source = inputs[0] if inputs else Path(name)
+    like = ImageFile(data, axes, "", {}, source, inputs, pixel_metadata=pixel_metadata)
     if zarr.has_suffix(path):
-        return zarr.default_metadata(data, axes, pixel_metadata, first.name, inputs), data
-    like = tiff.default_metadata(data, axes, pixel_metadata, name, inputs)
+        return zarr.described_anew(like, first.name), data
+    like = tiff.described_anew(like, name)
     if like.kind == "plain":
         notes.append(
             f"Axes {axes} of type {data.dtype} do not fit OME-TIFF: they are saved as plain TIFF, "

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -29,19 +29,15 @@ _TYPES = {"float32": "float", "float64": "double"}  # other types have the same 
 HELD = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32", "float32", "float64"})
 
 
-def _name(element: ElementTree.Element) -> str:
-    """Tag without its namespace, which differs between versions of the schema."""
-    return str(element.tag).rpartition("}")[2]
-
-
 def _children(element: ElementTree.Element, name: str) -> list[ElementTree.Element]:
-    return [child for child in element if _name(child) == name]
+    """Return elements of any namespace, which differs between versions of the schema."""
+    return element.findall("{*}" + name)
 
 
-def _images(root: ElementTree.Element) -> Iterator[tuple[ElementTree.Element, ElementTree.Element]]:
-    for image in _children(root, "Image"):
-        for pixels in _children(image, "Pixels"):
-            yield image, pixels
+def _images(root: ElementTree.Element) -> list[tuple[ElementTree.Element, ElementTree.Element]]:
+    return [
+        (each, pixels) for each in _children(root, "Image") for pixels in _children(each, "Pixels")
+    ]
 
 
 def read_image(
@@ -52,7 +48,7 @@ def read_image(
     It is counted among the images that have pixels; of several of this size the name chooses.
     """
     root = ElementTree.fromstring(xml)
-    images, fitting = list(_images(root)), {}
+    images, fitting = _images(root), {}
     for index, (image, pixels) in enumerate(images):
         lengths = [int(pixels.get("Size" + axis, 1)) for axis in "XYZCT"]
         if math.prod(lengths) == size:
@@ -103,7 +99,7 @@ def declared_planes(xml: str) -> tuple[int, int, int]:
         )
     except (ElementTree.ParseError, ValueError):
         return 0, 0, 1  # tifffile reads none of it
-    names = {element.get("FileName") for element in root.iter() if _name(element) == "UUID"}
+    names = {element.get("FileName") for element in root.iterfind(".//{*}UUID")}
     return planes, sizes, max(len(names), 1)
 
 
@@ -120,10 +116,8 @@ def keep_inside(xml: str, folder: Path, anywhere: bool = False) -> tuple[str, tu
     except ElementTree.ParseError:
         return xml, ()  # tifffile reads none of it
     base, removed = Path(os.path.realpath(folder)), []
-    for element in root.iter():
-        name = element.get("FileName") if _name(element) == "UUID" else None
-        if name is None:
-            continue
+    for element in root.iterfind(".//{*}UUID[@FileName]"):
+        name = element.get("FileName", "")
         path = Path(os.path.realpath(base / name))
         if (not anywhere and base not in path.parents) or (path.exists() and not path.is_file()):
             element.set("FileName", "")
@@ -141,9 +135,8 @@ def _history(root: ElementTree.Element, image: ElementTree.Element) -> tuple[dic
     }
     found = []
     for reference in _children(image, "AnnotationRef"):
-        for value in ours.get(reference.get("ID"), ()):
-            if _name(value) == "Value" and value.text:
-                found += parsed_record(value.text)
+        if (annotation := ours.get(reference.get("ID"))) is not None:
+            found += parsed_record(annotation.findtext("{*}Value", ""))
     return tuple(found)
 
 
@@ -156,7 +149,7 @@ def revise(
     pages, in the dimension order of the XML. `records`, JSON-ready, become annotations.
     """
     root = ElementTree.fromstring(xml)
-    image, pixels = list(_images(root))[index]
+    image, pixels = _images(root)[index]
     for other in _children(root, "Image"):
         if other is not image:
             root.remove(other)
@@ -194,8 +187,8 @@ def _replace_data(pixels: ElementTree.Element, planes: int) -> None:
             pixels.remove(child)
     tag = f"{_prefix(pixels)}TiffData"
     data = ElementTree.Element(tag, {"IFD": "0", "PlaneCount": str(planes)})
-    after = [i for i, child in enumerate(pixels) if _name(child) == "Channel"]
-    pixels.insert(after[-1] + 1 if after else 0, data)
+    channels = _children(pixels, "Channel")
+    pixels.insert([*pixels].index(channels[-1]) + 1 if channels else 0, data)
 
 
 def _annotate(
@@ -251,11 +244,7 @@ def new_xml(shape: tuple[int, ...], axes: str, pixel_metadata: PixelMetadata, na
             if channel.name:
                 told["Name"] = channel.name
             if channel.colour:
-                told["Color"] = str(_signed32(int(channel.colour[1:], 16) << 8 | 255))
+                rgba = bytes.fromhex(channel.colour[1:]) + b"\xff"
+                told["Color"] = str(int.from_bytes(rgba, "big", signed=True))
         ElementTree.SubElement(held, "Channel", told)
     return ElementTree.tostring(root, "unicode")
-
-
-def _signed32(value: int) -> int:
-    """Return 32 bits as OME-XML has them: a signed number."""
-    return value - (1 << 32) if value >= 1 << 31 else value

@@ -39,8 +39,8 @@ from napari_gpu_denoise.files.input_checks import (
     closed,
     cut_short,
     open_image,
-    open_regular,
     reading,
+    start_of,
 )
 from napari_gpu_denoise.files.tiff import imagej, ome_xml
 
@@ -54,7 +54,7 @@ _muted: list[tuple[int, bool, bool]] = []
 LARGE_PLANE = 1 << 27  # bytes from which on a plane is read in regions
 # Rows and columns that are best read at once where rows are stored as they are.
 _ROWS, _COLUMNS = 256, 1024
-_AT_ONCE = 64  # segments that are in memory
+_AT_ONCE = 1 << 24  # bytes of segments that are in memory
 _THREADS = min(4, os.cpu_count() or 1)
 
 
@@ -193,15 +193,8 @@ class Planes(Blocks):
 def listening(path: Path) -> Iterator[list[str]]:
     """Yield what tifffile logs, as it comes, and turn what it raises into a `FileError`.
 
-    Much of what is wrong with a file is only logged.
+    Much of what is wrong with a file is only logged, and heard even if a program has muted the log.
     """
-    with _log_of_tifffile() as log, reading(path):
-        yield log
-
-
-@contextlib.contextmanager
-def _log_of_tifffile() -> Iterator[list[str]]:
-    """Collect what tifffile logs in this thread, even if a program has muted its logger."""
     logger, thread = logging.getLogger("tifffile"), threading.get_ident()
     messages: list[str] = []
     handler = logging.Handler(logging.WARNING)
@@ -217,7 +210,8 @@ def _log_of_tifffile() -> Iterator[list[str]]:
         _handlers.append(handler)
         logger.addHandler(handler)
     try:
-        yield messages
+        with reading(path):
+            yield messages
     finally:
         with _lock:
             _handlers.remove(handler)
@@ -347,14 +341,11 @@ class LargePlanes(Planes):
                 outof.append(slice(low - start, high - start))
             pixels[tuple(into)] = decoded[tuple(outof)]
 
+        places = [[each[k] for k in numbers] for each in (page.dataoffsets, page.databytecounts)]
+        segments = handle.read_segments(*places, numbers, flat=False, buffersize=_AT_ONCE)
         with ThreadPoolExecutor(_THREADS) as threads:
-            for start in range(0, len(numbers), _AT_ONCE):
-                read = []
-                for number in numbers[start : start + _AT_ONCE]:
-                    offset, length = page.dataoffsets[number], page.databytecounts[number]
-                    handle.seek(offset)
-                    read.append((handle.read(length) if offset and length else None, number))
-                list(threads.map(place, read))
+            for several in segments:
+                list(threads.map(place, several))
         return pixels
 
 
@@ -397,12 +388,8 @@ def is_tiff(path: str | os.PathLike) -> bool:
 
     DICOM files may start so, too.
     """
-    try:
-        with open_regular(path) as file:
-            start = file.read(132)
-            return start[:4] in _MAGIC and start[128:] != b"DICM"
-    except OSError:
-        return False
+    start = start_of(path)
+    return start[:4] in _MAGIC and start[128:] != b"DICM"
 
 
 @contextlib.contextmanager

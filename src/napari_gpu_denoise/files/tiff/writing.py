@@ -7,7 +7,7 @@ import json
 import math
 import os
 import string
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -326,15 +326,13 @@ def _tiles(planes: np.ndarray, tile: tuple[int, int]) -> Iterator[np.ndarray]:
                 yield part
 
 
-def default_metadata(
-    data: object, axes: str, pixel_metadata: PixelMetadata, name: str, inputs: Iterable[Path] = ()
-) -> ImageFile:
-    """Return the description of pixels as which `formats.write` makes a new TIFF file.
+def described_anew(like: ImageFile, name: str) -> ImageFile:
+    """Return an image of another format as one of which `formats.write` makes a new TIFF file.
 
-    Their axes end with Y, X or Y, X, S; others may be unnamed. The file is an OME-TIFF, or where
-    that cannot hold axes or type, a plain one with a description in JSON. `inputs` are files that
-    the new one must not replace.
+    Its axes end with Y, X or Y, X, S; others may be unnamed. The file is an OME-TIFF, or where
+    that cannot hold axes or type, a plain one with a description in JSON.
     """
+    data, axes = like.data, like.axes
     samples = data.shape[-1] if axes.endswith("S") else 1
     y, x = data.shape[axes.index("Y")], data.shape[axes.index("X")]
     dtype = np.dtype(data.dtype)
@@ -360,13 +358,12 @@ def default_metadata(
         "descriptions": [],
     }
     if kind == "ome":
-        metadata |= {"xml": ome_xml.new_xml(data.shape, axes, pixel_metadata, name), "image": 0}
+        metadata |= {"xml": ome_xml.new_xml(data.shape, axes, like.pixel_metadata, name)}
+        metadata["image"] = 0
     else:
         axes = _lettered(axes)
-        metadata["descriptions"] = [_json(data.shape, axes, pixel_metadata)]
-    inputs = tuple(inputs)
-    path = inputs[0] if inputs else Path(name)
-    return ImageFile(data, axes, kind, metadata, path, inputs, pixel_metadata=pixel_metadata)
+        metadata["descriptions"] = [_json(data.shape, axes, like.pixel_metadata)]
+    return replace(like, kind=kind, axes=axes, metadata=metadata)
 
 
 def _lettered(axes: str) -> str:

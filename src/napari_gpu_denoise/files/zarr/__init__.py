@@ -27,7 +27,7 @@ from napari_gpu_denoise.files.zarr.reading import open_stack
 from napari_gpu_denoise.files.zarr.writing import (
     NewImage,
     check_writable,
-    default_metadata,
+    described_anew,
     new_image,
     write,
 )
@@ -43,7 +43,7 @@ FORMAT = Format(
     write=write,
     is_named=is_zarr_path,
     new_image=new_image,
-    default_metadata=default_metadata,
+    described_anew=described_anew,
     result_name=name_of,
 )
 
@@ -54,8 +54,8 @@ __all__ = [
     "NewImage",
     "as_path",
     "check_plate_target",
-    "default_metadata",
     "describe_plate",
+    "described_anew",
     "has_suffix",
     "images_of",
     "is_unfinished",

@@ -21,8 +21,8 @@ import numcodecs.registry
 import numpy as np
 import zarr
 from zarr.abc.codec import BytesBytesCodec
-from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.abc.store import ByteRequest
+from zarr.core.buffer import Buffer
 from zarr.registry import register_codec
 from zarr.storage import FsspecStore, LocalStore, StorePath
 
@@ -212,52 +212,29 @@ register_codec(_BOUNDED, _Bounded3)
 
 
 class Folder(LocalStore):
-    """A store that reads a folder as `LocalStore` does, by `open_inside`; it writes nothing."""
+    """A store that reads of a folder what `open_inside` opens; it writes nothing."""
 
     def __init__(self, root: Path, within: str | None) -> None:
         super().__init__(Path(os.path.realpath(root)), read_only=True)
         self._within = within
 
-    async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype | None = None,
-        byte_range: ByteRequest | None = None,
-    ) -> Buffer | None:
+    def get_sync(self, key: str, **options: Any) -> Buffer | None:
         """Return the content of a file, or a part of it; None if there is none."""
-        return await asyncio.to_thread(
-            self.get_sync, key, prototype=prototype, byte_range=byte_range
-        )
+        try:
+            open_inside(self._within, self.root / key).close()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return None
+        return super().get_sync(key, **options)
+
+    async def get(
+        self, key: str, prototype: Any = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Do the same."""
+        options = {"prototype": prototype, "byte_range": byte_range}
+        return await asyncio.to_thread(self.get_sync, key, **options)
 
     async def get_partial_values(
-        self,
-        prototype: BufferPrototype,
-        key_ranges: Iterable[tuple[str, ByteRequest | None]],
+        self, prototype: Any, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
         """Return parts of several files."""
         return [await self.get(key, prototype, part) for key, part in key_ranges]
-
-    def get_sync(
-        self,
-        key: str,
-        *,
-        prototype: BufferPrototype | None = None,
-        byte_range: ByteRequest | None = None,
-    ) -> Buffer | None:
-        """Return what `get` does, without other threads."""
-        try:
-            file = open_inside(self._within, self.root / key)
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            return None
-        with file:
-            size = os.fstat(file.fileno()).st_size
-            start, stop = 0, size
-            if isinstance(byte_range, RangeByteRequest):
-                start, stop = byte_range.start, min(byte_range.end, size)
-            elif isinstance(byte_range, OffsetByteRequest):
-                start = byte_range.offset
-            elif isinstance(byte_range, SuffixByteRequest):
-                start = max(0, size - byte_range.suffix)
-            file.seek(start)
-            kind = (prototype or default_buffer_prototype()).buffer
-            return kind.from_bytes(file.read(max(0, stop - start)))

@@ -143,13 +143,9 @@ class ZarrPixels(Blocks):
     """
 
     def __init__(self, array: Any, path: Path) -> None:
-        # Without numbers of planes, which would fill the memory where shapes lie.
         stored = np.dtype(array.dtype).newbyteorder("=")
         number = np.dtype(np.uint8) if stored.kind == "b" else stored  # which filters take
-        super().__init__((1,) * len(array.shape), number, 0)
-        self.shape = tuple(int(length) for length in array.shape)
-        self.size = math.prod(self.shape)
-        self.nbytes = self.size * self.dtype.itemsize
+        super().__init__(array.shape, number, 0)
         self._array, self._path = array, path
         self.chunks = tuple(array.shards or array.chunks)
 

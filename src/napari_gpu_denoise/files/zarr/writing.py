@@ -12,7 +12,8 @@ import math
 import os
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata
+from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.input_checks import open_regular, read_files
 from napari_gpu_denoise.files.output import already_there, check_type, new_folder, writing
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
@@ -222,20 +223,16 @@ def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     check_type(like.path, "an OME-Zarr", dtype, _HELD)
 
 
-def default_metadata(
-    data: Any, axes: str, pixel_metadata: PixelMetadata, name: str, inputs: Iterable[Path] = ()
-) -> ImageFile:
-    """Return the description of pixels from no OME-Zarr, as which `write` makes one of 0.5."""
-    if axes.endswith("S"):
+def described_anew(like: ImageFile, name: str) -> ImageFile:
+    """Return an image from no OME-Zarr as one of which `write` makes an OME-Zarr of 0.5."""
+    if like.axes.endswith("S"):
         raise OutputError(
             f"{name!r} is RGB, which OME-Zarr has no axis for: end the name of the result with "
             ".ome.tif, or split it into channels."
         )
-    inputs = tuple(inputs)
-    attributes = new_attributes(axes, pixel_metadata, name)
+    attributes = new_attributes(like.axes, like.pixel_metadata, name)
     metadata = {"attributes": attributes, "levels": [], "format": VERSIONS["0.5"]}
-    path = inputs[0] if inputs else Path(name)
-    return ImageFile(data, axes, "zarr", metadata, path, inputs, pixel_metadata=pixel_metadata)
+    return replace(like, kind="zarr", metadata=metadata)
 
 
 @contextlib.contextmanager
