@@ -207,7 +207,7 @@ def lines_that_name(path: Path) -> list[tuple[str, int]]:
 
 
 def run_tests(folder: Path, tests: list[str], limit: float) -> tuple[bool, str]:
-    """Return whether tests pass in a copy of the project, and what fails first: a test, or "time"."""
+    """Return whether tests pass in a copy of the project, and the first that fails, or "time"."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
     path = os.pathsep.join([str(folder / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
