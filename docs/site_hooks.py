@@ -6,7 +6,6 @@ moves needs no change here. Nothing is written to disk.
 
 from __future__ import annotations
 
-import dataclasses
 import posixpath
 import re
 import sys
@@ -19,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 import napari_gpu_denoise as gd  # noqa: E402
+from napari_gpu_denoise.protocol.settings import setting_fields  # noqa: E402
 
 # Files of the repository that are pages of the site as well.
 INCLUDED = {
@@ -149,7 +149,7 @@ def _entry(name: str, *options: str) -> str:
 def _settings(kind: type) -> list[str]:
     """Return the tables of settings and profiles of a filter."""
     rows = ["| setting | default | allowed | unit | meaning |", "| --- | --- | --- | --- | --- |"]
-    for field in dataclasses.fields(kind):
+    for field in setting_fields(kind):
         details = field.metadata
         if details["choices"]:
             allowed = ", ".join(f"`{choice!r}`" for choice in details["choices"])

@@ -7,17 +7,16 @@ Three calls are followed, each on one image of 64x64 pixels with sigma given:
 
 - ``python``: ``gd.bm3d(image, sigma=20)``;
 - ``command``: ``gpu-denoise bm3d in.tif -o out.tif --sigma 20``, run in this process;
-- ``napari``: a click on Denoise in the BM3D panel, with 20 typed as sigma; without a display it
-  needs Xvfb.
+- ``napari``: a click on Denoise in the BM3D panel, with 20 typed as sigma; where there is no
+  display, start the script with ``xvfb-run -a``.
 
 *Functions on the way* are those that the array passes: the call stack when the first kernel is
 enqueued, after the stacks where the threads that lead there were started. *Changes of room* are
 how often the next of them is in another folder of the package.
 
-Only functions of the package count, each once. Each call is made once before it is counted, so that
-imports, devices, kernels and memory are ready. Lambdas, comprehensions, module bodies,
-``__post_init__`` and the lazy ``__getattr__`` of the package do not count, nor do methods that
-dataclasses generate; ``--list`` shows the former in brackets.
+Only functions of the package count, each once; lambdas, comprehensions, module bodies,
+``__post_init__`` and the lazy ``__getattr__`` of the package do not: ``--list`` shows them in
+brackets. Each call is made once before, so that imports, devices, kernels and memory are ready.
 """
 
 from __future__ import annotations
@@ -209,10 +208,6 @@ def follow_command() -> Recorder:
 def follow_napari() -> Recorder:
     """Follow a click on Denoise in the BM3D panel."""
     with contextlib.ExitStack() as stack:
-        if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-            from pyvirtualdisplay import Display
-
-            stack.enter_context(Display(visible=False, size=(1600, 1000), color_depth=24))
         # Before napari is imported: the settings of the user are neither read nor changed.
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         os.environ["NAPARI_CONFIG"] = str(Path(folder, "settings.yaml"))
@@ -240,8 +235,6 @@ def _click_of(viewer) -> Callable[[], None]:
     (sigma,) = (f for f in panel.findChildren(QLineEdit) if f.accessibleName() == SIGMA_FIELD)
     sigma.setFocus()
     QTest.keyClicks(sigma, str(SIGMA))
-    end = time.monotonic() + 1
-    _wait(lambda: time.monotonic() > end)
 
     def click() -> None:
         for result in viewer.layers[1:]:
@@ -253,10 +246,10 @@ def _click_of(viewer) -> Callable[[], None]:
     return click
 
 
-def _wait(condition: Callable[[], object], seconds: float = 120) -> None:
+def _wait(condition: Callable[[], object]) -> None:
     from qtpy.QtWidgets import QApplication
 
-    end = time.monotonic() + seconds
+    end = time.monotonic() + 120
     while not condition():
         if time.monotonic() > end:
             raise TimeoutError("napari did not finish the run in time")
@@ -280,12 +273,11 @@ def figures(functions: list[Function]) -> tuple[int, int, int]:
 
 def show(functions: list[Function]) -> None:
     """Print functions in order, those that do not count in brackets."""
-    width = max(len(f"{each.module}.{each.name}") for each in functions)
     number = 0
     for each in functions:
         number += each.counts
         label = f"{number:3d} " if each.counts else "  ( "
-        print(f"  {label} {each.module + '.' + each.name:{width}}  {each.place}")
+        print(f"  {label} {f'{each.module}.{each.name}':64}  {each.place}")
 
 
 def main() -> None:

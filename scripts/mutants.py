@@ -38,8 +38,6 @@ ROOT = Path(__file__).resolve().parents[1]
 MAP = ROOT / ".mutants.coverage"
 CASES_OF_A_TEST, TESTS_OF_A_MUTANT = 4, 40  # that are run at most
 
-# --- what can be changed -----------------------------------------------------------------------
-
 # What becomes of words and operators, in Python and in kernels.
 _SWAPS = {
     **{"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="},
@@ -144,9 +142,6 @@ def chosen(count: int, seed: int) -> list[Mutant]:
     return mutants
 
 
-# --- which test runs which line ----------------------------------------------------------------
-
-
 def make_map(arguments: argparse.Namespace) -> int:
     """Run the suite and note which tests run each line."""
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
@@ -209,9 +204,6 @@ def lines_that_name(path: Path) -> list[tuple[str, int]]:
         if found := [line[:2] for line in lines if any(name in line[2] for name in wanted)]:
             return found
     return []
-
-
-# --- trying mutants ----------------------------------------------------------------------------
 
 
 def run_tests(folder: Path, tests: list[str], limit: float) -> tuple[bool, str]:
@@ -303,8 +295,7 @@ def main() -> int:
     trying.add_argument("--count", type=int, default=200, help="how many are drawn, by default 200")
     trying.add_argument("--seed", type=int, default=0, help="what the choice follows, by default 0")
     trying.add_argument("--only", type=int, nargs="+", help="numbers of those to try")
-    about = "after which the tests of a mutant are ended, and it dies; by default 600"
-    trying.add_argument("--seconds", type=float, default=600.0, help=about)
+    trying.add_argument("--seconds", type=float, default=600.0, help="limit of the tests of one")
     trying.set_defaults(run=try_mutants)
     arguments = parser.parse_args()
     return arguments.run(arguments)

@@ -264,6 +264,12 @@ WAYS_BY_NOISE = {
 }
 
 
+def ways_of(noise: Callable, number: int) -> tuple[Callable, ...]:
+    """Return the ways that a case is tried by: every second one where channels or slices vary."""
+    ways = WAYS_BY_NOISE[noise]
+    return ways if number < len(FILTERS) else ways[number % 2 :: 2]
+
+
 def named(noise: Callable, kind, axes: str, changes: dict, *way: Callable) -> str:
     words = [kind.name, axes, *map(str, changes.values())]
     return "-".join([noise.__name__, *words, *(each.__name__ for each in way)])
@@ -275,7 +281,7 @@ def cases(*noises: Callable, ways: bool = False):
         (noise, number, *way)
         for noise in noises
         for number in range(len(CASES))
-        for way in (((way,) for way in WAYS_BY_NOISE[noise]) if ways else [()])
+        for way in (((way,) for way in ways_of(noise, number)) if ways else [()])
     ]
     names, values = ["case", "way"], [(row[:2], row[2]) if ways else row for row in rows]
     ids = [named(noise, *CASES[number], *way) for noise, number, *way in rows]
@@ -303,8 +309,8 @@ def fast_motion(device) -> Case:
     return Case(settings, image, "TCYX", {"sigma": np.full((5, 1), 12.0)}, device)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_a_search_for_fast_motion_is_chosen_alike_by_every_way(fast_motion, way, tmp_path):
+@pytest.mark.parametrize("way", WAYS[1::2], ids=lambda way: way.__name__)
+def test_a_search_for_fast_motion_is_chosen_alike(fast_motion, way, tmp_path):
     case = fast_motion
     if way in (as_a_stream, as_a_live_stream):  # which does not see all frames
         case = replace(case, filter=replace(case.filter, window_nearest=15))

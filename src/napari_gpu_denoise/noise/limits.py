@@ -17,18 +17,18 @@ MAX_ERRORS_OF_MORE_PATCHES = 1.5
 # Power of the top over that of the middle frequencies of smooth patches, 1 for white noise: 10 % of
 # right claims are below it, and half of the wrong ones (quality_trust).
 MIN_PATCH_FLATNESS = 0.65
-MIN_FREE_FLATNESS = 0.8  # the same of levels with more noise than others (noise_models: laws)
-MAX_LEVEL_DISPERSION = 3.0  # variance of energies of patches, over white noise (noise_models: laws)
-MIN_WHITE_LEVELS = 5  # of brightness, from which the others do not count (noise_models: laws)
+MIN_FREE_FLATNESS = 0.8  # the same of levels with more noise than others (quality_trust: laws)
+MAX_LEVEL_DISPERSION = 3.0  # variance of energies of patches, over white noise (quality_trust)
+MIN_WHITE_LEVELS = 5  # of brightness, from which the others do not count (quality_trust: laws)
 MIN_WHITE_SHARE = 0.75  # the same, of the levels or of their patches, where there are few
 # Squared standard errors by which a law over brightness has to fit better than a constant.
 MIN_COST_GAIN = 16.0
-# The same, where something else tells, too (noise_models, photon_scenes).
+# The same, where something else tells, too (noise_estimates: models; photon_scenes).
 MIN_COST_GAIN_BESIDE_PROOF = 9.0
-MAX_COST_OF_LEVEL = 3.0  # squared standard errors, above which no law fits (noise_models)
-MAX_COST_OF_SQUARE_OVER_LINE = 5.0  # the same; the line has one more number (noise_models: speckle)
+MAX_COST_OF_LEVEL = 3.0  # squared standard errors, above which no law fits (noise_estimates)
+MAX_COST_OF_SQUARE_OVER_LINE = 5.0  # the same; the line has one more number (noise_estimates)
 MIN_VARIANCE_GROWTH = 1.3  # over the levels, from which it matters (photon_scenes)
-MIN_BRIGHTNESS_RATIO = 2.5  # below which a line and a square are the same (noise_models: speckle)
+MIN_BRIGHTNESS_RATIO = 2.5  # below which a line and a square are the same (noise_estimates)
 MIN_RATIO_OF_PLANES = 1.25  # of sigma, their middle four fifths, that differ (test_places)
 MIN_ERRORS_BETWEEN_PLANES = 3.0  # from their median, in the root mean square (test_places)
 
@@ -73,18 +73,18 @@ MIN_ODD_PLANE_RATIO = 2.0
 # Correlation, photons, magnitudes, frames and channels.
 MIN_NEIGHBOUR_CORRELATION = 0.1  # of noise that is not white: less costs less than 0.1 dB
 MIN_CORRELATION_ERRORS = 3.0  # standard errors by which it differs from 0 (test_correlation)
-MAX_SPECTRUM_MISFIT = 0.75  # squared error over chance of a fit (quality_correlated: sigma)
+MAX_SPECTRUM_MISFIT = 0.75  # squared error over chance of a fit (quality_correlated)
 MAX_CORRELATION_ERROR = 0.2  # of the correlation of neighbours, where texture could be separated
 MAX_MIDDLE_RATIO = 5.0  # of power, middle to highest frequencies, of white noise beside texture
-MAX_EDGE_RATIO = 2.5  # the same of frequencies high along one axis (noise_models: pictures)
+MAX_EDGE_RATIO = 2.5  # the same of frequencies high along one axis (noise_models: whiteness)
 MIN_BAND_RATIO = 1 / 1.5  # the same of all of these, at least; texture never lowers them
 MAX_EQUAL_PATCHES = 0.01  # share of the patches of two frames: those of compressed videos are
 # Sigma over one that bounds it: of differences of frames over that of single frames, which hold
-# texture besides; of any claim over that of differences of repeats (planes_noise).
+# texture besides; of any claim over that of differences of repeats (quality_noise: planes).
 MAX_SIGMA_OVER_BOUND = 1.1
 MIN_SIGMA_OVER_SINGLE = 0.3  # of differences; less where frames were averaged or stored twice
 MAX_SIGMA_OF_FURTHER = 1.15  # sigma of differences of each second frame over that of neighbours
-MAX_SIGMA_RATIO_ALIKE = 1.2  # of planes whose noise is the same (planes_noise)
+MAX_SIGMA_RATIO_ALIKE = 1.2  # of planes whose noise is the same (quality_noise: planes)
 MIN_GAIN_ERRORS = 4.0  # standard errors of a gain above 0 (photon_scenes)
 MIN_MOTION_ERRORS = 4.0  # standard errors of low frequencies above the noise, in what moves
 MIN_STILL_SHARE = 0.6  # of the patches of a level, in a time-lapse that stands still
@@ -125,7 +125,7 @@ MIN_WAVE_CYCLES = 8  # over the plane; slower waves may be its shading (quality_
 # Correlation of the offsets of planes, or share of outliers in common, if fixed (test_structure).
 MIN_SHARED_BY_PLANES = 0.5
 # Of a surface of sigma: ratio of its ends, less makes no difference; standard errors between them
-# (places_noise).
+# (quality_noise: places).
 MIN_SURFACE_RATIO, MIN_SURFACE_ERRORS = 1.25, 6.0
 # Squared standard errors by which it fits better than other laws; relative error at any place.
 MIN_SURFACE_GAIN, MAX_SURFACE_ERROR = 25.0, 0.12
