@@ -82,7 +82,7 @@ SCENES = {
 def test_where_nothing_bleaches_nothing_is_done(device, name, which):
     settings = OVER_TIME[name][0]
     clean = SCENES[which]
-    for sigma in (2, 10, 30):
+    for sigma in (2, 30):
         image = clean + np.random.default_rng(sigma).normal(0, sigma, clean.shape)
         on, off = (
             run(image, dataclasses.replace(settings, flicker=flicker), device, sigma)
