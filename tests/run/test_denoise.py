@@ -20,14 +20,6 @@ from scenes import filters_and_axes, joining, noisy, prepared, small
 KIND = FILTERS[0]
 
 
-def test_the_record_says_that_noise_grows_with_brightness():
-    level = np.linspace(20, 400, 128) * np.ones((128, 1))
-    image = np.random.default_rng(0).poisson(level).astype(np.float32)
-    (note,) = gd.denoise(image, small(KIND), noise="gaussian").record.notes
-    assert note == gd.estimate_noise(image, model="gaussian").notes[0]
-    assert gd.denoise(image, small(KIND), 10).record.notes == ()
-
-
 def test_the_record_tells_the_settings_as_they_were_given(device):
     @dataclasses.dataclass(frozen=True)
     class Doubled(KIND):

@@ -14,15 +14,9 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import (
     AxesError,
     DenoiseError,
-    ImageError,
-    NonFiniteError,
-    SettingsError,
-    SigmaError,
 )
-from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import start
-from napari_gpu_denoise.run.part import Part
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS, joining, noisy, small
@@ -53,19 +47,6 @@ def test_nothing_is_read_where_the_noise_is_given():
         assert job.sigma.values == (20.0,)
         assert job.levels is None  # parts of 16 bits or less need none in common
         assert not job.stabilised
-
-
-def test_what_a_part_reads():
-    whole = Part.of(job_of(gd.NLMeans, "TYX"))
-    assert whole.yields == whole.reads == whole.inner == (slice(0, 9), slice(0, 64), slice(0, 70))
-    # Frames beside each other only along axes that are joined.
-    run = Run(small(gd.NLMeans, frames_before=2, frames_after=1), 20.0, axes="TZYX")
-    region = slice(4, 5), slice(3, 4), slice(0, 64), slice(0, 70)
-    part = Part.of(start(run, Unread(9, 7, 64, 70)), region)
-    assert part.reads[:2] == (slice(2, 6), slice(3, 4))
-    # Without noise nothing is looked at around a part.
-    still = start(replace(run, sigma=0.0), Unread(9, 7, 64, 70))
-    assert Part.of(still, region).reads == Part.of(still, region).yields == region
 
 
 def test_a_job_is_sent_without_pixels_and_without_a_device(device):
@@ -108,35 +89,6 @@ def test_the_first_of_many_frames_is_in_time():
     assert job.sigma.array.max() == 1e5
     assert start(Run(small(gd.NLMeans), 1e5), frame).sigma.array.max() < 1e4
     assert start(replace(run, sigma=1e9), frame, is_stream_frame=True).sigma.array.max() < 1e7
-
-
-WRONG = {
-    "axes": ({"axes": "TYX"}, AxesError, "names 3 axes"),
-    "sigma": ({"sigma": -1.0}, SigmaError, "standard deviation"),
-    "noise": ({"sigma": None, "noise": "salt"}, SettingsError, "salt"),
-    "type": ({"dtype": "grey"}, ImageError, "dtype="),
-    "policy": ({"nonfinite": "drop"}, ImageError, "drop"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-@pytest.mark.parametrize("lazy", [False, True])
-def test_what_does_not_fit_is_refused_before_anything_is_read(case, lazy):
-    changes, error, said = WRONG[case]
-    image = Unread(40, 44) if lazy else noisy(40, 44, dtype="uint16")
-    with pytest.raises(error, match=said):
-        start(Run(**{"filter": small(gd.NLMeans), "sigma": 20.0, **changes}), image)
-
-
-def test_what_is_not_finite_is_kept_only_in_floats():
-    image = noisy(40, 44)
-    image[3, 4] = np.inf
-    with pytest.raises(NonFiniteError, match="1 of 1760"):
-        start(Run(small(gd.NLMeans), 20.0), Block.of(image, "YX", "raise"))
-    block = Block.of(image, "YX", "keep")
-    assert start(Run(small(gd.NLMeans), 20.0, nonfinite="keep"), block).levels == Levels(0, 1.0)
-    with pytest.raises(NonFiniteError, match="float32"):
-        start(Run(small(gd.NLMeans), 20.0, nonfinite="keep", dtype="uint8"), block)
 
 
 def test_the_record_says_what_was_not_filtered(device):

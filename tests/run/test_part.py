@@ -10,7 +10,6 @@ import pytest
 
 import napari_gpu_denoise as gd
 from flows import part_steps
-from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.program import Session, session
 from napari_gpu_denoise.protocol.settings import setting_fields
@@ -71,26 +70,6 @@ def test_any_cut_gives_what_the_whole_gives(kind, device, axes):
         total += filter_part(job, part, block[part.reads], found[part.yields])
     np.testing.assert_array_equal(found, expected.image)
     assert total.saturated == expected.record.saturated > 100
-
-
-@pytest.mark.parametrize("nonfinite", ["raise", "keep"])
-def test_a_part_looks_only_at_its_own_pixels(device, nonfinite):
-    image = image_of("YX", "float32")
-    image[2, 2] = np.nan
-    far = slice(40, 61), slice(40, 57)
-    out = np.zeros((21, 17), np.float32)
-    block = Block.of(image, "YX", nonfinite)
-    run = Run(joining(gd.NLMeans, ""), 20.0, axes="YX", nonfinite=nonfinite, device=device)
-    job = start(run, image)  # not looked at: each part has levels of its own
-    part = Part.of(job, far)
-    assert filter_part(job, part, block[part.reads], out).nonfinite == 0
-    near = Part.of(job, (slice(0, 9), slice(0, 9)))
-    given = job, near, block[near.reads], np.zeros((9, 9), np.float32)
-    if nonfinite == "keep":
-        assert filter_part(*given).nonfinite == 1
-    else:
-        with pytest.raises(NonFiniteError):
-            filter_part(*given)
 
 
 def test_planes_shorter_than_the_filter_takes_are_not_cut(device):

@@ -9,7 +9,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.noise.models import Correlated, PoissonGaussian, Rician
+from napari_gpu_denoise.noise.models import Correlated
 from scenes import joining, noisy, small, with_slices
 
 KINDS = [pytest.param(kind, id=kind.name) for kind in FILTERS]
@@ -51,18 +51,6 @@ def test_correlated_noise_keeps_its_spectrum(device):
     told = gd.denoise(image, kind, noise=strong, device=device).image
     made = gd.denoise(image, kind, noise=weak, sigma_factor=2, device=device).image
     np.testing.assert_array_equal(made, told)
-
-
-@pytest.mark.parametrize("model", [PoissonGaussian(2.0, 3.0), Rician(15.0)])
-def test_noise_that_depends_on_brightness_keeps_its_mean(model, device):
-    image = np.random.default_rng(3).poisson(80, (48, 48)).astype(np.float32) * 2
-    made = [
-        gd.denoise(image, small(gd.NLMeans), noise=model, sigma_factor=each, device=device).image
-        for each in (0.5, 1.0, 2.0)
-    ]
-    assert made[0].std() > 1.05 * made[1].std() > 1.05 * made[2].std()
-    for each in made[1:]:
-        assert abs(each.mean() - made[0].mean()) < 1
 
 
 def test_what_stands_for_sigma_follows(device):

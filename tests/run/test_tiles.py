@@ -95,12 +95,3 @@ def test_one_tile_where_it_fits_and_channels_count_and_stay_together():
         tiles = split(shape, reach, channels=3, **limits)
         assert [tile.shape for tile in tiles] == [(1, 1, 50, 100)] * 2
         assert {tile.channels for tile in tiles} == {3}
-
-
-def test_a_limit_on_what_is_yielded_is_not_eaten_by_margins():
-    reach = Reach(t=(2, 2), y=(17, 17), x=(17, 17))
-    tiles = split((1, 16, 1, 192, 208), reach, 1 << 18, max_yield=18000)
-    yields = [math.prod(tile.shape) for tile in tiles]
-    assert sum(yields) == 16 * 192 * 208
-    assert max(yields) <= 18000
-    assert len(tiles) < 2 * 16 * 192 * 208 / 18000

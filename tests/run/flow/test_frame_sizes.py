@@ -46,14 +46,6 @@ def whole(ny: int, nx: int, channels: int = 1) -> Tile:
     return Tile(0, *map(Span.whole, (1, 1, ny, nx)), channels)
 
 
-def test_as_many_as_fit_the_budget(gpu, plan):
-    one, tile = plan(SETTINGS["vbm3d"]), whole(256, 256)
-    for most in (1, 3, 9):
-        budget = sum(one.buffers(tile, most).values()) + 16 * most * 256 * 256
-        assert frames_at_once(one, gpu, tile, budget) == most
-        assert frames_at_once(one, gpu, tile, budget - 1) == max(most - 1, 1)
-
-
 @pytest.mark.parametrize("stages", ["both", "basic"])
 def test_no_ring_is_larger_than_a_buffer_may_be(gpu, plan, stages):
     """Drivers refuse it, and a stream has no second time."""

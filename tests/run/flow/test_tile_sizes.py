@@ -69,30 +69,6 @@ def test_tiles_suit_the_device(device):
     assert tile_yield(hard, slow) < tile_yield(settings, slow)
 
 
-@pytest.mark.parametrize("around", [0, 17, 60, 94])
-def test_margins_cost_a_gpu_little(device, around):
-    gpu = dataclasses.replace(device, kind="discrete GPU", memory=80 << 30, max_alloc=20 << 30)
-    settings, plan = looking(around), Declared(40.0)
-    shape = (1, 1, 1, 8000, 8000)
-    for channels in (1, 3):
-        size = channels * math.prod(shape)
-        limit = tile_pixels(plan, settings, gpu, size, channels=channels)
-        assert 1 << 23 <= limit <= 1 << 25
-        side = math.sqrt(limit / channels)
-        capped = limit == 1 << 25
-        assert capped == (around == 94 or (around == 60 and channels == 3))
-        assert 1 - (1 - 2 * around / side) ** 2 <= (0.15 if capped else 0.06 + 1e-6)
-        # Of each channel, so that launches go over as many pixels of a plane.
-        assert around > 17 or limit == channels << 23
-        # Little memory counts for more.
-        assert tile_pixels(plan, settings, gpu, size, 1 << 24, channels) == (1 << 24) // 56
-        assert tile_pixels(plan, settings, gpu, size, 1 << 24, channels, True) == (1 << 24) // 64
-        small = dataclasses.replace(gpu, memory=1 << 28)
-        assert 56 * tile_pixels(plan, settings, small, size, channels=channels) <= 1 << 27
-        cpu = dataclasses.replace(device, kind="CPU")
-        assert tile_pixels(plan, settings, cpu, size, channels=channels) <= 1 << 22
-
-
 @pytest.mark.parametrize("axes", ["YX", "TYX", "ZYX"])
 def test_heavy_work_on_a_slow_device_is_not_cut_to_crumbs(device, axes):
     slow = dataclasses.replace(
