@@ -213,6 +213,31 @@ def test_repeated_runs_are_bitwise_equal(kind, device):
         assert again.tobytes() == first.tobytes()
 
 
+def test_two_threads_at_once_give_what_one_after_the_other_gives(kind, device):
+    settings = small(kind)
+    images = [noisy(*frame(settings), seed=k) for k in range(6)]
+    expected = [run(image, settings, device=device) for image in images]
+    results, failures = {}, []
+    start = threading.Barrier(2)
+
+    def work(numbers):
+        try:
+            start.wait()
+            for k in numbers:
+                results[k] = run(images[k], settings, device=device, memory_limit=cut(settings))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(range(k, 6, 2),)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    for k, image in enumerate(expected):
+        np.testing.assert_array_equal(results[k], image)
+
+
 def test_axes_of_length_one_change_nothing(kind, device):
     image = noisy(45, 52)
     flat = run(image, small(kind), device=device)
@@ -738,7 +763,7 @@ def test_the_record_tells_where_a_result_comes_from(kind, device):
     record = denoise(image, small(kind), None, axes=axes, device=device).record
     assert record.version == gd.__version__
     assert record.filter == kind.name
-    assert record.settings == dataclasses.asdict(small(kind))
+    assert record.settings == small(kind).as_dict()
     if takes_sigma(kind):
         assert record.sigma_source.startswith("estimated: ")
         assert record.sigma == gd.estimate_noise(image, axes, device=device).sigma

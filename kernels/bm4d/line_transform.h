@@ -43,43 +43,26 @@ static inline void four_inverse(REAL *v)
 #endif
 }
 
-// Transforms the `length` values of a line, `stride` apart.
-static inline void line_forward(REAL *v, int length, int stride)
-{
-    REAL line[8];
-    #pragma unroll
-    for (int k = 0; k < length; ++k)
-        line[k] = v[k * stride];
-    if (length == 8)
-        transform_forward(line);
-    else if (length == 4)
-        four_forward(line);
-    else if (length == 2) {
-        const REAL a = line[0], b = line[1];
-        line[0] = SQRT_HALF * (a + b);
-        line[1] = SQRT_HALF * (a - b);
-    }
-    #pragma unroll
-    for (int k = 0; k < length; ++k)
-        v[k * stride] = line[k];
+// Transform the `length` values of a line, `stride` apart; two values are transformed back as they were.
+#define LINE_FUNCTION(NAME, EIGHT, FOUR) \
+static inline void NAME(REAL *v, int length, int stride) \
+{ \
+    REAL line[8]; \
+    _Pragma("unroll") \
+    for (int k = 0; k < length; ++k) \
+        line[k] = v[k * stride]; \
+    if (length == 8) \
+        EIGHT(line); \
+    else if (length == 4) \
+        FOUR(line); \
+    else if (length == 2) { \
+        const REAL a = line[0], b = line[1]; \
+        line[0] = SQRT_HALF * (a + b); \
+        line[1] = SQRT_HALF * (a - b); \
+    } \
+    _Pragma("unroll") \
+    for (int k = 0; k < length; ++k) \
+        v[k * stride] = line[k]; \
 }
-
-static inline void line_inverse(REAL *v, int length, int stride)
-{
-    REAL line[8];
-    #pragma unroll
-    for (int k = 0; k < length; ++k)
-        line[k] = v[k * stride];
-    if (length == 8)
-        transform_inverse(line);
-    else if (length == 4)
-        four_inverse(line);
-    else if (length == 2) {
-        const REAL a = line[0], b = line[1];
-        line[0] = SQRT_HALF * (a + b);
-        line[1] = SQRT_HALF * (a - b);
-    }
-    #pragma unroll
-    for (int k = 0; k < length; ++k)
-        v[k * stride] = line[k];
-}
+LINE_FUNCTION(line_forward, transform_forward, four_forward)
+LINE_FUNCTION(line_inverse, transform_inverse, four_inverse)

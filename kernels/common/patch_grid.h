@@ -22,3 +22,8 @@ static inline int grid_last_covering(int x, int first, int last, int count)
 {
     return x >= last ? count - 1 : min((x - first) / STEP, count - 1);
 }
+
+// Arguments of the searches: the padded tile, whose pixel (t0, z0, y0, x0) is the first one, and the grid along both axes.
+#define TILE_ARGUMENTS \
+    __global const float *padded, int pnz, int pny, int pitch, int t0, int z0, int y0, int x0, int nz, \
+    int first_y, int last_y, int rows, int first_x, int last_x, int columns

@@ -8,18 +8,13 @@
 #define BESIDE (COLUMNS * HALO)
 
 #if NVIDIA
-// The value of an item so many places to the left or right. A row of items is a warp.
+#include "common/from_right.h"
+
+// The value of an item so many places to the left. A row of items is a warp.
 static inline float from_left(float value, int far)
 {
     float found;
     asm volatile("shfl.sync.up.b32 %0, %1, %2, 0, 0xffffffff;" : "=f"(found) : "f"(value), "r"(far));
-    return found;
-}
-
-static inline float from_right(float value, int far)
-{
-    float found;
-    asm volatile("shfl.sync.down.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(found) : "f"(value), "r"(far));
     return found;
 }
 #endif

@@ -13,11 +13,7 @@
 typedef uint KEY;
 #include "common/key_order.h"
 
-__kernel void search_plain(__global const float *padded, int pnz, int pny, int pitch,
-                           int t0, int z0, int y0, int x0, int nz,
-                           int first_y, int last_y, int rows, int first_x, int last_x, int columns,
-                           __global const int4 *offsets, int n_offsets,
-                           __global uint *keys)
+__kernel void search_plain(TILE_ARGUMENTS, __global const int4 *offsets, int n_offsets, __global uint *keys)
 {
     const int column = get_global_id(0);
     const int row = get_global_id(1);

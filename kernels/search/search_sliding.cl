@@ -50,10 +50,7 @@
 #include "search/sliding_strips.h"
 
 __kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
-void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
-                    int t0, int z0, int y0, int x0, int nz,
-                    int first_y, int last_y, int rows, int first_x, int last_x, int columns,
-                    int regular_y, int regular_x, int skipped_y, int skipped_x,
+void search_sliding(TILE_ARGUMENTS, int regular_y, int regular_x, int skipped_y, int skipped_x,
                     int frames_before, int frames_after, int slices,
                     __global const int *ranks, __global uint *keys)
 {

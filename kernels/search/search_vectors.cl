@@ -40,13 +40,8 @@ static inline REAL across(const float *whole, const float *part)
     return sum;
 }
 
-__kernel void search_vectors(__global const float *padded, int pnz, int pny, int pitch,
-                             int t0, int z0, int y0, int x0, int nz,
-                             int first_y, int last_y, int rows,
-                             int first_x, int last_x, int columns,
-                             int regular_rows, int regular_columns,
-                             __global const int4 *offsets, int n_offsets,
-                             __global uint *keys)
+__kernel void search_vectors(TILE_ARGUMENTS, int regular_rows, int regular_columns,
+                             __global const int4 *offsets, int n_offsets, __global uint *keys)
 {
     const int frame = get_global_id(2);
     const int row = min((int)get_global_id(1) * ROWS, regular_rows);

@@ -25,11 +25,7 @@
 #define PLACE(x) ((x) % STEP * (TILE_X / STEP) + (x) / STEP)
 
 __kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
-void search_whole(__global const float *padded, int pnz, int pny, int pitch,
-                  int t0, int z0, int y0, int x0, int nz,
-                  int first_y, int last_y, int rows, int first_x, int last_x, int columns,
-                  int regular_y, int regular_x,
-                  int frames_before, int frames_after, int slices,
+void search_whole(TILE_ARGUMENTS, int regular_y, int regular_x, int frames_before, int frames_after, int slices,
                   __global const int *ranks, __global uint *keys)
 {
     __local float tile[TILE_Y * LINE];

@@ -51,3 +51,10 @@ static inline void keep_candidate(CANDIDATE *best, int count, CANDIDATE one)
     if (one < best[count - 1])
         insert_candidate(best, count, one);
 }
+
+// Arguments of the searches; see search_tracks.cl.
+#define SEARCH_ARGUMENTS \
+    __global const float *images, int ring, int first, int pny, int pitch, int y0, int x0, int ny, int nx, \
+    int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x, \
+    __global const float *links, int frames_before, int frames_after, float still, float similar, \
+    __global uint *keys, __global uint *places

@@ -46,10 +46,7 @@ static inline CANDIDATE merged(__local CANDIDATE *shared, int lane, CANDIDATE be
 }
 
 __kernel __attribute__((reqd_work_group_size(NEIGHBOURS, 1, 1)))
-void search_many(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0, int ny, int nx,
-                 int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
-                 __global const float *links, int frames_before, int frames_after, float still, float similar,
-                 __global uint *keys, __global uint *places MOTIONS_ARGUMENT)
+void search_many(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
 {
     __local CANDIDATE shared[NEIGHBOURS];
     const int lane = get_local_id(0);

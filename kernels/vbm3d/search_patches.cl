@@ -18,10 +18,7 @@
 
 #include "vbm3d/patch_columns.h"
 
-__kernel void search_patches(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0,
-                             int ny, int nx, int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
-                             __global const float *links, int frames_before, int frames_after, float still, float similar,
-                             __global uint *keys, __global uint *places MOTIONS_ARGUMENT)
+__kernel void search_patches(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
 {
     const int frame = get_global_id(2);
     const int row = get_global_id(1);

@@ -21,10 +21,7 @@
 #define REFERENCES (GROUP_X * GROUP_Y)
 
 __kernel __attribute__((reqd_work_group_size(REFERENCES, DIRECTIONS, 1)))
-void search_tracks(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0, int ny, int nx,
-                   int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
-                   __global const float *links, int frames_before, int frames_after, float still, float similar,
-                   __global uint *keys, __global uint *places MOTIONS_ARGUMENT)
+void search_tracks(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
 {
 #if DIRECTIONS > 1
     __local CANDIDATE offers[NEIGHBOURS][REFERENCES];

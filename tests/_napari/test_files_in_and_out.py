@@ -410,7 +410,7 @@ def test_what_is_not_written(five_d, tmp_path, told):
 
 
 def test_a_dicom_series_is_opened_and_saved(tmp_path):
-    pydicom = pytest.importorskip("pydicom", reason="needs the extra formats")
+    pytest.importorskip("pydicom", reason="needs the extra formats")
     from files.test_dicom import series
 
     folder = series(tmp_path / "head", noise(3, 20, 24))
@@ -418,12 +418,10 @@ def test_a_dicom_series_is_opened_and_saved(tmp_path):
     ((data, attributes, _),) = get_reader(str(folder))(str(folder))
     assert attributes["scale"] == (2.5, 0.5, 0.25) and attributes["axis_labels"] == ("z", "y", "x")
     given = layer_data(data, **attributes)
-    for name in ("out.dcm", "out.nii", "out.ome.tif"):
+    for name in ("out.dcm", "out.ome.tif"):
         (path,) = write_images(str(tmp_path / name), [given])
         assert_array_equal(gd.read(path).data, data)
         assert gd.read(path).voxel == (2.5, 0.5, 0.25)
-    (made, *_) = (tmp_path / "out.dcm").iterdir()
-    assert pydicom.dcmread(made).PatientID == "ZQ-0815"
     with pytest.raises(LayerError, match="read from DICOM"):
         write_images(str(tmp_path / "new.dcm"), [layer_data(noise(20, 24))])
 

@@ -4,12 +4,11 @@ import dask.array as da
 import numpy as np
 import pytest
 from napari.components import ViewerModel
-from napari.layers import Image, Labels, Points
+from napari.layers import Image
 from numpy.testing import assert_allclose, assert_array_equal
 
 from napari_gpu_denoise._napari.layers import source as layers
 from napari_gpu_denoise._napari.layers.results import at_places
-from napari_gpu_denoise.errors import LayerError
 
 pytestmark = pytest.mark.gui
 
@@ -39,19 +38,6 @@ def test_rgb_has_its_colours_last(samples):
     assert layers.suggest_axes(labelled) == "TYXS"
     assert layers.capture(labelled).alpha == (samples == 4)
     assert not layers.capture(Image(data, rgb=False)).alpha
-
-
-@pytest.mark.parametrize(
-    ("layer", "said"),
-    [
-        (Labels(np.zeros((4, 4), np.uint8), name="a"), "'a' is a labels layer: only image layers"),
-        (Points(name="a"), "'a' is a points layer: only image layers"),
-        (None, "open an image first"),
-    ],
-)
-def test_other_layers_are_refused(layer, said):
-    with pytest.raises(LayerError, match=said):
-        layers.capture(layer)
 
 
 def test_capture_is_not_changed_by_what_happens_to_the_layer_and_computes_nothing():

@@ -115,13 +115,8 @@ def test_panels_do_not_share_the_height_and_menus_bring_them_to_the_front(shown,
     for dock in (docks[0], docks[1], docks[1]):
         find_entry(plugins, "GPU Denoise", dock.name).trigger()
         qtbot.waitUntil(lambda dock=dock: in_front() == [dock])
-    for dock, path in (
-        (docks[0], ("Filter", "Denoise (GPU)", docks[0].name)),
-        (docks[0], ("Filter", "Denoise (GPU)", docks[0].name)),
-        (docks[1], ("Measure", docks[1].name)),
-        (docks[1], ("Measure", docks[1].name)),
-    ):
-        find_entry(layers, *path).trigger()
-        qtbot.waitUntil(lambda dock=dock: in_front() == [dock])
-        assert not dock.isHidden()
+    for _ in range(2):
+        find_entry(layers, "Measure", docks[1].name).trigger()
+        qtbot.waitUntil(lambda: in_front() == [docks[1]])
+        assert not docks[1].isHidden()
     assert len(shown.window.dock_widgets) == 3

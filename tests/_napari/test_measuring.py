@@ -16,7 +16,7 @@ from napari_gpu_denoise._napari.noise.measuring import flat_noise
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.filters import BM3D, NLMeans
 from napari_gpu_denoise.noise import estimate
-from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician, Speckle
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
 from napari_gpu_denoise.run import denoise as runs
 
 RNG = np.random.default_rng(5)
@@ -37,7 +37,6 @@ def test_sigma_is_the_standard_deviation_of_each_channel():
     found = flat_noise(image, "YXC", "gaussian")
     assert found.planes == 2
     assert found.sigma[1] == pytest.approx(3 * found.sigma[0])
-    assert isinstance(flat_noise(np.abs(image), "YXC", "speckle").models[1], Speckle)
     assert flat_noise(np.full((20, 20), 7), "YX").sigma == (0.0,)
     clipped = np.full((10, 10), 40, np.uint8)
     clipped[0], clipped[1:3] = 0, 255

@@ -83,7 +83,7 @@ def test_menus_open_the_panels(viewer, qtbot):
 
 
 @pytest.mark.parametrize("name", samples.names())
-def test_a_sample_opens_with_its_axes(viewer, open_panel, name):
+def test_a_sample_opens_with_its_axes(viewer, name):
     entry = ("Open Sample", "GPU Denoise", samples.title(name))
     find_entry(viewer.window.file_menu, *entry).trigger()
     (layer,) = viewer.layers
@@ -93,12 +93,6 @@ def test_a_sample_opens_with_its_axes(viewer, open_panel, name):
     assert "".join(layer.axis_labels).upper() == known.axes
     assert tuple(map(str, layer.units)) == known.units
     assert layer.metadata["licence"] == known.licence
-    if name == "fluorescence":
-        panel = open_panel()
-        assert panel.axes.axes() == "TYX"
-        assert panel.axes.caption.text() == "16 time points, 192 by 208 pixels"
-        assert panel.form.controls["frames_before"].native.isEnabled()
-        assert not panel.form.controls["slices"].native.isEnabled()
 
 
 def test_without_a_page_of_preferences_the_defaults_hold(monkeypatch):

@@ -174,24 +174,6 @@ def test_what_is_wrong_is_said_in_a_sentence(viewer, open_panel, run, told, nois
     assert run(panel).startswith("Done in ")
 
 
-def test_layers_come_and_go(viewer, open_panel, run, noisy):
-    viewer.add_image(noisy, name="picture")
-    viewer.add_labels(np.zeros((20, 20), np.uint8))
-    panel = open_panel()
-    type_sigma(panel)
-    assert panel.layer.layer().name == "picture"
-    viewer.layers.remove("picture")
-    assert panel.layer.layer() is None
-    layer = viewer.add_image(noisy, name="next")
-    assert panel.layer.layer() is layer
-    layer.name = "renamed"
-    assert panel.layer.currentText() == "renamed"
-    layer.data = noisy[:40, :50]
-    assert run(panel).startswith("Done in ")
-    assert viewer.layers[-1].data.shape == (40, 50)
-    assert panel.axes.caption.text() == "40 by 50 pixels"
-
-
 @pytest.mark.parametrize(
     ("error", "said"),
     [

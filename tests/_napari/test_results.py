@@ -170,8 +170,7 @@ def test_what_is_replaced_is_freed(channels, small_memory):
 def test_names_tell_what_is_off_default_and_stay_short(run, words):
     assert differences(Run(**{"filter": NLMeans(), **run})) == words
     many = NLMeans(patch=5, step=2, window=9, frames_before=1, frames_after=1)
-    found = differences(Run(filter=many, sigma=3.0))
-    assert len(found) == 4 and found[-1] == "…"
+    assert differences(Run(filter=many, sigma=3.0))[3:] == ["…"]
 
 
 @pytest.mark.parametrize(

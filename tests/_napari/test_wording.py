@@ -68,10 +68,3 @@ def test_words_and_notes():
     assert counted(1, "value was", "values were") == "1 value was"
     assert counted(2, "value was", "values were") == "2 values were"
     assert label_of("strength", "sigma") == "Parameter h (sigma)"
-    y, x = np.mgrid[:128, :128]
-    image = 400 * (1.2 + np.sin(x / 20) * np.cos(y / 25))
-    (note,) = gd.estimate_noise(
-        np.random.default_rng(1).poisson(image).astype(np.float32), model="gaussian"
-    ).notes
-    assert "noise='auto'" in note
-    assert in_panel(note).endswith("a noise model works better: choose Automatic")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import numpy as np
@@ -363,12 +362,3 @@ def test_the_longest_lists_on_a_wide_image(device):
     out = gd.nl_means(image, SIGMA, neighbours=64, device=device)
     # Flat patches average 64 * 64 values, many of them shared.
     assert out.std() < SIGMA / 10
-
-
-def test_many_threads_at_once(device):
-    # PoCL aborts when many threads enqueue, so runs on a CPU device take turns.
-    images = [grey(40 + k, 50) for k in range(16)]
-    alone = [gd.nl_means(image, SIGMA, device=device) for image in images]
-    with ThreadPoolExecutor(16) as pool:
-        together = list(pool.map(lambda i: gd.nl_means(i, SIGMA, device=device), images))
-    assert all(np.array_equal(a, b) for a, b in zip(alone, together, strict=True))

@@ -48,36 +48,30 @@ WORDS = {
 def pixels(rng: Random, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Return pixels of any type, often with values at the ends of their range."""
     values = np.random.default_rng(rng.randrange(2**32))
-    image = values.normal(120, 30, shape)
     kind = rng.randrange(12)
-    if kind == 0:
-        image = np.zeros(shape)
-    elif kind == 1:
-        image = np.full(shape, 7.0)
-    elif kind == 2:
+    image = values.normal(120, 30, shape) if kind > 1 else np.full(shape, 7.0 * kind)
+    if kind == 2:
         image = image * rng.choice((1e300, 1e30, 1e-30, 1e-310, 1e18, -1e9, 1e-7))
     elif kind == 3:
         image = image * 1e-3 + rng.choice((1e9, -1e15, 1e5))
+    spoilt = values.random(shape) < rng.choice((0.02, 0.5, 1.1))
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
             image = image.astype(dtype)
         if kind in (4, 5, 6) and image.size:
-            spoilt = values.random(shape) < rng.choice((0.02, 0.5, 1.1))
-            some = rng.choice((NAN, INF, -INF, np.finfo(dtype).max, -np.finfo(dtype).max, -0.0))
-            image[spoilt] = some
-    elif dtype.kind in "iu":
+            most = np.finfo(dtype).max
+            image[spoilt] = rng.choice((NAN, INF, -INF, most, -most, -0.0))
+        return image
+    if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if kind in (4, 5):
             return values.integers(limits.min, limits.max, shape, dtype.newbyteorder("="), True)
-        low, high = float(limits.min), float(limits.max)
         with np.errstate(invalid="ignore"):
-            image = np.clip(image, low, high).astype(dtype)
-    else:
-        try:
-            image = np.clip(image, 0, 255).astype(np.uint8).astype(dtype)
-        except (TypeError, ValueError):
-            image = np.zeros(shape, dtype)
-    return image
+            return np.clip(image, float(limits.min), float(limits.max)).astype(dtype)
+    try:
+        return np.clip(image, 0, 255).astype(np.uint8).astype(dtype)
+    except (TypeError, ValueError):
+        return np.zeros(shape, dtype)
 
 
 def some_shape(rng: Random) -> tuple[int, ...]:
@@ -190,29 +184,6 @@ def options(rng: Random, names: tuple[str, ...], image: Any, joint: str = "") ->
 RUN = ("sigma", "axes", "noise", "dtype", "nonfinite", "memory_limit", "device")
 
 
-def function_case(rng: Random) -> Case:
-    """Call the function of a filter, as `gd.nl_means`."""
-    kind, settings = some_settings(rng)
-    joint = joined(settings, kind)
-    image = image_for(rng, joint)
-    given = options(rng, RUN, image, joint)
-    if rng.randrange(12) == 0:
-        stopped = threading.Event()
-        stopped.set()
-        given[rng.choice(("cancel", "progress", "profile", "settings"))] = rng.choice(
-            (stopped, *JUNK)
-        )
-
-    def run() -> None:
-        before = copied(image)
-        out = getattr(gd, kind.name)(image, **given, **settings)
-        if isinstance(image, da.Array):
-            out = out.compute(scheduler="synchronous")
-        check(image, before, out, given, bool(settings.get("rician")))
-
-    return Case(f"{kind.name}({shown(image)}, **{given}, **{settings})", run)
-
-
 def some_call(rng: Random) -> tuple[Any, Any, dict[str, Any]]:
     """Return a filter, an image and options, as `denoise` takes them."""
     filter = some_filter(rng)
@@ -221,9 +192,15 @@ def some_call(rng: Random) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def denoise_case(rng: Random) -> Case:
-    """Call `gd.denoise`, with frames and an array for the result."""
+    """Call `gd.denoise`, or the function of a filter, with frames and an array for the result."""
     filter, image, given = some_call(rng)
-    if rng.randrange(4) == 0:
+    by_name = isinstance(filter, gd.FILTERS) and rng.randrange(3) == 0
+    if by_name and rng.randrange(6) == 0:
+        stopped = threading.Event()
+        stopped.set()
+        name = rng.choice(("cancel", "progress", "profile", "settings"))
+        given[name] = rng.choice((stopped, *JUNK))
+    elif not by_name and rng.randrange(4) == 0:
         given["axes"] = {2: "YX", 3: "TYX", 4: "TCYX"}.get(np.ndim(image))
         some = (0, 1, -1, 5, slice(None), slice(1), slice(0, 0), slice(None, None, -1), [0])
         wrong = (np.int64(1), slice("a"), slice(0.5), *JUNK)
@@ -234,25 +211,19 @@ def denoise_case(rng: Random) -> Case:
     def run() -> None:
         before = copied(image)
         shared = isinstance(image, np.ndarray) and given.get("out") is image
-        result = gd.denoise(image, filter, **given)
-        if "out" in given and given["out"] is not None and result.image is not given["out"]:
+        if by_name:
+            own = {} if "settings" in given else {"settings": filter}
+            out = getattr(gd, filter.name)(image, **own, **given)
+            out = out.compute(scheduler="synchronous") if isinstance(out, da.Array) else out
+        else:
+            result = gd.denoise(image, filter, **given)
+            out = result.image
+            repr(result.record.as_dict())
+        if given.get("out") is not None and out is not given["out"]:
             raise Loss("the result is not in out=")
-        repr(result.record.as_dict())
-        check(None if shared else image, before, result.image, given, is_biased(filter))
+        check(None if shared else image, before, out, given, is_biased(filter))
 
-    return Case(f"denoise({shown(image)}, {filter}, **{given})", run)
-
-
-def joined(settings: dict[str, Any], kind: type) -> str:
-    """Return the axis that settings need besides Y and X."""
-    if kind is gd.VBM3D or is_one(settings.get("frames_before")):
-        return "T"
-    return "Z" if kind is gd.BM4D or is_one(settings.get("slices")) else ""
-
-
-def is_one(value: Any) -> bool:
-    """Return whether a value is the number 1, and no array of them."""
-    return isinstance(value, int) and value == 1
+    return Case(f"denoise{' by name' * by_name}({shown(image)}, {filter}, **{given})", run)
 
 
 def joint_of(filter: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
@@ -14,13 +13,11 @@ from fuzz.checkpoint_cases import checkpoint_case
 from fuzz.file_cases import bytes_case, ome_case, tags_case
 from fuzz.json_cases import json_case
 from fuzz.nifti_cases import nifti_case
-from fuzz.record_cases import IN_NAPARI, napari_case, record_case, viewer_model
-from fuzz.settings_cases import settings_case
+from fuzz.record_cases import record_case
 from fuzz.watching import OWN, Case, Outcome, outcome
-from fuzz.zarr_cases import plant, tree_case, zarr_case
+from fuzz.zarr_cases import plant, zarr_case
 
 OF_ARRAYS = {
-    "function": arrays.function_case,
     "denoise": arrays.denoise_case,
     "denoise_lazy": arrays.lazy_case,
     "stream": arrays.stream_case,
@@ -33,13 +30,10 @@ OF_FILES = {
     "OME-XML": ome_case,
     "OME-Zarr": zarr_case,
     "JSON": json_case,
-    "OME-Zarr tree": tree_case,
-    "settings": settings_case,
     "records": record_case,
-    IN_NAPARI: napari_case,
     "checkpoints": checkpoint_case,
 }
-KINDS = (*OF_ARRAYS, *OF_FILES)  # one number in sixteen is of each
+KINDS = (*OF_ARRAYS, *OF_FILES)  # an equal number of each
 
 
 def kind_of(number: int) -> str:
@@ -47,22 +41,15 @@ def kind_of(number: int) -> str:
     return KINDS[number % len(KINDS)]
 
 
-def left_out() -> dict[str, str]:
-    """Return the kinds of cases that cannot run here, and why."""
-    return {} if find_spec("napari") else {IN_NAPARI: "napari is not installed"}
-
-
 @cache
-def prepare(kind: str) -> None:
-    """Load what cases of a kind need, which takes longer than they do."""
+def prepare() -> None:
+    """Load what cases need, which takes longer than they do."""
     import numpy as np
 
     import napari_gpu_denoise as gd
     from scenes import SMALL
 
     gd.nl_means(np.zeros((12, 14)), sigma=1, **SMALL["nl_means"])
-    if kind == IN_NAPARI:
-        viewer_model()
 
 
 def made(kind: str, rng: Random, folder: Path) -> Case:

@@ -22,7 +22,6 @@ from fuzz.watching import Case, Loss
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.files.tiff import reading as tiff_reading
 from napari_gpu_denoise.run import request
-from zarr_stores import write_store
 
 NUMBERS = (
     *(0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 14, 15, 16, 17, 24, 32, 64, 100, 255, 256, 1000, 4096),
@@ -30,9 +29,8 @@ NUMBERS = (
 )
 STRIPS = (273, 279, 324, 325)  # where strips and tiles are, and how long
 CODES = (
-    *(254, 256, 257, 258, 259, 262, 263, 266, 270, 273, 274, 277, 278, 279, 282, 283, 284, 296),
-    *(305, 306, 317, 320, 322, 323, 324, 325, 330, 338, 339, 700, 33432, 34412, 50838, 50839),
-    *(51023, 51123, 65000, 37706, 34118, 34361, 33628, 33629, 65024, 42113),
+    *(254, 256, 257, 258, 259, 262, 266, 270, 273, 274, 277, 278, 279, 284, 296, 305, 317, 320),
+    *(322, 323, 324, 325, 330, 338, 339, 34412, 50838, 50839, 51123, 65000, 34118, 33628, 65024),
 )
 SMALL = {"patch": 4, "step": 2, "window": 7, "neighbours": 4}
 OPTIONS = ["--patch", "4", "--step", "2", "--window", "7", "--neighbours", "4", "--sigma", "10"]
@@ -76,38 +74,30 @@ def damage_bytes(rng: Random, data: bytearray) -> str:
 def damage_tags(rng: Random, data: bytearray) -> str:
     """Change entries, values or links of the directories of a file; return what was done."""
     entries, links = layout(bytes(data))
+    strips = [one for one in entries if one.code in STRIPS]
     done = []
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         entry = rng.choice(entries)
-        order, big = entry.order, entry.big
-        way = rng.randrange(9)
-        if way == 0:
+        order, size = entry.order, 8 if entry.big else 4
+        way = rng.choice(("link", "type", "count", "code", "strips", "value", "value", "value"))
+        if way == "link":
             at = rng.choice(links)
-            (old,) = struct.unpack_from(order + ("Q" if big else "I"), data, at)
-            goals = (0, 0, 8, at, len(data), len(data) - 2, old + 1, *links, *NUMBERS[-6:])
-            set_number(data, at, order, 8 if big else 4, rng.choice(goals))
-            done.append("link")
-        elif way == 1:
+            goals = (0, 0, 8, at, len(data), len(data) - 2, *links, *NUMBERS[-6:])
+            set_number(data, at, order, size, rng.choice(goals))
+        elif way == "type":
             set_number(data, entry.at + 2, order, 2, rng.choice((*range(20), 255, 65535)))
-            done.append("type")
-        elif way == 2:
+        elif way == "count":
             count = rng.choice((*NUMBERS, entry.count + 1, max(entry.count - 1, 0)))
-            set_number(data, entry.at + 4, order, 8 if big else 4, count)
-            done.append("count")
-        elif way == 3:
+            set_number(data, entry.at + 4, order, size, count)
+        elif way == "code":
             set_number(data, entry.at, order, 2, rng.choice(CODES))
-            done.append("code")
-        elif way == 4 and entry.kind == 2:
+        elif way == "value" and entry.kind == 2 and rng.randrange(2):
             lie_in_text(rng, data, entry)
-            done.append("text")
-        elif way == 5:
-            strips = [one for one in entries if one.code in STRIPS]
-            entry = rng.choice(strips) if strips else entry
-            change_value(rng, data, entry)
-            done.append("strips" if strips else "value")
         else:
+            entry = rng.choice(strips) if way == "strips" and strips else entry
             change_value(rng, data, entry)
-            done.append("strips" if entry.code in STRIPS else "value")
+            way = "strips" if entry.code in STRIPS else "value"
+        done.append(way)
     return "+".join(done)
 
 
@@ -132,10 +122,8 @@ def lie_in_text(rng: Random, data: bytearray, entry: Any) -> None:
         data[entry.value_at + place.start() : entry.value_at + place.end()] = new[:digits]
 
 
-_SIZES = ("", "0", "-1", "1", "2", "7", "99", "2147483647", "9" * 30, "1e3", "nan", "inf", "x")
-_WORDS = ("uint8", "uint16", "float", "double", "complex", "bit", "XYZCT", "XYCTZ", "XX")
-_WORDS += ("in.tif", TWIN, "true", "Image:0", "Pixels:0", "Annotation:0", "&amp;", "&unknown;")
-_WORDS += (*_SIZES, "<", "]]>", "ä\n")
+_SIZES = ("", "0", "-1", "1", "2", "99", "2147483647", "9" * 30, "1e3", "nan", "x")
+_WORDS = (*_SIZES, "uint8", "complex", "XYZCT", "XX", TWIN, "true", "Image:0", "&unknown;", "]]>")
 
 
 def lie_in_xml(rng: Random, xml: str, names: tuple[str, ...]) -> str:
@@ -144,35 +132,33 @@ def lie_in_xml(rng: Random, xml: str, names: tuple[str, ...]) -> str:
         way = rng.randrange(10)
         pairs = list(re.finditer(r'(\w+)="([^"]*)"', xml))
         tags = list(re.finditer(r"<(?!\?|/)[^<>]+?>", xml))
-        if way < 2 and (found := [one for one in pairs if one[1].startswith(("Size", "First"))]):
-            one = rng.choice(found)
-            xml = f"{xml[: one.start(2)]}{rng.choice(_SIZES)}{xml[one.end(2) :]}"
-        elif way < 4 and (found := [one for one in pairs if one[1] == "FileName"]):
-            one = rng.choice(found)
-            xml = f"{xml[: one.start(2)]}{rng.choice(names)}{xml[one.end(2) :]}"
-        elif way < 4 and "<TiffData" in xml:
-            uuid = "urn:uuid:" + rng.choice(("1" * 8, "x", "2" * 8 + "-2222" * 3 + "-" + "2" * 12))
-            inside = f'<UUID FileName="{rng.choice(names)}">{uuid}</UUID>'
-            told = r"<TiffData([^>]*?)/?>(</TiffData>)?"
-            made = rf"<TiffData\1>{inside}</TiffData>"
-            xml = re.sub(told, made, xml.replace("\\", "/"), count=1)
-        elif way < 6 and pairs:
-            one = rng.choice(pairs)
-            xml = f"{xml[: one.start(2)]}{rng.choice(_WORDS)}{xml[one.end(2) :]}"
-        elif way == 6 and pairs:
-            one = rng.choice(pairs)
-            xml = xml[: one.start()] + xml[one.end() :]
-        elif way == 7 and tags:
+        if way < 2:
+            some = [one for one in pairs if one[1].startswith(("Size", "First"))]
+            xml = _with_value(rng, xml, some, _SIZES)
+        elif way < 4 and "<TiffData" in xml and "FileName" not in xml:
+            uuid = "urn:uuid:" + rng.choice(("1" * 8, "2" * 8 + "-2222" * 3 + "-" + "2" * 12))
+            inside = f'<UUID FileName="{rng.choice(names)}">{uuid}</UUID>'.replace("\\", "/")
+            told = rf"<TiffData\1>{inside}</TiffData>"
+            xml = re.sub(r"<TiffData([^>]*?)/?>(</TiffData>)?", told, xml, count=1)
+        elif way < 4:
+            xml = _with_value(rng, xml, [one for one in pairs if one[1] == "FileName"], names)
+        elif way < 6:
+            xml = _with_value(rng, xml, pairs, _WORDS)
+        elif way < 8 and tags:
             one = rng.choice(tags)
             xml = xml[: one.start()] + rng.choice(("", one[0] * 2, "<", "<A>")) + xml[one.end() :]
-        elif way == 8 and tags:
-            one = rng.choice(tags)
-            name = re.match(r"<(\w+)", one[0])[1]
-            xml = re.sub(rf"(</?){name}\b", rf"\1{rng.choice(('X', 'Image', 'Pixels'))}", xml)
-        elif way == 9:
-            at = rng.randrange(len(xml))
-            xml = xml[:at] if rng.randrange(2) else xml[:at] + rng.choice(_WORDS) + xml[at:]
+        else:
+            at = rng.randrange(len(xml) + 1)
+            xml = xml[:at] + rng.choice(_WORDS) + xml[at:] if rng.randrange(2) else xml[:at]
     return xml
+
+
+def _with_value(rng: Random, xml: str, some: list[re.Match], values: tuple[str, ...]) -> str:
+    """Return XML with another value of one of these attributes."""
+    if not some:
+        return xml
+    one = rng.choice(some)
+    return f"{xml[: one.start(2)]}{rng.choice(values)}{xml[one.end(2) :]}"
 
 
 def bytes_case(rng: Random, folder: Path) -> Case:
@@ -218,8 +204,7 @@ def ome_case(rng: Random, folder: Path) -> Case:
         os.mkfifo(pipe)
     names = ("../secret/1.ome.tif", str(secret), "link.tif", "to/1.ome.tif", "pipe.tif", TWIN)
     names += (".", "below/1.ome.tif", "below/../../secret/1.ome.tif", "/etc/passwd", "/dev/zero")
-    names += ("..", "/", "none.tif", "", "in.tif", f"file://{secret}", "x" * 300)
-    names += ("..\\\\secret\\\\1.ome.tif", "~")
+    names += ("none.tif", "", "in.tif", f"file://{secret}", "x" * 300, "..\\secret\\1.ome.tif")
     xml = description(data)
     lied = lie_in_xml(rng, xml, names)
     place.write_bytes(with_description(data, lied))
@@ -252,7 +237,7 @@ def reading(
 
     `pixels` are those it held before, if what is missing of them has to be told.
     """
-    ways = (read_it, read_it, batch_it, batch_it, command_it, estimate_it, resume_it)
+    ways = (read_it, read_it, batch_it, batch_it, command_it)
     way = rng.choice(ways)
     given = {"dtype": rng.choice((None, None, "float32"))}
     large = not rng.randrange(3)
@@ -358,38 +343,3 @@ def command_it(path: Path, out: Path, pixels: np.ndarray | None, given: dict) ->
         raise gd.errors.DenoiseError(told)
     notes = tuple(line for line in said.splitlines() if line.strip().startswith("note"))
     checked(path, target, pixels, notes, given)
-
-
-def estimate_it(path: Path, out: Path, pixels: np.ndarray | None, given: dict) -> None:
-    """Measure the noise of a file with the command line."""
-    code, said, told = command(["estimate", str(path)] + ["--json"] * (given["dtype"] is None))
-    if code:
-        raise gd.errors.DenoiseError(told)
-    if str(path) not in said:
-        raise Loss("the estimate does not name its file")
-
-
-def _volume(folder: Path) -> tuple[np.ndarray, Any]:
-    """Return pixels, and the description of a NIfTI file that holds them."""
-    import nibabel
-
-    nibabel.save(nibabel.Nifti1Image(np.ones((5, 6, 3), "i2"), np.eye(4)), folder / "first.nii")
-    picture = gd.read(folder / "first.nii")
-    return picture.data, picture
-
-
-def resume_it(path: Path, out: Path, pixels: np.ndarray | None, given: dict) -> None:
-    """Take a file for the result of an earlier run, of another file."""
-    source = out / ("source" + "".join(path.suffixes))
-    if source.suffix == ".tif":
-        source.write_bytes(seed("one page")[0])
-    elif source.suffix == ".zarr":
-        write_store(source, np.ones((9, 8), "u1"), "YX")
-    else:
-        gd.write(source, *_volume(out))
-    settings = gd.NLMeans(**SMALL)
-    (file,) = gd.run_batch(source, settings, 10, output=path, resume=True).files
-    if file.error is not None:
-        raise file.error
-    if not file.skipped:
-        raise Loss("a file that existed was replaced")

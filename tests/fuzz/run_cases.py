@@ -1,6 +1,6 @@
 """Run many cases in processes of their own, which may crash or hang, and print a table.
 
-    python tests/fuzz/run_cases.py --cases 10000
+    python tests/fuzz/run_cases.py --cases 10000 [--kind "TIFF tags"]
     python tests/fuzz/run_cases.py --case 1234
 
 A case is its number, so that any can be repeated; `--case` shows what it did and what came of it.
@@ -18,9 +18,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-import traceback
-from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -45,7 +42,7 @@ def work() -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     from filters.one_pass import Plain
-    from fuzz.cases import kind_of, prepare, run_case
+    from fuzz.cases import prepare, run_case
     from napari_gpu_denoise.opencl import program
     from opencl.builtins import replace_header
 
@@ -56,13 +53,10 @@ def work() -> None:
     os.dup2(2, 1)
     for line in sys.stdin:
         number = int(line)
-        prepare(kind_of(number))
+        prepare()
         print(READY, file=answers, flush=True)
-        begun = time.perf_counter()
         case, found = run_case(number)
-        took = time.perf_counter() - begun
-        answer = [number, kind_of(number), *found, case.told[:500], took]
-        print(json.dumps(answer), file=answers, flush=True)
+        print(json.dumps([*found, case.told[:500]]), file=answers, flush=True)
 
 
 class Worker:
@@ -75,8 +69,6 @@ class Worker:
     def __init__(self, limit: float | None = LIMIT_S) -> None:
         self._process: subprocess.Popen | None = None
         self._limit = limit
-        #: Seconds that the last case took.
-        self.took = 0.0
 
     def run(self, number: int) -> tuple[str, str, str]:
         """Return how a case ended, in what, and what it was."""
@@ -88,13 +80,11 @@ class Worker:
             command = [sys.executable, "-W", "ignore", __file__, "--worker"]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
             self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
-            pipes["stderr"] = self._complaints
-            self._process = subprocess.Popen(command, text=True, **pipes)
+            self._process = subprocess.Popen(command, text=True, stderr=self._complaints, **pipes)
         held = self._process
         with contextlib.suppress(BrokenPipeError):
             print(number, file=held.stdin, flush=True)
         held.stdout.readline()  # what it loads for the first case is not in the time of that
-        begun = time.perf_counter()
         late = threading.Event()
         timer = threading.Timer(self._limit or 0, lambda: (late.set(), held.kill()))
         if self._limit is not None:
@@ -102,9 +92,7 @@ class Worker:
         line = held.stdout.readline()
         timer.cancel()
         if line:
-            _, _, label, detail, told, self.took = json.loads(line)
-            return label, detail, told
-        self.took = time.perf_counter() - begun
+            return tuple(json.loads(line))
         code = held.wait()
         self._process = None
         if late.is_set():
@@ -121,71 +109,42 @@ class Worker:
             self._process = None
 
 
-def run_all(
-    numbers: Iterable[int], workers: int, limit: float | None = LIMIT_S
-) -> Iterator[tuple[int, str, str, str, float]]:
-    """Run cases in several processes; yield number, outcome and seconds of each."""
-    idle = [Worker(limit) for _ in range(workers)]
+def report(given: argparse.Namespace) -> int:
+    """Print what is not accepted, and a table; return 1 if there is any such case."""
+    from fuzz.cases import KINDS, kind_of
 
-    def run(number: int) -> tuple[int, str, str, str, float]:
+    os.environ.update({name: os.environ.get(name, "1") for name in _ONE_THREAD})
+    kinds = given.kind or KINDS
+    numbers = range(given.first, given.first + given.cases)
+    counts: collections.Counter = collections.Counter()
+    idle = [Worker(given.limit) for _ in range(given.workers)]
+
+    def run(number: int) -> tuple[int, tuple[str, str, str]]:
         worker = idle.pop()
-        found = (number, *worker.run(number), worker.took)
+        found = worker.run(number)
         idle.append(worker)
-        return found
+        return number, found
 
-    with ThreadPoolExecutor(workers) as threads:
-        yield from threads.map(run, numbers)
+    with ThreadPoolExecutor(given.workers) as threads:
+        chosen = [number for number in numbers if kind_of(number) in kinds]
+        for number, (label, detail, told) in threads.map(run, chosen):
+            counts[kind_of(number), label] += 1
+            if label not in ACCEPTED:
+                print(
+                    f"case {number}, {kind_of(number)}: {label}: {detail}\n    {told}", flush=True
+                )
     for worker in idle:
         worker.end()
-
-
-def report(numbers: Iterable[int], workers: int, limit: float, wanted: list[str]) -> int:
-    """Print what is not accepted, and a table; return how many such cases there are.
-
-    Of all kinds, or of those that are `wanted`.
-    """
-    from fuzz.cases import KINDS, kind_of, left_out
-
-    if workers > 1:
-        os.environ.update({name: os.environ.get(name, "1") for name in _ONE_THREAD})
-    without = {kind: why for kind, why in left_out().items() if not wanted or kind in wanted}
-    chosen = [kind for kind in KINDS if kind not in without and (not wanted or kind in wanted)]
-    todo = [number for number in numbers if kind_of(number) in chosen]
-    counts: collections.Counter = collections.Counter()
-    seconds: collections.Counter = collections.Counter()
-    slowest, begun = (0.0, -1), time.perf_counter()
-    for number, label, detail, told, took in run_all(todo, workers, limit):
-        kind = kind_of(number)
-        counts[kind, label] += 1
-        seconds[kind] += took
-        slowest = max(slowest, (took, number))
-        if label not in ACCEPTED:
-            print(f"case {number}, {kind}: {label}: {detail}\n    {told}", flush=True)
-    print(f"\n| kind | cases | {' | '.join(OUTCOMES)} | s a case |")
-    print(f"| --- {'| ---: ' * (len(OUTCOMES) + 2)}|")
-    for name, kinds in (*((kind, [kind]) for kind in chosen), ("all", chosen)):
-        row = [sum(counts[kind, label] for kind in kinds) for label in OUTCOMES]
-        mean = sum(seconds[kind] for kind in kinds) / max(sum(row), 1)
-        print(f"| {name} | {sum(row)} | {' | '.join(map(str, row))} | {mean:.2f} |")
-    took = time.perf_counter() - begun
-    print(f"\n{took:.0f} s; the slowest: case {slowest[1]}, {slowest[0]:.1f} s")
-    for kind, why in without.items():
-        number = sum(kind_of(each) == kind for each in numbers)
-        print(f"left out: {number} cases of {kind!r}: {why}; run them where it is, by --kind")
-    return sum(n for (_, label), n in counts.items() if label not in ACCEPTED)
+    print(f"\n| kind | {' | '.join(OUTCOMES)} |\n| --- {'| ---: ' * len(OUTCOMES)}|")
+    for kind in kinds:
+        print(f"| {kind} | {' | '.join(str(counts[kind, label]) for label in OUTCOMES)} |")
+    return int(any(counts[kind, label] for kind, label in counts if label not in ACCEPTED))
 
 
 def repeat(number: int) -> int:
     """Run one case in this process, and show all about it."""
-    from fuzz import cases, watching
+    from fuzz import cases
 
-    place = watching._place
-
-    def show(error: BaseException) -> str:
-        traceback.print_exception(error)
-        return place(error)
-
-    watching._place = show
     case, found = cases.run_case(number)
     print(f"case {number}, {cases.kind_of(number)}: {case.told}\n{found.label}: {found.detail}")
     return found.label not in ACCEPTED
@@ -194,26 +153,20 @@ def repeat(number: int) -> int:
 def main() -> int:
     """Run what the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--case", type=int, help="repeat one case, in this process")
-    parser.add_argument("--cases", type=int, default=10000, help="how many (default: 10000)")
-    parser.add_argument("--first", type=int, default=0, help="number of the first (default: 0)")
-    parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
-    parser.add_argument("--kind", action="append", default=[], help="only cases of this kind")
-    parser.add_argument(
-        "--limit",
-        type=float,
-        default=LIMIT_S,
-        help=f"seconds after which a case hangs (default: {LIMIT_S}); more on a busy machine",
-    )
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    add = parser.add_argument
+    add("--case", type=int, help="repeat one case, in this process")
+    add("--cases", type=int, default=10000, help="how many (default: 10000)")
+    add("--first", type=int, default=0, help="number of the first (default: 0)")
+    add("--workers", type=int, default=2, help="processes (default: 2)")
+    add("--kind", action="append", default=[], help="only cases of this kind")
+    about = f"seconds after which a case hangs (default: {LIMIT_S}); more on a busy machine"
+    add("--limit", type=float, default=LIMIT_S, help=about)
+    add("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
         work()
         return 0
-    if given.case is not None:
-        return repeat(given.case)
-    numbers = range(given.first, given.first + given.cases)
-    return min(1, report(numbers, given.workers, given.limit, given.kind))
+    return report(given) if given.case is None else repeat(given.case)
 
 
 if __name__ == "__main__":

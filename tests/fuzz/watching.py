@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -164,7 +165,7 @@ def outcome(case: Case, folder: Path) -> Outcome:
         # Every named error says something.
         found = Outcome(NAMED if str(error).strip() else RAW, named)
     except Exception as error:
-        found = Outcome(RAW, f"{type(error).__name__}: {error} {_place(error)}")
+        found = Outcome(RAW, "".join(traceback.format_exception(error)[-6:]))
     finally:
         accessed = _watch.stop()
     if payload.RAN:
@@ -175,14 +176,3 @@ def outcome(case: Case, folder: Path) -> Outcome:
         told = [*dict.fromkeys(accessed), *(f"changed {name}" for name in changed)]
         return Outcome(OUTSIDE, ", ".join(told[:8]))
     return found
-
-
-def _place(error: BaseException) -> str:
-    """Return the innermost lines of this package that an error passed through."""
-    lines, trace = [], error.__traceback__
-    while trace is not None:
-        path = trace.tb_frame.f_code.co_filename
-        if "napari_gpu_denoise" in path:
-            lines.append(f"{os.path.basename(path)}:{trace.tb_lineno}")
-        trace = trace.tb_next
-    return " < ".join(reversed(lines[-4:]))

@@ -315,11 +315,6 @@ def test_it_is_found_and_measured(added, image, name):
     assert again.models == found.models
 
 
-def test_other_noise_is_not_taken_for_it(added):
-    image = 100 + np.arange(128) + np.random.default_rng(0).normal(0, 10, (128, 128))
-    assert gd.estimate_noise(image).name == "gaussian"
-
-
 def test_it_is_a_model_as_any_other(added):
     model = added(WIDTH)
     clean = np.repeat([20.0, 500.0], 200_000).reshape(2, -1)

@@ -140,13 +140,6 @@ def test_differences_of_frames_beside_moving_borders():
     assert level == pytest.approx(25 * 60, rel=0.1)
 
 
-def test_saturated_areas():
-    image = np.minimum(scene(40, 400) + np.random.default_rng(0).normal(0, 10, (SIDE, SIDE)), 255)
-    image = np.rint(image).astype(np.uint8)
-    assert blank_area(image).pixels.mean() > 0.1
-    assert estimate_noise(image).sigma[0] == pytest.approx(10, rel=0.06)
-
-
 RNG = np.random.default_rng(2)
 CHANCE = {  # constant squares are there by chance
     "counts, mean 0.05": RNG.poisson(0.05, (200, 200)).astype(np.uint16),

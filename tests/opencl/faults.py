@@ -150,12 +150,10 @@ class Faults:
         counted(cl, "enqueue_fill_buffer", "fill")
         counted(cl, "enqueue_map_buffer", "map")
         counted(cl, "enqueue_barrier", "barrier")
-        monkeypatch.setattr(_cl.MemoryMap, "release", unmap)
-        monkeypatch.setattr(cl, "Buffer", Buffer)
-        monkeypatch.setattr(cl, "enqueue_copy", copy)
-        monkeypatch.setattr(cl, "Context", context)
-        monkeypatch.setattr(cl, "Program", source)
-        monkeypatch.setattr(Arena, "__init__", begin)
+        calls = {"Buffer": Buffer, "enqueue_copy": copy, "Context": context, "Program": source}
+        replaced = [(cl, name, call) for name, call in calls.items()]
+        for place in (*replaced, (_cl.MemoryMap, "release", unmap), (Arena, "__init__", begin)):
+            monkeypatch.setattr(*place)
         return self
 
     def _keep(self, key, make):

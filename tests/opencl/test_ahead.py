@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -38,22 +40,12 @@ def built_in_steps(monkeypatch):
             go.acquire(timeout=60)
             return "1\n"
 
-    class Process:
-        stdout, stdin = Pipe(), None
+        def write(self, line):
+            begun.append(json.loads(line)["source"])
 
-    class Started:
-        def __init__(self, device):
-            pass
-
-        def __enter__(self):
-            return Process
-
-        def __exit__(self, *_):
-            pass
-
-    monkeypatch.setattr(program, "_started", Started)
+    process = SimpleNamespace(stdout=Pipe(), stdin=Pipe())
+    monkeypatch.setattr(program, "_started", lambda device: nullcontext(process))
     monkeypatch.setattr(program.os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(program, "_send", lambda pipe, value: begun.append(value["source"]))
     return begun, go
 
 
@@ -121,14 +113,6 @@ def test_what_was_built_on_this_machine_is_not_built_ahead(device, built_in_step
         assert task is None and not begun
     other = BuildQueue(dataclasses.replace(device, driver="a newer one"))
     assert not any(task in other.built for task in tasks("a", "bb"))
-
-
-def test_a_cache_that_cannot_be_used_is_done_without(device, monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr(program, "cache_folder", lambda: tmp_path / "file")
-    held, (task,) = BuildQueue(device), tasks("a")
-    held.built.add(task)
-    assert task not in held.built
 
 
 def test_builders_that_do_not_start_are_done_without(device, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -41,14 +40,6 @@ def test_caches_that_others_can_write_to_are_not_used(folder, monkeypatch, varia
         isolation.refuse_shared_caches()
     assert os.environ[variable] != str(folder)
     assert isolation.is_private(os.environ[variable])
-
-
-@pytest.mark.parametrize(("owner", "private"), [(4711, False), (1000, True), (0, True)])
-def test_caches_of_other_owners(folder, monkeypatch, owner, private):
-    state = SimpleNamespace(st_mode=0o755, st_uid=owner, st_gid=owner)
-    system = SimpleNamespace(name="posix", getuid=lambda: 1000, stat=lambda _: state)
-    monkeypatch.setattr(isolation, "os", system)
-    assert isolation.is_private(folder) == private
 
 
 @pytest.mark.parametrize("members", [(), ("somebody",), ("another",)])

@@ -27,7 +27,6 @@ def cards(device, monkeypatch, tmp_path):
     ]
     monkeypatch.setattr(devices, "_devices", lambda: tuple(found))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(devices, "_claims", {})
     return found
 
 
@@ -79,13 +78,6 @@ def test_each_takes_the_first_that_it_sees(cards, monkeypatch):
         assert process.device().handle is cards[number].handle
     for each in processes:
         each.end()
-
-
-def test_one_cpu_is_for_all(device, cards, monkeypatch):
-    cpus = tuple(replace(card, kind="CPU") for card in cards)
-    monkeypatch.setattr(devices, "_devices", lambda: cpus)
-    processes = [Process(monkeypatch) for _ in range(2)]
-    assert {each.device() for each in processes} == {cpus[0]}
 
 
 def test_without_a_place_for_locks(cards, monkeypatch, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import os
 import pickle
 import subprocess
@@ -108,13 +107,11 @@ def test_the_order_is_discrete_then_integrated_then_cpu(machine):
         machine(*found[:count])
         assert choose() is found[count - 1]
         assert why().startswith(str(found[count - 1]))
-
-
-def test_the_faster_of_two_is_chosen(machine):
-    slow, fast = made(0, "discrete GPU"), made(1, "discrete GPU", compute_units=80)
-    machine(slow, fast)
-    assert choose() is fast
-    assert "fastest discrete GPU" in why()
+    _, fast = machine(made(0, "discrete GPU"), made(1, "discrete GPU", compute_units=80))
+    assert choose() is fast and "fastest discrete GPU" in why()
+    broken = made(0, "CPU", problem="it is too old", compute_units=80)
+    _, sound = machine(broken, made(1, "CPU"))
+    assert choose() is choose("cpu") is sound and "only usable" in why()
 
 
 def test_a_simulator_is_never_chosen_unless_asked_for(machine):
@@ -124,14 +121,6 @@ def test_a_simulator_is_never_chosen_unless_asked_for(machine):
         choose()
     assert choose(0) is simulator
     assert choose("simulator") is simulator
-
-
-def test_a_device_with_a_problem_comes_last(machine):
-    broken = made(0, "CPU", name="AMD EPYC", problem="it is too old")
-    sound = made(1, "CPU", name="AMD EPYC", compute_units=1)
-    machine(broken, sound)
-    assert choose() is choose("cpu") is choose("epyc") is sound
-    assert "only usable" in why()
 
 
 def test_a_device_can_be_named(machine):
@@ -163,16 +152,6 @@ def test_the_environment_variable_is_the_default(machine, monkeypatch):
         choose()
 
 
-def test_without_any_device_the_error_says_what_to_install(machine):
-    machine()
-    for wanted in (None, 0, "gpu"):
-        with pytest.raises(NoDeviceError) as caught:
-            choose(wanted)
-        assert ADVICE in str(caught.value)
-    for word in ("[cpu]", "pocl-opencl-icd", "nvidia", "macOS"):
-        assert word in ADVICE
-
-
 def test_a_device_moves_to_another_process_by_name(device):
     again = pickle.loads(pickle.dumps(device))
     assert again is device
@@ -186,11 +165,6 @@ def test_of_two_equal_devices_the_same_one_is_found(machine):
     twins = machine(made(0, "discrete GPU", name="H200"), made(1, "discrete GPU", name="H200"))
     for twin in twins:
         assert pickle.loads(pickle.dumps(twin)).index == twin.index
-
-
-def test_a_label_names_kind_and_platform():
-    assert str(made(2, "CPU", name="Ryzen 9")) == "Ryzen 9 (CPU, Acme OpenCL)"
-    assert made(2, "CPU") == dataclasses.replace(made(2, "CPU"), handle=object())
 
 
 @pytest.mark.parametrize(("floats", "lanes"), [(1, 1), (2, 1), (4, 4), (8, 8), (12, 8), (32, 16)])

@@ -141,20 +141,24 @@ def test_a_gpu_is_tried_once(untested, child):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals end processes elsewhere")
-def test_a_crash_is_named_by_signal_and_error(untested, child):
-    requests = child(
-        "print('LLVM ERROR: Cannot select: v16f32 = fma\\nIn function: f', file=sys.stderr)\n"
-        "os.abort()\n"
-    )
-    problem, lanes, lasting = only(untested)
-    expected = "the test of BM3D ended with SIGABRT: LLVM ERROR: Cannot select: v16f32 = fma"
-    assert (problem, lanes, lasting) == (expected, 16, True)
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (
+            "print('LLVM ERROR: no fma\\nIn function: f', file=sys.stderr)\nos.abort()\n",
+            "ended with SIGABRT: LLVM ERROR: no fma",
+        ),
+        (
+            "print('no licence', file=sys.stderr)\nsys.exit(77)",
+            "ended with exit status 77: no licence",
+        ),
+    ],
+    ids=["signal", "exit"],
+)
+def test_a_crash_is_named_by_signal_and_error(untested, child, body, problem):
+    requests = child(body)
+    assert only(untested) == Answer(f"the test of BM3D {problem}", 16)
     assert asked(requests) == [16, 8, 4]
-
-
-def test_an_exit_is_named_by_its_status(untested, child):
-    child("print('no licence', file=sys.stderr)\nsys.exit(77)")
-    assert only(untested).problem == "the test of BM3D ended with exit status 77: no licence"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals end processes elsewhere")
@@ -242,12 +246,6 @@ def test_what_an_error_says_of_a_device(error, expected):
     assert outcome_of(steps(), lambda step: None) == expected
 
 
-def test_memory_that_others_use_is_no_problem(untested, child, folder):
-    child("report(outcome=['', False])")
-    assert only(untested) == Answer("", 16, False)
-    assert not list(folder.glob("*.json"))
-
-
 # Without processes
 
 
@@ -299,9 +297,7 @@ def test_another_process_uses_the_answer(device, tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"problem": ""}', '{"problem": "", "float_lanes": "wide"}']
-    + [f'{{"problem": "", "float_lanes": {lanes}}}' for lanes in (0, 32, "null")]
-    + ['{"problem": "it is broken", "float_lanes": 4}', "\0\udcff"],
+    ["", "[]", '{"problem": ""}', '{"problem": "", "float_lanes": 32}', "\0\udcff"],
 )
 def test_a_damaged_answer_is_no_answer(untested, child, text):
     file = answer_file(untested)
@@ -396,54 +392,25 @@ def test_of_several_the_best_that_passes_is_chosen(machine, child):
     # Whoever has a GPU does not wait for the test of the CPU.
     assert {name for _, name, *_ in requests} == {"gpu"}
     assert gd.choose("gpu").name == "gpu" and gd.choose(0).name == "cpu"
-    assert [each.problem for each in gd.devices()] == ["", "", "it is wrong"]
     with pytest.raises(NoDeviceError, match=r"broken .*it is wrong.*Update its driver"):
         gd.choose("broken")
-    with pytest.raises(NoDeviceError, match="it is wrong"):
-        gd.choose(gd.devices()[2])
+    assert [each.problem for each in gd.devices()] == ["", "", "it is wrong"]
     assert len(requests) == (1 + 1 + 3) * device_test._PARTS
-
-
-def test_the_next_best_is_chosen_where_the_best_fails(machine, child):
-    machine(cpu="CPU", gpu="discrete GPU")
-    child(FAILING.format(names=["gpu"]))
+    machine(cpu="CPU", broken="discrete GPU")
     assert gd.choose().name == "cpu" and "only usable" in gd.why()
-    machine(gpu="discrete GPU")
-    with pytest.raises(NoDeviceError, match=r"gpu .*it is wrong.*pip install"):
+    machine(broken="discrete GPU")
+    with pytest.raises(NoDeviceError, match=r"broken .*it is wrong.*pip install"):
         gd.choose()
 
 
 def test_devices_are_tested_side_by_side_and_twins_once(machine, child):
     first, *others = machine(one="CPU", other="CPU", third="CPU")
-    twin = replace(first, index=7)
-    requests = child("time.sleep(0.2)\n" + PASSES)
-    assert answers_for([first, *others, twin]) == [Answer("", 16)] * 4
-    assert len(requests) == 3 * device_test._PARTS
+    requests = child("time.sleep(0.3 * (name == 'one'))\n" + FAILING.format(names=["one"]))
+    answers = answers_for([first, *others, replace(first, index=7)])
+    assert [each.problem for each in answers] == ["it is wrong", "", "", "it is wrong"]
+    assert len({name for _, name, *_ in requests}) == 3
 
 
 def test_a_device_that_poses_as_another_is_not_tested(device, child):
     requests, posing = child(PASSES), replace(device, kind="discrete GPU", float_lanes=1)
     assert gd.choose(posing) is posing and not requests
-
-
-def test_simulators_are_not_tested(simulator):
-    assert simulator.tested and gd.choose("simulator") == simulator
-
-
-def test_a_listing_that_names_a_missing_library(tmp_path):
-    (tmp_path / "broken.icd").write_text("libnowhere.so\n")
-    script = "from napari_gpu_denoise.opencl.device import listed; print(len(listed()))"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {"OCL_ICD_VENDORS": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip().isdecimal()
-
-
-def test_the_order_of_devices_is_kept(machine, child):
-    found = machine(one="CPU", other="CPU")
-    child("time.sleep(0.3 * (name == 'one'))\n" + FAILING.format(names=["one"]))
-    assert [answer.problem for answer in answers_for(found)] == ["it is wrong", ""]

@@ -1,8 +1,7 @@
 """Any OpenCL call may fail: a named error or the same result, nothing leaks, the next run is right.
 
-Every filter runs in every way with ``--thorough``, otherwise every way with one filter, and every
-filter in one way. Each kind of call fails at its first, a middle and its last one,
-with each code that drivers give for it.
+Every way runs with one filter, and every filter in one way. Each kind of call fails at its first, a
+middle and its last one, with each code that drivers give for it.
 """
 
 from __future__ import annotations
@@ -137,9 +136,12 @@ def estimate(settings, device, _):
 
 
 # A chunk of dask looks its device up, and so gets it as it is.
-WAYS = {"as it is": (stack, stream, lazy), "as a GPU": (array, stack, stream, file)}
-RUNS = [(name, way, posing) for name in FILTERS for posing in WAYS for way in WAYS[posing]]
-RUNS += [("nl_means", estimate, "as it is")]
+RUNS = [
+    *(("nl_means", stack, "as it is"), ("nl_means over time", stream, "as it is")),
+    *(("bm3d", lazy, "as it is"), ("vbm3d", array, "as a GPU"), ("isoline", stack, "as a GPU")),
+    *(("nl_means", stream, "as a GPU"), ("nl_means over time", file, "as a GPU")),
+    ("nl_means", estimate, "as it is"),
+]
 # What may end in smaller tiles instead of an error, and the kinds that do if the last call fails.
 CUT = {array, stack, lazy, file}
 TRIED_AGAIN = {"launch", "copy to device", "copy from device", "wait", "flush", "finish"}
@@ -181,15 +183,9 @@ def problem(found, expected, fault, last: bool, way) -> str:
     return f"not tried again: {found}" if again else ""
 
 
-def marked(number: int, run: tuple):
-    which, way = divmod(number, sum(map(len, WAYS.values())))
-    brief = which == way % len(FILTERS) or run[1] is estimate
-    return pytest.param(*run, marks=() if brief else pytest.mark.thorough)
-
-
 @pytest.mark.parametrize(
     "name, way, posing",
-    [marked(number, run) for number, run in enumerate(RUNS)],
+    RUNS,
     ids=lambda one: getattr(one, "__name__", one),
 )
 def test_a_call_that_fails_is_an_error_or_tried_again(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -40,12 +39,6 @@ def test_groups_are_no_larger_than_a_device_can_have(device):
     assert pixel_grid(single, 33, 9, 5) == ((33, 9, 5), (1, 1, 1))
 
 
-def test_pixels_are_covered_by_whole_groups(device):
-    large = dataclasses.replace(device, max_group=1024)
-    assert pixel_grid(large, 33, 9, 5) == ((64, 16, 5), (32, 8, 1))
-    assert pixel_grid(large, 32, 8, 1) == ((32, 8, 1), (32, 8, 1))
-
-
 @pytest.fixture
 def building(device, monkeypatch):
     """Return a function that makes a session of another kind of device, which builds nothing."""
@@ -79,20 +72,6 @@ def test_a_cpu_builds_one_after_another(building):
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda k: opened.kernel("search/pad_far", {"K": k % 3}), range(6)))
     assert sorted(each["K"] for each in built) == [0, 1, 2] and len(opened.building) == 1
-
-
-def test_compiler_output_is_not_shown_while_any_thread_builds():
-    import pyopencl as cl
-
-    quiet, before = program._QuietBuilds(), list(warnings.filters)
-    quiet.__enter__()
-    quiet.__enter__()  # in another thread
-    quiet.__exit__(None, None, None)  # in the first one
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.warn("1 warning generated", cl.CompilerWarning, stacklevel=1)
-    quiet.__exit__(None, None, None)
-    assert not seen
-    assert warnings.filters == before
 
 
 def test_kernels_take_numbers_by_name_and_missing_buffers(device):

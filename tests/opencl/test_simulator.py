@@ -42,7 +42,6 @@ BARRIER, LOOP = "barrier(CLK_LOCAL_MEM_FENCE);", "#pragma unroll for (int i = 0;
 BROKEN = [
     ("bm3d", "0", "team.h", f"TEAM_SYNC(); {LOOP} v[i * DEPTH", RACE),
     ("bm3d", "0", "join_slabs.cl", f"{BARRIER} if (x >= nx)", UNREAD),
-    ("vbm3d", "4", "combine_groups.cl", f"{BARRIER} for (int k = lane;", RACE),
 ]
 
 

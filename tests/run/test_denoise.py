@@ -82,25 +82,6 @@ def test_slices_are_those_of_the_whole(kind, device):
     assert one.record.sigma == measured.record.sigma
 
 
-def test_one_slice_of_one_frame_reads_only_its_margins(device):
-    image = noisy(2, 40, 12, 14).astype(np.uint8)
-    settings = gd.NLMeansPixelwise(slices=1)
-    read = []
-
-    def seen(block, block_info=None):
-        read.append(block_info[0]["chunk-location"])
-        return block
-
-    lazy = da.from_array(image, chunks=(1, 1, 12, 14)).map_blocks(seen, dtype=image.dtype)
-    options = {"axes": "TZYX", "sigma": 9.0, "device": device}
-    whole = gd.denoise(image, settings, **options).image
-    read.clear()
-    one = gd.denoise(lazy, settings, frames=1, slices=20, **options).image
-    np.testing.assert_array_equal(one, whole[1:2, 20:21])
-    assert {t for t, *_ in read} == {1}
-    assert 20 in {z for _, z, *_ in read} and len({z for _, z, *_ in read}) <= 4
-
-
 @pytest.mark.parametrize(("kind", "axes"), filters_and_axes())
 def test_a_rectangle_has_the_pixels_of_the_whole(kind, axes, device):
     image = noisy(*({"T": 4, "Z": 9, "C": 2, "Y": 52, "X": 66}[a] for a in axes), dtype="uint16")

@@ -35,7 +35,11 @@ def in_series(frames, settings, sigma, device, **noise):
 
 WAYS = {one.__name__: one for one in (whole, streamed, lazily, in_series)}
 every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+other_ways = pytest.mark.parametrize("way", [*WAYS.values()][1:], ids=[*WAYS][1:])
 every_filter = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+# Where the filter hardly matters: one of planes, and one over time.
+few = {name: SETTINGS[name] for name in ("nl_means", "vbm3d")}
+two_filters = pytest.mark.parametrize("settings", few.values(), ids=few)
 
 
 @every_way
@@ -68,9 +72,9 @@ def test_later_frames_of_a_stream_that_do_not_fit(device, settings):
             streamed(tiny, settings, 10.0, device)
 
 
-@every_way
+@other_ways
 @every_filter
-@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64", "float64", "float32"])
+@pytest.mark.parametrize("dtype", ["int32", "uint64", "float64", "float32"])
 def test_every_way_maps_grey_levels_as_the_whole(device, way, settings, dtype):
     """Later frames may be darker than the first, and parts of an image flat or far from 0."""
     darker = np.array([9, 3, 0, -9])[:, None, None]
@@ -86,7 +90,7 @@ FILL = {"float32": (1e20, -3.4e38), "float64": (9.97e36, -1.7e308), "int32": (-(
 
 
 @every_way
-@every_filter
+@two_filters
 @pytest.mark.parametrize("dtype", FILL)
 def test_fill_values_stay_and_change_nothing_else(device, way, settings, dtype):
     frames = noisy(3, 60, 52, sigma=8.0).astype(dtype)
@@ -164,7 +168,7 @@ LIMITS = [*(f"f{n}" for n in (2, 4, 8)), *(f"{k}{n}" for k in "iu" for n in (1, 
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-@every_filter
+@two_filters
 @pytest.mark.parametrize("dtype", LIMITS)
 def test_no_type_leads_to_warnings_of_numpy(device, settings, dtype):
     """Of types at their ends, infinite pixels, and results that are too large for their type."""

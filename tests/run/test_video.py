@@ -199,3 +199,12 @@ def test_frames_that_are_stored_twice_count_once(device, kind):
         return np.sqrt(np.mean(np.square(out - clean.repeat(times, 0))))
 
     assert left(2, 2) < 1.1 * left(1, 1)
+
+
+def test_maps_over_time_are_in_their_own_units(device):
+    image, options = noisy(4, 40, 44), {"axes": "TYX", "frames_before": 1, "window": 7}
+    image[2] = 7  # nothing to filter
+    plain = gd.pixels_averaged(image, 20, device=device, **options)
+    wide = image.astype(np.float64) * 1000 + 5e6
+    np.testing.assert_allclose(gd.pixels_averaged(wide, 2e4, device=device, **options), plain, 1e-4)
+    assert not plain[2].any() and plain[[0, 1, 3]].min() >= 1

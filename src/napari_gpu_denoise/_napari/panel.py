@@ -9,17 +9,9 @@ from typing import Any, ClassVar
 from napari.layers import Layer
 from napari.utils.notifications import notification_manager, show_error
 from napari.viewer import Viewer
+from qtpy import QtWidgets
 from qtpy.QtCore import QEvent, QSize, Qt
 from qtpy.QtGui import QAction, QKeySequence, QShowEvent
-from qtpy.QtWidgets import (
-    QApplication,
-    QGridLayout,
-    QLayout,
-    QShortcut,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
 
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.axes_input import AxesInput
@@ -33,7 +25,7 @@ from napari_gpu_denoise.noise.record import NoiseEstimate
 _PYTHON_COPIED = "Python call copied: paste it into napari's console."
 
 
-class Panel(QWidget):
+class Panel(QtWidgets.QWidget):
     """A panel in a dock of napari's window.
 
     A subclass sets `title` and the texts below it, and says in `stop` how its work ends.
@@ -65,13 +57,13 @@ class Panel(QWidget):
         self._stacking = settling_timer(self, 0, lambda: docks.stack_on(self, self._neighbours()))
         docks.on_menu(viewer, self._come_forward)
         # Put in when the dock is on the screen: the GUI thread does not stand still for both.
-        self._content = QWidget()
+        self._content = QtWidgets.QWidget()
         self._showing = settling_timer(self, 0, self._put_in)
 
     def arrange(
         self,
-        rows: Iterable[QWidget | QLayout],
-        below: Iterable[Sequence[QWidget]],
+        rows: Iterable[QtWidgets.QWidget | QtWidgets.QLayout],
+        below: Iterable[Sequence[QtWidgets.QWidget]],
         *,
         filled: bool = False,
     ) -> None:
@@ -79,25 +71,27 @@ class Panel(QWidget):
 
         If `filled`, the last of `rows` takes the height that is left.
         """
-        inside = QWidget()
-        scrolled = QVBoxLayout(inside)
+        inside = QtWidgets.QWidget()
+        scrolled = QtWidgets.QVBoxLayout(inside)
         stack(scrolled, rows, spacing=8)
         scrolled.setContentsMargins(0, 0, 4, 0)
         if filled:
             scrolled.setStretch(scrolled.count() - 1, 1)
         else:
             scrolled.addStretch(1)
-        grid = QGridLayout()
+        grid = QtWidgets.QGridLayout()
         grid.setSpacing(6)
         for number, widgets in enumerate(below):
             for column, widget in enumerate(widgets):
                 grid.addWidget(widget, number, column, 1, 3 - len(widgets))
-        layout = QVBoxLayout(self._content)
+        layout = QtWidgets.QVBoxLayout(self._content)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.addWidget(Scrolled(inside), 1)
         layout.addLayout(grid)
-        stack(QVBoxLayout(self), (), spacing=0)
-        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
+        stack(QtWidgets.QVBoxLayout(self), (), spacing=0)
+        self.setSizePolicy(
+            QtWidgets.QSizePolicy.Policy.Preferred, QtWidgets.QSizePolicy.Policy.Expanding
+        )
 
     def sizeHint(self) -> QSize:
         """Return a width at which rows are readable."""
@@ -143,7 +137,7 @@ class Panel(QWidget):
     def run_on_return(self, act: Callable[[], None]) -> None:
         """Act on the key Return anywhere in the panel, and on Enter."""
         for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            shortcut = QShortcut(QKeySequence(key), self)
+            shortcut = QtWidgets.QShortcut(QKeySequence(key), self)
             shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             shortcut.activated.connect(act)
 
@@ -215,7 +209,7 @@ class Panel(QWidget):
         except DenoiseError as error:
             self.show_error(error)
             return
-        QApplication.clipboard().setText(text)
+        QtWidgets.QApplication.clipboard().setText(text)
         self.say(" ".join(sentences))
 
 

@@ -7,23 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from qtpy import QtWidgets
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
 from qtpy.QtGui import QKeyEvent, QResizeEvent
-from qtpy.QtWidgets import (
-    QApplication,
-    QComboBox,
-    QFormLayout,
-    QFrame,
-    QHBoxLayout,
-    QLabel,
-    QLayout,
-    QProgressBar,
-    QPushButton,
-    QScrollArea,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
 from superqt import QCollapsible
 
 from napari_gpu_denoise.errors import DenoiseError
@@ -39,7 +25,7 @@ def wrapped(text: str) -> str:
     return f"<qt>{html.escape(text)}</qt>"
 
 
-class Caption(QLabel):
+class Caption(QtWidgets.QLabel):
     """Wrapped text that is never cut off: in a low panel other widgets shrink instead."""
 
     def __init__(self, *, rich: bool = False):
@@ -67,35 +53,37 @@ class Caption(QLabel):
         self.setMinimumHeight(self.heightForWidth(self.width()) if self.text() else 0)
 
 
-def button(text: str, tip: str, act: Callable[[], Any] | None = None) -> QPushButton:
+def button(text: str, tip: str, act: Callable[[], Any] | None = None) -> QtWidgets.QPushButton:
     """Return a button with a tooltip, and what a click does."""
-    made = QPushButton(text, toolTip=wrapped(tip))
+    made = QtWidgets.QPushButton(text, toolTip=wrapped(tip))
     if act is not None:
         made.clicked.connect(lambda: act())
     return made
 
 
-def narrow(box: QComboBox, characters: int = 12) -> QComboBox:
+def narrow(box: QtWidgets.QComboBox, characters: int = 12) -> QtWidgets.QComboBox:
     """Allow a list to be narrower than its longest item."""
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    box.setSizeAdjustPolicy(
+        QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+    )
     box.setMinimumContentsLength(characters)
     return box
 
 
-def add_item(box: QComboBox, text: str, value: Any, tip: str) -> None:
+def add_item(box: QtWidgets.QComboBox, text: str, value: Any, tip: str) -> None:
     """Add an item with a tooltip of its own to a list."""
     box.addItem(text, value)
     box.setItemData(box.count() - 1, wrapped(tip), Qt.ItemDataRole.ToolTipRole)
 
 
 def row_of(
-    *widgets: QWidget, spacing: int = 6, shares: Sequence[int] = (), before: bool = False
-) -> QHBoxLayout:
+    *widgets: QtWidgets.QWidget, spacing: int = 6, shares: Sequence[int] = (), before: bool = False
+) -> QtWidgets.QHBoxLayout:
     """Return widgets beside each other, without a margin.
 
     `shares` are those that the first ones take of the width; `before` keeps the left side free.
     """
-    layout = QHBoxLayout(spacing=spacing)
+    layout = QtWidgets.QHBoxLayout(spacing=spacing)
     layout.setContentsMargins(0, 0, 0, 0)
     if before:
         layout.addStretch(1)
@@ -104,19 +92,23 @@ def row_of(
     return layout
 
 
-def holding(layout: QLayout) -> QWidget:
+def holding(layout: QtWidgets.QLayout) -> QtWidgets.QWidget:
     """Return a widget that holds a layout."""
-    widget = QWidget()
+    widget = QtWidgets.QWidget()
     widget.setLayout(layout)
     return widget
 
 
-def stack(layout: QVBoxLayout, parts: Iterable[QWidget | QLayout], spacing: int) -> None:
+def stack(
+    layout: QtWidgets.QVBoxLayout,
+    parts: Iterable[QtWidgets.QWidget | QtWidgets.QLayout],
+    spacing: int,
+) -> None:
     """Put widgets and layouts below each other, without a margin."""
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(spacing)
     for each in parts:
-        if isinstance(each, QLayout):
+        if isinstance(each, QtWidgets.QLayout):
             layout.addLayout(each)
         else:
             layout.addWidget(each)
@@ -132,17 +124,17 @@ def save_text(path: str, text: Callable, worded: Callable, inputs: Iterable = ()
     return f"Saved as {path}."
 
 
-def choice(items: dict[str, Any], tip: str) -> QComboBox:
+def choice(items: dict[str, Any], tip: str) -> QtWidgets.QComboBox:
     """Return a drop-down list of texts and their values."""
-    box = QComboBox(toolTip=wrapped(tip))
+    box = QtWidgets.QComboBox(toolTip=wrapped(tip))
     for text, value in items.items():
         box.addItem(text, value)
     return box
 
 
-def progress_bar() -> QProgressBar:
+def progress_bar() -> QtWidgets.QProgressBar:
     """Return a progress bar that keeps its room while it is hidden."""
-    bar = QProgressBar()
+    bar = QtWidgets.QProgressBar()
     policy = bar.sizePolicy()
     policy.setRetainSizeWhenHidden(True)
     bar.setSizePolicy(policy)
@@ -156,19 +148,19 @@ def settling_timer(parent: QObject, milliseconds: int, act: Callable[[], Any]) -
     return timer
 
 
-def ruler() -> QFrame:
+def ruler() -> QtWidgets.QFrame:
     """Return a horizontal line between parts of a form."""
-    return QFrame(frameShape=QFrame.Shape.HLine)
+    return QtWidgets.QFrame(frameShape=QtWidgets.QFrame.Shape.HLine)
 
 
-def form_layout(rows: dict[str, QWidget] | None = None) -> QFormLayout:
+def form_layout(rows: dict[str, QtWidgets.QWidget] | None = None) -> QtWidgets.QFormLayout:
     """Return a form of labels and controls with the spacing all parts of the panel share."""
-    layout = QFormLayout()
+    layout = QtWidgets.QFormLayout()
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(6)
-    layout.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
+    layout.setFieldGrowthPolicy(QtWidgets.QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
     # In a narrow dock a control goes below its label.
-    layout.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
+    layout.setRowWrapPolicy(QtWidgets.QFormLayout.RowWrapPolicy.WrapLongRows)
     layout.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
     for label, control in (rows or {}).items():
         layout.addRow(label, control)
@@ -182,11 +174,13 @@ class Section(QCollapsible):
     preferred height, whatever its captions need.
     """
 
-    def __init__(self, title: str, form: QFormLayout):
+    def __init__(self, title: str, form: QtWidgets.QFormLayout):
         # The arrow is part of the text: an icon would keep the colour of the previous theme.
         super().__init__("▸ " + title, expandedIcon=" ", collapsedIcon=" ")
         self._title = title
-        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        self.setSizePolicy(
+            QtWidgets.QSizePolicy.Policy.Preferred, QtWidgets.QSizePolicy.Policy.Minimum
+        )
         self.toggled.connect(self._show)
         self.content().hide()
         self.toggleButton().setIconSize(QSize(0, 0))
@@ -197,7 +191,7 @@ class Section(QCollapsible):
         self.layout().setContentsMargins(0, 0, 0, 0)
         form.setContentsMargins(12, 0, 0, 4)
         # Qt gives wrapped rows too little height in layouts as deeply nested as this one.
-        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.DontWrapRows)
+        form.setRowWrapPolicy(QtWidgets.QFormLayout.RowWrapPolicy.DontWrapRows)
         self.addWidget(holding(form))
 
     def expand(self, animate: bool = False) -> None:
@@ -219,13 +213,13 @@ class Section(QCollapsible):
             self.content().setMaximumHeight(_NO_LIMIT)
 
 
-class Scrolled(QScrollArea):
+class Scrolled(QtWidgets.QScrollArea):
     """Scrolls vertically only: never narrower than its content."""
 
-    def __init__(self, inside: QWidget):
+    def __init__(self, inside: QtWidgets.QWidget):
         super().__init__()
         self.setWidgetResizable(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setWidget(inside)
 
@@ -249,7 +243,7 @@ class Scrolled(QScrollArea):
 class WheelGuard(QObject):
     """Keeps the mouse wheel from changing a control that passes under the pointer."""
 
-    def watch(self, widget: QWidget) -> None:
+    def watch(self, widget: QtWidgets.QWidget) -> None:
         """Guard a control: the wheel works on it only after it was clicked."""
         widget.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         widget.installEventFilter(self)
@@ -265,7 +259,7 @@ class WheelGuard(QObject):
 class DecimalComma(QObject):
     """Makes a decimal point of a comma typed into a control, which it belongs to."""
 
-    def __init__(self, control: QWidget):
+    def __init__(self, control: QtWidgets.QWidget):
         super().__init__(control)
         control.installEventFilter(self)
 
@@ -273,6 +267,6 @@ class DecimalComma(QObject):
         """Replace the key."""
         if event.type() == QEvent.Type.KeyPress and event.text() == ",":
             point = QKeyEvent(event.type(), Qt.Key.Key_Period, event.modifiers(), ".")
-            QApplication.sendEvent(watched, point)
+            QtWidgets.QApplication.sendEvent(watched, point)
             return True
         return super().eventFilter(watched, event)

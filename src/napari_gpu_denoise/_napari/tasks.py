@@ -226,7 +226,9 @@ class Task(QObject):
             slots = {"told": thread.on_step, "returned": thread.on_end}
             slots["finished"] = thread.on_finished
             thread.worker = create_worker(
-                *(name, self._work, request),
+                name,
+                self._work,
+                request,
                 _worker_class=_Worker,
                 _connect=slots,
                 _start_thread=False,

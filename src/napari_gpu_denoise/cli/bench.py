@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import statistics
 import time
 from collections import defaultdict
@@ -93,36 +94,27 @@ def measure(
     shape, axes = shape_for(settings, shape)
     image, calls = synthetic(shape), []
     while len(calls) <= repeats and sum(calls[1:]) < enough:
-        start = time.perf_counter()
+        begun = time.perf_counter()
         denoise(image, settings, SIGMA, axes=axes, device=device)
-        calls.append(time.perf_counter() - start)
-    kernels, tiles, memory = _profile(settings, image, axes, device, len(calls))
-    upload, download = kernels.pop("upload"), kernels.pop("download")
-    device_time, call = sum(kernels.values()), statistics.median(calls[1:])
-    head = settings.name, settings.as_dict(), str(device), shape, tiles, kernels
-    times = device_time, upload, download, call
-    return Timing(*head, *times, memory, memory / image.nbytes)
-
-
-def _profile(
-    settings: Filter, image: np.ndarray, axes: str, device: Device, count: int
-) -> tuple[dict[str, float], int, int]:
-    """Return the device time of each kernel and copy, the number of tiles, and bytes of memory."""
+        calls.append(time.perf_counter() - begun)
     job = start(Run(settings, SIGMA, axes=axes, device=device), image)
     work = arrange_part(job, Part.of(job), image, np.empty_like(image))
     kind, runs = ArrayFrameFlow if settings.over_time else TileFlow, []
     with device_errors(work.session), borrow(work.session) as arena:
-        for _ in range(count):
+        for _ in calls:
             with closing(kind(work, arena, profiling=True)) as flow:
                 flow.run()
-            sums: dict[str, float] = defaultdict(float)
+            spent: dict[str, float] = defaultdict(float)
             for name, event in flow.events:
-                sums[name] += (event.profile.end - event.profile.start) * 1e-9
-            runs.append(dict(sums))
+                spent[name] += (event.profile.end - event.profile.start) * 1e-9
+            runs.append(spent)
         arena.trim()
         memory = arena.nbytes
-    medians = {name: statistics.median(run[name] for run in runs[1:]) for name in runs[0]}
-    return medians, len(flow.tiles), memory
+    kernels = {name: statistics.median(run[name] for run in runs[1:]) for name in runs[0]}
+    copies = kernels.pop("upload"), kernels.pop("download")
+    about = settings.name, asdict(settings), str(device), shape, len(flow.tiles), kernels
+    times = sum(kernels.values()), *copies, statistics.median(calls[1:])
+    return Timing(*about, *times, memory, memory / image.nbytes)
 
 
 def read_run(path: Path) -> tuple[list[str], dict[str, dict[str, float]]]:
@@ -191,15 +183,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    try:
-        shape = tuple(map(whole_number, text.lower().split("x")))
-    except argparse.ArgumentTypeError:
-        shape = ()
-    if len(shape) not in (2, 3, 4):
+    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){1,3}", text.lower()):
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a shape: give one such as 512x512 or 20x512x512"
         )
-    return shape
+    return tuple(map(int, text.lower().split("x")))
 
 
 def _value(text: str) -> Any:

@@ -128,7 +128,7 @@ def _read_cells(channel: Evidence, model: NoiseModel, counts: tuple[int, ...]) -
     if not len(parts.count):
         return found
     if line.min() < line.max():
-        parts = parts.by_rank(spectra.relative("low", line))
+        parts = parts.by_rank(spectra.energy_of("low") / line)
     read = np.maximum((parts.count / 8).astype(int), least)
     # Sums over the smoothest of each cell, and the others, in turn.
     spans = np.stack([parts.first, parts.first + read], axis=1).ravel()

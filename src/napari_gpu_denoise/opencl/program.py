@@ -340,34 +340,7 @@ ProgramKey = tuple[str, tuple[tuple[str, int], ...]]
 """A program: its name and its constants."""
 
 
-class _QuietBuilds:
-    """Context in which pyopencl does not warn of compiler output: it is shown if a build fails.
-
-    Several threads may be in it at once; by themselves, they would restore each other's filters.
-    """
-
-    def __init__(self):
-        self._lock, self._inside = threading.Lock(), 0
-
-    def __enter__(self) -> None:
-        import pyopencl as cl
-
-        with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                self._filters = warnings.catch_warnings()
-                self._filters.__enter__()
-                warnings.simplefilter("ignore", cl.CompilerWarning)
-
-    def __exit__(self, *error) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._filters.__exit__(*error)
-
-
 _log = logging.getLogger(__name__)
-_quiet_builds = _QuietBuilds()
 _lock = threading.RLock()
 _sessions: dict[Device, Session] = {}
 
@@ -490,17 +463,17 @@ class Session:
 
         name, options = key[0], build_options(key)
         _log.debug("building %s for %s", name, self.device)
-        with _quiet_builds:
-            try:
-                return _built(self.context, expand(name + ".cl"), options)
-            except cl.Error as error:
-                if lacks_memory(error) or lost_device(error):
-                    raise  # not the fault of the kernel
-                told = name_lines(str(error), name + ".cl")
-                raise KernelError(
-                    f"{self.device} cannot build the kernel {name}: update its driver or choose "
-                    f"another device. The compiler says: {told}"
-                ) from error
+        warnings.simplefilter("ignore", cl.CompilerWarning)  # its output is shown if a build fails
+        try:
+            return _built(self.context, expand(name + ".cl"), options)
+        except cl.Error as error:
+            if lacks_memory(error) or lost_device(error):
+                raise  # not the fault of the kernel
+            told = name_lines(str(error), name + ".cl")
+            raise KernelError(
+                f"{self.device} cannot build the kernel {name}: update its driver or choose "
+                f"another device. The compiler says: {told}"
+            ) from error
 
 
 def _built(context: Any, source: str, options: list[str]) -> Any:

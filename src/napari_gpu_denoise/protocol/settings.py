@@ -225,7 +225,7 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
             # 8.0 counts as a whole number, 8.5 does not; nan equals nothing.
             given = value if kind is str or type(value) in (int, float) else _as_number(value)
             converted = kind(given)
-            fits = converted == given
+            fits = bool(converted == given)
     except (TypeError, ValueError, OverflowError):
         fits = False
     if not fits:

@@ -180,6 +180,8 @@ def split(
             parts[axis] = more
     spans = [
         list(split_span(whole, ceil(length / count), one))
+        if count > 1
+        else [whole.part(whole.start, whole.stop, one)]
         for whole, length, count, one in zip(wholes, lengths, parts, reaches, strict=True)
     ]
     return [

@@ -266,7 +266,7 @@ def parse_noise(
 ) -> str | float | tuple[NoiseModel, ...] | NoiseEstimate | NoiseMemory | None:
     """Return the noise that was given to `denoise`, checked; a number is sigma."""
     if isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool):
-        return float(noise)
+        return parse_sigma(noise)
     if isinstance(noise, str) and noise not in choices():
         raise SettingsError(
             f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"

@@ -85,7 +85,7 @@ class Part:
     @cached_property
     def inner(self) -> tuple[slice, ...]:
         """What is yielded, as an index into what is read."""
-        return tuple(slice(span.margin, span.margin + span.size) for span in self.spans)
+        return tuple(slice(span.margin, span.stop - span.source_start) for span in self.spans)
 
 
 def within(inner: Sequence[slice], outer: Sequence[slice]) -> tuple[slice, ...]:

@@ -16,14 +16,13 @@ import numpy as np
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.image.axes import arrange, check_axes
 from napari_gpu_denoise.image.levels import Levels, as_array, convert, is_plain, nonfinite_error
-from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
 from napari_gpu_denoise.run.flow.tile_flow import frame_budget, frames_at_once
-from napari_gpu_denoise.run.flow.transfer import FrameTypes
+from napari_gpu_denoise.run.flow.transfer import FrameTypes, read_frames, write_frames
 from napari_gpu_denoise.run.flow.work import Stages, Work
 from napari_gpu_denoise.run.input import Block, Input, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.job import Job, check_kept, start
@@ -254,9 +253,9 @@ class FrameStream:
             frame = self._get(first + k)
             if frame is None:
                 break
-            planes = [frame.work.source.frame(0, video, c) for c in range(host.shape[0])]
-            for plane, values in zip(planes, host[:, k], strict=True):
-                in_bands(frame.work.levels.load, plane, values)
+            work = frame.work
+            read_frames(work.source, work.levels, self._tile, video, video + 1, host[:, k : k + 1])
+            planes = [work.source.frame(0, video, c) for c in range(host.shape[0])]
             noise = self._noise_of(frame, video)
             make = partial(self._note, host[:, k], *noise)
             if self._note_thread is not None:
@@ -276,20 +275,18 @@ class FrameStream:
             frame = self._held[first + k]
             if frame.noiseless:
                 continue  # `finished` copies it
-            for c in range(values.shape[0]):
-                out = frame.work.out.frame(0, video, c)
-                if video in frame.constant:
-                    # As it was given: the channels on the device may have been mixed.
-                    clipped = convert(np.full(out.shape, frame.constant[video][c]), out)
-                elif counts is not None:
-                    in_bands(np.copyto, out, values[c, k])
-                    clipped = int(counts[c, k])
-                else:
-                    ny, nx = out.shape[-2:]
-                    kept = values[c, k, :, :ny, :nx]
-                    store = partial(frame.work.levels.store, spare=True)
-                    clipped = sum(in_bands(store, kept, out))
-                frame.clipped[video] += clipped
+            work = frame.work
+            if video in frame.constant:
+                # As it was given: the channels on the device may have been mixed.
+                for c, level in enumerate(frame.constant[video]):
+                    out = work.out.frame(0, video, c)
+                    given = frame.job.unfiltered(np.full(out.shape, level))
+                    frame.clipped[video] += convert(given, out)
+                continue
+            if counts is not None:
+                frame.clipped[video] += int(counts[:, k].sum())
+            place = work.out, work.out_levels, self._tile, work.out.shape[-2:], video
+            frame.clipped[video] += write_frames(*place, values[:, k : k + 1])
 
     def _checked(self, number: int, given) -> StreamFrame:
         """Check a frame and prepare it.
@@ -363,7 +360,7 @@ class FrameStream:
         session, is_map = work.session, work.sigma.is_map
         device = session.device
         _, videos, nz, ny, nx = work.source.shape
-        tile = Tile(0, *map(Span.whole, (1, nz, ny, nx)), work.source.joined)
+        tile = self._tile = Tile(0, *map(Span.whole, (1, nz, ny, nx)), work.source.joined)
         with ExitStack() as stack:
             stack.enter_context(device_errors(session))
             arenas = [stack.enter_context(borrow(session)) for _ in range(videos)]

@@ -198,26 +198,6 @@ def test_every_channel_has_a_model_of_its_own(kind, device):
     assert np.abs(swapped - expected).max() > 1
 
 
-def test_grey_levels_of_any_type(kind, device):
-    axes = axes_for(kind, "YX")
-    image = np.rint(drawn(PHOTONS[0], scene(*(2, 33, 37)[-len(axes) :])))
-    kept = image.copy()
-    options = {"noise": PHOTONS[0], "axes": axes, "device": device}
-    expected = gd.denoise(image, small(kind), dtype="same", **options).image
-    for dtype in ("uint8", "float64", ">u2"):
-        out = gd.denoise(image.astype(dtype), small(kind), dtype="same", **options).image
-        assert out.dtype == np.dtype(dtype).newbyteorder("=")
-        np.testing.assert_array_equal(out, expected if dtype == "float64" else np.rint(expected))
-    image[..., 5, 7], image[..., 20, 30] = np.nan, np.inf
-    with pytest.raises(gd.errors.NonFiniteError):
-        gd.denoise(image, small(kind), **options)
-    out = gd.denoise(image, small(kind), nonfinite="keep", **options).image
-    odd = ~np.isfinite(image)
-    np.testing.assert_array_equal(out[odd], image[odd])
-    assert np.isfinite(out[~odd]).all()
-    np.testing.assert_array_equal(image[~odd], kept[~odd])
-
-
 def test_no_light_gives_no_negative_number(device):
     model = gd.PoissonGaussian(2.0, 0.0, 0.0)
     image = np.zeros((3, 40, 41), np.float32)

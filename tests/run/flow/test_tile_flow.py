@@ -17,7 +17,7 @@ from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.flow.transfer import TileTransfer
+from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.progress import Step
 from scenes import bytes_per_pixel, noisy, small
 
@@ -104,7 +104,7 @@ def test_what_a_late_tile_reads_is_not_overwritten(posing, device):
 
 @pytest.mark.parametrize("how", ["cancelled", "failing"])
 def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, how):
-    write, free = TileTransfer.write, Arena.free
+    write, free = TileFlow._write, Arena.free
     numbers, writing, freed = itertools.count(), [], []
     begun, go_on = threading.Event(), threading.Event()
 
@@ -124,7 +124,7 @@ def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, 
         freed.append(list(writing))
         free(self)
 
-    monkeypatch.setattr(TileTransfer, "write", slow)
+    monkeypatch.setattr(TileFlow, "_write", slow)
     monkeypatch.setattr(Arena, "free", watched)
     image, settings = noisy(8, 64, 64), small(KIND)
     out = np.empty_like(image)
@@ -145,27 +145,6 @@ def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, 
     assert told.steps[:2] == [Step(0, 8), Step(1, 8)][: len(told.steps)]
     assert freed == [[]]
     assert not [t for t in threading.enumerate() if t.name.startswith("tiles out")]
-
-
-def test_profiling_names_every_launch(device):
-    image, settings = noisy(50, 60), small(KIND)
-    chosen = session(device)
-    out = np.empty_like(image)
-    work = work_of(image, out, settings, chosen)
-    with (
-        borrow(chosen) as arena,
-        closing(tiled(work, arena, 1500, profiling=True)) as flow,
-    ):
-        total = len(flow.tiles)
-        told = Remembered()
-        flow.run(told)
-        assert told.steps == [Step(k, total) for k in range(total + 1)]
-        flow.queues.finish()
-        names = [name for name, _ in flow.events]
-        assert names.count("upload") == names.count("download") == total > 1
-        for _, event in flow.events:
-            assert event.profile.end >= event.profile.start > 0
-    np.testing.assert_array_equal(out, denoise(image, settings, 20, device=device).image)
 
 
 def test_buffers_are_kept_between_runs_and_freed_on_request(device):

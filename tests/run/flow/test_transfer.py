@@ -26,10 +26,9 @@ from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import TilePlan
 from napari_gpu_denoise.protocol.settings import setting
-from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile
+from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import denoise
-from napari_gpu_denoise.run.flow import transfer
-from napari_gpu_denoise.run.flow.transfer import frame_blocks
+from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer, frame_blocks
 
 INTEGERS = ("uint8", "int8", "uint16", "int16")
 
@@ -181,19 +180,18 @@ def test_every_odd_float_is_rounded_as_by_the_host_and_nan_becomes_zero(chosen, 
     odd = np.array(ODD, np.float32)
     values = np.concatenate([odd, np.nextafter(odd, np.float32(0)), [np.nan, 3.0, np.nan]])
     values = values.astype(np.float32)[None]
-    out = np.full(values.shape, 7, dtype)
-    tile = Tile(0, Span.whole(1), Span.whole(1), *map(Span.whole, values.shape))
-    queue = chosen.queue()
-    work = work_of(out, out, Line(), chosen)
-    receiver = transfer.TileTransfer(Arena(chosen), work, None, queue, 3)
-    buffer = receiver.buffer("out", tile)
+    types, queue = FrameTypes(made=np.dtype(dtype)), chosen.queue()
+    receiver = Transfer(Arena(chosen), types, values.size, values.size)
+    buffer = receiver.result("out")
     cl.enqueue_copy(queue, buffer, values)
-    levels, launches = receiver.as_levels(buffer, "out", tile, 2, np.zeros((1, 1), np.int32))
-    host, done = receiver.download(queue, levels, "out", tile, [launches[-1][1]])
-    assert receiver.write(tile, host, done) == 0
+    levels, launches = receiver.as_levels(queue, buffer, "out", (1, *values.shape), values.shape, 1)
+    after = [launches[-1][1]]
+    out, counts, done = receiver.download(queue, levels, "out", values.shape, after)
+    done.wait()
+    assert out.dtype == dtype
     number = ~np.isnan(values)
     expected = np.zeros(values.shape[1] - 2, dtype)
-    assert receiver.clipped() == Levels(0, 1.0).store(values[number], expected) > 10
+    assert receiver.clipped("out", counts)[0] == Levels(0, 1.0).store(values[number], expected) > 10
     np.testing.assert_array_equal(out[number], expected)
     np.testing.assert_array_equal(out[~number], 0)
 

@@ -14,6 +14,7 @@ from qtpy.QtCore import QModelIndex, QSize, QTimer
 from qtpy.QtWidgets import QFileDialog
 
 from napari_gpu_denoise._napari import preferences
+from napari_gpu_denoise._napari.batch import table
 from napari_gpu_denoise._napari.batch.form import BatchForm, command_with_remarks, python_call
 from napari_gpu_denoise._napari.batch.rows import (
     DONE,
@@ -26,13 +27,6 @@ from napari_gpu_denoise._napari.batch.rows import (
     Row,
     read_infos,
     step_of,
-)
-from napari_gpu_denoise._napari.batch.table import (
-    FileList,
-    ReportWindow,
-    RowTable,
-    folder_for,
-    found_in,
 )
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.guide import with_guide
@@ -104,8 +98,8 @@ class BatchPanel(Panel):
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
-        self.table, self.form = RowTable(), BatchForm()
-        self.files, self.progress = FileList(self.table), progress_bar()
+        self.table, self.form = table.RowTable(), BatchForm()
+        self.files, self.progress = table.FileList(self.table), progress_bar()
         self.runs = Task(self, denoise_batch, bar=True, cancel=self.cancel)
         self._headers = Task(self, read_infos, self.title, alone=True)
         self.add_button = button("Add files …", f"Add {FORMAT_NAMES} files.")
@@ -192,7 +186,9 @@ class BatchPanel(Panel):
     def add(self, names: list[str]) -> None:
         """Add files, and the images of folders."""
         # Off the GUI thread; an error there is no file found.
-        Loading(partial(found_in, names), lambda found: self._on_found(*(found or ([], []))), self)
+        Loading(
+            partial(table.found_in, names), lambda found: self._on_found(*(found or ([], []))), self
+        )
 
     def remove(self) -> None:
         """Take the selected files out of the list."""
@@ -276,7 +272,7 @@ class BatchPanel(Panel):
     def _on_found(self, rows: list[Row], errors: list[Exception]) -> None:
         new = self.table.add(rows)
         if new and self.form.output.text() == self._suggested:
-            self._suggested = folder_for(new[0])
+            self._suggested = table.folder_for(new[0])
             self.form.output.setText(self._suggested)
         self._headers.start(tuple(row.path for row in self.table.rows if row.info is None))
         if errors:
@@ -447,9 +443,9 @@ class BatchPanel(Panel):
         reports = tuple(row.report for row in self.table.rows if row.report is not None)
         return BatchReport(reports, cancelled=self._cancelled)
 
-    def show_report(self) -> ReportWindow:
+    def show_report(self) -> table.ReportWindow:
         """Open the report in a window of its own."""
-        window = ReportWindow(self.window(), self.report(), self._batch.run.filter)
+        window = table.ReportWindow(self.window(), self.report(), self._batch.run.filter)
         window.show()
         return window
 

@@ -12,13 +12,6 @@ from typing import Any
 from qtpy import QtGui, QtWidgets
 from qtpy.QtCore import QAbstractTableModel, QItemSelection, QModelIndex, Qt, Signal
 from qtpy.QtGui import QFontDatabase
-from qtpy.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QSizePolicy,
-    QStyledItemDelegate,
-    QTableView,
-)
 
 from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row, error_words, in_batch
 from napari_gpu_denoise._napari.parts import Caption, button, row_of, save_text, wrapped
@@ -135,7 +128,7 @@ class RowTable(QAbstractTableModel):
         self.dataChanged.emit(self.index(number, 0), self.index(number, len(_TITLES) - 1))
 
 
-class _FromTheBeginning(QStyledItemDelegate):
+class _FromTheBeginning(QtWidgets.QStyledItemDelegate):
     """Draws the beginning of a text that does not fit; of names the end is shown, too."""
 
     def initStyleOption(self, option: Any, index: QModelIndex) -> None:
@@ -143,7 +136,7 @@ class _FromTheBeginning(QStyledItemDelegate):
         option.textElideMode = Qt.TextElideMode.ElideRight
 
 
-class FileList(QTableView):
+class FileList(QtWidgets.QTableView):
     """Shows the files; takes those that are dropped, and the key Delete.
 
     A row has one line, and all of its text while it is selected.
@@ -159,20 +152,22 @@ class FileList(QTableView):
         self.setModel(model)
         self.setAccessibleName("Files")
         self.setAcceptDrops(True)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setSelectionBehavior(QtWidgets.QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setEditTriggers(QtWidgets.QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setVerticalScrollMode(QtWidgets.QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setItemDelegateForColumn(STATE, _FromTheBeginning(self))
         self.setTabKeyNavigation(False)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setSizePolicy(
+            QtWidgets.QSizePolicy.Policy.Expanding, QtWidgets.QSizePolicy.Policy.Fixed
+        )
         self.verticalHeader().hide()
         heads = self.horizontalHeader()
         heads.setHighlightSections(False)
         heads.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-        heads.setSectionResizeMode(FILE, QHeaderView.ResizeMode.Interactive)
-        heads.setSectionResizeMode(IMAGE, QHeaderView.ResizeMode.Interactive)
-        heads.setSectionResizeMode(STATE, QHeaderView.ResizeMode.Stretch)
+        heads.setSectionResizeMode(FILE, QtWidgets.QHeaderView.ResizeMode.Interactive)
+        heads.setSectionResizeMode(IMAGE, QtWidgets.QHeaderView.ResizeMode.Interactive)
+        heads.setSectionResizeMode(STATE, QtWidgets.QHeaderView.ResizeMode.Stretch)
         # New rows wait, in one line; there may be thousands.
         self.verticalHeader().setDefaultSectionSize(self._line())
         model.rowsInserted.connect(self._fit_height)

@@ -11,14 +11,8 @@ from napari.viewer import Viewer
 from qtpy.QtCore import QSignalBlocker, Qt, Signal
 from qtpy.QtWidgets import QComboBox
 
+from napari_gpu_denoise._napari.layers import source
 from napari_gpu_denoise._napari.layers.provenance import file_origin, first_origin, is_temporary
-from napari_gpu_denoise._napari.layers.source import (
-    clear_letters,
-    file_of,
-    finest,
-    reason_unusable,
-    suggest_axes,
-)
 from napari_gpu_denoise._napari.parts import narrow, wrapped
 
 
@@ -46,7 +40,7 @@ def of_file(layers: Sequence[Layer], layer: Layer | None) -> Group | None:
     """Return the layers that a file was opened as, such as one for each channel, if several."""
     if layer is None or not _is_usable(layer) or _is_made(layer, layers):
         return None
-    path = file_of(layer)
+    path = source.file_of(layer)
     if path is None:
         return None
     usable = [each for each in layers if _is_usable(each) and not _is_made(each, layers)]
@@ -58,7 +52,7 @@ def of_file(layers: Sequence[Layer], layer: Layer | None) -> Group | None:
 
 
 def _is_usable(layer: Layer) -> bool:
-    return reason_unusable(layer) is None
+    return source.reason_unusable(layer) is None
 
 
 def _is_made(layer: Layer, layers: Sequence[Layer]) -> bool:
@@ -68,7 +62,9 @@ def _is_made(layer: Layer, layers: Sequence[Layer]) -> bool:
 
 def _fits(layer: Image, other: Image, path: str) -> bool:
     """Return whether a layer is of the same file and size."""
-    return file_of(layer) == path and tuple(finest(layer).shape) == tuple(finest(other).shape)
+    return source.file_of(layer) == path and tuple(source.finest(layer).shape) == tuple(
+        source.finest(other).shape
+    )
 
 
 def same_axes(axes: str, shown: Image, layer: Image, viewer: Viewer) -> str:
@@ -76,11 +72,14 @@ def same_axes(axes: str, shown: Image, layer: Image, viewer: Viewer) -> str:
 
     They are the same, unless its shape or its own labels say otherwise.
     """
-    labelled, known = clear_letters(layer.axis_labels, layer.ndim), suggest_axes(shown)
-    same = layer.rgb == shown.rgb and finest(layer).ndim == finest(shown).ndim
+    labelled, known = (
+        source.clear_letters(layer.axis_labels, layer.ndim),
+        source.suggest_axes(shown),
+    )
+    same = layer.rgb == shown.rgb and source.finest(layer).ndim == source.finest(shown).ndim
     if same and (not labelled or known.startswith(labelled)):
         return axes
-    return suggest_axes(layer, viewer.dims.axis_labels)
+    return source.suggest_axes(layer, viewer.dims.axis_labels)
 
 
 class LayerChoice(QComboBox):
@@ -151,7 +150,7 @@ class LayerInput(QComboBox):
 
     def choose(self, layer: Layer | None) -> None:
         """Choose a layer; one that is not there or cannot be filtered changes nothing."""
-        if layer in self._layers and reason_unusable(layer) is None:
+        if layer in self._layers and source.reason_unusable(layer) is None:
             self.setCurrentIndex(len(self._groups) + self._layers.index(layer))
 
     def choose_all(self, layers: Sequence[Layer]) -> None:
@@ -193,7 +192,7 @@ class LayerInput(QComboBox):
         usable = []
         for layer in self._layers:
             self.addItem(layer.name)
-            reason, index = reason_unusable(layer), self.count() - 1
+            reason, index = source.reason_unusable(layer), self.count() - 1
             self.setItemData(index, reason or layer.name, Qt.ItemDataRole.ToolTipRole)
             if reason:
                 self.model().item(index).setEnabled(False)

@@ -28,12 +28,7 @@ from napari_gpu_denoise._napari.layers.source import (
 )
 from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.parts import Caption, row_of, settling_timer, stack, wrapped
-from napari_gpu_denoise._napari.preview.compute import (
-    PreviewRequest,
-    filter_region,
-    measure_noise,
-    quick_settings,
-)
+from napari_gpu_denoise._napari.preview import compute
 from napari_gpu_denoise._napari.tasks import Outcome, Task
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
@@ -104,7 +99,7 @@ class PreviewLayer:
         """The layer, while there is one in the viewer."""
         return self._layer if self._layer in self._viewer.layers else None
 
-    def show(self, layer: Image, request: PreviewRequest, pixels: np.ndarray) -> None:
+    def show(self, layer: Image, request: compute.PreviewRequest, pixels: np.ndarray) -> None:
         """Show the pixels of a request, which was made of a layer."""
         source, region, strengths = request.source, request.region, request.strengths
         starts = region.starts
@@ -235,10 +230,10 @@ class LivePreview(QObject):
         self._viewer, self._box, self._wanted = viewer, box, wanted
         self._strengths = strengths
         self._preview = PreviewLayer(viewer, title)
-        self._filtering = Task(self, filter_region, f"Preview: {title}")
-        self._measuring = Task(self, measure_noise, "Noise for the preview")
-        self._shown: PreviewRequest | None = None
-        self._failed: PreviewRequest | None = None  # as measuring its noise did
+        self._filtering = Task(self, compute.filter_region, f"Preview: {title}")
+        self._measuring = Task(self, compute.measure_noise, "Noise for the preview")
+        self._shown: compute.PreviewRequest | None = None
+        self._failed: compute.PreviewRequest | None = None  # as measuring its noise did
         self._due = ""  # "quick" or "final"
         self._layer: Image | None = None  # that is previewed
         self._is_strip = False  # with several strengths
@@ -354,7 +349,7 @@ class LivePreview(QObject):
             self._due = ""
             self._begin(request, layer)
 
-    def _begin(self, request: PreviewRequest, layer: Image) -> None:
+    def _begin(self, request: compute.PreviewRequest, layer: Image) -> None:
         if layer is not self._layer or bool(request.strengths) != self._is_strip:
             self._clear()
         self._layer, self._is_strip = layer, bool(request.strengths)
@@ -365,7 +360,7 @@ class LivePreview(QObject):
         else:
             self._filtering.start(request)
 
-    def _request(self, due: str) -> tuple[PreviewRequest, Image]:
+    def _request(self, due: str) -> tuple[compute.PreviewRequest, Image]:
         """Return the request that is due; the final one if it is shown or in progress."""
         layer, source, run, memory = self._wanted()
         if memory is None:
@@ -373,18 +368,18 @@ class LivePreview(QObject):
             memory = memory_of(layer, "given", run.axes, run.correct, run.nonfinite)
         else:
             run = replace(run, noise=memory)
-        quick = quick_settings(run.filter, run.axes)
+        quick = compute.quick_settings(run.filter, run.axes)
         region, strengths = region_shown(layer, self._viewer.dims), ()
         if self._box.strip.isChecked():
             region, strengths = region.third(), self._strengths()
         stoppable = quick != run.filter
-        final = PreviewRequest(source, run, memory, region, True, stoppable, strengths)
+        final = compute.PreviewRequest(source, run, memory, region, True, stoppable, strengths)
         known = final.same(self._shown) or final.same(self._filtering.request)
         if due == "final" or known or quick == run.filter:
             return final, layer
         return replace(final, run=replace(run, filter=quick), final=False, stoppable=False), layer
 
-    def _measure(self, request: PreviewRequest) -> None:
+    def _measure(self, request: compute.PreviewRequest) -> None:
         if self._failed is not None and self._failed.memory is request.memory:
             return
         running = self._measuring.request

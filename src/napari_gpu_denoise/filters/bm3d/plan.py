@@ -293,11 +293,8 @@ class Plan(TilePlan):
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; passes reuse those of earlier ones."""
         tile = self._as_frames(tile)
-        return self._sizes(tile, self._stages(tile))
-
-    def _sizes(self, tile: Tile, stages: list[_Stage]) -> Sizes:
         sizes = [] if self.mix is None else [self.mix.buffers(including_margins(tile))]
-        for stage in stages:
+        for stage in self._stages(tile):
             one, made = self.passes[stage.name], stage.yields
             sizes.append(one.buffers(made, stage.searched, stage.padded))
             if not stage.straight:
@@ -308,9 +305,9 @@ class Plan(TilePlan):
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue the passes for one tile."""
+        run = Launcher(self.arena, queue, self.hold(tile))
         tile = self._as_frames(tile)
-        whole, stages = including_margins(tile), self._stages(tile)
-        run = Launcher(self.arena, queue, allocated(self.arena, self._sizes(tile, stages)))
+        whole = including_margins(tile)
         noisy = Noisy(
             Pixels(source, whole),
             sigma.levels,
@@ -319,7 +316,7 @@ class Plan(TilePlan):
         if self.mix is not None:
             noisy = self.mix.begin(run, noisy)
         basic, searched, guide = None, noisy, noisy
-        for stage in stages:
+        for stage in self._stages(tile):
             one, made = self.passes[stage.name], stage.yields
             if self.mix is not None and stage.guide:
                 searched = self.mix.guide(run, searched, stage.guide)

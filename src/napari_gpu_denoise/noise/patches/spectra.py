@@ -138,11 +138,6 @@ class PatchSpectra:
         """Return the sums of squares over one of `SETS`, (patch,)."""
         return self.energy[SETS.index(name)]
 
-    def relative(self, name: str, line: np.ndarray) -> np.ndarray:
-        """Return the same over a line (patch,), in the type of the sums."""
-        dtype = self.energy.dtype
-        return np.minimum(self.energy_of(name) / line, np.finfo(dtype).max).astype(dtype)
-
     def changed(self, coefficients: np.ndarray, clipped: np.ndarray) -> PatchSpectra:
         """Return patches with other coefficients."""
         sets = frequency_sets().astype(coefficients.dtype)

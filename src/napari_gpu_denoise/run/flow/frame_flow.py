@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -16,7 +17,7 @@ import numpy as np
 
 from napari_gpu_denoise.image.flicker import block_means, block_pixels
 from napari_gpu_denoise.image.levels import Levels, convert
-from napari_gpu_denoise.image.threads import begin_each, in_bands
+from napari_gpu_denoise.image.threads import begin_each
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.plan import FrameNote, Launches
@@ -27,14 +28,8 @@ from napari_gpu_denoise.run.flow.tile_flow import (
     smallest_tile,
     spatial_tiles,
 )
-from napari_gpu_denoise.run.flow.transfer import (
-    FrameTransfer,
-    FrameTypes,
-    converted_at_once,
-    copy_as_is,
-    frame_blocks,
-)
-from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
+from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer, read_frames, write_frames
+from napari_gpu_denoise.run.flow.work import Queues, Stages, Work, runs
 from napari_gpu_denoise.run.progress import SILENT, Progress
 
 _MOST_SLICES = 16  # of a volume, whose brightness is compared
@@ -139,7 +134,12 @@ class FrameFlow:
         self.arena = arena
         self.plan, self._stabilisation = stages.plan, stages.stabilisation
         self.tile, self.batch = tile, batch
-        self._transfer = FrameTransfer(arena, types or FrameTypes(), tile, batch)
+        types, frames = types or FrameTypes(), tile.channels * batch
+        pixels = (frames * math.prod(shape[1:]) for shape in (tile.source_shape, tile.shape))
+        self._transfer = Transfer(arena, types, *pixels, counts=frames)
+        # Values of the host are float32 unless they are kept as they are: no rows are left out.
+        whole = types.kept is None or types.made.kind == "f"
+        self._kept = tile.shape[2:] if whole else types.kept
         # Noise model of each channel, the same in all frames.
         self._models = np.zeros(1, np.int32)
         alone = session.device.shares_cores
@@ -226,7 +226,8 @@ class FrameFlow:
         def begin(t: int, wanted: int) -> tuple[_Slot, np.ndarray, Callable[[], list[FrameNote]]]:
             slot = self._ins[0]
             self._ins.append(self._ins.pop(0))
-            given = self._transfer.room(slot.name, wanted, self.queues.up)
+            shape = self.tile.channels, wanted, *self.tile.source_shape[1:]
+            given = self._transfer.room(slot.name, shape, self.queues.up)
 
             def fill() -> list[FrameNote]:
                 if slot.uploaded is not None:
@@ -292,11 +293,14 @@ class FrameFlow:
         if self._stabilisation is not None:
             numbers, pixels = np.repeat(self._models, count), math.prod(tile.shape[1:])
             launches += self._stabilisation.inverse(queues.compute, values, numbers, pixels)
-        buffer, converted = transfer.as_levels(queues.compute, values, slot.name, count)
+        nz, ny, nx = tile.shape[1:]
+        stack = (tile.channels * count * nz, ny, nx), self._kept, nz
+        buffer, converted = transfer.as_levels(queues.compute, values, slot.name, *stack)
         launches += converted
         queues.compute.flush()
         after = [launches[-1][1]]
-        host, counts, done = transfer.download(queues.down, buffer, slot.name, count, after)
+        shape = tile.channels, count, nz, *self._kept
+        host, counts, done = transfer.download(queues.down, buffer, slot.name, shape, after)
         queues.down.flush()
         slot.launches = [*launches, ("download", done)]
         if self.profiling:
@@ -304,7 +308,10 @@ class FrameFlow:
 
         def finish() -> None:
             done.wait()
-            write(start, host, transfer.clipped(slot.name, counts, count))
+            new = transfer.clipped(slot.name, counts)
+            if new is not None:
+                new = new[: tile.channels * count].reshape(tile.channels, count)
+            write(start, host, new)
 
         slot.written = None
         if self._writer is None:
@@ -384,18 +391,13 @@ class ArrayFrameFlow:
 
     def _read(self, tile: Tile, end: int, t: int, host: np.ndarray) -> list[FrameNote]:
         source = self.work.source
-        region = source.region(*tile.source_region)
         stop = min(t + host.shape[1], end)
-        most = converted_at_once(source, self.work.levels)
         frame_bytes = source.view.itemsize * math.prod(source.shape[2:])
         keys = [(tile.sequence, number) for number in range(t, stop)]
         new = [key for key in keys if key not in self._notes]
         # Notes are made meanwhile.
         notes = begin_each(self._note, new, source.joined * frame_bytes)
-        for c in range(tile.channels):
-            for k, block in frame_blocks(source, tile.sequence, t, stop, c, most):
-                values = host[c, k : k + len(block)]
-                in_bands(self.work.levels.load, block[:, *region], values)
+        read_frames(source, self.work.levels, tile, t, stop, host)
         self._notes |= zip(new, notes, strict=True)
         return [self._notes[key] for key in keys]
 
@@ -409,26 +411,25 @@ class ArrayFrameFlow:
         return replace(note, first_slice=work.source.origin[1], models=models)
 
     def _write(self, tile: Tile, t: int, values: np.ndarray, clipped: np.ndarray | None) -> None:
-        source, out = self.work.source, self.work.out
-        ny, nx = self.work.kept(tile)
-        if not ny or not nx:
+        work, source, out, kept = self.work, self.work.source, self.work.out, self.work.kept(tile)
+        if not all(kept):
             return
-        region = tile.kept_region(ny, nx)
-        there, here = out.region(*region), source.region(*region)
-        times = t, t + values.shape[1]
-        empty = [self._notes[tile.sequence, number].empty for number in range(*times)]
+        place = tile.kept_region(*kept)
+        numbers = range(t, t + values.shape[1])
+        empty = np.array([self._notes[tile.sequence, number].empty for number in numbers])
         if clipped is not None:
-            self._saturated += int(clipped[:, ~np.array(empty)].sum(dtype=np.int64))
-            store, most = copy_as_is, None
-        else:
-            store, values = partial(self.work.levels.store, spare=True), values[..., :ny, :nx]
-            most = 1 if any(empty) else converted_at_once(out, self.work.levels)
-        for c in range(tile.channels):
-            for k, block in frame_blocks(out, tile.sequence, *times, c, most):
-                if not all(empty[k : k + len(block)]):
-                    counts = in_bands(store, values[c, k : k + len(block)], block[:, *there])
-                    self._saturated += sum(counts)
-            # Copied from the source: the channels on the device may have been mixed.
-            for k in np.flatnonzero(empty):
-                place = tile.sequence, t + int(k), c
-                self._saturated += convert(source.frame(*place)[here], out.frame(*place)[there])
+            self._saturated += int(clipped[:, ~empty].sum(dtype=np.int64))
+        for first, count, is_empty in runs(empty):
+            if not is_empty:
+                into = out, work.out_levels, tile, kept, t + first
+                self._saturated += write_frames(*into, values[:, first : first + count])
+                continue
+            # As they were given: the channels on the device may have been mixed.
+            there, here = out.region(*place), source.region(*place)
+            for number, c in itertools.product(
+                numbers[first : first + count], range(tile.channels)
+            ):
+                given = source.frame(tile.sequence, number, c)[here]
+                if work.filter.yields_map:
+                    given = np.zeros_like(given)
+                self._saturated += convert(given, out.frame(tile.sequence, number, c)[there])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from napari_gpu_denoise.opencl.memory import Arena, kept_bytes
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FramePlan, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile, split
-from napari_gpu_denoise.run.flow.transfer import TileTransfer
+from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer, read_frames, write_frames
 from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
 from napari_gpu_denoise.run.progress import SILENT, Progress
 
@@ -314,11 +315,12 @@ class TileFlow:
 
     def run(self, progress: Progress = SILENT) -> int:
         """Filter all tiles, and return the number of clipped values."""
-        work, queues, total = self.work, self.queues, len(self.tiles)
+        total, source = len(self.tiles), self.work.source
         progress.tell(0, total)
+        read = source.joined * max(math.prod(tile.source_shape) for tile in self.tiles)
+        made = source.joined * max(math.prod(tile.shape) for tile in self.tiles)
         with self.turn:
-            given = self.arena, work, self.stages.stabilisation, queues.compute, total
-            transfer = TileTransfer(*given)
+            self._transfer = Transfer(self.arena, FrameTypes.of(self.work), read, made)
         for slot in self.slots:
             slot.seen = None
         clipped, in_flight = 0, deque()
@@ -329,26 +331,7 @@ class TileFlow:
                 progress.tell(number - len(in_flight), total)
             with self.turn:
                 slot = self.slots[number % len(self.slots)]
-                if slot.done is not None:
-                    slot.done.wait()
-                buffer, upload = transfer.upload(queues.up, slot.name + "in", tile)
-                sigma, uploads = self._send_sigma(slot, tile)
-                queues.after_upload([upload, *uploads])
-                values, launches = transfer.as_float(queues.compute, buffer, tile, sigma.models)
-                out = transfer.buffer(slot.name + "out", tile)
-                launches += self.stages.plan.enqueue(queues.compute, tile, values, out, sigma)
-                result, last = transfer.as_levels(
-                    out, slot.name + "out", tile, number, sigma.models
-                )
-                launches += last
-                queues.compute.flush()
-                host = f"out {number % max(most, 1)}"
-                after = [launches[-1][1]]
-                arrived, slot.done = transfer.download(queues.down, result, host, tile, after)
-                queues.down.flush()
-                if self.profiling:
-                    self.events += [("upload", upload), *launches, ("download", slot.done)]
-                write = partial(transfer.write, tile, arrived, slot.done)
+                write = self._enqueue(tile, slot, f"out {number % max(most, 1)}")
                 if most:
                     in_flight.append(self._writer.submit(write).result)
                     continue
@@ -357,8 +340,51 @@ class TileFlow:
         while in_flight:
             clipped += in_flight.popleft()()
             progress.tell(total - len(in_flight), total)
-        with self.turn:
-            return clipped + transfer.clipped()
+        return clipped
+
+    def _enqueue(self, tile: Tile, slot: _Slot, room: str) -> Callable[[], int]:
+        """Enqueue all that a tile needs; return a function that writes it and counts."""
+        work, transfer, compute = self.work, self._transfer, self.queues.compute
+        stabilisation = self.stages.stabilisation
+        if slot.done is not None:
+            slot.done.wait()
+        read, made = slot.name + "in", slot.name + "out"
+        pixels = transfer.room(read, (tile.channels, *tile.source_shape), self.queues.up)
+        times = tile.t.source_start, tile.t.source_stop
+        read_frames(work.source, work.levels, tile, *times, pixels)
+        buffer, upload = transfer.upload(self.queues.up, read, pixels)
+        sigma, uploads = self._send_sigma(slot, tile)
+        self.queues.after_upload([upload, *uploads])
+        values, launches = transfer.as_float(compute, buffer, pixels.size)
+        if stabilisation is not None:
+            launches += stabilisation.forward_tile(compute, values, sigma.models, tile)
+        out = transfer.result(made)
+        launches += self.stages.plan.enqueue(compute, tile, values, out, sigma)
+        if stabilisation is not None:
+            plane, models = math.prod(tile.shape[2:]), sigma.models.ravel()
+            launches += stabilisation.inverse(compute, out, models, plane)
+        kept, planes = work.kept(tile), tile.channels * math.prod(tile.shape[:2])
+        stack = (planes, *tile.shape[2:]), kept, planes
+        result, last = transfer.as_levels(compute, out, made, *stack)
+        launches += last
+        compute.flush()
+        shape = tile.channels, *tile.shape[:2], *(kept if last else tile.shape[2:])
+        after = [launches[-1][1]]
+        arrived = transfer.download(self.queues.down, result, room, shape, after)
+        self.queues.down.flush()
+        slot.done = arrived[-1]
+        if self.profiling:
+            self.events += [("upload", upload), *launches, ("download", slot.done)]
+        return partial(self._write, tile, made, *arrived)
+
+    def _write(
+        self, tile: Tile, name: str, host: np.ndarray, counts: np.ndarray | None, done: Any
+    ) -> int:
+        """Wait for a download and write the tile; return the number of values clipped."""
+        done.wait()
+        work, new = self.work, self._transfer.clipped(name, counts)
+        place = work.out, work.out_levels, tile, work.kept(tile), tile.t.start
+        return write_frames(*place, host) + (0 if new is None else int(new[0]))
 
     def close(self) -> None:
         """Wait until the device is idle, so that buffers can be freed; run nothing after it."""

@@ -1,4 +1,4 @@
-"""Upload tiles and download results; 8- and 16-bit integers are converted on the device.
+"""Upload pixels and download results; 8- and 16-bit integers are converted on the device.
 
 A CPU takes longer to convert a frame than a GPU to filter it, and a byte transfers four times as
 fast as a float.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,130 +21,197 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import value_grid, values_per_item
 from napari_gpu_denoise.protocol.plan import Launches
 from napari_gpu_denoise.protocol.tiles import Tile
-from napari_gpu_denoise.run.flow.work import Stabilisation, Work
+from napari_gpu_denoise.run.flow.work import Work
 
 # Most pixels converted on the host at once, so that intermediate arrays stay in the cache.
 _CONVERTED = 1 << 20
+_FLOAT = np.dtype(np.float32)
+_ALIGNED = 4096  # bytes at which a part of a buffer may begin on any device
 
 
-class TileTransfer:
-    """Uploads what tiles read, and downloads what they yield; `arena` keeps the buffers.
+@dataclass(frozen=True)
+class FrameTypes:
+    """Types in which frames travel, and the rows and columns of a result that are kept.
 
-    Integers of 8 and 16 bits are converted on the device. Results are rounded and clipped there, by
-    the compute queue; NaN becomes 0 and does not count as clipped. `tiles` is the number of tiles.
+    Without `kept` all are.
     """
 
-    def __init__(
-        self, arena: Arena, work: Work, stabilisation: Stabilisation | None, queue, tiles: int
-    ):
-        import pyopencl as cl
+    given: np.dtype = _FLOAT
+    made: np.dtype = _FLOAT
+    kept: tuple[int, int] | None = None
 
-        self._arena, self._work, self._queue, self._tiles = arena, work, queue, tiles
-        self._stabilisation = stabilisation
-        types = FrameTypes.of(work)
-        self._given, self._made = types.given, types.made
-        self._kernels = Conversion(arena, types)
-        if self._kernels.store is not None:
-            self._clipped = arena.buffer("clipped", 4 * tiles)
-            cl.enqueue_fill_buffer(queue, self._clipped, np.int32(0), 0, 4 * tiles)
+    @classmethod
+    def of(cls, work: Work, tile: Tile | None = None) -> FrameTypes:
+        """Return the types for the frames of a work, or for a part of them."""
+        given, made = (
+            # As they are, if they are not converted here.
+            frames.view.dtype.newbyteorder("=")
+            if levels.plain and is_plain(frames.view.dtype)
+            else _FLOAT
+            for frames, levels in ((work.source, work.levels), (work.out, work.out_levels))
+        )
+        return cls(given, made, tile and work.kept(tile))
 
-    def upload(self, queue, name: str, tile: Tile) -> tuple[Any, Any]:
-        """Copy a tile to the device; return the buffer and the event.
+
+class Transfer:
+    """Buffers and conversions for the pixels of one flow.
+
+    Integers of 8 and 16 bits are converted on the device. Results are rounded and clipped there;
+    NaN becomes 0 and does not count as clipped. At most `given` values are uploaded at once, and
+    `made` downloaded, with `counts` numbers of clipped values.
+    """
+
+    def __init__(self, arena: Arena, types: FrameTypes, given: int, made: int, counts: int = 1):
+        self._arena, self._device, self._types = arena, arena.session.device, types
+        self._given, self._made = given, made
+        self._load = self._kernel("levels_to_float", types.given)
+        self._store = self._kernel("float_to_levels", types.made)
+        # Bytes of counts, by name what was counted so far, and the parts of buffers.
+        self._head = 0 if self._store is None else -(-4 * counts // _ALIGNED) * _ALIGNED
+        self._clipped: dict[str, np.ndarray] = {}
+        self._parts: dict[str, tuple[Any, Any, Any]] = {}
+
+    def _kernel(self, name: str, dtype: np.dtype) -> Any:
+        """Return the kernel that converts integers; None for floats, which stay as they are."""
+        if dtype.kind == "f":
+            return None
+        constants = {"BITS": 8 * dtype.itemsize, "SIGNED": int(dtype.kind == "i")}
+        constants["VALUES"] = values_per_item(self._device)
+        return self._arena.kernel(f"levels/{name}", constants)
+
+    def room(self, name: str, shape: tuple[int, ...], queue) -> np.ndarray:
+        """Return host memory for pixels to upload."""
+        whole = pinned_of(self._arena, name, (self._given,), self._types.given, queue)
+        return whole[: math.prod(shape)].reshape(shape)
+
+    def upload(self, queue, name: str, pixels: np.ndarray) -> tuple[Any, Any]:
+        """Copy pixels, contiguous host memory, to the device; return the buffer and the event.
 
         The buffer and the host memory of this name must not be in use.
         """
         import pyopencl as cl
 
-        shape = (tile.channels, *tile.source_shape)
-        host = pinned_of(self._arena, name, shape, self._given, queue)
-        source, levels = self._work.source, self._work.levels
-        region = source.region(*tile.source_region)
-        times = tile.t.source_start, tile.t.source_stop
-        most = converted_at_once(source, levels)
-        load = levels.load if self._kernels.load is None else copy_as_is
-        for c in range(tile.channels):
-            for k, block in frame_blocks(source, tile.sequence, *times, c, most):
-                in_bands(load, block[:, *region], host[c, k : k + len(block)])
-        buffer = self._arena.buffer(name, host.nbytes)
-        return buffer, cl.enqueue_copy(queue, buffer, host, is_blocking=False)
+        buffer = self._arena.buffer(name, self._types.given.itemsize * self._given)
+        return buffer, cl.enqueue_copy(queue, buffer, pixels, is_blocking=False)
 
-    def as_float(self, queue, buffer, tile: Tile, models: np.ndarray) -> tuple[Any, Launches]:
-        """Return the float32 tile for the filter, and the launches that make it.
+    def as_float(self, queue, buffer, count: int) -> tuple[Any, Launches]:
+        """Return `count` uploaded values as float32, until the next are converted."""
+        if self._load is None:
+            return buffer, []
+        values = self._arena.buffer("pixels in", 4 * self._given)
+        grid = value_grid(count, self._device)
+        event = self._load(queue, *grid, levels=buffer, count=count, values=values)
+        return values, [("to float", event)]
 
-        The next tile may overwrite it. `models` are the numbers of the noise models of its frames.
-        """
-        values, launches = buffer, []
-        if self._kernels.load is not None:
-            count = tile.channels * math.prod(tile.source_shape)
-            values = self._arena.buffer("tile in", 4 * count)
-            launches += self._kernels.as_float(queue, buffer, count, values)
-        if self._stabilisation is not None:
-            launches += self._stabilisation.forward_tile(queue, values, models, tile)
-        return values, launches
-
-    def buffer(self, name: str, tile: Tile):
-        """Return the float32 buffer for the filter to write; `name` as in `download`."""
-        name = name if self._kernels.store is None else "tile out"
-        return self._arena.buffer(name, 4 * tile.channels * math.prod(tile.shape))
+    def result(self, name: str):
+        """Return the float32 buffer for the filter to write; `name` as in `as_levels`."""
+        return self._arena.buffer(name if self._store is None else "pixels out", 4 * self._made)
 
     def as_levels(
-        self, values, name: str, tile: Tile, number: int, models: np.ndarray
+        self,
+        queue,
+        values,
+        name: str,
+        stack: tuple[int, int, int],
+        kept: tuple[int, int],
+        planes: int,
     ) -> tuple[Any, Launches]:
-        """Return the buffer to download, and the launches that make it.
+        """Return a buffer to download, with the `kept` rows and columns of a stack as they travel.
 
-        `number` is that of the tile; `models` are the numbers of the noise models of its frames.
+        `stack` is the number of planes, and their rows and columns. Before them it has counts of
+        clipped values, each of so many `planes`; not of floats, which are clipped when they are
+        stored.
         """
-        launches: Launches = []
-        if self._stabilisation is not None:
-            pixels = math.prod(tile.shape[2:])
-            launches += self._stabilisation.inverse(self._queue, values, models.ravel(), pixels)
-        if self._kernels.store is None:
-            return values, launches
-        kept, planes = self._work.kept(tile), tile.channels * math.prod(tile.shape[:2])
-        buffer = self._arena.buffer(name, planes * math.prod(kept) * self._made.itemsize)
-        stack = planes, *tile.shape[2:]
-        counted = self._clipped, planes, number
-        launches += self._kernels.as_levels(self._queue, values, stack, kept, buffer, *counted)
-        return buffer, launches
+        if self._store is None:
+            return values, []
+        whole, counts, levels = self._counted(queue, name)
+        count, ny, nx = stack
+        if kept == (ny, nx):  # as few long rows
+            count, kept, planes = count // planes, (1, planes * ny * nx), 1
+            ny, nx = kept
+        (across,), group = value_grid(kept[1], self._device)
+        event = self._store(
+            *(queue, (across, kept[0], count), (*group, 1, 1)),
+            **{"values": values, "ny": ny, "nx": nx, "kept_y": kept[0], "kept_x": kept[1]},
+            **{"levels": levels, "clipped": counts, "tile": 0, "planes": planes},
+        )
+        return whole, [("to levels", event)]
 
-    def download(self, queue, buffer, name: str, tile: Tile, after: list) -> tuple[np.ndarray, Any]:
-        """Copy a tile to host memory of this name after some events; return both and the event.
+    def _counted(self, queue, name: str) -> tuple[Any, Any, Any]:
+        """Return a buffer for results, its first part for counts, and the other for pixels.
 
-        The memory has the shape (channels, t, z, y, x), with all kept pixels along y and x.
+        One buffer, as NVIDIA's driver waits for the device wherever a few bytes are copied.
         """
         import pyopencl as cl
 
-        shape = (tile.channels, *tile.shape)
-        if self._kernels.store is not None:
-            shape = (*shape[:-2], *self._work.kept(tile))
-        host = pinned_of(self._arena, name, shape, self._made, queue)
-        return host, cl.enqueue_copy(queue, host, buffer, wait_for=after, is_blocking=False)
+        size = self._types.made.itemsize * self._made
+        whole = self._arena.buffer(name, self._head + size)
+        if name not in self._parts:
+            counts = whole.get_sub_region(0, self._head)
+            levels = whole.get_sub_region(self._head, size)
+            # Once: filling a buffer would stop the device each time.
+            cl.enqueue_fill_buffer(queue, whole, np.int32(0), 0, self._head)
+            self._parts[name] = whole, counts, levels
+            self._clipped[name] = np.zeros(self._head // 4, np.int32)
+        return self._parts[name]
 
-    def write(self, tile: Tile, host: np.ndarray, done) -> int:
-        """Wait for a download and write the tile, in any thread; return the values clipped here."""
-        done.wait()
-        ny, nx = self._work.kept(tile)
-        out, levels = self._work.out, self._work.out_levels
-        region = out.region(*tile.kept_region(ny, nx))
-        host = host[..., :ny, :nx]
-        most = converted_at_once(out, levels)
-        store = levels.store if self._kernels.store is None else copy_as_is
-        clipped = 0
-        for c in range(tile.channels):
-            times = tile.t.start, tile.t.stop
-            for k, block in frame_blocks(out, tile.sequence, *times, c, most):
-                clipped += sum(in_bands(store, host[c, k : k + len(block)], block[:, *region]))
-        return clipped
+    def download(
+        self, queue, buffer, room: str, shape: tuple[int, ...], after: list
+    ) -> tuple[np.ndarray, np.ndarray | None, Any]:
+        """Copy results to host memory of a name after some events.
 
-    def clipped(self) -> int:
-        """Wait for all tiles; return how many values were clipped on the device."""
+        Returns the pixels, the counts for `clipped`, and the event after which both are there.
+        """
         import pyopencl as cl
 
-        if self._kernels.store is None:
-            return 0
-        counts = np.empty(self._tiles, np.int32)
-        cl.enqueue_copy(self._queue, counts, self._clipped)
-        return int(counts.sum(dtype=np.int64))
+        dtype = self._types.made
+        place = room, (self._head + self._made * dtype.itemsize,), np.dtype(np.uint8)
+        size = self._head + math.prod(shape) * dtype.itemsize
+        whole = pinned_of(self._arena, *place, queue)[:size]
+        host = whole[self._head :].view(dtype).reshape(shape)
+        counts = whole[: self._head].view(np.int32) if self._head else None
+        return (
+            host,
+            counts,
+            cl.enqueue_copy(queue, whole, buffer, wait_for=after, is_blocking=False),
+        )
+
+    def clipped(self, name: str, counts: np.ndarray | None) -> np.ndarray | None:
+        """Return how many values were clipped in a download of the buffer of a name, if known."""
+        if counts is None:
+            return None
+        new = counts - self._clipped[name]
+        self._clipped[name] = counts.copy()
+        return new
+
+
+def read_frames(
+    source: Frames, levels: Levels, tile: Tile, start: int, stop: int, host: np.ndarray
+) -> None:
+    """Copy what a tile reads of the frames of some times to host memory, as it travels."""
+    region, most = source.region(*tile.source_region), converted_at_once(source, levels)
+    for c in range(tile.channels):
+        for k, block in frame_blocks(source, tile.sequence, start, stop, c, most):
+            in_bands(levels.load, block[:, *region], host[c, k : k + len(block)])
+
+
+def write_frames(
+    out: Frames, levels: Levels, tile: Tile, kept: tuple[int, int], start: int, values: np.ndarray
+) -> int:
+    """Write the `kept` rows and columns of what a tile yields from time `start` on.
+
+    Values, which may be overwritten, are converted here if they came as floats. Return how many
+    were clipped here.
+    """
+    region, values = out.region(*tile.kept_region(*kept)), values[..., : kept[0], : kept[1]]
+    store, most = partial(levels.store, spare=True), converted_at_once(out, levels)
+    if values.dtype.kind != "f":
+        store, most = _copy_as_is, None
+    clipped, stop = 0, start + values.shape[1]
+    for c in range(tile.channels):
+        for k, block in frame_blocks(out, tile.sequence, start, stop, c, most):
+            clipped += sum(in_bands(store, values[c, k : k + len(block)], block[:, *region]))
+    return clipped
 
 
 def frame_blocks(
@@ -167,65 +235,6 @@ def frame_blocks(
         at += count
 
 
-def transfer_dtype(frames: Frames, levels: Levels) -> np.dtype:
-    """Return the type in which frames travel: as they are, if they are not converted here."""
-    dtype = frames.view.dtype
-    if levels.plain and is_plain(dtype):
-        return dtype.newbyteorder("=")
-    return np.dtype(np.float32)
-
-
-class Conversion:
-    """Kernels that convert integers to float32 and back; None for floats, which stay as they are.
-
-    `load` converts what is given, `store` what is made.
-    """
-
-    def __init__(self, arena: Arena, types: FrameTypes):
-        self._device = arena.session.device
-        self.load = self._kernel(arena, "levels_to_float", types.given)
-        self.store = self._kernel(arena, "float_to_levels", types.made)
-
-    def _kernel(self, arena: Arena, name: str, dtype: np.dtype) -> Any:
-        if dtype.kind == "f":
-            return None
-        constants = {"BITS": 8 * dtype.itemsize, "SIGNED": int(dtype.kind == "i")}
-        return arena.kernel(
-            f"levels/{name}", {**constants, "VALUES": values_per_item(self._device)}
-        )
-
-    def as_float(self, queue, levels, count: int, values) -> Launches:
-        """Convert so many values."""
-        grid = value_grid(count, self._device)
-        return [("to float", self.load(queue, *grid, levels=levels, count=count, values=values))]
-
-    def as_levels(
-        self,
-        queue,
-        values,
-        stack: tuple[int, int, int],
-        kept: tuple[int, int],
-        levels,
-        clipped,
-        planes: int,
-        first: int = 0,
-    ) -> Launches:
-        """Round the `kept` rows and columns of planes, of which `stack` has number, rows, columns.
-
-        Clipped values are counted together for so many `planes`, from `first` on in `clipped`.
-        """
-        count, ny, nx = stack
-        if kept == (ny, nx):  # as few long rows
-            count, ny, nx, planes = count // planes, 1, planes * ny * nx, 1
-            kept = ny, nx
-        (across,), group = value_grid(kept[1], self._device)
-        grid = (across, kept[0], count), (*group, 1, 1)
-        sizes = {"ny": ny, "nx": nx, "kept_y": kept[0], "kept_x": kept[1]}
-        counted = {"clipped": clipped, "tile": first, "planes": planes}
-        event = self.store(queue, *grid, values=values, levels=levels, **sizes, **counted)
-        return [("to levels", event)]
-
-
 def pinned_of(
     arena: Arena, name: str, shape: tuple[int, ...], dtype: np.dtype, queue
 ) -> np.ndarray:
@@ -243,139 +252,7 @@ def converted_at_once(frames: Frames, levels: Levels) -> int | None:
     return max(1, _CONVERTED // math.prod(frames.shape[-3:]))
 
 
-def copy_as_is(values: np.ndarray, out: np.ndarray) -> int:
+def _copy_as_is(values: np.ndarray, out: np.ndarray) -> int:
     """Copy values; none is clipped."""
     np.copyto(out, values)
     return 0
-
-
-_FLOAT = np.dtype(np.float32)
-_ALIGNED = 4096  # bytes at which a part of a buffer may begin on any device
-
-
-@dataclass(frozen=True)
-class FrameTypes:
-    """Types in which frames travel, and the rows and columns of a result that are kept.
-
-    Without `kept` all are.
-    """
-
-    given: np.dtype = _FLOAT
-    made: np.dtype = _FLOAT
-    kept: tuple[int, int] | None = None
-
-    @classmethod
-    def of(cls, work: Work, tile: Tile | None = None) -> FrameTypes:
-        """Return the types for the frames of a work, or for a part of them."""
-        given, made = (
-            transfer_dtype(frames, levels)
-            for frames, levels in ((work.source, work.levels), (work.out, work.out_levels))
-        )
-        return cls(given, made, tile and work.kept(tile))
-
-
-class FrameTransfer:
-    """Buffers and conversions for the frames of one flow; at most `batch` travel at once."""
-
-    def __init__(self, arena: Arena, types: FrameTypes, tile: Tile, batch: int):
-        self._arena = arena
-        self._given, self._made = types.given, types.made
-        self._tile = tile
-        self._most = tile.channels * batch
-        ny, nx = tile.shape[2:]
-        # Values of the host are float32 unless they are kept as they are: no rows are left out.
-        self._kept = (ny, nx) if types.kept is None or self._made.kind == "f" else types.kept
-        self._kernels = Conversion(arena, types)
-        # Bytes of counts, by name what was counted so far, and the parts of buffers.
-        self._head = -(-4 * self._most // _ALIGNED) * _ALIGNED
-        self._clipped: dict[str, np.ndarray] = {}
-        self._parts: dict[str, tuple[Any, Any, Any]] = {}
-
-    def room(self, name: str, count: int, queue) -> np.ndarray:
-        """Return host memory (channels, count, nz, ny, nx) for frames to upload."""
-        tile = self._tile
-        shape = (self._most // tile.channels, tile.channels, *tile.source_shape[1:])
-        whole = pinned_of(self._arena, name, shape, self._given, queue).ravel()
-        size = tile.channels * count * math.prod(tile.source_shape[1:])
-        return whole[:size].reshape(tile.channels, count, *tile.source_shape[1:])
-
-    def upload(self, queue, name: str, frames: np.ndarray) -> tuple[Any, Any]:
-        """Copy frames, contiguous host memory, to the device; return the buffer and the event."""
-        import pyopencl as cl
-
-        most = self._most * math.prod(self._tile.source_shape[1:])
-        buffer = self._arena.buffer(name, self._given.itemsize * most)
-        return buffer, cl.enqueue_copy(queue, buffer, frames, is_blocking=False)
-
-    def as_float(self, queue, buffer, count: int) -> tuple[Any, Launches]:
-        """Return `count` uploaded values as float32, until the next are converted."""
-        if self._kernels.load is None:
-            return buffer, []
-        most = self._most * math.prod(self._tile.source_shape[1:])
-        values = self._arena.buffer("frames in", 4 * most)
-        return values, self._kernels.as_float(queue, buffer, count, values)
-
-    def result(self, name: str):
-        """Return the float32 buffer for the filter to write; `name` as in `download`."""
-        name = name if self._kernels.store is None else "frames out"
-        return self._arena.buffer(name, 4 * self._most * math.prod(self._tile.shape[1:]))
-
-    def as_levels(self, queue, values, name: str, count: int) -> tuple[Any, Launches]:
-        """Return a buffer to download, with `count` frames of each channel as they travel.
-
-        Before them it has counts of clipped values; not of floats, which are clipped when they are
-        stored.
-        """
-        if self._kernels.store is None:
-            return values, []
-        nz, ny, nx = self._tile.shape[1:]
-        kept, stack = self._kept, (self._tile.channels * count * nz, ny, nx)
-        whole, counts, levels = self._counted(queue, name, self._most * nz * math.prod(kept))
-        return whole, self._kernels.as_levels(queue, values, stack, kept, levels, counts, nz)
-
-    def _counted(self, queue, name: str, values: int) -> tuple[Any, Any, Any]:
-        """Return a buffer for results, its first part for counts, and the other for `values`.
-
-        One buffer, as NVIDIA's driver waits for the device wherever a few bytes are copied.
-        """
-        import pyopencl as cl
-
-        size = self._made.itemsize * values
-        whole = self._arena.buffer(name, self._head + size)
-        if name not in self._parts:
-            counts = whole.get_sub_region(0, self._head)
-            levels = whole.get_sub_region(self._head, size)
-            # Once: filling a buffer would stop the device each time.
-            cl.enqueue_fill_buffer(queue, counts, np.int32(0), 0, self._head)
-            self._parts[name] = whole, counts, levels
-            self._clipped[name] = np.zeros(self._head // 4, np.int32)
-        return self._parts[name]
-
-    def download(
-        self, queue, buffer, name: str, count: int, after: list
-    ) -> tuple[np.ndarray, np.ndarray | None, Any]:
-        """Copy results to the host after some events.
-
-        Returns the frames (channels, count, nz, ny, nx), the counts for `clipped`, and the event
-        after which both are there.
-        """
-        import pyopencl as cl
-
-        tile, head = self._tile, 0 if self._kernels.store is None else self._head
-        shape = (tile.channels, count, tile.shape[1], *self._kept)
-        size = self._made.itemsize * math.prod(shape[2:])
-        place = name, (head + self._most * size,), np.dtype(np.uint8)
-        whole = pinned_of(self._arena, *place, queue)[: head + tile.channels * count * size]
-        host = whole[head:].view(self._made).reshape(shape)
-        counts = whole[:head].view(np.int32) if head else None
-        done = cl.enqueue_copy(queue, whole, buffer, wait_for=after, is_blocking=False)
-        return host, counts, done
-
-    def clipped(self, name: str, counts: np.ndarray | None, count: int) -> np.ndarray | None:
-        """Return how many values were clipped in each frame (channels, count) of a download."""
-        if counts is None:
-            return None
-        new = counts - self._clipped[name]
-        self._clipped[name] = counts.copy()
-        channels = self._tile.channels
-        return new[: channels * count].reshape(channels, count)

@@ -182,7 +182,7 @@ class Stabilisation:
 
     def _run(self, way: str, queue, values, numbers: np.ndarray, pixels: int) -> Launches:
         launches = []
-        for first, count, number in _runs(numbers):
+        for first, count, number in runs(numbers):
             kernel, arguments = self._transforms[number][way]
             size = count * pixels
             event = kernel(
@@ -218,7 +218,7 @@ def _kernel_arguments(arguments: Mapping[str, Any], arena: Arena) -> dict[str, A
     return found
 
 
-def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int, int]]:
+def runs(numbers: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """Yield first, count and value of equal neighbours."""
     ends = [*(np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
     first = 0
