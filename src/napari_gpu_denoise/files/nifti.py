@@ -35,7 +35,8 @@ _AXES = "XYZTQVW"
 _VECTORS = {1006, 1007, 2003, 2004}  # intents: displacements, any vectors, RGB and RGBA vectors
 # Codes of types of pixels.
 _NUMBERS = {2, 4, 8, 16, 64, 256, 512, 768, 1024, 1280}
-_OTHERS = dict.fromkeys((128, 2304), "colours") | dict.fromkeys((32, 1792, 2048), "complex numbers")
+_OTHERS = dict.fromkeys((128, 2304), "holds colours")
+_OTHERS |= dict.fromkeys((32, 1792, 2048), "holds complex numbers")
 _UNITS = {1: "m", 2: "mm", 3: "µm"}
 _TIMES = {8: "s", 16: "ms", 24: "µs"}
 _MOST_EXTENSIONS = 1 << 26  # bytes
@@ -186,7 +187,7 @@ def _stored_type(header: Any, path: Path) -> np.dtype:
     code = int(header["datatype"])
     if code not in _NUMBERS:
         raise ImageError(
-            f"{path} holds {_OTHERS.get(code, f'pixels of type {code}')}, which NIfTI files are "
+            f"{path} {_OTHERS.get(code, f'holds pixels of type {code}')}, which NIfTI files are "
             "not read with: save channels, parts or magnitudes as images of integers of up to 64 "
             "bits, float32 or float64."
         )
