@@ -191,33 +191,40 @@ class Map:
 
 
 def lines_that_name(path: Path) -> list[tuple[str, int]]:
-    """Return the lines of the package that name a kernel which a file of kernels is part of."""
+    """Return the lines of the package that name a kernel which a file of kernels is part of.
+
+    Where names are put together from parts, these are the lines that name its folder.
+    """
     from napari_gpu_denoise.opencl.source import expand
 
     file = path.relative_to("kernels").as_posix()
     roots = (each.relative_to(ROOT / "kernels") for each in (ROOT / "kernels").rglob("*.cl"))
     names = [f'{each.stem}"' for each in roots if f'"{file}"' in expand(each.as_posix())]
-    return [
-        (module.relative_to(ROOT).as_posix(), number)
+    lines = [
+        (module.relative_to(ROOT).as_posix(), number, line)
         for module in (ROOT / "src").rglob("*.py")
         for number, line in enumerate(module.read_text(encoding="utf-8").splitlines(), 1)
-        if any(name in line for name in names)
     ]
+    for wanted in (names, [f'"{file.partition("/")[0]}/']):
+        if found := [line[:2] for line in lines if any(name in line[2] for name in wanted)]:
+            return found
+    return []
 
 
 # --- trying mutants ----------------------------------------------------------------------------
 
 
 def run_tests(folder: Path, tests: list[str], limit: float) -> tuple[bool, str]:
-    """Return whether tests pass in a copy of the project, and the first that does not."""
+    """Return whether tests pass in a copy of the project, and what fails first: a test, or "time"."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    path = os.pathsep.join([str(folder / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
     try:
         done = subprocess.run(
             [*command, *tests], cwd=folder, env=environment, capture_output=True, timeout=limit
         )
     except subprocess.TimeoutExpired:
-        return False, ""
+        return False, "time"
     named = re.search(
         r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", done.stdout.decode(), re.MULTILINE
     )
@@ -238,8 +245,8 @@ def outcome(mutant: Mutant, folder: Path, known: Map, limit: float) -> str:
         path.write_text(source, encoding="utf-8")
     if passed:
         return "lives"
-    if failed and not run_tests(folder, [failed], limit)[0]:
-        return f"unclear: {failed} fails without the change, too"
+    if failed != "time" and not (failed and run_tests(folder, [failed], limit)[0]):
+        return f"unclear: {failed or 'no test'} fails without the change, too"
     return "dies"
 
 
