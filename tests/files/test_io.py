@@ -19,21 +19,9 @@ import tifffile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from files import tiffs
 from files.contract import LENGTHS, FormatContract, apart, error_of, files_of
-from files.tiffs import (
-    FILES,
-    GREY,
-    ONE,
-    PLAIN,
-    RECORD,
-    RGB,
-    TILE,
-    handmade,
-    noise,
-    pyramid,
-    retagged,
-    written,
-)
+from files.tiffs import GREY, PLAIN, RECORD, noise, written
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats
 from napari_gpu_denoise.files.output import new_file
@@ -66,7 +54,7 @@ def lie(value: int, *names: str, **options) -> Callable[[Path], object]:
 
     def change(path: Path) -> None:
         for name in names:
-            retagged(path, name, value, **options)
+            tiffs.retagged(path, name, value, **options)
 
     return change
 
@@ -95,7 +83,7 @@ class TestOME(FormatContract):
         return told | sizes | ({"Channel": channels} if "C" in axes else {})
 
     def write(self, path, image, axes):
-        colours = RGB if axes.endswith("S") else GREY
+        colours = tiffs.RGB if axes.endswith("S") else GREY
         tifffile.imwrite(path, image, metadata=self.metadata(axes), **colours, **self.options)
 
     def check_kept(self, before, after):
@@ -132,7 +120,9 @@ class TestPlainTiff(TestOME):
     types = ("uint16", "int64", "uint64", "float16", "float64", "int8")
     channels, steps = (), apart()
     lies = (("declares", lie(1 << 15, *LENGTH, "TileWidth", "TileLength")), *LIES)
-    options = MappingProxyType(TILE | {"bigtiff": True, "byteorder": ">", "compression": "lzw"})
+    options = MappingProxyType(
+        tiffs.TILE | {"bigtiff": True, "byteorder": ">", "compression": "lzw"}
+    )
 
     def metadata(self, axes):
         return {"axes": axes}
@@ -187,12 +177,12 @@ def test_storage_is_kept(
             assert getattr(a.pages[0], name) == getattr(b.pages[0], name)
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", tiffs.FILES)
 def test_axes_samples_and_description_are_kept(tmp_path, kind):
     path = tmp_path / "in.tif"
     written(path, kind)
     picture, _, notes = again(path)
-    assert (picture.axes, notes) == (FILES[kind][3], ())
+    assert (picture.axes, notes) == (tiffs.FILES[kind][3], ())
     before, after = tags(path), tags(tmp_path / "written.tif")
     same = ["PhotometricInterpretation", "SamplesPerPixel", "ExtraSamples", "PlanarConfiguration"]
     same += ["ImageDescription"] * (picture.kind != "ome")
@@ -336,14 +326,14 @@ def test_ome_of_several_images_keeps_the_first(tmp_path):
 
 @pytest.mark.parametrize("name", ["some name", ""])
 def test_ome_pyramid_keeps_the_finest_level(tmp_path, name):
-    image = pyramid(tmp_path / "in.ome.tif", name)
+    image = tiffs.pyramid(tmp_path / "in.ome.tif", name)
     picture, _, _ = again(tmp_path / "in.ome.tif")
     assert "pyramid" in picture.notes[0]
     np.testing.assert_array_equal(picture.data, image)
 
 
 def test_ome_set_of_files_becomes_one(tmp_path):
-    path = handmade(tmp_path)
+    path = tiffs.handmade(tmp_path)
     picture, result, _ = again(path)
     np.testing.assert_array_equal(picture.data[:2], noise(2, 20, 30, seed=0))
     np.testing.assert_array_equal(picture.data[2:], noise(2, 20, 30, seed=1))
@@ -368,7 +358,7 @@ def test_ome_annotations_stand_where_the_schema_wants_them(tmp_path, year, own, 
             f'<StructuredAnnotations xmlns="{namespace}"><LongAnnotation ID="Annotation:0">'
             "<Value>7</Value></LongAnnotation></StructuredAnnotations>"
         )
-    again(handmade(tmp_path, year, refs, annotations))
+    again(tiffs.handmade(tmp_path, year, refs, annotations))
     root = ome(tmp_path / "written.tif")
     (annotations,) = root.findall(f"{{{namespace}}}StructuredAnnotations")
     assert len(annotations) == 1 + present
@@ -385,7 +375,7 @@ def test_ome_that_describes_other_pixels(tmp_path):
     path = tmp_path / "in.ome.tif"
     xml = (
         '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"><BinaryOnly '
-        f'MetadataFile="set.companion.ome" UUID="urn:uuid:{ONE}"/></OME>'
+        f'MetadataFile="set.companion.ome" UUID="urn:uuid:{tiffs.ONE}"/></OME>'
     )
     tifffile.imwrite(path, noise(2, 20, 30), description=xml.encode(), **PLAIN)
     picture, _, _ = again(path)

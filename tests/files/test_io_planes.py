@@ -12,18 +12,8 @@ import numpy as np
 import pytest
 import tifffile
 
-from files.tiffs import (
-    FILES,
-    GREY,
-    HANDMADE,
-    ONE,
-    PLAIN,
-    RECORD,
-    TIFFDATA,
-    handmade,
-    noise,
-    written,
-)
+from files import tiffs
+from files.tiffs import GREY, PLAIN, RECORD, noise, written
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import formats, tiff
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
@@ -31,7 +21,7 @@ from napari_gpu_denoise.files.tiff import writing
 from scenes import Stored
 
 
-@pytest.fixture(params=FILES)
+@pytest.fixture(params=tiffs.FILES)
 def path(request, tmp_path):
     written(tmp_path / "in.tif", request.param)
     return tmp_path / "in.tif"
@@ -191,7 +181,7 @@ def test_pixels_without_alpha(tmp_path, kind):
 
 
 def test_set_of_files(tmp_path, pages):
-    path = handmade(tmp_path)
+    path = tiffs.handmade(tmp_path)
     whole = formats.read(path)
     pages.clear()
     with tiff.open_stack(path) as picture:
@@ -269,7 +259,7 @@ def check_same_file(path: Path, dtype: str | None = None) -> tuple[str, ...]:
 @pytest.fixture
 def one_uuid(monkeypatch):
     """Give every OME-TIFF the same identifier."""
-    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(ONE))
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(tiffs.ONE))
 
 
 class Counted(Stored):
@@ -327,10 +317,10 @@ def test_same_file_where_threads_encode(tmp_path, one_uuid, monkeypatch):
 
 
 def test_same_file_of_a_set_and_missing_planes(tmp_path, one_uuid):
-    xml = HANDMADE.format(
+    xml = tiffs.HANDMADE.format(
         year="2016-06",
-        one=ONE,
-        data=TIFFDATA.format(t=0, name="in.tif", uuid=f"urn:uuid:{ONE}"),
+        one=tiffs.ONE,
+        data=tiffs.TIFFDATA.format(t=0, name="in.tif", uuid=f"urn:uuid:{tiffs.ONE}"),
         frames=4,
         refs="",
         annotations="",

@@ -125,8 +125,8 @@ def _resolved(args: tuple, place: int, descriptor: int | None, followed: bool) -
 
 
 def _is_checked() -> bool:
-    """Return whether `input_checks.open_real` opens a file, whose opener does not wait."""
-    return sys._getframe(3).f_code is input_checks.open_real.__code__
+    """Return whether `input_checks.open_regular` opens a file, whose opener does not wait."""
+    return sys._getframe(3).f_code is input_checks.open_regular.__code__
 
 
 def _others(folder: Path) -> dict[str, str]:

@@ -23,29 +23,8 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, OutputError
-from napari_gpu_denoise.files.image_file import (
-    Blocks,
-    Format,
-    ImageFile,
-    PixelMetadata,
-    Steps,
-    kept_steps,
-    number,
-    record_line,
-    records_in,
-    rounded,
-    voxel_of,
-)
-from napari_gpu_denoise.files.input_checks import (
-    check_declared,
-    closed,
-    cut_short,
-    leads_out,
-    link_outside,
-    open_image,
-    reading,
-    starts_like_dicom,
-)
+from napari_gpu_denoise.files import image_file, input_checks
+from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile, PixelMetadata, Steps
 from napari_gpu_denoise.files.nifti import type_of_levels
 from napari_gpu_denoise.files.output import new_file, new_folder, writing
 
@@ -86,7 +65,7 @@ def is_dicom(path: str | os.PathLike) -> bool:
         with contextlib.suppress(FileError):  # what is wrong is said when it is opened
             return any(map(_has_position, files))
         return True
-    return starts_like_dicom(path)
+    return input_checks.starts_like_dicom(path)
 
 
 def _has_position(path: Path) -> bool:
@@ -103,8 +82,9 @@ def _files_of(folder: str | os.PathLike, anywhere: bool = False) -> tuple[list[P
     """
     found = (path for path in sorted(Path(folder).iterdir()) if path.name.upper() != "DICOMDIR")
     named = [p for p in found if p.suffix.lower() in ("", *SUFFIXES) or p.suffix[1:].isdigit()]
-    out = [p for p in named if not anywhere and p.is_symlink() and leads_out(folder, p)]
-    return [p for p in named if p not in out and starts_like_dicom(p)], out
+    links = [] if anywhere else filter(Path.is_symlink, named)
+    out = [p for p in links if input_checks.leads_out(folder, p)]
+    return [p for p in named if p not in out and input_checks.starts_like_dicom(p)], out
 
 
 @contextlib.contextmanager
@@ -124,6 +104,13 @@ def _quietly(failed: DenoiseError) -> Iterator[None]:
             raise failed from None
         finally:
             logger.disabled = disabled
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn what is raised while a file is read into a `FileError`, without what pydicom says."""
+    with input_checks.reading(path), _quietly(input_checks.cut_short(path)):
+        yield
 
 
 @dataclass(frozen=True)
@@ -165,7 +152,7 @@ class _Head:
 
 def _head(path: Path) -> _Head:
     """Read what a file tells of its pixels."""
-    with reading(path), _quietly(cut_short(path)), open_image(path) as file:
+    with _reading(path), input_checks.open_image(path) as file:
         import pydicom.pixels
 
         try:
@@ -184,7 +171,7 @@ def _head(path: Path) -> _Head:
                 "pydicom's dcmread(force=True)."
             ) from None
         except MemoryError:  # of an element that declares more than the file has
-            raise cut_short(path) from None
+            raise input_checks.cut_short(path) from None
         pixels = _find_pixels(held, path, file)
         dtype = pydicom.pixels.utils.pixel_dtype(held).newbyteorder("=")
         bits, photometric = held.BitsStored, held.PhotometricInterpretation
@@ -292,12 +279,12 @@ def _find_pixels(held: Any, path: Path, file: Any) -> tuple[int, dict, Any]:
     size, kind = os.fstat(file.fileno()).st_size, held.PhotometricInterpretation
     syntax = held.file_meta.TransferSyntaxUID
     if not implicit and head[4:6] not in (b"OB", b"OW"):  # whose length pydicom reads otherwise
-        raise cut_short(path)
+        raise input_checks.cut_short(path)
     if syntax.is_encapsulated:
-        check_declared(nbytes, size, path, "pydicom")
+        input_checks.check_declared(nbytes, size, path, "pydicom")
         more = _count_frames(held, path, file, count) - count
     elif start + length > size:
-        raise cut_short(path)
+        raise input_checks.cut_short(path)
     else:
         each, excess = nbytes // count, length - nbytes - nbytes % 2
         # Or of colours that are declared to be subsampled, but are not.
@@ -349,7 +336,7 @@ def _count_frames(held: Any, path: Path, file: Any, count: int) -> int:
         file.seek(place + 4)
         length, first = struct.unpack("<I4s", file.read(8))
         if place + 8 + length > size:
-            raise cut_short(path)
+            raise input_checks.cut_short(path)
         starts += first.startswith((b"\xff\xd8\xff", _CODESTREAM))
     listed = max(listed, len(held.get("ExtendedOffsetTable", b"")) // 8)
     return min(found, max(listed, starts, count))
@@ -430,7 +417,7 @@ def _frames(held: Any, path: Path, pixels: tuple, directions: Any) -> Iterator[_
             *(held[tag].value for tag in _DIFFUSION if tag in held),
             _values(held.get("ImageType"))[2:],
         )
-        order, other = tuple(map(number, order)), tuple(map(str, other))
+        order, other = tuple(map(image_file.step_of, order)), tuple(map(str, other))
         yield _Frame(path, k, pixels, (slope, inter), position, order, other)
 
 
@@ -448,18 +435,19 @@ def _steps(held: Any, notes: list[str]) -> Steps:
     found = {"Z": (apart or _told(held, 0, measures, "SliceThickness"), "mm")}
     if spacing is not None and len(spacing) == 2:
         found |= {"Y": (spacing[0], "mm"), "X": (spacing[1], "mm")}
-    rate = number(held.get("CineRate")) or number(held.get("RecommendedDisplayFrameRate"))
-    times = [number(each) for each in _values(held.get("FrameTimeVector"))][1:]
+    rates = map(held.get, ("CineRate", "RecommendedDisplayFrameRate"))
+    rate = next(filter(None, map(image_file.step_of, rates)), 0)
+    times = [image_file.step_of(each) for each in _values(held.get("FrameTimeVector"))][1:]
     if times and max(times) - min(times) > _UNEVEN * max(times):
         notes.append("The times between frames differ, and are taken for equal.")
     mean = sum(times) / len(times) if times else rate and 1000 / rate
-    return kept_steps(found | {"T": (held.get("FrameTime") or mean, "ms")})
+    return image_file.kept_steps(found | {"T": (held.get("FrameTime") or mean, "ms")})
 
 
 def _ultrasound_spacing(held: Any, notes: list[str]) -> tuple[float, float] | None:
     """Return the size of pixels, in mm, of the regions of an ultrasound image in centimetres."""
     sizes = {
-        (10 * number(each.get("PhysicalDeltaY")), 10 * number(each.get("PhysicalDeltaX")))
+        tuple(10 * image_file.step_of(each.get(f"PhysicalDelta{axis}")) for axis in "YX")
         for each in held.get("SequenceOfUltrasoundRegions") or ()
         if {each.get(f"PhysicalUnits{axis}Direction") for axis in "XY"} == {_CENTIMETRES}
     }
@@ -471,13 +459,14 @@ def _ultrasound_spacing(held: Any, notes: list[str]) -> tuple[float, float] | No
 def _records(held: Any) -> Iterator[dict]:
     with contextlib.suppress(KeyError):
         text = held.private_block(_GROUP, _CREATOR)[_RECORDS].value
-        yield from records_in(text.decode("ascii", "replace") if isinstance(text, bytes) else text)
+        text = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+        yield from image_file.records_in(text)
 
 
 @contextlib.contextmanager
 def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
     """Open a file, or the series in a folder, to read its frames on demand."""
-    with reading(path), _quietly(cut_short(path)):
+    with _reading(path):
         picture = _picture(path, companions_anywhere)
     with contextlib.closing(picture.data):
         yield picture
@@ -486,7 +475,7 @@ def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[Ima
 def _picture(path: Path, anywhere: bool) -> ImageFile:
     files, links = _files_of(path, anywhere) if path.is_dir() else ([path], [])
     if links:
-        raise link_outside(links[0], os.path.realpath(links[0]), path)
+        raise input_checks.link_outside(links[0], os.path.realpath(links[0]), path)
     heads = [_head(each) for each in files]
     _check_one_series(path, heads)
     first, notes = heads[0], [note for head in heads for note in head.notes]
@@ -504,8 +493,9 @@ def _picture(path: Path, anywhere: bool) -> ImageFile:
     affine = _affine(first, frames, outer[-1] if axes.endswith("Z") else 1, steps)
     metadata = {"frames": frames, "bits": (stored, bits), "affine": affine}
     axes += "YX" + "S" * (len(plane) - 2)
-    kept = (path, tuple(files), tuple(dict.fromkeys(notes)), first.records, *voxel_of(steps))
-    return ImageFile(data, axes, "dicom", metadata, *kept, PixelMetadata(steps))
+    kept = (path, tuple(files), tuple(dict.fromkeys(notes)), first.records)
+    size = image_file.voxel_of(steps)
+    return ImageFile(data, axes, "dicom", metadata, *kept, *size, PixelMetadata(steps))
 
 
 def _check_one_series(path: Path, heads: list[_Head]) -> None:
@@ -627,15 +617,15 @@ class Frames(Blocks):
 
     def _block(self, number: int) -> np.ndarray:
         if self._frames is None:
-            raise closed(self._path)
+            raise input_checks.closed(self._path)
         frame = self._frames[number]
-        with reading(frame.path), _quietly(cut_short(frame.path)):
+        with _reading(frame.path):
             import pydicom.pixels
 
             start, options, table = frame.pixels
             decoder = _decoder(options["transfer_syntax_uid"])
             own = {"index": frame.index, "decoding_plugin": _CREATOR * decoder.is_encapsulated}
-            with open_image(frame.path) as file:
+            with input_checks.open_image(frame.path) as file:
                 file.seek(start)
                 stored, _ = decoder.as_array(file, **own, **options)
             if table is not None:
@@ -711,7 +701,7 @@ class _NewSeries:
         """Write the frames of a file, given by their numbers there and in the data."""
         import pydicom
 
-        with reading(source), _quietly(cut_short(source)):
+        with _reading(source):
             held = pydicom.dcmread(source, defer_size=_DEFERRED)
         syntax = held.file_meta.TransferSyntaxUID
         if syntax.is_compressed:
@@ -742,7 +732,7 @@ class _NewSeries:
         slope, inter = (1.0, 0.0) if self.like.axes.endswith("S") else frame.scaling
         low = -(2 ** (bits - 1)) if dtype.kind == "i" else 0
         values = (levels.astype(np.float64) - inter) / slope
-        stored, clipped = rounded(values, dtype, low, low + 2**bits - 1)
+        stored, clipped = image_file.rounded(values, dtype, low, low + 2**bits - 1)
         self.clipped += clipped
         return stored
 
@@ -776,7 +766,7 @@ class _NewSeries:
         block = held.private_block(_GROUP, _CREATOR, create=True)
         if _RECORDS in block:
             del block[_RECORDS]
-        if lines := [record_line(each) for each in (*self.like.history, *self.records)]:
+        if lines := [image_file.record_line(each) for each in (*self.like.history, *self.records)]:
             block.add_new(_RECORDS, "UT", "\n".join(lines))
 
 

@@ -462,11 +462,11 @@ def kept_steps(found: Mapping[str, tuple[Any, Any]]) -> Steps:
     return {
         letter: (value, unit_named(unit))
         for letter, (told, unit) in found.items()
-        if (value := number(told))
+        if (value := step_of(told))
     }
 
 
-def number(told: Any) -> float:
+def step_of(told: Any) -> float:
     """Return a length; 0 for what is none."""
     try:
         step = abs(float(told))

@@ -53,8 +53,8 @@ def open_regular(path: str | os.PathLike) -> BinaryIO:
     That is looked at before it is opened, because opening a device can do something, and again
     when it is open, because the name may be given to something else in between.
     """
-    _check(path, os.stat(path))
-    return open_real(os.path.realpath(path))
+    check_regular(path, os.stat(path))
+    return open(os.path.realpath(path), "rb", opener=_checked)
 
 
 def read_json(path: str | os.PathLike) -> Any:
@@ -109,23 +109,19 @@ def open_image(path: Path) -> BinaryIO:
     return file
 
 
-def open_real(path: str) -> BinaryIO:
-    """Do the same for a real name, and look at it when it is open only."""
-    return open(path, "rb", opener=_checked)
-
-
 def _checked(path: str, flags: int) -> int:
     """Open as `open` does, but without waiting for whoever writes to a pipe."""
     handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     try:
-        _check(path, os.fstat(handle))
+        check_regular(path, os.fstat(handle))
     except OSError:
         os.close(handle)
         raise
     return handle
 
 
-def _check(path: str | os.PathLike, found: os.stat_result) -> None:
+def check_regular(path: str | os.PathLike, found: os.stat_result) -> None:
+    """Refuse a pipe or a device, by an `OSError`."""
     if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
         raise OSError(errno.EINVAL, "it is a pipe or a device", os.fspath(path))
 

@@ -18,23 +18,8 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files.image_file import (
-    Blocks,
-    Channel,
-    Format,
-    ImageFile,
-    PixelMetadata,
-    kept_steps,
-    voxel_of,
-)
-from napari_gpu_denoise.files.input_checks import (
-    check_declared,
-    closed,
-    cut_short,
-    open_image,
-    reading,
-    start_of,
-)
+from napari_gpu_denoise.files import image_file, input_checks
+from napari_gpu_denoise.files.image_file import Blocks, Channel, Format, ImageFile, PixelMetadata
 
 SUFFIXES = (".nd2", ".czi", ".lif")
 _MAGICS = {b"\xda\xce\xbe\n": "nd2", b"ZISRAWFILE": "czi", b"p\0\0\0": "lif"}
@@ -58,7 +43,7 @@ def _parts(path: str | os.PathLike) -> tuple[Path, int | None]:
 
 def _kind_of(path: Path) -> str | None:
     """Return which of the formats a file starts like."""
-    start = start_of(path, 10)
+    start = input_checks.start_of(path, 10)
     return next((kind for magic, kind in _MAGICS.items() if start.startswith(magic)), None)
 
 
@@ -74,7 +59,7 @@ def is_named(path: str | os.PathLike) -> bool:
 
 def _reader_of(path: Path) -> tuple[str, Any, list[Any]]:
     """Open a file; return its format, the reader of bioio, and the scenes."""
-    with open_image(path):
+    with input_checks.open_image(path):
         kind = _kind_of(path)
     if kind is None:
         raise FileError(f"{path} is not an ND2, CZI or LIF file: copy it again from its source.")
@@ -88,26 +73,26 @@ def _checked_scenes(path: Path) -> list[int]:
 
     A list that is damaged is refused: the reader would take it as it is.
     """
-    with open_image(path) as file:
+    with input_checks.open_image(path) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(84)
         file.seek(int.from_bytes(file.read(8), "little"))
         head = file.read(160)
         used, count = (int.from_bytes(head[at : at + 8], "little") for at in (24, 32))
         if not head.startswith(b"ZISRAWDIRECTORY") or not 128 <= used <= size:
-            raise cut_short(path)
+            raise input_checks.cut_short(path)
         entries, at, found = file.read(used - 128), 0, []
         for _ in range(count & 0xFFFFFFFF):
             end = at + 32 + 20 * int.from_bytes(entries[at + 28 : at + 32], "little")
             place = int.from_bytes(entries[at + 6 : at + 14], "little")
             if place >= size or end > len(entries):
-                raise cut_short(path)
+                raise input_checks.cut_short(path)
             found.append(entries[at + 32 : end])
             if compression := entries[at + 18 : at + 19].strip(b"\0"):
                 told = np.frombuffer(found[-1], _DIMENSION)
                 pixels = math.prod(told["size"][np.isin(told["name"], (b"X", b"Y"))].tolist())
                 if _inflated(file, place, compression[0]) > _PIXEL_BYTES * pixels:
-                    raise cut_short(path)
+                    raise input_checks.cut_short(path)
             at = end
     told = np.frombuffer(b"".join(found), _DIMENSION)
     ends, planes = told["start"].astype(np.int64) + told["size"], 1
@@ -115,11 +100,11 @@ def _checked_scenes(path: Path) -> list[int]:
         own = told["name"] == name
         planes *= int(ends[own].max() - told["start"][own].min())
     width, height = (int(told["size"][told["name"] == a].max(initial=0)) for a in (b"X", b"Y"))
-    check_declared(width * height, size, path, "ZEN")
+    input_checks.check_declared(width * height, size, path, "ZEN")
     # A plane twice, or more planes than counted, stand for others that are lost.
     lost = len(set(found)) < len(found) or entries[at : at + 2] == b"DV"
     if lost or not 0 < planes <= _SPARE + _ONE_OF * len(found):
-        raise cut_short(path)
+        raise input_checks.cut_short(path)
     return sorted(set(told["start"][told["name"] == b"S"].tolist())) or [0]
 
 
@@ -144,7 +129,7 @@ def _inflated(file: Any, place: int, compression: int) -> int:
 
 def images_of(path: Path) -> list[Path]:
     """Return the names of all scenes of a file; itself if it has one, or cannot be read."""
-    with contextlib.suppress(FileError), reading(path):
+    with contextlib.suppress(FileError), input_checks.reading(path):
         if _parts(path)[1] is None and (count := len(_reader_of(path)[2])) > 1:
             return [path.with_name(f"{path.name}#{number + 1}") for number in range(count)]
     return [path]
@@ -155,7 +140,7 @@ def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[Ima
     """Open a scene of a file, by default the first, to read its planes on demand."""
     file, scene = _parts(path)
     with contextlib.ExitStack() as held:
-        with reading(file):
+        with input_checks.reading(file):
             picture = _picture(path, file, scene, held)
         held.callback(picture.data.close)
         yield picture
@@ -201,12 +186,12 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
     steps = {a: (getattr(sizes_um, b, 0) or 0, "µm") for a, b in own.items() if a in axes}
     if "T" in axes:
         steps["T"] = (_seconds(kind, reader, scenes), "s")
-    told = kept_steps(steps)
+    told = image_file.kept_steps(steps)
     channels = [Channel(str(name)) for name in reader.channel_names or ()]
     named = "C" in axes and len(channels) == shape[axes.index("C")]  # else wavelengths
     shown = PixelMetadata(told, tuple(channels) if named else ())
     data = Planes(shape, reader.dtype, axes, file, plane)
-    rest = (path, (file,), tuple(notes), (), *voxel_of(told), shown)
+    rest = (path, (file,), tuple(notes), (), *image_file.voxel_of(told), shown)
     return ImageFile(data, axes, "microscope", {}, *rest)
 
 
@@ -223,7 +208,7 @@ def _open_czi(file: Path, scene: int, held: contextlib.ExitStack, notes: list[st
     """Return names and sizes of the axes of a scene, and what reads a plane."""
     from aicspylibczi import CziFile
 
-    opened = CziFile(held.enter_context(open_image(file)))
+    opened = CziFile(held.enter_context(input_checks.open_image(file)))
     known = opened.get_dims_shape()
     held_by = next((e for e in known if scene in range(*e.get("S", (0, 1)))), known[0])
     ranges = {a: held_by[a] for a in opened.dims if a in held_by and a not in "SB"}
@@ -259,7 +244,7 @@ def _open_lif(file: Path, scene: int, held: contextlib.ExitStack, notes: list[st
             f"{file} has {what}, which are not read: save it as TIFF, for example in Fiji."
         )
     if (spare := image.memory_block.size - image.nbytes) < 0:
-        raise cut_short(file)
+        raise input_checks.cut_short(file)
     if count := spare // (math.prod(frames.frame_shape) * frames.dtype.itemsize):
         notes.append(f"The file holds {count} planes more than it describes: it may be damaged.")
     rows, columns = frames.frame_dims
@@ -279,9 +264,9 @@ def _missing_frames(file: Path) -> str:
     with nd2.ND2File(file) as opened:
         told, count = opened.attributes, math.prod(loop.count for loop in opened.experiment)
     frame, stored = told.heightPx * (told.widthBytes or 0), 0
-    with open_image(file) as content:
+    with input_checks.open_image(file) as content:
         size = content.seek(-8, os.SEEK_END) + 8
-        check_declared(frame, size, file, "NIS-Elements")
+        input_checks.check_declared(frame, size, file, "NIS-Elements")
         content.seek(int.from_bytes(content.read(8), "little"))
         for name, place in dict(_ND2_FRAME.findall(content.read())).items():
             content.seek(int.from_bytes(place[:8], "little"))
@@ -289,7 +274,7 @@ def _missing_frames(file: Path) -> str:
             there = content.read(len(name)) == name and content.tell() + length <= size
             stored += there and (length >= frame or told.compressionType is not None)
     if not stored:
-        raise cut_short(file)
+        raise input_checks.cut_short(file)
     missing = f"{count - stored} of {count} frames"
     note = f"{missing} are not in the file, as of a run that was stopped: read as 0."
     return note if stored < count else ""
@@ -310,9 +295,9 @@ class Planes(Blocks):
     def _block(self, number: int) -> np.ndarray:
         outer = self.shape[: self._outer]
         place = tuple(map(int, np.unravel_index(number, outer))) if outer else ()
-        with self._lock, reading(self._path):
+        with self._lock, input_checks.reading(self._path):
             if self._read is None:
-                raise closed(self._path)
+                raise input_checks.closed(self._path)
             try:
                 plane = self._read(*place)
             except Exception as error:

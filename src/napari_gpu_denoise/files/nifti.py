@@ -25,26 +25,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files.image_file import (
-    Blocks,
-    Format,
-    ImageFile,
-    PixelMetadata,
-    kept_steps,
-    record_line,
-    records_in,
-    rounded,
-    voxel_of,
-)
-from napari_gpu_denoise.files.input_checks import (
-    brief,
-    check_declared,
-    closed,
-    cut_short,
-    open_image,
-    reading,
-    start_of,
-)
+from napari_gpu_denoise.files import image_file, input_checks
+from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile, PixelMetadata
 from napari_gpu_denoise.files.output import check_type, new_file
 from napari_gpu_denoise.run.record import Record
 
@@ -53,7 +35,8 @@ _AXES = "XYZTQVW"
 _VECTORS = {1006, 1007, 2003, 2004}  # intents: displacements, any vectors, RGB and RGBA vectors
 # Codes of types of pixels.
 _NUMBERS = {2, 4, 8, 16, 64, 256, 512, 768, 1024, 1280}
-_OTHERS = dict.fromkeys((128, 2304), "colours") | dict.fromkeys((32, 1792, 2048), "complex numbers")
+_OTHERS = dict.fromkeys((128, 2304), "holds colours")
+_OTHERS |= dict.fromkeys((32, 1792, 2048), "holds complex numbers")
 _UNITS = {1: "m", 2: "mm", 3: "µm"}
 _TIMES = {8: "s", 16: "ms", 24: "µs"}
 _MOST_EXTENSIONS = 1 << 26  # bytes
@@ -80,7 +63,7 @@ _COMPRESSION = 1  # as nibabel: higher levels take several times as long for a f
 
 def is_nifti(path: str | os.PathLike) -> bool:
     """Return whether a file starts like a NIfTI file; False also if it cannot be opened."""
-    start = start_of(path, _PACKED)
+    start = input_checks.start_of(path, _PACKED)
     if start.startswith(_GZIP):
         with contextlib.suppress(zlib.error):
             start = zlib.decompressobj(_GZIP_WINDOW).decompress(start, _LONGEST)
@@ -95,8 +78,8 @@ def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[Ima
     companions.
     """
     with contextlib.ExitStack() as held:
-        with reading(path):
-            file = held.enter_context(open_image(path))
+        with input_checks.reading(path):
+            file = held.enter_context(input_checks.open_image(path))
             size = os.fstat(file.fileno()).st_size
             packed = file.read(2) == _GZIP
             file.seek(0)
@@ -131,7 +114,7 @@ def _header(handle: Any, path: Path) -> Any:
         )
     length = _LENGTHS[version]
     if len(start) < length + 4:
-        raise cut_short(path)
+        raise input_checks.cut_short(path)
     return (Nifti1Header if version == 1 else Nifti2Header)(start[:length], check=False)
 
 
@@ -141,7 +124,7 @@ def _shape(header: Any, path: Path) -> tuple[int, ...]:
     if 0 in shape:
         raise ImageError(f"{path} has no pixels (its shape is {shape}): nothing to filter.")
     if min(shape) < 0:
-        raise cut_short(path)
+        raise input_checks.cut_short(path)
     if len(shape) < 2:
         raise ImageError(
             f"{path} is not an image, because it has a single axis of {shape[0]}: choose another."
@@ -155,9 +138,9 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     notes, shape = _reports(header), _shape(header, path)
     offset, nbytes = int(header["vox_offset"]) or length + 4, math.prod(shape) * stored.itemsize
     if offset < length + 4 or (not packed and offset + nbytes > size):
-        raise cut_short(path)
+        raise input_checks.cut_short(path)
     if packed:
-        check_declared(nbytes, size, path, "nibabel")
+        input_checks.check_declared(nbytes, size, path, "nibabel")
     if offset > _MOST_EXTENSIONS:
         raise FileError(
             f"The header of {path} says that {offset} bytes precede the pixels: it is damaged; "
@@ -166,7 +149,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     handle.seek(length)
     behind = handle.read(offset - length)
     if len(behind) < offset - length:
-        raise cut_short(path)
+        raise input_checks.cut_short(path)
     extensions, whole = unpack_extensions(behind, header.endianness)
     if not whole:
         notes.append("The extensions of the header are damaged, and not all of them are kept.")
@@ -181,12 +164,10 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     metadata = {"header": header, "extensions": extensions, "scaling": scaling}
     places = {"packed": packed, "by_plane": not isinstance(handle, gzip.GzipFile)}
     voxels = Voxels(handle, path, shape[::-1], stored, offset, scaling, **places)
-    comments = (content for code, content in extensions if code == _COMMENT)
-    history = tuple(
-        record for each in comments for record in records_in(each.decode("ascii", "replace"))
-    )
+    comments = [content for code, content in extensions if code == _COMMENT]
+    history = image_file.records_in(b"\n".join(comments).decode("ascii", "replace"))
     told = _pixel_metadata(header, len(shape))
-    kept = (path, (path,), tuple(notes), history, *voxel_of(told.steps), told)
+    kept = (path, (path,), tuple(notes), history, *image_file.voxel_of(told.steps), told)
     return ImageFile(voxels, axes, "nifti", metadata, *kept)
 
 
@@ -197,7 +178,8 @@ def _reports(header: Any) -> list[str]:
     handler.emit = lambda record: found.append(record.getMessage())
     logger.addHandler(handler)
     header.copy().check_fix(logger, _FAULTY)
-    return [f"nibabel reports: {brief(message)}." for message in dict.fromkeys(found)][:3]
+    several = map(input_checks.brief, [*dict.fromkeys(found)][:3])
+    return [f"nibabel reports: {message}." for message in several]
 
 
 def _stored_type(header: Any, path: Path) -> np.dtype:
@@ -205,7 +187,7 @@ def _stored_type(header: Any, path: Path) -> np.dtype:
     code = int(header["datatype"])
     if code not in _NUMBERS:
         raise ImageError(
-            f"{path} holds {_OTHERS.get(code, f'pixels of type {code}')}, which NIfTI files are "
+            f"{path} {_OTHERS.get(code, f'holds pixels of type {code}')}, which NIfTI files are "
             "not read with: save channels, parts or magnitudes as images of integers of up to 64 "
             "bits, float32 or float64."
         )
@@ -219,7 +201,7 @@ def _pixel_metadata(header: Any, ndim: int) -> PixelMetadata:
     steps = zip("XYZT"[:ndim], header["pixdim"][1:], strict=False)
     # As the fields of NIfTI-1 are float32, 1.2 would be 1.2000000476837158.
     known = {letter: (float(f"{float(step):.7g}"), units[letter]) for letter, step in steps}
-    return PixelMetadata(kept_steps(known))
+    return PixelMetadata(image_file.kept_steps(known))
 
 
 def _version_of(start: bytes) -> int | None:
@@ -307,15 +289,15 @@ class Voxels(Blocks):
             whole = np.empty(self.shape, self.dtype)
             self._fill(whole.reshape(-1), 0)
             if self._packed:
-                with reading(self._path):
+                with input_checks.reading(self._path):
                     self._handle.read(_REST)  # gzip compares its checksum at the end
             return whole
 
     def _fill(self, out: np.ndarray, first: int) -> None:
         """Read the values from a number on into a flat array."""
         if self._handle is None:
-            raise closed(self._path)
-        with reading(self._path):
+            raise input_checks.closed(self._path)
+        with input_checks.reading(self._path):
             self._handle.seek(self._offset + first * self._stored.itemsize)
             for start in range(0, out.size, _AT_ONCE):
                 part = out[start : start + _AT_ONCE]
@@ -324,7 +306,7 @@ class Voxels(Blocks):
                 while rest:
                     count = self._handle.readinto(rest)
                     if not count:
-                        raise cut_short(self._path)
+                        raise input_checks.cut_short(self._path)
                     rest = rest[count:]
                 if self._scaling is None:
                     part[...] = values
@@ -369,7 +351,7 @@ def _head(dtype: np.dtype, like: ImageFile, records: Sequence[dict]) -> bytes:
         # The values written are grey levels.
         header["scl_slope"], header["scl_inter"] = 1, 0
     extensions = list(kept["extensions"])
-    extensions += [(_COMMENT, record_line(each).encode("ascii")) for each in records]
+    extensions += [(_COMMENT, image_file.record_line(each).encode("ascii")) for each in records]
     behind = pack_extensions(extensions, header.endianness)
     header["vox_offset"] = header.template_dtype.itemsize + len(behind)
     return header.binaryblock + behind
@@ -445,7 +427,7 @@ class StoredValues:
             if self.dtype.kind == "f":
                 return values.astype(self.dtype), 0
         limits = np.iinfo(self.dtype)
-        return rounded(values, self.dtype, int(limits.min), int(limits.max))
+        return image_file.rounded(values, self.dtype, int(limits.min), int(limits.max))
 
 
 def as_stored(image: Any, like: ImageFile, record: Record) -> tuple[Any, ImageFile, Record]:

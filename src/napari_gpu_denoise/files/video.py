@@ -17,25 +17,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.image_file import (
-    Blocks,
-    Format,
-    ImageFile,
-    PixelMetadata,
-    record_line,
-    records_in,
-    rounded,
-)
-from napari_gpu_denoise.files.input_checks import (
-    check_declared,
-    check_memory,
-    closed,
-    cut_short,
-    most_declared,
-    open_image,
-    reading,
-    start_of,
-)
+from napari_gpu_denoise.files import image_file, input_checks
+from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile, PixelMetadata
 from napari_gpu_denoise.files.output import new_file, writing
 
 SUFFIXES = (".mkv", ".avi", ".mp4", ".m4v", ".mov", ".webm", ".wmv", ".mpg", ".mpeg")
@@ -59,7 +42,7 @@ _AHEAD = 32  # frames that are rather decoded than jumped over
 
 def is_video(path: str | os.PathLike) -> bool:
     """Return whether a file starts like a video; False also if it cannot be opened."""
-    return _container_of(start_of(path, 12)) is not None
+    return _container_of(input_checks.start_of(path, 12)) is not None
 
 
 def _container_of(start: bytes) -> str | None:
@@ -72,7 +55,7 @@ def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[Ima
     """Open the first video stream of a file, to decode its frames on demand."""
     with contextlib.ExitStack() as held:
         with _decoding(path):
-            file = held.enter_context(open_image(path))
+            file = held.enter_context(input_checks.open_image(path))
             picture = _picture(path, file)
         held.callback(picture.data.close)
         yield picture
@@ -81,7 +64,7 @@ def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[Ima
 def _picture(path: Path, file: BinaryIO) -> ImageFile:
     container = _opened(path, file)
     if not container.streams:
-        raise cut_short(path)
+        raise input_checks.cut_short(path)
     if not container.streams.video:
         raise ImageError(f"{path} holds no video, such as sound alone: choose another file.")
     stream, notes = container.streams.video[0], []
@@ -93,14 +76,15 @@ def _picture(path: Path, file: BinaryIO) -> ImageFile:
             f"ffmpeg -i {path.name} -c:v ffv1 new.mkv."
         )
     pixels = context.width * context.height
-    check_declared(_PIXEL_BYTES * pixels, os.fstat(file.fileno()).st_size, path, "FFmpeg")
-    check_memory(8 * _KEPT * pixels, path)
+    size = os.fstat(file.fileno()).st_size
+    input_checks.check_declared(_PIXEL_BYTES * pixels, size, path, "FFmpeg")
+    input_checks.check_memory(8 * _KEPT * pixels, path)
     # The packets themselves are not kept: they are the whole file.
     demuxed = (each for each in container.demux(stream) if each.size)
     packets = [(each.is_discard, each.is_corrupt, each.pts, each.is_keyframe) for each in demuxed]
     shown = [(pts, is_key) for is_discard, _, pts, is_key in packets if not is_discard]
     if not shown:
-        raise cut_short(path)
+        raise input_checks.cut_short(path)
     times = sorted({pts for pts, _ in shown if pts is not None})
     if len(times) < len(shown):
         times = []  # frames are counted
@@ -115,7 +99,7 @@ def _picture(path: Path, file: BinaryIO) -> ImageFile:
         notes.append("Sound, subtitles and other streams of the video are not kept.")
     data = VideoFrames(path, file, len(shown), times, keys, notes)
     metadata = {"times": times, "base": base, "rate": 1 / step, "bits": data.bits}
-    history = records_in(container.metadata.get(_RECORDS, ""))
+    history = image_file.records_in(container.metadata.get(_RECORDS, ""))
     told = PixelMetadata({"T": (float(step), "second")})
     axes = "TYX" + "S" * (data.ndim - 3)
     kept = (path, (path,), tuple(notes), history)
@@ -182,13 +166,13 @@ def _declared_bytes(file: BinaryIO) -> int | None:
 @contextlib.contextmanager
 def _decoding(path: Path) -> Iterator[None]:
     """Turn what is raised while a video is read into a `FileError`."""
-    with reading(path):
+    with input_checks.reading(path):
         from av import FFmpegError
 
         try:
             yield
         except FFmpegError as error:
-            raise cut_short(path) from error
+            raise input_checks.cut_short(path) from error
 
 
 def _opened(path: Path, file: BinaryIO) -> Any:
@@ -199,7 +183,7 @@ def _opened(path: Path, file: BinaryIO) -> Any:
     if container is None:
         raise FileError(f"{path} is not a video that can be read: convert it to MKV or MP4.")
     # Frames may be larger than the file declares.
-    most = most_declared(os.fstat(file.fileno()).st_size) // _PIXEL_BYTES
+    most = input_checks.most_declared(os.fstat(file.fileno()).st_size) // _PIXEL_BYTES
     options = {"max_pixels": str(min(most, 2**31 - 1))}
     opened = av.open(file, format=container, options=options)
     for each in opened.streams.video:
@@ -253,7 +237,7 @@ class VideoFrames(Blocks):
     def _block(self, number: int) -> np.ndarray:
         with self._lock, _decoding(self._path):
             if self._file is None:
-                raise closed(self._path)
+                raise input_checks.closed(self._path)
             frame = self._frame(number)
             if (frame.height, frame.width) != self._size:
                 raise FileError(f"Frame {number} of {self._path} has another size: cut it off.")
@@ -354,7 +338,7 @@ def write(
         file = opened.enter_context(new_file(path, overwrite=overwrite, keep=keep))
         opened.enter_context(writing(path, "video"))
         with av.open(file, "w", format="matroska") as container:
-            lines = [record_line(each) for each in (*like.history, *records)]
+            lines = [image_file.record_line(each) for each in (*like.history, *records)]
             container.metadata[_RECORDS] = "\n".join(lines)
             stream = container.add_stream("ffv1", rate=told["rate"].limit_denominator(2**30))
             stream.height, stream.width = like.data.shape[1:3]
@@ -362,7 +346,7 @@ def write(
             base = told["base"] if told["times"] else 1 / told["rate"]
             stream.time_base = stream.codec_context.time_base = base
             for number, time in enumerate(told["times"] or range(len(data))):
-                pixels, beyond = rounded(data[number], dtype, 0, most)
+                pixels, beyond = image_file.rounded(data[number], dtype, 0, most)
                 clipped += beyond
                 frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format=given)
                 frame.pts, frame.time_base = time, base

@@ -10,15 +10,8 @@ from typing import Any
 import numpy as np
 import tifffile
 
-from napari_gpu_denoise.files.image_file import (
-    Channel,
-    PixelMetadata,
-    Steps,
-    Voxel,
-    kept_steps,
-    number,
-    sized,
-)
+from napari_gpu_denoise.files import image_file
+from napari_gpu_denoise.files.image_file import Channel, PixelMetadata, Steps, Voxel
 
 HOLDS = frozenset({"uint8", "uint16", "int16", "float32"})
 CONVERTS = frozenset({"int32", "uint32", "float64"})  # opened as float32
@@ -80,13 +73,14 @@ def _several(held: Any) -> list:
 def _steps(description: Mapping[str, Any], page: tifffile.TiffPage) -> Steps:
     """Return the steps along Z, Y and X and their units as told; 0 for what is not."""
     unit = str(description.get("unit", "")).replace("\\u00B5", "µ").replace("\\u00b5", "µ")
-    found = {"Z": (number(description.get("spacing")), str(description.get("zunit", unit)))}
+    spacing = image_file.step_of(description.get("spacing"))
+    found = {"Z": (spacing, str(description.get("zunit", unit)))}
     for letter, code in (("Y", 283), ("X", 282)):  # pixels in a unit
         tag = page.tags.get(code)
         value = tag.value if tag is not None else None
         pixels, length = value if isinstance(value, tuple) and len(value) == 2 else (value, 1)
         own = str(description.get("yunit", unit)) if letter == "Y" else unit
-        found[letter] = number(length) / (number(pixels) or math.inf), own
+        found[letter] = image_file.step_of(length) / (image_file.step_of(pixels) or math.inf), own
     return found
 
 
@@ -95,7 +89,7 @@ def read_shown(
 ) -> tuple[Voxel, PixelMetadata]:
     """Return the voxel size of a stack, and its steps, units and channels."""
     found: dict[str, tuple[Any, Any]] = dict(_steps(description, page))
-    voxel = sized(*map(list, zip(*(found[a] for a in "ZYX"), strict=True)))
+    voxel = image_file.sized(*map(list, zip(*(found[a] for a in "ZYX"), strict=True)))
     found["T"] = description.get("finterval"), description.get("tunit", "s")
     # A colour table is told by its brightest colour.
     tables = [each for each in _several(kept.get("LUTs", [])) if each.shape == (3, 256)]
@@ -107,4 +101,4 @@ def read_shown(
     ends = [(low, high) for low, high in pairs if low < high < 1e300]
     limits = ends[:count] if len(ends) >= count else [None] * count
     channels = (Channel("", a, b) for a, b in zip(colours, limits, strict=True))
-    return voxel, PixelMetadata(kept_steps(found), tuple(channels))
+    return voxel, PixelMetadata(image_file.kept_steps(found), tuple(channels))

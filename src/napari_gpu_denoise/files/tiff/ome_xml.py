@@ -12,16 +12,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files.image_file import (
-    SYMBOLS,
-    Channel,
-    PixelMetadata,
-    Voxel,
-    kept_steps,
-    number,
-    parsed_record,
-    sized,
-)
+from napari_gpu_denoise.files import image_file
+from napari_gpu_denoise.files.image_file import Channel, PixelMetadata, Voxel
 
 _SCHEMA = "http://www.openmicroscopy.org/Schemas/OME/2016-06"  # of new files
 NAMESPACE = "napari-gpu-denoise"  # of our annotations, by which they are found again
@@ -61,9 +53,9 @@ def read_image(
     # tifffile invents a name for some images that have none.
     index = fitting.get(name, min(fitting.values()))
     image, pixels = images[index]
-    steps = [number(pixels.get(f"PhysicalSize{a}")) for a in "ZYX"]
+    steps = [image_file.step_of(pixels.get(f"PhysicalSize{a}")) for a in "ZYX"]
     units = [pixels.get(f"PhysicalSize{a}Unit") or "µm" for a in "ZYX"]
-    return index, _history(root, image), sized(steps, units), _pixel_metadata(pixels)
+    return index, _history(root, image), image_file.sized(steps, units), _pixel_metadata(pixels)
 
 
 def _pixel_metadata(pixels: ElementTree.Element) -> PixelMetadata:
@@ -72,11 +64,11 @@ def _pixel_metadata(pixels: ElementTree.Element) -> PixelMetadata:
         a: (pixels.get(f"PhysicalSize{a}"), pixels.get(f"PhysicalSize{a}Unit", "µm")) for a in "XYZ"
     }
     found["T"] = pixels.get("TimeIncrement"), pixels.get("TimeIncrementUnit", "s")
-    if not any(number(value) for value, _ in found.values()):
+    if not any(image_file.step_of(value) for value, _ in found.values()):
         found = {}
     shown = _children(pixels, "Channel")
     channels = (Channel(each.get("Name", ""), _colour(each.get("Color"))) for each in shown)
-    return PixelMetadata(kept_steps(found), tuple(channels))
+    return PixelMetadata(image_file.kept_steps(found), tuple(channels))
 
 
 def _colour(told: Any) -> str:
@@ -136,7 +128,7 @@ def _history(root: ElementTree.Element, image: ElementTree.Element) -> tuple[dic
     found = []
     for reference in _children(image, "AnnotationRef"):
         if (annotation := ours.get(reference.get("ID"))) is not None:
-            found += parsed_record(annotation.findtext("{*}Value", ""))
+            found += image_file.parsed_record(annotation.findtext("{*}Value", ""))
     return tuple(found)
 
 
@@ -231,11 +223,11 @@ def new_xml(shape: tuple[int, ...], axes: str, pixel_metadata: PixelMetadata, na
         if letter in pixel_metadata.steps:
             value, unit = pixel_metadata.steps[letter]
             pixels[f"PhysicalSize{letter}"] = repr(float(value))
-            pixels[f"PhysicalSize{letter}Unit"] = SYMBOLS.get(unit, "pixel")
+            pixels[f"PhysicalSize{letter}Unit"] = image_file.SYMBOLS.get(unit, "pixel")
     if "T" in pixel_metadata.steps:
         value, unit = pixel_metadata.steps["T"]
         pixels["TimeIncrement"] = repr(float(value))
-        pixels["TimeIncrementUnit"] = SYMBOLS.get(unit, "s")
+        pixels["TimeIncrementUnit"] = image_file.SYMBOLS.get(unit, "s")
     held = ElementTree.SubElement(image, "Pixels", pixels)
     for index in range(channels):
         told = {"ID": f"Channel:0:{index}", "SamplesPerPixel": str(samples)}

@@ -22,26 +22,8 @@ import numpy as np
 import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files import FORMAT_NAMES
-from napari_gpu_denoise.files.image_file import (
-    NO_VOXEL,
-    Blocks,
-    Channel,
-    ImageFile,
-    PartOfBlocks,
-    PixelMetadata,
-    kept_steps,
-    records_in,
-)
-from napari_gpu_denoise.files.input_checks import (
-    brief,
-    check_declared,
-    closed,
-    cut_short,
-    open_image,
-    reading,
-    start_of,
-)
+from napari_gpu_denoise.files import FORMAT_NAMES, image_file, input_checks
+from napari_gpu_denoise.files.image_file import Blocks, Channel, ImageFile, PixelMetadata
 from napari_gpu_denoise.files.tiff import imagej, ome_xml
 
 _CACHED = 4  # decoded blocks kept in memory,
@@ -150,7 +132,7 @@ class Planes(Blocks):
     @contextlib.contextmanager
     def _reading(self) -> Iterator[tifffile.TiffPageSeries]:
         if self._series is None:
-            raise closed(self._path)
+            raise input_checks.closed(self._path)
         with listening(self._path):
             yield self._series
 
@@ -210,7 +192,7 @@ def listening(path: Path) -> Iterator[list[str]]:
         _handlers.append(handler)
         logger.addHandler(handler)
     try:
-        with reading(path):
+        with input_checks.reading(path):
             yield messages
     finally:
         with _lock:
@@ -260,8 +242,8 @@ class LargePlanes(Planes):
         """Return whether a plane of these two axes can be read without reading the whole file."""
         return True
 
-    def as_planes(self) -> PartOfBlocks:
-        return PartOfBlocks(self, (slice(None),) * self.ndim)
+    def as_planes(self) -> image_file.PartOfBlocks:
+        return image_file.PartOfBlocks(self, (slice(None),) * self.ndim)
 
     def __getitem__(self, index: Any) -> Any:
         numbers, part, shape = self._select(index)
@@ -307,7 +289,7 @@ class LargePlanes(Planes):
         for number in range(len(flat)):
             handle.seek(start + (first + number * width) * dtype.itemsize)
             if handle.readinto(memoryview(flat[number]).cast("B")) != flat[number].nbytes:
-                raise cut_short(self._path)
+                raise input_checks.cut_short(self._path)
         return pixels
 
     def _segments(
@@ -388,7 +370,7 @@ def is_tiff(path: str | os.PathLike) -> bool:
 
     DICOM files may start so, too.
     """
-    start = start_of(path)
+    start = input_checks.start_of(path)
     return start[:4] in _MAGIC and start[128:] != b"DICM"
 
 
@@ -403,7 +385,7 @@ def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[Ima
     with contextlib.ExitStack() as held:
         # Errors that the caller raises in its block are not about reading this file.
         with listening(path) as log:
-            file = held.enter_context(open_image(path))
+            file = held.enter_context(input_checks.open_image(path))
             if not is_tiff(path):
                 raise FileError(f"{path} is not a {FORMAT_NAMES} file: only these can be read.")
             # Micro-Manager files also hold OME-XML, which says more than their own index.
@@ -451,7 +433,7 @@ def _picture(
     elif kind == "imagej":
         history, size, shown = _imagej(tif, series, metadata, notes)
     else:
-        kind, size = "plain", NO_VOXEL
+        kind, size = "plain", image_file.NO_VOXEL
         history, shown = _plain(tif, series, metadata, notes)
     if len(tif.series) > 1:
         which = "first" if series is tif.series[0] else "first that is no reduced one or mask"
@@ -460,7 +442,7 @@ def _picture(
     notes += _lost_tags(series, kind)
     if len(series.levels) > 1:
         notes.append("The image is a pyramid: its finest level was used.")
-    notes += [f"tifffile reports: {brief(m)}." for m in dict.fromkeys(log)][:3]
+    notes += [f"tifffile reports: {input_checks.brief(m)}." for m in dict.fromkeys(log)][:3]
     kind_of = LargePlanes if is_large(series) else Planes
     planes = kind_of(series, path, signed16=metadata["signed16"])
     kept = (path, files, tuple(notes), history, *size, shown)
@@ -504,7 +486,7 @@ def _imagej(
     kept = metadata["imagej"] = imagej.read_kept(page, notes)
     metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
     told = imagej.read_shown(tif.imagej_metadata, page, kept)
-    return records_in(imagej.info_of(kept)), *told
+    return image_file.records_in(imagej.info_of(kept)), *told
 
 
 def _plain(
@@ -514,7 +496,7 @@ def _plain(
     notes: list[str],
 ) -> tuple:
     """Return the records and the display of a file that is neither of OME nor of ImageJ."""
-    history = records_in((metadata["software"] or b"").decode("ascii", "replace"))
+    history = image_file.records_in((metadata["software"] or b"").decode("ascii", "replace"))
     shown = _described(metadata["descriptions"])
     if series.kind not in ("shaped", "uniform", "generic"):
         _foreign(series, metadata, notes)
@@ -624,7 +606,7 @@ def stored_files(
 ) -> tuple[Path, ...]:
     """Refuse a file that is cut short or declares far more than it holds; return all its files."""
     len(tif.pages)  # walks to the end of the chain of pages
-    cut = cut_short(path)
+    cut = input_checks.cut_short(path)
     # tifffile reads what is left if ImageJ's single page declares more than the file holds.
     declared = tif.imagej_metadata.get("images", 1) if tif.is_imagej else 1
     lacks_planes = declared > len(series) and series.kind in ("generic", "uniform")
@@ -652,7 +634,7 @@ def stored_files(
         files[Path(handle.path)] = None
         if max(map(sum, places), default=0) > handle.size:
             raise cut
-    check_declared(series.nbytes, stored_bytes, path, "tifffile")
+    input_checks.check_declared(series.nbytes, stored_bytes, path, "tifffile")
     if missing := len(series) - len(pages):
         notes.append(f"{missing} of {len(series)} planes are missing and were read as 0.")
     if blank:
@@ -674,5 +656,5 @@ def _described(texts: Iterable[bytes]) -> PixelMetadata:
             channels = tuple(Channel(str(n), str(c)) for n, c in found.get("channels", ()))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             continue
-        return PixelMetadata(kept_steps(steps), channels)
+        return PixelMetadata(image_file.kept_steps(steps), channels)
     return PixelMetadata({})

@@ -15,12 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import tifffile
 
-from napari_gpu_denoise.files.image_file import (
-    ImageFile,
-    PixelMetadata,
-    PlaneStore,
-    record_line,
-)
+from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, PlaneStore, record_line
 from napari_gpu_denoise.files.output import check_type, new_file, writing
 from napari_gpu_denoise.files.tiff import imagej, ome_xml, reading
 from napari_gpu_denoise.files.tiff.reading import Planes, page_axis

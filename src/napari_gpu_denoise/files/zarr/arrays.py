@@ -28,7 +28,7 @@ from zarr.storage import FsspecStore, LocalStore, StorePath
 
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.zarr.metadata import Node
-from napari_gpu_denoise.files.zarr.places import Address, open_inside
+from napari_gpu_denoise.files.zarr.places import Address, check_inside
 
 _UNPACK = {
     "blosc": imagecodecs.blosc_decode,
@@ -212,7 +212,7 @@ register_codec(_BOUNDED, _Bounded3)
 
 
 class Folder(LocalStore):
-    """A store that reads of a folder what `open_inside` opens; it writes nothing."""
+    """A store that reads of a folder what `check_inside` allows; it writes nothing."""
 
     def __init__(self, root: Path, within: str | None) -> None:
         super().__init__(Path(os.path.realpath(root)), read_only=True)
@@ -221,8 +221,8 @@ class Folder(LocalStore):
     def get_sync(self, key: str, **options: Any) -> Buffer | None:
         """Return the content of a file, or a part of it; None if there is none."""
         try:
-            open_inside(self._within, self.root / key).close()
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            check_inside(self._within, self.root / key)
+        except (FileNotFoundError, NotADirectoryError):
             return None
         return super().get_sync(key, **options)
 

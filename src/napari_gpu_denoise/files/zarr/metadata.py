@@ -18,18 +18,10 @@ from typing import Any
 
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files.image_file import Channel, PixelMetadata, kept_steps
-from napari_gpu_denoise.files.input_checks import leads_out
+from napari_gpu_denoise.files.input_checks import leads_out, open_regular
 from napari_gpu_denoise.files.output import writing
-from napari_gpu_denoise.files.zarr.places import (
-    HEADS,
-    Address,
-    describe_group,
-    has_suffix,
-    is_zarr,
-    member,
-    open_inside,
-    with_retries,
-)
+from napari_gpu_denoise.files.zarr import places
+from napari_gpu_denoise.files.zarr.places import Address
 
 _LARGEST = 1 << 26  # bytes of JSON; with the metadata of all its images a plate may have 10 MB
 
@@ -52,7 +44,7 @@ class Node:
 def node_at(place: Path | Address, within: str | None) -> Node | None:
     """Return the metadata at a place; None if there are none.
 
-    Files outside of the real folder `within` are refused, as by `open_inside`.
+    Files outside of the real folder `within` are refused, as by `check_inside`.
     """
     told = _json_at(place / "zarr.json", within)
     if told is not None:
@@ -69,9 +61,9 @@ def _json_at(file: Path | Address, within: str | None) -> Mapping[str, Any] | No
     try:
         if isinstance(file, Address):
             system, inside = file.system()
-            text = with_retries(file, lambda: system.cat_file(inside, end=_LARGEST + 1))
+            text = places.with_retries(file, lambda: system.cat_file(inside, end=_LARGEST + 1))
         else:
-            with open_inside(within, file) as opened:
+            with open_regular(places.check_inside(within, file)) as opened:
                 text = opened.read(_LARGEST + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -184,7 +176,7 @@ def _letters(axes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _level(dataset: Mapping[str, Any], count: int, path: Path) -> tuple[str, tuple, tuple]:
-    member(path, dataset["path"])
+    places.member(path, dataset["path"])
     scale, move = _transformed(dataset["coordinateTransformations"], count)
     return dataset["path"], scale, move
 
@@ -335,7 +327,7 @@ def images_of(path: Path | Address) -> list[Path | Address]:
 
 def _member(folder: Path | Address, name: object) -> Path | Address:
     """Return the place of a well in its plate, or of an image in its well."""
-    place = member(folder, name)
+    place = places.member(folder, name)
     if leads_out(folder, place):
         raise FileError(
             f"{place} is a link to a place outside of {folder}, and was not read: name the folders "
@@ -349,7 +341,7 @@ def plate_of(images: Sequence[Path | Address]) -> Path | Address | None:
     if len(images) < 2:
         return None
     for folder in images[0].parents:
-        if not is_zarr(folder):
+        if not places.is_zarr(folder):
             continue
         with contextlib.suppress(FileError, OSError, ValueError, AttributeError):
             if "plate" in ome_of(_attributes(folder))[1]:
@@ -367,7 +359,7 @@ def check_plate_target(plate: Path | Address, images: Sequence[Path | Address]) 
     if isinstance(plate, Address):
         return
     groups = {each for image in images for each in image.parents if plate in (each, *each.parents)}
-    heads = [group / name for group in sorted(groups) for name in (*HEADS, ".zmetadata")]
+    heads = [group / name for group in sorted(groups) for name in (*places.HEADS, ".zmetadata")]
     for place in (*images, *heads):
         if leads_out(plate, place):
             raise OutputError(
@@ -388,9 +380,9 @@ def describe_plate(target: Path | Address, plate: Path | Address) -> tuple[str, 
     with writing(target, "OME-Zarr"):
         for place in (*rows, *wells):
             group = f"{os.fspath(target)}/{place}"
-            describe_group(group, form, dict(_attributes(plate / place)))
+            places.describe_group(group, form, dict(_attributes(plate / place)))
         kept = {name: told for name, told in attributes.items() if name != _LAYOUT}
-        describe_group(os.fspath(target), form, kept)
+        places.describe_group(os.fspath(target), form, kept)
     return tuple(beside(plate, [within(plate, each) for each in images_of(plate)]))
 
 
@@ -401,7 +393,7 @@ def beside(folder: Path | Address, members: Sequence[str]) -> list[str]:
     with contextlib.suppress(OSError):
         for inner in ("", *(f"{each}/" for each in lead)):
             names = (each.name for each in (folder / inner).iterdir())
-            seen |= {inner + name for name in names if name[0] != "." and name not in HEADS}
+            seen |= {inner + name for name in names if name[0] != "." and name not in places.HEADS}
     others = [repr(each) for each in sorted(seen.difference(lead, members))]
     told = ", ".join(
         others[:20] + ["more"] * (len(others) > 20) if seen else ["what is not listed"]
@@ -413,7 +405,7 @@ def name_of(path: Path | Address) -> str:
     """Return a name for the result of an image: with its places, if it is one of a plate."""
     parts: list[str] = []
     for folder in (path, *path.parents):
-        if has_suffix(folder):
+        if places.has_suffix(folder):
             name = folder.name[: -len(".zarr")]
             name = name[: -len(".ome")] if name.lower().endswith(".ome") else name
             return "_".join([name, *reversed(parts)]) + ".ome.zarr"

@@ -10,20 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 from urllib.request import url2pathname
 
 from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
-from napari_gpu_denoise.files.input_checks import (
-    brief,
-    cause_of,
-    check_no_secrets,
-    link_outside,
-    not_installed,
-    open_real,
-    open_regular,
-    reason_of,
-)
+from napari_gpu_denoise.files import input_checks
 
 _LOCAL = ("file", "local")  # which fsspec has for files of this machine
 # What file systems name that tells one version of a file from another.
@@ -132,7 +123,9 @@ class Address(os.PathLike):
         try:
             yield found
         except Exception as error:
-            raise FileError(f"{self} cannot be reached: {reason_of(error)}.") from cause_of(error)
+            raise FileError(
+                f"{self} cannot be reached: {input_checks.reason_of(error)}."
+            ) from input_checks.cause_of(error)
 
     def remove(self) -> None:
         """Remove all that is there."""
@@ -150,7 +143,9 @@ class Address(os.PathLike):
             system.invalidate_cache()
             return system, place
         except Exception as error:
-            raise FileError(f"{self} cannot be opened: {reason_of(error)}.") from cause_of(error)
+            raise FileError(
+                f"{self} cannot be opened: {input_checks.reason_of(error)}."
+            ) from input_checks.cause_of(error)
 
 
 def as_path(path: str | os.PathLike) -> Path | Address:
@@ -158,7 +153,7 @@ def as_path(path: str | os.PathLike) -> Path | Address:
     if isinstance(path, Address):
         return path
     text = os.fspath(path)
-    check_no_secrets(text)
+    input_checks.check_no_secrets(text)
     scheme, found, place = text.partition("://")
     if not found:
         return Path(text)
@@ -193,36 +188,22 @@ def member(folder: Path | Address, name: object) -> Path | Address:
     wrong = any(not part or part[0] == "." or {*part} & {*"\\:\0"} for part in parts)
     if wrong or len(parts) > _DEEPEST:
         raise FileError(
-            f"The metadata of {folder} name {brief(repr(name))}, which is no name of a folder in "
-            "it: it was not read; save it again."
+            f"The metadata of {folder} name {input_checks.brief(repr(name))}, which is no name of "
+            "a folder in it: it was not read; save it again."
         )
     return folder / name
 
 
-def open_inside(folder: str | None, path: Path) -> BinaryIO:
-    """Open a file to read it, as `open_regular`; `FileError` if it is outside of a real folder.
+def check_inside(folder: str | None, path: Path) -> str:
+    """Return the real name of a file; `FileError` if it is outside of a real folder.
 
-    Without a folder it may be anywhere.
+    Without a folder it may be anywhere. `OSError` if it is a pipe, a device, or not there.
     """
-    if folder is not None and _without_links(folder, str(path)):
-        return open_real(str(path))
     real = os.path.realpath(path)
     if folder is not None and not real.startswith(os.path.join(folder, "")):
-        raise link_outside(path, real, folder)
-    return open_regular(real)
-
-
-def _without_links(folder: str, path: str) -> bool:
-    """Return whether a path is below a real folder, with no link on the way, which is soon told."""
-    start = os.path.join(folder, "")
-    if not path.startswith(start):
-        return False
-    at = folder
-    for part in path[len(start) :].split(os.sep):
-        at = f"{at}{os.sep}{part}"
-        if part == ".." or os.path.islink(at):
-            return False
-    return True
+        raise input_checks.link_outside(path, real, folder)
+    input_checks.check_regular(path, os.stat(real))
+    return real
 
 
 def is_unfinished(path: str | os.PathLike) -> bool:
@@ -266,7 +247,7 @@ def zarr_package() -> ModuleType:
         import zarr
         from zarr.abc.codec import SupportsSyncCodec  # noqa: F401 (which older ones lack)
     except ImportError as error:
-        raise not_installed("OME-Zarr", error) from error
+        raise input_checks.not_installed("OME-Zarr", error) from error
     return zarr
 
 

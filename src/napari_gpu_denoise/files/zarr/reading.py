@@ -14,14 +14,8 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
+from napari_gpu_denoise.files import input_checks
 from napari_gpu_denoise.files.image_file import NO_VOXEL, Blocks, ImageFile, voxel_of
-from napari_gpu_denoise.files.input_checks import (
-    check_declared,
-    check_memory,
-    closed,
-    enough_stored,
-    reading,
-)
 from napari_gpu_denoise.files.zarr.metadata import Node, beside, described, node_at, ome_of
 from napari_gpu_denoise.files.zarr.places import HEADS, Address, is_zarr, with_retries, zarr_package
 from napari_gpu_denoise.image.axes import index_parts
@@ -44,7 +38,7 @@ def open_stack(path: Path | Address, *, companions_anywhere: bool = False) -> It
     zarr_package()
     if not is_zarr(path):
         raise FileError(f"{path} is not there, or holds no zarr: check the name.")
-    with reading(path, "damaged"):
+    with input_checks.reading(path, "damaged"):
         picture = _picture(path, None if companions_anywhere else os.path.realpath(path))
     try:
         yield picture
@@ -84,7 +78,7 @@ def _picture(path: Path | Address, within: str | None) -> ImageFile:
     for level in levels:
         held = math.prod(level.shards or level.chunks) * np.dtype(level.dtype).itemsize
         if held >= _LARGE_CHUNK:
-            check_memory(2 * held, path)
+            input_checks.check_memory(2 * held, path)
     notes += check_stored(finest, place / found.paths[0], path, within)
     notes += beside(place, found.paths)
     if place != path:  # other images are said
@@ -163,8 +157,8 @@ class ZarrPixels(Blocks):
 
         parts = index_parts(index, self.shape)
         if self._array is None:
-            raise closed(self._path)
-        with reading(self._path, "damaged"):
+            raise input_checks.closed(self._path)
+        with input_checks.reading(self._path, "damaged"):
             pixels = with_retries(self._path, lambda: chunks.read(self._array, parts))
         return pixels.astype(self.dtype, copy=False)[()]
 
@@ -202,12 +196,12 @@ def check_stored(
         inside = len(at) == len(grid) and all(i < n for i, n in zip(at, grid, strict=True))
         if inside and array.metadata.encode_chunk_key(at) == name:
             there.append((name, at, size))
-    stored, enough = 0, enough_stored(array.nbytes)
+    stored, enough = 0, input_checks.enough_stored(array.nbytes)
     for *_, size in there:
         if stored >= enough:
             break
         stored += size()
-    check_declared(array.nbytes, stored, path, "zarr")
+    input_checks.check_declared(array.nbytes, stored, path, "zarr")
     if total > _MISSING and total > _ONE_OF * len(there):
         raise FileError(
             f"{path} declares {total} {kind} but holds {len(there)}: it is damaged or blank. If it "

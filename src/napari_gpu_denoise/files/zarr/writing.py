@@ -24,18 +24,9 @@ from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.input_checks import open_regular, read_files
 from napari_gpu_denoise.files.output import already_there, check_type, new_folder, writing
+from napari_gpu_denoise.files.zarr import places
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
-from napari_gpu_denoise.files.zarr.places import (
-    HEADS,
-    Address,
-    Claim,
-    as_path,
-    describe_group,
-    is_unfinished,
-    is_zarr,
-    with_retries,
-    zarr_package,
-)
+from napari_gpu_denoise.files.zarr.places import Address, Claim
 from napari_gpu_denoise.image.axes import chosen_range, index_parts
 from napari_gpu_denoise.image.threads import mapping, shared_executor
 from napari_gpu_denoise.protocol.tiles import regions
@@ -64,7 +55,7 @@ class NewImage:
         #: Where it is written, which may be another place than it is `named`, and by whom.
         self.folder, self.claim = folder, claim
         self._folder, self._like = named, like
-        self._zarr = zarr_package()
+        self._zarr = places.zarr_package()
         self._levels: list[Any] = []
         self._resumed = resumed
 
@@ -74,8 +65,8 @@ class NewImage:
         if self._resumed:
             # Its chunks stay, and its metadata are written again: they may be lost, or changed.
             with writing(self._folder, "OME-Zarr"):
-                for head in HEADS:
-                    place = as_path(_inside(self.folder, f"{self.name}/{head}"))
+                for head in places.HEADS:
+                    place = places.as_path(_inside(self.folder, f"{self.name}/{head}"))
                     if place.exists():
                         place.unlink()
         array = self._added(0, tuple(shape), np.dtype(dtype))
@@ -109,7 +100,7 @@ class NewImage:
             if "/" in path:
                 within = _inside(self.folder, path.rpartition("/")[0])
                 self._zarr.open_group(within, mode="a", zarr_format=form)
-        with_retries(self._folder, lambda: describe_group(place, form, attributes))
+        places.with_retries(self._folder, lambda: places.describe_group(place, form, attributes))
 
     @property
     def name(self) -> str:
@@ -139,7 +130,7 @@ class NewImage:
         place = _inside(self.folder, self._path(number))
         with writing(self._folder, "OME-Zarr"):
             self.claim.check()
-            made = with_retries(
+            made = places.with_retries(
                 self._folder,
                 lambda: self._zarr.create_array(place, shape=shape, dtype=dtype, **options),
             )
@@ -155,7 +146,7 @@ class FullResolutionArray:
 
     def __init__(self, array: Any, folder: Path | Address, place: str, claim: Claim) -> None:
         self._array, self._folder, self._claim = array, folder, claim
-        self.place = as_path(place)
+        self.place = places.as_path(place)
         self.shape, self.dtype, self.ndim = tuple(array.shape), np.dtype(array.dtype), array.ndim
         self.chunks = tuple(array.shards or array.chunks)
 
@@ -165,7 +156,7 @@ class FullResolutionArray:
 
         parts = index_parts(index, self.shape)
         with writing(self._folder, "OME-Zarr"):
-            return with_retries(self._folder, lambda: chunks.read(self._array, parts))
+            return places.with_retries(self._folder, lambda: chunks.read(self._array, parts))
 
     def __setitem__(self, index: Any, values: Any) -> None:
         from napari_gpu_denoise.files.zarr import chunks
@@ -173,7 +164,7 @@ class FullResolutionArray:
         parts = index_parts(index, self.shape)
         with writing(self._folder, "OME-Zarr"):
             self._claim.check()
-            with_retries(self._folder, lambda: chunks.write(self._array, parts, values))
+            places.with_retries(self._folder, lambda: chunks.write(self._array, parts, values))
 
     def mark_of_chunks(self, where: Any, content: bool = True) -> int | None:
         """Return the size of the chunks of a region, with `content` above 32 bits of a checksum.
@@ -188,10 +179,10 @@ class FullResolutionArray:
                 return None
             grid.append(range(one.start // step, -(-one.stop // step)))
         names = map(self._array.metadata.encode_chunk_key, itertools.product(*grid))
-        places = [self.place / name for name in names]
+        files = [self.place / name for name in names]
         with writing(self._folder, "OME-Zarr"):
             look = partial(_size_and_checksum, content=content)
-            found = list(shared_executor("checksums", _REQUESTS).map(look, places))
+            found = list(shared_executor("checksums", _REQUESTS).map(look, files))
         size = sum(size for size, _ in found)
         return size << 32 | zlib.crc32(repr(found).encode()) if content else size
 
@@ -249,7 +240,7 @@ def new_image(
     `part` is the unfinished folder as of `new_folder`, which is kept if the block raises; with
     `resumed` the finest level is in it.
     """
-    place = as_path(path)
+    place = places.as_path(path)
     if isinstance(place, Address):
         check_place(place, like, overwrite=overwrite)
         with writing(place, "OME-Zarr"):
@@ -275,11 +266,11 @@ def new_image(
 def check_place(place: Address, like: ImageFile, *, overwrite: bool) -> None:
     """Refuse an address at which no image can be written."""
     for other in (like.path, *like.files, *read_files):
-        if as_path(other) == place or place in as_path(other).parents:
+        if places.as_path(other) == place or place in places.as_path(other).parents:
             raise OutputError(f"{place} is, or holds, an input: choose another place.")
     if not place.exists():
         return
-    unfinished = is_unfinished(place)
+    unfinished = places.is_unfinished(place)
     if unfinished and not overwrite:
         raise OutputError(
             f"{place} is unfinished, as its run goes on or was killed, and only runs that write to "
@@ -290,7 +281,7 @@ def check_place(place: Address, like: ImageFile, *, overwrite: bool) -> None:
         )
     if not overwrite:
         raise already_there(f"{place} exists")
-    if not unfinished and not is_zarr(place):
+    if not unfinished and not places.is_zarr(place):
         raise OutputError(f"{place} is not zarr: it is kept; choose another name.")
 
 
