@@ -13,6 +13,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.errors import NonFiniteError, SettingsError, SigmaError
 from napari_gpu_denoise.noise.models import choices
+from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.run.noise import resolve_noise
 from scenes import noisy, scene, small
 
@@ -27,6 +28,10 @@ def photons(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 IMAGE = photons(64, 72)
+
+
+def resolved(noise, image, axes, filter=gd.BM3D()):  # noqa: B008, settings are frozen
+    return resolve_noise(None, noise, image, filter, Context(axes, image.shape))
 
 
 def run(noise, sigma=None, image=IMAGE, **options):
@@ -195,26 +200,24 @@ def test_isoline_knows_speckle_itself():
     np.testing.assert_array_equal(gd.isoline(rgb, noise=gd.Speckle(3), axes="YXS"), expected)
     # Numbers of looks that differ are beyond it, and those out of its bounds.
     for models in ((gd.Speckle(3), gd.Speckle(3), gd.Speckle(4)), (gd.Speckle(2e4),)):
-        running, found = resolve_noise(None, models, image, "CYX", gd.Isoline())
-        assert found.stabilised
-        assert running == gd.Isoline()
+        assert resolved(models, image, "CYX", gd.Isoline()).stabilised
 
 
 def test_zeros_of_speckle_are_those_of_the_whole_image():
     image = np.full((2, 40, 48), 50.0, np.float32)
     image[0, :5], image[1, 3, 3] = 0, 1e-3
-    _, found = resolve_noise(None, gd.Speckle(4), image, ".YX", gd.BM3D())
+    found = resolved(gd.Speckle(4), image, ".YX")
     assert found.models == (gd.Speckle(4, least=float(np.float32(1e-3))),)
-    _, found = resolve_noise(None, gd.Speckle(4, least=0.5), image, ".YX", gd.BM3D())
+    found = resolved(gd.Speckle(4, least=0.5), image, ".YX")
     assert found.models == (gd.Speckle(4, least=0.5),)
     # Of lazy ones whole planes are seen, wherever Y and X are.
     rgb = np.full((40, 48, 3), 50.0, np.float32)
     rgb[9, 9, 2] = 1e-3
-    _, found = resolve_noise(None, gd.Speckle(4), da.from_array(rgb), "YXS", gd.BM3D())
+    found = resolved(gd.Speckle(4), da.from_array(rgb), "YXS")
     assert found.models == (gd.Speckle(4, least=float(np.float32(1e-3))),)
     assert not run(gd.Speckle(4), image=np.zeros((40, 48), np.uint8)).image.any()
     # Equal models are one.
-    _, found = resolve_noise(None, (MODEL, MODEL), rgb[..., :2], "YXC", gd.BM3D())
+    found = resolved((MODEL, MODEL), rgb[..., :2], "YXC")
     assert (found.models, found.numbers) == ((MODEL,), None)
 
 
