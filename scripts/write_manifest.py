@@ -62,7 +62,7 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         {
             "id": f"{PLUGIN}.sample_{name}",
             "title": f"Open a sample: {samples.title(name)}",
-            "python_name": f"napari_gpu_denoise._napari.samples:{name}",
+            "python_name": f"napari_gpu_denoise._napari.commands:{name}",
         }
         for name in samples.names()
     ]

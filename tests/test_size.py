@@ -16,8 +16,8 @@ MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have; only ever lowered.
 LIMITS = {
     "modules": 191,
-    "lines": 48_042,
-    "lines of imports": 3_117,
+    "lines": 47_170,
+    "lines of imports": 2_895,
     "modules with a single importer": 33,
 }
 

@@ -10,8 +10,7 @@ from napari_gpu_denoise.noise.models.rician import Rician
 from napari_gpu_denoise.noise.models.signal_dependent import SignalDependent
 from napari_gpu_denoise.noise.models.speckle import Speckle
 
-#: In the order people see them. The first one is assumed in doubt; the last one whose `evidence`
-#: is found is chosen.
+#: In the order people see them. The one of least price and misfit is chosen.
 MODELS: tuple[type[NoiseModel], ...] = (
     Gaussian,
     Correlated,
