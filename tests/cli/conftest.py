@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tifffile
@@ -40,7 +42,8 @@ def calls(monkeypatch):
         return Result(data, record)
 
     monkeypatch.setattr(one_file, "denoise_image", stand_in)
-    monkeypatch.setattr(batch, "choose_devices", lambda device: device)
+    here = SimpleNamespace(shares_cores=True)
+    monkeypatch.setattr(batch, "choose_devices", lambda device: device or (here,))
     return asked
 
 

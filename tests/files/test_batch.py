@@ -7,8 +7,10 @@ import gc
 import json
 import shutil
 import threading
+import time
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,7 +34,7 @@ from napari_gpu_denoise.files.formats import find_files
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.output import check_folder, check_output
 from napari_gpu_denoise.run.record import Record, Result
-from napari_gpu_denoise.run.request import HostMemory, Run
+from napari_gpu_denoise.run.request import BASE, HostMemory, Run
 
 SETTINGS = gd.NLMeans(window=5)
 
@@ -69,7 +71,8 @@ def calls(monkeypatch):
         return Result(data + np.ones((), data.dtype), record)
 
     monkeypatch.setattr(one_file, "denoise_image", stand_in)
-    monkeypatch.setattr(batch, "choose_devices", lambda device: device)
+    here = SimpleNamespace(shares_cores=True)
+    monkeypatch.setattr(batch, "choose_devices", lambda device: device or (here,))
     return asked
 
 
@@ -131,8 +134,8 @@ def test_a_report_does_not_hold_the_pixels_of_files_that_failed(folder, monkeypa
 
     monkeypatch.setattr(batch, "denoise_file", fail)
     report = run_batch("raw/*.tif", SETTINGS, 5, output="out")
-    assert len(report.failed) == len(held) == 3
-    assert [pixels() for pixels in held] == [None] * 3
+    assert len(report.failed) == 3 and len(held) == 5  # two are tried alone once more
+    assert [pixels() for pixels in held] == [None] * 5
 
 
 @pytest.mark.parametrize(
@@ -329,8 +332,16 @@ def test_progress(folder, calls):
     assert seen[4].path == Path("raw/b.tif")
 
 
-def test_cancel_within_a_file(folder, calls):
-    cancel = threading.Event()
+def test_cancel_within_a_file(folder, calls, monkeypatch):
+    cancel, plain = threading.Event(), one_file.denoise_image
+
+    def held(data, run, progress):
+        if calls:
+            progress.tell(1, 2)
+            cancel.wait()
+        return plain(data, run, progress)
+
+    monkeypatch.setattr(one_file, "denoise_image", held)
 
     def stop(state):
         if state.index == 1 and state.done == 1:
@@ -374,7 +385,40 @@ def test_an_error_that_a_cancel_causes_is_not_reported(folder, calls, monkeypatc
     assert (report.files, report.cancelled) == ((), True)
 
 
-def test_one_image_in_memory_at_a_time(folder, calls, monkeypatch):
+def test_files_flow(folder, calls, monkeypatch):
+    """Small files are denoised several at once, and reported in their order."""
+    shutil.copy("raw/a.tif", "raw/d.tif")
+    met, plain, begun = threading.Barrier(3, timeout=600), batch.denoise_file, []
+
+    def meeting(path, *given, **options):
+        begun.append(path.name)
+        if path.name != "a.tif":
+            met.wait()
+            time.sleep(0.1 * (path.name == "b.tif"))
+        return plain(path, *given, **options)
+
+    monkeypatch.setattr(batch, "denoise_file", meeting)
+    report = run_batch("raw", SETTINGS, output="out")
+    assert [file.output.name for file in report.done] == ["a.tif", "b.tif", "c.tif", "d.tif"]
+    assert begun[0] == "a.tif" and not report.failed
+
+
+def test_a_file_that_lacks_memory_beside_others_is_tried_alone(folder, calls, monkeypatch):
+    plain, tried = batch.denoise_file, []
+
+    def short(path, *given, **options):
+        tried.append(path.name)
+        if tried.count(path.name) == 1 and path.name != "a.tif":
+            raise DeviceMemoryError("too little")
+        return plain(path, *given, **options)
+
+    monkeypatch.setattr(batch, "denoise_file", short)
+    report = run_batch("raw", SETTINGS, output="out")
+    assert [file.output.name for file in report.done] == ["a.tif", "b.tif", "c.tif"]
+    assert sorted(tried) == ["a.tif", "b.tif", "b.tif", "c.tif", "c.tif"]
+
+
+def test_memory_limits_how_many_images_are_held(folder, calls, monkeypatch):
     """When a file is read, nothing of the one before is held any more."""
     alive: list[weakref.ref] = []
     read = ImageFile.loaded
@@ -387,8 +431,9 @@ def test_one_image_in_memory_at_a_time(folder, calls, monkeypatch):
         return picture
 
     monkeypatch.setattr(ImageFile, "loaded", watched)
-    assert len(run_batch("raw", SETTINGS, output="out").done) == 3
-    assert len(alive) == 3
+    enough = BASE + 4000  # for one image of 168 pixels and its result, of float32 at most
+    report = run_batch("raw", SETTINGS, output="out", memory_limit_host=enough)
+    assert len(report.done) == len(alive) == 3
 
 
 @pytest.mark.parametrize("kind", ["assocalpha", "unassalpha", "unspecified"])

@@ -1,15 +1,18 @@
-"""Batch processing: each file is read, denoised, written and freed before the next."""
+"""Batch processing: while one file is filtered, the next are read and the last ones written."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
+import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
@@ -17,7 +20,8 @@ from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, zarr
 from napari_gpu_denoise.files.formats import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.image_file import ImageFile
-from napari_gpu_denoise.files.one_file import check_result, denoise_file, read_whole
+from napari_gpu_denoise.files.input_checks import free_memory
+from napari_gpu_denoise.files.one_file import check_result, denoise_file, small_image
 from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_unfinished
 from napari_gpu_denoise.noise.models import summary_of
 from napari_gpu_denoise.opencl.device import choose_devices, own_device
@@ -25,6 +29,11 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.progress import SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Record
 from napari_gpu_denoise.run.request import HostMemory, Run, takes_options
+
+_AT_ONCE = 4  # files that are read, filtered and written at the same time
+_PAUSE = 0.05  # seconds between two looks at whether the batch was cancelled
+# What a file fails with while others take memory, or one of several devices fails.
+_TRIED_ALONE = (errors.DeviceMemoryError, errors.KernelError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -294,52 +303,155 @@ def denoise_files(
     """
     todo = [path for path in batch.found if only is None or path in only]
     files: list[FileReport] = []
-    state, path = _BatchState(batch), None
-    try:
-        if batch.client is not None:
-            todo = _by_workers(batch, state, todo, files, progress)
-        for index, path in enumerate(todo):
-            if state.stops(files):
-                break
-            files.append(_denoised(batch, state, path, (index, len(todo)), progress))
-            progress.report(files[-1])
-            progress.check()
-    except errors.Cancelled:
-        return _stopped(batch, files, path, todo)
+    state, count = _BatchState(batch), len(todo)
+    with _Flow(batch, state, files, progress) as flow:
+        try:
+            if batch.client is not None:
+                todo = _by_workers(batch, state, todo, files, progress)
+            for index, path in enumerate(todo):
+                if state.stops(files):
+                    break
+                flow.take(path, (index, len(todo)))
+            flow.finish()
+        except errors.Cancelled:
+            notes = flow.cancelled()
+            return BatchReport(tuple(files), cancelled=len(files) < count, notes=notes)
     report = BatchReport(tuple(map(_still_there, files)))
     return replace(report, notes=_plate(batch)) if not report.failed else report
 
 
-def _denoised(
-    batch: Batch, state: _BatchState, path: Path, place: tuple[int, int], progress: Progress
-) -> FileReport:
-    """Denoise one file with this process, or with all workers; `place` is its index, of a count."""
-    own = progress.within(lambda s: BatchProgress(path, *place, s.done, s.total, s.unit))
-    own.stage("")
-    try:
-        report = state.left_out(path)
-        if report is None:
-            options = {**state.options(path), "client": batch.client, "progress": own}
-            made = denoise_file(path, batch.targets[path], batch.run, **options)
-            report = state.done(path, *made)
-        return report
-    except (errors.Cancelled, errors.NoDeviceError):
-        raise
-    except Exception as error:
-        # Whatever is wrong with one file, try the others.
-        return state.failed(path, error)
+class _Begun(NamedTuple):
+    """A file that a thread denoises, its place among all, its bytes, and steps to be reported."""
+
+    path: Path
+    place: tuple[int, int]
+    nbytes: int
+    steps: deque[Step]
+    future: Future
 
 
-def _stopped(
-    batch: Batch, files: list[FileReport], path: Path | None, todo: Sequence[Path]
-) -> BatchReport:
-    """Return the report of a batch that was cancelled at a file, or when that was reported."""
-    last = files[-1] if files and files[-1].input == path else None
-    if last is not None and last.error is None:
-        return BatchReport(tuple(files), cancelled=path != todo[-1])
-    if last is not None:  # Ctrl-C makes the compiler of PoCL fail, too
-        files.pop()
-    return BatchReport(tuple(files), cancelled=True, notes=_unfinished_note(batch, path))
+class _Flow(contextlib.ExitStack):
+    """Denoises files and reports on them in their order; small ones in threads, several at once.
+
+    A device then never waits for a disk. The first file is denoised alone: it makes the folder of
+    the results, and builds the kernels.
+    """
+
+    def __init__(
+        self, batch: Batch, state: _BatchState, files: list[FileReport], progress: Progress
+    ) -> None:
+        super().__init__()
+        self._batch, self._state, self._files, self._progress = batch, state, files, progress
+        self._path: Path | None = None  # of the last file that was waited for
+        self._begun: deque[_Begun] = deque()
+        # Held while a step is reported: there a front end may pause the run.
+        self._reporting, self._ended = threading.Lock(), threading.Event()
+        self._pool = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "files"))
+        self.callback(self._ended.set)
+
+    def take(self, path: Path, place: tuple[int, int]) -> None:
+        """Denoise a file, or begin to; `place` is its index, of a count."""
+        batch = self._batch
+        flows = bool(self._files) and batch.client is None and not batch.stop_on_error
+        if os.path.islink(batch.targets.get(path, "")):
+            self.finish()  # it may lead to the result of an earlier file
+        small = self._state.sort(path, flows)
+        if isinstance(small, FileReport) or not small:
+            self.finish()
+            self._alone(path, place, small or None)
+            return
+        host = batch.run.host_memory or HostMemory.quarter_of(free_memory())
+        while self._begun:
+            held = small + sum(each.nbytes for each in self._begun)
+            if len(self._begun) < _AT_ONCE and host.fits(held, batch.run.device):
+                break
+            self._finish_first()
+        steps: deque[Step] = deque()
+
+        def report(step: Step) -> None:
+            with self._reporting:
+                steps.append(step)
+
+        def stopped() -> bool:
+            return self._ended.is_set() or self._progress.stopped()
+
+        devices, options = batch.run.device, self._state.options(path)
+        run = replace(batch.run, device=(devices[place[0] % len(devices)],))
+        options["progress"] = Progress(report, stopped)
+        future = self._pool.submit(denoise_file, path, batch.targets[path], run, **options)
+        self._begun.append(_Begun(path, place, small, steps, future))
+
+    def finish(self) -> None:
+        """Wait for the files that were begun, and report on them."""
+        while self._begun:
+            self._finish_first()
+
+    def _finish_first(self) -> None:
+        path, place, _, steps, future = self._begun[0]
+        own = self._steps_of(path, place)
+        while not future.done() or steps:
+            wait([future], _PAUSE)
+            while steps:
+                with self._reporting:
+                    own.report(steps.popleft())
+            own.check()
+        if isinstance(future.exception(), _TRIED_ALONE):
+            for each in self._begun:
+                if (error := each.future.exception()) is not None:
+                    errors.free_traceback(error)  # with the pixels that it holds
+            self._begun.popleft()
+            self._alone(path, place)
+            return
+        self._begun.popleft()
+        self._end(path, future.result)
+
+    def _steps_of(self, path: Path, place: tuple[int, int]) -> Progress:
+        self._path = path
+        own = self._progress.within(lambda s: BatchProgress(path, *place, s.done, s.total, s.unit))
+        own.stage("")
+        return own
+
+    def _alone(self, path: Path, place: tuple[int, int], known: FileReport | None = None) -> None:
+        """Denoise one file, with this process or with all workers, while no other is.
+
+        `known` is the report on one that is not to be denoised.
+        """
+        batch, own = self._batch, self._steps_of(path, place)
+        options = {**self._state.options(path), "client": batch.client, "progress": own}
+        one = partial(denoise_file, path, batch.targets.get(path), batch.run, **options)
+        self._end(path, one if known is None else lambda: known)
+
+    def _end(self, path: Path, made: Callable[[], Any]) -> None:
+        """Report on a file, of which `made` returns a report, or what `denoise_file` does."""
+        try:
+            found = made()
+            report = found if isinstance(found, FileReport) else self._state.done(path, *found)
+        except (errors.Cancelled, errors.NoDeviceError):
+            raise
+        except Exception as error:
+            # Whatever is wrong with one file, try the others.
+            report = self._state.failed(path, error)
+        self._files.append(report)
+        self._progress.report(report)
+        self._progress.check()
+
+    def cancelled(self) -> tuple[str, ...]:
+        """Add the reports on files that were complete when a batch was cancelled.
+
+        Returns where unfinished results are kept.
+        """
+        self._ended.set()
+        left = [self._path]
+        if self._files and self._files[-1].input == self._path:
+            # An error may be that of PoCL, whose compiler Ctrl-C makes fail, too.
+            left = [self._files.pop().input] if self._files[-1].error else []
+        for one in self._begun:
+            if one.future.exception() is None:
+                self._files.append(self._state.done(one.path, *one.future.result()))
+            else:
+                left.append(one.path)
+        notes = (_unfinished_note(self._batch, path) for path in dict.fromkeys(left))
+        return tuple(itertools.chain.from_iterable(notes))
 
 
 def _by_workers(
@@ -371,7 +483,7 @@ def _by_workers(
     def small() -> Iterator[tuple[Any, ...]]:
         for path in itertools.takewhile(lambda _: not state.stops(files), todo):
             found = state.sort(path)
-            if found is True:
+            if found and not isinstance(found, FileReport):
                 begun.append(path)
                 given = path, batch.targets[path], batch.run, state.options(path)
                 yield "file", filtered_file, *given
@@ -458,23 +570,28 @@ class _BatchState:
                 found += picture.files
         return found
 
-    def sort(self, path: Path) -> FileReport | bool:
-        """Return whether one worker is to denoise a file, or the report if none is."""
+    def sort(self, path: Path, sized: bool = True) -> FileReport | int:
+        """Return the bytes of a small image with its result, 0 of others, or why it is left out.
+
+        Unless it is to be `sized`, as what one worker or thread denoises, an image is not opened.
+        """
         try:
             if (report := self.left_out(path)) is not None:
                 return report
-            files = read_whole(path, self._batch.run, self._batch.companions_anywhere)
+            if not sized:
+                return 0
+            nbytes, files = small_image(path, self._batch.run, self._batch.companions_anywhere)
         except Exception as error:
             return self.failed(path, error)
         self._sources.update(_real(file) for file in files if file != path)
-        return bool(files)
+        return nbytes
 
     def options(self, path: Path) -> dict[str, Any]:
         """Return the options of `denoise_file`."""
         batch = self._batch
         return {
             "overwrite": batch.overwrite,
-            "new_folder": batch.targets[path].parent not in self._folders,
+            "new_folder": path in batch.targets and batch.targets[path].parent not in self._folders,
             "companions_anywhere": batch.companions_anywhere,
             "resume": batch.resume,
         }

@@ -218,12 +218,17 @@ def with_voxel(filter: Filter, picture: ImageFile) -> Filter:
     return replace(filter, voxel=",".join(f"{step:.7g}" for step in picture.voxel))
 
 
-def read_whole(path: Path, run: Run, companions_anywhere: bool) -> tuple[Path, ...]:
-    """Return the files of an image that is small enough for one worker; none of others."""
+def small_image(path: Path, run: Run, companions_anywhere: bool) -> tuple[int, tuple[Path, ...]]:
+    """Return the bytes of an image with its result, and its files; 0 and none of a large one."""
     with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         host = run.host_memory or HostMemory.quarter_of(free_memory())
         run = replace(run, axes=run.axes or picture.filter_axes, host_memory=host)
-        return () if _is_long(picture, run) else tuple(picture.files or (path,))
+        if _is_long(picture, run):
+            return 0, ()
+        data = picture.data
+        return data.nbytes + data.size * max(data.dtype.itemsize, 4), tuple(
+            picture.files or (path,)
+        )
 
 
 def _is_long(picture: ImageFile, run: Run) -> bool:
