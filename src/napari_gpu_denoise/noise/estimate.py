@@ -289,7 +289,8 @@ def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[str]:
             continue
         ratio = np.nanmax(np.where(sigma > 0, np.maximum(factor, 1 / factor), 1), axis=0)
         if odd := [str(each.index[k]) for k in np.flatnonzero(ratio > limits.MIN_ODD_PLANE_RATIO)]:
-            which = f"{name}{'s' * (len(odd) > 1)} {', '.join(odd[:5])}"
+            more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
+            which = f"{name}{'s' * (len(odd) > 1)} {', '.join(odd[:5])}{more}"
             said = f"the noise of {which} differs by a factor of {ratio.max():.2g} from the others'"
             yield f"{said}, as which it is filtered"
 
