@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum
 from napari_gpu_denoise.noise.patches import selection
@@ -76,15 +75,13 @@ def speckle_noise(image: Any) -> SpeckleNoise:
     """Estimate the equivalent number of looks of intensities, (y, x) or (..., y, x).
 
     The mode over windows of 8 x 8 pixels. At most 8 planes are read. Windows with NaN, infinity,
-    clipped pixels or a mean that is not above 0 are left out; NonFiniteError if none is finite. A
-    constant image has infinitely many looks. Where the grain of the speckle is not much smaller
+    clipped pixels or a mean that is not above 0 are left out. A constant image, and one without
+    finite pixels, has infinitely many looks. Where the grain of the speckle is not much smaller
     than a window, looks come out too many. The standard error comes from resampling the windows.
     """
     planes = sample_planes(image)
     blanks = selection.not_image(planes)
     levels = list(map(selection.clipping_levels, planes, blanks))
-    if not any(np.isfinite(plane).any() for plane in planes):
-        raise NonFiniteError("No finite pixel is left; replace NaN and infinity first.")
     ratios, overlap = [], 1.0
     for rest, mean, freedom, shared in read_windows(
         planes, blanks, levels, (INTENSITY_WINDOW, 40_000, 0.01)
