@@ -72,7 +72,6 @@ def magnitude_noise(channel: Evidence) -> Magnitudes | None:
 
 
 def _by_background(channel: Evidence) -> Magnitudes | None:
-    """Measure Rician noise in areas without signal."""
     found = rayleigh_background(channel.planes, channel.blanks, channel.levels)
     if found is None or channel.laws is None:
         return found
@@ -87,7 +86,6 @@ def _by_background(channel: Evidence) -> Magnitudes | None:
 
 
 def _by_levels(channel: Evidence) -> Magnitudes | None:
-    """Measure Rician noise by the variance at levels of brightness."""
     laws = channel.laws
     if laws is None:
         return None

@@ -167,10 +167,8 @@ def _fit_surface(
         return None
     bright = (bright - bright.mean()) / (np.ptp(bright) or 1.0)
     for degree in (0, 2):
-        if (
-            cost + limits.MIN_SURFACE_GAIN
-            > _robust_fit(bright[:, None] ** np.arange(degree + 1), sigma, error)[2]
-        ):
+        _, _, other = _robust_fit(bright[:, None] ** np.arange(degree + 1), sigma, error)
+        if cost + limits.MIN_SURFACE_GAIN > other:
             return None
     return found, float(values.min()), float(values.max())
 

@@ -308,10 +308,8 @@ class NoiseModel(ABC):
         SettingsError if it names another model, or its parameters do not fit.
         """
         fields = dict(values) if isinstance(values, Mapping) else {"model": values}
-        name, known = (
-            fields.pop("model", None),
-            cls.__subclasses__() if cls is NoiseModel else [cls],
-        )
+        name = fields.pop("model", None)
+        known = cls.__subclasses__() if cls is NoiseModel else [cls]
         kind = next((each for each in known if each.name == name), None)
         if kind is None:
             names = " or ".join(each.name for each in known)
