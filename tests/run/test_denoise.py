@@ -114,10 +114,6 @@ def test_a_rectangle_of_few_rows():
 
 def test_maps_of_a_rectangle(device):
     image, cut = noisy(40, 52), {"rows": slice(7, 30), "columns": slice(20, 41)}
-    for function in (gd.pixels_averaged, gd.similar_pixels):
-        whole = function(image, 20, window=7, device=device)
-        part = function(image, 20, window=7, device=device, **cut)
-        np.testing.assert_array_equal(part, whole[7:30, 20:41])
     whole, part = (gd.isoline_maps(image, 20, device=device, **each) for each in ({}, cut))
     np.testing.assert_array_equal(part.classes, whole.classes[7:30, 20:41])
 
