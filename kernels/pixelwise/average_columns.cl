@@ -100,7 +100,6 @@ void average_columns(__global const float *spread, int snt, int snz, int pny, in
             for (int c = 0; c < CHANNELS; ++c)
                 sums[c][j][i] = 0.0f;
             totals[j][i] = 0.0f;
-            most[j][i] = 0.0f;
             factors[j][i] = 1.0f;
 #if SIGMA_MAP
             const int map_row = clamp(y + j - skip, 0, ny - 1) + map_y;
