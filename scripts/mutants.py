@@ -166,7 +166,7 @@ def pytest_configure() -> None:
         made.build = f"{name}\t{sorted(constants.items())}"
         return made
 
-    def called(made, *arguments, **given):
+    def called(made, /, *arguments, **given):
         test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
         line = f"{test}\t{getattr(made, 'build', '')}\n"
         if line not in noted:
