@@ -8,7 +8,7 @@
 //   1 where patches have weights; COMPARED, channels that distances are over; CHANNELS, averaged; WEIGHTS, see weight.h; OWN_MAX,
 //   1 where a pixel counts as much as the most similar other one, else 1 for a weight of 1; SIGMA_MAP; COUNTS, 1 to yield the
 //   number of pixels averaged, (sum of weights)^2 / sum of their squares; ROWS; WIDTH, LANES.
-// Shapes: spread (channels, snt * snz, pny, pitch), as spread_pixels makes it, its first pixel WINDOW + RADIUS before the first
+// Shapes: spread (channels, snt * snz, pny, pitch), as search/pad_far makes it, its first pixel WINDOW + RADIUS before the first
 //   block along y and x; compared, likewise, what distances are between; out (channels, frames_out, ny, nx), whose first pixel in frame first_out is
 //   `skip` rows below the first block, and frame (t0, z0) of those read; slices lie at z_start of length_z. levels (CHANNELS,
 //   nt * nz); channels from `first_level` on are compared, or whitened ones if it is negative; variation (.., map_nx), whose first pixel yielded is at

@@ -1,4 +1,4 @@
-// Mixes the channels of arrays that spread_pixels made, so that their noise becomes independent.
+// Mixes the channels of arrays that search/pad_far made, so that their noise becomes independent.
 //
 // Reference: Goossens et al. 2010, section 2.5: the matrix is the inverse square root of the covariance.
 // Grid: (pitch, pny, frames), one work-item a pixel.
