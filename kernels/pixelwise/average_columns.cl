@@ -7,7 +7,7 @@
 // Constants: those of average_rows, without WIDTH and LANES (1); GROUP_Y; COLUMNS, 4 or 2; CHUNK, offsets along y for which pixels are copied to
 //   local memory at a time, a multiple of PAIR, of offsets that share what they read; HELD, 1 where an item keeps its own pixels
 //   in registers; EVEN, 1 where all channels and slices of a patch count alike; NVIDIA.
-// Shapes: those of average_rows; rows of spread are split in COLUMNS, see spread_pixels. The first blocks begin `skip` rows and
+// Shapes: those of average_rows; rows of spread are split in COLUMNS, see search/pad_far. The first blocks begin `skip` rows and
 //   HALO items + `skip_x` columns before the first pixel yielded.
 // Blocks begin at multiples of ROWS and of COLUMNS of the image, since the order of additions depends on that.
 // Cost with HELD, GAUSSIAN 0, a patch of 7, for a pixel and offset: 16 instructions, 0.7 words of local memory, 1.5 exchanges, 1

@@ -7,7 +7,7 @@
 // Constants: RADIUS, RADIUS_Z of the patch; WINDOW, WINDOW_Z, half-widths of the search; BEFORE, AFTER, frames searched; GAUSSIAN,
 //   1 where patches have weights; CHANNELS, compared and averaged together; WEIGHTS, see weight.h; SIGMA_MAP; COUNTS, 1 to yield the
 //   number of pixels averaged, (sum of weights)^2 / sum of their squares; ROWS; WIDTH, LANES.
-// Shapes: spread (channels, snt * snz, pny, pitch), as spread_pixels makes it, its first pixel WINDOW + RADIUS before the first
+// Shapes: spread (channels, snt * snz, pny, pitch), as search/pad_far makes it, its first pixel WINDOW + RADIUS before the first
 //   block along y and x; out (channels, frames_out, ny, nx), whose first pixel in frame first_out is
 //   `skip` rows below the first block, and frame (t0, z0) of those read; slices lie at z_start of length_z. levels (CHANNELS,
 //   nt * nz); variation (.., map_nx), whose first pixel yielded is at

@@ -143,12 +143,13 @@ class Device:
         """Store frames (channels, count, ny, nx) in a ring, the first one being that of a time."""
         channels, count, ny, nx = frames.shape
         whole = shape.pitch, shape.pny, channels * count
-        store = self.session.kernel("vbm3d/store_frames", {})
+        store = self.session.kernel("search/pad_far", {"SPLIT": 1, "RINGS": 1})
         sent = self.sent(frames.astype(np.float32))
         store(
             *(self.queue, whole, None),
-            **{"frames": sent, "count": count, "ny": ny, "nx": nx, "images": ring},
-            **{"ring": shape.images, "first": first % shape.images, **shape.layout},
+            **{"tile": sent, "first": 0, "ring": count, "nt": count, "nz": 1, "ny": ny, "nx": nx},
+            **{"padded": ring, "pnt": count, "pnz": 1, "t0": 0, "z0": 0, **shape.layout},
+            **{"slots": shape.images, "into": first % shape.images},
         )
 
 

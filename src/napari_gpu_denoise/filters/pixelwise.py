@@ -123,7 +123,7 @@ class Blocks:
 
     @property
     def split(self) -> int:
-        """Parts that rows are split into, see spread_pixels.cl."""
+        """Parts that rows are split into, see search/pad_far.cl."""
         return self.group.columns if self.group else 1
 
     def skipped(self, tile: Tile) -> tuple[int, int]:
@@ -220,13 +220,14 @@ class Plan(TilePlan):
         run, (top, left) = Launcher(self.arena, queue), blocks.corner(tile)
         first_slot, slots = ring or (0, snt)
         run.over_pixels(
-            *("spread", self.arena.kernel("pixelwise/spread_pixels", constants)),
+            *("spread", self.arena.kernel("search/pad_far", constants)),
             *(pitch, pny, tile.channels * snt * snz),
             **{"tile": source, "first": first_slot, "ring": slots},
             **{"nt": snt, "nz": snz, "ny": sny, "nx": snx},
+            **{"padded": held["spread"], "pnt": snt, "pnz": snz, "pny": pny, "pitch": pitch},
+            **{"t0": 0, "z0": 0, "y0": tile.y.source_start - top, "x0": tile.x.source_start - left},
             **{"tile_y": tile.y.source_start, "tile_x": tile.x.source_start},
             **{"length_y": tile.y.length, "length_x": tile.x.length},
-            **{"spread": held["spread"], "pny": pny, "pitch": pitch, "y": top, "x": left},
             **({} if alike is None else {"alike": alike}),
         )
         constants = {

@@ -152,7 +152,7 @@ class Plan(TilePlan):
 
         run, y, x = Launcher(self.arena, queue), tile.y, tile.x
         mirror = self.arena.kernel(
-            "pixelwise/spread_pixels", {"RADIUS": self._around, "SPLIT": 1, "ALIKE": 0}
+            "search/pad_far", {"RADIUS": self._around, "SPLIT": 1, "ALIKE": 0}
         )
 
         def mirrored(pixels, name: str, planes: tuple[int, int]):
@@ -162,8 +162,9 @@ class Plan(TilePlan):
                 **{"nt": planes[0], "nz": planes[1], "ny": y.source_size, "nx": x.source_size},
                 **{"tile_y": y.source_start, "tile_x": x.source_start},
                 **{"length_y": y.length, "length_x": x.length},
-                **{"spread": held[name], "pny": pny, "pitch": pitch},
-                **{"y": y.start - self._around, "x": x.start - self._around},
+                **{"padded": held[name], "pnt": planes[0], "pnz": planes[1], "pny": pny},
+                **{"pitch": pitch, "t0": 0, "z0": 0},
+                **{"y0": self._around - y.margin, "x0": self._around - x.margin},
             )
             return held[name]
 

@@ -232,7 +232,8 @@ class GroupFilter(GroupKernels):
                 *("pad", self._pad, pitch, pny, frames),
                 **{"tile": pixels.buffer, "first": 0, "ring": frames},
                 **{"nt": frames, "nz": 1, "ny": part.y.size, "nx": part.x.size},
-                **{"padded": images[name], "pnz": 1, "pny": pny, "pitch": pitch, "t0": 0, "z0": 0},
+                **{"padded": images[name], "pnt": frames, "pnz": 1, "pny": pny, "pitch": pitch},
+                **{"t0": 0, "z0": 0},
                 y0=y0 + part.y.start - image.tile.y.start,
                 x0=x0 + part.x.start - image.tile.x.start,
             )

@@ -373,7 +373,7 @@ class CubeSearch:
             *("pad", pad, pitch, pny, read * pnz),
             **{"tile": given.buffer, "first": given.first, "ring": given.ring or count},
             **{"nt": count, "nz": nz, "ny": ny, "nx": nx},
-            **{"padded": buffer, "pnz": pnz, "pny": pny, "pitch": pitch},
+            **{"padded": buffer, "pnt": read, "pnz": pnz, "pny": pny, "pitch": pitch},
             **{"t0": missing, "z0": z0, "y0": y0, "x0": x0},
             **({"alike": given.links} if alike else {}),
         )

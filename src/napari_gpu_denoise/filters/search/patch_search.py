@@ -390,7 +390,7 @@ class PatchSearch:
                 *("pad", pad, pitch, pny, pnt * pnz),
                 **{"tile": source, "first": first, "ring": slots},
                 **{"nt": snt, "nz": snz, "ny": sny, "nx": snx},
-                **{"padded": held[name], "pnz": pnz, "pny": pny, "pitch": pitch},
+                **{"padded": held[name], "pnt": pnt, "pnz": pnz, "pny": pny, "pitch": pitch},
                 **{"t0": far_t, "z0": far_z, "y0": radius, "x0": left},
                 **({} if alike is None else {"alike": alike}),
             )
