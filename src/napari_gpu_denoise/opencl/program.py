@@ -463,9 +463,9 @@ class Session:
 
         name, options = key[0], build_options(key)
         _log.debug("building %s for %s", name, self.device)
-        warnings.simplefilter("ignore", cl.CompilerWarning)  # its output is shown if a build fails
         try:
-            return _built(self.context, expand(name + ".cl"), options)
+            with _quiet():
+                return _built(self.context, expand(name + ".cl"), options)
         except cl.Error as error:
             if lacks_memory(error) or lost_device(error):
                 raise  # not the fault of the kernel
@@ -474,6 +474,24 @@ class Session:
                 f"{self.device} cannot build the kernel {name}: update its driver or choose "
                 f"another device. The compiler says: {told}"
             ) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Have pyopencl not warn of compiler output within the block: it is shown if a build fails.
+
+    Several threads may be in it: each removes what it added, where `catch_warnings` would restore
+    the filters of another.
+    """
+    import pyopencl as cl
+
+    filters, own = warnings.filters, ("ignore", None, cl.CompilerWarning, None, 0)
+    filters.insert(0, own)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # somebody has reset the filters meanwhile
+            filters.remove(own)
 
 
 def _built(context: Any, source: str, options: list[str]) -> Any:
