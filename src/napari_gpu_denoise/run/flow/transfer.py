@@ -170,11 +170,8 @@ class Transfer:
         whole = pinned_of(self._arena, *place, queue)[:size]
         host = whole[self._head :].view(dtype).reshape(shape)
         counts = whole[: self._head].view(np.int32) if self._head else None
-        return (
-            host,
-            counts,
-            cl.enqueue_copy(queue, whole, buffer, wait_for=after, is_blocking=False),
-        )
+        event = cl.enqueue_copy(queue, whole, buffer, wait_for=after, is_blocking=False)
+        return host, counts, event
 
     def clipped(self, name: str, counts: np.ndarray | None) -> np.ndarray | None:
         """Return how many values were clipped in a download of the buffer of a name, if known."""
