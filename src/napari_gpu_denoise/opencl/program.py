@@ -29,7 +29,7 @@ import numpy as np
 from napari_gpu_denoise.errors import DenoiseError, DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.isolation import cache_folder, check_process, loader
-from napari_gpu_denoise.opencl.source import expand, name_lines, signatures
+from napari_gpu_denoise.opencl.source import expand, signatures
 
 _NUMBERS = {"int": np.int32, "uint": np.uint32, "ulong": np.uint64, "float": np.float32}
 
@@ -469,10 +469,9 @@ class Session:
         except cl.Error as error:
             if lacks_memory(error) or lost_device(error):
                 raise  # not the fault of the kernel
-            told = name_lines(str(error), name + ".cl")
             raise KernelError(
                 f"{self.device} cannot build the kernel {name}: update its driver or choose "
-                f"another device. The compiler says: {told}"
+                f"another device. The compiler says: {error}"
             ) from error
 
 
