@@ -196,6 +196,24 @@ def test_byte_order_and_names_of_chunks(tmp_path, separator):
     assert (out / "0" / separator.join("000")).is_file()
 
 
+def test_transformations_of_an_image_and_of_its_levels_are_joined(tmp_path):
+    path = write_store(tmp_path / "in.ome.zarr", IMAGES["ZYX"], "ZYX")
+    own, whole = {"type": "scale", "scale": [2, 3, 4]}, {"type": "scale", "scale": [10, 1, 1]}
+    moved = [{"type": "translation", "translation": each} for each in ([1, 0, 0], [0, 5, 0])]
+    datasets = [{"path": "0", "coordinateTransformations": [{"type": "identity"}, own, moved[0]]}]
+    lie_in_image(datasets=datasets, coordinateTransformations=[whole, moved[1]])(path)
+    assert {a: step for a, (step, _) in gd.read(path).pixel_metadata.steps.items()} == {
+        **{"Z": 20, "Y": 3, "X": 4}
+    }
+    out = tmp_path / "out.ome.zarr"
+    assert not gd.run_batch(path, SETTINGS, 8, output=out).failed
+    (level,) = ome_of(out)["multiscales"][0]["datasets"]
+    assert level["coordinateTransformations"] == [
+        {"type": "scale", "scale": [20, 3, 4]},
+        {"type": "translation", "translation": [10, 5, 0]},
+    ]
+
+
 @pytest.mark.parametrize("version", FORMATS)
 def test_boolean_images_are_0_and_1_as_layers_are(tmp_path, version):
     image = np.random.default_rng(0).random((3, 33, 37)) < 0.6

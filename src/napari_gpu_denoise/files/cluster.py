@@ -406,14 +406,17 @@ def _absolute(path: str | os.PathLike) -> str:
 
 # Where they are.
 
-_SECONDS = 30
+_ANSWER_SECONDS = 30.0  # that a scheduler may take to answer, and its first worker to come
 # Threads of PoCL: its versions have two names for their number.
 THREADS_OF_POCL = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
 
 
 @contextlib.contextmanager
 def connected(
-    scheduler: str | None = None, workers: int = 0, device: Any = None, seconds: float = _SECONDS
+    scheduler: str | None = None,
+    workers: int = 0,
+    device: Any = None,
+    seconds: float = _ANSWER_SECONDS,
 ) -> Iterator[Any]:
     """Yield a client of dask: of the scheduler at an address, or of new workers on this machine.
 

@@ -98,7 +98,8 @@ def _checked_scenes(path: Path) -> list[int]:
     ends, planes = told["start"].astype(np.int64) + told["size"], 1
     for name in set(told["name"].tolist()) - {b"X", b"Y"}:
         own = told["name"] == name
-        planes *= int(ends[own].max() - told["start"][own].min())
+        # The reader counts from 0, wherever the planes begin.
+        planes *= int(ends[own].max() - min(0, told["start"][own].min()))
     width, height = (int(told["size"][told["name"] == a].max(initial=0)) for a in (b"X", b"Y"))
     input_checks.check_declared(width * height, size, path, "ZEN")
     # A plane twice, or more planes than counted, stand for others that are lost.

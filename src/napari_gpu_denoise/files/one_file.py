@@ -50,11 +50,10 @@ def denoise_file(
     """Denoise a file into a new one, which appears when it is complete.
 
     What is cancelled leaves what a later run can go on with. A run without axes takes those of the
-    file. `new_folder` says whether the folder of the result
-    may be made; one that held results and is gone is an error. With `resume` an unfinished result
-    of an earlier run is continued, if the file is streamed. A streamed file is filtered by the
-    workers of a `client` of dask. Returns the description of the input, the record of the result,
-    and notes about the writing.
+    file. `new_folder` says whether the folder of the result may be made; one that held results and
+    is gone is an error. With `resume` an unfinished result of an earlier run is continued, if the
+    file is streamed. A streamed file is filtered by the workers of a `client` of dask. Returns the
+    description of the input, the record of the result, and notes about the writing.
     """
     with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         formats.check_name(target, picture)

@@ -223,16 +223,12 @@ def _missing(array: Any, there: Iterable[tuple[str, tuple[int, ...], Callable[[]
     sides = list(zip(array.shape, array.shards, array.chunks, strict=True))
     shape = [shard // chunk for _, shard, chunk in sides] + [2]
     first, *checksums = codec.index_codecs
-    # Words, which were enumerations up to zarr 3.1.
-    endian, location = (
-        getattr(each, "value", each) for each in (first.endian, codec.index_location)
-    )
-    dtype = np.dtype("u8").newbyteorder(endian[0])
+    dtype = np.dtype("u8").newbyteorder(_word(first.endian)[0])
     nbytes = 8 * math.prod(shape) + 4 * len(checksums)
     for name, place, size in there:
         if (end := size() - nbytes) < 0:
             raise ValueError(f"a shard has {end + nbytes} bytes, and its index would have {nbytes}")
-        at, low = (0, nbytes) if location == "start" else (end, 0)
+        at, low = (0, nbytes) if _word(codec.index_location) == "start" else (end, 0)
         part = RangeByteRequest(at, at + nbytes)
         index = array.store.get_sync(f"{array.path}/{name}".lstrip("/"), byte_range=part)
         for each in checksums:
@@ -248,6 +244,11 @@ def _missing(array: Any, there: Iterable[tuple[str, tuple[int, ...], Callable[[]
         if ((begin < low) | (begin > low + end) | (taken > room) | (taken == 0)).any():
             raise ValueError("the index of a shard names places that overlap or are not in it")
     return missing
+
+
+def _word(setting: Any) -> str:
+    """Return a setting of zarr as a word; up to zarr 3.1 it was an enumeration."""
+    return getattr(setting, "value", setting)
 
 
 def _in_folder(
