@@ -423,7 +423,6 @@ def drops(monkeypatch, limits):
     """Return a function that lets so many readings of pixels fail, after those before."""
     from fsspec.implementations.memory import MemoryFileSystem
 
-    monkeypatch.setattr(places, "_PAUSES", (0, 0, 0))
     limits(part_bytes=1)
     plain, failing = MemoryFileSystem.cat_file, []
 
@@ -452,14 +451,6 @@ def test_a_network_that_drops_is_one_sentence(bucket, drops, monkeypatch):
             context.setattr(MemoryFileSystem, method, gone)
             with pytest.raises(FileError, match=f"{said}the network is gone"):
                 gd.read(url)
-
-
-def test_a_network_that_comes_back_costs_nothing(bucket, drops, tmp_path):
-    url = write_store(f"{bucket}/in.ome.zarr", IMAGES["ZYX"], "ZYX", levels=1, **PLANES)
-    drops(before=1, count=3)
-    (file,) = gd.run_batch(url, SETTINGS, 8, output=tmp_path / "out.ome.zarr").files
-    assert file.error is None
-    np.testing.assert_array_equal(gd.read(file.output).data, denoised("ZYX"))
 
 
 def test_a_network_that_stays_away_leaves_what_is_done(

@@ -17,7 +17,7 @@ from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files import input_checks
 from napari_gpu_denoise.files.image_file import NO_VOXEL, Blocks, ImageFile, voxel_of
 from napari_gpu_denoise.files.zarr.metadata import Node, beside, described, node_at, ome_of
-from napari_gpu_denoise.files.zarr.places import HEADS, Address, is_zarr, with_retries, zarr_package
+from napari_gpu_denoise.files.zarr.places import HEADS, Address, is_zarr, zarr_package
 from napari_gpu_denoise.image.axes import index_parts
 
 _LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk
@@ -159,7 +159,7 @@ class ZarrPixels(Blocks):
         if self._array is None:
             raise input_checks.closed(self._path)
         with input_checks.reading(self._path, "damaged"):
-            pixels = with_retries(self._path, lambda: chunks.read(self._array, parts))
+            pixels = chunks.read(self._array, parts)
         return pixels.astype(self.dtype, copy=False)[()]
 
     def _block(self, number: int) -> np.ndarray:
