@@ -14,7 +14,6 @@ import pytest
 
 import napari_gpu_denoise as gd
 from files.contract import FormatContract, apart, error_of
-from files.tiffs import RECORD
 from napari_gpu_denoise.files import nifti
 from napari_gpu_denoise.files.nifti import type_of_levels
 from scenes import noisy, small

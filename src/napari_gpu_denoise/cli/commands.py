@@ -336,7 +336,7 @@ def sample(args: argparse.Namespace) -> int:
 
     if args.name is None:
         for name in samples.names():
-            print(f"{name:14}  {samples.title(name)}")
+            print(f"{name:14}  {samples.info(name).title}")
         return 0
     source = samples.path(args.name)
     target = args.output or source.name
@@ -347,7 +347,7 @@ def sample(args: argparse.Namespace) -> int:
         new_file(target, overwrite=args.overwrite, keep=[source]) as file,
     ):
         shutil.copyfileobj(original, file)
-    print(f"{target}: {samples.title(args.name)}")
+    print(f"{target}: {samples.info(args.name).title}")
     return 0
 
 
