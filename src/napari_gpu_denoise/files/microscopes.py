@@ -192,7 +192,7 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
     named = "C" in axes and len(channels) == shape[axes.index("C")]  # else wavelengths
     shown = PixelMetadata(told, tuple(channels) if named else ())
     data = Planes(shape, reader.dtype, axes, file, plane)
-    rest = (path, (file,), tuple(notes), (), *image_file.voxel_of(told), shown)
+    rest = (path, (file,), tuple(notes), (), shown)
     return ImageFile(data, axes, "microscope", {}, *rest)
 
 

@@ -166,7 +166,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     comments = [content for code, content in extensions if code == _COMMENT]
     history = image_file.records_in(b"\n".join(comments).decode("ascii", "replace"))
     told = _pixel_metadata(header, len(shape))
-    kept = (path, (path,), tuple(notes), history, *image_file.voxel_of(told.steps), told)
+    kept = (path, (path,), tuple(notes), history, told)
     return ImageFile(voxels, axes, "nifti", metadata, *kept)
 
 

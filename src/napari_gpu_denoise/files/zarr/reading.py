@@ -15,7 +15,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files import input_checks
-from napari_gpu_denoise.files.image_file import NO_VOXEL, Blocks, ImageFile, voxel_of
+from napari_gpu_denoise.files.image_file import Blocks, ImageFile
 from napari_gpu_denoise.files.zarr.metadata import Node, beside, described, node_at, ome_of
 from napari_gpu_denoise.files.zarr.places import HEADS, Address, is_zarr, zarr_package
 from napari_gpu_denoise.image.axes import index_parts
@@ -92,9 +92,7 @@ def _picture(path: Path | Address, within: str | None) -> ImageFile:
         "levels": pixels[1:],
         "format": node.form,
     }
-    steps = found.pixel_metadata.steps
-    size = voxel_of(steps) if all(steps.get(a, (0, ""))[1] for a in "ZYX") else NO_VOXEL
-    kept = (path, (path,), tuple(notes), found.history, *size, found.pixel_metadata)
+    kept = (path, (path,), tuple(notes), found.history, found.pixel_metadata)
     return ImageFile(pixels[0], found.axes, "zarr", metadata, *kept)
 
 
