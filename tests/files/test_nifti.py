@@ -244,9 +244,7 @@ def test_a_scaled_series_goes_frame_by_frame(tmp_path, streamed):
     settings = small(gd.NLMeans, frames_before=1, frames_after=1)
     whole = gd.denoise(gd.read(path).data, settings, 20, axes="TZYX").image
     np.testing.assert_array_equal(stored(run(path, settings, 20)[0]), whole)
-    target, _ = run(path, settings, 20, "out.nii.gz", dtype="same")
-    np.testing.assert_array_equal(gd.read(target).data, np.rint(2 * whole) / 2)
-    assert len(streamed) == 2
+    assert len(streamed) == 1
 
 
 def test_a_compressed_series_is_read_whole_unless_it_can_be_entered(
