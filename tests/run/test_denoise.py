@@ -113,13 +113,16 @@ def test_a_rectangle_of_few_rows():
 
 
 def test_maps_of_a_rectangle(device):
-    image, cut = noisy(40, 52), {"rows": slice(7, 30), "columns": slice(20, 41)}
+    image, cut = noisy(64, 90), {"rows": slice(7, 30), "columns": slice(20, 41)}
     for function in (gd.pixels_averaged, gd.similar_pixels):
         whole = function(image, 20, window=7, device=device)
         part = function(image, 20, window=7, device=device, **cut)
         np.testing.assert_array_equal(part, whole[7:30, 20:41])
-    whole, part = (gd.isoline_maps(image, 20, device=device, **each) for each in ({}, cut))
+    told = []
+    options = {"progress": lambda *each: told.append(each), "memory_limit": 300000}
+    whole, part = (gd.isoline_maps(image, 20, device=device, **each) for each in (options, cut))
     np.testing.assert_array_equal(part.classes, whole.classes[7:30, 20:41])
+    assert told == [(done, told[0][1]) for done in range(told[0][1] + 1)] and len(told) > 3, told
 
 
 def test_slices_that_are_not_there():
