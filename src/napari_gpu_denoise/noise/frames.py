@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightness_change
+from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightness_changes
 from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise import limits, photon
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
@@ -135,10 +134,10 @@ class FramesInARow:
         """Return the patches of differences of neighbouring frames, and of each second one."""
         # The contrast of each frame over that of the one before it.
         noise = sigma * math.sqrt(2 / block_pixels(self.rows[0][0].shape))
-        means = [list(map(block_means, row)) for row in self.rows]
-        gains = np.array(
-            [[brightness_change(*pair, noise).gain for pair in pairwise(row)] for row in means]
-        ).T
+        means = [np.array(list(map(block_means, row))) for row in self.rows]
+        noises = np.full(len(means[0]) - 1, noise)
+        gains = [brightness_changes(row[:-1], row[1:], noises)[:, 0] for row in means]
+        gains = np.array(gains).T
         before, after = self.patches[:-1], self.patches[1:]
         near = list(map(_difference, before, after, gains))
         apart = _difference(self.patches[0], self.patches[2], gains.prod(axis=0))
