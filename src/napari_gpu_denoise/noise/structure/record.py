@@ -117,10 +117,6 @@ class CorrectionRequest:
     fixed: bool | None = None
     threshold: float | None = None
 
-    def includes(self, kind: str) -> bool:
-        """Whether a kind of finding is to be removed."""
-        return ("outliers" if kind in ("hot", "dead") else kind) in self.kinds
-
     def as_argument(self) -> str | tuple[str, ...]:
         """Return the argument ``correct=`` that asks for these kinds."""
         names = [name for name, kinds in CHOICES.items() if self.kinds == set(kinds)]
