@@ -26,7 +26,9 @@ from napari_gpu_denoise.filters.bm4d.cubes import (
 )
 from napari_gpu_denoise.filters.pixels import (
     Launcher,
+    Pixels,
     including_margins,
+    map_arguments,
     restrict_to,
     spread,
 )
@@ -156,11 +158,8 @@ class CubeFilter:
         first_slice = tile.z.source_start - whole.z.start
         slices = {"slices": whole.z.size, "first_slice": first_slice}
         slices["levels"] = sigma.read_levels
-        sigma_map = {}
-        if sigma.variation is not None:
-            sigma_map = {"variation": sigma.variation, "map_pitch": whole.x.size}
-            sigma_map["map_y"] = tile.y.source_start - whole.y.start
-            sigma_map["map_x"] = tile.x.source_start - whole.x.start
+        corner = tile.y.source_start, tile.x.source_start
+        sigma_map = map_arguments(Pixels(sigma.variation, whole), *corner)
         over_time = {}
         if self.motion is not None:
             there = searched.tile.t
