@@ -384,7 +384,6 @@ _WINDOW_NEXT = 7
 # Limits for cubes of other volumes, in sigma squared: largest mean squared difference of cubes and
 # of the blocks that they are in, and by how much a motion has to explain more than none.
 _SIMILAR_NEXT = {"basic": 2.6, "final": 0.5}
-_SIMILAR_BLOCK = {"basic": 2.6, "final": 0.5}
 _STILL = {"basic": 0.4, "final": 0.1}
 # Spacing of the cubes that are filtered alone before correlated noise is searched.
 _PREFILTER_STEP = 3
@@ -494,7 +493,6 @@ class BM4D(FrameSearch, groups.TwoPasses):
                 frames=(self.frames_before, self.frames_after),
                 next_window=_WINDOW_NEXT,
                 similar_next=_SIMILAR_NEXT[name],
-                similar_block=_SIMILAR_BLOCK[name],
                 still=_STILL[name],
             )
             for name in self.stages
