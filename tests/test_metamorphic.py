@@ -119,6 +119,8 @@ class Case:
         near = self.additive and max(self.gain, 1 / self.gain, abs(self.offset)) < 1e5
         if (mode in ("model", "gaussian") or self.own["dtype"] == "float32") and not near:
             return False
+        if self.filter.sigma_unused and mode not in ("number", "planes", "map"):
+            return False
         conditions = {
             "stream": told and self.axes[0] == "T",
             "nii": self.axes in ("ZYX", "TZYX") and code != "f2",

@@ -280,7 +280,8 @@ def cases(*noises: Callable, ways: bool = False):
     rows = [
         (noise, number, *way)
         for noise in noises
-        for number in range(len(CASES))
+        for number, (kind, *_) in enumerate(CASES)
+        if noise is not by_brightness or not kind().sigma_unused
         for way in (((way,) for way in ways_of(noise, number)) if ways else [()])
     ]
     names, values = ["case", "way"], [(row[:2], row[2]) if ways else row for row in rows]
@@ -336,4 +337,6 @@ def test_places_without_noise_stay_and_nan_is_kept(case):
     kept = (case.noise["sigma"] == 0) | ~np.isfinite(case.image)
     np.testing.assert_array_equal(case.whole[kept], case.image[kept])
     assert np.all(np.isfinite(case.whole[~kept]))
-    assert np.mean(case.whole[~kept] == case.image[~kept]) < 0.1
+    same = np.mean(case.whole[~kept] == case.image[~kept])
+    # Filters that need no sigma may choose pixels instead of averaging them, as a median does.
+    assert same < (0.2 if case.filter.sigma_unused else 0.1)

@@ -62,9 +62,9 @@ def choices():
     """Yield every filter with each profile, setting that matters, and way to filter channels."""
     for kind in FILTERS:
         starts = [kind.of(profile=name) for name in kind.presets]
-        starts += [kind(**changes) for changes in MORE[kind]]
+        starts += [kind(**changes) for changes in MORE.get(kind, ())]
         for start in starts:
-            small = {k: v for k, v in SMALL[kind].items() if getattr(start, k) > v}
+            small = {k: v for k, v in SMALL.get(kind, {}).items() if getattr(start, k) > v}
             settings = dataclasses.replace(start, **small)
             known = {spec.name: spec.metadata["choices"] for spec in setting_fields(kind)}
             for channels in ("separate", "opponent", "joint"):

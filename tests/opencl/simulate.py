@@ -26,20 +26,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from flows import tiled, work_of
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.levels import Levels
-from napari_gpu_denoise.noise.models import (
-    Correlated,
-    PoissonGaussian,
-    Rician,
-    SignalDependent,
-    Speckle,
-)
+from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.device import listed
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.work import Stabilisation
-from scenes import first_pass, joining, noisy, prepared
+from scenes import STABILISED, first_pass, joining, noisy, prepared
 
 # Oclgrind's checks for uninitialised values do not know an instruction of optimised code.
 CHECKS = {
@@ -212,13 +206,7 @@ CASES = {
         Case("GPU", "YX", (5, 18), _SWNLM, spoilt=True),
     ),
 }
-# Models of noise, and grey levels from no light on.
-MODELS = (
-    PoissonGaussian(2.0, 3.0, 10.0),
-    Rician(8.0),
-    SignalDependent((20, 60, 100, 150, 190), (2.2, 3.0, 9.0, 6.0, 7.4)),
-    Speckle(4.0, least=0.5),
-)
+# Grey levels from no light on.
 LEVELS = np.concatenate([[-5.0, 0.0], np.geomspace(0.1, 5000, 130)]).astype(np.float32)
 # What runs leave behind is kept by the identity of their session: no two may have the same.
 SESSIONS: list[Session] = []
@@ -352,7 +340,7 @@ def run_noise() -> None:
     kernels, numbers = set(), np.minimum(np.arange(len(LEVELS)), 1)
     for profile in ("CPU", "GPU"):
         session = opened(profile)
-        for other, model in zip((MODELS[-1], *MODELS[:-1]), MODELS, strict=True):
+        for other, model in zip((STABILISED[-1], *STABILISED[:-1]), STABILISED, strict=True):
             begin(f"{profile} {model.name}")
             queue = session.queue()
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR

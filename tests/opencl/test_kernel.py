@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -127,3 +128,20 @@ def test_a_damaged_cache_is_built_anew(device, kept_by_pyopencl, name, damage):
 def test_a_cache_without_a_folder_is_done_without(device, kept_by_pyopencl):
     kept_by_pyopencl.write_text("a file is in the place of the folder")
     build_again(device)
+
+
+def test_compiler_output_is_hidden_of_kernels_alone(device):
+    import pyopencl as cl
+
+    def build(redefined):
+        made = Session(dataclasses.replace(device, kind="other"), session(device).context)
+        made.program(("search/pad_far", (("INT_MAX", redefined), ("SPLIT", 1))))
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(build, range(4)))
+        assert not told
+        source = "__kernel void same(__global int *out) { out[0] = INT_MAX; }"
+        cl.Program(session(device).context, source).build("-DINT_MAX=1")
+    assert [each.category for each in told] == [cl.CompilerWarning]
