@@ -390,7 +390,7 @@ def test_a_run_without_workers_says_so_and_ends(place, deserted, monkeypatch, ca
     [
         *((each, "unknown address scheme") for each in ("foo://bar:1", "http://x:1")),
         *((each, "missing port number") for each in ("", "tcp://", "tcp://login1")),
-        *((each, "needs certificates") for each in ("tls://127.0.0.1:9", "wss://127.0.0.1:9")),
+        ("tls://127.0.0.1:9", "check your TLS configuration"),
         ("tcp://127.0.0.1:9", "127.0.0.1:9 after"),
     ],
 )
