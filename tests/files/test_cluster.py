@@ -327,7 +327,7 @@ def test_without_the_package_the_command_line_says_what_to_install(monkeypatch, 
 def test_a_worker_that_is_killed_costs_its_parts_only(tmp_path):
     import dask.array as da
 
-    place, killed = written(tmp_path, planes=12), []
+    place, killed = written(tmp_path), []
     expected, _ = place.done(name="plain")
     with connected(workers=2) as client:
         before = client.run(os.getpid)
