@@ -189,24 +189,6 @@ def test_a_machine_without_a_driver_has_no_devices(monkeypatch):
     assert output_of(script) == f"No OpenCL device was found. {ADVICE}"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
-def test_a_process_without_memory_is_told_so_and_not_to_install_drivers():
-    script = (
-        "import resource, sys; sys.modules['pyopencl'] = None\n"
-        "import napari_gpu_denoise as gd\n"
-        "import napari_gpu_denoise.opencl.device_test, numpy\n"
-        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 27),) * 2)\n"
-        "try:\n"
-        "    gd.choose()\n"
-        "except gd.errors.NoDeviceError as error:\n"
-        "    print(error)\n"
-    )
-    told = output_of(script)
-    assert "Memory of this process is limited" in told
-    assert "driver" not in told
-
-
 def test_without_pyopencl_there_are_no_devices():
     script = "import sys; sys.modules['pyopencl'] = None\n"
     script += "import napari_gpu_denoise as gd; print(gd.devices())"

@@ -99,6 +99,7 @@ def assert_counted(settings, frames, sigma=20.0, known=None, axes="ZYX", **optio
     expected = gd.denoise(frames, settings, known, axes="T" + axes, **options)
     np.testing.assert_array_equal(out, expected.image)
     counted, told = flow.tally, expected.record
+    assert flow.count == len(frames)
     assert (counted.nonfinite, counted.saturated) == (told.nonfinite, told.saturated)
     return out, counted
 
