@@ -170,7 +170,7 @@ def test_all_are_those_of_the_best_kind(device, machine):
         assert choosing.choose_devices("all") == (best, twin)
     assert choosing.names_of((best, twin, weaker)) == f"2 x {best}; {weaker}"
     with pytest.warns(UserWarning, match="is left out"):
-        assert choosing.why_devices("ALL").startswith(f"2 x {best} are used")
+        assert choosing.why("ALL").startswith(f"2 x {best} are used")
 
 
 def test_devices_are_named_in_any_way(device, monkeypatch):
