@@ -325,17 +325,6 @@ def test_an_answer_is_that_of_driver_and_processor(untested, change):
     assert answer_file(replace(untested, **change)) != answer_file(untested)
 
 
-@pytest.mark.parametrize("problem", ["it is wrong", ""])
-def test_a_device_that_failed_is_tested_again_with_other_kernels(untested, child, problem):
-    """Whoever edits kernels need not wait where it passed."""
-    child(f"report(outcome=[{problem!r}, True])")
-    file = answer_file(untested)
-    assert only(untested).problem == problem
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"kernels": "others"}))
-    requests = child(PASSES)
-    assert only(untested).problem == "" and bool(requests) == bool(problem)
-
-
 def test_who_comes_second_waits_for_the_answer(untested, child):
     """Processes that start at the same time, such as workers."""
     requests = child("time.sleep(0.5)\n" + PASSES)
