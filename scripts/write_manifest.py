@@ -61,7 +61,7 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
     commands += [
         {
             "id": f"{PLUGIN}.sample_{name}",
-            "title": f"Open a sample: {samples.title(name)}",
+            "title": f"Open a sample: {samples.info(name).title}",
             "python_name": f"napari_gpu_denoise._napari.commands:{name}",
         }
         for name in samples.names()
@@ -101,7 +101,7 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         {
             "command": f"{PLUGIN}.sample_{name}",
             "key": name,
-            "display_name": samples.title(name),
+            "display_name": samples.info(name).title,
         }
         for name in samples.names()
     ]

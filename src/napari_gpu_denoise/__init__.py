@@ -22,8 +22,6 @@ _NAMES = {
     "recommend": "assessment.recommend",
     "Recommended": "files.recommended",
     "isoline_maps": "filters.isoline",
-    "pixels_averaged": "filters.pixelwise",
-    "similar_pixels": "filters.swnlm",
     "assess": "assessment.assess",
     "Assessment": "assessment.record",
     "denoise": "run.denoise",

@@ -296,6 +296,19 @@ def test_planes_that_a_czi_lacks(tmp_path):
         formats.read(path)
 
 
+@pytest.mark.parametrize("first", [9, 10**7])
+def test_planes_of_a_czi_may_begin_late_but_not_so_late_that_none_can_count_them(tmp_path, first):
+    path = tmp_path / "a.czi"
+    with czi.create_czi(str(path)) as made:
+        for t in range(2):
+            made.write(IMAGE[t, 0, 0][..., None], plane={"T": first + t, "Z": 0, "C": 0})
+    if first == 9:
+        np.testing.assert_array_equal(formats.read(path).data, IMAGE[:2, 0, 0])
+    else:
+        with pytest.raises(FileError, match="damaged"):
+            formats.read(path)
+
+
 def test_czi_of_a_run_that_was_stopped(tmp_path):
     with czi.create_czi(str(tmp_path / "a.czi")) as made:
         for z, t in ((0, 0), (1, 0), (0, 1)):

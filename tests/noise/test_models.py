@@ -19,14 +19,13 @@ from napari_gpu_denoise import Gaussian, PoissonGaussian, Rician, SignalDependen
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.noise import models
-from napari_gpu_denoise.noise.models import Correlated, CorrelatedPhotons, poisson_gaussian, rician
+from napari_gpu_denoise.noise.models import Correlated, poisson_gaussian, rician
+from scenes import NOISE_MODELS
 
 TABLE = np.exp(-np.add.outer(np.arange(5) ** 2, 3 * np.arange(5) ** 2) / 5)
-CORRELATED = Correlated(np.float32(4.5), TABLE)
-SIGMAS = SignalDependent((20.0, 60.0, 100.0, 150.0, 190.0), (2.2, 3.0, 9.0, 6.0, 7.4))
+SIGMAS = next(each for each in NOISE_MODELS if each.name == "signal-dependent")
 SMOOTH = SignalDependent((50.0, 200.0), (2.0, 8.0))
-ALL = [Gaussian(3.0), PoissonGaussian(0.28, 3.1, 14.7), Rician(6.5), Speckle(4.0), SIGMAS]
-each_model = pytest.mark.parametrize("model", [*ALL, CORRELATED], ids=lambda model: model.name)
+each_model = pytest.mark.parametrize("model", NOISE_MODELS, ids=lambda model: model.name)
 
 MEANS = [0, 0.01, 0.1, 0.3, 0.5, 1, 2, 3, 5, 7, 10, 20, 50, 100, 200, 300, 500, 1000]
 SIGNALS = [0, 0.05, 0.2, 0.5, 0.8, 1, 1.5, 2, 3, 4, 5.5, 6, 7, 10, 20, 39.9, 40.1, 50]
@@ -180,6 +179,10 @@ def test_zeros_of_speckle(dtype):
 # What all models do
 
 
+def test_each_model_is_among_those_of_the_tests():
+    assert [*map(type, NOISE_MODELS)] == [*models.MODELS]
+
+
 @each_model
 @pytest.mark.parametrize("dtype", ["u1", ">u2", "i4", "u8", "f2", ">f4", "f8"])
 def test_arrays_of_any_kind(model, dtype):
@@ -223,10 +226,7 @@ def test_arrays_that_are_no_images(model, image):
 
 @pytest.mark.parametrize(
     "model",
-    [
-        *(*ALL, CORRELATED, Speckle(4.0, least=0.3)),
-        CorrelatedPhotons(2.0, 3.0, 1.0, autocorrelation=TABLE, shared=0.5),
-    ],
+    [*NOISE_MODELS, Speckle(4.0), Correlated(np.float32(4.5), TABLE)],
     ids=repr,
 )
 def test_models_as_dictionaries(model):

@@ -96,7 +96,6 @@ def test_this_device_passes_and_nobody_asks_again(device, child):
 def test_stored_results_are_those_of_the_reference():
     frames, stored = self_test.video().astype(np.float32), np.load(self_test._STORED)
     plain = gd.NLMeans().as_dict() | {"sigma": self_test._SIGMA}
-    plain.pop("flicker")  # the reference knows nothing of it
     expected = {
         "nl_means": nl_means(frames[0], **plain),
         "bm3d": bm3d(frames[0], self_test._SIGMA, gd.BM3D(), exact=False),

@@ -246,4 +246,4 @@ def test_sigma_is_cut_off_far_above_the_range_of_the_image():
 
 
 def clamped(array: np.ndarray, image: np.ndarray) -> np.ndarray:
-    return clamp_sigma(Sigma(array, (), ""), image, gd.NLMeans())
+    return clamp_sigma(Sigma(array, (), ""), image)

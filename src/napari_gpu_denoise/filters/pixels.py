@@ -42,7 +42,9 @@ def spread(tile: Tile, around: int | tuple[int, int, int]) -> Tile:
         start = max(span.start - around, span.source_start)
         return replace(span, start=start, stop=min(span.stop + around, span.source_stop))
 
-    z, y, x = (0, around, around) if isinstance(around, int) else around
+    if isinstance(around, int):
+        return replace(tile, y=wider(tile.y, around), x=wider(tile.x, around))
+    z, y, x = around
     return replace(tile, z=wider(tile.z, z), y=wider(tile.y, y), x=wider(tile.x, x))
 
 

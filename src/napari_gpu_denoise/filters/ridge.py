@@ -18,8 +18,6 @@ from napari_gpu_denoise.filters.pixels import (
     spread,
 )
 from napari_gpu_denoise.filters.search.patch_search import (
-    Grid,
-    PatchSearch,
     SearchSettings,
     Variant,
     grid_arguments,
@@ -30,7 +28,7 @@ from napari_gpu_denoise.filters.search.video_search import (
     VideoMatches,
     VideoSearch,
 )
-from napari_gpu_denoise.filters.sums import blocks_in_turns, fixed_point, weight_units
+from napari_gpu_denoise.filters.sums import blocks_in_turns, sum_arguments
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma, together
@@ -41,8 +39,6 @@ NEIGHBOURS = 64  # patches of a group; more would not fit the registers of a wor
 _SEARCH_AGAIN = 3
 # The part of the noise that remains after the first of many iterations.
 _FIRST_REMAINING = 0.75
-# So many patches cover a pixel only if all patches around match it: a smaller range suffices.
-_LARGEST_SIGMAS = 12
 
 
 @dataclass(frozen=True)
@@ -178,8 +174,7 @@ class RidgeKernels:
             **constants,
             **self.variant.constants,
         }
-        scale = {"scale": fixed_point(added, _LARGEST_SIGMAS), "units": weight_units(matched)}
-        self._joining, self._adding = scale, {**scale, "largest": 2.0**31 / added}
+        self._joining, self._adding = sum_arguments(added, matched)
 
     def _combination(self, kept: bool, is_map: bool):
         """Return the kernel that combines groups; `kept` if a part of the noise remains."""
@@ -187,31 +182,12 @@ class RidgeKernels:
         return self.arena.kernel(f"ridge/{self.variant.kernel}", {**self._constants, **more})
 
     def _join(self, kept: bool):
-        """Return the kernel that divides the sums."""
         more = {"KEPT": int(kept), "VIDEO": self._constants["VIDEO"]}
         return self.arena.kernel("ridge/join_combined", {**self._sides, **more})
 
     def _in_turns(self, counts: Sequence[int]) -> Iterator[tuple[tuple, tuple]]:
         """Yield the turns in which a CPU takes blocks of references."""
         return blocks_in_turns(counts, [self._constants[f"BLOCK_{axis}"] for axis in "ZYX"])
-
-
-class ImageMatches:
-    """The search for groups of an image; filters of volumes have one like it."""
-
-    def __init__(self, settings: SearchSettings, arena: Arena):
-        self._search = PatchSearch(settings, arena)
-        self.offsets, self.buffers = self._search.offsets, self._search.buffers
-
-    def find(self, run: Launcher, tile: Tile, image: Pixels) -> tuple[tuple[Grid, ...], int, Any]:
-        """Enqueue the search for the references of a tile.
-
-        Returned are where these lie along z, y and x, of how many images or volumes they are, and
-        the keys of their matches.
-        """
-        found = self._search.enqueue(run, tile, image.buffer)
-        alone = Grid(0, 0, 1, 1, 0)
-        return (alone, found.rows, found.columns), tile.frames, found.keys
 
 
 # Kernel arguments: where a result begins and its shape; the same of the image that it is put in.
@@ -223,8 +199,8 @@ class RidgeFilter(RidgeKernels):
     """Ridge combinations of images or volumes.
 
     A `region` is what there is of an image, as a tile that yields it; all iterations work on it. At
-    its ends groups are not complete, and each iteration spoils as much as it reaches. `search` is
-    like `ImageMatches`.
+    its ends groups are not complete, and each iteration spoils as much as it reaches. `search` is a
+    `PatchSearch`, or like one.
     """
 
     def __init__(self, one: RidgeSettings, search: Any, arena: Arena):

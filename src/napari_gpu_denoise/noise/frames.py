@@ -18,7 +18,7 @@ from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_o
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import PATCH, cosine_transform
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_alike, together
-from napari_gpu_denoise.noise.patches.variance import VarianceCurve, brightness_levels
+from napari_gpu_denoise.noise.patches.variance import brightness_levels
 from napari_gpu_denoise.noise.sampling import spread
 
 # The autocovariance of noise of any range, from its power in patches of 8 x 8 pixels.
@@ -245,14 +245,8 @@ class Differences(NamedTuple):
             rows.append((*level, len(core), enough, error * math.sqrt(self.overlap)))
         x, y, count, used, error = (np.array(each) for each in zip(*rows, strict=True))
         known = used.any()
-        if not known:
-            used[:] = True
-        line = 0.0, 0.0, np.zeros((2, 2))
-        if y[used].any():
-            errors = np.hypot(error[used], photon.SYSTEMATIC)
-            *line, used[used] = photon.robust_line(x[used], y[used], errors, 2.5)
-        curve = VarianceCurve(*(tuple(each.tolist()) for each in (x, y, count, used)))
-        result = photon.photon_noise(tuple(line), curve, METHOD)
+        errors = np.hypot(error, photon.SYSTEMATIC)
+        result = photon.photon_noise((x, y, count), errors, used | ~known, 2.5, METHOD)
         return result if known else replace(result, gain_error=math.inf)
 
 

@@ -176,11 +176,6 @@ class Filter(Settings):
         return ""
 
     @property
-    def sigma_power(self) -> float:
-        """Unit of sigma, as a power of a grey level. Default: 1."""
-        return 1.0
-
-    @property
     def keeps_zero(self) -> bool:
         """Whether to keep offsets in grey levels, because ratios matter. Default: False."""
         return False

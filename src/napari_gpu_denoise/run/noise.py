@@ -121,9 +121,7 @@ def resolve_sigma(
     return Sigma(placed, (float(mean),), f"given as a map from {low:.4g} to {high:.4g}")
 
 
-def clamp_sigma(
-    resolved: Sigma, image: np.ndarray, filter: Filter, is_stream_frame: bool = False
-) -> np.ndarray:
+def clamp_sigma(resolved: Sigma, image: np.ndarray, is_stream_frame: bool = False) -> np.ndarray:
     """Return ``resolved.array``, limited to a multiple of the range of the finite `image`.
 
     Beyond it, a filter takes everything for noise, whatever sigma is exactly, but its fixed-point
@@ -137,7 +135,7 @@ def clamp_sigma(
     for number in (1024, 65536, image.size):
         step = max(1, round((image.size / number) ** (1 / image.ndim)))
         some = image[(slice(None, None, step),) * image.ndim]
-        most = ranges * (float(some.max()) - float(some.min())) ** filter.sigma_power
+        most = ranges * (float(some.max()) - float(some.min()))
         if sigma.max() <= most:
             return sigma
     return np.minimum(sigma, most) if most > 0 else sigma
@@ -243,8 +241,8 @@ def measured_noise(image: Any, names: str, model: str, device: Any) -> NoiseEsti
 
 
 def _own_noise(filter: Filter) -> tuple:
-    """Return the key of an estimate of sigma: whether it is the filter's own, and its unit."""
-    return filter.name, filter.keeps_zero, filter.sigma_power
+    """Return the key of an estimate of sigma: whether it is the filter's own."""
+    return filter.name, filter.keeps_zero
 
 
 def parse_noise(

@@ -315,7 +315,7 @@ class FrameStream:
         elif self._sigma_of is not None:
             sigma = self._sigma_of(number)
         if self._sigma_varies or self._sigma_of is not None:
-            array = clamp_sigma(sigma, block.finite, job.filter, is_stream_frame=True)
+            array = clamp_sigma(sigma, block.finite, is_stream_frame=True)
             clamped = sigma if array is sigma.array else replace(sigma, array=array)
             self._job = job = replace(job, sigma=clamped)
         holes = block.nonfinite_mask is not None
@@ -329,7 +329,7 @@ class FrameStream:
         """Return sigma in units of the pixels and the models, kept while sigma does not change."""
         sigma, work = frame.job.sigma, frame.work
         if video not in self._noise or self._noise[video][0] is not sigma:
-            self._noise[video] = sigma, work.sigma.of_frame(0, video, work.sigma_unit)
+            self._noise[video] = sigma, work.sigma.of_frame(0, video, work.levels.scale)
         return self._noise[video][1]
 
     def _note(self, values: np.ndarray, sigma: np.ndarray, models: np.ndarray) -> FrameNote:

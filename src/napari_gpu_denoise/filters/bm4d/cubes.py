@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.filters.bm3d import groups
-from napari_gpu_denoise.filters.pixels import Launcher
+from napari_gpu_denoise.filters.pixels import Launcher, Pixels
 from napari_gpu_denoise.filters.search.patch_search import (
     Grid,
     SearchOffsets,
@@ -351,7 +351,6 @@ class CubeSearch:
         return CubeLayout(grids, (*shape, pitch), origin, vectors + irregular)
 
     def buffers(self, tile: Tile) -> Sizes:
-        """Return the buffers that a tile needs."""
         at, read = self.layout(tile), tile.channels * tile.t.source_size
         references = tile.channels * tile.t.size * at.references
         sizes = {
@@ -374,10 +373,15 @@ class CubeSearch:
             *("pad", pad, pitch, pny, read * pnz),
             **{"tile": given.buffer, "first": given.first, "ring": given.ring or count},
             **{"nt": count, "nz": nz, "ny": ny, "nx": nx},
-            **{"padded": buffer, "pnz": pnz, "pny": pny, "pitch": pitch},
+            **{"padded": buffer, "pnt": read, "pnz": pnz, "pny": pny, "pitch": pitch},
             **{"t0": missing, "z0": z0, "y0": y0, "x0": x0},
             **({"alike": given.links} if alike else {}),
         )
+
+    def find(self, run: Launcher, tile: Tile, image: Pixels) -> tuple[tuple[Grid, ...], int, Any]:
+        """Enqueue the search for the references of a tile; see `PatchSearch.find`."""
+        self.enqueue(run, tile, Volumes(image.buffer, image.tile))
+        return self.layout(tile).grids, tile.channels * tile.t.size, run.held["keys"]
 
     def enqueue(self, run: Launcher, tile: Tile, searched: Volumes) -> None:
         """Enqueue the search; fills padded and keys."""
@@ -440,7 +444,6 @@ class CubeMotion:
         return found
 
     def buffers(self, tile: Tile) -> Sizes:
-        """Return the buffer for the motion of all blocks of a tile."""
         blocks, _ = self._blocks(tile)
         return {"motion": 16 * tile.t.source_size * math.prod(blocks)}
 

@@ -29,12 +29,6 @@ def frames_setting(default: int, help: str) -> Any:
     return setting(default, help, bounds=(0, 16), unit="frames", needs_axis="T")
 
 
-def flicker_setting(between: str = "frames") -> Any:
-    """Declare whether changes of brightness between frames, or volumes, are corrected for."""
-    help = f"Correct for bleaching and flicker between {between}"
-    return setting(True, help, advanced=True, needs_axis="T")
-
-
 def slices_setting() -> Any:
     """Declare how many slices on each side are searched."""
     help = "Slices above and below to search"
@@ -46,17 +40,12 @@ class FrameSearch(Filter):
 
     frames_before: int
     frames_after: int
-    flicker: bool
 
     @property
     def over_time(self) -> bool:
-        """Whether other frames are searched."""
         return bool(self.frames_before or self.frames_after)
 
-    @property
-    def compares_brightness(self) -> bool:
-        """Whether `flicker` is on."""
-        return self.flicker
+    compares_brightness = True
 
 
 class FrameLinks:
@@ -261,7 +250,6 @@ class RingPlan(FramePlan):
         }
 
     def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any) -> None:
-        """Prepare for the frames of a video; see `FramePlan.begin`."""
         self._tile, self._variation = tile, variation
         self._first = self._known = first
         self._held = self.hold(tile, batch, variation is not None)
@@ -291,7 +279,6 @@ class RingPlan(FramePlan):
         return run.launches
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
-        """Enqueue the filtering of the next frames."""
         filtered, _ = self._links.links(start, count)
         plain = np.all(filtered[..., 0] == 1) and np.all(filtered[..., 1] == 0)
         run = Launcher(self.arena, queue)

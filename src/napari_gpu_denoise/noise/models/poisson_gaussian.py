@@ -73,7 +73,6 @@ class PoissonGaussian(base.NoiseModel):
 
     @property
     def _electrons(self) -> float:
-        """Read noise in electrons."""
         return self.read_noise / self.gain
 
     def scaled(self, factor: float) -> Self | None:

@@ -396,7 +396,7 @@ class ArrayFrameFlow:
         # Of the whole frame, whatever part of it is read: all parts have to agree.
         work = self.work
         planes = [work.source.frame(*key, c) for c in range(work.source.joined)]
-        sigma, models = work.sigma.of_frame(*key, work.sigma_unit)
+        sigma, models = work.sigma.of_frame(*key, work.levels.scale)
         compares, whole = work.filter.compares_brightness, work.filter.whole_volumes
         note = note_frame(planes, sigma, work.levels, brightness=compares, whole=whole)
         return replace(note, first_slice=work.source.origin[1], models=models)

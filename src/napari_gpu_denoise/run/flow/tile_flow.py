@@ -400,14 +400,14 @@ class TileFlow:
                 uploads.append(cl.enqueue_copy(self.queues.up, buffer, array, is_blocking=False))
             return buffer
 
-        slot.levels = sigma.levels(tile, self.work.sigma_unit)
+        slot.levels = sigma.levels(tile, self.work.levels.scale)
         # A map is the same in all planes, so that tiles of a stack mostly use the same part of it.
         known = slot.seen == (tile.y, tile.x)
         if not known:
             slot.variation, slot.seen = sigma.variation(tile), (tile.y, tile.x)
         levels = read_levels = sent("levels", slot.levels)
         if tile.shape[:2] != tile.source_shape[:2]:
-            slot.read_levels = sigma.read_levels(tile, self.work.sigma_unit)
+            slot.read_levels = sigma.read_levels(tile, self.work.levels.scale)
             read_levels = sent("read levels", slot.read_levels)
         variation = sent("variation", slot.variation, known=known)
         even = not sigma.is_map and bool(np.all(slot.levels == slot.levels.flat[0]))
