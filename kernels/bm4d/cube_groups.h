@@ -58,3 +58,15 @@ static inline int4 match_offset(__global const int4 *offsets, uint key)
 #define MAP_NAMES
 #define CUBE_SIGMA(levels, z, y, x) (levels)[(z) + CZ / 2]
 #endif
+
+// Arguments of the kernels that filter groups.
+#if WIENER
+#define BASIC_ARGUMENT __global const float *basic,
+#else
+#define BASIC_ARGUMENT
+#endif
+#define GROUP_ARGUMENTS \
+    __global const float *noisy, BASIC_ARGUMENT PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys, \
+    __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS TIME_ARGUMENTS SPECTRUM_ARGUMENT \
+    float similar, float threshold, __global const float *kaiser, __global const float *correlation, \
+    float scale, float largest, float units, __global int *sums, __global int *weights

@@ -86,15 +86,7 @@ static inline float shrink_stacks(float8 *v, float8 *basic, const CODE *codes, c
     return lanes_sum(sum);
 }
 
-__kernel void shrink_cube_lanes(__global const float *noisy,
-#if WIENER
-                                __global const float *basic,
-#endif
-                                PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys,
-                                __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS TIME_ARGUMENTS
-                                SPECTRUM_ARGUMENT float similar, float threshold, __global const float *kaiser,
-                                __global const float *correlation, float scale, float largest, float units,
-                                __global int *sums, __global int *weights, int turn_z, int turn_y, int turn_x, int deep)
+__kernel void shrink_cube_lanes(GROUP_ARGUMENTS, int turn_z, int turn_y, int turn_x, int deep)
 {
     const int volume = get_global_id(2) / deep;
     const int layer0 = (2 * (get_global_id(2) % deep) + turn_z) * BLOCK_Z;

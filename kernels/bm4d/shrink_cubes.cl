@@ -31,14 +31,7 @@ typedef float REAL;
 #define STACKS (CUBE / TEAM)
 
 __kernel __attribute__((reqd_work_group_size(TEAM, 1, 1)))
-void shrink_cubes(__global const float *noisy,
-#if WIENER
-                  __global const float *basic,
-#endif
-                  PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys,
-                  __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS TIME_ARGUMENTS SPECTRUM_ARGUMENT
-                  float similar, float threshold, __global const float *kaiser, __global const float *correlation,
-                  float scale, float largest, float units, __global int *sums, __global int *weights)
+void shrink_cubes(GROUP_ARGUMENTS)
 {
     __local float cubes[NEIGHBOURS * LINE];
     __local int4 place[NEIGHBOURS];
