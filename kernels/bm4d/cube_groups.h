@@ -1,11 +1,19 @@
 // The cubes of a group: which they are, the noise in them, and the noise that they share.
 //
-// Needs: cubes.h, common/match_key.h, bm3d/stack_variances.h. Constants: SIGMA_MAP, SPECTRUM; SHARE_Z, SHARE_Y, SHARE_X:
+// Needs: REAL. Constants: SIGMA_MAP, SPECTRUM; SHARE_Z, SHARE_Y, SHARE_X:
 //   displacements at which cubes share noise, 0 included: the sides of a cube, and of correlated noise how far it reaches.
 // Shapes: offsets (displacements) as (0, dz, dy, dx), the first one zero; correlation (spectra, APART + 1, CUBE): covariance of the
 //   noise, in sigma squared, in each coefficient of two cubes, by displacement, (|dz| SHARE_Y + |dy|) SHARE_X + |dx|; the last row,
 //   for cubes that share no noise, is zero, the first one that of a single cube: 1 if the noise is white, where there is one
 //   spectrum.
+
+#include "bm4d/cubes.h"
+#include "common/match_key.h"
+#include "bm4d/line_transform.h"
+#include "bm3d/stack_transform.h"
+#include "bm3d/shrinkage.h"
+#include "bm3d/stack_variances.h"
+#include "bm4d/motion.h"
 
 // Code of two cubes that share no noise.
 #define APART (SHARE_Z * SHARE_Y * SHARE_X)

@@ -9,17 +9,9 @@
 // Shapes: as in shrink_cubes.
 // Cost: as in shrink_cubes, without atomic additions.
 
-#include "bm4d/cubes.h"
-#include "common/match_key.h"
 #include "common/float8_rows.h"
 typedef float8 REAL;
-#include "bm3d/patch_transform.h"
-#include "bm4d/line_transform.h"
-#include "bm3d/stack_transform.h"
-#include "bm3d/shrinkage.h"
-#include "bm3d/stack_variances.h"
 #include "bm4d/cube_groups.h"
-#include "bm4d/motion.h"
 #include "bm4d/cube_lanes.h"
 
 // Turns the stacks of v into the part that is removed, the mean of the group being kept or not; returns the variance of the noise that remains.
