@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -56,6 +57,18 @@ SMALL = {
 def small(filter_class, **changes):
     """Return settings of a filter that need little work."""
     return filter_class(**{**SMALL.get(filter_class.name, {}), **changes})
+
+
+def altered(settings, **attributes):
+    """Return the same settings of a filter that differs in attributes of its class."""
+    kind = type(settings)
+    given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    return type(kind.__name__, (kind,), attributes)(**given)
+
+
+def first_pass(settings):
+    """Return the settings of a filter that ends after its first pass."""
+    return altered(settings, stages=("basic",))
 
 
 def prepared(settings, axes: str = "YX", shape=None, noise=(), image=None):

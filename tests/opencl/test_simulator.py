@@ -34,8 +34,8 @@ FAULTS = {
     "uninitialised_private": "uninitialized",
 }
 # Folders whose kernels a filter uses, beside its own.
-SHARED = {"nl_means": "search", "bm3d": "search", "vbm3d": "bm3d ridge", "isoline": "bm3d"}
-SHARED |= {"nl_means_pixelwise": "pixelwise", "swnlm": "pixelwise", "bm4d": "search"}
+SHARED = {"nl_means": "search", "bm3d": "search", "vbm3d": "bm3d ridge search", "isoline": "bm3d"}
+SHARED |= {"nl_means_pixelwise": "search", "swnlm": "search", "bm4d": "search"}
 RACE, UNREAD = "data race", "data race|uninitialized"
 BARRIER, LOOP = "barrier(CLK_LOCAL_MEM_FENCE);", "#pragma unroll for (int i = 0; i < 8; ++i)"
 # A case, a file of kernels, words of it (white space does not matter), and what is reported if the
