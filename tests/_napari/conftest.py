@@ -134,11 +134,12 @@ def viewer(window, plugin, qtbot):
     window.reset_view()
     before = state(window)
     yield window
-    window.layers.clear()
     close_panels(window)
+    window.layers.clear()  # which looks for garbage; what is left stays to the end
     window.theme, window.dims.ndisplay = before["theme"], 2
     window.dims.order, window.dims.axis_labels = (0, 1), before["dims"][-1]
     qtbot.waitUntil(lambda: not progress._all_instances)
+    gc.freeze()
     assert state(window) == before
 
 
