@@ -253,7 +253,7 @@ def test_models_as_dictionaries(model):
 
 
 @pytest.mark.parametrize(("make", "values", "said"), [
-    (gd.NoiseModel, {"model": "salt", "sigma": 3}, "gaussian or correlated or poisson-gaussian"),
+    (gd.NoiseModel, {"model": "salt", "sigma": 3}, "give gaussian or .* or rician or"),
     (Rician, {"model": "gaussian", "sigma": 3}, "give rician"),
     (gd.NoiseModel, {"model": "poisson-gaussian", "sigma": 3}, "give gain, read_noise, offset"),
     (gd.NoiseModel, {"model": "rician"}, "was given no parameters: give sigma"),

@@ -29,7 +29,6 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.protocol.plan import (
     Buffers,
-    FrameNote,
     Launches,
     Sizes,
     TilePlan,
@@ -204,6 +203,11 @@ class NLMeans(FrameSearch):
         """Whether squares of grey levels are taken."""
         return self.rician
 
+    @property
+    def compares_brightness(self) -> bool:
+        """Not of magnitudes: their bias could no longer be removed from shifted grey levels."""
+        return not self.rician
+
     def estimate_sigma(self, image: Any, names: str) -> NoiseEstimate | None:
         """Return sigma of Rician noise; else None."""
         if not self.rician:
@@ -272,14 +276,7 @@ class NLMeans(FrameSearch):
     def plan(self, arena: Arena, variant: Variant | None = None) -> Plan | RingPlan:
         """Return the plan for one device; `variant` is the search kernel to use."""
         tiles = Plan(self, arena, variant)
-        if not self.over_time:
-            return tiles
-        return RingPlan(tiles, self.search.frames, self._compared)
-
-    def _compared(self, note: FrameNote) -> FrameNote:
-        """Return a note as it is compared with other frames to find changes of brightness."""
-        # The bias of magnitudes could no longer be removed from shifted grey levels.
-        return replace(note, means=None) if self.rician else note
+        return RingPlan(tiles, self.search.frames) if self.over_time else tiles
 
 
 @filter_function(NLMeans)
