@@ -142,9 +142,7 @@ def chosen(count: int, seed: int) -> list[Mutant]:
 
 def make_map(arguments: argparse.Namespace) -> int:
     """Run the suite and note which tests run each line."""
-    path = os.pathsep.join(
-        [*map(str, (ROOT / "src", ROOT / "scripts")), os.environ.get("PYTHONPATH", "")]
-    )
+    path = os.pathsep.join([f"{ROOT}/src", f"{ROOT}/scripts", os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "COVERAGE_FILE": str(MAP)}
     KERNELS.unlink(missing_ok=True)
     suite = [sys.executable, "-m", "pytest", "-q", "-n", str(arguments.jobs), "-p", "mutants"]
@@ -165,8 +163,8 @@ def pytest_configure() -> None:
 
     def called(made, /, *arguments, **given):
         test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
-        line = f"{test}\t{getattr(made, 'build', '')}\n"
-        if line not in noted:
+        line = f"{test}\t{getattr(made, 'build', None)}\n"
+        if test and hasattr(made, "build") and line not in noted:
             noted.add(line)
             with KERNELS.open("a", encoding="utf-8") as file:
                 file.write(line)
@@ -189,12 +187,10 @@ class Map:
             for line, contexts in data.contexts_by_lineno(file).items():
                 self.tests[name, line] = {each.rpartition("|")[0] for each in contexts if each}
         self._lines = collections.Counter(test for tests in self.tests.values() for test in tests)
-        # The builds of each kernel, by test; a build is the kernel with its constants.
         self._builds: dict[str, dict[str, set]] = collections.defaultdict(dict)
         for line in KERNELS.read_text(encoding="utf-8").splitlines():
             test, name, *constants = line.split("\t")
-            if test and name:
-                self._builds[name].setdefault(test, set()).add((name, *constants))
+            self._builds[name].setdefault(test, set()).add((name, *constants))
 
     def tests_for(self, mutant: Mutant) -> list[str]:
         """Return the tests to run for a mutant, those first that run least else."""
@@ -264,8 +260,8 @@ def outcome(mutant: Mutant, folder: Path, known: Map, given: argparse.Namespace)
 
 def try_mutants(arguments: argparse.Namespace) -> int:
     """Print what becomes of each mutant, and how many die."""
-    known, counts = Map(), collections.Counter()
-    mutants = chosen(arguments.count, arguments.seed)
+    known, mutants = Map(), chosen(arguments.count, arguments.seed)
+    counts: collections.Counter[str] = collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["git", "worktree", "add", "-q", "--detach", folder], cwd=ROOT, check=True)
         try:
