@@ -190,7 +190,7 @@ class Map:
         self._builds: dict[str, dict[str, set]] = collections.defaultdict(dict)
         for line in KERNELS.read_text(encoding="utf-8").splitlines():
             test, name, *constants = line.split("\t")
-            self._builds[name].setdefault(test, set()).add((name, *constants))
+            self._builds[f"{name}.cl"].setdefault(test, set()).add((name, *constants))
 
     def tests_for(self, mutant: Mutant) -> list[str]:
         """Return the tests to run for a mutant, those first that run least else."""
@@ -210,10 +210,10 @@ class Map:
         from napari_gpu_denoise.opencl.source import expand
 
         found: dict[str, set] = collections.defaultdict(set)
-        for name, tests in self._builds.items():
-            if f'"{file}"' in expand(f"{name}.cl"):
-                for test, builds in tests.items():
-                    found[test] |= builds
+        for path in (ROOT / "kernels").rglob("*.cl"):
+            name = path.relative_to(ROOT / "kernels").as_posix()
+            for test, builds in self._builds[name].items() if f'"{file}"' in expand(name) else ():
+                found[test] |= builds
         seen, new = set(), []
         for test in sorted(found, key=lambda test: (COMPARED not in test, len(found[test]), test)):
             new += [test] * bool(found[test] - seen)
