@@ -5,7 +5,6 @@
 //   with 1, and so on: reference patches STEP apart are then neighbours in memory and can be loaded as vectors.
 //   ALIKE = 1 converts the grey levels of every frame to those of another; a frame without noise is left out, as if it were
 //   outside the image.
-//   ROOTS = 1 stores 2 sqrt(value), 0 for negative values: noise of variance s^2 * value then has the standard deviation s.
 //   RADIUS, if any, mirrors the image, (length_y, length_x), whose pixel (tile_y, tile_x) is the first one of the tile, as far outside as a
 //   patch reaches. A patch around a pixel outside the image reaches FAR, and its distance is practically infinite.
 //   RINGS = 1 writes into rings of `slots` frames, the first one into slot `into`.
@@ -54,10 +53,6 @@ __kernel void pad_far(__global const float *tile, int first, int ring, int nt, i
 #if ALIKE
         const Link link = frame_link(alike, channel * nt + t);
         value = link.noise > 0.0f ? fma(value, link.scale, link.shift) : FAR;
-#endif
-#if ROOTS
-        // FAR stays FAR.
-        value = value < FAR ? 2.0f * sqrt(fmax(value, 0.0f)) : FAR;
 #endif
     }
     const int column = (px % SPLIT) * (pitch / SPLIT) + px / SPLIT;

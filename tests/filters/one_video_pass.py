@@ -287,7 +287,7 @@ class Run:
         _, nt, ny, nx = videos.noisy.shape
         one = VideoPass(given, device.arena, self.variant, self.search_variant)
         run = Launcher(device.arena, device.queue)
-        self.scale, self.units = one._scale, one._units
+        self.scale, self.units = one._joining.values()
         shape = RingShape(nt, nt, margin_of(search), ny, nx)
         grid = tuple(Grid.of(Span.whole(n), PATCH, search.step) for n in (ny, nx))
         rings = []
