@@ -16,6 +16,7 @@ from qtpy.QtGui import QDropEvent
 import napari_gpu_denoise as gd
 from _napari.inputs import choose
 from _napari.noise_records import estimate
+from files.interrupted import parts_written
 from napari_gpu_denoise import cli
 from napari_gpu_denoise._napari.batch.panel import BatchPanel
 from napari_gpu_denoise.files import FORMAT_NAMES, one_file
@@ -203,6 +204,26 @@ def test_stopped_half_way(batch, folder, calls, click, qtbot, how):
     calls.turns.release()
     qtbot.waitUntil(lambda: not (panel.runs.running or worker.is_running))
     assert states(panel) == {"a.tif": "stopped"} and not (folder / "denoised/a.tif").exists()
+
+
+def test_a_large_file_goes_on_where_it_was_stopped(batch, tmp_path, in_parts, done):
+    movie = image(3, (6, 40, 48))
+    tifffile.imwrite(tmp_path / "large.tif", movie, metadata={"axes": "TYX"})
+    panel = batch(tmp_path / "large.tif")
+
+    def stopping():
+        return panel.runs.request.stopping
+
+    later = SimpleNamespace(set=lambda: stopping().set(), is_set=lambda: stopping().is_set())
+    with parts_written(stop_at=3, cancel=later):
+        assert "Stopped" in done(panel)
+    assert panel.table.rows[0].words == "Stopped; what is done is kept"
+    assert panel.run_button.text() == "Continue with 1 file"
+    with parts_written() as wrote:
+        assert done(panel) == "<b>Done.</b> 1 denoised, 0 failed, 0 skipped."
+    assert 0 < len(wrote) <= 3
+    expected = gd.nl_means(movie, axes="TYX", window=5)
+    assert_array_equal(tifffile.imread(tmp_path / "denoised/large.tif"), expected)
 
 
 def ome(path):
