@@ -210,6 +210,7 @@ def test_a_large_file_goes_on_where_it_was_stopped(batch, tmp_path, in_parts, do
     movie = image(3, (6, 40, 48))
     tifffile.imwrite(tmp_path / "large.tif", movie, metadata={"axes": "TYX"})
     panel = batch(tmp_path / "large.tif")
+    choose(panel.form.existing, "replace")
 
     def stopping():
         return panel.runs.request.stopping
