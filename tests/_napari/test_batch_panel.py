@@ -105,7 +105,7 @@ def cell(panel, row, column):
     return panel.table.data(panel.table.index(row, column), Qt.ItemDataRole.DisplayRole)
 
 
-def test_a_folder(batch, folder, done, calls, click):
+def test_a_folder(batch, folder, done, calls):
     panel = batch(folder)
     assert [cell(panel, n, 0) for n in range(3)] == ["a.tif", "b.tif", "c.tif"]
     assert [cell(panel, n, 1) for n in (0, 1)] == ["20x24 uint16", "cannot be read"]
@@ -271,7 +271,7 @@ def test_existing_results(batch, folder, done, calls):
     assert len(calls.runs) == 6
 
 
-def test_files_are_dropped_onto_the_list(batch, folder, qtbot, told):
+def test_files_are_dropped_onto_the_list(batch, folder, qtbot):
     panel = batch(folder / "c.tif")
     names = ("a.tif", "c.tif", "b.tif", "notes.txt")
     dragged = QMimeData()
@@ -339,7 +339,7 @@ def test_settings_and_noise_come_from_other_panels(
     assert panel.form.run().noise is noise.estimate()
 
 
-def test_what_is_missing_is_told(panel, batch, folder, click, told):
+def test_what_is_missing_is_told(panel, batch, folder, click):
     click(panel.run_button)
     assert "There are no files in the list" in panel.status.text()
     batch(folder)
