@@ -19,7 +19,7 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from flows import Remembered
-from napari_gpu_denoise import cli, errors
+from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import PlaneStore
 from napari_gpu_denoise.files.tiff import reading
@@ -436,31 +436,6 @@ def test_sources_and_sinks(device, tmp_path, monkeypatch, limits, source, sink):
         assert result.image is out
         np.testing.assert_array_equal(np.asarray(out[...]), expected)
         np.testing.assert_array_equal(np.asarray(given[...]), image)
-
-
-def test_the_command_line_gives_what_python_gives(kind, device, tmp_path):
-    image = noisy(3, 45, 52, dtype="uint16")
-    axes = "ZYX" if needs_volume(kind) else "TYX"
-    settings = joining(kind, axes.replace("Z", ""))
-    source, target = tmp_path / "in.tif", tmp_path / "out.tif"
-    tifffile.imwrite(source, image, metadata={"axes": axes}, imagej=True)
-    options = [
-        f"--{spec.name.replace('_', '-')}={getattr(settings, spec.name)}"
-        for spec in setting_fields(kind)
-        if not isinstance(spec.default, bool)
-    ]
-    code = cli.main(
-        [
-            kind.name.replace("_", "-"),
-            *(str(source), "-o", str(target), "--sigma", "20", "--axes", axes),
-            *("--device", str(device.index), "--quiet", *options),
-        ]
-    )
-    assert code == 0
-    expected = run(image, settings, 20, axes=axes, device=device)
-    written = tifffile.imread(target)
-    assert written.dtype == expected.dtype
-    np.testing.assert_array_equal(written, expected)
 
 
 # It denoises

@@ -61,7 +61,6 @@ def draw_settings(rng: Random, kind):
     looks = {s.name: (0, 1, 1) for s in specs if s.metadata["needs_axis"] and s.type == "int"}
     values = {s.name: s.metadata["choices"] or looks.get(s.name, ()) for s in specs}
     changes = [{name: value} for name, several in values.items() for value in several]
-    changes += [{"channels": "joint", "guide": 0}] * 2 * hasattr(kind, "guide")
     return small(kind, **rng.choice([{}, *changes]))
 
 
@@ -120,6 +119,8 @@ class Case:
         mode, code, told = self.mode, self.dtype.str[1:], self.mode in TOLD
         near = self.additive and max(self.gain, 1 / self.gain, abs(self.offset)) < 1e5
         if (mode in ("model", "gaussian") or self.own["dtype"] == "float32") and not near:
+            return False
+        if self.filter.sigma_unused and mode not in ("number", "planes", "map"):
             return False
         conditions = {
             "stream": told and self.axes[0] == "T",
@@ -212,8 +213,6 @@ def results_of(case: Case, whole: np.ndarray):
     }
     if name in moves:
         move, named = moves[name]
-        if name == "channels reversed" and getattr(case.filter, "guide", -1) == 0:
-            case = case.but(filter=replace(case.filter, guide=SIZES["C"] - 1))
         yield case.denoised(move(image), axes=named, move=move), move(whole)
     elif name == "beside others":
         beside, move = np.stack([image[::-1], image, image[..., ::-1]]), lambda a: np.stack([a] * 3)

@@ -133,7 +133,8 @@ def test_all_planes_are_read_where_the_first_do_not_agree(strong):
     first = first_positions(list(range(count)))
     noise[first[: 2 * strong : 2]] *= 2
     image = (50 + noise).astype(np.float32)
-    series = gd.estimate_noise(image, "TYX").frames
+    calm = 50 + np.random.default_rng(3).normal(0, 3, image.shape)
+    series = gd.estimate_noise(np.stack([image, calm], axis=1), "TCYX").frames
     assert len(series.index) == (count if strong else len(first))
     assert list(series.index) == (list(range(count)) if strong else first)
     factors = plane_factors(gd.estimate_noise(image, "TYX"), image.shape)
@@ -206,6 +207,11 @@ def test_every_plane_has_its_spectrum(axes):
     ][0].pop()
     with pytest.raises(SettingsError, match="not a noise estimate"):
         gd.NoiseEstimate.from_dict(told)
+    # One without pixels has that of white noise.
+    image[3] = np.nan
+    (series,) = gd.estimate_noise(image, axes, "correlated").series
+    table = np.array(series.autocorrelation[0][3])
+    assert table[0, 0] == 1 and np.count_nonzero(table) == 1
 
 
 CORRELATED_SETTINGS = small(gd.BM3D, scales=1)
