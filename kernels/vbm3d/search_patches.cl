@@ -23,17 +23,9 @@ __kernel void search_patches(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
     const int frame = get_global_id(2);
     const int row = get_global_id(1);
     const int column = get_global_id(0);
-    const int y = y0 + grid_position(row, first_y, last_y);
-    const int x = x0 + grid_position(column, first_x, last_x);
-    const size_t plane = (size_t)pny * pitch;
-    const int slot = ring_slot(first, frame, ring);
-    __global const float *here = images + slot * plane + (size_t)y * pitch + x;
-    const int centre_link = frame * (frames_before + 1 + frames_after) + frames_before;
-    const float sigma = frame_link(links, centre_link).noise;
+    REFERENCE_AT(row, column)
     if (sigma <= 0.0f)
         return;
-    const float bias = still * sigma * sigma;
-    const float limit = similar * sigma * sigma;
 
     REAL patch[PATCH];
     #pragma unroll
@@ -111,8 +103,5 @@ __kernel void search_patches(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
                 insert_candidate(best, NEIGHBOURS, near_enough(more[k], limit));
     }
     const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
-    for (int k = 0; k < NEIGHBOURS; ++k) {
-        keys[out + (size_t)k * columns] = (uint)(best[k] >> 32);
-        places[out + (size_t)k * columns] = candidate_place(best[k]);
-    }
+    store_candidates(best, keys + out, places + out, columns);
 }

@@ -78,6 +78,8 @@ def test_vbm3d_searches_as_wide_as_is_recommended(step, width, said):
     fitting = prepared(gd.VBM3D(), "TYX", movie.shape, image=movie)
     assert fitting == prepared(gd.VBM3D(window_nearest=width), "TYX")
     assert len(fitting.notes) == bool(said) and said in "".join(fitting.notes)
+    past = prepared(gd.VBM3D(frames_after=0), "TYX", movie.shape, image=movie)
+    assert past.window_nearest == fitting.window_nearest
     told = gd.VBM3D(window_nearest=15)
     assert prepared(told, "TYX", movie.shape, image=movie).notes == ()
 

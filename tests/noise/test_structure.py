@@ -144,7 +144,7 @@ def test_strength_of_offsets(scale):
     given = offsets(20)
     (found,) = gd.find_structure(scale * (noisy() + given)).findings
     assert found.strength == pytest.approx(scale * given.std(), rel=0.25)
-    assert found.fixed is None and 0.5 < found.confidence <= 1
+    assert found.fixed is None
 
 
 def test_offsets_over_time_are_fixed_or_change_and_channels_have_their_own():
@@ -189,7 +189,7 @@ def test_outliers_are_found_where_they_are():
     places = np.random.default_rng(4).random(SHAPE)
     masks = places < 0.001, places > 0.999
     image = noisy() + 200.0 * masks[0] - 200.0 * masks[1]
-    found = gd.find_structure(image).findings
+    found = gd.find_structure(np.stack([image] * 2), "TYX").findings
     assert [each.kind for each in found] == ["hot", "dead"]
     assert found[0].share == pytest.approx(100 * masks[0].mean(), rel=0.15)
     for each, mask in zip(outliers.find_outliers(finite_plane(image)), masks, strict=True):

@@ -114,7 +114,6 @@ class Correction:
 
 def prepare_correction(image: Any, names: str, request: CorrectionRequest) -> Correction:
     """Look for structured noise in some planes of an image, and decide what is removed."""
-    names = check_axes(names, image.shape)
     reader = PlaneReader(image, names)
     channels, findings = [], []
     for number, channel in enumerate(reader.channels):
@@ -123,14 +122,15 @@ def prepare_correction(image: Any, names: str, request: CorrectionRequest) -> Co
         made, found = _for_channel(planes, request, None if channel is None else number)
         channels.append(made)
         findings += found
-    return Correction(names, tuple(channels), tuple(findings))
+    return Correction(reader.axes, tuple(channels), tuple(findings))
 
 
 def _for_channel(
     planes: list[np.ndarray], request: CorrectionRequest, number: int | None
 ) -> tuple[ChannelCorrection, list[Finding]]:
     """Return the correction of a channel, and what was found of what it removes."""
-    findings = [each for each in find_in_planes(planes, number) if request.includes(each.kind)]
+    kinds = request.kinds | ({"hot", "dead"} if "outliers" in request.kinds else set())
+    findings = [each for each in find_in_planes(planes, number) if each.kind in kinds]
     found = {each.kind: each for each in findings}
     sides = tuple(k for k in (0, 1) if ("hot", "dead")[k] in found or "outliers" in request.always)
     made = ChannelCorrection(hum="hum" in found, sides=sides, threshold=request.threshold)
@@ -232,12 +232,8 @@ def remove_stripes(
 
     Notes
     -----
-    The levels are modelled as an image that changes smoothly or only in few places along its
-    columns, plus an independent offset for each row. The most probable combination is found on
-    short segments of the rows, then each frequency along y is shrunk by how much of the image
-    remains in it. So smooth shading is kept, with the equally smooth part of the offsets, and their
-    mean. Planes of fewer than 16 rows or 48 columns are left unchanged; see
-    ``docs/methods/structured_noise.md``.
+    Smooth shading is kept, with the equally smooth part of the offsets, and their mean. Planes of
+    fewer than 16 rows or 48 columns are left unchanged; see ``docs/methods/structured_noise.md``.
 
     References
     ----------

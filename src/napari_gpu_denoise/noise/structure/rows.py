@@ -49,7 +49,6 @@ class Segments:
 class RowEvidence:
     """Individual offsets of rows that were found."""
 
-    agreement: float  # least correlation of the rows' levels between thirds of the plane, at most 1
     strength: float  # standard deviation of the offsets, grey levels
     jumps: np.ndarray  # (row - 2,), second differences of the levels; 0 where nothing is known
 
@@ -95,10 +94,8 @@ def outlying_rows(parts: Segments) -> np.ndarray:
     near = np.flatnonzero((far > least) & (far > 1.5 * np.maximum(beside[2:], beside[:-2])))
     rows = np.unique(np.clip(near[:, None] + (0, 1, 2), 0, len(found) - 1))
     steps = np.diff(parts.means, axis=0)
-    up, down = (
-        np.append(-steps[:1], steps, axis=0)[rows],
-        np.append(-steps, steps[-1:], axis=0)[rows],
-    )
+    up = np.append(-steps[:1], steps, axis=0)[rows]
+    down = np.append(-steps, steps[-1:], axis=0)[rows]
     around = np.clip(rows[:, None] + (-5, -4, -3, -2, 1, 2, 3, 4), 0, len(steps) - 1)
     limit = limits.MIN_OUTLIER_SCORE * parts.width**0.5 * np.abs(steps[around]).mean(axis=1)
     for sign in (1, -1):
@@ -125,7 +122,7 @@ def row_evidence(parts: Segments) -> RowEvidence | None:
     # So many do not agree as well by chance.
     if agreement < max(limits.MIN_ROW_AGREEMENT, 4 / math.sqrt(count)) or not strength:
         return None
-    return RowEvidence(agreement, strength, np.nan_to_num(jumps.mean(axis=0)))
+    return RowEvidence(strength, np.nan_to_num(jumps.mean(axis=0)))
 
 
 def middle_means(values: np.ndarray) -> np.ndarray:
