@@ -136,7 +136,7 @@ def napari_pictures() -> None:
     picture_of_menu(
         window,
         viewer.window.file_menu,
-        ["Open Sample", "GPU Denoise", samples.title("fluorescence")],
+        ["Open Sample", "GPU Denoise", samples.info("fluorescence").title],
         "napari_samples",
     )
     panel = open_panel(viewer, "NL-means")

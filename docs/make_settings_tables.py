@@ -48,7 +48,6 @@ CHANGES = {
         {"slices": 1, "patch_slices": 1},
     ),
     "bm3d": (
-        {"stages": "basic"},
         {"threshold": 2.4},
         {"threshold": 3.1},
         {"step_basic": 4, "step_final": 4},
@@ -57,15 +56,12 @@ CHANGES = {
         {"transform_basic": "dct"},
     ),
     "vbm3d": (
-        {"stages": "basic"},
         {"frames_before": 2, "frames_after": 2},
         {"frames_before": 8, "frames_after": 8},
-        {"flicker": False},
         {"step_basic": 3, "step_final": 3},
         {"neighbours_basic": 16, "neighbours_final": 16},
     ),
     "bm4d": (
-        {"stages": "basic"},
         {"cube": "4x4x4"},
         {"cube": "2x4x8"},
         {"cube": "1x8x8"},
@@ -84,7 +80,6 @@ CHANGES = {
         {"segment_length": 3},
         {"segment_length": 8},
         {"thickness": 1},
-        {"softness": 0.2},
     ),
 }
 
@@ -151,9 +146,7 @@ def time_table(samples: dict) -> None:
     filters = {
         "BM3D": gd.BM3D(),
         "VBM3D": gd.VBM3D(),
-        "VBM3D, `flicker=False`": gd.VBM3D(flicker=False),
         "NL-means, 2 + 2": gd.NLMeans(frames_before=2, frames_after=2),
-        "the same, `flicker=False`": gd.NLMeans(frames_before=2, frames_after=2, flicker=False),
     }
     print(row(["white noise", *filters]))
     print(row(["---"] + ["---:"] * len(filters)))

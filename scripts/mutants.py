@@ -8,7 +8,7 @@
 A mutant is the package with one condition, number, operator or barrier changed, in Python or in a
 kernel. Those to try are drawn from all that are possible, two thirds from ``src`` and one third
 from ``kernels``; numbers outside all functions are left to benchmarks. For each, tests run that the
-map names for its line, or for the lines that name its kernel, those that run least else first,
+map names for its line, or that build its kernel, each with other constants than those before it,
 until one fails. A mutant that lives is printed as a diff: either a test is missing, or the change
 is equivalent, which is for the reader to see. The share that dies is a lower bound: what other
 processes and Qt's threads run is not in the map, and of many tests only some are tried. Mutants are
@@ -34,8 +34,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 MAP = ROOT / ".mutants.coverage"
+KERNELS = ROOT / ".mutants.kernels"  # lines: a test, a kernel and its constants
+COMPARED = "tests/filters/test_gpu_kernels.py"  # with references: these run first
 CASES_OF_A_TEST, TESTS_OF_A_MUTANT = 4, 40  # that are run at most
 
 # What becomes of words and operators, in Python and in kernels.
@@ -144,15 +147,39 @@ def chosen(count: int, seed: int) -> list[Mutant]:
 
 def make_map(arguments: argparse.Namespace) -> int:
     """Run the suite and note which tests run each line."""
-    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([*map(str, (ROOT / "src", HERE)), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "COVERAGE_FILE": str(MAP)}
-    suite = [sys.executable, "-m", "pytest", "-q", "-n", str(arguments.jobs)]
+    KERNELS.unlink(missing_ok=True)
+    suite = [sys.executable, "-m", "pytest", "-q", "-n", str(arguments.jobs), "-p", "mutants"]
     suite += ["--cov=src/napari_gpu_denoise", "--cov-context=test", "--cov-report="]
     return subprocess.run([*suite, *arguments.tests], cwd=ROOT, env=environment).returncode
 
 
+def pytest_configure() -> None:
+    """Note in a process of the suite which test runs which kernel."""
+    from napari_gpu_denoise.opencl.program import Kernel, Session
+
+    make, call, noted = Session.kernel, Kernel.__call__, set()
+
+    def kernel(session, name, constants, *coming):
+        made = make(session, name, constants, *coming)
+        made.build = f"{name}\t{sorted(constants.items())}"
+        return made
+
+    def called(made, /, *arguments, **given):
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+        line = f"{test}\t{getattr(made, 'build', '')}\n"
+        if line not in noted:
+            noted.add(line)
+            with KERNELS.open("a", encoding="utf-8") as file:
+                file.write(line)
+        return call(made, *arguments, **given)
+
+    Session.kernel, Kernel.__call__ = kernel, called
+
+
 class Map:
-    """The tests that run each line of the package, by file and line."""
+    """The tests that run each line of the package, by file and line, and that build each kernel."""
 
     def __init__(self):
         import coverage
@@ -165,16 +192,20 @@ class Map:
             for line, contexts in data.contexts_by_lineno(file).items():
                 self.tests[name, line] = {each.rpartition("|")[0] for each in contexts if each}
         self._lines = collections.Counter(test for tests in self.tests.values() for test in tests)
+        # The builds of each kernel, by test; a build is the kernel with its constants.
+        self._builds: dict[str, dict[str, set]] = collections.defaultdict(dict)
+        for line in KERNELS.read_text(encoding="utf-8").splitlines():
+            test, name, *constants = line.split("\t")
+            if test and name:
+                self._builds[name].setdefault(test, set()).add((name, *constants))
 
     def tests_for(self, mutant: Mutant) -> list[str]:
         """Return the tests to run for a mutant, those first that run least else."""
         if mutant.path.startswith("kernels"):
-            places = lines_that_name(Path(mutant.path))
-        else:
-            places = [(mutant.path, mutant.line)]
-            if not self.tests.get(places[0]):
-                places = [place for place in self.tests if place[0] == mutant.path]
-        found = {test for place in places for test in self.tests.get(place, ())}
+            return self._tests_of_kernels(mutant.path.partition("/")[2])[:TESTS_OF_A_MUTANT]
+        found = self.tests.get((mutant.path, mutant.line)) or {
+            test for place, tests in self.tests.items() if place[0] == mutant.path for test in tests
+        }
         counts: collections.Counter[str] = collections.Counter()
         kept = []
         for test in sorted(found, key=lambda test: (self._lines[test], test)):
@@ -184,26 +215,21 @@ class Map:
                 kept.append(test)
         return kept[:TESTS_OF_A_MUTANT]
 
+    def _tests_of_kernels(self, file: str) -> list[str]:
+        """Return the tests that build a file of kernels, those last that build nothing new."""
+        from napari_gpu_denoise.opencl.source import expand
 
-def lines_that_name(path: Path) -> list[tuple[str, int]]:
-    """Return the lines of the package that name a kernel which a file of kernels is part of.
-
-    Where names are put together from parts, these are the lines that name its folder.
-    """
-    from napari_gpu_denoise.opencl.source import expand
-
-    file = path.relative_to("kernels").as_posix()
-    roots = (each.relative_to(ROOT / "kernels") for each in (ROOT / "kernels").rglob("*.cl"))
-    names = [f'{each.stem}"' for each in roots if f'"{file}"' in expand(each.as_posix())]
-    lines = [
-        (module.relative_to(ROOT).as_posix(), number, line)
-        for module in (ROOT / "src").rglob("*.py")
-        for number, line in enumerate(module.read_text(encoding="utf-8").splitlines(), 1)
-    ]
-    for wanted in (names, [f'"{file.partition("/")[0]}/']):
-        if found := [line[:2] for line in lines if any(name in line[2] for name in wanted)]:
-            return found
-    return []
+        found: dict[str, set] = collections.defaultdict(set)
+        for name, tests in self._builds.items():
+            if f'"{file}"' in expand(f"{name}.cl"):
+                for test, builds in tests.items():
+                    found[test] |= builds
+        seen: set = set()
+        new, others = [], []
+        for test in sorted(found, key=lambda test: (COMPARED not in test, len(found[test]), test)):
+            (others if found[test] <= seen else new).append(test)
+            seen |= found[test]
+        return new + others
 
 
 def run_tests(folder: Path, tests: list[str], limit: float) -> tuple[bool, str]:

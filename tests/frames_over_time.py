@@ -17,7 +17,6 @@ SETTINGS = {
     "vbm3d 4+4": small(VBM3D),
     "vbm3d causal": small(VBM3D, frames_before=2, frames_after=0),
     "vbm3d ahead": small(VBM3D, frames_before=0, frames_after=2),
-    "vbm3d basic": small(VBM3D, frames_before=2, frames_after=1, stages="basic"),
     "nl_means 2+1": small(NLMeans, frames_before=2, frames_after=1),
 }
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 
+import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.noise.models import Correlated, CorrelatedPhotons
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
@@ -14,6 +17,19 @@ from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.flow import tile_flow
 from napari_gpu_denoise.run.request import Limits
+
+_TABLE = np.exp(-np.add.outer(np.arange(5) ** 2, 3 * np.arange(5) ** 2) / 5)
+# One of each noise model. Those of STABILISED have kernels of their own.
+NOISE_MODELS = (
+    gd.Gaussian(3.0),
+    Correlated(4.5, _TABLE),
+    gd.PoissonGaussian(0.28, 3.1, 14.7),
+    CorrelatedPhotons(2.0, 3.0, 1.0, autocorrelation=_TABLE, shared=0.5),
+    gd.SignalDependent((20.0, 60.0, 100.0, 150.0, 190.0), (2.2, 3.0, 9.0, 6.0, 7.4)),
+    gd.Rician(6.5),
+    gd.Speckle(4.0, least=0.18),
+)
+STABILISED = [each for each in NOISE_MODELS if not (each.additive or each.models_correlation)]
 
 # Every file is taken for a large one, of small parts, and a moment of work is worth to be kept.
 SMALL_PARTS = Limits(0, 1, 1, 1 << 10, 0.0)
@@ -41,6 +57,18 @@ SMALL = {
 def small(filter_class, **changes):
     """Return settings of a filter that need little work."""
     return filter_class(**{**SMALL.get(filter_class.name, {}), **changes})
+
+
+def altered(settings, **attributes):
+    """Return the same settings of a filter that differs in attributes of its class."""
+    kind = type(settings)
+    given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    return type(kind.__name__, (kind,), attributes)(**given)
+
+
+def first_pass(settings):
+    """Return the settings of a filter that ends after its first pass."""
+    return altered(settings, stages=("basic",))
 
 
 def prepared(settings, axes: str = "YX", shape=None, noise=(), image=None):

@@ -9,8 +9,7 @@
 // Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, WINDOW; LOCAL_TILE = 1 copies to local memory (only where
 //   one frame is searched); SIGMA_MAP = 1 where sigma varies within a frame: a group uses the sigma in the middle of its
 //   reference patch; SQUARES = 1 averages squares and subtracts the bias of Rician noise, 2 sigma^2 (Manjon et al. 2008), and
-//   where the mean of all squares is at most `flat` times that bias there is no signal and estimates are at most 0;
-//   ROOTS = 1 where sigma^2 is the variance divided by the mean, and distances are those of 2 sqrt(value).
+//   where the mean of all squares is at most `flat` times that bias there is no signal and estimates are at most 0.
 // Shapes: padded, offsets, keys as in search_plain; sigma (frames); estimates (frames, rows, columns, PATCH, PATCH); variation
 //   (rows of the tile, map_pitch), whose first pixel is that of the tile.
 // Sums are relative to the first pixel of the reference patch, so that a high grey level costs no precision.
@@ -138,12 +137,7 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     }
     mean /= found * PATCH * PATCH;
     mean_square /= found * PATCH * PATCH;
-#if ROOTS
-    const float bound = flat * s * s * fmax(level + mean, 0.0f);
-#else
-    const float bound = flat * s * s;
-#endif
-    const bool is_flat = mean_square - mean * mean <= bound;
+    const bool is_flat = mean_square - mean * mean <= flat * s * s;
 #if SQUARES
     // So small a mean square is noise alone: any estimate above 0 is mostly chance.
     const bool is_dark = level * level + 2.0f * level * mean + mean_square <= flat * 2.0f * s * s;

@@ -1,15 +1,14 @@
 // Exact unbiased inverse of stabilise_levels.cl, in place: the mean whose stabilised noise has this expected value.
 //
-// Grid: one work-item for VALUES neighbours, ceil(count / VALUES) rounded up to whole work-groups.
-// Constants: VALUES = 1 on GPUs; many on CPUs.
-// Arguments: values from `first` on, `count` of them; sigma below and above the table, grey levels; means as a table of `entries`
-//   values `1 / steps` apart from `start` on.
-// Shapes: values (at least first + count), table (entries).
+// Arguments: sigma below and above the table, grey levels; means as a table of `entries` values `1 / steps` apart from `start`
+//   on.
+// Shapes: values as in noise/values.h, table (entries).
 
 #include "noise/table.h"
 
-__kernel void inverse_levels(__global float *values, ulong first, ulong count, float below, float above,
+__kernel void inverse_levels(VALUE_ARGUMENTS, float below, float above,
                              __global const float *table, int entries, float start, float steps)
 {
-    continue_values(values, first, count, below, above, table, entries, start, steps);
+    EACH_VALUE(k)
+        mine[k] = continued(table, entries, start, steps, below, above, mine[k]);
 }

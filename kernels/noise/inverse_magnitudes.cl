@@ -1,23 +1,18 @@
 // Exact unbiased inverse of stabilise_magnitudes.cl, in place: the signal whose stabilised magnitudes have these means.
 // Foi, IEEE ISBI 2011.
 //
-// Grid: one work-item for VALUES neighbours, ceil(count / VALUES) rounded up to whole work-groups.
-// Constants: VALUES, as there.
-// Arguments: values from `first` on, `count` of them; sigma, grey levels; the square of the signal, in sigma squared, as a table of
-//   `entries` values `1 / steps` apart from `start` on, which is what noise alone is stabilised to on average: below it the
-//   signal is 0, or with `is_signed` as far below 0 as it would lie above. Beyond the table's end the mean is s + 1 / (4 s).
-// Shapes: values (at least first + count), table (entries).
+// Arguments: sigma, grey levels; the square of the signal, in sigma squared, as a table of `entries` values `1 / steps` apart
+//   from `start` on, which is what noise alone is stabilised to on average: below it the signal is 0, or with `is_signed` as far
+//   below 0 as it would lie above. Beyond the table's end the mean is s + 1 / (4 s).
+// Shapes: values as in noise/values.h, table (entries).
 
 #include "noise/table.h"
 
-__kernel void inverse_magnitudes(__global float *values, ulong first, ulong count, float sigma, __global const float *table,
+__kernel void inverse_magnitudes(VALUE_ARGUMENTS, float sigma, __global const float *table,
                                  int entries, float start, float steps, int is_signed)
 {
-    const size_t begin = get_global_id(0) * VALUES;
-    const size_t stop = min((size_t)count, begin + VALUES);
     const float end = start + (float)(entries - 1) / steps;
-    __global float *mine = values + first;
-    for (size_t k = begin; k < stop; k++) {
+    EACH_VALUE(k) {
         const float beyond = mine[k] - start;
         const float above = start + (is_signed ? fabs(beyond) : fmax(beyond, 0.0f));
         const float far = fmax(above, end);

@@ -1,22 +1,17 @@
 // Exact unbiased inverse of the generalised Anscombe transform, in place.
 // Makitalo and Foi, IEEE Transactions on Image Processing 22 (2013), section III: by an expansion, and what it lacks as a table.
 //
-// Grid: one work-item for VALUES neighbours, ceil(count / VALUES) rounded up to whole work-groups.
-// Constants: VALUES, as in stabilise_photons.cl.
-// Arguments: values from `first` on, `count` of them; offset (grey level without light), gain (grey levels per electron),
-//   read_noise (electrons); the table of what the expansion lacks, of `entries` values `1 / steps` apart from `start`
-//   on, which is the mean stabilised value without light: below it there is none. The last value is 0.
-// Shapes: values (at least first + count), table (entries).
+// Arguments: offset (grey level without light), gain (grey levels per electron), read_noise (electrons); the table of what the
+//   expansion lacks, of `entries` values `1 / steps` apart from `start` on, which is the mean stabilised value without light:
+//   below it there is none. The last value is 0.
+// Shapes: values as in noise/values.h, table (entries).
 
 #include "noise/table.h"
 
-__kernel void inverse_photons(__global float *values, ulong first, ulong count, float offset, float gain, float read_noise,
+__kernel void inverse_photons(VALUE_ARGUMENTS, float offset, float gain, float read_noise,
                               __global const float *table, int entries, float start, float steps)
 {
-    const size_t begin = get_global_id(0) * VALUES;
-    const size_t stop = min((size_t)count, begin + VALUES);
-    __global float *mine = values + first;
-    for (size_t k = begin; k < stop; k++) {
+    EACH_VALUE(k) {
         const float stabilised = fmax(mine[k], start);
         const float half_value = 0.5f * stabilised;
         const float square = half_value * half_value;

@@ -6,9 +6,8 @@
 // Grid: (32 * groups along x, GROUP_Y * groups along y, nt * nz); work-groups of (32, GROUP_Y, 1), rows of which are warps.
 // Constants: those of average_rows, without WIDTH and LANES (1); GROUP_Y; COLUMNS, 4 or 2; CHUNK, offsets along y for which pixels are copied to
 //   local memory at a time, a multiple of PAIR, of offsets that share what they read; HELD, 1 where an item keeps its own pixels
-//   in registers; EVEN, 1 where all channels and slices of a patch count alike;
-//   APART, 1 where what is averaged is not what is compared; NVIDIA.
-// Shapes: those of average_rows; rows of spread and compared are split in COLUMNS, see spread_pixels. The first blocks begin `skip` rows and
+//   in registers; EVEN, 1 where all channels and slices of a patch count alike; NVIDIA.
+// Shapes: those of average_rows; rows of spread are split in COLUMNS, see search/pad_far. The first blocks begin `skip` rows and
 //   HALO items + `skip_x` columns before the first pixel yielded.
 // Blocks begin at multiples of ROWS and of COLUMNS of the image, since the order of additions depends on that.
 // Cost with HELD, GAUSSIAN 0, a patch of 7, for a pixel and offset: 16 instructions, 0.7 words of local memory, 1.5 exchanges, 1
@@ -24,7 +23,7 @@
 #include "pixelwise/weight.h"
 
 // Planes that are compared, and what of one is copied: the pixels of a group, and those around.
-#define PLANES (COMPARED * (2 * RADIUS_Z + 1))
+#define PLANES (CHANNELS * (2 * RADIUS_Z + 1))
 #define OWN_HEIGHT (GROUP_Y * ROWS + PATCH - 1)
 #define HEIGHT (OWN_HEIGHT + CHUNK - 1)
 #define LEFT ((WINDOW + COLUMNS - 1) / COLUMNS)
@@ -38,11 +37,7 @@
 #include "pixelwise/compare_columns.h"
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, GROUP_Y, 1)))
-void average_columns(__global const float *spread, __global const float *compared, int first_level, int snt, int snz,
-                     int pny, int pitch, int t0, int z0, int z_start, int length_z, int skip, int skip_x,
-                     int nt, int nz, int ny, int nx, __global const float *levels,
-                     __global const float *variation, int map_y, int map_x, int map_nx,
-                     float strength, __constant float *taps, int first_out, int frames_out, __global float *out)
+void average_columns(AVERAGE_ARGUMENTS, int skip_x)
 {
     const int lane = get_local_id(0);
     const int row_item = get_local_id(1);
@@ -59,9 +54,9 @@ void average_columns(__global const float *spread, __global const float *compare
     // The first row that the item compares, and its columns within a part of the row.
     const size_t here = (size_t)(y + WINDOW) * pitch + first_item + lane + LEFT;
 
-    float ratios[COMPARED];
+    float ratios[CHANNELS];
     const float count = GAUSSIAN ? 1.0f : (float)(PATCH * PATCH * (2 * RADIUS_Z + 1));
-    const float unit = channel_units(levels + frame, nt * nz, first_level, strength, count, ratios);
+    const float unit = channel_units(levels + frame, nt * nz, strength, count, ratios);
     const float start = WEIGHTS == 0 ? 2.88539008f / (strength * strength) : 0.0f;
 
     __local float others[PLANES * HEIGHT * COLUMNS * PART] __attribute__((aligned(8)));
@@ -78,22 +73,22 @@ void average_columns(__global const float *spread, __global const float *compare
     #pragma unroll
     for (int p = 0; p < PLANES; ++p) {
         const int slice = mirror_place(z_start + z + p % (2 * RADIUS_Z + 1) - RADIUS_Z, length_z) - z_start;
-        const size_t at = (p / (2 * RADIUS_Z + 1) + max(first_level, 0)) * size + ((size_t)t * snz + slice) * plane + here;
+        const size_t at = p / (2 * RADIUS_Z + 1) * size + ((size_t)t * snz + slice) * plane + here;
         #pragma unroll
         for (int i = 0; i < COLUMNS; ++i) {
 #if HELD
             #pragma unroll
             for (int row = 0; row < REACHED; ++row)
-                OWN(p, row, i) = compared[at + row * pitch + i * part];
+                OWN(p, row, i) = spread[at + row * pitch + i * part];
 #else
             for (int row = row_item; row < OWN_HEIGHT; row += GROUP_Y)
-                all_own[p][row][i][lane] = compared[at + (row - row_item * ROWS) * pitch + i * part];
+                all_own[p][row][i][lane] = spread[at + (row - row_item * ROWS) * pitch + i * part];
 #endif
         }
     }
 
     __global const float *mine = spread + ((size_t)t * snz + z) * plane + here;
-    float sums[CHANNELS][ROWS][COLUMNS], totals[ROWS][COLUMNS], most[ROWS][COLUMNS], factors[ROWS][COLUMNS];
+    float sums[CHANNELS][ROWS][COLUMNS], totals[ROWS][COLUMNS], factors[ROWS][COLUMNS];
     #pragma unroll
     for (int i = 0; i < COLUMNS; ++i)
         #pragma unroll
@@ -102,7 +97,6 @@ void average_columns(__global const float *spread, __global const float *compare
             for (int c = 0; c < CHANNELS; ++c)
                 sums[c][j][i] = 0.0f;
             totals[j][i] = 0.0f;
-            most[j][i] = 0.0f;
             factors[j][i] = 1.0f;
 #if SIGMA_MAP
             const int map_row = clamp(y + j - skip, 0, ny - 1) + map_y;
@@ -120,7 +114,7 @@ void average_columns(__global const float *spread, __global const float *compare
                 #pragma unroll
                 for (int p = 0; p < PLANES; ++p) {
                     const int slice = mirror_place(z_start + z + dz + p % (2 * RADIUS_Z + 1) - RADIUS_Z, length_z) - z_start;
-                    from[p] = (p / (2 * RADIUS_Z + 1) + max(first_level, 0)) * size + ((size_t)(t + dt) * snz + slice) * plane + first_item;
+                    from[p] = p / (2 * RADIUS_Z + 1) * size + ((size_t)(t + dt) * snz + slice) * plane + first_item;
                 }
                 #pragma unroll 4
                 for (int row = row_item; row < HEIGHT; row += GROUP_Y) {
@@ -130,7 +124,7 @@ void average_columns(__global const float *spread, __global const float *compare
                     for (int k = lane; k < COLUMNS * PART; k += ITEMS)
                         #pragma unroll
                         for (int p = 0; p < PLANES; ++p)
-                            *PLACE(others, others, p, row, k) = compared[from[p] + at + k / PART * part + k % PART];
+                            *PLACE(others, others, p, row, k) = spread[from[p] + at + k / PART * part + k % PART];
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
                 for (int dx = -WINDOW; dx <= WINDOW; ++dx) {
@@ -158,8 +152,6 @@ void average_columns(__global const float *spread, __global const float *compare
 #endif
                             if (dy + q > WINDOW || (dt == 0 && dz == 0 && dy + q == 0 && dx == 0))
                                 continue;
-                            __global const float *there = spread + ((size_t)(t + dt) * snz + z + dz) * plane + here
-                                                          + (dy + q) * pitch - lane - LEFT;
                             float distances[ROWS][COLUMNS];
                             #pragma unroll
                             for (int j = 0; j < ROWS; ++j)
@@ -175,21 +167,14 @@ void average_columns(__global const float *spread, __global const float *compare
                                     const float distance = SIGMA_MAP ? distances[j][i] * factors[j][i] : distances[j][i];
                                     const float weight = weight_of(distance, unit, start);
                                     totals[j][i] += weight;
-                                    if (OWN_MAX)
-                                        most[j][i] = fmax(most[j][i], weight);
                                     if (COUNTS)
                                         sums[0][j][i] = fma(weight, weight, sums[0][j][i]);
                                     else
                                         #pragma unroll
                                         for (int c = 0; c < CHANNELS; ++c) {
                                             const int p = c * (2 * RADIUS_Z + 1) + RADIUS_Z;
-                                            float difference;
-                                            if (APART) {
-                                                const int column = PART_OF(i + dx) * part + LEFT + PLACE_OF(i + dx) + lane;
-                                                const size_t at = c * size + (j + RADIUS) * pitch;
-                                                difference = there[at + column] - mine[at + i * part];
-                                            } else
-                                                difference = OTHER(p, j + RADIUS + q, columns_at[i]) - OWN(p, j + RADIUS, i);
+                                            const float difference =
+                                                OTHER(p, j + RADIUS + q, columns_at[i]) - OWN(p, j + RADIUS, i);
                                             sums[c][j][i] = fma(weight, difference, sums[c][j][i]);
                                         }
                                 }
@@ -206,11 +191,10 @@ void average_columns(__global const float *spread, __global const float *compare
             const int to_y = y + j - skip, to_x = x + i - skip_x;
             if (column < 0 || column >= YIELDED || to_y < 0 || to_y >= ny || to_x < 0 || to_x >= nx)
                 continue;
-            const float own_weight = OWN_MAX && most[j][i] > 0.0f ? most[j][i] : 1.0f;
-            const float total = totals[j][i] + own_weight;
+            const float total = totals[j][i] + 1.0f;  // the weight of the pixel itself
             #pragma unroll
             for (int c = 0; c < CHANNELS; ++c) {
-                const float value = COUNTS ? total * total / fma(own_weight, own_weight, sums[0][j][i])
+                const float value = COUNTS ? total * total / (1.0f + sums[0][j][i])
                                            : mine[c * size + (j + RADIUS) * pitch + i * part] + sums[c][j][i] / total;
                 out[(((size_t)c * frames_out + first_out + frame) * ny + to_y) * nx + to_x] = value;
             }

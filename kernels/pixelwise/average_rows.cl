@@ -5,13 +5,12 @@
 // Reference: Goossens et al. 2010, sections 2.2 to 2.4; Buades et al. 2005.
 // Grid: (blocks along x, blocks along y, nt * nz).
 // Constants: RADIUS, RADIUS_Z of the patch; WINDOW, WINDOW_Z, half-widths of the search; BEFORE, AFTER, frames searched; GAUSSIAN,
-//   1 where patches have weights; COMPARED, channels that distances are over; CHANNELS, averaged; WEIGHTS, see weight.h; OWN_MAX,
-//   1 where a pixel counts as much as the most similar other one, else 1 for a weight of 1; SIGMA_MAP; COUNTS, 1 to yield the
+//   1 where patches have weights; CHANNELS, compared and averaged together; WEIGHTS, see weight.h; SIGMA_MAP; COUNTS, 1 to yield the
 //   number of pixels averaged, (sum of weights)^2 / sum of their squares; ROWS; WIDTH, LANES.
-// Shapes: spread (channels, snt * snz, pny, pitch), as spread_pixels makes it, its first pixel WINDOW + RADIUS before the first
-//   block along y and x; compared, likewise, what distances are between; out (channels, frames_out, ny, nx), whose first pixel in frame first_out is
+// Shapes: spread (channels, snt * snz, pny, pitch), as search/pad_far makes it, its first pixel WINDOW + RADIUS before the first
+//   block along y and x; out (channels, frames_out, ny, nx), whose first pixel in frame first_out is
 //   `skip` rows below the first block, and frame (t0, z0) of those read; slices lie at z_start of length_z. levels (CHANNELS,
-//   nt * nz); channels from `first_level` on are compared, or whitened ones if it is negative; variation (.., map_nx), whose first pixel yielded is at
+//   nt * nz); variation (.., map_nx), whose first pixel yielded is at
 //   (map_y, map_x). taps: weights of a patch along y and x, then along z.
 // Blocks begin at multiples of ROWS of the image, since the order in which a column is added up depends on that.
 // Products that are added are written as fma, and no others may become one: results do not depend on how loops are unrolled.
@@ -38,12 +37,7 @@ static inline real row_sum(const float *columns, __constant float *taps)
     return sum;
 }
 
-__kernel void average_rows(__global const float *spread, __global const float *compared, int first_level, int snt, int snz,
-                           int pny, int pitch, int t0, int z0, int z_start, int length_z, int skip,
-                           int nt, int nz, int ny, int nx, __global const float *levels,
-                           __global const float *variation, int map_y, int map_x, int map_nx,
-                           float strength, __constant float *taps, int first_out, int frames_out,
-                           __global float *out)
+__kernel void average_rows(AVERAGE_ARGUMENTS)
 {
     const int x = get_global_id(0) * WIDTH;
     const int y = get_global_id(1) * ROWS;
@@ -57,12 +51,12 @@ __kernel void average_rows(__global const float *spread, __global const float *c
     __global const float *own = spread + ((size_t)t * snz + z) * plane + here;
 
     // A unit for all distances, and what the squares of each channel are multiplied by before.
-    float ratios[COMPARED];
+    float ratios[CHANNELS];
     const float count = GAUSSIAN ? 1.0f : (float)(PATCH * PATCH * (2 * RADIUS_Z + 1));
-    const float unit = channel_units(levels + frame, nt * nz, first_level, strength, count, ratios);
+    const float unit = channel_units(levels + frame, nt * nz, strength, count, ratios);
     const float start = WEIGHTS == 0 ? 2.88539008f / (strength * strength) : 0.0f;
 
-    real sums[CHANNELS][ROWS][WIDTH / LANES], totals[ROWS][WIDTH / LANES], most[ROWS][WIDTH / LANES];
+    real sums[CHANNELS][ROWS][WIDTH / LANES], totals[ROWS][WIDTH / LANES];
 #if SIGMA_MAP
     real factors[ROWS][WIDTH / LANES];
 #endif
@@ -71,7 +65,6 @@ __kernel void average_rows(__global const float *spread, __global const float *c
             for (int c = 0; c < CHANNELS; ++c)
                 sums[c][j][i] = 0.0f;
             totals[j][i] = 0.0f;
-            most[j][i] = 0.0f;
 #if SIGMA_MAP
             float each[LANES];
             for (int k = 0; k < LANES; ++k) {
@@ -98,13 +91,13 @@ __kernel void average_rows(__global const float *spread, __global const float *c
                         #pragma unroll
                         for (int row = 0; row < REACHED; ++row)
                             given[row] = 0.0f;
-                        for (int c = 0; c < COMPARED; ++c)
+                        for (int c = 0; c < CHANNELS; ++c)
                             for (int k = -RADIUS_Z; k <= RADIUS_Z; ++k) {
                                 const int slice = mirror_place(z_start + z + k, length_z) - z_start;
                                 const int other = mirror_place(z_start + z + dz + k, length_z) - z_start;
-                                const size_t corner = (c + max(first_level, 0)) * size + here - RADIUS * pitch - RADIUS + i * LANES;
-                                __global const float *a = compared + ((size_t)t * snz + slice) * plane + corner;
-                                __global const float *b = compared + ((size_t)(t + dt) * snz + other) * plane + corner + step;
+                                const size_t corner = c * size + here - RADIUS * pitch - RADIUS + i * LANES;
+                                __global const float *a = spread + ((size_t)t * snz + slice) * plane + corner;
+                                __global const float *b = spread + ((size_t)(t + dt) * snz + other) * plane + corner + step;
                                 const real part = ratios[c] * (GAUSSIAN ? taps[PATCH + RADIUS_Z + k] : 1.0f);
                                 #pragma unroll
                                 for (int row = 0; row < REACHED; ++row) {
@@ -126,8 +119,6 @@ __kernel void average_rows(__global const float *spread, __global const float *c
 #endif
                             const real weight = weight_of(distance, unit, start);
                             totals[j][i] += weight;
-                            if (OWN_MAX)
-                                most[j][i] = fmax(most[j][i], weight);
                             const int at = j * pitch + i * LANES;
                             if (COUNTS)
                                 sums[0][j][i] = fma(weight, weight, sums[0][j][i]);
@@ -141,12 +132,9 @@ __kernel void average_rows(__global const float *spread, __global const float *c
 
     for (int j = max(0, skip - y); j < ROWS && y + j - skip < ny; ++j)
         for (int i = 0; i < WIDTH / LANES && x + i * LANES < nx; ++i) {
-            real own_weight = 1.0f;
-            if (OWN_MAX)
-                own_weight = most[j][i] > 0.0f ? most[j][i] : (real)1.0f;
-            const real total = totals[j][i] + own_weight;
+            const real total = totals[j][i] + 1.0f;  // the weight of the pixel itself
             for (int c = 0; c < CHANNELS; ++c) {
-                const real value = COUNTS ? total * total / fma(own_weight, own_weight, sums[0][j][i])
+                const real value = COUNTS ? total * total / (1.0f + sums[0][j][i])
                                           : AT(own + c * size + j * pitch + i * LANES) + sums[c][j][i] / total;
                 const int first = x + i * LANES;
                 __global float *to = out + (((size_t)c * frames_out + first_out + frame) * ny + y + j - skip) * nx + first;

@@ -1,6 +1,6 @@
 // Sums of squared differences down the columns of ROWS patches that lie below each other.
 //
-// Constants: RADIUS, RADIUS_Z, ROWS, COMPARED, GAUSSIAN. Needs: common/lanes.h.
+// Constants: RADIUS, RADIUS_Z, ROWS, CHANNELS, GAUSSIAN. Needs: common/lanes.h.
 // Rows that several patches share are added up once: a run of at most PATCH patches begins with the sums from one row upwards, and
 // goes on with those downwards. No sum is taken off another, which would lose precision, and the order depends on the row alone.
 
@@ -8,7 +8,7 @@
 // Rows that ROWS patches reach.
 #define REACHED (ROWS + PATCH - 1)
 // Where patches are of one channel and slice, differences are given; else their squares, summed over channels and slices.
-#define SINGLE (COMPARED == 1 && RADIUS_Z == 0)
+#define SINGLE (CHANNELS == 1 && RADIUS_Z == 0)
 
 static inline void column_sums(const real *given, __constant float *taps, real *found)
 {

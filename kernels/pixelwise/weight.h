@@ -1,6 +1,6 @@
 // The weight of a patch by its distance, and powers of two.
 //
-// Constants: LANES; CHANNELS; COMPARED; WEIGHTS: 0 = exp(-max(d - 2, 0) / h^2), 1 = exp(-d / h^2), 2 = (1 - d / h^2)^2 for d < h^2, else 0, with d in
+// Constants: LANES; CHANNELS; WEIGHTS: 0 = exp(-max(d - 2, 0) / h^2), 1 = exp(-d / h^2), 2 = (1 - d / h^2)^2 for d < h^2, else 0, with d in
 //   units of sigma squared; NVIDIA, 1 for its exponential.
 // Needs: common/lanes.h.
 
@@ -56,23 +56,24 @@ static inline float distance_unit(float strength, float sigma, float count)
 }
 
 // Returns what a sum of squares over all channels is multiplied by, and in `ratios` what those of each are before: a channel with
-// more noise counts less, one without none, unless it is the only one. `levels` of channels are `apart`, those from `first` on are
-// compared; if it is negative, whitened ones are, whose noise is the root mean square of all.
-static inline float channel_units(__global const float *levels, int apart, int first, float strength, float count, float *ratios)
+// more noise counts less, one without none, unless it is the only one. `levels` of channels are `apart`.
+static inline float channel_units(__global const float *levels, int apart, float strength, float count, float *ratios)
 {
-    float squares = 0.0f;
-    for (int c = 0; c < CHANNELS; ++c)
-        squares = fma(levels[(size_t)c * apart], levels[(size_t)c * apart], squares);
-    const float mean = sqrt(squares / CHANNELS);
     int noisy = 0;
     float largest = 0.0f;
-    for (int c = 0; c < COMPARED; ++c) {
-        const float level = first < 0 ? mean : levels[(size_t)(first + c) * apart];
+    for (int c = 0; c < CHANNELS; ++c) {
+        const float level = levels[(size_t)c * apart];
         noisy += level > 0.0f;
-        ratios[c] = COMPARED > 1 && !(level > 0.0f) ? 0.0f : distance_unit(strength, level, count);
+        ratios[c] = CHANNELS > 1 && !(level > 0.0f) ? 0.0f : distance_unit(strength, level, count);
         largest = fmax(largest, ratios[c]);
     }
-    for (int c = 0; c < COMPARED; ++c)
+    for (int c = 0; c < CHANNELS; ++c)
         ratios[c] = largest > 0.0f ? ratios[c] / largest : 1.0f;
     return largest / max(noisy, 1);
 }
+
+// Arguments of the kernels that average pixels; see average_rows.cl.
+#define AVERAGE_ARGUMENTS \
+    __global const float *spread, int snt, int snz, int pny, int pitch, int t0, int z0, int z_start, int length_z, int skip, \
+    int nt, int nz, int ny, int nx, __global const float *levels, __global const float *variation, int map_y, int map_x, int map_nx, \
+    float strength, __constant float *taps, int first_out, int frames_out, __global float *out

@@ -22,14 +22,10 @@ _NAMES = {
     "recommend": "assessment.recommend",
     "Recommended": "files.recommended",
     "isoline_maps": "filters.isoline",
-    "pixels_averaged": "filters.pixelwise",
-    "similar_pixels": "filters.swnlm",
     "assess": "assessment.assess",
     "Assessment": "assessment.record",
     "denoise": "run.denoise",
     "denoise_lazy": "run.lazy",
-    "propose_chunks": "run.lazy",
-    "Chunks": "run.lazy",
     "stream": "run.stream",
     "Run": "run.job",
     "Record": "run.record",
@@ -70,6 +66,8 @@ def __getattr__(name: str):
     else:
         if not name.startswith("_"):
             importlib.import_module(f"{__name__}.filters").check_removed(name)
+        if name == "propose_chunks":
+            raise AttributeError(f"{name} was removed: take chunks of 2048 x 2048 pixels.")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value

@@ -40,7 +40,7 @@ def test_the_manifest_is_valid_complete_and_leads_to_what_exists():
     called = {known[f"{PLUGIN}.{name}"].enablement for name in ("read", "write")}
     assert called == {"False"}
     shown = {sample.key: sample.display_name for sample in offered.sample_data}
-    assert shown == {name: samples.title(name) for name in samples.names()}
+    assert shown == {name: samples.info(name).title for name in samples.names()}
 
 
 def test_the_manifest_is_as_the_script_writes_it():
@@ -84,7 +84,7 @@ def test_menus_open_the_panels(viewer, qtbot):
 
 @pytest.mark.parametrize("name", samples.names())
 def test_a_sample_opens_with_its_axes(viewer, name):
-    entry = ("Open Sample", "GPU Denoise", samples.title(name))
+    entry = ("Open Sample", "GPU Denoise", samples.info(name).title)
     find_entry(viewer.window.file_menu, *entry).trigger()
     (layer,) = viewer.layers
     known = samples.info(name)

@@ -51,7 +51,6 @@ def test_errors_of_settings_name_controls(kind):
     ("call", "said"),
     [
         (lambda: gd.NLMeans(window=20), "Window 20 must be odd."),
-        (lambda: gd.NLMeans(rician=True, distance="pearson"), "Rician on is for MRI"),
         (
             lambda: gd.denoise(np.ones((4, 5)), gd.NLMeans(), axes=5),
             "Axes 5 is not text: give one string with a letter per axis, such as 'YX'.",

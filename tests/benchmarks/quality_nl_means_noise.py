@@ -1,6 +1,6 @@
-"""NL-means of magnitudes and of speckle: what its own means bring, beside a transform of the noise.
+"""NL-means of magnitudes: what its own means bring, beside a transform of the noise.
 
-    python tests/benchmarks/quality_nl_means_noise.py [--tables rician weak pearson] [--quick]
+    python tests/benchmarks/quality_nl_means_noise.py [--tables rician weak] [--quick]
 
 Numbers are means over pictures and draws; PSNR has the peak 255, on float results.
 """
@@ -16,7 +16,6 @@ from scipy.ndimage import binary_erosion
 from tables import print_tables, show
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise.speckle import speckle_noise
 from reference.data import pictures
 from scenes import psnr
 
@@ -77,61 +76,5 @@ def _of_magnitudes(noisy, sigma, device) -> Iterator[tuple[str, np.ndarray]]:
         yield name + "rician=True", gd.nl_means(noisy, sigma, rician=True, **options)
 
 
-def _noises() -> dict[str, Noise]:
-    rooted = {
-        f"u + sqrt(u) n, n of {spread}": (
-            lambda u, rng, s=spread: u + np.sqrt(u) * rng.normal(0, s, u.shape),
-            lambda u, s=spread: s,
-        )
-        for spread in (1, 2, 3)
-    }
-    looked = {
-        f"gamma, {looks} looks": (
-            lambda u, rng, n=looks: u * rng.gamma(n, 1 / n, u.shape),
-            lambda u, n=looks: np.sqrt(np.mean(u**2) / n / np.mean(u)),
-        )
-        for looks in (4, 16)
-    }
-    return {**rooted, **looked}
-
-
-def pearson(options: argparse.Namespace) -> None:
-    """Photographs (denoiselab13) with noise that grows with brightness.
-
-    "Best sigma" is the best of a grid on the very pictures that are scored, in favour of the
-    Euclidean distance. The bias is the mean of the result less that of the picture, in grey levels.
-    """
-    chosen = list(pictures("denoiselab13").values())[:: options.stride]
-    for title, (draw, sigma_of) in _noises().items():
-        rows: Rows = {}
-        for number, picture in enumerate(chosen):
-            clean = picture.astype(np.float64)
-            for seed in range(options.seeds):
-                noisy = draw(clean, np.random.default_rng(1000 * number + seed)).astype(np.float32)
-                for name, made in _of_speckle(noisy, clean, sigma_of(clean), options.device):
-                    row = psnr(made, clean), float(made.mean() - clean.mean())
-                    rows.setdefault(name, []).append(row)
-        grid = [name for name in rows if name.startswith("Euclidean")]
-        best = max(grid, key=lambda name: np.mean(rows[name], axis=0)[0])
-        kept = {name: values for name, values in rows.items() if name not in grid or name == best}
-        _show(f"{len(chosen)} photographs, {title}", ("PSNR", "bias"), kept)
-
-
-def _of_speckle(noisy, clean, sigma, device) -> Iterator[tuple[str, np.ndarray]]:
-    yield "noisy", noisy
-    spread = float(np.std(noisy - clean))
-    for factor in FACTORS:
-        made = gd.nl_means(noisy, factor * spread, device=device)
-        yield f"Euclidean, best sigma ({factor:g} of that of the noise)", made
-    yield "Pearson, sigma given", gd.nl_means(noisy, sigma, distance="pearson", device=device)
-    yield "Pearson, sigma measured", gd.nl_means(noisy, distance="pearson", device=device)
-    model = gd.Speckle(looks=speckle_noise(noisy).looks)
-    logs = gd.nl_means(model.stabilise(noisy), model.sigma_after, device=device)
-    yield "logarithm, looks estimated", model.inverse(logs)
-    model = gd.PoissonGaussian(gain=sigma**2, read_noise=0.0)
-    roots = gd.nl_means(model.stabilise(noisy), 1.0, device=device)
-    yield "photons of gain sigma², stabilised", model.inverse(roots)
-
-
 if __name__ == "__main__":
-    print_tables(__doc__, (rician, weak, pearson))
+    print_tables(__doc__, (rician, weak))

@@ -23,7 +23,6 @@ from scenes import psnr
 
 SIGMA = 20.0
 # Correlation of the noise of neighbouring channels, and of the first and the third.
-CORRELATIONS = {"0.6, 0.3": (0.6, 0.3), "0.9, 0.8": (0.9, 0.8)}
 
 
 def papers(options: argparse.Namespace) -> None:
@@ -137,27 +136,5 @@ def others() -> Iterator[Method]:
     yield Method("OpenCV, 8 bit", opencv, grid)
 
 
-def colour(options: argparse.Namespace) -> None:
-    """Three colour photographs, sigma 20 in each channel, noise correlated between neighbouring
-    channels and between the first and the third: joint weights as they are, and with `whiten`.
-    """
-    strengths, body = (0.6, 0.75, 0.9), []
-    for told, (near, far) in CORRELATIONS.items():
-        root = np.linalg.cholesky(np.array([[1, near, far], [near, 1, near], [far, near, 1]]))
-        for whiten in (False, True):
-            found = []
-            for strength in strengths:
-                scores = []
-                for clean in pictures("colour").values():
-                    noise = np.random.default_rng(0).normal(0, SIGMA, clean.shape) @ root.T
-                    given = {"strength": strength, "whiten": whiten, "channels": "joint"}
-                    noisy = (clean + noise).astype(np.float32)
-                    given |= {"axes": "YXS", "device": options.device}
-                    scores.append(psnr(gd.nl_means_pixelwise(noisy, SIGMA, **given), clean))
-                found.append(np.mean(scores))
-            body.append([f"{told}{', whiten=True' * whiten}", *found])
-    show(["correlation", *(f"strength {one:g}" for one in strengths)], body)
-
-
 if __name__ == "__main__":
-    print_tables(__doc__, (papers, frames, photographs, colour))
+    print_tables(__doc__, (papers, frames, photographs))

@@ -25,7 +25,8 @@ def file(tmp_path):
     clean = 100 + 200 * gaussian_filter(rng.normal(0, 1, (3, 80, 88)), (0, 4, 4))
     path = tmp_path / "in.tif"
     noisy = (clean + rng.normal(0, 10, clean.shape)).astype(np.float32)
-    tifffile.imwrite(path, noisy, imagej=True, metadata={"axes": "TYX"})
+    told = {"axes": "TYX", "spacing": 0.5, "unit": "um"}
+    tifffile.imwrite(path, noisy, imagej=True, resolution=(5, 5), metadata=told)
     return path
 
 
@@ -35,12 +36,13 @@ def test_it_prints_half_a_page(file, run):
     assert len(text.splitlines()) < 30
 
 
-def test_a_region_in_units_of_the_user(file, run):
-    given = ["--sigma", "10", "--pixel-size", "0.2", "--unit", "um", "--region", "0,8:72,0:64"]
+def test_a_region_in_units_of_the_file(file, run):
+    given = ["--sigma", "10", "--region", "0,8:72,0:64"]
     code, out, _ = run("assess", "nl-means", file, "--json", *given, *FAST)
     (printed,) = json.loads(out)
     assert code == 0 and printed["region"] == [[0, 1], [8, 72], [0, 64]]
-    assert "um" in printed["detail_words"][0] and printed["file_notes"] == []
+    assert "µm" in printed["detail_words"][0] and printed["file_notes"] == []
+    assert printed["spacing"] == [0.2, 0.2]
 
 
 @pytest.mark.parametrize("command", [["estimate"], ["recommend"], ["assess", "nl-means"]])

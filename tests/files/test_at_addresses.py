@@ -25,9 +25,8 @@ CLAIM = f"{OUT}/.gpu-denoise-unfinished"
 
 
 @pytest.fixture
-def lab(memory, monkeypatch):
+def lab(memory):
     """Return a place in memory with an image of six parts."""
-    monkeypatch.setattr(places, "_PAUSES", ())
     place = Place("memory://lab", "address").write()
     place.system = memory
     return place

@@ -195,17 +195,17 @@ def test_only_results_of_the_same_settings_are_resumed(folder, calls):
     assert Path("out/b.tif").read_text() == "precious"
 
 
-def test_a_folder_that_is_removed_is_not_made_anew(folder, calls):
-    """What was in it is lost: the report must not say that all is done."""
+def test_results_that_are_removed_during_the_run_are_told(folder, calls):
+    """Their folder is made anew for the others."""
 
     def remove(step):
         if step.index == 1:
             shutil.rmtree("out", ignore_errors=True)
 
     report = run_batch("raw/*.tif", SETTINGS, output="out", progress=remove)
-    assert not report.done and len(report.failed) == 3
-    assert "was written but no longer exists" in str(report.failed[0].error)
-    assert not Path("out").exists()
+    assert names(Path("out")) == ["b.tif", "c.tif"] and len(report.done) == 2
+    (lost,) = report.failed
+    assert lost.input.name == "a.tif" and "was written but no longer exists" in str(lost.error)
 
 
 def test_same_name_twice(folder, calls):

@@ -17,7 +17,7 @@ import pytest
 from pylibCZIrw import czi
 
 import napari_gpu_denoise as gd
-from files.contract import LENGTHS, FormatContract, apart
+from files.contract import LENGTHS, FormatContract, SameWriter, apart
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import formats
 from scenes import noisy, small
@@ -194,7 +194,7 @@ def replace(*pairs: tuple[str, str], encoding: str = "utf-8") -> Callable[[Path]
     return spoil
 
 
-class TestCzi(FormatContract):
+class TestCzi(SameWriter, FormatContract):
     ending, results, others = ".czi", (), (".ome.tif", ".ome.zarr")
     axes, types = ("YX", "ZYX", "CZYX", "TCZYX"), ("uint16", "uint8")
     steps = apart(Z=0.5, Y=0.2, X=0.1)
@@ -294,6 +294,19 @@ def test_planes_that_a_czi_lacks(tmp_path):
     path.write_bytes(damaged)
     with pytest.raises(FileError, match="damaged"):
         formats.read(path)
+
+
+@pytest.mark.parametrize("first", [9, 10**7])
+def test_planes_of_a_czi_may_begin_late_but_not_so_late_that_none_can_count_them(tmp_path, first):
+    path = tmp_path / "a.czi"
+    with czi.create_czi(str(path)) as made:
+        for t in range(2):
+            made.write(IMAGE[t, 0, 0][..., None], plane={"T": first + t, "Z": 0, "C": 0})
+    if first == 9:
+        np.testing.assert_array_equal(formats.read(path).data, IMAGE[:2, 0, 0])
+    else:
+        with pytest.raises(FileError, match="damaged"):
+            formats.read(path)
 
 
 def test_czi_of_a_run_that_was_stopped(tmp_path):

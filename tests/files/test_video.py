@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from files.contract import FormatContract, apart
+from files.contract import FormatContract, SameWriter, apart
 from files.tiffs import RECORD
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files import formats
@@ -90,7 +90,7 @@ class TestMatroska(FormatContract):
             assert (stream.codec_context.name, stream.average_rate) == ("ffv1", 25)
 
 
-class TestAvi(TestMatroska):
+class TestAvi(SameWriter, TestMatroska):
     """The same frames in another container, whose result is a Matroska file."""
 
     ending = ".avi"
@@ -104,23 +104,26 @@ class TestAvi(TestMatroska):
         ("a.avi", "mpeg4", "yuv420p"),
         ("b.avi", "mjpeg", "yuvj422p"),
         ("c.mkv", "ffv1", "gray"),
+        ("d.mkv", "png", "gray16be"),
     ],
 )
 def test_grey_videos(tmp_path, name, codec, layout):
     if codec not in av.codecs_available:
         pytest.skip(f"this FFmpeg has no {codec}")
     path = saved(tmp_path / name, frames(), codec, layout)
+    stored = np.dtype(">u2" if layout == "gray16be" else "u1")
     levels = [
-        np.frombuffer(f.planes[0], "u1").reshape(SIZE[0], -1)[:, : SIZE[1]] for f in decoded(path)
+        np.frombuffer(f.planes[0], stored).reshape(SIZE[0], -1)[:, : SIZE[1]] for f in decoded(path)
     ]
     with formats.open_stack(path) as image:
-        assert (image.axes, image.data.shape, image.data.dtype) == ("TYX", (20, *SIZE), np.uint8)
+        assert (image.axes, image.data.shape) == ("TYX", (20, *SIZE))
+        assert image.data.dtype == stored.newbyteorder("=")
         for k in (19, 3, 11, 10, 0, 12):
             np.testing.assert_array_equal(image.data[k], levels[k])
         np.testing.assert_array_equal(image.data, levels)
         assert image.pixel_metadata.steps == {"T": (0.04, "second")}
         said = ("The frames have no colours: they are read as grey levels (luma).",)
-        assert image.notes == (said if layout != "gray" else ())
+        assert image.notes == (said if layout.startswith("yuv") else ())
 
 
 def test_varying_times_are_kept_and_told(tmp_path):

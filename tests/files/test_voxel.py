@@ -12,6 +12,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from files.tiffs import GREY, noise, retagged
 from napari_gpu_denoise.files import one_file
+from napari_gpu_denoise.files.image_file import PixelMetadata
 from napari_gpu_denoise.files.one_file import with_voxel
 from napari_gpu_denoise.protocol.settings import setting
 
@@ -106,7 +107,8 @@ def test_an_empty_setting_is_filled_from_the_file(tmp_path, monkeypatch):
     given = Volumes(voxel="1,1,1")
     assert with_voxel(given, picture) is given
     assert with_voxel(gd.NLMeans(), picture) == gd.NLMeans()
-    assert with_voxel(Volumes(), replace(picture, voxel=None)) == Volumes()
+    unknown = replace(picture, pixel_metadata=PixelMetadata({}))
+    assert with_voxel(Volumes(), unknown) == Volumes()
 
     def steps(image, run, **_):
         seen.append(run.filter)

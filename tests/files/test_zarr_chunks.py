@@ -69,6 +69,18 @@ def test_regions_are_read_and_stored_as_by_zarr(tmp_path, stored, region):
         assert read.dtype == np.uint16
 
 
+def test_a_damaged_chunk_that_is_written_as_a_whole_is_not_read(tmp_path):
+    array = new(tmp_path, "zstd")
+    array[...] = 1
+    for chunk in ("c/0/0/0", "c/1/4/3"):  # of which the second ends behind the array
+        (tmp_path / "0" / chunk).write_bytes(b"damaged")
+    chunks.write(array, REGIONS["all"], PIXELS)
+    assert np.array_equal(chunks.read(array, REGIONS["all"]), PIXELS)
+    (tmp_path / "0/c/1/4/3").write_bytes(b"damaged")
+    with pytest.raises(RuntimeError):
+        chunks.write(array, (1, 20, slice(24, 29)), PIXELS[1, 20, 24:29])
+
+
 def test_all_threads_have_ended_when_a_chunk_fails(tmp_path, monkeypatch):
     monkeypatch.setattr(chunks, "_THREADS", 4)
     array, begun, ended = new(tmp_path, "zstd"), [], []

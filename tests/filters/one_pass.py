@@ -177,7 +177,7 @@ class Run:
             return array
 
         one = GroupFilter(given, arena, variant)
-        self.scale, self.units = one._scale, one._units
+        self.scale, self.units = one._joining.values()
         searched = Noisy(Pixels(sent(images.searched), tile), sent(np.full(frames, SEARCHED_SIGMA)))
         place = one.search_tile(tile, tile)
         matches = one.search.enqueue(run, place, searched.pixels.buffer)

@@ -143,12 +143,13 @@ class Device:
         """Store frames (channels, count, ny, nx) in a ring, the first one being that of a time."""
         channels, count, ny, nx = frames.shape
         whole = shape.pitch, shape.pny, channels * count
-        store = self.session.kernel("vbm3d/store_frames", {})
+        store = self.session.kernel("search/pad_far", {"SPLIT": 1, "RINGS": 1})
         sent = self.sent(frames.astype(np.float32))
         store(
             *(self.queue, whole, None),
-            **{"frames": sent, "count": count, "ny": ny, "nx": nx, "images": ring},
-            **{"ring": shape.images, "first": first % shape.images, **shape.layout},
+            **{"tile": sent, "first": 0, "ring": count, "nt": count, "nz": 1, "ny": ny, "nx": nx},
+            **{"padded": ring, "pnt": count, "pnz": 1, "t0": 0, "z0": 0, **shape.layout},
+            **{"slots": shape.images, "into": first % shape.images},
         )
 
 
@@ -286,7 +287,7 @@ class Run:
         _, nt, ny, nx = videos.noisy.shape
         one = VideoPass(given, device.arena, self.variant, self.search_variant)
         run = Launcher(device.arena, device.queue)
-        self.scale, self.units = one._scale, one._units
+        self.scale, self.units = one._joining.values()
         shape = RingShape(nt, nt, margin_of(search), ny, nx)
         grid = tuple(Grid.of(Span.whole(n), PATCH, search.step) for n in (ny, nx))
         rings = []

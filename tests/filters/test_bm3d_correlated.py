@@ -151,9 +151,8 @@ SMALL |= {"scales": 1}
     ("changes", "given"),
     [
         ({}, BLURRED),
-        ({"stages": "basic"}, OPPOSED),
-        ({"prefilter": "off"}, BLURRED),
-        ({"prefilter": "on"}, STREAKS),
+        ({}, OPPOSED),
+        ({"prefiltered": True}, OPPOSED),
         ({"stack_basic": "hadamard", "transform_final": "dft"}, STREAKS),
     ],
     ids=str,
@@ -169,7 +168,7 @@ def test_images_are_those_of_the_reference(device, changes, given):
 
 def white(filter: BM3D) -> BM3D:
     """Return the same settings without a spectrum."""
-    return BM3D(**filter.as_dict())
+    return replace(filter, noise=())
 
 
 SIGMAS = (12.4, 20.37, 31.1)
@@ -190,8 +189,8 @@ KINDS = [
     {"channels": "separate"},
     {"channels": "opponent"},
     {"channels": "joint"},
-    {"channels": "joint", "guide": 1, "prefilter": "on"},
-    {"channels": "opponent", "prefilter": "on"},
+    {"channels": "joint", "prefiltered": True},
+    {"channels": "opponent", "prefiltered": True},
 ]
 
 

@@ -53,7 +53,6 @@ def test_what_channels_are_by_themselves(device, kind):
     refused = [
         ("opponent", "CYX", image[:2], {}, "needs three channels.* there are 2: use"),
         ("opponent", "TYX", image, {}, "needs three channels.* there are 1: use"),
-        ("joint", "CYX", image, {"guide": 3}, "guide=3 is not one of the 3"),
     ]
     if kind is gd.Isoline:
         # Differences of channels are no grey levels that speckle multiplies.

@@ -34,7 +34,7 @@ from reference import (
 )
 from reference.block_motion import block_motions
 from reference.video_matching import find_matches
-from scenes import noisy, prepared, scene, small
+from scenes import altered, first_pass, noisy, prepared, scene, small
 
 LIMITS = {"local_memory": 1 << 14, "max_group": 128}
 TIGHT = {"local_memory": 1, "max_group": 64}
@@ -47,13 +47,13 @@ EXACT = {"patch": 3, "window": 5}
 GROUPS = {"window_basic": 9, "window_final": 7, "neighbours_basic": 8, "neighbours_final": 8}
 CUBES = {**GROUPS, "window_basic": 5, "window_final": 5, "cube": "4x4x4"}
 MANY = {"neighbours_basic": 16}
-AROUND = {"frames_before": 1, "frames_after": 2, "flicker": False}
+AROUND = {"frames_before": 1, "frames_after": 2}
+BEFORE = {"frames_before": 2, "frames_after": 0}
 VIDEO = {**AROUND, "window_nearest": 7, "step_basic": 5, "step_final": 5}
 LINES = {"segment_length": 3, "max_length": 15, "staircase": 5}
 HARD = {**LINES, "choice": "hard"}
 BLURRED = model(0.9, 1.3)
 LONELY = {"fallback": "keep", "fewest": 1, "widen": 2.0}
-SHARED_SEARCH = {"channels": "joint", "guide": 0}
 
 # Settings, shape, axes, noise, and what else the device has.
 CASES = {
@@ -67,7 +67,6 @@ CASES = {
         *(gd.NLMeans(patch=1, step=1, window=5, neighbours=5), (21, 50), "YX", SIGMA),
     ),
     "nl_means of magnitudes": (gd.NLMeans(**IN_SPACE, rician=True), (30, 45), "YX", SIGMA),
-    "nl_means of photons": (gd.NLMeans(**IN_SPACE, distance="pearson"), (30, 45), "YX", 2.0),
     "nl_means of a volume": (gd.NLMeans(**IN_SPACE, slices=1), (3, 15, 22), "ZYX", SIGMA),
     "nl_means over time": (
         *(gd.NLMeans(**IN_SPACE, **AROUND, slices=1), (4, 2, 13, 19), "TZYX", SIGMA),
@@ -76,14 +75,14 @@ CASES = {
         *(gd.NLMeans(**IN_SPACE | WHOLE, **AROUND, slices=1), (4, 2, 13, 19), "TZYX", SIGMA),
     ),
     "nl_means over time, sliding": (
-        *(gd.NLMeans(**IN_SPACE | {"step": 1}, **AROUND, slices=1), (3, 2, 9, 13), "TZYX", SIGMA),
+        *(gd.NLMeans(**IN_SPACE | {"step": 1}, **BEFORE, slices=1), (3, 2, 9, 13), "TZYX", SIGMA),
     ),
     "nl_means over time, without local memory": (
         *(gd.NLMeans(**IN_SPACE, **AROUND, slices=1), (3, 2, 11, 13), "TZYX", SIGMA, TIGHT),
     ),
     "pixelwise of an image": (gd.NLMeansPixelwise(window=9), (23, 141), "YX", SIGMA),
     "pixelwise of a map": (
-        *(gd.NLMeansPixelwise(**EXACT, weights="bisquare", own_weight="max"), (19, 70)),
+        *(gd.NLMeansPixelwise(**EXACT, weights="bisquare"), (19, 70)),
         *("YX", "map"),
     ),
     "pixelwise of a volume": (
@@ -93,10 +92,6 @@ CASES = {
     "pixelwise over time": (gd.NLMeansPixelwise(**EXACT, **AROUND), (5, 11, 33), "TYX", SIGMA),
     "pixelwise of channels over time": (
         *(gd.NLMeansPixelwise(**EXACT, **AROUND, channels="joint"), (2, 4, 11, 33), "CTYX", SIGMA),
-    ),
-    "pixelwise of guided channels": (
-        *(gd.NLMeansPixelwise(**EXACT, channels="joint", guide=1), (3, 11, 33), "CYX"),
-        (9.0, 20.0, 31.0),
     ),
     "pixelwise counts": (gd.NLMeansPixelwise(**EXACT, show="pixels"), (11, 70), "YX", SIGMA),
     "bm3d of an image": (small(gd.BM3D, **GROUPS), (60, 69), "YX", SIGMA),
@@ -110,34 +105,29 @@ CASES = {
         *(small(gd.BM3D, **GROUPS, channels="opponent"), (3, 30, 33), "CYX", SIGMA),
     ),
     "bm3d of a map, refined": (gd.BM3D.of(profile="fast", refine="chain"), (25, 33), "YX", "map"),
-    "bm3d of correlated noise": (
-        small(gd.BM3D, **GROUPS, prefilter="off"),
-        (30, 33),
-        "YX",
-        BLURRED,
-    ),
+    "bm3d of correlated noise": (*(small(gd.BM3D, **GROUPS), (30, 33), "YX", model(0.6, 0.6)),),
     "bm4d of a volume": (gd.BM4D(**CUBES), (6, 15, 32), "ZYX", SIGMA),
-    "bm4d of large groups": (gd.BM4D(**CUBES | MANY, stages="basic"), (5, 12, 14), "ZYX", SIGMA),
+    "bm4d of large groups": (first_pass(gd.BM4D(**CUBES | MANY)), (5, 12, 14), "ZYX", SIGMA),
     "bm4d of a map": (
-        *(gd.BM4D(**CUBES | {"cube": "2x4x8"}, stages="basic"), (5, 15, 20), "ZYX", "map"),
+        *(first_pass(gd.BM4D(**CUBES | {"cube": "2x4x8"})), (5, 15, 20), "ZYX", "map"),
     ),
     # Smaller volumes leave too little of a block to compare: none moves, and no other is used.
     "bm4d over time": (
-        *(gd.BM4D(**CUBES, **AROUND | {"frames_after": 1}, stages="basic"), (2, 8, 16, 18)),
+        *(first_pass(gd.BM4D(**CUBES, **AROUND | {"frames_after": 1})), (2, 8, 16, 18)),
         *("TZYX", SIGMA),
     ),
-    "bm4d of correlated noise": (gd.BM4D(**CUBES, stages="basic"), (5, 12, 13), "ZYX", BLURRED),
+    "bm4d of correlated noise": (first_pass(gd.BM4D(**CUBES)), (5, 12, 13), "ZYX", BLURRED),
     "bm4d, refined": (
         *(gd.BM4D.of(profile="fast", cube="4x4x4", refine="once"), (6, 13, 17), "ZYX", SIGMA),
         ROOMY,
     ),
     "vbm3d over time": (small(gd.VBM3D, **VIDEO), (5, 33, 49), "TYX", SIGMA),
     "vbm3d, causal": (
-        *(small(gd.VBM3D, **VIDEO | {"frames_before": 2, "frames_after": 0}), (4, 25, 33)),
+        *(small(gd.VBM3D, **VIDEO | BEFORE), (4, 25, 33)),
         *("TYX", SIGMA),
     ),
     "vbm3d of joined channels": (
-        *(small(gd.VBM3D, **VIDEO, **SHARED_SEARCH), (2, 4, 25, 33), "CTYX", (SIGMA, SIGMA / 2)),
+        *(small(gd.VBM3D, **VIDEO, channels="joint"), (2, 4, 25, 33), "CTYX", (0.0, SIGMA)),
     ),
     "vbm3d of correlated noise": (small(gd.VBM3D, **VIDEO), (3, 25, 33), "TYX", BLURRED),
     "vbm3d, refined": (
@@ -176,30 +166,26 @@ def sigma_map(ny: int, nx: int) -> np.ndarray:
 
 def by_nl_means(image, settings, sigma, axes):
     named = settings.as_dict()
-    named.pop("flicker")
     planes = image if axes != "ZYX" else image[None]
     planes = planes if planes.ndim in (2, 4) else planes[:, None]
     return nl_means.nl_means(planes, sigma, **named).reshape(image.shape)
 
 
 def by_pixelwise(image, settings, sigma, axes):
-    names = ("patch", "window", "strength", "weights", "own_weight", "deviation")
+    names = ("patch", "window", "strength", "weights")
     names += ("slices", "patch_slices", "frames_before", "frames_after")
     named = {name: getattr(settings, name) for name in names}
     named |= {"shape": settings.patch_shape, "pixels": settings.show == "pixels"}
     missing = tuple(k for k, axis in enumerate("CTZYX") if axis not in axes)
     planes = np.expand_dims(image, missing)
     sigma = np.reshape(sigma, (-1, 1, 1, 1, 1)) if np.ndim(sigma) == 1 else sigma
-    guide = settings.guide if settings.channels == "joint" else -1
-    of = slice(None) if guide < 0 else slice(guide, guide + 1)
-    noise = sigma[of] if np.ndim(sigma) == 5 else sigma
-    return pixelwise.pixelwise(planes, noise, compared=planes[of], **named).reshape(image.shape)
+    return pixelwise.pixelwise(planes, sigma, **named).reshape(image.shape)
 
 
 def by_bm3d(image, settings, sigma, axes):
     if isinstance(sigma, Correlated):
         told, table = prepared(settings, axes, noise=(sigma,)), sigma.autocorrelation
-        plain = replace(gd.BM3D(**told.as_dict()), channels="separate", prefilter="off")
+        plain = replace(gd.BM3D(**told.as_dict()), channels="separate")
         return bm3d_correlated.bm3d_correlated(image[None], [sigma.sigma], [table], plain)[0]
     if axes == "YX":
         return bm3d.bm3d(image, sigma, settings, exact=False)
@@ -222,9 +208,8 @@ def by_vbm3d(image, settings, sigma, axes):
         return vbm3d.vbm3d(image, sigma.sigma, told, table=sigma.autocorrelation)
     if axes == "TYX":
         return vbm3d.vbm3d(image, sigma, settings)
-    # The first channel guides the others, and they show the same, darker.
-    scales = np.reshape(np.divide(sigma, sigma[0]), (-1, 1, 1, 1))
-    return scales * by_vbm3d(image[0], settings, sigma[0], "TYX")
+    # A channel without noise stays, and the other one is searched alone.
+    return np.stack([image[0], by_vbm3d(image[1], settings, sigma[1], "TYX")])
 
 
 def by_isoline(image, settings, sigma, axes):
@@ -269,7 +254,7 @@ OF_CPUS = {
     *("pixelwise/average_rows", "ridge/combine_lanes", "search/search_vectors"),
     *("swnlm/average_lanes", "vbm3d/search_patches"),
 }
-OF_ALL = {"bm3d/halve_image", "bm3d/join_scales", "isoline/show_found", "pixelwise/whiten_channels"}
+OF_ALL = {"bm3d/halve_image", "bm3d/join_scales", "isoline/show_found"}
 
 
 def posing(device, local_memory: int = ROOMY["local_memory"], max_group: int = ROOMY["max_group"]):
@@ -286,13 +271,16 @@ def posing(device, local_memory: int = ROOMY["local_memory"], max_group: int = R
 def given(name: str):
     """Return the settings, image, axes and noise of a case, and the limits of the device."""
     settings, shape, axes, sigma, *limits = CASES[name]
+    if settings.over_time:  # references do not compare the brightness of frames
+        settings = altered(settings, compares_brightness=False)
     image = np.rint(noisy(*shape, sigma=SIGMA)).astype(np.float32)
     if settings.name == "vbm3d" and "C" in axes:
         image[1] = image[0] / 2
-    if settings.name == "bm4d" and "T" in axes:  # whose volumes move along x and y
+    if settings.name == "bm4d" and "T" in axes:  # whose volumes move along all three
         nt, nz, ny, nx = shape
-        wide = scene(nz, ny + nt, nx + nt)
-        image += [wide[:, t : t + ny, t : t + nx] for t in range(nt)] - scene(*shape)
+        wide = scene(nz + nt, ny + nt, nx + nt)
+        moved = [wide[t : t + nz, t : t + ny, t : t + nx] for t in range(nt)]
+        image += moved - scene(*shape)
         image = np.rint(image)
     sigma = sigma_map(*shape[-2:]) if sigma == "map" else sigma
     return settings, image, axes, sigma, (limits or [LIMITS])[0]
@@ -313,7 +301,7 @@ def level(sigma, dimensions: int):
     if sigma is None or isinstance(sigma, Correlated):
         return getattr(sigma, "sigma", 1.0)
     if np.ndim(sigma) == 1:
-        return np.reshape(sigma, (-1,) + (1,) * (dimensions - 1))
+        return np.reshape(np.maximum(sigma, 1e-3), (-1,) + (1,) * (dimensions - 1))
     return sigma
 
 

@@ -27,7 +27,6 @@ def agree(out, expected) -> None:
     assert error.max() < 90
 
 
-@pytest.mark.parametrize("guide", [-1, 2])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -43,8 +42,8 @@ def agree(out, expected) -> None:
     ],
     ids=str,
 )
-def test_joint_channels_are_those_of_the_reference(device, changes, guide):
-    image, settings = colours(), dataclasses.replace(JOINT, guide=guide, **changes)
+def test_joint_channels_are_those_of_the_reference(device, changes):
+    image, settings = colours(), dataclasses.replace(JOINT, **changes)
     out = gd.denoise(image, settings, SIGMAS, axes="CYX", device=device).image
     agree(out, slow(image, settings, SIGMAS))
     last = np.moveaxis(image, 0, -1)
@@ -81,21 +80,19 @@ def test_opponent_colours_under_one_map(device):
         agree(out, slow(image, settings, sigma))
 
 
-@pytest.mark.parametrize("guide", [-1, 1])
 @pytest.mark.parametrize("staircase", [0, 5])
-def test_joint_channels_of_isolines_that_are_searched(device, guide, staircase):
+def test_joint_channels_of_isolines_that_are_searched(device, staircase):
     lines = {"method": "pi-ld", "max_length": 6, "segment_length": 3}
-    settings = dataclasses.replace(JOINT, guide=guide, staircase=staircase, **lines)
+    settings = dataclasses.replace(JOINT, staircase=staircase, **lines)
     image = colours(13, 11)
     small = image if not staircase else image[:, :5, :6]
     out = gd.denoise(small, settings, SIGMAS, axes="CYX", device=device).image
     agree(out, slow(small, settings, SIGMAS))
 
 
-@pytest.mark.parametrize("guide", [-1, 2])
 @pytest.mark.parametrize("changes", [{}, {"staircase": 0}, {"choice": "hard"}], ids=str)
-def test_joint_channels_under_one_map(optimised, device, changes, guide):
-    image, settings = colours(), dataclasses.replace(JOINT, guide=guide, **changes)
+def test_joint_channels_under_one_map(optimised, device, changes):
+    image, settings = colours(), dataclasses.replace(JOINT, **changes)
     y, x = np.indices(image.shape[1:])
     sigma = 11.3717 + 0.3113 * x + 9.1339 * (y > 22)
     out = gd.denoise(image, settings, sigma, axes="CYX", device=device).image
@@ -120,36 +117,14 @@ def test_tiny_joint_channels(device, shape):
             agree(out, slow(image, settings, SIGMAS))
 
 
-@pytest.mark.parametrize("changes", [{}, {"staircase": 0}, {"choice": "hard", "staircase": 0}])
-def test_a_chosen_guide_is_what_is_looked_at(device, changes):
-    """It alone: what lies in the others changes what becomes of them, not of their isolines."""
-    settings = dataclasses.replace(JOINT, guide=1, **changes)
-    image = colours()
-    out = gd.denoise(image, settings, 20.0, axes="CYX", device=device).image
-    alone = dataclasses.replace(settings, channels="separate", guide=-1)
-    one = gd.denoise(image[1], alone, 20.0, device=device).image
-    np.testing.assert_allclose(out[1], one, atol=1e-3)
-    other = image.copy()
-    other[2] = colours(seed=1)[2]
-    changed = gd.denoise(other, settings, 20.0, axes="CYX", device=device).image
-    np.testing.assert_array_equal(changed[:2], out[:2])
-    assert not np.array_equal(changed[2], out[2])
-    luminance = dataclasses.replace(settings, guide=-1)
-    assert not np.array_equal(
-        gd.denoise(image, luminance, 20.0, axes="CYX", device=device).image,
-        gd.denoise(other, luminance, 20.0, axes="CYX", device=device).image,
-    )
-
-
 def test_all_channels_show_the_isolines_of_the_guide(device):
     image = colours()
     luminance = image.mean(axis=0) * np.sqrt(3)
-    kinds = (("joint", 1, image[1]), ("joint", -1, luminance), ("opponent", -1, luminance))
-    for channels, guide, seen in kinds:
+    for channels in ("joint", "opponent"):
         for show in ("classes", "directions"):
-            settings = Isoline(channels=channels, guide=guide, show=show)
+            settings = Isoline(channels=channels, show=show)
             out = gd.denoise(image, settings, 20.0, axes="CYX", device=device).image
             alone = Isoline(show=show)
-            expected = gd.denoise(seen, alone, 20.0, device=device).image
+            expected = gd.denoise(luminance, alone, 20.0, device=device).image
             for one in out:
                 assert np.mean(one != expected) < 0.01

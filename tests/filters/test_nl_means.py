@@ -29,9 +29,7 @@ SIGMA = 20.0
 
 
 def slow(image, settings: NLMeans, sigma: float | np.ndarray = SIGMA) -> np.ndarray:
-    plain = settings.as_dict()
-    plain.pop("flicker")  # the reference knows nothing of it, nor do these images change
-    return reference.nl_means(image, sigma, **plain)
+    return reference.nl_means(image, sigma, **settings.as_dict())
 
 
 def bound(settings: NLMeans, sigma=SIGMA) -> float:

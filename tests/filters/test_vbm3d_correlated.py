@@ -74,7 +74,7 @@ def finely(monkeypatch):
 @pytest.mark.parametrize("changes", [{}, {"frames_after": 0}], ids=str)
 def test_the_filter_is_that_of_the_reference(optimised, device, finely, changes):
     frames = video(5, 33, 36)
-    settings = VBM3D(flicker=False, step_final=6, **{"step_basic": 6, **changes})
+    settings = VBM3D(step_final=6, **{"step_basic": 6, **changes})
     told = prepared(settings, "TYX", noise=(MODEL,))
     out = gd.denoise(frames, settings, noise=MODEL, axes="TYX", dtype="float32", device=device)
     expected = reference.vbm3d(frames, SIGMA, told, table=BLURRED)

@@ -208,7 +208,7 @@ def linked_by_the_filter(frames: np.ndarray, sigmas, settings):
     levels = Levels.of(frames)
     for t, frame in enumerate(frames):
         sigma = np.array([float(sigmas[t])])
-        note = note_frame([frame[None]], sigma, levels, brightness=settings.flicker)
+        note = note_frame([frame[None]], sigma, levels, brightness=True)
         held.add(t, note)
     table, _ = held.links(0, len(frames))
 
@@ -224,7 +224,7 @@ def errors(device, frames, sigma, settings) -> np.ndarray:
     """Return how much the filter's result differs from the reference's, in grey levels."""
     result = gd.denoise(frames, settings, sigma, axes="TYX", device=device).image
     sigmas = np.broadcast_to(np.ravel(sigma), len(frames))
-    links = linked_by_the_filter(frames, sigmas, settings) if settings.flicker else None
+    links = linked_by_the_filter(frames, sigmas, settings)
     expected = reference.vbm3d(frames, sigmas, settings, links=links)
     assert np.abs(result - frames).max() > 1 or not sigmas.any()
     return np.abs(result - expected)
@@ -244,19 +244,18 @@ WHOLE = {
     "default": {},
     "causal": {"frames_after": 0, "frames_before": 3, "step_basic": 5, "step_final": 5},
     "uneven": {"frames_before": 1, "frames_after": 3, "window_nearest": 7},
-    "one pass": {"frames_before": 2, "stages": "basic"},
 }
 
 
 @pytest.mark.parametrize("which", WHOLE)
 def test_the_filter_is_that_of_the_reference(optimised, device, finely, which):
-    settings = VBM3D(flicker=False, **WHOLE[which])
+    settings = VBM3D(**WHOLE[which])
     assert errors(device, video(), 20.0, settings).max() < 3e-3
 
 
 def test_sums_of_the_filter_are_fine_enough(device):
     """Measured: 0.03 grey levels at most, 3e-4 in the middle."""
-    error = errors(device, video(), 20.0, VBM3D(flicker=False))
+    error = errors(device, video(), 20.0, VBM3D())
     assert np.median(error) < 1e-3
     assert error.max() < 0.1
 
@@ -269,13 +268,12 @@ def flickering() -> np.ndarray:
     return (scene(8, 40, 40) * gain + offset + noise).astype(np.float32)
 
 
-@pytest.mark.parametrize("flicker", [True, False])
-def test_flicker_and_a_frame_that_was_dropped(device, finely, flicker):
-    frames, settings = flickering(), VBM3D(flicker=flicker, step_final=6)
+def test_flicker_and_a_frame_that_was_dropped(device, finely):
+    frames, settings = flickering(), VBM3D(step_final=6)
     frames[3] = 77
     links = linked_by_the_filter(frames, np.full(8, 20.0), settings)
-    assert (links(2, 1).scale != 1) == flicker
-    assert (links(2, 4).scale != 1) == flicker
+    assert links(2, 1).scale != 1
+    assert links(2, 4).scale != 1
     assert errors(device, frames, 20.0, settings).max() < 3e-3
 
 
@@ -290,5 +288,5 @@ def test_every_frame_has_its_own_noise(device, finely):
 
 @pytest.mark.parametrize("shape", [(1, 20, 9), (2, 5, 20)], ids=str)
 def test_small_videos(device, finely, shape):
-    error = errors(device, video(*shape), 20.0, VBM3D(flicker=False))
+    error = errors(device, video(*shape), 20.0, VBM3D())
     assert error.max() < 3e-3

@@ -147,7 +147,6 @@ def some_settings(rng: Random) -> tuple[type, dict[str, Any]]:
     also = {
         "nl_means": ({}, {}, {"frames_before": 1}, {"slices": 1}, {"rician": True}),
         "vbm3d": ({"frames_before": 1, "frames_after": 1},),
-        "bm3d": ({}, {"stages": "basic"}),
     }
     given |= rng.choice(also.get(kind.name, ({},)))
     if rng.randrange(15) == 0:

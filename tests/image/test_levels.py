@@ -107,8 +107,10 @@ def test_results_are_rounded_to_nearest():
     assert out.tolist() == [1, 2, 255, 255]
     assert Levels(0, 1.0).store(np.array([-0.4, -0.6, 255.6, 256], np.float32), out) == 3
     assert out.tolist() == [0, 0, 255, 255]
-    assert Levels(0, 1.0).store(np.array([3, 300, 7, 8], np.float32), out) == 1
-    assert out.tolist() == [3, 255, 7, 8]
+    for wild, kept in ((300, 255), (-2, 0)):
+        values = np.array([3.4, wild, 7, 8], np.float32)
+        assert Levels(0, 1.0).store(values, out) == 1
+        assert out.tolist() == [3, kept, 7, 8] and values[0] == np.float32(3.4)
 
 
 def test_empty_and_unreal_arrays_and_nan_are_refused():

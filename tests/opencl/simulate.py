@@ -26,20 +26,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from flows import tiled, work_of
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.levels import Levels
-from napari_gpu_denoise.noise.models import (
-    Correlated,
-    PoissonGaussian,
-    Rician,
-    SignalDependent,
-    Speckle,
-)
+from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.device import listed
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.work import Stabilisation
-from scenes import joining, noisy, prepared
+from scenes import STABILISED, first_pass, joining, noisy, prepared
 
 # Oclgrind's checks for uninitialised values do not know an instruction of optimised code.
 CHECKS = {
@@ -77,7 +71,7 @@ class Case:
 
     Work-items that compare for nothing take long: `limits` of a device make work-groups small.
     `models` are those of correlated noise; with `mapped`, sigma is a map; with `spoilt`, values
-    are no numbers, which never get there.
+    are no numbers, which never get there; `once` is for a filter that ends after its first pass.
     """
 
     profile: str
@@ -90,6 +84,7 @@ class Case:
     mapped: bool = False
     spoilt: bool = False
     scales: int = 1
+    once: bool = False
 
 
 _FEW = {"max_group": 32}
@@ -103,7 +98,7 @@ _BM3D = {
 # Groups that are too large for their window.
 _LARGE = {"step_basic": 5, "window_basic": 3, "neighbours_basic": 2, "stack_basic": "hadamard"}
 _LARGE |= {"step_final": 8, "window_final": 5, "neighbours_final": 8, "stack_final": "hadamard"}
-_WIDE = {"step_basic": 7, "window_basic": 3, "stages": "basic"}
+_WIDE = {"step_basic": 7, "window_basic": 3}
 _VBM3D = {"window_nearest": 5, "step_basic": 5, "step_final": 4}
 _VBM3D |= {"neighbours_basic": 4, "neighbours_final": 8}
 _REFINED = {"refine": "once", "frames_before": 1, "frames_after": 1, "window_nearest": 3}
@@ -126,7 +121,6 @@ CASES = {
         Case("GPU", "YX", (11, 13), {"patch": 5, "step": 1, "window": 3, "neighbours": 6}),
         Case("GPU", "YX", (11, 13), {"patch": 5, "step": 5, "window": 5, "neighbours": 1}),
         Case("GPU", "YX", (11, 13), {**_SINGLE, "rician": True}),
-        Case("CPU", "YX", (11, 13), {**_SINGLE, "distance": "pearson"}),
         Case("GPU", "YX", (9, 12), _NL_MEANS, spoilt=True),
     ),
     "bm3d": (
@@ -136,15 +130,17 @@ CASES = {
         Case("CPU", "CYX", (3, 8, 9), {**_LARGE, "channels": "opponent"}),
         Case(
             *("GPU", "CYX", (2, 8, 9)),
-            {**_WIDE, "neighbours_basic": 4, "channels": "joint", "prefilter": "on"},
+            {**_WIDE, "neighbours_basic": 4, "channels": "joint", "prefiltered": True},
             limits={"local_memory": 5 << 10},
+            once=True,
         ),
         Case("CPU", "YX", (9, 10), _BM3D, models=(BLURRED,)),
         Case(
             *("CPU", "ZYX", (1, 17, 16)),
-            {**_WIDE, "neighbours_basic": 1, "stack_basic": "hadamard", "prefilter": "off"},
+            {**_WIDE, "neighbours_basic": 1, "stack_basic": "hadamard"},
             models=(BLURRED,),
             scales=2,
+            once=True,
         ),
         Case("GPU", "YX", (9, 9), _BM3D, limits={"local_memory": 5 << 10}, spoilt=True),
     ),
@@ -178,27 +174,28 @@ CASES = {
         Case("CPU", "YX", (5, 36), _PIXELS, pixels=110, mapped=True),
         Case(
             *("GPU", "CYX", (2, 5, 7)),
-            {**_PIXELS, "channels": "joint", "patch_shape": "gaussian", "whiten": True},
+            {**_PIXELS, "channels": "joint", "patch_shape": "gaussian"},
             limits=_FEW,
         ),
         Case("CPU", "YX", (9, 11), {**_PIXELS, "patch": 9, "weights": "bisquare"}),
         Case(
             *("GPU", "CYX", (2, 5, 7)),
-            {"patch": 1, "window": 3, "channels": "joint", "guide": 1, "show": "pixels"},
+            {"patch": 1, "window": 3, "channels": "joint", "show": "pixels"},
             limits=_FEW,
         ),
         Case("GPU", "TYX", (2, 5, 7), {"patch": 1, "window": 1}, limits=_FEW),
-        Case("GPU", "YX", (5, 19), {**_PIXELS, "own_weight": "max"}, limits=_FEW, spoilt=True),
+        Case("GPU", "YX", (5, 19), _PIXELS, limits=_FEW, spoilt=True),
     ),
     "bm4d": (
         Case("CPU", "ZYX", (5, 8, 8), _CUBES),
-        Case("GPU", "CZYX", (2, 1, 8, 9), {**_FLAT, "stages": "basic"}, limits=_FEW),
+        Case("GPU", "CZYX", (2, 1, 8, 9), _FLAT, limits=_FEW, once=True),
         Case("CPU", "TZYX", (2, 1, 8, 9), _FLAT),
-        Case("GPU", "TZYX", (2, 1, 8, 9), {**_FLAT, "stages": "basic"}, limits=_FEW),
+        Case("GPU", "TZYX", (2, 1, 8, 9), _FLAT, limits=_FEW, once=True),
         Case(
             *("CPU", "CZYX", (2, 1, 8, 9)),
-            {**_FLAT, "neighbours_basic": 4, "stages": "basic"},
+            {**_FLAT, "neighbours_basic": 4},
             models=(STREAKS, BLURRED),
+            once=True,
         ),
         Case("GPU", "ZYX", (4, 5, 5), _CUBES, limits=_FEW, spoilt=True),
     ),
@@ -209,13 +206,7 @@ CASES = {
         Case("GPU", "YX", (5, 18), _SWNLM, spoilt=True),
     ),
 }
-# Models of noise, and grey levels from no light on.
-MODELS = (
-    PoissonGaussian(2.0, 3.0, 10.0),
-    Rician(8.0),
-    SignalDependent((20, 60, 100, 150, 190), (2.2, 3.0, 9.0, 6.0, 7.4)),
-    Speckle(4.0, least=0.5),
-)
+# Grey levels from no light on.
 LEVELS = np.concatenate([[-5.0, 0.0], np.geomspace(0.1, 5000, 130)]).astype(np.float32)
 # What runs leave behind is kept by the identity of their session: no two may have the same.
 SESSIONS: list[Session] = []
@@ -284,10 +275,12 @@ def opened(profile: str, **limits: int) -> Session:
 def settings_of(kind, case: Case, image: np.ndarray) -> Any:
     """Return the settings of a case, as a run prepares them."""
     settings = joining(kind, case.axes, **case.settings)
-    # Smaller planes do not tell the noise.
-    seen = noisy(*image.shape[:-2], 16, 16) if getattr(settings, "whiten", False) else None
-    settings = prepared(settings, case.axes, image.shape, case.models, seen)
-    return dataclasses.replace(settings, scales=case.scales) if case.scales > 1 else settings
+    if case.once:
+        settings = first_pass(settings)
+    settings = prepared(settings, case.axes, image.shape, case.models)
+    if case.scales == 1:
+        return settings
+    return dataclasses.replace(settings, scales=case.scales, prefiltered=False)
 
 
 def run_case(kind, case: Case) -> set[str]:
@@ -347,7 +340,7 @@ def run_noise() -> None:
     kernels, numbers = set(), np.minimum(np.arange(len(LEVELS)), 1)
     for profile in ("CPU", "GPU"):
         session = opened(profile)
-        for other, model in zip((MODELS[-1], *MODELS[:-1]), MODELS, strict=True):
+        for other, model in zip((STABILISED[-1], *STABILISED[:-1]), STABILISED, strict=True):
             begin(f"{profile} {model.name}")
             queue = session.queue()
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR

@@ -11,8 +11,7 @@ import sys
 import pytest
 
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.opencl import device as module
-from napari_gpu_denoise.opencl.device import ADVICE, Device, choose, devices, find, why
+from napari_gpu_denoise.opencl.device import ADVICE, KINDS, Device, choose, devices, find, why
 
 
 def made(index: int, kind: str, **changes) -> Device:
@@ -41,18 +40,6 @@ def made(index: int, kind: str, **changes) -> Device:
 def output_of(script: str) -> str:
     command = [sys.executable, "-c", script]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-@pytest.fixture
-def machine(monkeypatch):
-    """Put devices into the machine."""
-    monkeypatch.delenv("GPU_DENOISE_DEVICE", raising=False)
-
-    def put(*found):
-        monkeypatch.setattr(module, "_devices", lambda: found)
-        return found
-
-    return put
 
 
 FORKED = """
@@ -96,7 +83,7 @@ def test_a_forked_process_is_told_so(before, after):
 def test_devices_of_this_machine_are_listed_in_order():
     found = devices()
     assert [device.index for device in found] == list(range(len(found)))
-    assert all(device.kind in module.KINDS for device in found)
+    assert all(device.kind in KINDS for device in found)
     assert all(device.memory >= device.max_alloc > 1 << 20 for device in found)
 
 
@@ -187,24 +174,6 @@ def test_a_machine_without_a_driver_has_no_devices(monkeypatch):
         "    print(error)\n"
     )
     assert output_of(script) == f"No OpenCL device was found. {ADVICE}"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
-def test_a_process_without_memory_is_told_so_and_not_to_install_drivers():
-    script = (
-        "import resource, sys; sys.modules['pyopencl'] = None\n"
-        "import napari_gpu_denoise as gd\n"
-        "import napari_gpu_denoise.opencl.device_test, numpy\n"
-        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 27),) * 2)\n"
-        "try:\n"
-        "    gd.choose()\n"
-        "except gd.errors.NoDeviceError as error:\n"
-        "    print(error)\n"
-    )
-    told = output_of(script)
-    assert "Memory of this process is limited" in told
-    assert "driver" not in told
 
 
 def test_without_pyopencl_there_are_no_devices():

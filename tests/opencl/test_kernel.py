@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import constant_buffer
 from napari_gpu_denoise.opencl.program import (
     Kernel,
@@ -42,7 +42,7 @@ def test_groups_are_no_larger_than_a_device_can_have(device):
 @pytest.fixture
 def building(device, monkeypatch):
     """Return a function that makes a session of another kind of device, which builds nothing."""
-    made = session(device).kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0, "ROOTS": 0}).program
+    made = session(device).kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0}).program
     meeting, built = threading.Barrier(2), []
 
     def build(self, key):
@@ -97,18 +97,18 @@ def test_kernels_take_numbers_by_name_and_missing_buffers(device):
 
 
 @pytest.fixture
-def kept_by_pyopencl(monkeypatch, tmp_path):
+def kept_by_pyopencl(monkeypatch, own_cache):
     """Return the folder of pyopencl's cache, which is used as if the driver had none of its own."""
     monkeypatch.setattr("pyopencl.characterize.has_src_build_cache", lambda _: False)
-    monkeypatch.setattr(program, "cache_folder", lambda: tmp_path)
     monkeypatch.delenv("PYOPENCL_CACHE_FAILURE_FATAL", raising=False)
-    return tmp_path / "programs"
+    own_cache.mkdir()
+    return own_cache / "programs"
 
 
 def build_again(device):
     """Build a program as a new process does."""
     made = Session(device, session(device).context)
-    return made.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0, "ROOTS": 0})
+    return made.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})
 
 
 @pytest.mark.parametrize("name", ["info", "binary"])
@@ -127,3 +127,20 @@ def test_a_damaged_cache_is_built_anew(device, kept_by_pyopencl, name, damage):
 def test_a_cache_without_a_folder_is_done_without(device, kept_by_pyopencl):
     kept_by_pyopencl.write_text("a file is in the place of the folder")
     build_again(device)
+
+
+def test_compiler_output_is_hidden_of_kernels_alone(device):
+    import pyopencl as cl
+
+    def build(redefined):
+        made = Session(dataclasses.replace(device, kind="other"), session(device).context)
+        made.program(("search/pad_far", (("INT_MAX", redefined), ("SPLIT", 1))))
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(build, range(4)))
+        assert not told
+        source = "__kernel void same(__global int *out) { out[0] = INT_MAX; }"
+        cl.Program(session(device).context, source).build("-DINT_MAX=1")
+    assert [each.category for each in told] == [cl.CompilerWarning]

@@ -112,16 +112,6 @@ def test_a_compiler_message_names_file_and_line(folder, fresh):
     assert str(fresh.device) in str(caught.value)
 
 
-def test_a_compiler_that_knows_no_line_marks_is_understood(folder):
-    (folder / "common" / "a.h").write_text("#define ONE 1\n#define TWO (2 +\n")
-    (folder / "k.cl").write_text('// k\n#include "common/a.h"\n// last\n')
-    lines = source.expand("k.cl").splitlines()
-    given = "".join(f"<kernel>:{k}:7: error;" for k in (1 + lines.index("#define TWO (2 +"), 99))
-    assert source.name_lines(given, "k.cl") == "common/a.h:2:7: error;<kernel>:99:7: error;"
-    last = f"<kernel>:{len(lines)}"
-    assert source.name_lines(last, "k.cl") == "k.cl:3"
-
-
 def test_a_program_is_built_once_and_each_kernel_is_its_own(folder, fresh):
     (folder / "k.cl").write_text(
         "__kernel void k(__global int *out) { out[get_global_id(0)] = VALUE; }\n"

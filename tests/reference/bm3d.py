@@ -59,7 +59,7 @@ class Pass:
             transform=settings.transform_basic,
             stack=settings.stack_basic,
             similar=0.0,
-            threshold=settings.prefilter_threshold,
+            threshold=3.0,
             kaiser=settings.kaiser,
         )
 
@@ -96,7 +96,7 @@ def bm3d(
     sigma : float, or array (y, x)
     settings : object with the attributes of ``filters.bm3d.BM3D``
     prefilter : bool, optional
-        Match on smoothed patches in the first pass; by default if ``settings.prefilter`` is "on".
+        Match on smoothed patches in the first pass; by default if settings are `prefiltered`.
     prefilter_step : int, optional
         Spacing of the patches that are smoothed for it.
     exact : bool, optional
@@ -134,10 +134,10 @@ def filter_together(
         return np.array([one_pass(z, s, stage, basic=b, found=found) for z, s, b in channels])
 
     search = np.tensordot(weights, planes, axes=1)
-    if prefilter or (prefilter is None and settings.prefilter == "on"):
+    if prefilter or (prefilter is None and settings.prefiltered):
         search = one_pass(search, search_sigma, Pass.alone(settings, prefilter_step))
     result = run(Pass.of(settings, "basic"), search, [None] * len(planes))
-    if settings.stages == "both":
+    if "final" in settings.stages:
         search = np.tensordot(weights, result, axes=1)
         result = run(Pass.of(settings, "final"), search, result)
     return result[:, :ny, :nx]

@@ -17,19 +17,17 @@ def bm3d_channels(
     sigmas: Sequence,
     settings,
     mode: str | None = None,
-    guide: int | None = None,
     **options,
 ) -> np.ndarray:
     """Denoise channels (c, y, x), each of its own sigma (float or map).
 
-    `mode` ("separate", "opponent", "joint") and `guide` (a channel, or -1) are those of the
-    settings unless given; "auto" is "opponent" for three channels. `options` as in `bm3d`.
+    `mode` ("separate", "opponent", "joint") is that of the settings unless given; "auto" is
+    "opponent" for three channels. `options` as in `bm3d`.
     """
     planes = np.asarray(planes, dtype=np.float64)
     if not any(np.any(sigma) for sigma in sigmas):
         return planes.copy()
     mode = settings.channels if mode is None else mode
-    guide = settings.guide if guide is None else guide
     if mode == "auto":
         mode = "opponent" if len(planes) == 3 else "separate"
     if mode == "separate":
@@ -39,8 +37,7 @@ def bm3d_channels(
         turned, turned_sigmas = mix(OPPONENT, planes), mix_sigmas(OPPONENT, sigmas)
         result = filter_together(turned, turned_sigmas, [1, 0, 0], settings, **options)
         return mix(OPPONENT.T, result)
-    weights = noise_weights(sigmas) if guide == -1 else np.eye(len(planes))[guide]
-    return filter_together(planes, sigmas, weights, settings, **options)
+    return filter_together(planes, sigmas, noise_weights(sigmas), settings, **options)
 
 
 def mix(matrix: np.ndarray, planes: np.ndarray) -> np.ndarray:

@@ -124,7 +124,7 @@ def one_pass(noisy, sigma, settings: Pass, table: Table, found, basic=None):
 def bm3d_correlated(planes: np.ndarray, sigmas: Sequence[float], tables, settings) -> np.ndarray:
     """Denoise channels (c, y, x), each of its own sigma and autocorrelation.
 
-    `settings` has the attributes of ``filters.bm3d.BM3D``; `channels` and `prefilter` are settled.
+    `settings` has the attributes of ``filters.bm3d.BM3D``, with its `channels` settled.
     """
     planes, sigmas = np.asarray(planes, np.float64), np.asarray(sigmas, np.float64)
     if settings.channels == "opponent":
@@ -134,8 +134,6 @@ def bm3d_correlated(planes: np.ndarray, sigmas: Sequence[float], tables, setting
         return mix(OPPONENT.T, _together(*given, np.eye(3)[0], turned[0], settings))
     if settings.channels == "joint":
         weights = noise_weights(sigmas)
-        if settings.guide >= 0:
-            weights = np.eye(len(planes))[settings.guide]
         guide = mixed(tables, np.square(weights * sigmas))
         return _together(planes, sigmas, tables, weights, guide, settings)
     parts = zip(planes, sigmas, tables, strict=True)
@@ -163,12 +161,12 @@ def _together(planes, sigmas, tables, weights, guide: Table, settings) -> np.nda
         return np.array([one_pass(z, s, stage, table, found, b) for z, s, table, b in channels])
 
     search = np.tensordot(weights, planes, axes=1)
-    if settings.prefilter == "on":
+    if settings.prefiltered:
         alone = Pass.alone(settings)
         found = all_matches(search, search_sigma, alone, exact=False)
         search = one_pass(search, search_sigma, alone, guide, found)
     result = run(Pass.of(settings, "basic"), search, [None] * len(planes))
-    if settings.stages == "both":
+    if "final" in settings.stages:
         search = np.tensordot(weights, result, axes=1)
         result = run(Pass.of(settings, "final"), search, result)
     return result

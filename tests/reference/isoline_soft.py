@@ -34,6 +34,7 @@ ALIKE_ENDS = 0.24
 # Of speckle, no pixel counts as less than this part of the mean around when its logarithm is taken,
 # and no level as less than this.
 FLOOR, DARKEST = 0.25, 1e-30
+SOFTNESS = 0.1  # of the weights of candidates, in sigma squared
 
 
 @dataclass(frozen=True)
@@ -159,14 +160,13 @@ def guide_of(
 ) -> tuple[np.ndarray, np.ndarray, float | None]:
     """Return the image that isolines are found in, its noise, and its looks if that is speckle.
 
-    It is a channel, or the luminance: the mean of all channels that have noise, each divided by it;
+    It is the luminance: the mean of all channels that have noise, each divided by it;
     a map counts with its largest value. Of speckle it is the plain mean, which has more looks.
     """
     speckle = settings.criterion == "multiplicative"
     looks = settings.looks if speckle else None
-    if len(planes) == 1 or settings.guide >= 0:
-        which = max(settings.guide, 0) if len(planes) > 1 else 0
-        return planes[which], sigmas[which], looks
+    if len(planes) == 1:
+        return planes[0], sigmas[0], looks
     if speckle:
         return planes.mean(axis=0), sigmas[0], looks * len(planes)
     largest = sigmas.max(axis=(1, 2))
@@ -278,7 +278,7 @@ def mixed(image: np.ndarray, residuals: np.ndarray, settings) -> np.ndarray:
 
     What is left of the noisy pixel grows with what even this mean leaves unexplained.
     """
-    weights = np.exp((residuals.min(axis=0) - residuals) / settings.softness)
+    weights = np.exp((residuals.min(axis=0) - residuals) / SOFTNESS)
     weights /= weights.sum(axis=0)
     means = np.array([weighted_mean(image, one) for one in candidate_weights(settings)])
     mean = (of_pixels(weights) * means).sum(axis=0)

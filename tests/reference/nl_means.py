@@ -27,7 +27,6 @@ def nl_means(
     frames_after: int = 0,
     slices: int = 0,
     rician: bool = False,
-    distance: str = "euclidean",
 ) -> np.ndarray:
     """Denoise an image (t, z, y, x), or (y, x), of noise with standard deviation `sigma`.
 
@@ -39,10 +38,6 @@ def nl_means(
     before the root. Convention: it is taken off every estimate, with the sigma of its weights; a
     group whose mean square is at most `flat` times the excess has no signal, and its estimate is
     not above 0; the root is that of joined estimates, and 0 where they are below 0.
-
-    `distance` "pearson" is for noise of variance sigma² times the mean, after Coupé et al. 2009.
-    Convention: symmetric, (a - b)² over the squared mean of the two roots, which is the squared
-    difference of twice the roots; and a group is flat by the variance that its mean brings.
 
     Returns
     -------
@@ -56,14 +51,13 @@ def nl_means(
     nt, nz = extended.shape[:2]
     offsets = offset_table(window, frames_before, frames_after, slices)
     positions, estimates = [], []
-    searched = 2 * np.sqrt(np.maximum(extended, 0)) if distance == "pearson" else extended
     for position in product(
         range(nt),
         range(nz),
         grid(extended.shape[2], patch, step),
         grid(extended.shape[3], patch, step),
     ):
-        matches = search(searched, position, offsets, patch, neighbours)
+        matches = search(extended, position, offsets, patch, neighbours)
         positions.append(position)
         here = wide[position[2] + patch // 2, position[3] + patch // 2]
         estimates.append(
@@ -74,9 +68,7 @@ def nl_means(
                 here,
                 strength * here,
                 flat,
-                searched=searched,
                 squares=rician,
-                pearson=distance == "pearson",
             )
         )
     result = aggregate(extended.shape, positions, estimates)[:, :, :ny, :nx]
@@ -161,26 +153,21 @@ def estimate(
     h: float,
     flat: float,
     *,
-    searched: np.ndarray | None = None,
     squares: bool = False,
-    pearson: bool = False,
 ) -> np.ndarray:
     """Return the denoised patch (patch, patch) at ``matches[0]``.
 
-    Distances are those in the image `searched`. With `squares` the patch is that of the squares of
-    the signal, less their bias; with `pearson` the variance of the noise is sigma squared times
-    the mean.
+    With `squares` the patch is that of the squares of the signal, less their bias.
     """
     similar = read(image, matches, patch)
-    compared = similar if searched is None else read(searched, matches, patch)
     averaged = similar**2 if squares else similar
     excess = 2 * sigma**2 if squares else 0.0
     if sigma == 0:
         return averaged[0]
-    if similar.var() <= flat * sigma**2 * (max(similar.mean(), 0) if pearson else 1):
+    if similar.var() <= flat * sigma**2:
         made = np.full((patch, patch), averaged.mean())
     else:
-        distances = np.square(compared - compared[0]).mean(axis=(1, 2))
+        distances = np.square(similar - similar[0]).mean(axis=(1, 2))
         weights = np.exp(-np.maximum(distances - 2 * sigma**2, 0) / h**2)
         made = np.tensordot(weights, averaged, axes=1) / weights.sum()
     if squares and averaged.mean() <= flat * excess:

@@ -12,10 +12,10 @@ from itertools import product
 import numpy as np
 
 
-def patch_weights(width: int, shape: str = "box", deviation: float = 1.0) -> np.ndarray:
+def patch_weights(width: int, shape: str = "box") -> np.ndarray:
     """Return the weights of the pixels of a patch along one axis; their sum is 1."""
     places = np.arange(width) - width // 2
-    weights = np.exp(-(places**2) / (2 * deviation**2)) if shape == "gaussian" else np.ones(width)
+    weights = np.exp(-(places**2) / 2) if shape == "gaussian" else np.ones(width)
     return weights / weights.sum()
 
 
@@ -86,14 +86,11 @@ def pixelwise(
     image,
     sigma,
     *,
-    compared=None,
     patch: int = 5,
     window: int = 13,
     strength: float = 0.75,
     weights: str = "exp",
-    own_weight: str = "one",
     shape: str = "box",
-    deviation: float = 1.0,
     patch_slices: int = 0,
     slices: int = 0,
     frames_before: int = 0,
@@ -102,20 +99,17 @@ def pixelwise(
 ) -> np.ndarray:
     """Denoise an image (c, t, z, y, x), all channels by the same weights.
 
-    `sigma` broadcasts to it. Distances are those of `compared`, by default the image, in units of
-    its sigma. `own_weight` is that of the pixel itself: "one", or "max", the largest of the others
-    (one if none has any). With `pixels`, return the number of pixels averaged,
-    ``(sum of weights)**2 / (sum of squared weights)``, in place of the mean.
+    `sigma` broadcasts to it. The pixel itself has a weight of 1. With `pixels`, return the number
+    of pixels averaged, ``(sum of weights)**2 / (sum of squared weights)``, in place of the mean.
     """
     image = np.asarray(image, np.float64)
-    compared = image if compared is None else np.asarray(compared, np.float64)
-    flat = patch_weights(patch, shape, deviation)
-    taps = [patch_weights(2 * patch_slices + 1, shape, deviation), flat, flat]
+    flat = patch_weights(patch, shape)
+    taps = [patch_weights(2 * patch_slices + 1, shape), flat, flat]
     nt, lengths = image.shape[1], image.shape[2:]
     total, squares = np.zeros(image.shape[1:]), np.zeros(image.shape[1:])
-    summed, largest = np.zeros(image.shape), np.zeros(image.shape[1:])
+    summed = np.zeros(image.shape)
     for (dt, *d), found in weights_by_offset(
-        *(compared, sigma, taps),
+        *(image, sigma, taps),
         strength=strength,
         weights=weights,
         window=window,
@@ -134,18 +128,6 @@ def pixelwise(
             summed[(slice(None), t, *to)] += found[(t, *to)] * image[(slice(None), t + dt, *of)]
         total += found
         squares += found**2
-        largest = np.maximum(largest, found)
-    own = np.where(largest > 0, largest, 1) if own_weight == "max" else np.ones_like(total)
     if pixels:
-        return ((total + own) ** 2 / (squares + own**2))[None]
-    return (summed + own * image) / (total + own)
-
-
-def whitened(image, covariance) -> np.ndarray:
-    """Return an image (c, ...) whose noise is independent in all channels, of deviation 1.
-
-    `covariance` is that between channels (section 2.5): the mixture is its inverse square root.
-    """
-    values, vectors = np.linalg.eigh(np.asarray(covariance, np.float64))
-    root = (vectors / np.sqrt(values)) @ vectors.T
-    return np.tensordot(root, np.asarray(image, np.float64), axes=1)
+        return ((total + 1) ** 2 / (squares + 1))[None]
+    return (summed + image) / (total + 1)

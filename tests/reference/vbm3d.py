@@ -141,10 +141,9 @@ def vbm3d(
         around = settings.window_nearest, sigmas, links, holes
         known["motions"] = block_motions(noisy, *around)
     result = one_pass(noisy, sigmas, Pass.of(settings, "basic"), **known)
-    if settings.stages == "both":
-        if settings.frames_before and not settings.frames_after:
-            result = one_pass(noisy, sigmas, Pass.between(settings), basic=result, **known)
-        result = one_pass(noisy, sigmas, Pass.of(settings, "final"), basic=result, **known)
+    if settings.frames_before and not settings.frames_after:
+        result = one_pass(noisy, sigmas, Pass.between(settings), basic=result, **known)
+    result = one_pass(noisy, sigmas, Pass.of(settings, "final"), basic=result, **known)
     return result[:, :ny, :nx]
 
 

@@ -173,7 +173,6 @@ def test_chunks_are_of_the_shape_declared(device, made, sigma):
 
 STACK = da.ones((3, 30, 30), chunks=(1, 30, 30))
 UNKNOWN = STACK[STACK[:, 0, 0] > 0]
-PLANE = np.zeros((9, 9))
 REFUSED = [
     (gd.denoise_lazy, (STACK, small(KIND), -1), {}, SigmaError, ""),
     (gd.denoise_lazy, (STACK, small(KIND), 1), {"axes": "TY"}, AxesError, ""),
@@ -183,10 +182,6 @@ REFUSED = [
     (gd.denoise_lazy, (STACK, small(KIND), 1), {"nonfinite": "drop"}, ImageError, "nonfinite"),
     (gd.denoise_lazy, (STACK[:0], small(KIND), 1), {}, ImageError, "no pixels"),
     (gd.denoise_lazy, (UNKNOWN, small(KIND), 1), {}, ImageError, "compute_chunk_sizes"),
-    (gd.propose_chunks, (UNKNOWN, small(KIND)), {}, ImageError, "compute_chunk_sizes"),
-    (gd.propose_chunks, (PLANE, gd.BM3D), {}, SettingsError, "is not a filter"),
-    (gd.propose_chunks, (PLANE, gd.BM3D()), {"axes": "TY"}, AxesError, ""),
-    (gd.propose_chunks, (PLANE, gd.BM3D()), {"nbytes": "many"}, SettingsError, ""),
     # What dask does itself.
     (gd.nl_means, (STACK, 20), {"progress": print}, SettingsError, "leave out progress="),
     (gd.nl_means, (STACK, 20), {"cancel": threading.Event()}, SettingsError, "and cancel="),
@@ -213,7 +208,7 @@ def filtered(monkeypatch):
     return read
 
 
-def test_chunks_bound_the_memory_and_the_overhead_is_what_they_read_more(device, filtered):
+def test_chunks_bound_the_memory(device, filtered):
     image = noisy(2, 90, 70)
     array, filter = da.from_array(image, chunks=(1, (40, 40, 10), 35)), small(gd.NLMeans)
     # Chunks smaller than the margin are joined; here none is.
@@ -222,10 +217,6 @@ def test_chunks_bound_the_memory_and_the_overhead_is_what_they_read_more(device,
     assert len(filtered) == 12
     most = (40 + sum(filter.reach.y)) * (35 + sum(filter.reach.x))
     assert max(map(math.prod, filtered)) <= most
-    told = gd.propose_chunks(array, filter)
-    assert told.present == pytest.approx(sum(map(math.prod, filtered)) / image.size - 1)
-    assert told.overhead == 0
-    assert told.chunks == image.shape
 
 
 def test_chunks_are_filtered_together_so_that_few_frames_are_filtered_twice(device, filtered):
@@ -238,7 +229,6 @@ def test_chunks_are_filtered_together_so_that_few_frames_are_filtered_twice(devi
     array = da.from_array(image, chunks=(2, 30, 34))
     lazy = gd.denoise_lazy(array, settings, 20.0, **told)
     assert lazy.chunks == array.chunks
-    assert gd.propose_chunks(array, settings, axes="TYX").present == pytest.approx(4 / 40)
     for k in (19, 0, 8, 7):
         chunk = lazy.blocks[k].compute(scheduler="synchronous")
         np.testing.assert_array_equal(chunk, expected[2 * k : 2 * k + 2])
@@ -247,29 +237,3 @@ def test_chunks_are_filtered_together_so_that_few_frames_are_filtered_twice(devi
         ((2,) * 20, (4096,), (4096,)), "TYX", {0: (1, 1), 1: (0, 0), 2: (0, 0)}, 4
     )
     assert max(wide[0]) <= 2
-
-
-def test_chunks_grow_until_they_take_the_bytes():
-    array = da.zeros((100, 4096, 4096), dtype="uint16", chunks=(1, 256, 256))
-    filter = gd.BM3D()
-    told = [gd.propose_chunks(array, filter, axes="TYX", nbytes=f"{n}M") for n in (1, 8, 64, 512)]
-    assert {n % 256 for one in told for n in one.chunks[1:]} == {0}
-    # Frames, which have no margin, come last.
-    assert [one.chunks[0] for one in told] == [1, 1, 1, 4]
-    assert [one.overhead for one in told] == sorted((one.overhead for one in told), reverse=True)
-    for one, most in zip(told[1:], (8, 64, 512), strict=True):
-        assert most / 4 < one.nbytes / 2**20 <= most
-    assert told[0].chunks == (1, 256, 256)
-    assert told[0].overhead == pytest.approx(told[0].present)
-    assert f"they add {told[0].overhead:.0%} to the work" in str(told[0])
-
-
-def test_axes_that_are_not_cut_stay_whole():
-    array = np.empty((3, 40, 300, 400), np.uint8)
-    told = gd.propose_chunks(array, gd.VBM3D(), axes="CTYX", nbytes="1M")
-    assert told.chunks[2:] == (300, 400)
-    assert told.chunks[1] >= max(told.margins[1])
-    assert told.present is None
-    assert told.margins[0] == (0, 0)
-    joint = gd.propose_chunks(array, gd.BM3D(channels="joint"), axes="CTYX", nbytes="1M")
-    assert joint.chunks[0] == 3

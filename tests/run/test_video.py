@@ -11,7 +11,7 @@ from scipy import ndimage
 import napari_gpu_denoise as gd
 from frames_over_time import SETTINGS, eventful, run
 from napari_gpu_denoise.filters import VBM3D, NLMeans
-from scenes import noisy, psnr, scene, small
+from scenes import altered, noisy, psnr, scene, small
 
 OVER_TIME = {
     "vbm3d": (small(VBM3D), 1.0, 1.3),
@@ -21,10 +21,9 @@ OVER_TIME = {
 
 
 def losses(settings, device, clean, image, gain, offset) -> list[float]:
-    """Return what a change of brightness, undone afterwards, costs with `flicker` on and off."""
+    """Return what a change of brightness, undone afterwards, costs followed, and not."""
     base, found = psnr(run(image, settings, device, 10), clean), []
-    for flicker in (True, False):
-        chosen = dataclasses.replace(settings, flicker=flicker)
+    for chosen in (settings, altered(settings, compares_brightness=False)):
         out = run(gain * image + offset, chosen, device, 10 * gain.ravel())
         found.append(base - psnr((out - offset) / gain, clean))
     return found
@@ -85,8 +84,8 @@ def test_where_nothing_bleaches_nothing_is_done(device, name, which):
     for sigma in (2, 30):
         image = clean + np.random.default_rng(sigma).normal(0, sigma, clean.shape)
         on, off = (
-            run(image, dataclasses.replace(settings, flicker=flicker), device, sigma)
-            for flicker in (True, False)
+            run(image, chosen, device, sigma)
+            for chosen in (settings, altered(settings, compares_brightness=False))
         )
         np.testing.assert_array_equal(on, off)
 
@@ -192,9 +191,10 @@ def test_frames_that_are_stored_twice_count_once(device, kind):
 
 
 def test_maps_over_time_are_in_their_own_units(device):
-    image, options = noisy(4, 40, 44), {"axes": "TYX", "frames_before": 1, "window": 7}
+    image = noisy(4, 40, 44)
+    options = {"axes": "TYX", "frames_before": 1, "window": 7, "show": "pixels", "device": device}
     image[2] = 7  # nothing to filter
-    plain = gd.pixels_averaged(image, 20, device=device, **options)
+    plain = gd.nl_means_pixelwise(image, 20, **options)
     wide = image.astype(np.float64) * 1000 + 5e6
-    np.testing.assert_allclose(gd.pixels_averaged(wide, 2e4, device=device, **options), plain, 1e-4)
+    np.testing.assert_allclose(gd.nl_means_pixelwise(wide, 2e4, **options), plain, 1e-4)
     assert not plain[2].any() and plain[[0, 1, 3]].min() >= 1

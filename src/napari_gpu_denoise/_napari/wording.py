@@ -30,7 +30,6 @@ REMEDIES = {
     "memory-limit": "raise Device memory limit (MB) in napari's preferences",
     "nonfinite": "choose Leave them in place at Result and device > NaN, infinity",
     "nonfinite-integer": "choose float32 at Result and device > Result type",
-    "pearson-noise": "choose One sigma or type it at Noise, or set Distance to euclidean",
     "sigma-shape": "give one number{channels}",
     "sigma-value": "give 0 or a positive number in grey levels, or choose Automatic",
     "structured": "choose What is found at Correct first in the panel of a filter",
@@ -40,7 +39,7 @@ REMEDIES = {
 }
 _MORE = "click More settings …, then"
 _FOR_MORE = ("assess-correlated", "channels", "float-result", "nonfinite", "nonfinite-integer")
-_FOR_MORE += ("pearson-noise", "unchanged", "unproven")
+_FOR_MORE += ("unchanged", "unproven")
 # Of the panel Denoise, which measures the noise and has no control for it.
 REMEDIES_IN_DENOISE = REMEDIES | {
     **{code: f"{_MORE} {REMEDIES[code]}" for code in _FOR_MORE},

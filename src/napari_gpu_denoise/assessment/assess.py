@@ -303,6 +303,6 @@ def _prepared(run: Run, image: Any) -> tuple[Job, tuple[Any, Any]]:
     if filter.sigma_unused:
         return start(replace(run, noise=None), image), told
     measures = run.sigma is None and run.noise is None and filter.estimate_sigma(image, names)
-    if filter.sigma_power == 1 and not measures:
+    if not measures:
         run = replace(run, sigma=told[0], noise=told[1])
     return start(run, image), told

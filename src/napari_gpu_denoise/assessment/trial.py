@@ -158,8 +158,7 @@ def noise_of(run: Run, image: Any) -> tuple[Any, Any]:
     Its axes are named.
     """
     noise = run.noise
-    # For filters that take sigma in other units, it says nothing of the noise.
-    if run.sigma is not None and (run.filter.sigma_power == 1 or noise is not None):
+    if run.sigma is not None:
         return run.sigma, None
     if isinstance(noise, NoiseMemory):
         return None, noise.measured(image, run.axes, run.device)

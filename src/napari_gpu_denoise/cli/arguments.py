@@ -101,13 +101,6 @@ def _add_assess(parser: argparse.ArgumentParser, named: str) -> None:
             help="region to assess: a range or a number for each axis, or ranges of Y and X, such "
             "as 0:512,100:612 (default: the middle)",
         )
-        each.add_argument(
-            "--pixel-size",
-            type=float,
-            metavar="NUMBER",
-            help="pixel size (default: the voxel size in the file)",
-        )
-        each.add_argument("--unit", default="", help="unit of --pixel-size, such as um")
         options.add_settings(each, settings)
         each.set_defaults(run=commands.assess)
 

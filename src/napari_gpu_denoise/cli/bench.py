@@ -23,7 +23,6 @@ from napari_gpu_denoise.files.input_checks import read_json
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.settings import size_in_words
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
@@ -37,15 +36,15 @@ _FORMAT = 2  # of stored runs
 _ENOUGH = 1.0  # seconds
 
 
-def synthetic(shape: tuple[int, ...], sigma: float = SIGMA, seed: int = 0) -> np.ndarray:
+def synthetic(shape: tuple[int, ...]) -> np.ndarray:
     """Return a noisy test image: smooth shading, edges and texture, levels 0 to 255, float32."""
     ny, nx = shape[-2:]
     y, x = np.mgrid[:ny, :nx].astype(np.float32)
     clean = 110 + 50 * np.sin(x / 97) * np.cos(y / 71)
     clean += 40 * (((x // 64) + (y // 48)) % 2)
     clean += 15 * np.sin(x * 0.7 + y * 0.3) * (np.sin(x / 200) > 0)
-    noise = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
-    return (clean + sigma * noise).astype(np.float32)
+    noise = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    return (clean + SIGMA * noise).astype(np.float32)
 
 
 def shape_for(settings: Filter, shape: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
@@ -66,18 +65,10 @@ def shape_for(settings: Filter, shape: tuple[int, ...]) -> tuple[tuple[int, ...]
 class Timing:
     """Times of one filter on one device: medians over repeats, in seconds."""
 
-    filter: str
-    settings: dict
-    device: str
     shape: tuple[int, ...]  # of the float32 input
-    tiles: int
-    kernels: dict[str, float]  # device time of each, summed over tiles
+    kernels: dict[str, float]  # device time of each, summed over tiles, and of copies
     device_time: float  # of all kernels
-    upload: float  # device time
-    download: float
     whole_call: float  # wall time of `denoise`, from NumPy array to NumPy array
-    memory: int  # held on the device, in bytes
-    images_of_memory: float  # the same in units of the input's size
 
 
 def measure(
@@ -108,13 +99,9 @@ def measure(
             for name, event in flow.events:
                 spent[name] += (event.profile.end - event.profile.start) * 1e-9
             runs.append(spent)
-        arena.trim()
-        memory = arena.nbytes
     kernels = {name: statistics.median(run[name] for run in runs[1:]) for name in runs[0]}
-    copies = kernels.pop("upload"), kernels.pop("download")
-    about = settings.name, asdict(settings), str(device), shape, len(flow.tiles), kernels
-    times = sum(kernels.values()), *copies, statistics.median(calls[1:])
-    return Timing(*about, *times, memory, memory / image.nbytes)
+    computing = sum(kernels[name] for name in kernels if name not in ("upload", "download"))
+    return Timing(shape, kernels, computing, statistics.median(calls[1:]))
 
 
 def read_run(path: Path) -> tuple[list[str], dict[str, dict[str, float]]]:
@@ -168,14 +155,13 @@ def run(args: argparse.Namespace) -> int:
         shape = "x".join(map(str, timing.shape))
         title = f"{settings.name}, {settings.profile_name()}, {shape}"
         times = {"device": 1e3 * timing.device_time, "call": 1e3 * timing.whole_call}
-        made[title] = {"times": times, **asdict(timing)}
-        say(f"{title} ({size_in_words(timing.memory)} on the device)")
+        made[title] = {"times": times, "settings": asdict(settings), **asdict(timing)}
+        say(title)
         for name, now in times.items():
             then = stored.get(title, {}).get(name, 0.0)
             faster = f"{then:12.4g} before: {then / now:.2f} times as fast" if then and now else ""
             say(f"  {name:<26}{now:12.4g} ms{faster}")
-        copies = {"upload": timing.upload, "download": timing.download}
-        for name, seconds in (timing.kernels | copies).items() if args.filter else ():
+        for name, seconds in timing.kernels.items() if args.filter else ():
             say(f"    {name:<24}{1e3 * seconds:12.4g} ms")
     if args.json:
         print(json.dumps({"gpu-denoise bench": _FORMAT, **head, "filters": made}, indent=2))

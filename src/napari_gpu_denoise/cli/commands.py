@@ -268,14 +268,13 @@ def assess(args: argparse.Namespace) -> int:
     def report(path: Path, picture: ImageFile) -> dict[str, Any]:
         check_numbers(picture.data)
         axes = args.axes or picture.filter_axes
-        spacing, unit = args.pixel_size, args.unit
-        if spacing is None and picture.voxel is not None:
-            spacing, unit = picture.voxel[1:], picture.voxel_unit
+        spacing = None if picture.voxel is None else picture.voxel[1:]
         # Of a file that is not read by plane, one plane is all of it.
         data = picture.data
         by_plane = data.reads_by_plane(axes.upper().index("Y"), axes.upper().index("X"))
         pixels = picture.pixels if by_plane else picture.loaded().pixels
-        kept = {"axes": axes, "region": args.region, "spacing": spacing, "unit": unit}
+        kept = {"axes": axes, "region": args.region}
+        kept |= {"spacing": spacing, "unit": picture.voxel_unit}
         made = judge(pixels, with_voxel(settings, picture), **kept, **options)
         _say(args, path, made.summary(on_command_line))
         return made.as_dict()
@@ -337,7 +336,7 @@ def sample(args: argparse.Namespace) -> int:
 
     if args.name is None:
         for name in samples.names():
-            print(f"{name:14}  {samples.title(name)}")
+            print(f"{name:14}  {samples.info(name).title}")
         return 0
     source = samples.path(args.name)
     target = args.output or source.name
@@ -348,7 +347,7 @@ def sample(args: argparse.Namespace) -> int:
         new_file(target, overwrite=args.overwrite, keep=[source]) as file,
     ):
         shutil.copyfileobj(original, file)
-    print(f"{target}: {samples.title(args.name)}")
+    print(f"{target}: {samples.info(args.name).title}")
     return 0
 
 

@@ -32,7 +32,6 @@ REMEDIES = {
     "nonfinite-integer": "add --dtype float32",
     "removed-filter": "use gpu-denoise bm4d --profile fast, which is better",
     "own-noise": "leave out --noise, or the setting",
-    "pearson-noise": "leave out --noise, or use --distance euclidean",
     "sigma-shape": "give one number{channels}, or a map with --sigma-map",
     "sigma-value": "give 0 or a positive number in grey levels, or leave --sigma out",
     "structured": "--correct found removes it first",

@@ -411,7 +411,6 @@ class _BatchState:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._folders: set[Path] = set()  # those that hold results
         self._sources: set[Path] = set()  # files read as part of an earlier image
         self._written: set[tuple[int, int]] = set()
         self._first: dict[str, Path] = {}  # by the name of its result
@@ -474,7 +473,6 @@ class _BatchState:
         batch = self._batch
         return {
             "overwrite": batch.overwrite,
-            "new_folder": batch.targets[path].parent not in self._folders,
             "companions_anywhere": batch.companions_anywhere,
             "resume": batch.resume,
         }
@@ -495,7 +493,6 @@ class _BatchState:
         if isinstance(report.error, errors.NoDeviceError):
             raise report.error
         if report.output is not None:
-            self._folders.add(report.output.parent)
             self._written.add(identity(report.output))
         return report
 

@@ -494,8 +494,7 @@ def _picture(path: Path, anywhere: bool) -> ImageFile:
     metadata = {"frames": frames, "bits": (stored, bits), "affine": affine}
     axes += "YX" + "S" * (len(plane) - 2)
     kept = (path, tuple(files), tuple(dict.fromkeys(notes)), first.records)
-    size = image_file.voxel_of(steps)
-    return ImageFile(data, axes, "dicom", metadata, *kept, *size, PixelMetadata(steps))
+    return ImageFile(data, axes, "dicom", metadata, *kept, PixelMetadata(steps))
 
 
 def _check_one_series(path: Path, heads: list[_Head]) -> None:

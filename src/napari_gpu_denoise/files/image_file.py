@@ -257,9 +257,6 @@ _NAMES = {each: name for name, (symbol, _, more) in _UNITS.items() for each in (
 
 Steps = dict[str, tuple[float, str]]
 
-Voxel = tuple[tuple[float, float, float] | None, str]  # (z, y, x), and the unit of all three
-NO_VOXEL: Voxel = (None, "")
-
 
 @dataclass(frozen=True)
 class Channel:
@@ -308,10 +305,6 @@ class ImageFile:
         What a user should know about how it was read, one sentence each.
     history : tuple of dict
         Records of earlier denoising found in the file, oldest first.
-    voxel : tuple of float or None
-        Voxel size (z, y, x), if the file tells all three.
-    voxel_unit : str
-        Its unit, such as ``"µm"``; empty if the file does not tell it.
     pixel_metadata : PixelMetadata
         Steps along the axes with their units, and names and colours of channels, as far as the
         file tells them.
@@ -325,9 +318,17 @@ class ImageFile:
     files: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
     history: tuple[dict, ...] = field(default=(), repr=False)
-    voxel: tuple[float, float, float] | None = None
-    voxel_unit: str = ""
     pixel_metadata: PixelMetadata = field(default=PixelMetadata({}), repr=False)
+
+    @property
+    def voxel(self) -> tuple[float, float, float] | None:
+        """Voxel size (z, y, x), if the file tells all three."""
+        return _voxel_of(self.pixel_metadata.steps)[0]
+
+    @property
+    def voxel_unit(self) -> str:
+        """Its unit, such as ``"µm"``; empty if the file does not tell it."""
+        return _voxel_of(self.pixel_metadata.steps)[1]
 
     @property
     def filter_axes(self) -> str:
@@ -475,24 +476,15 @@ def step_of(told: Any) -> float:
     return step if math.isfinite(step) else 0.0
 
 
-def sized(steps: list[float], units: list[str]) -> Voxel:
-    """Return the size in the unit of x; none if a length is missing or units do not compare."""
-    factors = [METRES.get(unit_named(unit)) for unit in units]
-    if not all(steps):
-        return NO_VOXEL
-    unit = "µm" if factors[2] == 1e-6 else units[2]
-    if len(set(units)) > 1:
-        if None in factors:
-            return NO_VOXEL
-        steps = [
-            step if own == factors[2] else step * own / factors[2]
-            for step, own in zip(steps, factors, strict=True)
-        ]
-    return (steps[0], steps[1], steps[2]), unit
-
-
-def voxel_of(steps: Steps) -> Voxel:
-    """Return the voxel size and the symbol of its unit; none if a step is missing."""
-    known = [steps.get(letter, (0.0, "")) for letter in "ZYX"]
-    size, unit = sized([step for step, _ in known], [unit for _, unit in known])
-    return size, SYMBOLS.get(unit, unit)
+def _voxel_of(steps: Steps) -> tuple[tuple[float, float, float] | None, str]:
+    """Return the voxel size, and the symbol of the unit of x; none if units do not compare."""
+    known = [steps[axis] for axis in "ZYX" if axis in steps]
+    units = [unit for _, unit in known]
+    lengths = [METRES.get(unit, 0) for unit in units]
+    if len(known) < 3 or (len(set(units)) > 1 and not all(lengths)):
+        return None, ""
+    z, y, x = (
+        step if own == lengths[2] else step * own / lengths[2]
+        for (step, _), own in zip(known, lengths, strict=True)
+    )
+    return (z, y, x), SYMBOLS.get(units[2], units[2])

@@ -98,7 +98,8 @@ def _checked_scenes(path: Path) -> list[int]:
     ends, planes = told["start"].astype(np.int64) + told["size"], 1
     for name in set(told["name"].tolist()) - {b"X", b"Y"}:
         own = told["name"] == name
-        planes *= int(ends[own].max() - told["start"][own].min())
+        # The reader counts from 0, wherever the planes begin.
+        planes *= int(ends[own].max() - min(0, told["start"][own].min()))
     width, height = (int(told["size"][told["name"] == a].max(initial=0)) for a in (b"X", b"Y"))
     input_checks.check_declared(width * height, size, path, "ZEN")
     # A plane twice, or more planes than counted, stand for others that are lost.
@@ -191,7 +192,7 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
     named = "C" in axes and len(channels) == shape[axes.index("C")]  # else wavelengths
     shown = PixelMetadata(told, tuple(channels) if named else ())
     data = Planes(shape, reader.dtype, axes, file, plane)
-    rest = (path, (file,), tuple(notes), (), *image_file.voxel_of(told), shown)
+    rest = (path, (file,), tuple(notes), (), shown)
     return ImageFile(data, axes, "microscope", {}, *rest)
 
 

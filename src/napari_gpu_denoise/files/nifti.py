@@ -18,7 +18,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,7 +28,6 @@ from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import image_file, input_checks
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile, PixelMetadata
 from napari_gpu_denoise.files.output import check_type, new_file
-from napari_gpu_denoise.run.record import Record
 
 # The standard calls the axes x, y, z, t, u, v, w; the fifth is of unknown meaning, or of vectors.
 _AXES = "XYZTQVW"
@@ -167,7 +166,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     comments = [content for code, content in extensions if code == _COMMENT]
     history = image_file.records_in(b"\n".join(comments).decode("ascii", "replace"))
     told = _pixel_metadata(header, len(shape))
-    kept = (path, (path,), tuple(notes), history, *image_file.voxel_of(told.steps), told)
+    kept = (path, (path,), tuple(notes), history, told)
     return ImageFile(voxels, axes, "nifti", metadata, *kept)
 
 
@@ -393,56 +392,6 @@ def described_anew(like: ImageFile, name: str) -> ImageFile:
     header["magic"] = b"n+1" if version == 1 else header["magic"]
     metadata = {"header": header, "extensions": [], "scaling": None}
     return replace(like, kind="nifti", metadata=metadata)
-
-
-@dataclass(frozen=True)
-class StoredValues:
-    """An array of grey levels as the values that a slope and an intercept make them of.
-
-    Integers are rounded to nearest and saturated. Indexing converts what it reads.
-    """
-
-    levels: Any
-    dtype: np.dtype
-    slope: float
-    inter: float
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the array."""
-        return self.levels.shape
-
-    def __getitem__(self, index: Any) -> np.ndarray:
-        return self._converted(index)[0]
-
-    @property
-    def clipped(self) -> int:
-        """Number of values beyond the range of the type."""
-        return sum(self._converted(place)[1] for place in np.ndindex(self.shape[:-2]))
-
-    def _converted(self, index: Any) -> tuple[np.ndarray, int]:
-        levels = np.asarray(self.levels[index], np.float64)
-        with np.errstate(over="ignore"):
-            values = (levels - self.inter) / self.slope
-            if self.dtype.kind == "f":
-                return values.astype(self.dtype), 0
-        limits = np.iinfo(self.dtype)
-        return image_file.rounded(values, self.dtype, int(limits.min), int(limits.max))
-
-
-def as_stored(image: Any, like: ImageFile, record: Record) -> tuple[Any, ImageFile, Record]:
-    """Return a result in the stored type of its input, with its slope and intercept.
-
-    All three are as they came if the input is not scaled, of whatever format.
-    """
-    scaling = like.metadata.get("scaling")
-    if scaling is None:
-        return image, like, record
-    stored = like.metadata["header"].get_data_dtype().newbyteorder("=")
-    values = StoredValues(image, stored, *scaling)
-    like = replace(like, metadata={**like.metadata, "scaling": None})  # which the header has
-    saturated = record.saturated + values.clipped
-    return values, like, replace(record, output_dtype=values.dtype.name, saturated=saturated)
 
 
 def pack_extensions(extensions: Iterable[tuple[int, bytes]], byteorder: str) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats, nifti, zarr
+from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
 from napari_gpu_denoise.files.input_checks import free_memory, open_regular
 from napari_gpu_denoise.files.recommended import Recommended
@@ -41,7 +41,6 @@ def denoise_file(
     run: Run,
     *,
     overwrite: bool,
-    new_folder: bool,
     companions_anywhere: bool,
     resume: bool = False,
     client: Any = None,
@@ -50,28 +49,26 @@ def denoise_file(
     """Denoise a file into a new one, which appears when it is complete.
 
     What is cancelled leaves what a later run can go on with. A run without axes takes those of the
-    file. `new_folder` says whether the folder of the result
-    may be made; one that held results and is gone is an error. With `resume` an unfinished result
-    of an earlier run is continued, if the file is streamed. A streamed file is filtered by the
-    workers of a `client` of dask. Returns the description of the input, the record of the result,
-    and notes about the writing.
+    file. With `resume` an unfinished result of an earlier run is continued, if the file is
+    streamed. A streamed file is filtered by the workers of a `client` of dask. Returns the
+    description of the input, the record of the result, and notes about the writing.
     """
     with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         formats.check_name(target, picture)
         check_numbers(picture.data)
-        picture, run, same = _for_image(picture, target, run)
+        picture, run = _for_image(picture, target, run)
         dtype = run.dtype
         possible = [dtype] if dtype else [picture.data.dtype, np.dtype(np.float32)]
         for one in possible:
             formats.check_writable(picture, one)
         if run.host_memory is None:
             run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
-        made_from = fingerprint(picture, run, same)
+        made_from = fingerprint(picture, run)
         if formats.format_like(picture).new_image or _is_long(picture, run):
-            _make_folder(target, new_folder)
+            _make_folder(target)
             run, why = _run_for(picture, run, progress)
             options = overwrite, companions_anywhere, resume, client, why, made_from, progress
-            return _Streamed(picture, target, run, same, *options).denoise()
+            return _Streamed(picture, target, run, *options).denoise()
         largest = max(one.itemsize for one in possible)
         needed = picture.data.size * largest
         run.host_memory.check_whole(picture.data.nbytes + needed)
@@ -80,23 +77,22 @@ def denoise_file(
         run, why = _run_for(picture, run, progress)
     with run.host_memory.of_buffers(run.memory_limit):
         result = denoise_image(picture.pixels, run, progress=progress)
-    _make_folder(target, new_folder)
+    _make_folder(target)
     image = result.image
     if picture.alpha is not None:
         image = put_together(image, picture.colours, picture.data, picture.alpha)
     record = _about(result.record, picture, why, made_from)
-    return _written(target, image, picture, record, same, overwrite)
+    return picture, record, formats.write(target, image, picture, record, overwrite=overwrite)
 
 
-def _for_image(picture: ImageFile, target: Path, run: Run) -> tuple[ImageFile, Run, bool]:
-    """Return an image as its result is described, its run, and whether that keeps the type."""
+def _for_image(picture: ImageFile, target: Path, run: Run) -> tuple[ImageFile, Run]:
+    """Return an image as its result is described, and its run."""
     picture = formats.result_like(target, picture)
-    same = isinstance(run.dtype, str) and run.dtype == "same"
     dtype = output_dtype(run.dtype, picture.data.dtype)
     if dtype is None and picture.has_palette:
         dtype = output_dtype("same", picture.data.dtype)
     filter, axes = with_voxel(run.filter, picture), run.axes or picture.filter_axes
-    return picture, replace(run, filter=filter, axes=axes, dtype=dtype), same
+    return picture, replace(run, filter=filter, axes=axes, dtype=dtype)
 
 
 def _run_for(picture: ImageFile, run: Run, progress: Progress) -> tuple[Run, str]:
@@ -120,7 +116,6 @@ class _Streamed:
     picture: ImageFile
     target: Path
     run: Run
-    same: bool
     overwrite: bool
     companions_anywhere: bool
     resume: bool
@@ -187,7 +182,9 @@ class _Streamed:
 
             result = self._filtered(data, store, ledger)
             record = _about(result.record, picture, self.why, self.made_from)
-            return _written(self.target, result.image, picture, record, self.same, self.overwrite)
+            options = {"overwrite": self.overwrite}
+            notes = formats.write(self.target, result.image, picture, record, **options)
+            return picture, record, notes
 
     def _filtered(self, data: Any, out: Any, ledger: ResumeLedger) -> Result:
         run, options = self.run, {"out": out, "ledger": ledger, "progress": self.progress}
@@ -198,16 +195,6 @@ class _Streamed:
 
             anywhere = {"companions_anywhere": self.companions_anywhere}
             return denoise_by_workers(self.client, self.picture, run, **options, **anywhere)
-
-
-def _written(
-    target: Path, image: Any, like: ImageFile, record: Record, same: bool, overwrite: bool
-) -> tuple[ImageFile, Record, tuple[str, ...]]:
-    """Write a result, in the stored type of its input if it is to have the `same`."""
-    if same:
-        image, like, record = nifti.as_stored(image, like, record)
-    notes = formats.write(target, image, like, record, overwrite=overwrite)
-    return like, record, notes
 
 
 def with_voxel(filter: Filter, picture: ImageFile) -> Filter:
@@ -254,15 +241,10 @@ def check_result(target: Path, picture: ImageFile, run: Run) -> None:
         raise OutputError(problem, remedy, code="another-result")
 
 
-def _make_folder(target: Path, new_folder: bool) -> None:
+def _make_folder(target: Path) -> None:
     """Create the folder of a file if necessary."""
     if isinstance(target, zarr.Address):
         return
-    if not new_folder and not target.parent.is_dir():
-        raise OutputError(
-            f"The folder {target.parent} was removed during the run, with the results in it: "
-            "repeat the run."
-        )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -271,10 +253,10 @@ def _make_folder(target: Path, new_folder: bool) -> None:
         ) from error
 
 
-def fingerprint(picture: ImageFile, run: Run, same: bool) -> dict[str, str]:
+def fingerprint(picture: ImageFile, run: Run) -> dict[str, str]:
     """Return what a result depends on, but for the device: a digest for each kind of thing.
 
-    `run` has the axes and the type of the result, which may be the `same` as stored in the input.
+    `run` has the axes and the type of the result.
     """
     sigma, noise = run.sigma, run.noise
     if sigma is None and isinstance(noise, (int, float, np.number)):
@@ -289,7 +271,7 @@ def fingerprint(picture: ImageFile, run: Run, same: bool) -> dict[str, str]:
             "sigma": [_told(sigma), float(run.sigma_factor)],
             "noise": _told(None if isinstance(noise, str) and noise == "auto" else noise),
             "order of axes": str(run.axes).upper(),
-            "type of the result": [str(run.dtype), same],
+            "type of the result": str(run.dtype),
             "handling of NaN": run.nonfinite,
             "correction": _told(run.correct),
         }

@@ -118,26 +118,6 @@ def path(name: str) -> Path:
     raise FileError(f"The sample file {file} is missing: install the package again.")
 
 
-def title(name: str) -> str:
-    """Short title of a sample, for a menu.
-
-    Parameters
-    ----------
-    name : str
-        One of `names`.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    FileError
-        If there is no sample of this name.
-    """
-    return info(name).title
-
-
 def info(name: str) -> Sample:
     """Description of a sample: axes, voxel size, noise, origin, licence.
 

@@ -28,6 +28,8 @@ REMOVED = {
 }
 """Classes and titles of filters of earlier versions, by function; BM4D is better."""
 
+_MAPS = {"pixels_averaged": "nl_means_pixelwise", "similar_pixels": "swnlm"}
+
 MODULES = {name: f"{__name__}.{module}" for module, *names in _FILTERS for name in names}
 """The modules of the functions and classes of all filters."""
 
@@ -42,7 +44,10 @@ def filters_for(name: str) -> tuple[Any, ...]:
 
 
 def check_removed(name: str) -> str:
-    """Return a name; raise `SettingsError` if it is that of a filter of an earlier version."""
+    """Return a name; raise `SettingsError` if it is one of an earlier version."""
+    if name in _MAPS:
+        remedy = f"use {_MAPS[name]}(..., show='pixels')"
+        raise SettingsError(f"The function {name} was removed", remedy)
     for function, (kind, title) in REMOVED.items():
         if name.replace("-", "_") in (function, kind):
             raise SettingsError(

@@ -31,16 +31,6 @@ def channels_setting(joint: str) -> Any:
     )
 
 
-def guide_setting(use: str) -> Any:
-    """Declare the setting `guide`; `use` says what that channel is used for."""
-    return setting(
-        -1,
-        f"Channel {use}; -1 uses the mean of all channels, weighted by their noise",
-        bounds=(-1, 1000),
-        advanced=True,
-    )
-
-
 def decide_channels(settings: AnyFilter, context: Context) -> AnyFilter:
     """Return settings with ``channels="auto"`` decided; refuse those that do not fit an array."""
     count, channels = context.channels, settings.channels
@@ -54,11 +44,6 @@ def decide_channels(settings: AnyFilter, context: Context) -> AnyFilter:
         )
     if channels == "joint" and count == 1:
         channels = "separate"
-    if channels == "joint" and settings.guide >= count:
-        raise SettingsError(
-            f"guide={settings.guide} is not one of the {count} channels: choose from 0 to "
-            f"{count - 1}, or -1 for all."
-        )
     return replace(settings, channels=channels)
 
 
@@ -109,21 +94,19 @@ class ChannelMix:
     """Mixes channels on one device; belongs to one thread.
 
     With `opponent` three channels are filtered as `mixtures`, and matched in the first one.
-    Otherwise they stay as they are and are matched in the channel `guide`, or for -1 in the mean of
-    all, each divided by its noise if `weighted`.
+    Otherwise they stay as they are and are matched in the mean of all, each divided by its noise if
+    `weighted`.
     """
 
     def __init__(
         self,
         opponent: bool,
-        guide: int,
         arena: Arena,
         weighted: bool = True,
         mixtures: Mixtures = INDEPENDENT,
     ):
         self.opponent = opponent
         self.weighted = weighted
-        self.guide_channel = guide
         self.arena = arena
         self._mixtures = mixtures
         self._mix = arena.kernel("bm3d/mix_channels", {})
@@ -149,8 +132,6 @@ class ChannelMix:
         """Return the weights of channels in the guide, and whether these are divided by noise."""
         if self.opponent:
             return self._mixtures.matrix[0], False
-        if self.guide_channel >= 0:
-            return np.eye(channels)[self.guide_channel], False
         return np.full(channels, 1 / channels), self.weighted
 
     def guide(self, run: Launcher, image: Noisy, name: str) -> Noisy:

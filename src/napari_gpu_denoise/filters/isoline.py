@@ -16,7 +16,6 @@ from napari_gpu_denoise.filters.channels import (
     ChannelMix,
     channels_setting,
     decide_channels,
-    guide_setting,
 )
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels
 from napari_gpu_denoise.noise.models import NoiseModel, Speckle
@@ -193,6 +192,8 @@ class TileLauncher(Launcher):
 # Log-ratios at which an isoline ends, and above which a pixel is an edge, where lines are picked.
 _T_MAX, _T2_MAX = 1.0, 2.0
 _DEVIATION = 2  # most steps of 11.25 degrees from one segment to the next, in pi-ld
+# Tolerance for directions that fit worse than the best one, in sigma squared.
+_SOFTNESS = 0.1
 # Averages that may replace a pixel: 16 lines and a window.
 _CANDIDATES = 17
 _SHOW = {"image": 0, "classes": 1, "directions": 2}
@@ -213,7 +214,7 @@ class Plan(TilePlan):
         self._mix = None
         if settings.joint:
             weighted = settings.relative_noise == 0
-            self._mix = ChannelMix(self.opponent, settings.guide, arena, weighted)
+            self._mix = ChannelMix(self.opponent, arena, weighted)
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the padded images and maps that a tile needs."""
@@ -252,7 +253,6 @@ class Plan(TilePlan):
         return {f"isoline {name}": nbytes for name, nbytes in sizes.items()} | mixed
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
-        """Enqueue the filter for one tile; return the launches by name."""
         settings = self.settings
         held = self.hold(tile, sigma.variation is not None)
         run = TileLauncher(self.arena, queue, Padded(tile, self.margins), held)
@@ -294,8 +294,7 @@ class Plan(TilePlan):
         speckle = relative > 0
         if tile.channels > 1:
             noisy = self._mix.guide(run, noisy, "isoline mixed")
-            if settings.guide < 0:
-                relative /= math.sqrt(tile.channels)
+            relative /= math.sqrt(tile.channels)
         source = noisy.pixels.buffer
         noise = _noise(noisy.levels, variation, relative)
         if speckle and settings.soft:
@@ -328,7 +327,7 @@ class Plan(TilePlan):
         run.launch(
             *("mix_candidates", lines, run.padded.blocks(margins.fitted), piloted.count),
             **{"pixels": piloted.buffer, **piloted.lines, **block, "residuals": residuals},
-            **{"guides": guide.count, "softness": settings.softness},
+            **{"guides": guide.count, "softness": _SOFTNESS},
             **{"pilot": pilot, "found": found},
         )
         if settings.show != "image":
@@ -396,7 +395,6 @@ class Plan(TilePlan):
 
 
 def _noise(levels, variation, relative: float) -> dict[str, Any]:
-    """Return the kernel arguments of the noise."""
     return {"levels": levels, "variation": variation, "relative": relative}
 
 
@@ -429,7 +427,9 @@ class Isoline(Filter):
         "fine": {"staircase": 15},
         "paper": {"choice": "hard", "thickness": 1, "staircase": 0},
     }
-    removed: ClassVar[dict[str, Any]] = {"t_max": 1.0, "t2_max": 2.0, "deviation": 2}
+    removed: ClassVar[dict[str, Any]] = {
+        **{"t_max": 1.0, "t2_max": 2.0, "deviation": 2, "guide": -1, "softness": 0.1},
+    }
 
     method: str = setting(
         "hybrid",
@@ -454,7 +454,6 @@ class Isoline(Filter):
         odd=True,
     )
     channels: str = channels_setting("along shared isolines")
-    guide: int = guide_setting("in which shared isolines are traced")
     criterion: str = setting(
         "additive",
         "Kind of noise: additive with standard deviation sigma, or multiplicative speckle "
@@ -466,13 +465,6 @@ class Isoline(Filter):
         "Number of looks of the speckle: squared mean over variance in uniform regions",
         bounds=(0.1, 10000.0),
         unit="looks",
-    )
-    softness: float = setting(
-        0.1,
-        "Tolerance for directions that fit worse than the best one (soft)",
-        bounds=(0.001, 10.0),
-        unit="sigma squared",
-        advanced=True,
     )
     show: str = setting(
         "image",
@@ -521,7 +513,6 @@ class Isoline(Filter):
 
     @property
     def keeps_zero(self) -> bool:
-        """Whether noise multiplies grey levels."""
         return self.criterion == "multiplicative"
 
     @property
@@ -533,7 +524,6 @@ class Isoline(Filter):
 
     @property
     def yields_map(self) -> bool:
-        """Whether classes or directions are returned."""
         return self.show != "image"
 
     @property
@@ -587,7 +577,6 @@ class Isoline(Filter):
         return Margins.of(self).reach
 
     def plan(self, arena: Arena) -> Plan:
-        """Return the plan for one device."""
         return Plan(self, arena)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameSearch,
     RingPlan,
-    flicker_setting,
     frames_setting,
     slices_setting,
 )
@@ -25,14 +24,11 @@ from napari_gpu_denoise.filters.search.patch_search import (
     Variant,
 )
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
-from napari_gpu_denoise.noise.patches.spectra import SigmaEstimate
-from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.protocol.plan import (
     Buffers,
-    FrameNote,
     Launches,
     Sizes,
     TilePlan,
@@ -42,26 +38,8 @@ from napari_gpu_denoise.protocol.settings import setting, within_bounds
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function
 
-_ROOTS = "square root of variance over mean, from the smoothest patches"
-_ROOTS_CORRELATED = f"{_ROOTS}, including correlated noise"
-
-
-def _root_sigma(planes: np.ndarray) -> tuple[float, float, str, int]:
-    """Return sigma, its error, the method and the width of blank areas.
-
-    The variance is sigma squared times the mean. Twice the square root of such an image has noise
-    of standard deviation sigma everywhere. If it is correlated, as speckle mostly is, sigma is that
-    of the whole spectrum.
-    """
-    # Loaded only when needed: it takes time.
-    from napari_gpu_denoise.noise.estimate import measure_noise
-
-    roots = 2 * np.sqrt(np.maximum(planes, 0, dtype=np.float64))
-    found = measure_noise(roots, None, "gaussian")
-    (sigma,), (error,), (spectrum,) = found.sigma, found.standard_error, found.spectra
-    if spectrum is None or spectrum.white or spectrum.sigma <= sigma or not sigma:
-        return sigma, error, _ROOTS, found.blank_width
-    return spectrum.sigma, spectrum.sigma / sigma * error, _ROOTS_CORRELATED, found.blank_width
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.record import NoiseEstimate
 
 
 class Plan(TilePlan):
@@ -80,7 +58,7 @@ class Plan(TilePlan):
             **self.search.constants,
             "WINDOW": search.window,
             **self._group,
-            **({"ROOTS": 1} if search.roots else squares),
+            **squares,
         }
         self._aggregate = arena.kernel(
             "nl_means/aggregate_patches", {"PATCH": search.patch, "STEP": search.step, **squares}
@@ -182,6 +160,7 @@ class NLMeans(FrameSearch):
         "fine": {"patch": 5, "step": 1},
         "video": {"patch": 16, "frames_before": 4, "frames_after": 4},
     }
+    removed: ClassVar[dict[str, Any]] = {"flicker": True, "distance": "euclidean"}
 
     patch: int = setting(8, "Patch width", bounds=(1, 32), unit="pixels")
     step: int = setting(
@@ -203,15 +182,8 @@ class NLMeans(FrameSearch):
     )
     frames_before: int = frames_setting(0, "Earlier frames to search")
     frames_after: int = frames_setting(0, "Later frames to search")
-    flicker: bool = flicker_setting()
     slices: int = slices_setting()
     rician: bool = setting(False, "Correct Rician bias (MRI magnitude images)")
-    distance: str = setting(
-        "euclidean",
-        "Patch distance: Euclidean, or Pearson for noise whose variance grows with the mean, such "
-        "as ultrasound (sigma is then the square root of variance over mean)",
-        choices=("euclidean", "pearson"),
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -225,54 +197,32 @@ class NLMeans(FrameSearch):
                 f"The search window holds {self.offsets} patches, more than {LARGEST_TABLE}: "
                 "choose a smaller window, fewer frames or fewer slices."
             )
-        if self.rician and self.distance == "pearson":
-            raise SettingsError(
-                "rician=True is for MRI magnitude images and distance='pearson' for ultrasound: "
-                "choose one of them."
-            )
 
     @property
     def keeps_zero(self) -> bool:
-        """Whether squares or square roots of grey levels are taken."""
-        return self.rician or self.distance == "pearson"
+        """Whether squares of grey levels are taken."""
+        return self.rician
 
     @property
-    def sigma_power(self) -> float:
-        """Sigma has the unit of the square root of a grey level for the Pearson distance."""
-        return 0.5 if self.distance == "pearson" else 1.0
+    def compares_brightness(self) -> bool:
+        """Not of magnitudes: their bias could no longer be removed from shifted grey levels."""
+        return not self.rician
 
-    def estimate_sigma(self, image: Any, names: str) -> SigmaEstimate | None:
-        """Return sigma of Rician noise, or for the Pearson distance; else None."""
-        if self.rician:
-            # Loaded only when needed: it takes time.
-            from napari_gpu_denoise.noise.estimate import measure_noise
-
-            found = measure_noise(image, names, "rician")
-            method = f"Rician noise: {found.method}"
-            errors = found.standard_error
-            return SigmaEstimate(
-                found.sigma, errors, method, found.planes, blank_width=found.blank_width
-            )
-        if self.distance != "pearson":
+    def estimate_sigma(self, image: Any, names: str) -> NoiseEstimate | None:
+        """Return sigma of Rician noise; else None."""
+        if not self.rician:
             return None
-        # The array may be lazy: a few planes of each channel are read.
-        source = PlaneReader(image, names)
-        channels = (np.stack(list(source.sampled(channel))) for channel in source.channels)
-        sigmas, errors, methods, widths = zip(*map(_root_sigma, channels), strict=True)
-        method = ", or ".join(dict.fromkeys(methods))
-        return SigmaEstimate(sigmas, errors, method, source.count, blank_width=max(widths))
+        # Loaded only when needed: it takes time.
+        from napari_gpu_denoise.noise.estimate import measure_noise
+
+        found = measure_noise(image, names, "rician")
+        return replace(found, method=f"Rician noise: {found.method}", notes=())
 
     def takes(self, models: Sequence[NoiseModel]) -> bool:
         """Whether these settings are for such noise; refuse settings for another kind."""
-        told = ", ".join(sorted({model.name for model in models}))
-        if self.distance == "pearson":
-            raise SettingsError(
-                f"distance='pearson' takes its noise level from sigma, not from a {told} model",
-                "give sigma, or neither to have it measured, or use distance='euclidean'",
-                code="pearson-noise",
-            )
         # Well above sigma, Rician noise is nearly Gaussian and may be identified as such.
         if self.rician and not all(isinstance(model, (Rician, Gaussian)) for model in models):
+            told = ", ".join(sorted({model.name for model in models}))
             raise SettingsError(f"rician=True does not fit {told} noise: leave one of them out.")
         return self.rician
 
@@ -302,7 +252,6 @@ class NLMeans(FrameSearch):
 
     @property
     def smallest(self) -> int:
-        """One patch."""
         return self.patch
 
     @property
@@ -321,26 +270,13 @@ class NLMeans(FrameSearch):
         """Settings of the patch search."""
         frames = self.frames_before, self.frames_after
         return SearchSettings(
-            *(self.patch, self.step, self.window, self.neighbours, frames, self.slices),
-            roots=self.distance == "pearson",
+            self.patch, self.step, self.window, self.neighbours, frames, self.slices
         )
 
     def plan(self, arena: Arena, variant: Variant | None = None) -> Plan | RingPlan:
         """Return the plan for one device; `variant` is the search kernel to use."""
         tiles = Plan(self, arena, variant)
-        if not self.over_time:
-            return tiles
-        return RingPlan(tiles, self.search.frames, self._compared)
-
-    def _compared(self, note: FrameNote) -> FrameNote:
-        """Return a note as it is compared with other frames to find changes of brightness."""
-        if self.rician:
-            # The bias of magnitudes could no longer be removed from shifted grey levels.
-            return replace(note, means=None)
-        if self.distance == "pearson" and note.means is not None:
-            level = float(note.means.mean())
-            return replace(note, sigma=note.sigma * math.sqrt(level)) if level > 0 else note
-        return note
+        return RingPlan(tiles, self.search.frames) if self.over_time else tiles
 
 
 @filter_function(NLMeans)
@@ -382,9 +318,7 @@ def nl_means() -> np.ndarray:
 
     With `rician` squares are averaged and the result is ``sqrt(max(mean - 2 sigma**2, 0))``; groups
     whose mean square is at most ``2 * flat * sigma**2`` count as having no signal. Signals below
-    sigma become too low. Brightness of frames is not compared. With "pearson", patches are compared
-    by twice the square roots of their pixels, a symmetric form of the distance of Coupé et al. in
-    which values below 0 count as 0; the pixels themselves are averaged.
+    sigma become too low. Brightness of frames is not compared.
 
     References
     ----------
@@ -394,9 +328,6 @@ def nl_means() -> np.ndarray:
     J. V. Manjón et al., "MRI denoising using non-local means", Medical Image Analysis 12 (2008),
     514-523, and N. Wiest-Daesslé et al., "Rician noise removal by non-local means filtering for low
     signal-to-noise ratio MRI", MICCAI 2008, :doi:`10.1007/978-3-540-85990-1_21`, for `rician`.
-
-    P. Coupé et al., "Nonlocal means-based speckle filtering for ultrasound images", IEEE Trans.
-    Image Process. 18 (2009), 2221-2229, for the Pearson distance.
 
     Examples
     --------

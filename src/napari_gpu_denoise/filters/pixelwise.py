@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.errors import ImageError
-from napari_gpu_denoise.filters.channels import decide_channels, guide_setting
+from napari_gpu_denoise.filters.channels import decide_channels
 from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameSearch,
     RingPlan,
-    flicker_setting,
     frames_setting,
     slices_setting,
 )
 from napari_gpu_denoise.filters.volumes import distance_of, voxel_setting, voxel_text
-from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.noise.covariance import channel_covariance
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
-from napari_gpu_denoise.run.denoise import filter_function, shown_maps, with_settings
+from napari_gpu_denoise.run.denoise import filter_function, shown_maps
 from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.request import Run
 
@@ -115,8 +109,7 @@ class Blocks:
         rows = settings.patch * (most // settings.patch) or 8
         around = radius + window
         if lanes == 1:
-            compared = 1 if channels > 1 and settings.guide >= 0 else channels
-            planes = compared * (2 * settings.patch_slices + 1)
+            planes = channels * (2 * settings.patch_slices + 1)
             group = Group.of(settings, device, rows, planes)
             if group is not None:
                 columns = group.columns
@@ -130,7 +123,7 @@ class Blocks:
 
     @property
     def split(self) -> int:
-        """Parts that rows are split into, see spread_pixels.cl."""
+        """Parts that rows are split into, see search/pad_far.cl."""
         return self.group.columns if self.group else 1
 
     def skipped(self, tile: Tile) -> tuple[int, int]:
@@ -172,16 +165,10 @@ _WEIGHTS = ("exp", "plain", "bisquare")
 
 
 class Plan(TilePlan):
-    """Kernels and buffers of pixelwise NL-means on one device; belongs to one thread.
+    """Kernels and buffers of pixelwise NL-means on one device; belongs to one thread."""
 
-    `mixing` is what channels are multiplied by before they are compared.
-    """
-
-    def __init__(self, settings: Filter, arena: Arena, mixing: Any = None):
-        self.arena, self.settings, self._mixing = arena, settings, None
-        if mixing is not None:
-            values = np.asarray(mixing, np.float32)
-            self._mixing = constant_buffer(arena.session, values)
+    def __init__(self, settings: Filter, arena: Arena):
+        self.arena, self.settings = arena, settings
         device = arena.device
         self._taps = constant_buffer(arena.session, taps(settings))
         self._constants = {
@@ -193,20 +180,16 @@ class Plan(TilePlan):
             "AFTER": settings.frames_after,
             "GAUSSIAN": settings.patch_shape == "gaussian",
             "WEIGHTS": _WEIGHTS.index(settings.weights),
-            "OWN_MAX": settings.own_weight == "max",
             "COUNTS": settings.yields_map,
             "NVIDIA": device.float_lanes == 1 and device.is_nvidia,
         }
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
-        """Return the buffers for a tile: its frames with room around them, also whitened."""
+        """Return the buffers for a tile: its frames with room around them."""
         frames = tile.channels * tile.source_shape[0] * tile.source_shape[1]
-        nbytes = 4 * frames * math.prod(self._blocks(tile).shape(tile))
-        names = ("spread",) if self._mixing is None else ("spread", "whitened")
-        return dict.fromkeys(names, nbytes)
+        return {"spread": 4 * frames * math.prod(self._blocks(tile).shape(tile))}
 
     def _blocks(self, tile: Tile) -> Blocks:
-        """Return how the pixels of a tile are shared out."""
         return Blocks.of(self.settings, self.arena.device, tile.channels)
 
     def enqueue(
@@ -237,39 +220,28 @@ class Plan(TilePlan):
         run, (top, left) = Launcher(self.arena, queue), blocks.corner(tile)
         first_slot, slots = ring or (0, snt)
         run.over_pixels(
-            *("spread", self.arena.kernel("pixelwise/spread_pixels", constants)),
+            *("spread", self.arena.kernel("search/pad_far", constants)),
             *(pitch, pny, tile.channels * snt * snz),
             **{"tile": source, "first": first_slot, "ring": slots},
             **{"nt": snt, "nz": snz, "ny": sny, "nx": snx},
+            **{"padded": held["spread"], "pnt": snt, "pnz": snz, "pny": pny, "pitch": pitch},
+            **{"t0": 0, "z0": 0, "y0": tile.y.source_start - top, "x0": tile.x.source_start - left},
             **{"tile_y": tile.y.source_start, "tile_x": tile.x.source_start},
             **{"length_y": tile.y.length, "length_x": tile.x.length},
-            **{"spread": held["spread"], "pny": pny, "pitch": pitch, "y": top, "x": left},
             **({} if alike is None else {"alike": alike}),
         )
-        guided = tile.channels > 1 and settings.guide >= 0
-        compared, first = held["spread"], settings.guide if guided else 0
-        if self._mixing is not None:
-            compared, first = held["whitened"], -1
-            whiten = self.arena.kernel("pixelwise/whiten_channels", {"CHANNELS": tile.channels})
-            run.over_pixels(
-                *("whiten", whiten, pitch, pny, snt * snz),
-                **{"spread": held["spread"], "frames": snt * snz, "pny": pny, "pitch": pitch},
-                **{"mixing": self._mixing, "whitened": compared},
-            )
         constants = {
             **self._constants,
             "CHANNELS": tile.channels,
-            "COMPARED": 1 if guided else tile.channels,
             "SIGMA_MAP": sigma.variation is not None,
         }
         constants["ROWS"], more = blocks.rows, {}
         if blocks.group:
             name, more, group = "columns", {"skip_x": skip_x}, blocks.group
             constants |= {"GROUP_Y": group.group_y, "CHUNK": group.chunk, "PAIR": group.pair}
-            even = constants["COMPARED"] == 1 or self._mixing is not None or sigma.even
+            even = tile.channels == 1 or sigma.even
             constants["EVEN"] = even and not constants["GAUSSIAN"]
             constants |= {"HELD": group.held, "COLUMNS": group.columns}
-            constants["APART"] = compared is not held["spread"] or guided
         else:
             name = "rows"
             constants |= {"WIDTH": blocks.width, "LANES": blocks.lanes}
@@ -277,8 +249,8 @@ class Plan(TilePlan):
         run.run(
             *("average", self.arena.kernel(f"pixelwise/average_{name}", constants)),
             *blocks.grid(tile),
-            **{"spread": held["spread"], "compared": compared, "first_level": first},
-            **{"snt": snt, "snz": snz, "pny": pny, "pitch": pitch, "skip": skip_y, **more},
+            **{"spread": held["spread"], "snt": snt, "snz": snz},
+            **{"pny": pny, "pitch": pitch, "skip": skip_y, **more},
             **{"t0": tile.t.margin, "z0": tile.z.margin},
             **{"z_start": tile.z.source_start, "length_z": tile.z.length},
             **{"nt": nt, "nz": nz, "ny": ny, "nx": nx},
@@ -297,47 +269,10 @@ def taps(settings: Filter) -> np.ndarray:
         weights = np.ones(width)
         if settings.patch_shape == "gaussian":
             places = np.arange(width) - width // 2
-            weights = np.exp(-(places**2) / (2 * settings.deviation**2))
+            weights = np.exp(-(places**2) / 2)
             weights /= weights.sum()
         made.append(weights)
     return np.concatenate(made).astype(np.float32)
-
-
-# Least variance of a mixture, relative to that of the channels: less would be guesswork.
-_LEAST = 0.02
-
-Mixing = tuple[tuple[float, ...], ...]
-"""A matrix that channels are multiplied by before they are compared."""
-
-
-def measured_mixing(image: Any, names: str) -> tuple[Mixing, str] | None:
-    """Return a matrix that whitens the noise, and the reason; None if a channel has no noise.
-
-    The image may be lazy: one plane is read, in the middle of all axes but channels, Y and X.
-    """
-    axis = channel_axis(names)
-    kept = (axis, names.index("Y"), names.index("X"))
-    index = tuple(slice(None) if i in kept else n // 2 for i, n in enumerate(image.shape))
-    order = [sorted(kept).index(i) for i in kept]
-    try:
-        found = channel_covariance(np.transpose(np.asarray(image[index]), order))
-    except ImageError:
-        return None  # planes are too small to tell the noise
-    covariance = np.array(found.covariance)
-    if not np.all(np.diag(covariance) > 0):
-        return None
-    words = f"{found.summary()}: channels are compared after whitening"
-    return tuple(map(tuple, mixing_of(covariance).tolist())), words
-
-
-def mixing_of(covariance: np.ndarray) -> np.ndarray:
-    """Return the inverse square root of a covariance between channels.
-
-    It is scaled so that the noise of the mixtures has the mean variance of the channels.
-    """
-    values, vectors = np.linalg.eigh(covariance)
-    mean = np.trace(covariance) / len(covariance)
-    return (vectors * np.sqrt(mean / np.maximum(values, _LEAST * mean))) @ vectors.T
 
 
 @dataclass(frozen=True)
@@ -355,12 +290,16 @@ class NLMeansPixelwise(FrameSearch):
         "exact": {},
         "conventional": {
             **{"patch": 7, "window": 21, "strength": 1.0, "weights": "plain"},
-            **{"patch_shape": "gaussian", "deviation": 1.0},
+            "patch_shape": "gaussian",
         },
         "goossens": {"patch": 9, "window": 21, "strength": 2.1, "weights": "bisquare"},
         "volume": {
             **{"patch": 3, "patch_slices": 1, "window": 7, "slices": 3, "spacing": "auto"},
         },
+    }
+    removed: ClassVar[dict[str, Any]] = {
+        **{"own_weight": "one", "deviation": 1.0, "guide": -1, "whiten": False},
+        "flicker": True,
     }
 
     patch: int = setting(5, "Patch width (odd)", bounds=(1, 31), unit="pixels", odd=True)
@@ -374,27 +313,13 @@ class NLMeansPixelwise(FrameSearch):
         "h^2), or bisquare (1 - d / h^2)^2 up to h",
         choices=("exp", "plain", "bisquare"),
     )
-    own_weight: str = setting(
-        "one",
-        "Weight of the pixel itself: 1 (one), or that of the most similar other pixel (max)",
-        choices=("one", "max"),
-        advanced=True,
-    )
     patch_shape: str = setting(
         "box",
         "Weights of the pixels within a patch: all equal (box), or Gaussian",
         choices=("box", "gaussian"),
     )
-    deviation: float = setting(
-        1.0,
-        "Standard deviation of Gaussian patches",
-        bounds=(0.2, 20.0),
-        unit="pixels",
-        advanced=True,
-    )
     frames_before: int = frames_setting(0, "Earlier frames to search")
     frames_after: int = frames_setting(0, "Later frames to search; 0 filters without delay")
-    flicker: bool = flicker_setting()
     slices: int = slices_setting()
     patch_slices: int = setting(
         0,
@@ -417,22 +342,12 @@ class NLMeansPixelwise(FrameSearch):
         "and separate otherwise",
         choices=("auto", "separate", "joint"),
     )
-    guide: int = guide_setting("from which the weights of joint channels are computed")
-    whiten: bool = setting(
-        False,
-        "Mix joint channels so that their noise is independent before patches are compared, for "
-        "noise that is correlated between channels",
-        advanced=True,
-    )
     show: str = setting(
         "image",
         "Output: the denoised image, or the number of pixels averaged",
         choices=("image", "pixels"),
         advanced=True,
     )
-
-    # Not a setting: what joint channels are multiplied by before they are compared.
-    mixing: Mixing | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "voxel", voxel_text(self.voxel))
@@ -457,22 +372,12 @@ class NLMeansPixelwise(FrameSearch):
         return replace(self, **changes, notes=notes)
 
     def prepare(self, context: Context) -> Self:
-        """Return the filter for an array, with its channels, slices, and how channels are mixed."""
-        fitting, image, names = super().prepare(context), context.image, context.names
+        """Return the filter for an array, with its channels and slices."""
+        fitting = super().prepare(context)
         if self.channels == "auto":
             fitting = replace(fitting, channels="joint" if context.rgb else "separate")
         fitting = decide_channels(fitting, context)
-        if image is None:
-            return fitting
-        fitting = fitting.spaced(image, names)
-        whitened = fitting.whiten and fitting.channels == "joint" and fitting.guide < 0
-        if not whitened or self.mixing is not None:
-            return fitting
-        measured = measured_mixing(image, names)
-        if measured is None:
-            return fitting
-        mixing, why = measured
-        return replace(fitting, mixing=mixing, notes=(*fitting.notes, why))
+        return fitting if context.image is None else fitting.spaced(context.image, context.names)
 
     @property
     def joint(self) -> str:
@@ -482,7 +387,6 @@ class NLMeansPixelwise(FrameSearch):
 
     @property
     def yields_map(self) -> bool:
-        """Whether the number of pixels averaged is returned."""
         return self.show != "image"
 
     @property
@@ -505,8 +409,7 @@ class NLMeansPixelwise(FrameSearch):
         return self.offsets * (12.0 + sums * (2 * self.patch_slices + 1))
 
     def plan(self, arena: Arena) -> Plan | RingPlan:
-        """Return the plan for one device."""
-        tiles = Plan(self, arena, self.mixing)
+        tiles = Plan(self, arena)
         return RingPlan(tiles, self.reach.t) if self.over_time else tiles
 
 
@@ -533,7 +436,6 @@ def nl_means_pixelwise() -> np.ndarray:
     See Also
     --------
     nl_means : Averages whole patches: 0.2 to 0.5 dB better, and as fast.
-    pixels_averaged : The number of pixels averaged for each pixel.
     denoise : The same with a record of the run, or for some of the frames.
     stream : The same for frames that arrive one by one.
 
@@ -544,10 +446,13 @@ def nl_means_pixelwise() -> np.ndarray:
     window, and joint channels are averaged by the same weights. Patches are mirrored at the
     borders; pixels outside are not averaged. Other filters have a better PSNR.
 
-    Noise that is correlated between channels is whitened before they are compared (`whiten`); for
-    noise that is correlated between pixels use `bm3d`. Other frames and slices are searched at the
-    same place; motion is not followed. The work is about ``window**2 * (20 + patch)`` operations a
-    pixel, times frames and slices. Repeated runs on one device are bit-identical, with any tiles.
+    ``show="pixels"`` returns how many pixels are averaged for each, ``(sum of weights)**2 / (sum of
+    squared weights)``; 0 where the image has no noise. It is not an error bar.
+
+    For noise that is correlated between pixels use `bm3d`. Other frames and slices are searched at
+    the same place; motion is not followed. The work is about ``window**2 * (20 + patch)``
+    operations a pixel, times frames and slices. Repeated runs on one device are bit-identical, with
+    any tiles.
 
     References
     ----------
@@ -564,62 +469,6 @@ def nl_means_pixelwise() -> np.ndarray:
     >>> out = nl_means_pixelwise(video, axes="TYX", frames_before=2)     # doctest: +SKIP
     >>> out = nl_means_pixelwise(series, axes="CZYX", channels="joint")  # doctest: +SKIP
     """
-
-
-@with_settings(NLMeansPixelwise, without=("dtype",))
-def pixels_averaged(
-    image: ArrayLike,
-    sigma: ArrayLike | None = None,
-    *,
-    frames: int | slice | None = None,
-    rows: slice | None = None,
-    columns: slice | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    cancel: Any = None,
-    **given: Any,
-) -> np.ndarray:
-    """Return how many pixels pixelwise NL-means averages for each pixel of an image.
-
-    Parameters
-    ----------
-    {inputs}
-    profile : {"exact", "conventional", "goossens", "volume"}, optional
-        Settings to start from, as `nl_means_pixelwise` takes it.
-    axes : str, optional
-        Names of the axes, as `nl_means_pixelwise` takes them.
-    {settings}
-    {part}
-    {run}
-    {fields}
-
-    Returns
-    -------
-    ndarray of float32
-        Of the shape of `image`, without the channel axis where channels share their weights:
-        ``(sum of weights)**2 / (sum of squared weights)``, from 1 to the pixels of the window; 0
-        where the image has no noise or is not finite.
-
-    Raises
-    ------
-    {errors}
-
-    See Also
-    --------
-    nl_means_pixelwise : The filter.
-
-    Notes
-    -----
-    The map shows where the filter finds similar pixels. It is not an error bar: sigma divided by
-    its square root was 0.6 of the true standard deviation of the result, and the bias of the
-    filter, which it does not include, exceeds both.
-
-    Examples
-    --------
-    >>> count = pixels_averaged(image, sigma=20)                           # doctest: +SKIP
-    """
-    run = Run.of(NLMeansPixelwise, sigma, given, without=("dtype",))
-    told = Progress.of(progress, cancel, "no map was")
-    return make_counts(image, run, told, frames=frames, rows=rows, columns=columns)
 
 
 def make_counts(

@@ -14,12 +14,11 @@ from napari_gpu_denoise.filters.pixels import (
     Pixels,
     channels_as_frames,
     including_margins,
+    map_arguments,
     restrict_to,
     spread,
 )
 from napari_gpu_denoise.filters.search.patch_search import (
-    Grid,
-    PatchSearch,
     SearchSettings,
     Variant,
     grid_arguments,
@@ -30,7 +29,7 @@ from napari_gpu_denoise.filters.search.video_search import (
     VideoMatches,
     VideoSearch,
 )
-from napari_gpu_denoise.filters.sums import blocks_in_turns, fixed_point, weight_units
+from napari_gpu_denoise.filters.sums import blocks_in_turns, sum_arguments
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma, together
@@ -41,8 +40,6 @@ NEIGHBOURS = 64  # patches of a group; more would not fit the registers of a wor
 _SEARCH_AGAIN = 3
 # The part of the noise that remains after the first of many iterations.
 _FIRST_REMAINING = 0.75
-# So many patches cover a pixel only if all patches around match it: a smaller range suffices.
-_LARGEST_SIGMAS = 12
 
 
 @dataclass(frozen=True)
@@ -178,8 +175,7 @@ class RidgeKernels:
             **constants,
             **self.variant.constants,
         }
-        scale = {"scale": fixed_point(added, _LARGEST_SIGMAS), "units": weight_units(matched)}
-        self._joining, self._adding = scale, {**scale, "largest": 2.0**31 / added}
+        self._joining, self._adding = sum_arguments(added, matched)
 
     def _combination(self, kept: bool, is_map: bool):
         """Return the kernel that combines groups; `kept` if a part of the noise remains."""
@@ -187,31 +183,34 @@ class RidgeKernels:
         return self.arena.kernel(f"ridge/{self.variant.kernel}", {**self._constants, **more})
 
     def _join(self, kept: bool):
-        """Return the kernel that divides the sums."""
         more = {"KEPT": int(kept), "VIDEO": self._constants["VIDEO"]}
         return self.arena.kernel("ridge/join_combined", {**self._sides, **more})
 
     def _in_turns(self, counts: Sequence[int]) -> Iterator[tuple[tuple, tuple]]:
-        """Yield the turns in which a CPU takes blocks of references."""
-        return blocks_in_turns(counts, [self._constants[f"BLOCK_{axis}"] for axis in "ZYX"])
+        """Yield the turns in which a CPU takes blocks of references, frame by frame over time."""
+        sizes = [self._constants[f"BLOCK_{axis}"] for axis in "ZYX"]
+        if not self._constants["VIDEO"]:
+            yield from blocks_in_turns(counts, sizes)
+            return
+        for frame in range(counts[0]):
+            for (_, y, x), blocks in blocks_in_turns((1, *counts[1:]), sizes):
+                yield (frame, y, x), blocks
 
-
-class ImageMatches:
-    """The search for groups of an image; filters of volumes have one like it."""
-
-    def __init__(self, settings: SearchSettings, arena: Arena):
-        self._search = PatchSearch(settings, arena)
-        self.offsets, self.buffers = self._search.offsets, self._search.buffers
-
-    def find(self, run: Launcher, tile: Tile, image: Pixels) -> tuple[tuple[Grid, ...], int, Any]:
-        """Enqueue the search for the references of a tile.
-
-        Returned are where these lie along z, y and x, of how many images or volumes they are, and
-        the keys of their matches.
-        """
-        found = self._search.enqueue(run, tile, image.buffer)
-        alone = Grid(0, 0, 1, 1, 0)
-        return (alone, found.rows, found.columns), tile.frames, found.keys
+    def _combine(
+        self, run: Launcher, kernel: Any, counts: Sequence[int], volumes: int, **arguments: Any
+    ) -> None:
+        """Enqueue the combinations of `counts` references along z or t, y and x of each volume."""
+        layers, rows, columns = counts
+        if self.variant.kernel == "combine_groups":
+            team = self.settings.neighbours
+            over = (team, rows * columns, volumes * layers)
+            run.run("combine", kernel, over, (team, 1, 1), **arguments)
+            return
+        for (z, y, x), (deep, down, across) in self._in_turns(counts):
+            turn = {"first_block_z": z, "first_block_y": y, "first_block_x": x}
+            turn["deep"] = layers if self._constants["VIDEO"] else deep
+            over = (across, down, deep * volumes)
+            run.run("combine", kernel, over, (1, 1, 1), **arguments, **turn)
 
 
 # Kernel arguments: where a result begins and its shape; the same of the image that it is put in.
@@ -223,8 +222,8 @@ class RidgeFilter(RidgeKernels):
     """Ridge combinations of images or volumes.
 
     A `region` is what there is of an image, as a tile that yields it; all iterations work on it. At
-    its ends groups are not complete, and each iteration spoils as much as it reaches. `search` is
-    like `ImageMatches`.
+    its ends groups are not complete, and each iteration spoils as much as it reaches. `search` is a
+    `PatchSearch`, or like one.
     """
 
     def __init__(self, one: RidgeSettings, search: Any, arena: Arena):
@@ -296,15 +295,7 @@ class RidgeFilter(RidgeKernels):
                 **grid_arguments(grids[1], grids[2], grids[0]),
                 **{"matched": matched, "offsets": self.search.offsets.table, "keys": keys},
             }
-            layers, rows, columns = counts = tuple(grid.count for grid in grids)
-            if self.variant.kernel == "combine_groups":
-                team = self.settings.neighbours
-                over = (team, rows * columns, volumes * layers)
-                run.run("combine", kernel, over, (team, 1, 1), **arguments)
-            else:
-                for turn, (deep, down, across) in self._in_turns(counts):
-                    over, turn = (across, down, deep * volumes), _turn(turn, deep)
-                    run.run("combine", kernel, over, (1, 1, 1), **arguments, **turn)
+            self._combine(run, kernel, [grid.count for grid in grids], volumes, **arguments)
             last = m == total - 1
             made = tile if last else self._inner(region)
             into, place = ((out, out), tile) if last else ((estimate, begun), region)
@@ -373,15 +364,7 @@ class VideoRidge(RidgeKernels):
             **{**self._adding, "sums": sums},
         }
         kernel = self._combination(self.kept, variation is not None)
-        if self.variant.kernel == "combine_groups":
-            team = self.settings.neighbours
-            over = (team, rows.count * columns.count, channels * count)
-            run.run("combine", kernel, over, (team, 1, 1), **arguments)
-            return
-        for frame in range(count):
-            for (_, y, x), (_, down, across) in self._in_turns((1, rows.count, columns.count)):
-                over, turn = (across, down, channels), _turn((frame, y, x), count)
-                run.run("combine", kernel, over, (1, 1, 1), **arguments, **turn)
+        self._combine(run, kernel, (count, rows.count, columns.count), channels, **arguments)
 
     def join(
         self, run: Launcher, images, frames: RingFrames, channels: int, sums, levels, region, made
@@ -447,13 +430,11 @@ class RidgePlan(TilePlan):
             given = replace(noisy, pixels=Pixels(image, self._as_frames(region)))
             return (given if mix is None else mix.guide(run, given, "combined")).pixels
 
-        down, *across = _shifts(region, whole)
-        noise, variation = {"levels": noisy.levels, "slices": 1, "first_slice": 0}, {}
+        noise = {"levels": noisy.levels, "slices": 1, "first_slice": 0}
         if self._ridge.settings.volume:
-            noise = {"levels": sigma.read_levels, "slices": whole.z.size, "first_slice": down}
-        if sigma.variation is not None:
-            variation = {"variation": sigma.variation, "map_pitch": whole.x.size}
-            variation |= dict(zip(("map_y", "map_x"), across, strict=True))
+            noise = {"levels": sigma.read_levels, "slices": whole.z.size}
+            noise["first_slice"] = region.z.start - whole.z.start
+        variation = map_arguments(Pixels(sigma.variation, whole), region.y.start, region.x.start)
         images = held["noisy region"], estimate, held["partly filtered"]
         with run.named("ridge"):
             self._ridge.enqueue(
@@ -479,12 +460,6 @@ def _volumes(tile: Tile, deep: bool) -> tuple[int, int, int, int]:
     """Return how many volumes a tile yields, and their shape; images are volumes of one slice."""
     nt, nz, ny, nx = tile.shape
     return (tile.channels * nt, nz, ny, nx) if deep else (tile.channels * nt * nz, 1, ny, nx)
-
-
-def _turn(first: tuple[int, int, int], deep: int) -> dict[str, int]:
-    """Return the kernel arguments of a turn of blocks; over time the first is of a frame."""
-    z, y, x = first
-    return {"first_block_z": z, "first_block_y": y, "first_block_x": x, "deep": deep}
 
 
 def _shifts(tile: Tile, other: Tile) -> tuple[int, int, int]:

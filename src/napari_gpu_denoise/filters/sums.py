@@ -7,23 +7,19 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-# What a patch takes away from a pixel, times its weight, is clipped at this many sigma, so that
-# sums cannot overflow. With Haar stacks a pixel that is further off, about 8 sigma, leaves some
-# coefficient above the threshold; what is taken away is then less, and weighs less.
-_LARGEST_SIGMAS = 16
 
+def sum_arguments(
+    added: int, matched: int, largest: float = 12
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the kernel arguments of sums of weights, and of what is added up with these.
 
-def fixed_point(added: int, largest: float = _LARGEST_SIGMAS) -> float:
-    """Return the integers per sigma, as fine as 31 bits allow when `added` numbers are summed.
-
-    None of these is more than `largest` sigma.
+    Whole numbers per sigma are as many as 31 bits allow where `added` numbers of at most `largest`
+    sigma are summed: if all patches around a pixel matched, they would be less. Those per weight of
+    1 suit patches that are matched at most `matched` times.
     """
-    return 2.0 ** (31 - math.ceil(math.log2(largest * added)))
-
-
-def weight_units(matched: int) -> float:
-    """Return the integers per weight of 1, if a patch is matched at most `matched` times."""
-    return 2.0 ** min(31 - math.ceil(math.log2(matched)), 24)
+    scale = 2.0 ** (31 - math.ceil(math.log2(largest * added)))
+    joining = {"scale": scale, "units": 2.0 ** min(31 - math.ceil(math.log2(matched)), 24)}
+    return joining, {**joining, "largest": 2.0**31 / added}
 
 
 def blocks_in_turns(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.filters.pixels import Launcher
-from napari_gpu_denoise.filters.pixelwise import NLMeansPixelwise, make_counts
+from napari_gpu_denoise.filters.pixelwise import NLMeansPixelwise
 from napari_gpu_denoise.filters.pixelwise import Plan as ExactPlan
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
@@ -20,9 +18,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
-from napari_gpu_denoise.run.denoise import filter_function, with_settings
-from napari_gpu_denoise.run.progress import Progress
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.denoise import filter_function
 
 _LARGEST = (0.0, 0.221157, -0.147981, -2.071190, 4.434685, -2.706056)
 _SECOND = (0.0, 0.042981, -0.293762, -1.752461, 5.682633, -3.582633)
@@ -149,7 +145,6 @@ class Plan(TilePlan):
         return tile.y.size + 2 * self._around, pitch
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
-        """Enqueue the filter for one tile; return the launches by name."""
         held = self.hold(tile, sigma.variation is not None)
         settings, (pny, pitch) = self.settings, self._padded(tile)
         nt, nz, ny, nx = tile.shape
@@ -157,7 +152,7 @@ class Plan(TilePlan):
 
         run, y, x = Launcher(self.arena, queue), tile.y, tile.x
         mirror = self.arena.kernel(
-            "pixelwise/spread_pixels", {"RADIUS": self._around, "SPLIT": 1, "ALIKE": 0}
+            "search/pad_far", {"RADIUS": self._around, "SPLIT": 1, "ALIKE": 0}
         )
 
         def mirrored(pixels, name: str, planes: tuple[int, int]):
@@ -167,8 +162,9 @@ class Plan(TilePlan):
                 **{"nt": planes[0], "nz": planes[1], "ny": y.source_size, "nx": x.source_size},
                 **{"tile_y": y.source_start, "tile_x": x.source_start},
                 **{"length_y": y.length, "length_x": x.length},
-                **{"spread": held[name], "pny": pny, "pitch": pitch},
-                **{"y": y.start - self._around, "x": x.start - self._around},
+                **{"padded": held[name], "pnt": planes[0], "pnz": planes[1], "pny": pny},
+                **{"pitch": pitch, "t0": 0, "z0": 0},
+                **{"y0": self._around - y.margin, "x0": self._around - x.margin},
             )
             return held[name]
 
@@ -264,7 +260,6 @@ class SWNLM(Filter):
 
     @property
     def yields_map(self) -> bool:
-        """Whether the number of pixels averaged is returned."""
         return self.show != "image"
 
     @property
@@ -280,7 +275,6 @@ class SWNLM(Filter):
         return exact + self.window**2 * (35.0 + 0.7 * exchanges)
 
     def plan(self, arena: Arena) -> Plan:
-        """Return the plan for one device."""
         exact = ExactPlan(_EXACT, arena) if self._falls_back else None
         return Plan(self, exact, arena)
 
@@ -302,7 +296,6 @@ def swnlm() -> np.ndarray:
 
     See Also
     --------
-    similar_pixels : The number of pixels averaged for each pixel.
     nl_means_pixelwise : Exact NL-means, which `fallback` uses: better, and faster.
     nl_means : Averages whole patches: better.
 
@@ -313,7 +306,8 @@ def swnlm() -> np.ndarray:
     standard errors of 0 and 1, and their Shapiro-Wilk statistic W above the limit for ``alpha``. W
     is the weight of a pixel that passes; a pixel itself has the largest weight of the others. The
     image is mirrored at its borders. Results are means of noisy pixels: they never leave the range
-    of the image. Repeated runs on one device are bit-identical, with any tiles.
+    of the image. Repeated runs on one device are bit-identical, with any tiles. ``show="pixels"``
+    returns how many pixels are averaged, 1 where none is similar, 0 where there is no noise.
 
     W hardly matters: it rejects one in twenty of the patches that pass the other tests, as for pure
     noise, and without it (``alpha=0``) results are slightly better.
@@ -334,58 +328,3 @@ def swnlm() -> np.ndarray:
     >>> out = swnlm(image, sigma=20)                                       # doctest: +SKIP
     >>> out = swnlm(image, profile="paper")                                # doctest: +SKIP
     """
-
-
-@with_settings(SWNLM, without=("dtype",))
-def similar_pixels(
-    image: ArrayLike,
-    sigma: ArrayLike | None = None,
-    *,
-    frames: int | slice | None = None,
-    rows: slice | None = None,
-    columns: slice | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    cancel: Any = None,
-    **given: Any,
-) -> np.ndarray:
-    """Return how many pixels the Shapiro-Wilk NL-means averages for each pixel of an image.
-
-    Parameters
-    ----------
-    {inputs}
-    profile : {"normal", "paper"}, optional
-        Settings to start from, as `swnlm` takes it.
-    axes : str, optional
-        Names of the axes, as `swnlm` takes them.
-    {settings}
-    {part}
-    {run}
-    {fields}
-
-    Returns
-    -------
-    ndarray of float32
-        Of the shape of `image`: the number of similar pixels, and the pixel itself; 0 where the
-        image has no noise or is not finite.
-
-    Raises
-    ------
-    {errors}
-
-    See Also
-    --------
-    swnlm : The filter. Where this is at most `fewest`, it uses its fallback.
-    pixels_averaged : The same of exact NL-means.
-
-    Notes
-    -----
-    The map shows where the filter finds similar pixels. It is not an error bar: it does not show
-    the detail that is lost.
-
-    Examples
-    --------
-    >>> lonely = similar_pixels(image, sigma=20) == 1                      # doctest: +SKIP
-    """
-    run = Run.of(SWNLM, sigma, given, without=("dtype",))
-    told = Progress.of(progress, cancel, "no map was")
-    return make_counts(image, run, told, frames=frames, rows=rows, columns=columns)

@@ -13,7 +13,7 @@ import numpy as np
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.plan import GroupKernels, yields_of_passes
-from napari_gpu_denoise.filters.channels import JOINED, ChannelMix, channels_setting, guide_setting
+from napari_gpu_denoise.filters.channels import JOINED, ChannelMix, channels_setting
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels, including_margins, spread
 from napari_gpu_denoise.filters.ridge import (
     NEIGHBOURS,
@@ -40,7 +40,7 @@ from napari_gpu_denoise.filters.search.video_search import (
     margin_of,
     ring_buffers,
 )
-from napari_gpu_denoise.filters.sums import blocks_in_turns, fixed_point, weight_units
+from napari_gpu_denoise.filters.sums import blocks_in_turns, sum_arguments
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
@@ -95,10 +95,8 @@ class VideoPass(GroupKernels):
         super().__init__(settings, arena, variant, video=True, INDEX_BITS=0)
         search = settings.search
         self.search = PredictiveSearch(search, arena, search_variant)
-        added = search.covering(groups.PATCH)
-        # So many cover a pixel only if all patches around match it: a smaller range suffices.
-        self._scale, self._largest = fixed_point(added, 12), 2.0**31 / added
-        self._units = weight_units(search.covering(1))
+        added, matched = (search.covering(width) for width in (groups.PATCH, 1))
+        self._joining, self._adding = sum_arguments(added, matched)
 
     def given(self, searched: str, begun: str) -> tuple[str, ...]:
         """Return the names of the images it takes, of what is searched, and of what is combined."""
@@ -164,8 +162,7 @@ class VideoPass(GroupKernels):
         run.run(
             *("join", self._join, *self._join_grid(ny, nx, channels * count)),
             **{"noisy": images[0], **frames.shape.layout, **frames.slots, "frames": count},
-            **{"slabs": sums, "levels": levels, "kaiser": self._kaiser},
-            **{"scale": self._scale, "units": self._units},
+            **{"slabs": sums, "levels": levels, "kaiser": self._kaiser, **self._joining},
             **{"top": top, "left": left, "ny": ny, "nx": nx, "out": out},
         )
 
@@ -212,8 +209,7 @@ class Plan(FramePlan):
         self._opponent = settings.channels == "opponent"
         self._mixtures, self._mix = settings.mixtures, None
         if settings.channels in JOINED:
-            guide, mixtures = settings.guide, self._mixtures
-            self._mix = ChannelMix(self._opponent, guide, arena, mixtures=mixtures)
+            self._mix = ChannelMix(self._opponent, arena, mixtures=self._mixtures)
         first = next(iter(passes.values()))
         self._separate = self._mix is None and len(first.spectra) > 1
         # Whether a guide is searched, and not the first of the channels that are filtered.
@@ -248,7 +244,7 @@ class Plan(FramePlan):
             ]
         if self._mix is not None:
             whole = replace(including_margins(tile), t=Span.whole(batch))
-            waited = batch + self._late * (len(passes) > 1)
+            waited = batch + self._late
             sizes += [
                 {"weights of channels": 4 * channels * waited},
                 self._mix.buffers(whole),
@@ -261,7 +257,6 @@ class Plan(FramePlan):
         return together(*sizes)
 
     def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any = None) -> None:
-        """Prepare for the frames of a video; see `FramePlan.begin`."""
         before, after = self._before, self._after
         self._tile, self._batch, self._variation = tile, batch, variation
         self._held = self.hold(tile, batch, variation is not None)
@@ -293,7 +288,7 @@ class Plan(FramePlan):
         """Return rings for all frames that the references of a batch add to and are matched in."""
         each = self._late + self._after
         # The last pass takes noisy frames too, and lags by what each pass before waits for.
-        images = batch + max(len(self.passes) - 1, 1) * each + self._after + self._before
+        images = batch + (len(self.passes) - 1) * each + self._after + self._before
         shift = tile.y.source_start % BLOCK, tile.x.source_start % BLOCK
         return RingShape(images, batch + each, self._margin, *tile.source_shape[2:], shift)
 
@@ -332,7 +327,6 @@ class Plan(FramePlan):
             self._motions = self._motion.enqueue(run, images, frames, sent)
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
-        """Enqueue the filtering of the next frames; see `FramePlan.enqueue_frames`."""
         run = Launcher(self.arena, queue, self._held)
         if ended:
             self._advance(run, start + count + self._late)
@@ -444,8 +438,7 @@ def references(search: VideoSearch, tile: Tile) -> tuple[Grid, Grid]:
 
 
 # Without later frames only its own references estimate a frame: more of them are needed.
-_STEPS = {"basic": 4, "final": 4}
-_STEPS_ALONE = {"basic": 2, "final": 2}
+_STEP, _STEP_ALONE = 4, 2
 _RIDGE_WINDOW, _RIDGE_NEXT = 21, 5  # of the search for combinations
 _KALMAN_WINDOW = 5  # wider: it searches estimates, in which noise misleads less
 # Windows in the frame of the reference and in others; patches kept of each frame.
@@ -468,10 +461,9 @@ def nearest_window(alike: Likeness) -> int:
 
 
 def _step(of: str):
-    name = "basic" if of == groups.BASIC else "final"
     help = (
-        f"Spacing of reference patches {of} (1 is slowest and best); 0 chooses {_STEPS[name]}, or "
-        f"{_STEPS_ALONE[name]} without later frames"
+        f"Spacing of reference patches {of} (1 is slowest and best); 0 chooses {_STEP}, or "
+        f"{_STEP_ALONE} without later frames"
     )
     return setting(0, help, bounds=(0, groups.PATCH), unit="pixels", advanced=True)
 
@@ -504,7 +496,8 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
     }
 
     removed: ClassVar[dict[str, Any]] = {
-        **{"motion": True, "blocks": True, "coarse": 2, "kalman": True},
+        **{"motion": True, "blocks": True, "coarse": 2, "kalman": True, "guide": -1},
+        **{"stages": "both", "flicker": True},
         **{"window": 3, "window_next": 3, "per_frame": 2},
         **{"transform_basic": "bior1.5", "transform_final": "dct"},
         **{"stack_basic": "haar", "stack_final": "haar"},
@@ -515,16 +508,14 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
     similar_basic: ClassVar[float] = 5.0
     similar_final: ClassVar[float] = 2.0
     kaiser: ClassVar[float] = 1.0
+    over_time = True
     frames_before: int = frames_setting(4, "Earlier frames to search")
     frames_after: int = frames_setting(4, "Later frames to search; 0 filters without delay")
-    stages: str = groups.stages()
     threshold: float = groups.threshold(3.4)
     threshold_common: float = _common(1.8, "Hard threshold", groups.BASIC)
     wiener_sigma: float = groups.wiener_sigma(1.2)
     wiener_common: float = _common(0.7, "Noise level assumed by the Wiener filter", groups.FINAL)
-    flicker: bool = setting(True, "Correct for bleaching and flicker between frames")
     channels: str = channels_setting("with shared patch matches")
-    guide: int = guide_setting("used for joint matching")
     refine: str = groups.refine()
     window_nearest: int = setting(
         0,
@@ -539,11 +530,6 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
     step_final: int = _step(groups.FINAL)
     neighbours_basic: int = groups.neighbours(8, groups.BASIC)
     neighbours_final: int = groups.neighbours(8, groups.FINAL)
-
-    @property
-    def over_time(self) -> bool:
-        """Always: frames are filtered in order."""
-        return True
 
     @property
     def shared_noise(self) -> bool:
@@ -593,9 +579,8 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
     @property
     def steps(self) -> dict[str, int]:
         """Spacing of the reference patches in each pass, with 0 replaced by the default."""
-        chosen = {"basic": self.step_basic, "final": self.step_final}
-        ordinary = _STEPS if self.frames_after else _STEPS_ALONE
-        return {name: step or ordinary[name] for name, step in chosen.items()}
+        ordinary = _STEP if self.frames_after else _STEP_ALONE
+        return {name: getattr(self, f"step_{name}") or ordinary for name in self.stages}
 
     @cached_property
     def passes(self) -> dict[str, groups.GroupSettings | VideoRidgeSettings]:
@@ -604,7 +589,7 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
         ``"basic"``, ``"kalman"`` where it is of use, ``"final"``; to refine, ``"ridge 1"`` and on.
         """
         passes = {}
-        for name in self._pass_names():
+        for name in self.stages:
             search = VideoSearch(
                 groups.PATCH,
                 self.steps[name],
@@ -640,7 +625,6 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
         return Reach((before, after), (0, 0), (around, around), (around, around))
 
     def plan(self, arena: Arena) -> Plan:
-        """Return the plan for one device."""
         return Plan(self, arena)
 
 

@@ -88,14 +88,15 @@ def slice_distance(image: Any, names: str) -> float | None:
     the image does not tell, because what changes is hidden by noise.
     """
     pairs = list(_neighbours(image, names))
-    along = _mean_square(pairs)
-    error = _error(pairs, along)
+    along, _ = _mean_square(pairs)
+    fourth, count = _mean_square([((one - other) ** 2, 0) for one, other in pairs])
+    error = math.sqrt(max(fourth - along**2, 0.0) / count) if count > 1 else math.nan
     planes = [plane for plane, _ in pairs]
 
     def differing(lag: int) -> float:
         down = [(plane[lag:], plane[:-lag]) for plane in planes]
         right = [(plane[:, lag:], plane[:, :-lag]) for plane in planes]
-        return _mean_square(down + right)
+        return _mean_square(down + right)[0]
 
     lags = [lag for lag in _LAGS if lag < min(planes[0].shape) // 2]
     across = np.array(in_threads(differing, lags))
@@ -126,8 +127,8 @@ def _neighbours(image: Any, names: str):
         yield tuple(planes)
 
 
-def _mean_square(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
-    """Return the mean squared difference of images, float32; what is not finite is left out."""
+def _mean_square(pairs: Sequence[tuple[Any, Any]]) -> tuple[float, int]:
+    """Return the mean squared difference of images, float32, and of how many finite values."""
     count, total = 0, 0.0
     spare = np.empty(max(one.size for one, _ in pairs), np.float32)
     for one, other in pairs:
@@ -139,18 +140,4 @@ def _mean_square(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
             some = float(steps.sum(dtype=np.float64))
         count += steps.size
         total += some
-    return total / count if count > 1 else math.nan
-
-
-def _error(pairs: Sequence[tuple[np.ndarray, np.ndarray]], mean: float) -> float:
-    """Return the standard error of the mean squared difference of images."""
-    count, fourth = 0, 0.0
-    for one, other in pairs:
-        squares = (one - other) ** 2
-        some = float(np.einsum("ij,ij->i", squares, squares).sum(dtype=np.float64))
-        if not math.isfinite(some):
-            squares = squares[np.isfinite(squares)].astype(np.float64)
-            some = float((squares * squares).sum())
-        count += squares.size
-        fourth += some
-    return math.sqrt(max(fourth / count - mean**2, 0.0) / count) if count > 1 else math.nan
+    return (total / count if count > 1 else math.nan), count

@@ -34,27 +34,6 @@ _SURE = 2.0  # standard errors by which a gain must differ from 1
 
 
 @dataclass(frozen=True)
-class Change:
-    """Map from grey levels of one frame to those of another: level -> gain * level + offset."""
-
-    gain: float = 1.0
-    offset: float = 0.0
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether levels do not change."""
-        return self.gain == 1.0 and self.offset == 0.0
-
-    def then(self, other: Change) -> Change:
-        """Return this change followed by another."""
-        return Change(other.gain * self.gain, other.gain * self.offset + other.offset)
-
-    def inverse(self) -> Change:
-        """Return the inverse change."""
-        return self if self.is_identity else Change(1.0 / self.gain, -self.offset / self.gain)
-
-
-@dataclass(frozen=True)
 class _Grid:
     """Blocks along y and x: how many, pixels read per block, pixel spacing, first pixel."""
 
@@ -109,26 +88,18 @@ def block_means(frame: np.ndarray) -> np.ndarray:
     return sums / (height * width)
 
 
-def brightness_change(before: np.ndarray, after: np.ndarray, noise: float) -> Change:
-    """Measure ``after = gain * before + offset`` from the `block_means` of two frames.
+def brightness_changes(before: np.ndarray, after: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Measure ``after = gain * before + offset`` from the `block_means` of pairs of frames.
 
-    `noise` is the standard deviation of ``after - before`` of a block, in grey levels:
-    ``sigma * sqrt(2 / block_pixels(shape))`` for frames with noise sigma.
+    `before` and `after` are of shape (pairs, blocks). `noise`, of shape (pairs,), is the standard
+    deviation of ``after - before`` of a block, in grey levels: ``sigma * sqrt(2 /
+    block_pixels(shape))`` for frames with noise sigma. Returned are gains and offsets, (pairs, 2).
+    A pair has the same result whichever others are measured with it.
 
     The result is finite, with 0.2 <= gain <= 5. It is the identity unless most blocks agree with
     another change and clearly not with the identity: so too if the scene moves as a whole or is
     replaced by another. Blocks that move or saturate are left out. If the contrast is too low to
     measure the gain, it is 1, with an offset.
-    """
-    ((gain, offset),) = brightness_changes(before[None], after[None], np.array([noise], np.float64))
-    return Change(float(gain), float(offset))
-
-
-def brightness_changes(before: np.ndarray, after: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Measure the changes of many pairs of frames at once, each as `brightness_change` does.
-
-    `before` and `after` are of shape (pairs, blocks), `noise` of shape (pairs,); returned are gains
-    and offsets, (pairs, 2). A pair has the same result whichever others are measured with it.
     """
     found = np.tile((1.0, 0.0), (len(before), 1))
     with np.errstate(all="ignore"):

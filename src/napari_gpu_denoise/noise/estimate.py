@@ -109,27 +109,14 @@ def estimate_noise(
     At most 8 planes of each channel are read, 12 frames along ``T``, and patches of up to 256
     frames or slices: the cost is limited.
 
-    The choice: speckle where the variance over levels of brightness is proportional to the squared
-    mean; Rician noise where some of the image has the distribution of magnitudes without signal, or
-    the variance is theirs; photon noise where the variance grows linearly with brightness, or that
-    of the differences of frames along ``T``, where most places do not move; a table where it
-    changes otherwise. Lines and tables have to fit clearly better than a constant, at levels whose
-    smoothest patches look like white noise. The model of least cost over all channels is chosen.
-
-    Repeats bound the noise: along ``T``, or the longest axis without a name, sigma is not above
-    that of differences by more than a tenth. What they share is no noise. Where it is far below
-    what single planes suggest, all planes share it.
-
-    What a single plane does not prove is not removed: white noise has to look white in the
-    smoothest patches, or to be nearly all that cannot be predicted from neighbouring pixels, and
-    correlated noise of one grey plane is never assumed. `sigma` is then the part that is proven, 0
-    where nothing is, and a note says so; to name the model takes the image for noise.
-
-    Constant areas, such as padding, masks and saturation, and padding that repeats the edge, are
-    left out, unless squares of a single value are likely to occur by chance. Structured noise
+    The model that explains the variance over levels of brightness, of all channels, at the least
+    cost is chosen. Differences along ``T``, or the longest axis without a name, bound the noise:
+    what repeats share is none. What a single plane does not prove is not removed: `sigma` is the
+    part that is proven, 0 where nothing is, and a note says so; to name the model takes the image
+    for noise. Constant areas, such as padding, masks and saturation, are left out. Structured noise
     (`find_structure`) is not part of any model; it is reported in notes.
 
-    See ``docs/methods/noise.md`` for the accuracy of each.
+    See ``docs/methods/noise.md`` for how each model is measured and proven, and how accurately.
 
     References
     ----------
@@ -289,7 +276,8 @@ def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[str]:
             continue
         ratio = np.nanmax(np.where(sigma > 0, np.maximum(factor, 1 / factor), 1), axis=0)
         if odd := [str(each.index[k]) for k in np.flatnonzero(ratio > limits.MIN_ODD_PLANE_RATIO)]:
-            which = f"{name}{'s' * (len(odd) > 1)} {', '.join(odd[:5])}"
+            more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
+            which = f"{name}{'s' * (len(odd) > 1)} {', '.join(odd[:5])}{more}"
             said = f"the noise of {which} differs by a factor of {ratio.max():.2g} from the others'"
             yield f"{said}, as which it is filtered"
 

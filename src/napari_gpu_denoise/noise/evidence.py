@@ -310,6 +310,5 @@ def _spectra(
 
 
 def _width(laws: VarianceLaws) -> float:
-    """Return the range of brightness of the levels that laws were fitted to."""
     mean, _ = laws.curve.fitted
     return float(mean.max() - mean.min())

@@ -6,20 +6,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightness_change
+from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightness_changes
 from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise import limits, photon
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import PATCH, cosine_transform
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_alike, together
-from napari_gpu_denoise.noise.patches.variance import VarianceCurve, brightness_levels
+from napari_gpu_denoise.noise.patches.variance import brightness_levels
 from napari_gpu_denoise.noise.sampling import spread
 
 # The autocovariance of noise of any range, from its power in patches of 8 x 8 pixels.
@@ -135,10 +134,10 @@ class FramesInARow:
         """Return the patches of differences of neighbouring frames, and of each second one."""
         # The contrast of each frame over that of the one before it.
         noise = sigma * math.sqrt(2 / block_pixels(self.rows[0][0].shape))
-        means = [list(map(block_means, row)) for row in self.rows]
-        gains = np.array(
-            [[brightness_change(*pair, noise).gain for pair in pairwise(row)] for row in means]
-        ).T
+        means = [np.array(list(map(block_means, row))) for row in self.rows]
+        noises = np.full(len(means[0]) - 1, noise)
+        gains = [brightness_changes(row[:-1], row[1:], noises)[:, 0] for row in means]
+        gains = np.array(gains).T
         before, after = self.patches[:-1], self.patches[1:]
         near = list(map(_difference, before, after, gains))
         apart = _difference(self.patches[0], self.patches[2], gains.prod(axis=0))
@@ -246,14 +245,8 @@ class Differences(NamedTuple):
             rows.append((*level, len(core), enough, error * math.sqrt(self.overlap)))
         x, y, count, used, error = (np.array(each) for each in zip(*rows, strict=True))
         known = used.any()
-        if not known:
-            used[:] = True
-        line = 0.0, 0.0, np.zeros((2, 2))
-        if y[used].any():
-            errors = np.hypot(error[used], photon.SYSTEMATIC)
-            *line, used[used] = photon.robust_line(x[used], y[used], errors, 2.5)
-        curve = VarianceCurve(*(tuple(each.tolist()) for each in (x, y, count, used)))
-        result = photon.photon_noise(tuple(line), curve, METHOD)
+        errors = np.hypot(error, photon.SYSTEMATIC)
+        result = photon.photon_noise((x, y, count), errors, used | ~known, 2.5, METHOD)
         return result if known else replace(result, gain_error=math.inf)
 
 

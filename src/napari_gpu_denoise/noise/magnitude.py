@@ -9,7 +9,7 @@ Journal of Magnetic Resonance 199 (2009).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,25 +18,15 @@ import numpy as np
 from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import ranked
-from napari_gpu_denoise.noise.patches.laws import capped_cost
+from napari_gpu_denoise.noise.patches.laws import VarianceLaws, capped_cost
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
-    from napari_gpu_denoise.noise.patches.laws import VarianceLaws
-    from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 
 BLOCK = 4  # width of a block of the background, pixels
 MIN_BLOCKS = 24  # of a background
-
-
-class Background(NamedTuple):
-    """Blocks that hold noise alone."""
-
-    sigma: float  # of the real and of the imaginary part, grey levels
-    error: float  # standard error of sigma
-    share: float  # of the blocks
-    gain: float  # squared standard errors by which a Rayleigh law is better than any other
 
 
 class Magnitudes(NamedTuple):
@@ -49,43 +39,53 @@ class Magnitudes(NamedTuple):
     share: float  # of the image that is background, and sigma read from; else 0
 
 
-def magnitude_noise(
-    channel: Evidence, curve: Callable[[], tuple[np.ndarray, np.ndarray]]
-) -> Magnitudes | None:
+def mean_magnitude(signal: np.ndarray) -> np.ndarray:
+    """Return the mean of the Rice distribution of sigma 1."""
+    from scipy.special import ive
+
+    half = np.square(signal) / 2
+    both = (1 + half) * ive(0, half / 2) + half * ive(1, half / 2)
+    return math.sqrt(math.pi / 2) * both
+
+
+@cache
+def magnitude_variance() -> tuple[np.ndarray, np.ndarray]:
+    """Return the variance of a magnitude as a function of its mean, both of sigma 1."""
+    signal = np.linspace(0, 40, 2001)
+    mean = mean_magnitude(signal)
+    return mean, 2 + np.square(signal) - np.square(mean)
+
+
+def magnitude_noise(channel: Evidence) -> Magnitudes | None:
     """Measure Rician noise by the background, or where none agrees by the levels of brightness.
 
     None where there are negative values, neither a background nor dark levels, or where a line
-    explains the levels better. `curve` returns means and variances of magnitudes of sigma 1.
+    explains the levels better.
     """
     laws = channel.laws
     if laws is not None and laws.is_linear and laws.growth > limits.MAX_GROWTH_OF_MAGNITUDES:
         return None
     if any(map(_has_negative, channel.planes, channel.blanks, channel.levels)):
         return None
-    found = [_by_background(channel, curve), _by_levels(channel, curve)]
+    found = [_by_background(channel), _by_levels(channel)]
     return min(filter(None, found), key=lambda each: each.misfit - each.proof, default=None)
 
 
-def _by_background(channel: Evidence, curve: Callable) -> Magnitudes | None:
-    """Measure Rician noise in areas without signal."""
+def _by_background(channel: Evidence) -> Magnitudes | None:
     found = rayleigh_background(channel.planes, channel.blanks, channel.levels)
-    if found is None:
+    if found is None or channel.laws is None:
+        return found
+    (distance,) = _level_distances(channel.laws, np.array([found.sigma]), 0.0)
+    # Texture of the object may raise levels, and never lowers them; photons raise them as well.
+    lowered = float(capped_cost(np.minimum(distance, 0)))
+    if lowered > limits.MIN_COST_GAIN:
         return None
-    cost, proof = 0.0, found.gain
-    if channel.laws is not None:
-        (distance,) = _level_distances(channel.laws, np.array([found.sigma]), curve(), 0.0)
-        # Texture of the object may raise levels, and never lowers them; photons raise them as well.
-        grows = channel.laws.line + limits.MIN_COST_GAIN < channel.laws.constant
-        cost = float(capped_cost(distance if grows else np.minimum(distance, 0)))
-        # The object may have texture, which never lowers a variance.
-        if capped_cost(np.minimum(distance, 0)) > limits.MIN_COST_GAIN:
-            return None
-        proof += _missing_values(channel)
-    return Magnitudes(found.sigma, found.error, cost, proof, found.share)
+    grows = channel.laws.line + limits.MIN_COST_GAIN < channel.laws.constant
+    cost = float(capped_cost(distance)) if grows else lowered
+    return found._replace(misfit=cost, proof=found.proof + _missing_values(channel))
 
 
-def _by_levels(channel: Evidence, curve: Callable) -> Magnitudes | None:
-    """Measure Rician noise by the variance at levels of brightness."""
+def _by_levels(channel: Evidence) -> Magnitudes | None:
     laws = channel.laws
     if laws is None:
         return None
@@ -93,7 +93,7 @@ def _by_levels(channel: Evidence, curve: Callable) -> Magnitudes | None:
     if mean[0] > limits.MAX_MEAN_OF_DARK_LEVEL * math.sqrt(variance[0]):
         return None
     sigma = np.geomspace(*np.sqrt([0.8 * variance.min(), 3 * variance.max()]), 400)
-    cost = capped_cost(_level_distances(laws, sigma, curve(), 2.0))
+    cost = capped_cost(_level_distances(laws, sigma, 2.0))
     best = int(cost.argmin())
     limit = limits.MAX_MISFIT_OF_MAGNITUDES * laws.levels
     if laws.line + limits.MIN_COST_GAIN < laws.constant:
@@ -104,14 +104,12 @@ def _by_levels(channel: Evidence, curve: Callable) -> Magnitudes | None:
     return Magnitudes(float(sigma[best]), math.nan, float(cost[best]), proof, 0.0)
 
 
-def object_noise(
-    patches: PatchSpectra, sigma: float, curve: tuple[np.ndarray, np.ndarray]
-) -> tuple[float, float]:
+def object_noise(patches: PatchSpectra, sigma: float) -> tuple[float, float]:
     """Return sigma of the smoothest patches of magnitudes and its error, from about `sigma` on."""
     members, error = unclipped(patches.clipped), 0.0
     low = patches.energy_of("low")
     for _ in range(3 if sigma else 0):
-        weight = 1 / np.interp(patches.mean / sigma, *curve)
+        weight = 1 / np.interp(patches.mean / sigma, *magnitude_variance())
         rank = low * weight.astype(low.dtype)
         order = members[ranked(rank[members])]
         variance, relative, _ = pooled_variance(order, patches.squares, patches.overlap, weight)
@@ -130,16 +128,14 @@ def _has_negative(plane: np.ndarray, blank: np.ndarray | None, ends: list) -> bo
     return bool(negative.any() if blank is None else negative[~blank].any())
 
 
-def _level_distances(
-    laws: VarianceLaws, sigma: np.ndarray, curve: tuple[np.ndarray, np.ndarray], mixed: float
-) -> np.ndarray:
+def _level_distances(laws: VarianceLaws, sigma: np.ndarray, mixed: float) -> np.ndarray:
     """Return how far the variance of levels is above the law, in errors, (sigma, level).
 
     It is lower in patches that hold both background and object, at most by as much as on the line
     between the two: down to there, a level is at most `mixed` errors from the law.
     """
     mean, variance = laws.curve.fitted
-    at, law = curve
+    at, law = magnitude_variance()
     ratio = mean / sigma[:, None]
     highest = np.interp(ratio, at, law)
     slope = (highest[:, -1:] - law[0]) / np.maximum(ratio[:, -1:] - at[0], 1e-9)
@@ -177,7 +173,7 @@ def _missing_values(channel: Evidence) -> float:
 
 def rayleigh_background(
     planes: Sequence[np.ndarray], blanks: Sequence[np.ndarray | None], levels: Sequence[list]
-) -> Background | None:
+) -> Magnitudes | None:
     """Find the background of magnitude images; None where nothing is distributed like one.
 
     `blanks` and `levels` are masks and clipping levels of the planes. Of all sets of blocks that
@@ -215,7 +211,7 @@ def _blocks(
     planes: Sequence[np.ndarray], blanks: Sequence[np.ndarray | None], levels: Sequence[list]
 ) -> np.ndarray:
     """Read blocks of planes, (block, pixel), without filled ones."""
-    found = [np.empty((0, BLOCK**2))]
+    found = []
     for plane, blank, ends in zip(planes, blanks, levels, strict=True):
         blocks = selection.blocks_of(plane, BLOCK)
         step = math.ceil(math.sqrt(blocks.size / BLOCK**2 * len(planes) / 10_000)) or 1
@@ -248,7 +244,7 @@ def _energy_limits(most: float) -> tuple[np.ndarray, float]:
     return limits[:, None] / BLOCK**2, float(mean[0])
 
 
-def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | None:
+def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Magnitudes | None:
     """Find the background in blocks of values in steps, with `shift` missing in each value."""
     # Rounding adds a twelfth of a squared step.
     energy = np.maximum(np.square(blocks + shift).mean(axis=1) - step**2 / 12, 0) / 2
@@ -302,7 +298,7 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Background | No
         return None
     # Sigma of n values has a relative error of 0.5 / sqrt(n), and more for the choice of blocks.
     error = sigma * math.hypot(0.6 / math.sqrt(BLOCK**2 * count), 0.003)
-    return Background(sigma, error, count / 0.9 / len(blocks), float(gain[best]))
+    return Magnitudes(sigma, error, 0.0, float(gain[best]), count / 0.9 / len(blocks))
 
 
 def _gain(

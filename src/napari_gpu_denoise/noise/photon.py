@@ -110,14 +110,24 @@ def robust_line(
 
 
 def photon_noise(
-    line: tuple[float, float, np.ndarray], curve: VarianceCurve, method: str
+    levels: tuple[np.ndarray, np.ndarray, np.ndarray],
+    error: np.ndarray,
+    used: np.ndarray,
+    upward: float,
+    method: str,
 ) -> PhotonNoise:
-    """Return the noise of a line (gain, intercept, covariance) fitted to a curve.
+    """Return the noise of a line fitted to the mean, variance and count of the `used` levels.
 
-    One line does not tell an offset from read noise: unless 0 can be the level without light, the
-    offset is the smallest that fits.
+    `error` and `upward` are as in `robust_line`. One line does not tell an offset from read noise:
+    unless 0 can be the level without light, the offset is the smallest that fits.
     """
-    gain, intercept, covariance = line
+    mean, variance, _ = levels
+    gain, intercept, covariance, fitted = 0.0, 0.0, np.zeros((2, 2)), used.copy()
+    if variance[used].any():
+        gain, intercept, covariance, fitted[used] = robust_line(
+            mean[used], variance[used], error[used], upward
+        )
+    curve = VarianceCurve(*(tuple(each.tolist()) for each in (*levels, fitted)))
     # Levels below 0 by more than a quarter of sigma there: something was subtracted.
     shifted = min(curve.mean, default=0.0) < -0.25 * math.sqrt(max(intercept, 0.0))
     if gain > 0 and (intercept < 0 or shifted):
@@ -153,7 +163,7 @@ def single_image_noise(
     patches that would be read, if they were before.
     """
     spectra = read_spectra(sample_planes(image)) if known is None else known
-    noise, used = spectra.level_noise, np.zeros(len(spectra.level_noise.mean), bool)
+    noise = spectra.level_noise
     variance, error = noise.variance, np.hypot(noise.error, 2 * SYSTEMATIC)
     if white:
         variance, error = level_variances(spectra)
@@ -161,14 +171,8 @@ def single_image_noise(
     shown = open_levels & (noise.variance > 0)
     many = shown & (noise.count >= MEMBERS)
     shown = many if many.any() else shown
-    line = 0.0, 0.0, np.zeros((2, 2))
-    if shown.any():
-        # From one standard error above the line texture is suspected.
-        x, y, errors = (each[shown] for each in (noise.mean, variance, error))
-        *line, used[shown] = robust_line(x, y, errors, 1.0)
-    columns = noise.mean, variance, noise.count, used
-    curve = VarianceCurve(*(tuple(each.tolist()) for each in columns))
-    result = photon_noise(tuple(line), curve, METHOD)
+    # From one standard error above the line texture is suspected.
+    result = photon_noise((noise.mean, variance, noise.count), error, shown, 1.0, METHOD)
     # Gains from one image scatter by 2.5 % more than statistics say.
     error = math.hypot(result.gain_error, 0.025 * result.gain)
     one_level = shown.any() and np.count_nonzero(noise.open) < 2

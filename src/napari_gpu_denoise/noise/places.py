@@ -130,10 +130,8 @@ def _read_cells(channel: Evidence, model: NoiseModel, counts: tuple[int, ...]) -
     if line.min() < line.max():
         parts = parts.by_rank(spectra.energy_of("low") / line)
     read = np.maximum((parts.count / 8).astype(int), least)
-    # Sums over the smoothest of each cell, and the others, in turn.
-    spans = np.stack([parts.first, parts.first + read], axis=1).ravel()
-    high, low = (
-        np.add.reduceat((spectra.energy_of(name) / line)[parts.members], spans)[::2] / (read * n)
+    high, low = (  # of the smoothest
+        parts.sums(spectra.energy_of(name) / line, read) / (read * n)
         for name, n in (("high", len(spectra.upper)), ("low", spectra.lows))
     )
     # The smoothest of white patches have less power there by chance.
@@ -169,10 +167,8 @@ def _fit_surface(
         return None
     bright = (bright - bright.mean()) / (np.ptp(bright) or 1.0)
     for degree in (0, 2):
-        if (
-            cost + limits.MIN_SURFACE_GAIN
-            > _robust_fit(bright[:, None] ** np.arange(degree + 1), sigma, error)[2]
-        ):
+        _, _, other = _robust_fit(bright[:, None] ** np.arange(degree + 1), sigma, error)
+        if cost + limits.MIN_SURFACE_GAIN > other:
             return None
     return found, float(values.min()), float(values.max())
 

@@ -79,11 +79,9 @@ class SigmaSeries:
 
     def scaled(self, factors: Sequence[float]) -> SigmaSeries:
         """Return the series with the sigma of each channel multiplied by a factor."""
-        return self._times(np.reshape(factors, (-1, 1)), "sigma", "error")
-
-    def _times(self, factors: np.ndarray, *names: str) -> SigmaSeries:
-        tables = {name: (np.array(getattr(self, name)) * factors).tolist() for name in names}
-        return replace(self, **{name: tuple(map(tuple, rows)) for name, rows in tables.items()})
+        tables = np.array([self.sigma, self.error]) * np.reshape(factors, (-1, 1))
+        sigma, error = (tuple(map(tuple, rows)) for rows in tables.tolist())
+        return replace(self, sigma=sigma, error=error)
 
 
 @dataclass(frozen=True)
@@ -136,11 +134,8 @@ class NoiseEstimate:
     @property
     def series(self) -> tuple[SigmaSeries, ...]:
         """Sigma along each axis of planes."""
-        return tuple(each for each in self._along if each is not None and len(each.index) > 1)
-
-    @property
-    def _along(self) -> tuple[SigmaSeries | None, ...]:
-        return self.frames, self.slices, self.others
+        along = self.frames, self.slices, self.others
+        return tuple(each for each in along if each is not None and len(each.index) > 1)
 
     @property
     def white(self) -> bool:
@@ -209,7 +204,8 @@ class NoiseEstimate:
             needed = [f.name for f in fields(cls) if f.default is MISSING or f.name in values]
             known = {name: values[name] for name in needed}
             found = _parse(cls, known)
-            for each in (found, *found.curves, *found.spectra, found.covariance, *found._along):
+            along = found.frames, found.slices, found.others
+            for each in (found, *found.curves, *found.spectra, found.covariance, *along):
                 _check_tables(each, c=len(found.models), l=LAGS + 1, p=PATCH, **{"2": 2})
             if len({type(model) for model in found.models}) != 1:
                 raise ValueError("models does not fit")

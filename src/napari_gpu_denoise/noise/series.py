@@ -78,7 +78,7 @@ def sigma_series(
 
 
 def _of_planes(
-    stack: PlaneStack, fit: Fit, scale: float, place: Any, *, plain: bool, threads: int = 1
+    stack: PlaneStack, fit: Fit, scale: float, place: Any, *, plain: bool, threads: int
 ) -> np.ndarray:
     """Return sigma of each plane, its error, and sigma over that of the model, (plane, 3)."""
     found = np.full((len(stack), 3), np.nan)
@@ -236,7 +236,6 @@ def limit_by_repeats(
 
 
 def _claimed_variance(fit: Fit, plane: np.ndarray) -> float:
-    """Return the mean variance of the noise in a plane by its model."""
     pixels = plane[:: 1 + plane.size // MAX_PIXELS].astype(np.float64)
     known = pixels[np.isfinite(pixels)]
     return float(np.mean(fit.model.variance_told_by(known))) if known.size else math.nan
@@ -293,7 +292,6 @@ def differ(series: SigmaSeries) -> bool:
 
 
 def _row_differs(sigma: Sequence[float], error: Sequence[float], factor: Sequence[float]) -> bool:
-    """Return whether the planes of a channel clearly differ in their noise."""
     return bool(np.nan_to_num(sigma).any()) and planes_differ(
         factor, np.array(error) / np.maximum(sigma, 1e-300)
     )

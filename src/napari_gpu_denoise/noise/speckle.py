@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum
 from napari_gpu_denoise.noise.patches import selection
@@ -41,14 +41,22 @@ def read_windows(
 ) -> Iterator[Windows]:
     """Yield the windows of each plane, of a width, about a number of all, clipped up to a share.
 
-    `blanks` and `levels` are masks and clipping levels of the planes.
+    They are finite, evenly spread and, of a plane with a shorter axis, shorter along it. `blanks`
+    and `levels` are masks, which none touches, and clipping levels of the planes.
     """
     width, number, clipped = size
     for plane, blank, ends in zip(planes, blanks, levels, strict=True):
-        patches, shape, overlap = selection.read_patches(
-            plane, width, math.ceil(number / len(planes)), blank
-        )
-        rest = patches[np.isin(patches, ends).mean(axis=1) <= clipped].astype(np.float64)
+        shape = (min(width, plane.shape[0]), min(width, plane.shape[1]))
+        windows = sliding_window_view(plane, shape)
+        limit = math.ceil(number / len(planes))
+        down, across = selection.grid_steps(*windows.shape[:2], limit)
+        windows = windows[::down, ::across]
+        kept = np.isfinite(windows).all(axis=(2, 3))
+        if blank is not None:
+            kept &= selection.clear_patches(blank, width, down, across)
+        overlap = max(1.0, shape[0] / down) * max(1.0, shape[1] / across)
+        windows = windows[kept].reshape(-1, shape[0] * shape[1])
+        rest = windows[np.isin(windows, ends).mean(axis=1) <= clipped].astype(np.float64)
         mean = rest.mean(axis=1)
         rest -= mean[:, None]
         slopes = [at.ravel() - at.mean() for at in np.indices(shape) if at.any()]
@@ -76,15 +84,13 @@ def speckle_noise(image: Any) -> SpeckleNoise:
     """Estimate the equivalent number of looks of intensities, (y, x) or (..., y, x).
 
     The mode over windows of 8 x 8 pixels. At most 8 planes are read. Windows with NaN, infinity,
-    clipped pixels or a mean that is not above 0 are left out; NonFiniteError if none is finite. A
-    constant image has infinitely many looks. Where the grain of the speckle is not much smaller
+    clipped pixels or a mean that is not above 0 are left out. A constant image, and one without
+    finite pixels, has infinitely many looks. Where the grain of the speckle is not much smaller
     than a window, looks come out too many. The standard error comes from resampling the windows.
     """
     planes = sample_planes(image)
     blanks = selection.not_image(planes)
     levels = list(map(selection.clipping_levels, planes, blanks))
-    if not any(np.isfinite(plane).any() for plane in planes):
-        raise NonFiniteError("No finite pixel is left; replace NaN and infinity first.")
     ratios, overlap = [], 1.0
     for rest, mean, freedom, shared in read_windows(
         planes, blanks, levels, (INTENSITY_WINDOW, 40_000, 0.01)
@@ -121,7 +127,7 @@ def _mode(values: np.ndarray, overlap: float) -> tuple[float, float]:
     drawn = np.random.default_rng(0).multinomial(number, counts / counts.sum(), 50)
     curves = np.concatenate([counts[None], drawn]).astype(np.float64)
     # As a share of the spread that chance gives the windows.
-    smooth = max(0.4 * chance / width, 1.0)
+    smooth = min(max(0.4 * chance / width, 1.0), 1e4)  # of a single window it would take seconds
     curves = gaussian_filter1d(curves, smooth, axis=1, mode="constant")
     places = edges[0] + width * (0.5 + curves.argmax(axis=1))
     return float(places[0]), float(places[1:].std())

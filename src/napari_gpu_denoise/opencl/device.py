@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import mmap
 import os
 import tempfile
 import threading
@@ -21,7 +20,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.opencl.device_test import answers_for
-from napari_gpu_denoise.opencl.isolation import check_process, is_private, open_platforms
+from napari_gpu_denoise.opencl.isolation import check_process, open_platforms
 
 ENVIRONMENT_VARIABLE = "GPU_DENOISE_DEVICE"
 ALL = "all"  # every device of the kind of the best one, see `choose_devices`
@@ -30,18 +29,9 @@ ADVICE = (
     "On any Linux or Windows PC the CPU can be used: pip install 'napari-gpu-denoise[cpu]' "
     "(Linux on Arm: apt-get install pocl-opencl-icd, or conda install -c conda-forge pocl). "
     "For a GPU install its driver; on Linux also the OpenCL part of it: nvidia-opencl-icd, "
-    "rocm-opencl-icd or mesa-opencl-icd (AMD), intel-opencl-icd. macOS includes OpenCL."
+    "rocm-opencl-icd or mesa-opencl-icd (AMD), intel-opencl-icd. macOS includes OpenCL. Where the "
+    "memory of a process is limited (ulimit -v), drivers need 1 GB more."
 )
-
-
-def _advice() -> str:
-    """Return what to do where there is no device; without memory, no driver is loaded."""
-    try:
-        mmap.mmap(-1, 1 << 29).close()
-    except (OSError, MemoryError):
-        return "Memory of this process is limited (ulimit -v, or that of a job): allow 1 GB more."
-    return ADVICE
-
 
 # In order of preference. A simulator is for tests: it is never chosen unless asked for.
 KINDS = ("discrete GPU", "integrated GPU", "CPU", "other", "simulator")
@@ -235,10 +225,13 @@ def choose(device: Device | int | str | None = None) -> Device:
     return _choose(device)[0]
 
 
-def why(device: Device | int | str | None = None) -> str:
-    """Say in one sentence which device `choose` returns, and why."""
-    chosen, reason = _choose(device)
-    return f"{chosen} is used: {reason}."
+def why(device: DeviceChoice = None) -> str:
+    """Say in one sentence which devices `choose_devices` returns, and why."""
+    chosen = choose_devices(device)
+    if len(chosen) > 1:
+        return f"{names_of(chosen)} are used: they were requested."
+    best, reason = _choose(device)
+    return f"{best} is used: {reason}."
 
 
 def _choose(wanted: Device | DeviceAddress | int | str | None) -> tuple[Device, str]:
@@ -258,7 +251,7 @@ def _choose(wanted: Device | DeviceAddress | int | str | None) -> tuple[Device, 
     known = [_known.get(device, device) for device in fitting]
     if best is None:
         problems = "; ".join(f"{device}: {device.problem}" for device in known) or "only simulators"
-        remedy = _advice() if wanted is None else "Update its driver or choose another device."
+        remedy = ADVICE if wanted is None else "Update its driver or choose another device."
         raise NoDeviceError(f"No usable OpenCL device was found ({problems}). {remedy}")
     if wanted is None and sum(not device.problem for device in known) == 1:
         reason = "it is the only usable OpenCL device"
@@ -271,7 +264,7 @@ def _fitting(wanted: int | str | None) -> list[Device]:
     """Return the devices that fit a request, untested."""
     available = listed()
     if not available:
-        raise NoDeviceError(f"No OpenCL device was found. {_advice()}")
+        raise NoDeviceError(f"No OpenCL device was found. {ADVICE}")
     if wanted is None:
         return [d for d in available if d.kind != "simulator"]
     if isinstance(wanted, bool) or not isinstance(wanted, (int, np.integer, str)):
@@ -418,14 +411,6 @@ def _all_like(best: Device) -> tuple[Device, ...]:
     return tuple(chosen)
 
 
-def why_devices(wanted: DeviceChoice = None) -> str:
-    """Say in one sentence which devices `choose_devices` returns, and why."""
-    chosen = choose_devices(wanted)
-    if len(chosen) == 1:
-        return why(wanted)
-    return f"{names_of(chosen)} are used: they were requested."
-
-
 def names_of(chosen: Iterable[Device]) -> str:
     """Return the names of devices; equal ones are counted."""
     counted = Counter(map(str, chosen))
@@ -485,15 +470,10 @@ def _claim(names: Iterable[str]) -> str:
     from filelock import FileLock, Timeout
 
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
-    folder = Path(tempfile.gettempdir(), f"gpu-denoise-{user}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    # Others may have made it, or a link, to hold the locks or to have files made elsewhere.
-    if folder.is_symlink() or not is_private(folder):
-        raise PermissionError(folder)
     for taken in itertools.count():
         for name in names:
-            digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-            path = folder / f"device-{digest}-{taken}.lock"
+            digest = hashlib.sha256(f"{user}/{name}".encode()).hexdigest()[:16]
+            path = Path(tempfile.gettempdir(), f"gpu-denoise-{digest}-{taken}.lock")
             lock = FileLock(path, mode=0o600, thread_local=False)  # which follows no link
             with contextlib.suppress(Timeout):
                 lock.acquire(blocking=False)

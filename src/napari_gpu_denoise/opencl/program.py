@@ -29,7 +29,7 @@ import numpy as np
 from napari_gpu_denoise.errors import DenoiseError, DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.isolation import cache_folder, check_process, loader
-from napari_gpu_denoise.opencl.source import expand, name_lines, signatures
+from napari_gpu_denoise.opencl.source import expand, signatures
 
 _NUMBERS = {"int": np.int32, "uint": np.uint32, "ulong": np.uint64, "float": np.float32}
 
@@ -463,17 +463,34 @@ class Session:
 
         name, options = key[0], build_options(key)
         _log.debug("building %s for %s", name, self.device)
-        warnings.simplefilter("ignore", cl.CompilerWarning)  # its output is shown if a build fails
         try:
-            return _built(self.context, expand(name + ".cl"), options)
+            with _quiet():
+                return _built(self.context, expand(name + ".cl"), options)
         except cl.Error as error:
             if lacks_memory(error) or lost_device(error):
                 raise  # not the fault of the kernel
-            told = name_lines(str(error), name + ".cl")
             raise KernelError(
                 f"{self.device} cannot build the kernel {name}: update its driver or choose "
-                f"another device. The compiler says: {told}"
+                f"another device. The compiler says: {error}"
             ) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Have pyopencl not warn of compiler output within the block: it is shown if a build fails.
+
+    Several threads may be in it: each removes what it added, where `catch_warnings` would restore
+    the filters of another.
+    """
+    import pyopencl as cl
+
+    filters, own = warnings.filters, ("ignore", None, cl.CompilerWarning, None, 0)
+    filters.insert(0, own)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # somebody has reset the filters meanwhile
+            filters.remove(own)
 
 
 def _built(context: Any, source: str, options: list[str]) -> Any:

@@ -11,8 +11,6 @@ Arguments = dict[str, str]
 """The arguments of a kernel in order: names and types, such as ``"int"`` or ``"float *"``."""
 
 _INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"\s*$')
-_MARK = re.compile(r'^#line (\d+) "(.+)"$')
-_NAMELESS = re.compile(r"<kernel>:(\d+)")
 # Arguments that depend on constants: a part of the head, or a macro that stands for some.
 _CHOICE = re.compile(r"#if[^\n]*\n(.*?)(?:#else[^\n]*\n(.*?))?#endif|\b([A-Z][A-Z_]+)\b", re.DOTALL)
 _QUALIFIERS = {"__global", "__constant", "__local", "const", "restrict"}
@@ -91,24 +89,3 @@ def _parts(text: str) -> Iterator[str]:
 def _argument(text: str) -> tuple[str, str]:
     *words, name = text.replace("*", " * ").split()
     return name, " ".join(word for word in words if word not in _QUALIFIERS)
-
-
-def name_lines(message: str, name: str) -> str:
-    """Return a compiler's message with the original files and lines in it.
-
-    NVIDIA's compiler ignores ``#line`` marks: it calls the expanded source ``<kernel>``.
-    """
-    places, file, number = [], name, 0
-    for line in expand(name).splitlines():
-        mark = _MARK.match(line)
-        if mark:
-            number, file = int(mark[1]) - 1, mark[2]
-        else:
-            number += 1
-        places.append(f"{file}:{number}")
-
-    def place(match: re.Match) -> str:
-        line = int(match[1])
-        return places[line - 1] if 0 < line <= len(places) else match[0]
-
-    return _NAMELESS.sub(place, message)

@@ -164,10 +164,14 @@ class Settings:
         """Return whether this is the only value of a removed setting; refuse any other."""
         if name not in cls.removed:
             return False
-        if value != cls.removed[name]:
+        fixed = cls.removed[name]
+        try:
+            same = bool(value == fixed)
+        except ValueError:  # several values
+            same = False
+        if not same:
             raise SettingsError(
-                f"The setting {name} of {cls.__name__} was removed: it is always "
-                f"{cls.removed[name]!r}",
+                f"The setting {name} of {cls.__name__} was removed: it is always {fixed!r}",
                 f"leave {name} out",
             )
         return True

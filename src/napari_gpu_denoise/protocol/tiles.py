@@ -97,7 +97,7 @@ class Tile:
     @property
     def frames(self) -> int:
         """Number of planes yielded in each channel."""
-        return self.shape[0] * self.shape[1]
+        return self.t.size * self.z.size
 
     @property
     def nbytes(self) -> int:

@@ -171,6 +171,11 @@ def _at_once(
     shape = tuple(one.stop - one.start for one in region)
     read_part = image.lazy and shape != tuple(image.given.shape)
     pixels = None if read_part else image.block(run.nonfinite)
+    # A device that computes with the cores of the host leaves none to get memory meanwhile.
+    new, made = np.empty if devices[0].shares_cores else new_array, None
+    dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
+    if out is None and dtype is not None and not read_part:
+        made = new(shape, dtype)  # gets its memory while the noise is measured
     job = start(run, image, pixels)
     if read_part:
         job = job.sharing(image.windows())
@@ -180,9 +185,8 @@ def _at_once(
         out = out(shape, job.dtypes[1])
     # Pixels must not be overwritten before they are read.
     apart = isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given)
-    # A device that computes with the cores of the host leaves none to get memory meanwhile.
-    new = np.empty if devices[0].shares_cores else new_array
-    made = out if apart and part.shape == shape else new(part.shape, job.dtypes[1])
+    if part.shape != shape or made is None:
+        made = out if apart and part.shape == shape else new(part.shape, job.dtypes[1])
     progress.stage(COMPILING)
     report = _on_devices(devices, job, part, block, made, progress)
     change = None

@@ -55,7 +55,7 @@ def type_for_noise(
     integers of more than 16 bits, which float32 may not hold, and results that are no grey levels.
     """
     same = given.newbyteorder("=")
-    grey = filter.sigma_power == 1 and not filter.keeps_zero and not filter.yields_map
+    grey = not filter.keeps_zero and not filter.yields_map
     if given.itemsize > 2 or "S" in names or not grey or filter.sigma_unused:
         return same
     variance = _variance(sigma, image, names)
@@ -190,7 +190,7 @@ class Job:
             pixels = np.array([0, max(high - low, spread)])
         elif levels is not None:
             return self  # of an image in memory
-        array = clamp_sigma(self.sigma, pixels, self.filter, is_stream_frame=True)
+        array = clamp_sigma(self.sigma, pixels, is_stream_frame=True)
         if levels is self.levels and array is self.sigma.array:
             return self
         return replace(self, levels=levels, sigma=replace(self.sigma, array=array))
@@ -318,7 +318,7 @@ def start(
         wanted = type_for_noise(given, sigma, applied, pixels, names)
     sigma = scaled(sigma, 1.0 if applied.keeps_sigma else run.sigma_factor)
     if block is not None:
-        sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, is_stream_frame))
+        sigma = replace(sigma, array=clamp_sigma(sigma, pixels, is_stream_frame))
     levels = Levels(0, 1.0) if block is not None and is_plain(given) else None
     job = Job(run, names, shape, (given, wanted), applied, sigma, levels)
     if block is None or levels is not None:

@@ -9,23 +9,22 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import dask.array as da
 import numpy as np
 from dask.array.overlap import ensure_minimum_chunksize, overlap
 
-from napari_gpu_denoise.errors import ImageError, SettingsError
-from napari_gpu_denoise.image.axes import channel_axis, check_axes
+from napari_gpu_denoise.errors import ImageError
+from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.noise.structure.remove import Correction
 from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
-from napari_gpu_denoise.protocol.filter import Context, Filter
-from napari_gpu_denoise.protocol.settings import number_of_bytes, size_in_words
+from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input, is_lazy
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.part import Part, filter_part, grown, unit_of, within
+from napari_gpu_denoise.run.part import Part, filter_part, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
 
@@ -102,7 +101,10 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     given = array if is_lazy(array) else as_array(array)
     check_numbers(given)  # dask fails to chunk what is not numbers
     array = da.asarray(given)
-    check_shape(array)
+    if any(map(math.isnan, array.shape)):
+        raise ImageError(
+            "The shape of the dask array is unknown: call compute_chunk_sizes() first."
+        )
     array = array.map_blocks(
         _checked, dtype=array.dtype, meta=np.empty((0,) * array.ndim, array.dtype)
     )
@@ -143,14 +145,6 @@ def lazy_result(array: Any, run: Run) -> da.Array:
         token=job.filter.name,
     )
     return made.rechunk(kept)
-
-
-def check_shape(array: Any) -> None:
-    """Refuse a dask array whose shape is not known before it is computed."""
-    if any(map(math.isnan, array.shape)):
-        raise ImageError(
-            "The shape of the dask array is unknown: call compute_chunk_sizes() first."
-        )
 
 
 def _checked(block: Any, block_info: dict) -> Any:
@@ -274,150 +268,3 @@ def _least_busy(devices: tuple[Device, ...]) -> Iterator[Device]:
         with _done:
             _busy[device] -= 1
             _done.notify_all()
-
-
-_RESULT = 4  # bytes of a pixel of the result, at most
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """Chunks proposed for a filter.
-
-    Attributes
-    ----------
-    axes : str
-        Axes of the array.
-    chunks : tuple of int
-        Lengths of a chunk, as ``rechunk`` of dask and ``chunks=`` of zarr take them.
-    overhead : float
-        Additional pixels that are read and filtered because of margins, relative to the pixels of
-        the result: 0.2 means a fifth more work than for the image as a whole.
-    present : float or None
-        The same for the present chunks of the array, with small ones joined as `denoise_lazy` does;
-        None if it has no chunks.
-    margins : tuple of (int, int)
-        Pixels read before and after a chunk along each axis.
-    nbytes : int
-        Bytes of a chunk with its margins, and of its result.
-    """
-
-    axes: str
-    chunks: tuple[int, ...]
-    overhead: float
-    present: float | None
-    margins: tuple[tuple[int, int], ...]
-    nbytes: int
-
-    def __str__(self) -> str:
-        size = " x ".join(map(str, self.chunks))
-        margins = ", ".join(
-            f"{before} and {after} along {axis}"
-            for axis, (before, after) in zip(self.axes, self.margins, strict=True)
-            if before or after
-        )
-        now = "" if self.present is None else f", {self.present:.0%} with the chunks of the array"
-        each = size_in_words(self.nbytes)
-        return (
-            f"chunks of {size}, {each} each with margins of {margins or '0'}: "
-            f"they add {self.overhead:.0%} to the work{now}"
-        )
-
-
-def propose_chunks(
-    array: Any, filter: Filter, *, axes: str | None = None, nbytes: int | str = "256M"
-) -> Chunks:
-    """Propose chunks of an array that is to be filtered by dask, or stored as zarr.
-
-    Each chunk is read with the margin that the filter needs, so pixels in margins are filtered more
-    than once. Larger chunks have less margin, but need more memory.
-
-    Parameters
-    ----------
-    array : array_like
-        Anything with ``shape`` and ``dtype``; nothing is read. For dask and zarr arrays the
-        proposal is a multiple of their chunks, along axes that may be divided.
-    filter : Filter
-        An object of one of `FILTERS`, such as ``BM3D()``.
-    axes : str, optional
-        Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
-        independent planes.
-    nbytes : int or str, default "256M"
-        Bytes that a chunk may take with its margins and its result; each worker needs a few
-        times as much.
-
-    Returns
-    -------
-    Chunks
-
-    Raises
-    ------
-    AxesError, ImageError, SettingsError
-        If axes or filter do not fit the array, or its shape is not known.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> import napari_gpu_denoise as gd
-    >>> stack = da.zeros((100, 2048, 2048), dtype="uint16", chunks=(1, 256, 256))
-    >>> print(gd.propose_chunks(stack, gd.BM3D.of(profile="fast"), axes="TYX"))  # doctest: +SKIP
-    """
-    if not isinstance(filter, Filter):
-        raise SettingsError(f"{filter!r} is not a filter", "give one such as BM3D()")
-    check_shape(array)
-    shape = tuple(int(n) for n in array.shape)
-    names, most = check_axes(axes, shape), number_of_bytes(nbytes)
-    filter = filter.prepare(Context(names, shape))
-    uncut = filter.uncut_axes(names)
-    margins = tuple(
-        (0, 0) if i in uncut else filter.reach_along(letter) for i, letter in enumerate(names)
-    )
-    own = _own_chunks(array)
-    size = []
-    for i, (letter, n) in enumerate(zip(names, shape, strict=True)):
-        least = max(*margins[i], filter.smallest if letter in "YX" else 1)
-        unit = max(own[i]) if own else (n if letter in "YXS" else 1)
-        size.append(n if i in uncut else min(n, math.ceil(least / unit) * unit))
-    itemsize = np.dtype(array.dtype).itemsize
-    size = grown(
-        *(size, shape, [sum(both) for both in margins]),
-        lambda larger, _: _bytes(larger, shape, margins, itemsize) <= most,
-    )
-    cut = [_cut(n, s) for n, s in zip(shape, size, strict=True)]
-    present = None
-    if own is not None:
-        joined = joined_chunks(own, names, filter, dict(enumerate(margins)))
-        blocks = time_blocks(joined, names, dict(enumerate(margins)), itemsize)
-        present = overhead(shape, blocks, margins)
-    taken = _bytes(size, shape, margins, itemsize)
-    return Chunks(names, tuple(size), overhead(shape, cut, margins), present, margins, taken)
-
-
-def overhead(
-    shape: Sequence[int], chunks: Sequence[Sequence[int]], margins: Sequence[tuple[int, int]]
-) -> float:
-    """Return the pixels read for margins, as a share of the pixels of the result."""
-    share = 1.0
-    for n, lengths, (before, after) in zip(shape, chunks, margins, strict=True):
-        ends = np.cumsum(lengths)
-        first = np.maximum(ends - lengths - before, 0)
-        share *= float(np.sum(np.minimum(ends + after, n) - first)) / max(n, 1)
-    return share - 1.0
-
-
-def _own_chunks(array: Any) -> list[tuple[int, ...]] | None:
-    """Return the lengths of the chunks of a dask or zarr array along each axis, if it has any."""
-    if unit := unit_of(array):
-        return [_cut(int(n), one) for n, one in zip(array.shape, unit, strict=True)]
-    return [*map(tuple, getattr(array, "chunks", None) or ())] or None
-
-
-def _cut(length: int, size: int) -> tuple[int, ...]:
-    whole, rest = divmod(length, size)
-    return (size,) * whole + (rest,) * bool(rest)
-
-
-def _bytes(
-    size: Sequence[int], shape: Sequence[int], margins: Sequence[tuple[int, int]], itemsize: int
-) -> int:
-    read = math.prod(min(s + sum(both), n) for s, n, both in zip(size, shape, margins, strict=True))
-    return read * itemsize + math.prod(size) * _RESULT

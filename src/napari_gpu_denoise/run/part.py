@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
@@ -177,26 +177,14 @@ def size_of(
         least = max(margins[t], 1)
         while host and steps[t] > least and not host.fits(_held(steps, job), devices):
             steps[t] = max(steps[t] // 2, least)
-
-    def fits(size: Sequence[int], is_wide: bool) -> bool:
-        return math.prod(size) <= most * (_WIDE if is_wide else 1)
-
-    size = grown([max(s, 1) for s in steps], longest, margins, fits)
+    size = _grown([max(s, 1) for s in steps], longest, margins, most)
     if host is not None:
         host.check_part(_held(size, job), devices)
     return tuple(size)
 
 
-def grown(
-    size: list[int],
-    longest: Sequence[int],
-    margins: Sequence[int],
-    fits: Callable[[Sequence[int], bool], bool],
-) -> list[int]:
-    """Return lengths that are doubled, up to the `longest`, as long as the next ones fit.
-
-    `fits` is also told whether a part would read half as much again as it yields along the axis.
-    """
+def _grown(size: list[int], longest: Sequence[int], margins: Sequence[int], most: int) -> list[int]:
+    """Return lengths that are doubled, up to the `longest`, within so many pixels."""
     while True:
         # Where the margin is largest beside what is yielded; then the axis that varies fastest.
         grow = [i for i, n in enumerate(longest) if size[i] < n]
@@ -205,7 +193,8 @@ def grown(
             return size
         larger = [*size]
         larger[axis] = min(longest[axis], 2 * size[axis])
-        if not fits(larger, margins[axis] > size[axis] / 2):
+        is_wide = margins[axis] > size[axis] / 2
+        if math.prod(larger) > most * (_WIDE if is_wide else 1):
             return size
         size = larger
 

@@ -46,10 +46,9 @@ def whole(ny: int, nx: int, channels: int = 1) -> Tile:
     return Tile(0, *map(Span.whole, (1, 1, ny, nx)), channels)
 
 
-@pytest.mark.parametrize("stages", ["both", "basic"])
-def test_no_ring_is_larger_than_a_buffer_may_be(gpu, plan, stages):
+def test_no_ring_is_larger_than_a_buffer_may_be(gpu, plan):
     """Drivers refuse it, and a stream has no second time."""
-    one = plan(VBM3D(stages=stages, frames_before=16, frames_after=16))
+    one = plan(VBM3D(frames_before=16, frames_after=16))
     tile = whole(256, 256)
     for megabytes in (22, 24, 28):
         small = dataclasses.replace(gpu, max_alloc=megabytes << 20)

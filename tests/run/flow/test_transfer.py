@@ -29,6 +29,7 @@ from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer, frame_blocks
+from napari_gpu_denoise.run.flow.work import Queues
 
 INTEGERS = ("uint8", "int8", "uint16", "int16")
 
@@ -180,14 +181,14 @@ def test_every_odd_float_is_rounded_as_by_the_host_and_nan_becomes_zero(chosen, 
     odd = np.array(ODD, np.float32)
     values = np.concatenate([odd, np.nextafter(odd, np.float32(0)), [np.nan, 3.0, np.nan]])
     values = values.astype(np.float32)[None]
-    types, queue = FrameTypes(made=np.dtype(dtype)), chosen.queue()
+    types, queues = FrameTypes(made=np.dtype(dtype)), Queues.of(chosen)
     receiver = Transfer(Arena(chosen), types, values.size, values.size)
     buffer = receiver.result("out")
-    cl.enqueue_copy(queue, buffer, values)
-    levels, launches = receiver.as_levels(queue, buffer, "out", (1, *values.shape), values.shape, 1)
-    after = [launches[-1][1]]
-    out, counts, done = receiver.download(queue, levels, "out", values.shape, after)
+    launches = [("filter", cl.enqueue_copy(queues.compute, buffer, values))]
+    shape, names = values.shape, ("out", "out")
+    out, counts, done = receiver.fetch(queues, buffer, names, (1, *shape), shape, 1, launches)
     done.wait()
+    (out,) = out
     assert out.dtype == dtype
     number = ~np.isnan(values)
     expected = np.zeros(values.shape[1] - 2, dtype)

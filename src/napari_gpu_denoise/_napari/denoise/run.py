@@ -159,14 +159,13 @@ def _written(request: Request, image: Any, run: Run, progress: Progress) -> Resu
 
 @dataclass(frozen=True)
 class Offer:
-    """The maps of a filter: the public function that makes them, and the panel's check box.
+    """The maps of a filter, and the panel's check box.
 
     `setting` yields a map in place of pixels. The panel has no control for it: the map would be
     taken for a result. `make` is the function with the arguments of `run.denoise_image`; `layers`
     makes layers of what it returns.
     """
 
-    function: str
     setting: str
     label: str
     tip: str
@@ -195,7 +194,6 @@ def _count_layers(count: np.ndarray) -> list[NewLayer]:
 
 OFFERS = {
     "isoline": Offer(
-        "isoline_maps",
         "show",
         "Show edge and direction maps",
         "After a run, add layers beside the result: the class of each pixel (low slope, edge, "
@@ -204,7 +202,6 @@ OFFERS = {
         _isoline_layers,
     ),
     "nl_means_pixelwise": Offer(
-        "pixels_averaged",
         "show",
         "Show pixels averaged",
         "After a run, add a layer beside the result: how many pixels were averaged for each. It "
@@ -213,7 +210,6 @@ OFFERS = {
         _count_layers,
     ),
     "swnlm": Offer(
-        "similar_pixels",
         "show",
         "Show pixels averaged",
         "After a run, add a layer beside the result: how many pixels were averaged for each, 1 "

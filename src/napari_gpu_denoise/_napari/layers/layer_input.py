@@ -62,9 +62,8 @@ def _is_made(layer: Layer, layers: Sequence[Layer]) -> bool:
 
 def _fits(layer: Image, other: Image, path: str) -> bool:
     """Return whether a layer is of the same file and size."""
-    return source.file_of(layer) == path and tuple(source.finest(layer).shape) == tuple(
-        source.finest(other).shape
-    )
+    size = tuple(source.finest(layer).shape)
+    return source.file_of(layer) == path and size == tuple(source.finest(other).shape)
 
 
 def same_axes(axes: str, shown: Image, layer: Image, viewer: Viewer) -> str:
@@ -72,10 +71,8 @@ def same_axes(axes: str, shown: Image, layer: Image, viewer: Viewer) -> str:
 
     They are the same, unless its shape or its own labels say otherwise.
     """
-    labelled, known = (
-        source.clear_letters(layer.axis_labels, layer.ndim),
-        source.suggest_axes(shown),
-    )
+    labelled = source.clear_letters(layer.axis_labels, layer.ndim)
+    known = source.suggest_axes(shown)
     same = layer.rgb == shown.rgb and source.finest(layer).ndim == source.finest(shown).ndim
     if same and (not labelled or known.startswith(labelled)):
         return axes

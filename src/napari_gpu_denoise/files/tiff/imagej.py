@@ -11,7 +11,7 @@ import numpy as np
 import tifffile
 
 from napari_gpu_denoise.files import image_file
-from napari_gpu_denoise.files.image_file import Channel, PixelMetadata, Steps, Voxel
+from napari_gpu_denoise.files.image_file import Channel, PixelMetadata, Steps
 
 HOLDS = frozenset({"uint8", "uint16", "int16", "float32"})
 CONVERTS = frozenset({"int32", "uint32", "float64"})  # opened as float32
@@ -86,10 +86,9 @@ def _steps(description: Mapping[str, Any], page: tifffile.TiffPage) -> Steps:
 
 def read_shown(
     description: Mapping[str, Any], page: tifffile.TiffPage, kept: Mapping[str, Any]
-) -> tuple[Voxel, PixelMetadata]:
-    """Return the voxel size of a stack, and its steps, units and channels."""
+) -> PixelMetadata:
+    """Return the steps of a stack, their units, and its channels."""
     found: dict[str, tuple[Any, Any]] = dict(_steps(description, page))
-    voxel = image_file.sized(*map(list, zip(*(found[a] for a in "ZYX"), strict=True)))
     found["T"] = description.get("finterval"), description.get("tunit", "s")
     # A colour table is told by its brightest colour.
     tables = [each for each in _several(kept.get("LUTs", [])) if each.shape == (3, 256)]
@@ -101,4 +100,4 @@ def read_shown(
     ends = [(low, high) for low, high in pairs if low < high < 1e300]
     limits = ends[:count] if len(ends) >= count else [None] * count
     channels = (Channel("", a, b) for a, b in zip(colours, limits, strict=True))
-    return voxel, PixelMetadata(image_file.kept_steps(found), tuple(channels))
+    return PixelMetadata(image_file.kept_steps(found), tuple(channels))

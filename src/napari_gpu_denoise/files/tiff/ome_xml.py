@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import image_file
-from napari_gpu_denoise.files.image_file import Channel, PixelMetadata, Voxel
+from napari_gpu_denoise.files.image_file import Channel, PixelMetadata
 
 _SCHEMA = "http://www.openmicroscopy.org/Schemas/OME/2016-06"  # of new files
 NAMESPACE = "napari-gpu-denoise"  # of our annotations, by which they are found again
@@ -32,10 +32,8 @@ def _images(root: ElementTree.Element) -> list[tuple[ElementTree.Element, Elemen
     ]
 
 
-def read_image(
-    xml: str, name: str, size: int
-) -> tuple[int, tuple[dict, ...], Voxel, PixelMetadata]:
-    """Return number, history, voxel size and metadata of the image of a series of `size` values.
+def read_image(xml: str, name: str, size: int) -> tuple[int, tuple[dict, ...], PixelMetadata]:
+    """Return number, history and metadata of the image of a series of `size` values.
 
     It is counted among the images that have pixels; of several of this size the name chooses.
     """
@@ -53,15 +51,14 @@ def read_image(
     # tifffile invents a name for some images that have none.
     index = fitting.get(name, min(fitting.values()))
     image, pixels = images[index]
-    steps = [image_file.step_of(pixels.get(f"PhysicalSize{a}")) for a in "ZYX"]
-    units = [pixels.get(f"PhysicalSize{a}Unit") or "µm" for a in "ZYX"]
-    return index, _history(root, image), image_file.sized(steps, units), _pixel_metadata(pixels)
+    return index, _history(root, image), _pixel_metadata(pixels)
 
 
 def _pixel_metadata(pixels: ElementTree.Element) -> PixelMetadata:
     """Return steps, units and channels of an image."""
     found = {
-        a: (pixels.get(f"PhysicalSize{a}"), pixels.get(f"PhysicalSize{a}Unit", "µm")) for a in "XYZ"
+        a: (pixels.get(f"PhysicalSize{a}"), pixels.get(f"PhysicalSize{a}Unit") or "µm")
+        for a in "XYZ"
     }
     found["T"] = pixels.get("TimeIncrement"), pixels.get("TimeIncrementUnit", "s")
     if not any(image_file.step_of(value) for value, _ in found.values()):

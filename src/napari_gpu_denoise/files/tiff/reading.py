@@ -429,11 +429,11 @@ def _picture(
     if kind == "ome":
         xml = metadata["xml"] = tif.ome_metadata
         told = ome_xml.read_image(xml, series.name, math.prod(series.shape))
-        metadata["image"], history, size, shown = told
+        metadata["image"], history, shown = told
     elif kind == "imagej":
-        history, size, shown = _imagej(tif, series, metadata, notes)
+        history, shown = _imagej(tif, series, metadata, notes)
     else:
-        kind, size = "plain", image_file.NO_VOXEL
+        kind = "plain"
         history, shown = _plain(tif, series, metadata, notes)
     if len(tif.series) > 1:
         which = "first" if series is tif.series[0] else "first that is no reduced one or mask"
@@ -445,7 +445,7 @@ def _picture(
     notes += [f"tifffile reports: {input_checks.brief(m)}." for m in dict.fromkeys(log)][:3]
     kind_of = LargePlanes if is_large(series) else Planes
     planes = kind_of(series, path, signed16=metadata["signed16"])
-    kept = (path, files, tuple(notes), history, *size, shown)
+    kept = (path, files, tuple(notes), history, shown)
     return ImageFile(planes, grey(series)[1], kind, metadata, *kept)
 
 
@@ -481,12 +481,12 @@ def _imagej(
     metadata: dict[str, Any],
     notes: list[str],
 ) -> tuple:
-    """Return the records, the voxels and the display of a file of ImageJ."""
+    """Return the records and the display of a file of ImageJ."""
     page = series.keyframe
     kept = metadata["imagej"] = imagej.read_kept(page, notes)
     metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
     told = imagej.read_shown(tif.imagej_metadata, page, kept)
-    return image_file.records_in(imagej.info_of(kept)), *told
+    return image_file.records_in(imagej.info_of(kept)), told
 
 
 def _plain(

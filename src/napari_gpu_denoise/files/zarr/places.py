@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 from urllib.request import url2pathname
 
-from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
+from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import input_checks
 
 _LOCAL = ("file", "local")  # which fsspec has for files of this machine
@@ -25,13 +24,7 @@ HEADS = ("zarr.json", ".zgroup", ".zattrs", ".zarray")
 # In an image as long as it is being written: which run writes it.
 _CLAIM = ".gpu-denoise-unfinished"
 
-Value = TypeVar("Value")
-
 _DEEPEST = 32  # folders that a name in metadata may have
-_PAUSES = (0.5, 2.0, 8.0)  # seconds before each new try
-# What another try does not change.
-_LASTING = (FileNotFoundError, PermissionError, ValueError, TypeError, LookupError, MemoryError)
-_LASTING += (NotImplementedError, DenoiseError, ImportError)
 
 
 class Address(os.PathLike):
@@ -91,13 +84,13 @@ class Address(os.PathLike):
     def read_text(self) -> str:
         """Return the content of a small file; '' if it is not there."""
         with self._reached() as (system, place), contextlib.suppress(FileNotFoundError):
-            return with_retries(self, lambda: system.cat_file(place).decode())
+            return system.cat_file(place).decode()
         return ""
 
     def write_text(self, text: str) -> None:
         """Write a small file."""
         system, place = self.system()
-        with_retries(self, lambda: system.pipe_file(place, text.encode()))
+        system.pipe_file(place, text.encode())
 
     def unlink(self, missing_ok: bool = True) -> None:
         """Remove a file."""
@@ -260,15 +253,3 @@ def describe_group(place: str, form: int, attributes: dict[str, Any]) -> None:
     group = zarr_package().open_group(place, mode="a", zarr_format=form, attributes=attributes)
     if attributes and not group.attrs:
         group.attrs.put(attributes)
-
-
-def with_retries(place: Path | Address, call: Callable[[], Value]) -> Value:
-    """Return what `call` does; where it fails and `place` is on a server, after some more tries."""
-    for pause in _PAUSES if isinstance(place, Address) else ():
-        try:
-            return call()
-        except _LASTING:
-            raise
-        except Exception:
-            time.sleep(pause)
-    return call()

@@ -15,9 +15,9 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files import input_checks
-from napari_gpu_denoise.files.image_file import NO_VOXEL, Blocks, ImageFile, voxel_of
+from napari_gpu_denoise.files.image_file import Blocks, ImageFile
 from napari_gpu_denoise.files.zarr.metadata import Node, beside, described, node_at, ome_of
-from napari_gpu_denoise.files.zarr.places import HEADS, Address, is_zarr, with_retries, zarr_package
+from napari_gpu_denoise.files.zarr.places import HEADS, Address, is_zarr, zarr_package
 from napari_gpu_denoise.image.axes import index_parts
 
 _LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk
@@ -92,9 +92,7 @@ def _picture(path: Path | Address, within: str | None) -> ImageFile:
         "levels": pixels[1:],
         "format": node.form,
     }
-    steps = found.pixel_metadata.steps
-    size = voxel_of(steps) if all(steps.get(a, (0, ""))[1] for a in "ZYX") else NO_VOXEL
-    kept = (path, (path,), tuple(notes), found.history, *size, found.pixel_metadata)
+    kept = (path, (path,), tuple(notes), found.history, found.pixel_metadata)
     return ImageFile(pixels[0], found.axes, "zarr", metadata, *kept)
 
 
@@ -159,7 +157,7 @@ class ZarrPixels(Blocks):
         if self._array is None:
             raise input_checks.closed(self._path)
         with input_checks.reading(self._path, "damaged"):
-            pixels = with_retries(self._path, lambda: chunks.read(self._array, parts))
+            pixels = chunks.read(self._array, parts)
         return pixels.astype(self.dtype, copy=False)[()]
 
     def _block(self, number: int) -> np.ndarray:
@@ -223,16 +221,12 @@ def _missing(array: Any, there: Iterable[tuple[str, tuple[int, ...], Callable[[]
     sides = list(zip(array.shape, array.shards, array.chunks, strict=True))
     shape = [shard // chunk for _, shard, chunk in sides] + [2]
     first, *checksums = codec.index_codecs
-    # Words, which were enumerations up to zarr 3.1.
-    endian, location = (
-        getattr(each, "value", each) for each in (first.endian, codec.index_location)
-    )
-    dtype = np.dtype("u8").newbyteorder(endian[0])
+    dtype = np.dtype("u8").newbyteorder(_word(first.endian)[0])
     nbytes = 8 * math.prod(shape) + 4 * len(checksums)
     for name, place, size in there:
         if (end := size() - nbytes) < 0:
             raise ValueError(f"a shard has {end + nbytes} bytes, and its index would have {nbytes}")
-        at, low = (0, nbytes) if location == "start" else (end, 0)
+        at, low = (0, nbytes) if _word(codec.index_location) == "start" else (end, 0)
         part = RangeByteRequest(at, at + nbytes)
         index = array.store.get_sync(f"{array.path}/{name}".lstrip("/"), byte_range=part)
         for each in checksums:
@@ -248,6 +242,11 @@ def _missing(array: Any, there: Iterable[tuple[str, tuple[int, ...], Callable[[]
         if ((begin < low) | (begin > low + end) | (taken > room) | (taken == 0)).any():
             raise ValueError("the index of a shard names places that overlap or are not in it")
     return missing
+
+
+def _word(setting: Any) -> str:
+    """Return a setting of zarr as a word; up to zarr 3.1 it was an enumeration."""
+    return getattr(setting, "value", setting)
 
 
 def _in_folder(

@@ -100,7 +100,7 @@ class NewImage:
             if "/" in path:
                 within = _inside(self.folder, path.rpartition("/")[0])
                 self._zarr.open_group(within, mode="a", zarr_format=form)
-        places.with_retries(self._folder, lambda: places.describe_group(place, form, attributes))
+        places.describe_group(place, form, attributes)
 
     @property
     def name(self) -> str:
@@ -130,10 +130,7 @@ class NewImage:
         place = _inside(self.folder, self._path(number))
         with writing(self._folder, "OME-Zarr"):
             self.claim.check()
-            made = places.with_retries(
-                self._folder,
-                lambda: self._zarr.create_array(place, shape=shape, dtype=dtype, **options),
-            )
+            made = self._zarr.create_array(place, shape=shape, dtype=dtype, **options)
         self._levels.append(made)
         return made
 
@@ -156,7 +153,7 @@ class FullResolutionArray:
 
         parts = index_parts(index, self.shape)
         with writing(self._folder, "OME-Zarr"):
-            return places.with_retries(self._folder, lambda: chunks.read(self._array, parts))
+            return chunks.read(self._array, parts)
 
     def __setitem__(self, index: Any, values: Any) -> None:
         from napari_gpu_denoise.files.zarr import chunks
@@ -164,7 +161,7 @@ class FullResolutionArray:
         parts = index_parts(index, self.shape)
         with writing(self._folder, "OME-Zarr"):
             self._claim.check()
-            places.with_retries(self._folder, lambda: chunks.write(self._array, parts, values))
+            chunks.write(self._array, parts, values)
 
     def mark_of_chunks(self, where: Any, content: bool = True) -> int | None:
         """Return the size of the chunks of a region, with `content` above 32 bits of a checksum.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -11,14 +11,13 @@ import numpy as np
 
 from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.plan import Plan, ScalesPlan, scales_reach
-from napari_gpu_denoise.filters.channels import channels_setting, guide_setting
+from napari_gpu_denoise.filters.channels import channels_setting
 from napari_gpu_denoise.filters.ridge import (
     NEIGHBOURS,
-    ImageMatches,
     RidgePlan,
     RidgeSettings,
 )
-from napari_gpu_denoise.filters.search.patch_search import SearchSettings
+from napari_gpu_denoise.filters.search.patch_search import PatchSearch, SearchSettings
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Context
@@ -85,14 +84,14 @@ class BM3D(groups.CollaborativeFilter):
     }
     removed: ClassVar[dict[str, Any]] = {
         **{"similar_basic": 25.0, "similar_final": 16.0, "kaiser": 2.0, "shared_noise": True},
+        **{"guide": -1, "stages": "both"},
+        **{"prefilter": "auto", "prefilter_threshold": 2.0, "scales": groups.MOST_SCALES},
     }
 
     kaiser: ClassVar[float] = 2.0
-    stages: str = groups.stages()
     threshold: float = groups.threshold(2.75)
     wiener_sigma: float = groups.wiener_sigma(0.8)
     channels: str = channels_setting("with shared patch matches")
-    guide: int = guide_setting("used for joint matching")
     refine: str = groups.refine()
     step_basic: int = _step(3, groups.BASIC)
     step_final: int = _step(3, groups.FINAL)
@@ -104,22 +103,10 @@ class BM3D(groups.CollaborativeFilter):
     transform_final: str = _transform("dct", groups.FINAL)
     stack_basic: str = _stack(groups.BASIC)
     stack_final: str = _stack(groups.FINAL)
-    prefilter: str = setting(
-        "auto",
-        "Match prefiltered patches in the first pass; auto does so for strongly correlated noise",
-        choices=("auto", "off", "on"),
-        advanced=True,
-    )
-    prefilter_threshold: float = setting(
-        2.0, "Hard threshold of the prefilter", bounds=(0.0, 10.0), unit="sigma", advanced=True
-    )
-    scales: int = setting(
-        groups.MOST_SCALES,
-        "Maximum number of scales on which correlated noise is filtered, each half the "
-        "size of the previous one",
-        bounds=(1, groups.MOST_SCALES),
-        advanced=True,
-    )
+    # No settings, but what `prepare` chooses for correlated noise: whether the first pass searches
+    # prefiltered patches, and the most scales, each half the size of the one before.
+    prefiltered: bool = field(default=False, kw_only=True, repr=False)
+    scales: int = field(default=groups.MOST_SCALES, kw_only=True, repr=False)
 
     def unrefined(self, noise: Sequence[NoiseModel]) -> str:
         """Why results are not refined: measured on photons, that of single images gains nothing."""
@@ -136,8 +123,8 @@ class BM3D(groups.CollaborativeFilter):
         if self.spectral or not fitting.spectral:
             return fitting
         scales = groups.scale_count(fitting.noise, fitting.scales)
-        prefilter = groups.prefilter_settings(fitting.noise) if self.prefilter == "auto" else {}
-        return replace(fitting, scales=scales, **prefilter)
+        prefiltered = self.prefiltered or groups.neighbours_alike(fitting.noise)
+        return replace(fitting, scales=scales, prefiltered=prefiltered)
 
     @property
     def joint(self) -> str:
@@ -148,16 +135,16 @@ class BM3D(groups.CollaborativeFilter):
     def passes(self) -> dict[str, groups.GroupSettings]:
         """The passes, in order: ``"prefilter"``, ``"basic"``, ``"final"``."""
         passes = {}
-        if self.prefilter == "on":
+        if self.prefiltered:
             passes["prefilter"] = groups.GroupSettings(
                 SearchSettings(groups.PATCH, PREFILTER_STEP, 1, 1),
                 self.transform_basic,
                 self.stack_basic,
                 similar=0.0,
-                threshold=self.prefilter_threshold,
+                threshold=groups.PREFILTER_CORRELATED,
                 kaiser=self.kaiser,
             )
-        for name in self._pass_names():
+        for name in self.stages:
             widths = (getattr(self, f"{key}_{name}") for key in ("step", "window", "neighbours"))
             search = SearchSettings(groups.PATCH, *widths)
             passes[name] = self._pass(name, search)
@@ -186,10 +173,9 @@ class BM3D(groups.CollaborativeFilter):
         return super().operations_per_pixel * sum(0.25**k for k in range(scales))
 
     def plan(self, arena: Arena) -> Plan | ScalesPlan | RidgePlan:
-        """Return the plan for one device."""
         plan = Plan(self, arena)
         if self.ridge:
-            return RidgePlan(plan, self.ridge, ImageMatches(_RIDGE_SEARCH, arena), plan.mix)
+            return RidgePlan(plan, self.ridge, PatchSearch(_RIDGE_SEARCH, arena), plan.mix)
         if not self.spectral or self.scales < 2:
             return plan
         halves = tuple(map(groups.halved, self.noise))

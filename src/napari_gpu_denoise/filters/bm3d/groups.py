@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -53,12 +53,6 @@ class GroupSettings:
     kaiser: float = 2.0
     shared_noise: bool = False
     spectra: tuple[tuple[tuple[float, ...], ...], ...] = ()
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """Squares of the threshold, and of that of what patches have in common."""
-        common = self.threshold if self.common is None else self.common
-        return self.threshold**2, common**2
 
     @property
     def reach(self) -> int:
@@ -164,11 +158,6 @@ BASIC, FINAL = "in the first pass", "in the second pass"
 # Settings that BM3D and its kin have in common: a function declares the one of its name.
 
 
-def stages() -> Any:
-    help = "Run both passes, or only the first one (faster, lower quality)"
-    return setting("both", help, choices=("both", "basic"))
-
-
 def threshold(default: float) -> Any:
     help = "Hard threshold for transform coefficients in the first pass"
     return setting(default, help, bounds=(0.0, 10.0), unit="sigma")
@@ -203,7 +192,7 @@ class TwoPasses(Filter):
     accounts for noise that overlapping patches share, in Haar stacks.
     """
 
-    stages: str
+    stages: ClassVar[tuple[str, ...]] = ("basic", "final")
     refine: str
     threshold: float
     wiener_sigma: float
@@ -215,16 +204,12 @@ class TwoPasses(Filter):
     similar_final: float = 16.0
     kaiser: float
     shared_noise: bool = True
+    ridge: Any = None  # `RidgeSettings` of combinations tile by tile after the last pass
 
     @property
     def passes(self) -> dict[str, Any]:
         """The passes by name, in order."""
         raise NotImplementedError(f"{type(self).__name__} has no passes")
-
-    @property
-    def ridge(self) -> Any:
-        """`RidgeSettings` of combinations tile by tile after the last pass; None without any."""
-        return None
 
     @property
     def operations_per_pixel(self) -> float:
@@ -275,9 +260,6 @@ class TwoPasses(Filter):
         """How many times patches are combined."""
         return 0 if self.unrefined(self.noise) else ITERATIONS.get(self.refine, 0)
 
-    def _pass_names(self) -> tuple[str, ...]:
-        return ("basic", "final") if self.stages == "both" else ("basic",)
-
     def _shrinkage(self, name: str) -> dict[str, Any]:
         """Return the fields of a pass that say how its groups are filtered."""
         stack = getattr(self, f"stack_{name}")
@@ -296,12 +278,7 @@ class CollaborativeFilter(TwoPasses):
     """Base of BM3D and VBM3D: groups of similar patches."""
 
     channels: str
-    guide: int
-
-    @property
-    def smallest(self) -> int:
-        """One patch."""
-        return PATCH
+    smallest = PATCH
 
     @property
     def joint(self) -> str:
@@ -328,14 +305,13 @@ class CollaborativeFilter(TwoPasses):
         return mixtures_for(channel_correlations(self.noise, 3) * np.outer(sigma, sigma))
 
     def _pass(self, name: str, search: Any, **more: Any) -> GroupSettings:
-        """Return the pass of that name; `more` are other fields of `GroupSettings`."""
         return GroupSettings(search, **{**self._shrinkage(name), **more})
 
     def _with_spectra(self, passes: dict[str, GroupSettings]) -> dict[str, GroupSettings]:
         """Return the passes with the spectra of correlated noise in what they filter."""
         if not self.spectral:
             return passes
-        filtered, searched = spectra(self.noise, self.channels, self.guide)
+        filtered, searched = spectra(self.noise, self.channels)
         return {
             name: replace(one, spectra=searched if name == "prefilter" else filtered)
             for name, one in passes.items()
@@ -463,7 +439,7 @@ _WHITE = tuple(tuple(float(y == x == 0) for x in range(LAGS + 1)) for y in range
 
 
 def spectra(
-    models: tuple[Correlated, ...], channels: str, guide: int
+    models: tuple[Correlated, ...], channels: str
 ) -> tuple[tuple[Autocorrelation, ...], tuple[Autocorrelation, ...]]:
     """Return the autocorrelations of the noise in what is filtered, and in what is searched.
 
@@ -480,9 +456,8 @@ def spectra(
             )
         searched = filtered[:1]
     elif len(models) > 1 and channels == "joint":
-        # The guide is a channel, or the mean of all channels, each divided by its sigma.
-        mean = _average(filtered, np.sign(sigmas))
-        searched = filtered[guide : guide + 1] if guide >= 0 else (mean,)
+        # The guide is the mean of all channels, each divided by its sigma.
+        searched = (_average(filtered, np.sign(sigmas)),)
     return filtered, searched
 
 
@@ -503,12 +478,10 @@ def opponent_strengths(models: tuple[Correlated, ...]) -> tuple[float, float, fl
     return (CAMERA * math.sqrt(1 + 2 * shared), CAMERA, CAMERA)
 
 
-def prefilter_settings(models: tuple[Correlated, ...]) -> dict[str, str | float]:
-    """Return the settings that decide ``prefilter="auto"`` for noise of these models."""
+def neighbours_alike(models: tuple[Correlated, ...]) -> bool:
+    """Return whether noise of these models makes nearby patches look similar."""
     alike = np.mean([max(m.autocorrelation[0][1], m.autocorrelation[1][0]) for m in models])
-    if alike > ALIKE:
-        return {"prefilter": "on", "prefilter_threshold": PREFILTER_CORRELATED}
-    return {"prefilter": "off"}
+    return bool(alike > ALIKE)
 
 
 def most_scales(side: int, least: int = LEAST_SIDE) -> int:

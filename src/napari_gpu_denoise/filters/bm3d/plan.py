@@ -27,6 +27,7 @@ from napari_gpu_denoise.filters.pixels import (
     Pixels,
     channels_as_frames,
     including_margins,
+    map_arguments,
     restrict_to,
     spread,
 )
@@ -36,7 +37,7 @@ from napari_gpu_denoise.filters.search.patch_search import (
     SearchLayout,
     Variant,
 )
-from napari_gpu_denoise.filters.sums import fixed_point, weight_units
+from napari_gpu_denoise.filters.sums import sum_arguments
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.plan import (
     Launches,
@@ -50,6 +51,10 @@ from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 # Pixels that a work-item joins: they share sums of weights.
 _JOIN_PIXELS = 4
+# What a patch takes away from a pixel, times its weight, is clipped at this many sigma, so that
+# sums cannot overflow. With Haar stacks a pixel that is further off, about 8 sigma, leaves some
+# coefficient above the threshold; what is taken away is then less, and weighs less.
+_LARGEST_SIGMAS = 16
 
 
 class GroupKernels:
@@ -102,17 +107,17 @@ class GroupKernels:
         self._kaiser, self._correlation = _tables(settings, arena)
 
     def _shrink(self, is_map: bool):
-        """Return the kernel that filters groups."""
         constants = {**self._constants, "SIGMA_MAP": is_map}
         return self.arena.kernel(f"bm3d/{self.variant.kernel}", constants)
 
     def _shrinkage(self) -> dict[str, Any]:
         """Return the arguments of that kernel that are the same for all tiles."""
-        threshold, common = self.settings.limits
+        one = self.settings
+        common = one.threshold if one.common is None else one.common
         return {
-            **{"similar": self.settings.similar * PATCH**2, "threshold": threshold},
-            **{"common": common, "kaiser": self._kaiser, "correlation": self._correlation},
-            **{"scale": self._scale, "largest": self._largest, "units": self._units},
+            **{"similar": one.similar * PATCH**2, "threshold": one.threshold**2},
+            **{"common": common**2, "kaiser": self._kaiser, "correlation": self._correlation},
+            **self._adding,
         }
 
     def _spectra(self, first: int, each: int) -> dict[str, int]:
@@ -171,8 +176,8 @@ class GroupFilter(GroupKernels):
         self._pad = arena.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})
         references = variant.constants["GROUP_X"] * variant.constants["GROUP_Y"]
         added = references * search.neighbours
-        self._scale, self._largest = fixed_point(added), 2.0**31 / added
-        self._units = weight_units(((search.window - 1) // search.step + 2) ** 2)
+        matched = ((search.window - 1) // search.step + 2) ** 2
+        self._joining, self._adding = sum_arguments(added, matched, _LARGEST_SIGMAS)
 
     def search_tile(self, tile: Tile, held: Tile) -> Tile:
         """Return the region searched to yield a tile, in an image of which `held` is available."""
@@ -229,21 +234,16 @@ class GroupFilter(GroupKernels):
                 *("pad", self._pad, pitch, pny, frames),
                 **{"tile": pixels.buffer, "first": 0, "ring": frames},
                 **{"nt": frames, "nz": 1, "ny": part.y.size, "nx": part.x.size},
-                **{"padded": images[name], "pnz": 1, "pny": pny, "pitch": pitch, "t0": 0, "z0": 0},
+                **{"padded": images[name], "pnt": frames, "pnz": 1, "pny": pny, "pitch": pitch},
+                **{"t0": 0, "z0": 0},
                 y0=y0 + part.y.start - image.tile.y.start,
                 x0=x0 + part.x.start - image.tile.x.start,
             )
         down, across = self._groups(matches)
         weights, slabs = held["weights"], held["slabs"]
         run.clear(weights, 4 * frames * pny * pitch)
-        sigma_map = {}
-        if noisy.variation is not None:
-            part = noisy.variation.tile
-            sigma_map = {
-                **{"variation": noisy.variation.buffer, "map_pitch": part.x.size},
-                "map_y": image.tile.y.start - part.y.start - y0,
-                "map_x": image.tile.x.start - part.x.start - x0,
-            }
+        corner = image.tile.y.start - y0, image.tile.x.start - x0
+        sigma_map = map_arguments(noisy.variation, *corner)
         if self.variant.kernel == "shrink_lanes":
             grid, local = (across, down, frames), (1, 1, 1)
         else:
@@ -266,7 +266,7 @@ class GroupFilter(GroupKernels):
             **{"first_y": matches.rows.first, "last_y": matches.rows.last, "groups_y": down},
             **{"first_x": matches.columns.first, "last_x": matches.columns.last},
             **{"groups_x": across, "levels": noisy.levels, "kaiser": self._kaiser},
-            **{"scale": self._scale, "units": self._units},
+            **self._joining,
             **{"top": top, "left": left, "ny": ny, "nx": nx, "out": out},
         )
 
@@ -288,7 +288,7 @@ class Plan(TilePlan):
         self.mix = None
         if settings.channels in JOINED:
             opponent, mixtures = settings.channels == "opponent", settings.mixtures
-            self.mix = ChannelMix(opponent, settings.guide, arena, mixtures=mixtures)
+            self.mix = ChannelMix(opponent, arena, mixtures=mixtures)
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; passes reuse those of earlier ones."""
@@ -304,15 +304,10 @@ class Plan(TilePlan):
         return together(*sizes)
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
-        """Enqueue the passes for one tile."""
         run = Launcher(self.arena, queue, self.hold(tile))
         tile = self._as_frames(tile)
         whole = including_margins(tile)
-        noisy = Noisy(
-            Pixels(source, whole),
-            sigma.levels,
-            None if sigma.variation is None else Pixels(sigma.variation, whole),
-        )
+        noisy = Noisy(Pixels(source, whole), sigma.levels, Pixels(sigma.variation, whole))
         if self.mix is not None:
             noisy = self.mix.begin(run, noisy)
         basic, searched, guide = None, noisy, noisy
@@ -415,7 +410,6 @@ class ScalesPlan(TilePlan):
         return {**own, **together(self._fine.buffers(fine), self._coarse.buffers(coarse))}
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
-        """Enqueue both plans for one tile, and join their results."""
         run, (fine, coarse) = Launcher(self.arena, queue, self.hold(tile)), _tiles(tile)
         given, made, halved, detailed, levels = (
             run.held[self._name(name)] for name in ("given", "coarse", "halved", "fine", "levels")
@@ -443,7 +437,6 @@ class ScalesPlan(TilePlan):
         return f"scale {self._depth} {name}"
 
     def _halved(self, run: Launcher, tile: Tile, image, coarse: Tile, made) -> None:
-        """Enqueue the halving of what a tile yields, to what `coarse` does."""
         (*_, ny, nx), (*_, given_ny, given_nx) = coarse.shape, tile.shape
         run.over_pixels(
             *("halve", self._halve, nx, ny, tile.channels * tile.frames),

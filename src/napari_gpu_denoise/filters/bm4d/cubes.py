@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.filters.bm3d import groups
-from napari_gpu_denoise.filters.pixels import Launcher
+from napari_gpu_denoise.filters.pixels import Launcher, Pixels
 from napari_gpu_denoise.filters.search.patch_search import (
     Grid,
     SearchOffsets,
@@ -62,12 +62,12 @@ class CubePass:
 
     `step` and `window` are in voxels along each axis of a cube of 4 x 4 x 4. Those of other cubes
     are scaled with their sides. Groups take cubes of `frames` volumes before and after, which are
-    followed in a window `next_window` as long as their mean squared difference is at most
-    `similar_next`, and that of their block at most `similar_block`, in sigma squared; by `still` of
-    it no motion is preferred. `threshold` is in sigma: the hard threshold of coefficients, or the
-    noise level assumed by a Wiener filter. `spectra` are those of correlated noise, one for all
-    volumes or one a channel; there are none of white noise. What is searched are not the noisy
-    volumes themselves if the pass is `guided`.
+    followed in a window `next_window` as long as their mean squared difference, and that of their
+    block, is at most `similar_next`, in sigma squared; by `still` of it no motion is preferred.
+    `threshold` is in sigma: the hard threshold of coefficients, or the noise level assumed by a
+    Wiener filter. `spectra` are those of correlated noise, one for all volumes or one a channel;
+    there are none of white noise. What is searched are not the noisy volumes themselves if the pass
+    is `guided`.
     """
 
     cube: tuple[int, int, int]
@@ -86,7 +86,6 @@ class CubePass:
     frames: tuple[int, int] = (0, 0)
     next_window: int = 1
     similar_next: float = 0.0
-    similar_block: float = 0.0
     still: float = 0.0
 
     @property
@@ -351,7 +350,6 @@ class CubeSearch:
         return CubeLayout(grids, (*shape, pitch), origin, vectors + irregular)
 
     def buffers(self, tile: Tile) -> Sizes:
-        """Return the buffers that a tile needs."""
         at, read = self.layout(tile), tile.channels * tile.t.source_size
         references = tile.channels * tile.t.size * at.references
         sizes = {
@@ -374,10 +372,15 @@ class CubeSearch:
             *("pad", pad, pitch, pny, read * pnz),
             **{"tile": given.buffer, "first": given.first, "ring": given.ring or count},
             **{"nt": count, "nz": nz, "ny": ny, "nx": nx},
-            **{"padded": buffer, "pnz": pnz, "pny": pny, "pitch": pitch},
+            **{"padded": buffer, "pnt": read, "pnz": pnz, "pny": pny, "pitch": pitch},
             **{"t0": missing, "z0": z0, "y0": y0, "x0": x0},
             **({"alike": given.links} if alike else {}),
         )
+
+    def find(self, run: Launcher, tile: Tile, image: Pixels) -> tuple[tuple[Grid, ...], int, Any]:
+        """Enqueue the search for the references of a tile; see `PatchSearch.find`."""
+        self.enqueue(run, tile, Volumes(image.buffer, image.tile))
+        return self.layout(tile).grids, tile.channels * tile.t.size, run.held["keys"]
 
     def enqueue(self, run: Launcher, tile: Tile, searched: Volumes) -> None:
         """Enqueue the search; fills padded and keys."""
@@ -440,7 +443,6 @@ class CubeMotion:
         return found
 
     def buffers(self, tile: Tile) -> Sizes:
-        """Return the buffer for the motion of all blocks of a tile."""
         blocks, _ = self._blocks(tile)
         return {"motion": 16 * tile.t.source_size * math.prod(blocks)}
 
@@ -468,5 +470,5 @@ class CubeMotion:
                 *("follow", self._follow, (self._team, bx, by * bz), (self._team, 1, 1)),
                 **{"padded": run.held["padded"], **at.place, **self.arguments(tile)},
                 **{"other": time, "nearer": nearer, "still": still, **slices},
-                **{"limit": self.one.similar_block, "motion": run.held["motion"]},
+                **{"limit": self.one.similar_next, "motion": run.held["motion"]},
             )

@@ -28,6 +28,7 @@ from napari_gpu_denoise.filters.pixels import (
     Launcher,
     Pixels,
     including_margins,
+    map_arguments,
     restrict_to,
     spread,
 )
@@ -39,11 +40,9 @@ from napari_gpu_denoise.filters.ridge import (
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameLinks,
     FrameSearch,
-    flicker_setting,
     frames_setting,
 )
-from napari_gpu_denoise.filters.search.patch_search import Grid
-from napari_gpu_denoise.filters.sums import blocks_in_turns, fixed_point, weight_units
+from napari_gpu_denoise.filters.sums import blocks_in_turns, sum_arguments
 from napari_gpu_denoise.filters.volumes import AUTO, CUBES, choose_cube, voxel_setting, voxel_text
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.models import NoiseModel
@@ -62,8 +61,6 @@ from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile
 from napari_gpu_denoise.run.denoise import filter_function
 
-# So many cubes cover a voxel only if all cubes around match it: a smaller range suffices.
-_LARGEST_SIGMAS = 12
 _SHARE = "SHARE_Z", "SHARE_Y", "SHARE_X"
 
 
@@ -99,9 +96,8 @@ class CubeFilter:
         )
         lengths = list(zip(one.windows, one.cube, one.steps, strict=True))
         around = np.prod([(width - 1 + side - 1) // step + 1 for width, side, step in lengths])
-        self._added = int(around) * one.neighbours
-        self._scale = fixed_point(self._added, _LARGEST_SIGMAS)
-        self._units = weight_units(int(np.prod([(w - 1) // step + 2 for w, _, step in lengths])))
+        matched = np.prod([(width - 1) // step + 2 for width, _, step in lengths])
+        self._joining, self._adding = sum_arguments(int(around) * one.neighbours, int(matched))
 
     def searched(self, made: Tile, held: Tile) -> Tile:
         """Return the region searched to yield a tile, in an image of which `held` is available."""
@@ -162,11 +158,8 @@ class CubeFilter:
         first_slice = tile.z.source_start - whole.z.start
         slices = {"slices": whole.z.size, "first_slice": first_slice}
         slices["levels"] = sigma.read_levels
-        sigma_map = {}
-        if sigma.variation is not None:
-            sigma_map = {"variation": sigma.variation, "map_pitch": whole.x.size}
-            sigma_map["map_y"] = tile.y.source_start - whole.y.start
-            sigma_map["map_x"] = tile.x.source_start - whole.x.start
+        corner = tile.y.source_start, tile.x.source_start
+        sigma_map = map_arguments(Pixels(sigma.variation, whole), *corner)
         over_time = {}
         if self.motion is not None:
             there = searched.tile.t
@@ -182,13 +175,13 @@ class CubeFilter:
             f"bm4d/{self.variant.kernel}", {**self._constants, "SIGMA_MAP": bool(sigma_map)}
         )
         added = {"sums": buffers["sums"], "weights": buffers["weights"], "kaiser": self._kaiser}
-        added |= {"scale": self._scale, "units": self._units, **slices}
+        added |= slices
         arguments = {
             **{**images, **at.arguments, **added, **sigma_map, **over_time},
             **{"offsets": self.search.offsets.table, "keys": buffers["keys"]},
             **({"spectrum_volumes": volumes // len(one.spectra)} if one.spectra else {}),
             **{"similar": one.similar * CUBE, "threshold": one.threshold**2},
-            **{"correlation": self._correlation, "largest": 2.0**31 / self._added},
+            **{"correlation": self._correlation, **self._adding},
         }
         layers, rows, columns = (grid.count for grid in at.grids)
         if self.variant.kernel == "shrink_cubes":
@@ -205,7 +198,7 @@ class CubeFilter:
         _, nz, ny, nx = made.shape
         run.over_pixels(
             *("join", self._join, nx, ny, volumes * nz),
-            **{"noisy": images["noisy"], **at.place, **added},
+            **{"noisy": images["noisy"], **at.place, **added, **self._joining},
             **{"top_z": made.z.start - tile.z.source_start, "nz": nz, "ny": ny, "nx": nx},
             **{"top": made.y.start - tile.y.source_start},
             **{"left": made.x.start - tile.x.source_start},
@@ -244,20 +237,6 @@ class Plan(TilePlan):
                 one.enqueue(run, made[name], noisy, estimate, sigma, result)
             estimate = Volumes(result, made[name])
         return run.launches
-
-
-class CubeMatches:
-    """The search for groups of cubes to combine, as `ImageMatches` is that for patches."""
-
-    def __init__(self, one: CubePass, arena: Arena):
-        self._search = CubeSearch(one, arena)
-        self.offsets, self.buffers = self._search.offsets, self._search.buffers
-
-    def find(self, run: Launcher, tile: Tile, image: Pixels) -> tuple[tuple[Grid, ...], int, Any]:
-        """Enqueue the search for the references of a tile; see `ImageMatches.find`."""
-        self._search.enqueue(run, tile, Volumes(image.buffer, image.tile))
-        grids = self._search.layout(tile).grids
-        return grids, tile.channels * tile.t.size, run.held["keys"]
 
 
 @dataclass(frozen=True)
@@ -311,7 +290,6 @@ class SeriesPlan(FramePlan):
         return rings
 
     def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any) -> None:
-        """Prepare for the volumes of a series; see `FramePlan.begin`."""
         self._tile, self._variation = tile, variation
         self._held = self.hold(tile, batch, variation is not None)
         self._made = yields_of_passes(self.passes, tile)
@@ -341,7 +319,6 @@ class SeriesPlan(FramePlan):
         return run.launches
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
-        """Enqueue the filtering of the next volumes; see `FramePlan.enqueue_frames`."""
         run = Launcher(self.arena, queue, self._held)
         if ended:
             self._make_basic(run, min(start + count + self._after, self._known))
@@ -407,7 +384,6 @@ _WINDOW_NEXT = 7
 # Limits for cubes of other volumes, in sigma squared: largest mean squared difference of cubes and
 # of the blocks that they are in, and by how much a motion has to explain more than none.
 _SIMILAR_NEXT = {"basic": 2.6, "final": 0.5}
-_SIMILAR_BLOCK = {"basic": 2.6, "final": 0.5}
 _STILL = {"basic": 0.4, "final": 0.1}
 # Spacing of the cubes that are filtered alone before correlated noise is searched.
 _PREFILTER_STEP = 3
@@ -441,6 +417,7 @@ class BM4D(FrameSearch, groups.TwoPasses):
         **{"window_next": 7, "transform_basic": "bior1.5", "transform_final": "dct"},
         **{"stack_basic": "haar", "stack_final": "haar"},
         **{"similar_basic": 25.0, "similar_final": 16.0, "kaiser": 3.0, "shared_noise": True},
+        **{"stages": "both", "flicker": True},
     }
 
     kaiser: ClassVar[float] = 3.0
@@ -453,9 +430,7 @@ class BM4D(FrameSearch, groups.TwoPasses):
     voxel: str = voxel_setting()
     frames_before: int = frames_setting(0, "Earlier volumes to search")
     frames_after: int = frames_setting(0, "Later volumes to search")
-    flicker: bool = flicker_setting("volumes")
     refine: str = groups.refine()
-    stages: str = groups.stages()
     threshold: float = groups.threshold(2.9)
     wiener_sigma: float = groups.wiener_sigma(0.9)
     step_basic: int = _step(3, groups.BASIC)
@@ -489,7 +464,6 @@ class BM4D(FrameSearch, groups.TwoPasses):
 
     @property
     def whole_volumes(self) -> bool:
-        """Whether other volumes are searched."""
         return self.over_time
 
     @property
@@ -519,10 +493,9 @@ class BM4D(FrameSearch, groups.TwoPasses):
                 frames=(self.frames_before, self.frames_after),
                 next_window=_WINDOW_NEXT,
                 similar_next=_SIMILAR_NEXT[name],
-                similar_block=_SIMILAR_BLOCK[name],
                 still=_STILL[name],
             )
-            for name in self._pass_names()
+            for name in self.stages
         }
         alike = sum(one.neighbours for one in spectra) / max(len(spectra), 1)
         if alike <= groups.ALIKE or self.over_time:
@@ -563,11 +536,10 @@ class BM4D(FrameSearch, groups.TwoPasses):
         return Reach(time, (z, z), (y, y), (x, x))
 
     def plan(self, arena: Arena) -> Plan | SeriesPlan | RidgePlan:
-        """Return the plan for one device."""
         plan = (SeriesPlan if self.over_time else Plan)(self.passes, arena)
         if not self.ridge:
             return plan
-        return RidgePlan(plan, self.ridge, CubeMatches(self._ridge_search, arena))
+        return RidgePlan(plan, self.ridge, CubeSearch(self._ridge_search, arena))
 
 
 def no_volume(names: str, shape: tuple[int, ...]) -> AxesError:

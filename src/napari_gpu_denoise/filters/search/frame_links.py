@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -29,12 +28,6 @@ def frames_setting(default: int, help: str) -> Any:
     return setting(default, help, bounds=(0, 16), unit="frames", needs_axis="T")
 
 
-def flicker_setting(between: str = "frames") -> Any:
-    """Declare whether changes of brightness between frames, or volumes, are corrected for."""
-    help = f"Correct for bleaching and flicker between {between}"
-    return setting(True, help, advanced=True, needs_axis="T")
-
-
 def slices_setting() -> Any:
     """Declare how many slices on each side are searched."""
     help = "Slices above and below to search"
@@ -46,17 +39,12 @@ class FrameSearch(Filter):
 
     frames_before: int
     frames_after: int
-    flicker: bool
 
     @property
     def over_time(self) -> bool:
-        """Whether other frames are searched."""
         return bool(self.frames_before or self.frames_after)
 
-    @property
-    def compares_brightness(self) -> bool:
-        """Whether `flicker` is on."""
-        return self.flicker
+    compares_brightness = True
 
 
 class FrameLinks:
@@ -235,17 +223,11 @@ class RingPlan(FramePlan):
     also takes the slot of the first frame and the length of the ring; how grey levels of the frames
     are brought to those of one, if they are (channels, frames, 3); which frame (t, z) of `out` is
     the first, and how many it holds; and the buffers. `frames` is how many it looks at before and
-    after; `compared` changes a note before frames are compared for changes of brightness.
+    after.
     """
 
-    def __init__(
-        self,
-        tiles: TilePlan,
-        frames: tuple[int, int],
-        compared: Callable[[FrameNote], FrameNote] | None = None,
-    ):
-        self.arena = tiles.arena
-        self._tiles, self._compared = tiles, compared
+    def __init__(self, tiles: TilePlan, frames: tuple[int, int]):
+        self.arena, self._tiles = tiles.arena, tiles
         self._before, self.ahead = frames
 
     def buffers(self, tile: Tile, batch: int, is_map: bool = False) -> Sizes:
@@ -261,7 +243,6 @@ class RingPlan(FramePlan):
         }
 
     def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any) -> None:
-        """Prepare for the frames of a video; see `FramePlan.begin`."""
         self._tile, self._variation = tile, variation
         self._first = self._known = first
         self._held = self.hold(tile, batch, variation is not None)
@@ -284,14 +265,12 @@ class RingPlan(FramePlan):
             self._sigma[self._known + k] = sigma[:, begin : begin + self._tile.z.size]
             # A volume has no brightness to compare, and its slices may differ in noise.
             known = note.sigma if sigma.shape[1] == 1 else np.ones(channels)
-            one = replace(note, sigma=known)
-            compared.append(self._compared(one) if self._compared else one)
+            compared.append(replace(note, sigma=known))
         self._links.add(self._known, *compared)
         self._known += count
         return run.launches
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
-        """Enqueue the filtering of the next frames."""
         filtered, _ = self._links.links(start, count)
         plain = np.all(filtered[..., 0] == 1) and np.all(filtered[..., 1] == 0)
         run = Launcher(self.arena, queue)

@@ -164,12 +164,10 @@ def _spectra(blocks: np.ndarray) -> np.ndarray:
 
 
 def _means(windows: np.ndarray) -> np.ndarray:
-    """Return the mean of a block at each place in windows."""
     return _MEANS @ windows @ _MEANS.T
 
 
 def _variances(windows: np.ndarray) -> np.ndarray:
-    """Return the variance of a block at each place in windows."""
     return _means(windows**2) - _means(windows) ** 2
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.filters.pixels import Launcher
+from napari_gpu_denoise.filters.pixels import Launcher, Pixels
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.plan import Sizes, allocated
@@ -104,10 +104,7 @@ _ACROSS = 32  # items of a row of `search_sliding`: those of a warp
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Settings of a search: widths in pixels, numbers of frames and slices.
-
-    With `roots`, distances are between twice the square roots of the values.
-    """
+    """Settings of a search: widths in pixels, numbers of frames and slices."""
 
     patch: int
     step: int
@@ -115,12 +112,7 @@ class SearchSettings:
     neighbours: int
     frames: tuple[int, int] = (0, 0)
     slices: int = 0
-    roots: bool = False
-
-    @property
-    def beyond(self) -> int:
-        """How much further than its matches the pixels lie that a reference depends on."""
-        return 0
+    beyond = 0  # how much further than its matches the pixels lie that a reference depends on
 
     @property
     def candidates(self) -> int:
@@ -314,8 +306,6 @@ class PatchSearch:
             "NEIGHBOURS": settings.neighbours,
             **self.offsets.index_bits,
         }
-        # Whether the search needs a copy of its own, in another layout or of roots.
-        self._copied = self.variant.split > 1 or settings.roots
         self._search = arena.kernel(
             f"search/{self.variant.kernel}", {**self.constants, **self.variant.constants}
         )
@@ -348,12 +338,20 @@ class PatchSearch:
         return SearchLayout(rows, columns, shape, far, radius, left)
 
     def buffers(self, tile: Tile) -> Sizes:
-        """Return the buffers that a tile needs."""
         at = self.layout(tile)
         references = tile.frames * at.rows.count * at.columns.count
         padded = 4 * math.prod(at.shape)
         sizes = {"padded": padded, "keys": 4 * references * self.settings.neighbours}
-        return {**sizes, "split": padded} if self._copied else sizes
+        return {**sizes, "split": padded} if self.variant.split > 1 else sizes
+
+    def find(self, run: Launcher, tile: Tile, image: Pixels) -> tuple[tuple[Grid, ...], int, Any]:
+        """Enqueue the search for the references of a tile of one slice.
+
+        Returned are where these lie along z, y and x, of how many images or volumes they are, and
+        the keys of their matches.
+        """
+        found = self.enqueue(run, tile, image.buffer)
+        return (Grid(0, 0, 1, 1, 0), found.rows, found.columns), tile.frames, found.keys
 
     def enqueue(
         self,
@@ -376,25 +374,25 @@ class PatchSearch:
         (pnt, pnz, pny, pitch), (far_t, far_z) = at.shape, at.far
         snt, snz, sny, snx = tile.source_shape
 
-        # The image itself and, if the kernel needs rows in phases or roots, a copy for the search.
+        # The image itself and, if the kernel needs rows in phases, a copy for the search.
         first, slots = ring or (0, snt)
-        padded = {"padded": (1, False)}
-        if self._copied:
-            padded["split"] = self.variant.split, settings.roots
-        for name, (split, roots) in padded.items():
+        padded = {"padded": 1}
+        if self.variant.split > 1:
+            padded["split"] = self.variant.split
+        for name, split in padded.items():
             constants = {"SPLIT": split, "ALIKE": alike is not None}
-            pad = self.arena.kernel("search/pad_far", constants | ({"ROOTS": 1} if roots else {}))
+            pad = self.arena.kernel("search/pad_far", constants)
             run.over_pixels(
                 *("pad", pad, pitch, pny, pnt * pnz),
                 **{"tile": source, "first": first, "ring": slots},
                 **{"nt": snt, "nz": snz, "ny": sny, "nx": snx},
-                **{"padded": held[name], "pnz": pnz, "pny": pny, "pitch": pitch},
+                **{"padded": held[name], "pnt": pnt, "pnz": pnz, "pny": pny, "pitch": pitch},
                 **{"t0": far_t, "z0": far_z, "y0": radius, "x0": left},
                 **({} if alike is None else {"alike": alike}),
             )
-        searched, keys = held["split" if self._copied else "padded"], held["keys"]
-        nt, nz, _, _ = tile.shape
-        layout = {"pnz": pnz, "pny": pny, "pitch": pitch, "nz": nz, "y0": radius, "x0": left}
+        searched, keys = held[list(padded)[-1]], held["keys"]
+        layout = {"pnz": pnz, "pny": pny, "pitch": pitch, "y0": radius, "x0": left}
+        layout["nz"] = tile.z.size
         layout |= {"t0": tile.t.margin + far_t, "z0": tile.z.margin + far_z}
         matches = Matches(held["padded"], keys, self.offsets.table, rows, columns, layout)
         constants = self.variant.constants
@@ -424,7 +422,7 @@ class PatchSearch:
             more |= {"frames_before": before, "frames_after": after, "slices": settings.slices}
             more["ranks"] = self.offsets.ranks
         run.run(
-            *("search", self._search, (across, down, nt * nz), group),
+            *("search", self._search, (across, down, tile.frames), group),
             **{"padded": searched, "keys": keys, **layout, **matches.grid, **more},
         )
         return matches

@@ -70,7 +70,7 @@ class FrameRings:
 
     def __init__(self, arena: Arena, shape: RingShape, tile: Tile, held: Buffers):
         self.shape, self.held, self._tile = shape, held, tile
-        self._store = arena.kernel("vbm3d/store_frames", {})
+        self._store = arena.kernel("search/pad_far", {"SPLIT": 1, "RINGS": 1})
 
     def images(self, name: str):
         """Return the ring ``"noisy"`` or ``"basic"``: float32 (channels, images, pny, pitch)."""
@@ -92,9 +92,11 @@ class FrameRings:
         right = shape.margin + held.x.start - self._tile.x.source_start
         run.over_pixels(
             *("store", self._store, shape.pitch, shape.pny, held.channels * count),
-            **{"frames": pixels.buffer, "count": count, "ny": held.y.size, "nx": held.x.size},
-            **{"images": ring, "ring": shape.images, "first": first % shape.images},
-            **{"pny": shape.pny, "pitch": shape.pitch, "y0": down, "x0": right},
+            **{"tile": pixels.buffer, "first": 0, "ring": count},
+            **{"nt": count, "nz": 1, "ny": held.y.size, "nx": held.x.size},
+            **{"padded": ring, "pnt": count, "pnz": 1, "pny": shape.pny, "pitch": shape.pitch},
+            **{"t0": 0, "z0": 0, "y0": down, "x0": right},
+            **{"slots": shape.images, "into": first % shape.images},
         )
 
     def clear(self, run: Launcher, name: str, each: int, first: int, stop: int) -> None:

@@ -98,20 +98,11 @@ def tabulated(function: Callable[[np.ndarray], np.ndarray], start: float, end: f
 
 
 def pointwise(function: Callable[[np.ndarray], np.ndarray], image: Any) -> np.ndarray:
-    """Apply a function of float64 values (n,) to an image; the result is float32.
-
-    It runs in several threads, and on blocks, so that it takes little memory.
-    """
+    """Apply a function of float64 values to an image; the result is float32."""
     result = np.empty((image := numbers(image)).shape, np.float32)
 
     def fill(source: np.ndarray, target: np.ndarray) -> None:
-        flags, types = ["external_loop", "buffered", "zerosize_ok"], [np.float64, np.float32]
-        # Some float64 of such blocks fit a cache.
-        size = {"buffersize": 1 << 16, "casting": "same_kind"}
-        ways = [["readonly"], ["writeonly"]]
-        with np.nditer([source, target], flags, ways, types, **size) as blocks:
-            for values, changed in blocks:
-                changed[...] = function(values)
+        target[...] = function(source.astype(np.float64))
 
     in_bands(fill, image, result)
     return result
@@ -317,10 +308,8 @@ class NoiseModel(ABC):
         SettingsError if it names another model, or its parameters do not fit.
         """
         fields = dict(values) if isinstance(values, Mapping) else {"model": values}
-        name, known = (
-            fields.pop("model", None),
-            cls.__subclasses__() if cls is NoiseModel else [cls],
-        )
+        name = fields.pop("model", None)
+        known = cls.__subclasses__() if cls is NoiseModel else [cls]
         kind = next((each for each in known if each.name == name), None)
         if kind is None:
             names = " or ".join(each.name for each in known)

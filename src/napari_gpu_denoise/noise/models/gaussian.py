@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.errors import Note, SettingsError
 from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, autocovariance, power_of_lags
 from napari_gpu_denoise.noise.models import base
-from napari_gpu_denoise.noise.patches.spectra import METHOD, MIXED_METHOD, mixed_sigma, uneven_note
+from napari_gpu_denoise.noise.patches.spectra import METHOD
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
@@ -99,8 +99,15 @@ class Gaussian(Additive, base.NoiseModel):
             and laws.growth >= limits.MIN_UNEVEN_GROWTH
         ):
             _, variance = laws.curve.fitted
-            method, notes = MIXED_METHOD, (uneven_note(*np.sqrt(variance[[0, -1]])),)
-            sigma, error = mixed_sigma(laws.curve, error / sigma)
+            dark, bright = np.sqrt(variance[[0, -1]])
+            fact = (
+                f"the noise grows with brightness, from {dark:.3g} in the dark to {bright:.3g} in "
+                "the bright parts: one sigma is a compromise; a noise model works better"
+            )
+            notes = (Note(fact, "noise='auto'", code="uneven"),)
+            method, relative = "mean variance over the levels of brightness", error / sigma
+            sigma = math.sqrt(np.average(laws.curve.variance, weights=laws.curve.count))
+            error = sigma * relative
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
 
     def summary(self) -> str:

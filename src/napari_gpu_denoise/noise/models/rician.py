@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.noise import limits
+from napari_gpu_denoise.noise.magnitude import (
+    magnitude_noise,
+    magnitude_variance,
+    mean_magnitude,
+    object_noise,
+)
 from napari_gpu_denoise.noise.models import base
 
 if TYPE_CHECKING:
@@ -39,8 +45,7 @@ class Rician(base.NoiseModel):
     with residual noise of both signs, so means over regions are correct.
     ``numpy.maximum(result, 0)`` removes the negative values, and leaves a background of about 0.15
     sigma. The standard deviation after stabilisation is within 2 % of 1 for signals above 1.25
-    sigma, 0.96 at one sigma and 0.87 without signal. A curve that reached 1 there would give the
-    noise a long tail, which filters treat as signal; this one keeps it symmetric.
+    sigma, and less below: noise of the background stays symmetric.
 
     References
     ----------
@@ -55,8 +60,7 @@ class Rician(base.NoiseModel):
     price: ClassVar[float] = limits.MIN_COST_GAIN_BESIDE_PROOF
 
     def variance(self, mean: Any) -> np.ndarray:
-        curve = magnitude_variance()
-        relative = np.interp(np.asarray(mean, np.float64) / self.sigma, *curve)
+        relative = np.interp(np.asarray(mean, np.float64) / self.sigma, *magnitude_variance())
         return self.sigma * self.sigma * relative
 
     def variance_told_by(self, pixels: Any) -> np.ndarray:
@@ -98,9 +102,7 @@ class Rician(base.NoiseModel):
     @classmethod
     def misfit(cls, channel: Evidence) -> base.Misfit:
         """Return that of one sigma for background and object; infinite where nothing is dark."""
-        from napari_gpu_denoise.noise.magnitude import magnitude_noise
-
-        found = magnitude_noise(channel, magnitude_variance)
+        found = magnitude_noise(channel)
         if found is None:
             return base.Misfit(math.inf)
         # What else would prove photons does so only where there is no background of magnitudes.
@@ -118,29 +120,18 @@ class Rician(base.NoiseModel):
     @classmethod
     def fit(cls, channel: Evidence) -> base.Fit:
         """Return sigma of the background and the object, or of the smoothest patches of all."""
-        from napari_gpu_denoise.noise.magnitude import magnitude_noise, object_noise
-
-        found = magnitude_noise(channel, magnitude_variance)
+        found = magnitude_noise(channel)
         sigma, error = (found.sigma, found.error) if found else (channel.sigma, channel.error)
         method = "distribution of the background"
         if found is None or not found.share:
             method = "smoothest patches, corrected for magnitudes"
             if channel.spectra is not None:
-                sigma, error = object_noise(channel.spectra, sigma, magnitude_variance())
+                sigma, error = object_noise(channel.spectra, sigma)
         sigma = sigma or 1e-6
         return base.Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve)
 
     def summary(self) -> str:
         return f"Rician noise, sigma {self.sigma:.4g}"
-
-
-def mean_magnitude(signal: np.ndarray) -> np.ndarray:
-    """Return the mean of the Rice distribution of sigma 1."""
-    from scipy.special import ive
-
-    half = np.square(signal) / 2
-    both = (1 + half) * ive(0, half / 2) + half * ive(1, half / 2)
-    return math.sqrt(math.pi / 2) * both
 
 
 def rice(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -197,11 +188,3 @@ def unbiased_signal(stabilised: np.ndarray) -> np.ndarray:
     far = np.maximum(above, end := table.at[-1])
     far = (far + np.sqrt(far**2 - 1)) / 2  # the mean is x + 1 / (4 x) there
     return np.copysign(np.where(above < end, np.sqrt(table(above)), far), beyond)
-
-
-@cache
-def magnitude_variance() -> tuple[np.ndarray, np.ndarray]:
-    """Return the variance of a magnitude as a function of its mean."""
-    signal = np.linspace(0, 40, 2001)
-    mean = mean_magnitude(signal)
-    return mean, 2 + np.square(signal) - np.square(mean)

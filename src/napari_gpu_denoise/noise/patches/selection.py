@@ -223,25 +223,6 @@ def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
     return down, math.ceil(math.ceil(rows / down) * columns / limit)
 
 
-def read_patches(
-    plane: np.ndarray, size: int, limit: int, blank: np.ndarray | None = None
-) -> tuple[np.ndarray, tuple[int, int], float]:
-    """Read about `limit` finite patches, evenly spread, that do not touch a `blank` mask.
-
-    Their height and width are `size`, or the length of a shorter axis. Returned are the pixels
-    (patch, pixel) in the dtype of the plane, height and width, and how many patches share a pixel.
-    """
-    shape = (min(size, plane.shape[0]), min(size, plane.shape[1]))
-    windows = sliding_window_view(plane, shape)
-    down, across = grid_steps(*windows.shape[:2], limit)
-    patches = windows[::down, ::across]
-    kept = np.isfinite(patches).all(axis=(2, 3))
-    if blank is not None:
-        kept &= clear_patches(blank, size, down, across)
-    overlap = max(1.0, shape[0] / down) * max(1.0, shape[1] / across)
-    return patches[kept].reshape(-1, shape[0] * shape[1]), shape, overlap
-
-
 def blocks_of(plane: np.ndarray, size: int) -> np.ndarray:
     """Return the whole blocks of a plane side by side, (row, column, y, x)."""
     rows, columns = (length // size for length in plane.shape)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.patches import selection, variance
 from napari_gpu_denoise.noise.patches.coefficients import (
@@ -27,7 +27,7 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     ranked,
 )
 from napari_gpu_denoise.noise.patches.device import patches_on
-from napari_gpu_denoise.noise.patches.variance import MEMBERS, VarianceCurve
+from napari_gpu_denoise.noise.patches.variance import MEMBERS
 
 MAX_PATCHES = 40_000  # patches read, about: fewer miss the smoothest places of texture
 ALONG = "mean", "energy", "seen", "clipped", "place"  # fields whose last axis is that of patches
@@ -208,7 +208,6 @@ def together(parts: Sequence[PatchSpectra]) -> PatchSpectra:
 
 
 METHOD = "high frequencies of the smoothest patches"
-MIXED_METHOD = "mean variance over the levels of brightness"
 
 
 def plane_sigmas(spectra: PatchSpectra) -> np.ndarray:
@@ -246,28 +245,6 @@ def sigma_of_differences(plane: np.ndarray) -> tuple[float, float]:
     return sigma, sigma * math.sqrt((1 if few else 2) * terms / squares.size)
 
 
-def mixed_sigma(curve: VarianceCurve, error: float) -> tuple[float, float]:
-    """Return the root of the mean variance over levels of brightness; `error` is relative."""
-    sigma = math.sqrt(np.average(curve.variance, weights=curve.count))
-    return sigma, sigma * error
-
-
-@dataclass(frozen=True)
-class SigmaEstimate:
-    """Noise standard deviation of an image in grey levels, as a filter measures its own.
-
-    The standard errors cover the number of pixels used and the spread between planes, not the bias
-    from texture that looks like noise.
-    """
-
-    sigma: tuple[float, ...]  # one per channel
-    standard_error: tuple[float, ...]
-    method: str  # in words
-    planes: int  # number of planes read, over all channels
-    notes: tuple[str, ...] = ()  # remarks for the user, in sentences
-    blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
-
-
 def combined_sigma(measured: np.ndarray) -> tuple[float, float]:
     """Return sigma of all planes and its standard error, from those of each (plane, 2).
 
@@ -283,16 +260,6 @@ def combined_sigma(measured: np.ndarray) -> tuple[float, float]:
     spread = max(math.sqrt(np.mean(error**2)), float(np.std(sigma, ddof=1)))
     # The median of n normal values has pi/2 times the variance of their mean (n large).
     return float(np.median(sigma)), spread * math.sqrt(math.pi / (2 * len(sigma)))
-
-
-def uneven_note(dark: float, bright: float) -> Note:
-    """Return the note that no single sigma fits noise of these sigmas."""
-    return Note(
-        f"the noise grows with brightness, from {dark:.3g} in the dark to {bright:.3g} in the "
-        "bright parts: one sigma is a compromise; a noise model works better",
-        "noise='auto'",
-        code="uneven",
-    )
 
 
 def planes_differ(sigma: Sequence[float], error: Sequence[float]) -> bool:

@@ -31,8 +31,6 @@ class Parts(NamedTuple):
 
     def kept(self, which: np.ndarray) -> Parts:
         """Return the parts that a mask (part,) selects."""
-        if which.all():
-            return self
         return Parts(self.members[np.repeat(which, self.count)], self.count[which])
 
     def sums(self, values: np.ndarray, count: np.ndarray | None = None) -> np.ndarray:

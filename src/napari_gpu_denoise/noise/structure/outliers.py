@@ -92,8 +92,7 @@ def find_outliers(plane: np.ndarray, threshold: float | None = None) -> tuple[Ou
         whole = sum(int(np.count_nonzero(each)) for each in lines[sign < 0])
         return Outliers(mask, excess, weight, whole)
 
-    hot, dead = in_threads(side, (1, -1))
-    return hot, dead
+    return tuple(in_threads(side, (1, -1)))
 
 
 def _local_noise(plane: np.ndarray) -> tuple[Neighbours, np.ndarray, np.ndarray]:

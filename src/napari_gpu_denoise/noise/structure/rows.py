@@ -95,10 +95,8 @@ def outlying_rows(parts: Segments) -> np.ndarray:
     near = np.flatnonzero((far > least) & (far > 1.5 * np.maximum(beside[2:], beside[:-2])))
     rows = np.unique(np.clip(near[:, None] + (0, 1, 2), 0, len(found) - 1))
     steps = np.diff(parts.means, axis=0)
-    up, down = (
-        np.append(-steps[:1], steps, axis=0)[rows],
-        np.append(-steps, steps[-1:], axis=0)[rows],
-    )
+    up = np.append(-steps[:1], steps, axis=0)[rows]
+    down = np.append(-steps, steps[-1:], axis=0)[rows]
     around = np.clip(rows[:, None] + (-5, -4, -3, -2, 1, 2, 3, 4), 0, len(steps) - 1)
     limit = limits.MIN_OUTLIER_SCORE * parts.width**0.5 * np.abs(steps[around]).mean(axis=1)
     for sign in (1, -1):

@@ -137,9 +137,7 @@ class FrameFlow:
         types, frames = types or FrameTypes(), tile.channels * batch
         pixels = (frames * math.prod(shape[1:]) for shape in (tile.source_shape, tile.shape))
         self._transfer = Transfer(arena, types, *pixels, counts=frames)
-        # Values of the host are float32 unless they are kept as they are: no rows are left out.
-        whole = types.kept is None or types.made.kind == "f"
-        self._kept = tile.shape[2:] if whole else types.kept
+        self._kept = types.kept or tile.shape[2:]
         # Noise model of each channel, the same in all frames.
         self._models = np.zeros(1, np.int32)
         alone = session.device.shares_cores
@@ -266,10 +264,8 @@ class FrameFlow:
         if slot.done is not None:
             slot.done.wait()
         with self.turn:
-            buffer, upload = self._transfer.upload(self.queues.up, slot.name, host)
-            self.queues.after_upload([upload])
-            buffer, converted = self._transfer.as_float(self.queues.compute, buffer, size)
-            slot.uploaded, slot.launches = upload, [("upload", upload), *converted]
+            buffer, slot.launches = self._transfer.send(self.queues, slot.name, host)
+            slot.uploaded = slot.launches[0][1]
             if self._stabilisation is not None:
                 self._models = notes[0].models
                 numbers = np.repeat(self._models, count)
@@ -293,16 +289,11 @@ class FrameFlow:
         if self._stabilisation is not None:
             numbers, pixels = np.repeat(self._models, count), math.prod(tile.shape[1:])
             launches += self._stabilisation.inverse(queues.compute, values, numbers, pixels)
-        nz, ny, nx = tile.shape[1:]
-        stack = (tile.channels * count * nz, ny, nx), self._kept, nz
-        buffer, converted = transfer.as_levels(queues.compute, values, slot.name, *stack)
-        launches += converted
-        queues.compute.flush()
-        after = [launches[-1][1]]
-        shape = tile.channels, count, nz, *self._kept
-        host, counts, done = transfer.download(queues.down, buffer, slot.name, shape, after)
-        queues.down.flush()
-        slot.launches = [*launches, ("download", done)]
+        names, shape = (slot.name, slot.name), (tile.channels, count, *tile.shape[1:])
+        host, counts, done = transfer.fetch(
+            queues, values, names, shape, self._kept, tile.shape[1], launches
+        )
+        slot.launches = launches
         if self.profiling:
             self.events += slot.launches
 
@@ -405,7 +396,7 @@ class ArrayFrameFlow:
         # Of the whole frame, whatever part of it is read: all parts have to agree.
         work = self.work
         planes = [work.source.frame(*key, c) for c in range(work.source.joined)]
-        sigma, models = work.sigma.of_frame(*key, work.sigma_unit)
+        sigma, models = work.sigma.of_frame(*key, work.levels.scale)
         compares, whole = work.filter.compares_brightness, work.filter.whole_volumes
         note = note_frame(planes, sigma, work.levels, brightness=compares, whole=whole)
         return replace(note, first_slice=work.source.origin[1], models=models)

@@ -352,10 +352,8 @@ class TileFlow:
         pixels = transfer.room(read, (tile.channels, *tile.source_shape), self.queues.up)
         times = tile.t.source_start, tile.t.source_stop
         read_frames(work.source, work.levels, tile, *times, pixels)
-        buffer, upload = transfer.upload(self.queues.up, read, pixels)
         sigma, uploads = self._send_sigma(slot, tile)
-        self.queues.after_upload([upload, *uploads])
-        values, launches = transfer.as_float(compute, buffer, pixels.size)
+        values, launches = transfer.send(self.queues, read, pixels, uploads)
         if stabilisation is not None:
             launches += stabilisation.forward_tile(compute, values, sigma.models, tile)
         out = transfer.result(made)
@@ -363,18 +361,14 @@ class TileFlow:
         if stabilisation is not None:
             plane, models = math.prod(tile.shape[2:]), sigma.models.ravel()
             launches += stabilisation.inverse(compute, out, models, plane)
-        kept, planes = work.kept(tile), tile.channels * math.prod(tile.shape[:2])
-        stack = (planes, *tile.shape[2:]), kept, planes
-        result, last = transfer.as_levels(compute, out, made, *stack)
-        launches += last
-        compute.flush()
-        shape = tile.channels, *tile.shape[:2], *(kept if last else tile.shape[2:])
-        after = [launches[-1][1]]
-        arrived = transfer.download(self.queues.down, result, room, shape, after)
-        self.queues.down.flush()
+        shape = tile.channels, *tile.shape
+        names, kept = (made, room), work.kept(tile)
+        arrived = transfer.fetch(
+            self.queues, out, names, shape, kept, math.prod(shape[:3]), launches
+        )
         slot.done = arrived[-1]
         if self.profiling:
-            self.events += [("upload", upload), *launches, ("download", slot.done)]
+            self.events += launches
         return partial(self._write, tile, made, *arrived)
 
     def _write(
@@ -406,14 +400,14 @@ class TileFlow:
                 uploads.append(cl.enqueue_copy(self.queues.up, buffer, array, is_blocking=False))
             return buffer
 
-        slot.levels = sigma.levels(tile, self.work.sigma_unit)
+        slot.levels = sigma.levels(tile, self.work.levels.scale)
         # A map is the same in all planes, so that tiles of a stack mostly use the same part of it.
         known = slot.seen == (tile.y, tile.x)
         if not known:
             slot.variation, slot.seen = sigma.variation(tile), (tile.y, tile.x)
         levels = read_levels = sent("levels", slot.levels)
         if tile.shape[:2] != tile.source_shape[:2]:
-            slot.read_levels = sigma.read_levels(tile, self.work.sigma_unit)
+            slot.read_levels = sigma.read_levels(tile, self.work.levels.scale)
             read_levels = sent("read levels", slot.read_levels)
         variation = sent("variation", slot.variation, known=known)
         even = not sigma.is_map and bool(np.all(slot.levels == slot.levels.flat[0]))

@@ -7,7 +7,7 @@ fast as a float.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import value_grid, values_per_item
 from napari_gpu_denoise.protocol.plan import Launches
 from napari_gpu_denoise.protocol.tiles import Tile
-from napari_gpu_denoise.run.flow.work import Work
+from napari_gpu_denoise.run.flow.work import Queues, Work
 
 # Most pixels converted on the host at once, so that intermediate arrays stay in the cache.
 _CONVERTED = 1 << 20
@@ -84,48 +84,74 @@ class Transfer:
         whole = pinned_of(self._arena, name, (self._given,), self._types.given, queue)
         return whole[: math.prod(shape)].reshape(shape)
 
-    def upload(self, queue, name: str, pixels: np.ndarray) -> tuple[Any, Any]:
-        """Copy pixels, contiguous host memory, to the device; return the buffer and the event.
+    def send(
+        self, queues: Queues, name: str, pixels: np.ndarray, uploads: Sequence[Any] = ()
+    ) -> tuple[Any, Launches]:
+        """Copy pixels, contiguous host memory, to the device; return them as float32.
 
-        The buffer and the host memory of this name must not be in use.
+        They stay so until the next are sent. The buffer and the host memory of this name must not
+        be in use. The first of the launches is the upload; kernels wait for it and for `uploads`.
         """
         import pyopencl as cl
 
         buffer = self._arena.buffer(name, self._types.given.itemsize * self._given)
-        return buffer, cl.enqueue_copy(queue, buffer, pixels, is_blocking=False)
-
-    def as_float(self, queue, buffer, count: int) -> tuple[Any, Launches]:
-        """Return `count` uploaded values as float32, until the next are converted."""
+        upload = cl.enqueue_copy(queues.up, buffer, pixels, is_blocking=False)
+        queues.after_upload([upload, *uploads])
+        launches = [("upload", upload)]
         if self._load is None:
-            return buffer, []
+            return buffer, launches
         values = self._arena.buffer("pixels in", 4 * self._given)
-        grid = value_grid(count, self._device)
-        event = self._load(queue, *grid, levels=buffer, count=count, values=values)
-        return values, [("to float", event)]
+        grid, count = value_grid(pixels.size, self._device), pixels.size
+        event = self._load(queues.compute, *grid, levels=buffer, count=count, values=values)
+        return values, [*launches, ("to float", event)]
 
     def result(self, name: str):
-        """Return the float32 buffer for the filter to write; `name` as in `as_levels`."""
+        """Return the float32 buffer for the filter to write; `name` as in `fetch`."""
         return self._arena.buffer(name if self._store is None else "pixels out", 4 * self._made)
 
-    def as_levels(
+    def fetch(
         self,
-        queue,
+        queues: Queues,
         values,
-        name: str,
-        stack: tuple[int, int, int],
+        names: tuple[str, str],
+        shape: tuple[int, ...],
         kept: tuple[int, int],
         planes: int,
-    ) -> tuple[Any, Launches]:
-        """Return a buffer to download, with the `kept` rows and columns of a stack as they travel.
+        launches: Launches,
+    ) -> tuple[np.ndarray, np.ndarray | None, Any]:
+        """Copy results, float32 of a shape (…, ny, nx), to host memory after some launches.
 
-        `stack` is the number of planes, and their rows and columns. Before them it has counts of
-        clipped values, each of so many `planes`; not of floats, which are clipped when they are
-        stored.
+        `names` are those of their buffer and of the memory. Of integers only the `kept` rows and
+        columns travel, with counts of clipped values, each of so many `planes`; floats are clipped
+        when they are stored. Returns the pixels, the counts for `clipped`, and the event after
+        which both are there; launches are added to those given.
         """
-        if self._store is None:
-            return values, []
+        import pyopencl as cl
+
+        name, room = names
+        if self._store is not None:
+            values, event = self._as_levels(queues.compute, values, name, shape, kept, planes)
+            launches.append(("to levels", event))
+            shape = *shape[:-2], *kept
+        queues.compute.flush()
+        dtype = self._types.made
+        place = room, (self._head + self._made * dtype.itemsize,), np.dtype(np.uint8)
+        size = self._head + math.prod(shape) * dtype.itemsize
+        whole = pinned_of(self._arena, *place, queues.down)[:size]
+        after = [launches[-1][1]]
+        event = cl.enqueue_copy(queues.down, whole, values, wait_for=after, is_blocking=False)
+        queues.down.flush()
+        launches.append(("download", event))
+        counts = whole[: self._head].view(np.int32) if self._head else None
+        return whole[self._head :].view(dtype).reshape(shape), counts, event
+
+    def _as_levels(
+        self, queue, values, name: str, shape: tuple[int, ...], kept: tuple[int, int], planes: int
+    ) -> tuple[Any, Any]:
+        """Convert results to integers; return the buffer to download and the event."""
         whole, counts, levels = self._counted(queue, name)
-        count, ny, nx = stack
+        *stack, ny, nx = shape
+        count = math.prod(stack)
         if kept == (ny, nx):  # as few long rows
             count, kept, planes = count // planes, (1, planes * ny * nx), 1
             ny, nx = kept
@@ -135,7 +161,7 @@ class Transfer:
             **{"values": values, "ny": ny, "nx": nx, "kept_y": kept[0], "kept_x": kept[1]},
             **{"levels": levels, "clipped": counts, "tile": 0, "planes": planes},
         )
-        return whole, [("to levels", event)]
+        return whole, event
 
     def _counted(self, queue, name: str) -> tuple[Any, Any, Any]:
         """Return a buffer for results, its first part for counts, and the other for pixels.
@@ -154,27 +180,6 @@ class Transfer:
             self._parts[name] = whole, counts, levels
             self._clipped[name] = np.zeros(self._head // 4, np.int32)
         return self._parts[name]
-
-    def download(
-        self, queue, buffer, room: str, shape: tuple[int, ...], after: list
-    ) -> tuple[np.ndarray, np.ndarray | None, Any]:
-        """Copy results to host memory of a name after some events.
-
-        Returns the pixels, the counts for `clipped`, and the event after which both are there.
-        """
-        import pyopencl as cl
-
-        dtype = self._types.made
-        place = room, (self._head + self._made * dtype.itemsize,), np.dtype(np.uint8)
-        size = self._head + math.prod(shape) * dtype.itemsize
-        whole = pinned_of(self._arena, *place, queue)[:size]
-        host = whole[self._head :].view(dtype).reshape(shape)
-        counts = whole[: self._head].view(np.int32) if self._head else None
-        return (
-            host,
-            counts,
-            cl.enqueue_copy(queue, whole, buffer, wait_for=after, is_blocking=False),
-        )
 
     def clipped(self, name: str, counts: np.ndarray | None) -> np.ndarray | None:
         """Return how many values were clipped in a download of the buffer of a name, if known."""

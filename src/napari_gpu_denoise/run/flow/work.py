@@ -253,11 +253,6 @@ class Work:
         return self.spans or tuple(map(Span.whole, self.source.shape[1:]))
 
     @property
-    def sigma_unit(self) -> float:
-        """Unit of sigma in kernels, in grey levels to the power that sigma has."""
-        return self.levels.scale**self.filter.sigma_power
-
-    @property
     def out_levels(self) -> Levels:
         """How results are mapped to grey levels; a map has none."""
         return Levels(0, 1.0) if self.filter.yields_map else self.levels
