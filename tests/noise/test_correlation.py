@@ -13,7 +13,7 @@ from napari_gpu_denoise.noise.correlation import (
     noise_spectrum,
     power_of_lags,
 )
-from napari_gpu_denoise.noise.covariance import channel_covariance
+from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.models import Correlated
 from reference.data import REASON, data_folder, pictures
 
@@ -185,6 +185,10 @@ def channel_noise(shape=(256, 256), seed=0):
     return np.einsum("ij,jyx->iyx", MIX, white)
 
 
+def channel_covariance(image):
+    return ChannelPatches.of(image).covariance(False)
+
+
 @pytest.mark.parametrize("clean", [0, np.array([1, 0.5, 2])[:, None, None] * scene(256, 256)])
 def test_known_covariance(clean):
     """Also beside structure that the channels share."""
@@ -217,7 +221,7 @@ def test_channels_that_share_high_frequencies_only():
     image = 100 + apart + noise((200, 200), 2, 9)
     true = np.corrcoef(image.reshape(3, -1))[np.tril_indices(3, -1)].mean()
     for correlated, wanted in ((False, 1), (True, true)):
-        found = channel_covariance(image, correlated).correlation
+        found = ChannelPatches.of(image).covariance(correlated).correlation
         assert np.array(found)[np.tril_indices(3, -1)].mean() == pytest.approx(wanted, abs=0.12)
 
 
