@@ -153,12 +153,35 @@ def limits(monkeypatch):
 
 
 @pytest.fixture
-def in_parts(monkeypatch):
+def in_parts(limits):
     """Take every file for a large one, of small parts, of which a moment is worth to be kept."""
-    from napari_gpu_denoise.run import request
     from scenes import SMALL_PARTS
 
-    monkeypatch.setattr(request, "USUAL_LIMITS", SMALL_PARTS)
+    limits(**dataclasses.asdict(SMALL_PARTS))
+
+
+@pytest.fixture
+def own_cache(monkeypatch, tmp_path):
+    """Return the folder of caches, which is one of this test alone, and not there yet."""
+    from napari_gpu_denoise.opencl import device_test, program
+
+    for module in (device_test, program):
+        monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Return a function that puts devices into the machine, and returns them."""
+    from napari_gpu_denoise.opencl import device as devices
+
+    monkeypatch.delenv("GPU_DENOISE_DEVICE", raising=False)
+
+    def put(*found):
+        monkeypatch.setattr(devices, "_devices", lambda: found)
+        return found
+
+    return put
 
 
 @pytest.fixture

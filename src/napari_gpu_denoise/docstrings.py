@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -112,13 +112,9 @@ PARAGRAPHS["outcome"] = "\n\n".join(
 PARAGRAPHS["options"] = PARAGRAPHS["dtype"] + "\n" + PARAGRAPHS["run"]
 
 
-def documented(function: Function) -> Function:
-    """Insert the shared paragraphs into a docstring."""
-    return filled(function, PARAGRAPHS)
-
-
-def filled(function: Function, paragraphs: Mapping[str, str]) -> Function:
-    """Insert paragraphs into a docstring."""
+def documented(function: Function, **own: str) -> Function:
+    """Insert the shared paragraphs into a docstring, and its own ones."""
+    paragraphs = PARAGRAPHS | own
     if function.__doc__:  # there is none under python -OO
         function.__doc__ = _PLACE.sub(
             lambda place: textwrap.indent(paragraphs[place[2]], place[1]), function.__doc__

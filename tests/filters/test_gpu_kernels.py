@@ -48,6 +48,7 @@ GROUPS = {"window_basic": 9, "window_final": 7, "neighbours_basic": 8, "neighbou
 CUBES = {**GROUPS, "window_basic": 5, "window_final": 5, "cube": "4x4x4"}
 MANY = {"neighbours_basic": 16}
 AROUND = {"frames_before": 1, "frames_after": 2}
+BEFORE = {"frames_before": 2, "frames_after": 0}
 VIDEO = {**AROUND, "window_nearest": 7, "step_basic": 5, "step_final": 5}
 LINES = {"segment_length": 3, "max_length": 15, "staircase": 5}
 HARD = {**LINES, "choice": "hard"}
@@ -74,7 +75,7 @@ CASES = {
         *(gd.NLMeans(**IN_SPACE | WHOLE, **AROUND, slices=1), (4, 2, 13, 19), "TZYX", SIGMA),
     ),
     "nl_means over time, sliding": (
-        *(gd.NLMeans(**IN_SPACE | {"step": 1}, **AROUND, slices=1), (3, 2, 9, 13), "TZYX", SIGMA),
+        *(gd.NLMeans(**IN_SPACE | {"step": 1}, **BEFORE, slices=1), (3, 2, 9, 13), "TZYX", SIGMA),
     ),
     "nl_means over time, without local memory": (
         *(gd.NLMeans(**IN_SPACE, **AROUND, slices=1), (3, 2, 11, 13), "TZYX", SIGMA, TIGHT),
@@ -122,7 +123,7 @@ CASES = {
     ),
     "vbm3d over time": (small(gd.VBM3D, **VIDEO), (5, 33, 49), "TYX", SIGMA),
     "vbm3d, causal": (
-        *(small(gd.VBM3D, **VIDEO | {"frames_before": 2, "frames_after": 0}), (4, 25, 33)),
+        *(small(gd.VBM3D, **VIDEO | BEFORE), (4, 25, 33)),
         *("TYX", SIGMA),
     ),
     "vbm3d of joined channels": (
@@ -273,10 +274,13 @@ def given(name: str):
     if settings.over_time:  # references do not compare the brightness of frames
         settings = altered(settings, compares_brightness=False)
     image = np.rint(noisy(*shape, sigma=SIGMA)).astype(np.float32)
-    if settings.name == "bm4d" and "T" in axes:  # whose volumes move along x and y
+    if settings.name == "vbm3d" and "C" in axes:
+        image[1] = image[0] / 2
+    if settings.name == "bm4d" and "T" in axes:  # whose volumes move along all three
         nt, nz, ny, nx = shape
-        wide = scene(nz, ny + nt, nx + nt)
-        image += [wide[:, t : t + ny, t : t + nx] for t in range(nt)] - scene(*shape)
+        wide = scene(nz + nt, ny + nt, nx + nt)
+        moved = [wide[t : t + nz, t : t + ny, t : t + nx] for t in range(nt)]
+        image += moved - scene(*shape)
         image = np.rint(image)
     sigma = sigma_map(*shape[-2:]) if sigma == "map" else sigma
     return settings, image, axes, sigma, (limits or [LIMITS])[0]

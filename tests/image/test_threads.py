@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
-import sys
 import threading
 import time
 
@@ -13,7 +11,7 @@ import pytest
 
 from napari_gpu_denoise.image import threads
 from napari_gpu_denoise.image.levels import Levels
-from napari_gpu_denoise.image.threads import ahead, begin_each, in_bands, shared_executor
+from napari_gpu_denoise.image.threads import ahead, begin_each, in_bands
 
 
 @pytest.fixture
@@ -95,45 +93,14 @@ def test_levels_of_large_arrays_are_those_of_small_ones(four_threads, dtype):
     assert Levels.of(np.tile(small, (30, 30))) == Levels.of(small)
 
 
-@pytest.fixture
-def small_parts(monkeypatch):
-    """Arrays of a few pages are made ready, in several parts and steps."""
-    monkeypatch.setattr(threads, "_LEAST_BYTES", 1 << 16)
-    monkeypatch.setattr(threads, "_PART_BYTES", 10 * mmap.PAGESIZE)
-    monkeypatch.setattr(threads, "_STEP_BYTES", 3 * mmap.PAGESIZE)
-    shared_executor.cache_clear()
-    yield
-    shared_executor(*threads._PAGES).shutdown()
-    shared_executor.cache_clear()  # of the threads that were shut down
-
-
 def first_page(array):
     """Address of the first whole page."""
     return -(-array.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
-def test_what_has_been_written_stays(small_parts):
-    array = threads.new_array((300, 1000), np.dtype(np.float32))
+def test_what_has_been_written_stays():
+    shape = (25_000, 1000)  # several parts and steps
+    array = threads.new_array(shape, np.dtype(np.float32))
     array[:] = np.arange(1000)
-    shared_executor(*threads._PAGES).shutdown()
     threads._populate(array, first_page(array), array.ctypes.data + array.nbytes)
-    np.testing.assert_array_equal(array, np.broadcast_to(np.arange(1000), (300, 1000)))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is asked for on Linux only")
-def test_memory_is_there_before_it_is_written(small_parts):
-    def resident(array):
-        first = first_page(array)
-        found = (ctypes.c_ubyte * (array.nbytes // mmap.PAGESIZE - 1))()
-        ctypes.CDLL(None).mincore(
-            ctypes.c_void_p(first), ctypes.c_size_t(len(found) * mmap.PAGESIZE), found
-        )
-        return np.mean(np.frombuffer(found, np.uint8) & 1)
-
-    # NumPy might reuse memory that is there.
-    array = np.frombuffer(mmap.mmap(-1, 1 << 25), np.uint8)
-    assert resident(array) < 0.1
-    start = first_page(array)
-    if threads._populate(array, start, start + (1 << 24)):
-        pytest.skip("this system does not know the request")
-    assert 0.45 < resident(array) < 0.6
+    np.testing.assert_array_equal(array, np.broadcast_to(np.arange(1000), shape))

@@ -92,14 +92,14 @@ class Faults:
     def install(self, monkeypatch) -> Faults:
         """Put the calls in place of those of pyopencl."""
 
-        def counted(owner, name: str, kind: str) -> None:
+        def counted(owner, name: str, kind: str) -> tuple:
             plain = getattr(owner, name)
 
             def call(*given, **options):
                 self.call(kind)
                 return plain(*given, **options)
 
-            monkeypatch.setattr(owner, name, call)
+            return owner, name, call
 
         class Buffer(cl.Buffer):
             def __init__(buffer, *given, **options):
@@ -141,18 +141,24 @@ class Faults:
 
             return SimpleNamespace(build=build)
 
-        counted(_cl, "enqueue_nd_range_kernel", "launch")
-        counted(_cl.CommandQueue, "finish", "finish")
-        counted(_cl.CommandQueue, "flush", "flush")
-        counted(_cl.Event, "wait", "wait")
-        counted(cl, "CommandQueue", "queue")
-        counted(cl, "Kernel", "kernel")
-        counted(cl, "enqueue_fill_buffer", "fill")
-        counted(cl, "enqueue_map_buffer", "map")
-        counted(cl, "enqueue_barrier", "barrier")
-        calls = {"Buffer": Buffer, "enqueue_copy": copy, "Context": context, "Program": source}
-        replaced = [(cl, name, call) for name, call in calls.items()]
-        for place in (*replaced, (_cl.MemoryMap, "release", unmap), (Arena, "__init__", begin)):
+        replaced = [
+            counted(_cl, "enqueue_nd_range_kernel", "launch"),
+            counted(_cl.CommandQueue, "finish", "finish"),
+            counted(_cl.CommandQueue, "flush", "flush"),
+            counted(_cl.Event, "wait", "wait"),
+            counted(cl, "CommandQueue", "queue"),
+            counted(cl, "Kernel", "kernel"),
+            counted(cl, "enqueue_fill_buffer", "fill"),
+            counted(cl, "enqueue_map_buffer", "map"),
+            counted(cl, "enqueue_barrier", "barrier"),
+            (cl, "Buffer", Buffer),
+            (cl, "enqueue_copy", copy),
+            (cl, "Context", context),
+            (cl, "Program", source),
+            (_cl.MemoryMap, "release", unmap),
+            (Arena, "__init__", begin),
+        ]
+        for place in replaced:
             monkeypatch.setattr(*place)
         return self
 

@@ -24,10 +24,8 @@ KERNEL, PLAIN = "search/pad_far", {"SPLIT": 1, "ALIKE": 0}
 WRONG = "__kernel void fill(__global float *out) { out[0] = nowhere; }"
 
 
-@pytest.fixture(autouse=True)
-def caches(tmp_path, monkeypatch):
-    """Caches of this test alone, so that nothing counts as built."""
-    monkeypatch.setattr(program, "cache_folder", lambda: tmp_path)
+# So that nothing counts as built.
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture
@@ -45,7 +43,6 @@ def built_in_steps(monkeypatch):
 
     process = SimpleNamespace(stdout=Pipe(), stdin=Pipe())
     monkeypatch.setattr(program, "_started", lambda device: nullcontext(process))
-    monkeypatch.setattr(program.os, "cpu_count", lambda: 8)
     return begun, go
 
 

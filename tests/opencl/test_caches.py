@@ -55,7 +55,7 @@ def test_only_a_group_of_this_user_alone_may_write(folder, monkeypatch, members)
     monkeypatch.setattr(pwd, "getpwuid", lambda _: Entry)
     monkeypatch.setattr(grp, "getgrgid", lambda _: Entry)
     assert isolation.is_private(folder) == ("another" not in members)
-    monkeypatch.setattr(Entry, "gr_name", "staff")
+    Entry.gr_name = "staff"
     assert not isolation.is_private(folder)
 
 

@@ -19,13 +19,13 @@ class Card:
 
 
 @pytest.fixture
-def cards(device, monkeypatch, tmp_path):
+def cards(device, machine, monkeypatch, tmp_path):
     """Return three GPUs of one model, in a place for locks of its own."""
     found = [
         replace(device, index=k, kind="discrete GPU", problem="", handle=Card(k)) for k in range(3)
     ]
-    monkeypatch.setattr(devices, "_devices", lambda: tuple(found))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "locks"))
+    machine(*found)
     return found
 
 
@@ -67,21 +67,20 @@ def test_of_those_named_one_is_taken(cards, monkeypatch):
     second.end()
 
 
-def test_each_takes_the_first_that_it_sees(cards, monkeypatch):
+def test_each_takes_the_first_that_it_sees(cards, machine, monkeypatch):
     """As processes do whose CUDA_VISIBLE_DEVICES begins with another device each."""
     processes = [Process(monkeypatch) for _ in cards]
     for number, process in enumerate(processes):
         seen = cards[number:] + cards[:number]
-        seen = tuple(replace(card, index=k) for k, card in enumerate(seen))
-        monkeypatch.setattr(devices, "_devices", lambda seen=seen: seen)
+        machine(*(replace(card, index=k) for k, card in enumerate(seen)))
         assert process.device().handle is cards[number].handle
     for each in processes:
         each.end()
 
 
 def test_without_a_place_for_locks(cards, monkeypatch, tmp_path):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
-    assert Process(monkeypatch).device() in cards
+    (tmp_path / "locks").write_text("a file is in the place of the folder")
+    assert Process(monkeypatch).device() == cards[os.getpid() % 3]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights")
@@ -89,7 +88,7 @@ def test_locks_that_are_links_make_nothing_elsewhere(cards, monkeypatch, tmp_pat
     process = Process(monkeypatch)
     process.device()
     process.end()
-    (lock,) = tmp_path.iterdir()
+    (lock,) = (tmp_path / "locks").iterdir()
     lock.unlink()
     lock.symlink_to(tmp_path / "elsewhere")
     again = Process(monkeypatch)

@@ -11,8 +11,7 @@ import sys
 import pytest
 
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.opencl import device as module
-from napari_gpu_denoise.opencl.device import ADVICE, Device, choose, devices, find, why
+from napari_gpu_denoise.opencl.device import ADVICE, KINDS, Device, choose, devices, find, why
 
 
 def made(index: int, kind: str, **changes) -> Device:
@@ -41,18 +40,6 @@ def made(index: int, kind: str, **changes) -> Device:
 def output_of(script: str) -> str:
     command = [sys.executable, "-c", script]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-@pytest.fixture
-def machine(monkeypatch):
-    """Put devices into the machine."""
-    monkeypatch.delenv("GPU_DENOISE_DEVICE", raising=False)
-
-    def put(*found):
-        monkeypatch.setattr(module, "_devices", lambda: found)
-        return found
-
-    return put
 
 
 FORKED = """
@@ -96,7 +83,7 @@ def test_a_forked_process_is_told_so(before, after):
 def test_devices_of_this_machine_are_listed_in_order():
     found = devices()
     assert [device.index for device in found] == list(range(len(found)))
-    assert all(device.kind in module.KINDS for device in found)
+    assert all(device.kind in KINDS for device in found)
     assert all(device.memory >= device.max_alloc > 1 << 20 for device in found)
 
 

@@ -42,13 +42,12 @@ PASSES = "report(outcome=['', True])"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def folder(own_cache, monkeypatch):
     """A cache folder of this test alone, and devices that no setting chooses from."""
     monkeypatch.delenv("GPU_DENOISE_DEVICE", raising=False)
-    monkeypatch.setattr(device_test, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(devices, "_known", {})
     device_test._say_here.cache_clear()
-    return tmp_path / "cache"
+    return own_cache
 
 
 @pytest.fixture
@@ -325,17 +324,6 @@ def test_an_answer_is_that_of_driver_and_processor(untested, change):
     assert answer_file(replace(untested, **change)) != answer_file(untested)
 
 
-@pytest.mark.parametrize("problem", ["it is wrong", ""])
-def test_a_device_that_failed_is_tested_again_with_other_kernels(untested, child, problem):
-    """Whoever edits kernels need not wait where it passed."""
-    child(f"report(outcome=[{problem!r}, True])")
-    file = answer_file(untested)
-    assert only(untested).problem == problem
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"kernels": "others"}))
-    requests = child(PASSES)
-    assert only(untested).problem == "" and bool(requests) == bool(problem)
-
-
 def test_who_comes_second_waits_for_the_answer(untested, child):
     """Processes that start at the same time, such as workers."""
     requests = child("time.sleep(0.5)\n" + PASSES)
@@ -367,16 +355,15 @@ class Handle:
 
 
 @pytest.fixture
-def machine(untested, monkeypatch):
-    """Put devices into the machine, and return the requests for tests."""
+def untested_machine(untested, machine):
+    """Put devices into the machine that nobody has tested."""
 
     def put(**kinds):
         made = [
             replace(untested, index=k, name=name, platform=name, kind=kind, handle=Handle())
             for k, (name, kind) in enumerate(kinds.items())
         ]
-        monkeypatch.setattr(devices, "_devices", lambda: tuple(made))
-        return made
+        return machine(*made)
 
     return put
 
@@ -384,7 +371,8 @@ def machine(untested, monkeypatch):
 FAILING = "report(outcome=['it is wrong' if name in {names} else '', True])"
 
 
-def test_of_several_the_best_that_passes_is_chosen(machine, child):
+def test_of_several_the_best_that_passes_is_chosen(untested_machine, child):
+    machine = untested_machine
     machine(cpu="CPU", gpu="discrete GPU", broken="discrete GPU")
     requests = child(FAILING.format(names=["broken"]))
     assert gd.choose().name == "gpu"
@@ -402,8 +390,8 @@ def test_of_several_the_best_that_passes_is_chosen(machine, child):
         gd.choose()
 
 
-def test_devices_are_tested_side_by_side_and_twins_once(machine, child):
-    first, *others = machine(one="CPU", other="CPU", third="CPU")
+def test_devices_are_tested_side_by_side_and_twins_once(untested_machine, child):
+    first, *others = untested_machine(one="CPU", other="CPU", third="CPU")
     requests = child("time.sleep(0.3 * (name == 'one'))\n" + FAILING.format(names=["one"]))
     answers = answers_for([first, *others, replace(first, index=7)])
     assert [each.problem for each in answers] == ["it is wrong", "", "", "it is wrong"]

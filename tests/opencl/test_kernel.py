@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import constant_buffer
 from napari_gpu_denoise.opencl.program import (
     Kernel,
@@ -98,12 +97,12 @@ def test_kernels_take_numbers_by_name_and_missing_buffers(device):
 
 
 @pytest.fixture
-def kept_by_pyopencl(monkeypatch, tmp_path):
+def kept_by_pyopencl(monkeypatch, own_cache):
     """Return the folder of pyopencl's cache, which is used as if the driver had none of its own."""
     monkeypatch.setattr("pyopencl.characterize.has_src_build_cache", lambda _: False)
-    monkeypatch.setattr(program, "cache_folder", lambda: tmp_path)
     monkeypatch.delenv("PYOPENCL_CACHE_FAILURE_FATAL", raising=False)
-    return tmp_path / "programs"
+    own_cache.mkdir()
+    return own_cache / "programs"
 
 
 def build_again(device):

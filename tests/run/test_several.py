@@ -160,17 +160,17 @@ def test_parts_cover_the_whole_and_small_images_stay_so(pair):
     assert len(parts_of_images.divide(tiny, Part.of(tiny), 2)) == 1
 
 
-def test_all_are_those_of_the_best_kind(device, monkeypatch):
+def test_all_are_those_of_the_best_kind(device, machine):
     best = choose("all")
     twin = replace(best, index=90)
     weaker = replace(best, index=91, kind="other")
     broken = replace(best, index=92, problem="It is old.")
-    monkeypatch.setattr(choosing, "devices", lambda: (weaker, best, broken, twin))
+    machine(weaker, best, broken, twin)
     with pytest.warns(UserWarning, match=r"is left out: It is old\."):
         assert choosing.choose_devices("all") == (best, twin)
     assert choosing.names_of((best, twin, weaker)) == f"2 x {best}; {weaker}"
     with pytest.warns(UserWarning, match="is left out"):
-        assert choosing.why_devices("ALL").startswith(f"2 x {best} are used")
+        assert choosing.why("ALL").startswith(f"2 x {best} are used")
 
 
 def test_devices_are_named_in_any_way(device, monkeypatch):
@@ -195,15 +195,14 @@ class Handle:
             self.pci_domain_id_nv, self.pci_bus_id_nv, self.pci_slot_id_nv = 0, bus, 0
 
 
-def test_hardware_that_two_platforms_list_counts_once(device, monkeypatch):
+def test_hardware_that_two_platforms_list_counts_once(device, machine):
     def put(*handles, kind="discrete GPU", vendors="aaa"):
         each = zip(handles, vendors, strict=False)
         found = [
             replace(device, index=number, kind=kind, handle=handle, vendor=vendor)
             for number, (handle, vendor) in enumerate(each)
         ]
-        monkeypatch.setattr(choosing, "devices", lambda: found)
-        monkeypatch.setattr(choosing, "choose", lambda wanted: found[0])
+        machine(*found)
         return [each.index for each in choosing.choose_devices("all")]
 
     assert put(Handle("a"), Handle("b"), kind="CPU") == [0]

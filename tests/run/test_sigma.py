@@ -118,7 +118,7 @@ def test_other_shapes_are_refused(axes, shape):
 
 
 def test_a_refusal_says_what_would_fit():
-    with pytest.raises(SigmaError, match=r"3 values .* 2 channels.*each channel.*\(5, 7\)"):
+    with pytest.raises(SigmaError, match=r"3 values .*'CYX'.*each channel.*\(5, 7\)"):
         resolve_sigma([1, 2, 3], image_of("CYX"), "CYX")
     with pytest.raises(
         SigmaError, match=r"shape \(2, 2\).*\(4, 3\) for one value per plane.*\(5, 7\)"

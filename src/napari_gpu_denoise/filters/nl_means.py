@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from napari_gpu_denoise.filters.search.patch_search import (
     Variant,
 )
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
-from napari_gpu_denoise.noise.patches.spectra import SigmaEstimate
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Context
@@ -38,6 +37,9 @@ from napari_gpu_denoise.protocol.plan import (
 from napari_gpu_denoise.protocol.settings import setting, within_bounds
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.record import NoiseEstimate
 
 
 class Plan(TilePlan):
@@ -206,7 +208,7 @@ class NLMeans(FrameSearch):
         """Not of magnitudes: their bias could no longer be removed from shifted grey levels."""
         return not self.rician
 
-    def estimate_sigma(self, image: Any, names: str) -> SigmaEstimate | None:
+    def estimate_sigma(self, image: Any, names: str) -> NoiseEstimate | None:
         """Return sigma of Rician noise; else None."""
         if not self.rician:
             return None
@@ -214,11 +216,7 @@ class NLMeans(FrameSearch):
         from napari_gpu_denoise.noise.estimate import measure_noise
 
         found = measure_noise(image, names, "rician")
-        method = f"Rician noise: {found.method}"
-        errors = found.standard_error
-        return SigmaEstimate(
-            found.sigma, errors, method, found.planes, blank_width=found.blank_width
-        )
+        return replace(found, method=f"Rician noise: {found.method}", notes=())
 
     def takes(self, models: Sequence[NoiseModel]) -> bool:
         """Whether these settings are for such noise; refuse settings for another kind."""

@@ -225,10 +225,13 @@ def choose(device: Device | int | str | None = None) -> Device:
     return _choose(device)[0]
 
 
-def why(device: Device | int | str | None = None) -> str:
-    """Say in one sentence which device `choose` returns, and why."""
-    chosen, reason = _choose(device)
-    return f"{chosen} is used: {reason}."
+def why(device: DeviceChoice = None) -> str:
+    """Say in one sentence which devices `choose_devices` returns, and why."""
+    chosen = choose_devices(device)
+    if len(chosen) > 1:
+        return f"{names_of(chosen)} are used: they were requested."
+    best, reason = _choose(device)
+    return f"{best} is used: {reason}."
 
 
 def _choose(wanted: Device | DeviceAddress | int | str | None) -> tuple[Device, str]:
@@ -406,14 +409,6 @@ def _all_like(best: Device) -> tuple[Device, ...]:
             continue
         chosen.append(each)
     return tuple(chosen)
-
-
-def why_devices(wanted: DeviceChoice = None) -> str:
-    """Say in one sentence which devices `choose_devices` returns, and why."""
-    chosen = choose_devices(wanted)
-    if len(chosen) == 1:
-        return why(wanted)
-    return f"{names_of(chosen)} are used: they were requested."
 
 
 def names_of(chosen: Iterable[Device]) -> str:

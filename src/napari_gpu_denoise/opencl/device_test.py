@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.opencl.isolation import cache_folder
-from napari_gpu_denoise.opencl.source import kernel_folder
 from napari_gpu_denoise.version import package_version
 
 # Lines of /proc/cpuinfo that say what a compiler may use, on x86 and on Arm.
@@ -59,24 +58,20 @@ def answer_file(device: Any) -> Path:
 
 
 def kept_answer(file: Path, lanes: int) -> Answer | None:
-    """Return the answer in a file for a device that reports so many lanes; None if it is no use.
-
-    A device that failed is tested again after the kernels have changed.
-    """
+    """Return the answer in a file for a device that reports so many lanes; None if it is no use."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         answer = Answer(str(kept["problem"]), int(kept["float_lanes"]))
-        outdated = answer.problem and kept["kernels"] != _kernels()
     except (OSError, ValueError, LookupError, TypeError):
         return None
-    return None if outdated or not 1 <= answer.float_lanes <= lanes else answer
+    return answer if 1 <= answer.float_lanes <= lanes else None
 
 
 def keep_answer(file: Path, device: Any, answer: Answer) -> None:
     """Write an answer that lasts to its file."""
     if not answer.lasting:
         return
-    kept = {"device": str(device), **answer._asdict(), "kernels": _kernels()}
+    kept = {"device": str(device), **answer._asdict()}
     begun = file.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
         begun.write_text(json.dumps(kept), encoding="utf-8")
@@ -112,16 +107,6 @@ def _processor() -> str:
             return "".join(line for line in first if line.startswith(_PROCESSOR))
     except (OSError, ValueError):
         return platform.processor()
-
-
-def _kernels() -> str:
-    """Return a digest of the sizes and times of all kernel files."""
-    states = (
-        (file.as_posix(), status.st_size, status.st_mtime_ns)
-        for file in sorted(kernel_folder().rglob("*"))
-        for status in (file.stat(),)
-    )
-    return hashlib.sha256(repr(list(states)).encode("utf-8")).hexdigest()[:32]
 
 
 # Started by its name, and imported only where no process can be: it lies above this folder.

@@ -87,13 +87,7 @@ def _temporary() -> str:
     return folder
 
 
-_owner: int | None = None
-
-
-def claim_process() -> None:
-    """Remember that this process loads the drivers."""
-    global _owner
-    _owner = os.getpid()
+_owner: int | None = None  # the process that loads the drivers
 
 
 def check_process() -> None:
@@ -117,7 +111,8 @@ def check_process() -> None:
 @cache
 def open_platforms() -> tuple[tuple[Any, tuple], ...]:
     """Return every platform, with the handles of its devices."""
-    claim_process()
+    global _owner
+    _owner = os.getpid()
     _show_intel_runtime()
     try:
         cl = import_pyopencl()

@@ -143,11 +143,10 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
     stream = FrameStream(one.run, frames, job=one, sigma_of=_sigma_of(job.sigma, t, start))
     progress.stage(COMPILING)
     progress.tell(done, count, "frame")
+    number = None
     try:
         with closing(iter(stream)) as results:
-            seen = stream.tally
-            for number, frame in enumerate(results, start):
-                own, seen = stream.tally - seen, stream.tally
+            for number, (frame, own) in enumerate(results, start):
                 if number < done:
                     continue
                 place = _at(t, number)
@@ -156,7 +155,7 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
                 ledger.wrote(number, own, ledger.mark(out, place, frame))
                 progress.tell(number + 1, count, "frame")
     except DeviceMemoryError:
-        if stream.count:
+        if number is not None:
             raise
         # Whole frames are too large for the device; parts of them may fit.
         return denoise_parts(image, job, out, [job.device], Ledger(), progress)

@@ -16,7 +16,6 @@ from napari_gpu_denoise.errors import SettingsError, SigmaError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_numbers
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, choices
-from napari_gpu_denoise.noise.patches.spectra import SigmaEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.protocol.filter import Context, Filter
 
@@ -64,7 +63,7 @@ def varies_within(sigma: np.ndarray, names: str) -> bool:
     return sigma.shape[names.index("Y")] * sigma.shape[names.index("X")] > 1
 
 
-def estimated(estimate: SigmaEstimate | NoiseEstimate, image: Any, names: str) -> Sigma:
+def estimated(estimate: NoiseEstimate, image: Any, names: str) -> Sigma:
     """Return an estimate of sigma, placed along the axes of the image."""
     placed = place(np.asarray(estimate.sigma, np.float64), image.shape, names)
     source = f"estimated: {estimate.method}"
@@ -174,34 +173,20 @@ def place(given: np.ndarray, shape: tuple[int, ...], names: str) -> np.ndarray:
             f"reshape it to the number of axes of the image, as {plane_shape + ones} for planes or "
             f"{ones + map_shape} for a map with Y and X last",
         )
-    raise _misfit(given, shape, names, plane_shape, map_shape)
+    channels = ", or one for each channel" * (channel_axis(names) is not None)
+    planes = f", {plane_shape} for one value per plane" * (len(plane_shape) > bool(channels))
+    raise SigmaError(
+        f"{given.size} values of sigma, of shape {given.shape}, do not fit axes {names!r} of "
+        f"lengths {shape}",
+        f"give one number{channels}{planes}, or a map of shape {map_shape}",
+        code="sigma-shape",
+        channels=channels,
+    )
 
 
 def _spread(values: np.ndarray, where: list[int], ndim: int) -> np.ndarray:
     """Return an array of `ndim` axes, with those of `values` at the ascending places `where`."""
     return np.expand_dims(values, tuple(i for i in range(ndim) if i not in where))
-
-
-def _misfit(given, shape, names, plane_shape, map_shape) -> SigmaError:
-    """Return an error that says which shapes of sigma would fit."""
-    channel = channel_axis(names)
-    count = 1 if channel is None else shape[channel]
-    what = f"sigma of shape {given.shape} does not fit"
-    if given.ndim == 1:
-        what = f"{len(given)} values of sigma were given for {count} channel{'s' * (count != 1)}"
-    planes = (
-        f", {plane_shape} for one value per plane"
-        if len(plane_shape) > (channel is not None)
-        else ""
-    )
-    channels = ", one for each channel" * (channel is not None)
-    return SigmaError(
-        what,
-        f"give one number{channels}{planes}, or a map of shape {map_shape}, for axes {names!r} of "
-        f"lengths {shape}",
-        code="sigma-shape",
-        channels=channels.replace("one", "or one"),
-    )
 
 
 # Numbers between these can be squared in float32.
@@ -218,7 +203,7 @@ class NoiseMemory:
     def __init__(self, model: str = "auto") -> None:
         self.model = model
         self.estimate: NoiseEstimate | None = None
-        self._sigmas: dict[Any, SigmaEstimate | NoiseEstimate | None] = {}
+        self._sigmas: dict[Any, NoiseEstimate | None] = {}
         self._measuring = Lock()
 
     def knows(self, filter: Filter) -> bool:
@@ -228,7 +213,7 @@ class NoiseMemory:
 
     def own_sigma(
         self, filter: Filter, device: Any, image: Any, names: str
-    ) -> SigmaEstimate | NoiseEstimate | None:
+    ) -> NoiseEstimate | None:
         """Return one sigma, or sigma as the filter itself measures it; None for the estimate."""
         key = _own_noise(filter)
         with self._measuring:

@@ -26,9 +26,6 @@ class Tally:
     def __add__(self, other: Tally) -> Tally:
         return Tally(*map(operator.add, astuple(self), astuple(other)))
 
-    def __sub__(self, other: Tally) -> Tally:
-        return Tally(*map(operator.sub, astuple(self), astuple(other)))
-
 
 @dataclass(frozen=True)
 class Record:

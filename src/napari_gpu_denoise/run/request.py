@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from napari_gpu_denoise.docstrings import PARAGRAPHS, Function, documented, filled
+from napari_gpu_denoise.docstrings import PARAGRAPHS, Function, documented
 from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError, SettingsError
 from napari_gpu_denoise.image.levels import check_policy, parse_dtype
 from napari_gpu_denoise.noise.structure.record import CorrectionRequest, parse_correction
@@ -213,11 +213,13 @@ class Run:
         return cls(kind.of(**settings), sigma, **options)
 
 
+def _keyword(name: str, default: Any, kind: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
 #: The options of a run that all public functions take, as parameters of a signature.
 OPTIONS = {
-    one.name: inspect.Parameter(
-        one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type
-    )
+    one.name: _keyword(one.name, one.default, one.type)
     for one in fields(Run)
     if one.name not in ("filter", "sigma", "host_memory", "limits")
 }
@@ -285,13 +287,9 @@ def with_settings(
         signature = inspect.signature(with_options(function, without))
         parameters = [*signature.parameters.values(), *start, *settings]
         function.__signature__ = signature.replace(parameters=parameters)
-        return filled(function, PARAGRAPHS | own)
+        return documented(function, **own)
 
     return decorate
-
-
-def _keyword(name: str, default: Any, kind: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def _paragraph(spec) -> str:

@@ -149,15 +149,15 @@ def stream(
     """
     run = Run(filter, sigma, **options)
     with closing(iter(FrameStream(run, frames, live))) as results:
-        yield from results
+        for frame, _ in results:
+            yield frame
 
 
 class FrameStream:
-    """`stream` as an object that can be iterated over once, and counts.
+    """`stream` as an object that can be iterated over once, and yields what was counted, too.
 
     The sigma of `run` may be a function of the frame number. Of a series that is known, `job` is
-    the run prepared for one frame, and `sigma_of` returns the noise of each. `count` is the number
-    of frames yielded so far, and `tally` what was counted in them.
+    the run prepared for one frame, and `sigma_of` returns the noise of each.
 
     Frames still in use are held; the videos of a frame read them in step. The noise of the job is
     that of the last frame taken. A thread, if there is one, makes notes of frames while others are
@@ -178,9 +178,8 @@ class FrameStream:
             )
         self._run, self._frames, self._live = run, frames, live
         self._job, self._sigma_of = job, sigma_of
-        self.count, self.tally = 0, Tally()
 
-    def __iter__(self) -> Generator[np.ndarray, None, None]:
+    def __iter__(self) -> Generator[tuple[np.ndarray, Tally], None, None]:
         try:
             source = iter(self._frames)
         except TypeError as error:
@@ -197,12 +196,7 @@ class FrameStream:
         if image.correction:
             first, source = image.corrected_frame(first), map(image.corrected_frame, source)
         self._begin(run, first, source)
-        filtered = self._over_time if self._job.filter.over_time else self._one_by_one
-        with closing(filtered()) as steps:
-            for out, tally in steps:
-                self.tally += tally
-                self.count += 1
-                yield out
+        yield from self._over_time() if self._job.filter.over_time else self._one_by_one()
 
     def _begin(self, run: Run, first: np.ndarray, source: Iterator) -> None:
         """Prepare for frames: the first decides what all have in common, unless that is known."""

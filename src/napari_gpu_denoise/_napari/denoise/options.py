@@ -406,12 +406,12 @@ class DeviceInput(QtWidgets.QWidget):
 
     def explain(self, _: object = None) -> None:
         """Show the preferred device, and below the list which one will be used."""
-        from napari_gpu_denoise.opencl.device import why_devices
+        from napari_gpu_denoise.opencl.device import why
 
         preferred = preferences.read().device
         self.box.setItemText(0, "Automatic" if preferred is None else f"Automatic ({preferred})")
         try:
-            self.caption.setText(why_devices(self.device()))
+            self.caption.setText(why(self.device()))
         except NoDeviceError as error:
             self.caption.setText(in_panel(error))
 
