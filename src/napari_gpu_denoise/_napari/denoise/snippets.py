@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from napari_gpu_denoise._napari.denoise.results import differences
-from napari_gpu_denoise._napari.denoise.run import Request
+from napari_gpu_denoise._napari.denoise.run import Request, offer_of
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
 from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.errors import DenoiseError
