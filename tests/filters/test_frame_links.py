@@ -99,7 +99,7 @@ def test_links_are_the_changes_between_two_frames_one_after_the_other(frames):
             assert noise == pytest.approx(gain * SIGMA, rel=1e-5)
             # And that is how the scene changed.
             for level in (50, 200):
-                here, there = (c.gain * level + c.offset for c in (known[t], known[other]))
+                here, there = (gain * level + offset for gain, offset in (known[t], known[other]))
                 assert abs(scale * there + shift - here) < 2
         np.testing.assert_array_equal(filtered[0, t, frames[0]], (1, 0, np.float32(SIGMA)))
 
@@ -154,7 +154,7 @@ def test_holes_are_not_used_and_change_nothing_between_the_others(hole):
                 continue
             assert noise > 0
             for level in (50, 200):
-                here, there = (c.gain * level + c.offset for c in (known[t], known[other]))
+                here, there = (gain * level + offset for gain, offset in (known[t], known[other]))
                 assert abs(scale * there + shift - here) < 2
 
 
