@@ -9,10 +9,10 @@ A mutant is the package with one condition, number, operator or barrier changed,
 kernel. Those to try are drawn from all that are possible, two thirds from ``src`` and one third
 from ``kernels``; numbers outside all functions are left to benchmarks. For each, tests run that the
 map names for its line, or that build its kernel, each with other constants than those before it,
-until one fails. A mutant that lives is printed as a diff: either a test is missing, or the change
-is equivalent, which is for the reader to see. The share that dies is a lower bound: what other
-processes and Qt's threads run is not in the map, and of many tests only some are tried. Mutants are
-tried in copies of the last commit, so commit first.
+until one fails. One that lives is printed: either a test is missing, or the change is equivalent,
+which is for the reader to see. The share that dies is a lower bound: what other processes and Qt's
+threads run is not in the map, and of many tests only some are tried. What is changed is a copy of
+the last commit, so commit first.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from __future__ import annotations
 import argparse
 import ast
 import collections
-import concurrent.futures
-import difflib
 import io
 import os
 import random
@@ -34,8 +32,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
+ROOT = Path(__file__).resolve().parents[1]
 MAP = ROOT / ".mutants.coverage"
 KERNELS = ROOT / ".mutants.kernels"  # lines: a test, a kernel and its constants
 COMPARED = "tests/filters/test_gpu_kernels.py"  # with references: these run first
@@ -72,12 +69,10 @@ class Mutant:
         return source[: self.start] + self.text + source[self.stop :]
 
     def difference(self) -> str:
-        """Return the change as a diff without context."""
-        before = (ROOT / self.path).read_text(encoding="utf-8")
-        lines = difflib.unified_diff(
-            before.splitlines(), self.changed(before).splitlines(), n=0, lineterm=""
-        )
-        return "\n".join(line for line in list(lines)[3:])
+        """Return the line before and after the change."""
+        source = (ROOT / self.path).read_text(encoding="utf-8")
+        both = zip("-+", (source, self.changed(source)), strict=True)
+        return "\n".join(sign + text.splitlines()[self.line - 1] for sign, text in both)
 
 
 def python_mutants(path: str) -> Iterator[Mutant]:
@@ -147,7 +142,7 @@ def chosen(count: int, seed: int) -> list[Mutant]:
 
 def make_map(arguments: argparse.Namespace) -> int:
     """Run the suite and note which tests run each line."""
-    path = os.pathsep.join([*map(str, (ROOT / "src", HERE)), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([f"{ROOT}/src", f"{ROOT}/scripts", os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "COVERAGE_FILE": str(MAP)}
     KERNELS.unlink(missing_ok=True)
     suite = [sys.executable, "-m", "pytest", "-q", "-n", str(arguments.jobs), "-p", "mutants"]
@@ -168,8 +163,8 @@ def pytest_configure() -> None:
 
     def called(made, /, *arguments, **given):
         test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
-        line = f"{test}\t{getattr(made, 'build', '')}\n"
-        if line not in noted:
+        line = f"{test}\t{getattr(made, 'build', None)}\n"
+        if test and hasattr(made, "build") and line not in noted:
             noted.add(line)
             with KERNELS.open("a", encoding="utf-8") as file:
                 file.write(line)
@@ -192,12 +187,10 @@ class Map:
             for line, contexts in data.contexts_by_lineno(file).items():
                 self.tests[name, line] = {each.rpartition("|")[0] for each in contexts if each}
         self._lines = collections.Counter(test for tests in self.tests.values() for test in tests)
-        # The builds of each kernel, by test; a build is the kernel with its constants.
         self._builds: dict[str, dict[str, set]] = collections.defaultdict(dict)
         for line in KERNELS.read_text(encoding="utf-8").splitlines():
             test, name, *constants = line.split("\t")
-            if test and name:
-                self._builds[name].setdefault(test, set()).add((name, *constants))
+            self._builds[f"{name}.cl"].setdefault(test, set()).add((name, *constants))
 
     def tests_for(self, mutant: Mutant) -> list[str]:
         """Return the tests to run for a mutant, those first that run least else."""
@@ -206,40 +199,37 @@ class Map:
         found = self.tests.get((mutant.path, mutant.line)) or {
             test for place, tests in self.tests.items() if place[0] == mutant.path for test in tests
         }
-        counts: collections.Counter[str] = collections.Counter()
-        kept = []
+        cases: dict[str, list] = collections.defaultdict(list)
         for test in sorted(found, key=lambda test: (self._lines[test], test)):
-            function = test.partition("[")[0]
-            counts[function] += 1
-            if counts[function] <= CASES_OF_A_TEST:
-                kept.append(test)
+            cases[test.partition("[")[0]].append(test)
+        kept = [test for of_one in cases.values() for test in of_one[:CASES_OF_A_TEST]]
         return kept[:TESTS_OF_A_MUTANT]
 
     def _tests_of_kernels(self, file: str) -> list[str]:
-        """Return the tests that build a file of kernels, those last that build nothing new."""
+        """Return tests that run a file of kernels, each built as by none before it."""
         from napari_gpu_denoise.opencl.source import expand
 
         found: dict[str, set] = collections.defaultdict(set)
-        for name, tests in self._builds.items():
-            if f'"{file}"' in expand(f"{name}.cl"):
-                for test, builds in tests.items():
-                    found[test] |= builds
-        seen: set = set()
-        new, others = [], []
+        for path in (ROOT / "kernels").rglob("*.cl"):
+            name = path.relative_to(ROOT / "kernels").as_posix()
+            for test, builds in self._builds[name].items() if f'"{file}"' in expand(name) else ():
+                found[test] |= builds
+        seen, new = set(), []
         for test in sorted(found, key=lambda test: (COMPARED not in test, len(found[test]), test)):
-            (others if found[test] <= seen else new).append(test)
+            new += [test] * bool(found[test] - seen)
             seen |= found[test]
-        return new + others
+        return new
 
 
-def run_tests(folder: Path, tests: list[str], limit: float) -> tuple[bool, str]:
+def run_tests(folder: Path, tests: list[str], given: argparse.Namespace) -> tuple[bool, str]:
     """Return whether tests pass in a copy of the project, and the first that fails, or "time"."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
+    command += ["-n", str(given.jobs), *tests]
     path = os.pathsep.join([str(folder / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
     try:
         done = subprocess.run(
-            [*command, *tests], cwd=folder, env=environment, capture_output=True, timeout=limit
+            command, cwd=folder, env=environment, capture_output=True, timeout=given.seconds
         )
     except subprocess.TimeoutExpired:
         return False, "time"
@@ -249,7 +239,7 @@ def run_tests(folder: Path, tests: list[str], limit: float) -> tuple[bool, str]:
     return done.returncode == 0, named[1] if named else ""
 
 
-def outcome(mutant: Mutant, folder: Path, known: Map, limit: float) -> str:
+def outcome(mutant: Mutant, folder: Path, known: Map, given: argparse.Namespace) -> str:
     """Return what becomes of a mutant: "dies", "lives", or why that cannot be said."""
     tests = known.tests_for(mutant)
     if not tests:
@@ -258,51 +248,35 @@ def outcome(mutant: Mutant, folder: Path, known: Map, limit: float) -> str:
     source = path.read_text(encoding="utf-8")
     path.write_text(mutant.changed(source), encoding="utf-8")
     try:
-        passed, failed = run_tests(folder, tests, limit)
+        passed, failed = run_tests(folder, tests, given)
     finally:
         path.write_text(source, encoding="utf-8")
     if passed:
         return "lives"
-    if failed != "time" and not (failed and run_tests(folder, [failed], limit)[0]):
+    if failed != "time" and not (failed and run_tests(folder, [failed], given)[0]):
         return f"unclear: {failed or 'no test'} fails without the change, too"
     return "dies"
 
 
 def try_mutants(arguments: argparse.Namespace) -> int:
     """Print what becomes of each mutant, and how many die."""
-    known = Map()
-    mutants = chosen(arguments.count, arguments.seed)
-    numbers = arguments.only or range(len(mutants))
+    known, mutants = Map(), chosen(arguments.count, arguments.seed)
     counts: collections.Counter[str] = collections.Counter()
-    with tempfile.TemporaryDirectory() as temporary:
-        copies = [Path(temporary) / str(number) for number in range(arguments.jobs)]
-        for copy in copies:
-            subprocess.run(["git", "worktree", "add", "-q", "--detach", copy], cwd=ROOT, check=True)
-        free = list(copies)
-
-        def tried(number: int) -> tuple[int, str]:
-            folder = free.pop()
-            try:
-                return number, outcome(mutants[number], folder, known, arguments.seconds)
-            finally:
-                free.append(folder)
-
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["git", "worktree", "add", "-q", "--detach", folder], cwd=ROOT, check=True)
         try:
-            with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-                for done in concurrent.futures.as_completed(pool.submit(tried, n) for n in numbers):
-                    number, result = done.result()
-                    mutant = mutants[number]
-                    part = "kernels" if mutant.path.startswith("kernels") else "src"
-                    counts[f"{part} {result.split(':')[0]}"] += 1
-                    print(f"{number} {mutant.path}:{mutant.line} {result}", flush=True)
-                    if result != "dies":
-                        print(mutant.difference(), flush=True)
+            for number in arguments.only or range(len(mutants)):
+                mutant = mutants[number]
+                result = outcome(mutant, Path(folder), known, arguments)
+                part = "kernels" if mutant.path.startswith("kernels") else "src"
+                counts[f"{part} {result.split(':')[0]}"] += 1
+                print(f"{number} {mutant.path}:{mutant.line} {result}", flush=True)
+                if result != "dies":
+                    print(mutant.difference(), flush=True)
         finally:
-            for copy in copies:
-                subprocess.run(["git", "worktree", "remove", "--force", copy], cwd=ROOT)
+            subprocess.run(["git", "worktree", "remove", "--force", folder], cwd=ROOT)
     for part in ("src", "kernels"):
-        dead, alive = counts[f"{part} dies"], counts[f"{part} lives"]
-        unclear = counts[f"{part} unclear"]
+        dead, alive, unclear = (counts[f"{part} {what}"] for what in ("dies", "lives", "unclear"))
         print(f"{part}: {dead} of {dead + alive} die, {unclear} unclear")
     return 0
 

@@ -6,7 +6,12 @@
 //   reading meets one of 32 banks twice); WIDE = 1 exchanges vectors of all patches of an item: fewer instructions, and up to
 //   five times the local memory. DEPTH is then 2 or 4, and NEIGHBOURS a multiple of 4.
 
-#include "common/team_sync.h"
+// A barrier for a team. With WARP_SYNC = 1 a warp holds whole teams (NVIDIA): its barrier is enough, and costs less.
+#if WARP_SYNC
+#define TEAM_SYNC() asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
+#else
+#define TEAM_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+#endif
 
 #define PARTS (NEIGHBOURS / DEPTH)
 #define TEAM (8 * PARTS)

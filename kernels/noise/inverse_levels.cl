@@ -2,7 +2,7 @@
 //
 // Arguments: sigma below and above the table, grey levels; means as a table of `entries` values `1 / steps` apart from `start`
 //   on.
-// Shapes: values as in noise/values.h, table (entries).
+// Grid: as in noise/values.h. Constants: VALUES. Shapes: values, table (entries).
 
 #include "noise/table.h"
 

@@ -4,7 +4,7 @@
 // Arguments: sigma, grey levels; the square of the signal, in sigma squared, as a table of `entries` values `1 / steps` apart
 //   from `start` on, which is what noise alone is stabilised to on average: below it the signal is 0, or with `is_signed` as far
 //   below 0 as it would lie above. Beyond the table's end the mean is s + 1 / (4 s).
-// Shapes: values as in noise/values.h, table (entries).
+// Grid: as in noise/values.h. Constants: VALUES. Shapes: values, table (entries).
 
 #include "noise/table.h"
 

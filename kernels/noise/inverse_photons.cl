@@ -4,7 +4,7 @@
 // Arguments: offset (grey level without light), gain (grey levels per electron), read_noise (electrons); the table of what the
 //   expansion lacks, of `entries` values `1 / steps` apart from `start` on, which is the mean stabilised value without light:
 //   below it there is none. The last value is 0.
-// Shapes: values as in noise/values.h, table (entries).
+// Grid: as in noise/values.h. Constants: VALUES. Shapes: values, table (entries).
 
 #include "noise/table.h"
 

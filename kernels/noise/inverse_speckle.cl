@@ -1,6 +1,7 @@
 // Exact unbiased inverse of stabilise_speckle.cl, in place: the intensity whose logarithms have these means.
 //
 // Arguments: bias = digamma(looks) - log(looks), the mean logarithm of the noise.
+// Grid: as in noise/values.h. Constants: VALUES. Shapes: values.
 
 #include "noise/values.h"
 

@@ -3,7 +3,7 @@
 //
 // Arguments: 1 / sigma; the curve as a table of `entries` values `1 / steps` apart from `start` on, in sigma; beyond its end
 //   the curve is its asymptote. Negative magnitudes are taken as 0.
-// Shapes: values as in noise/values.h, table (entries).
+// Grid: as in noise/values.h. Constants: VALUES. Shapes: values, table (entries).
 
 #include "noise/table.h"
 

@@ -2,6 +2,7 @@
 // Makitalo and Foi, IEEE Transactions on Image Processing 22 (2013), equation 2.
 //
 // Arguments: offset (grey level without light); electrons per grey level; squared read noise plus 3/8, in electrons squared.
+// Grid: as in noise/values.h. Constants: VALUES. Shapes: values.
 
 #include "noise/values.h"
 

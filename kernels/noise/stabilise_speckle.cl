@@ -1,6 +1,7 @@
 // Stabilise speckle in place: the noise of its logarithm does not depend on the mean.
 //
 // Arguments: their lower limit before the logarithm, above 0.
+// Grid: as in noise/values.h. Constants: VALUES. Shapes: values.
 
 #include "noise/values.h"
 

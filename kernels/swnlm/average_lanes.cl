@@ -4,7 +4,7 @@
 // Reference: van der Vuurst 2023, algorithm 3.
 // Grid: (blocks of columns, blocks of rows, frames).
 // Constants: PATCH, WINDOW, LANES, ROWS, VECTORS; SIGMA_MAP; SHOW, 1 yields how many pixels were averaged, with the pixel itself.
-// Shapes, and pixels that few resemble: as in average_group.
+// Shapes: as in average_group, which tells what becomes of pixels that few resemble, too.
 // Cost: 35 instructions for LANES pairs of patches, and 2 for each exchange where they are sorted.
 // Sums are added in the order of the offsets, wherever a block begins.
 

@@ -52,6 +52,16 @@ static inline void keep_candidate(CANDIDATE *best, int count, CANDIDATE one)
         insert_candidate(best, count, one);
 }
 
+// Writes the list of a reference: one value for each rank, `apart` values from one to the next.
+static inline void store_candidates(const CANDIDATE *best, __global uint *keys, __global uint *places, size_t apart)
+{
+    #pragma unroll
+    for (int k = 0; k < NEIGHBOURS; ++k) {
+        keys[k * apart] = (uint)(best[k] >> 32);
+        places[k * apart] = candidate_place(best[k]);
+    }
+}
+
 // Arguments of the searches; see search_tracks.cl.
 #define SEARCH_ARGUMENTS \
     __global const float *images, int ring, int first, int pny, int pitch, int y0, int x0, int ny, int nx, \

@@ -103,8 +103,5 @@ __kernel void search_patches(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
                 insert_candidate(best, NEIGHBOURS, near_enough(more[k], limit));
     }
     const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
-    for (int k = 0; k < NEIGHBOURS; ++k) {
-        keys[out + (size_t)k * columns] = (uint)(best[k] >> 32);
-        places[out + (size_t)k * columns] = candidate_place(best[k]);
-    }
+    store_candidates(best, keys + out, places + out, columns);
 }

@@ -139,10 +139,6 @@ void search_tracks(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
     }
     if (mine) {
         const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
-        #pragma unroll
-        for (int k = 0; k < NEIGHBOURS; ++k) {
-            keys[out + (size_t)k * columns] = (uint)(best[k] >> 32);
-            places[out + (size_t)k * columns] = candidate_place(best[k]);
-        }
+        store_candidates(best, keys + out, places + out, columns);
     }
 }

@@ -16,6 +16,7 @@ from qtpy.QtGui import QDropEvent
 import napari_gpu_denoise as gd
 from _napari.inputs import choose
 from _napari.noise_records import estimate
+from files.interrupted import parts_written
 from napari_gpu_denoise import cli
 from napari_gpu_denoise._napari.batch.panel import BatchPanel
 from napari_gpu_denoise.files import FORMAT_NAMES, one_file
@@ -104,7 +105,7 @@ def cell(panel, row, column):
     return panel.table.data(panel.table.index(row, column), Qt.ItemDataRole.DisplayRole)
 
 
-def test_a_folder(batch, folder, done, calls, click):
+def test_a_folder(batch, folder, done, calls):
     panel = batch(folder)
     assert [cell(panel, n, 0) for n in range(3)] == ["a.tif", "b.tif", "c.tif"]
     assert [cell(panel, n, 1) for n in (0, 1)] == ["20x24 uint16", "cannot be read"]
@@ -205,6 +206,27 @@ def test_stopped_half_way(batch, folder, calls, click, qtbot, how):
     assert states(panel) == {"a.tif": "stopped"} and not (folder / "denoised/a.tif").exists()
 
 
+def test_a_large_file_goes_on_where_it_was_stopped(batch, tmp_path, in_parts, done):
+    movie = image(3, (6, 40, 48))
+    tifffile.imwrite(tmp_path / "large.tif", movie, metadata={"axes": "TYX"})
+    panel = batch(tmp_path / "large.tif")
+    choose(panel.form.existing, "replace")
+
+    def stopping():
+        return panel.runs.request.stopping
+
+    later = SimpleNamespace(set=lambda: stopping().set(), is_set=lambda: stopping().is_set())
+    with parts_written(stop_at=3, cancel=later):
+        assert "Stopped" in done(panel)
+    assert panel.table.rows[0].words == "Stopped; what is done is kept"
+    assert panel.run_button.text() == "Continue with 1 file"
+    with parts_written() as wrote:
+        assert done(panel) == "<b>Done.</b> 1 denoised, 0 failed, 0 skipped."
+    assert 0 < len(wrote) <= 3
+    expected = gd.nl_means(movie, axes="TYX", window=5)
+    assert_array_equal(tifffile.imread(tmp_path / "denoised/large.tif"), expected)
+
+
 def ome(path):
     channels = {"Name": ["DAPI", "GFP"], "Color": [0x0000FFFF, 0x00FF00FF]}
     size = {"PhysicalSizeX": 0.2, "PhysicalSizeY": 0.25}
@@ -249,7 +271,7 @@ def test_existing_results(batch, folder, done, calls):
     assert len(calls.runs) == 6
 
 
-def test_files_are_dropped_onto_the_list(batch, folder, qtbot, told):
+def test_files_are_dropped_onto_the_list(batch, folder, qtbot):
     panel = batch(folder / "c.tif")
     names = ("a.tif", "c.tif", "b.tif", "notes.txt")
     dragged = QMimeData()
@@ -317,7 +339,7 @@ def test_settings_and_noise_come_from_other_panels(
     assert panel.form.run().noise is noise.estimate()
 
 
-def test_what_is_missing_is_told(panel, batch, folder, click, told):
+def test_what_is_missing_is_told(panel, batch, folder, click):
     click(panel.run_button)
     assert "There are no files in the list" in panel.status.text()
     batch(folder)

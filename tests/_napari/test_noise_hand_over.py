@@ -13,8 +13,6 @@ from napari_gpu_denoise.run import denoise as runs
 
 pytestmark = pytest.mark.gui
 
-FOUND = estimate((PoissonGaussian(1.5, 4.0, 20.0),))
-
 
 @pytest.fixture
 def photons():

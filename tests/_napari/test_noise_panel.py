@@ -134,7 +134,7 @@ def test_a_flat_region(viewer, open_noise, measured, movie, click, pasted):
 
 
 @pytest.mark.parametrize("kind", ["rgb", "rgba", "multiscale", "plane"])
-def test_kinds_of_layers(viewer, open_noise, measured, click, kind, pasted):
+def test_kinds_of_layers(viewer, open_noise, measured, kind, pasted):
     rng = np.random.default_rng(3)
     count = 3 if kind in ("rgb", "rgba") else 1
     if count == 3:

@@ -91,7 +91,7 @@ def test_metadata_of_the_file_of_a_layer_are_kept(
 
 
 def test_a_run_that_is_stopped_leaves_no_file(
-    viewer, open_panel, click, finish, held, asked, movie, tmp_path, qtbot
+    viewer, open_panel, click, held, asked, movie, tmp_path, qtbot
 ):
     names, _ = asked
     names.append(str(tmp_path / "out.ome.zarr"))

@@ -17,7 +17,13 @@ import tifffile
 import napari_gpu_denoise as gd
 from files.interrupted import PLAIN, Place
 from napari_gpu_denoise.cli import main
-from napari_gpu_denoise.errors import ClusterError, FileError, KernelError, NonFiniteError
+from napari_gpu_denoise.errors import (
+    ClusterError,
+    FileError,
+    KernelError,
+    NoDeviceError,
+    NonFiniteError,
+)
 from napari_gpu_denoise.files import batch
 from napari_gpu_denoise.files import cluster as dask_workers
 from napari_gpu_denoise.files.cluster import begin_chunks, connected
@@ -96,14 +102,14 @@ def test_which_parts_share_a_chunk(starts, alone):
     assert begin_chunks(parts, (4, 3)) == alone
 
 
-def fail_on(address, monkeypatch, module, name):
+def fail_on(address, monkeypatch, module, name, error=KernelError):
     """Let a function fail on one of the workers; return a list of its calls there."""
     plain, failed = getattr(module, name), []
 
     def failing(*given, **options):
         if address in ("all", dask_workers.address()):
             failed.append(given)
-            raise KernelError("the device is broken.")
+            raise error("the device is broken.")
         return plain(*given, **options)
 
     monkeypatch.setattr(module, name, failing)
@@ -210,6 +216,9 @@ def test_a_small_file_is_tried_on_another_worker(several, client, one, monkeypat
     cancel = threading.Event()
     cancel.set()
     assert gd.run_batch(inputs, PLAIN, 20.0, **options, cancel=cancel, overwrite=True).cancelled
+    fail_on("all", monkeypatch, batch, "own_device", NoDeviceError)
+    with pytest.raises(NoDeviceError, match="the device is broken"):
+        gd.run_batch(inputs, PLAIN, 20.0, **options, overwrite=True)
 
 
 def test_an_error_of_the_input_is_raised_at_once(tmp_path, client, monkeypatch):

@@ -104,7 +104,7 @@ class TestAvi(SameWriter, TestMatroska):
         ("a.avi", "mpeg4", "yuv420p"),
         ("b.avi", "mjpeg", "yuvj422p"),
         ("c.mkv", "ffv1", "gray"),
-        ("d.mkv", "png", "gray16be"),
+        ("d.mov", "png", "gray16be"),
     ],
 )
 def test_grey_videos(tmp_path, name, codec, layout):

@@ -90,7 +90,7 @@ def test_outcomes_are_told_apart(tmp_path):
         assert outcome(Case("", lambda: gd.read(pipe)), tmp_path).label == watching.NAMED
 
 
-def test_a_crash_is_told(monkeypatch):
+def test_a_crash_is_told():
     worker = Worker(limit=None)
     assert worker.run(KINDS.index("JSON"))[0] in ACCEPTED
     worker._process.kill()

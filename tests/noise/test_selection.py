@@ -125,12 +125,14 @@ def test_channels_beside_padding():
     image = (scene() + np.stack([draw[0], 0.6 * draw[0] + 0.8 * draw[1]])).astype(np.float32)
     wide = np.pad(image, ((0, 0), (40, 40), (40, 40)), constant_values=7)
     wide[1, :60] = 7  # not the same in all channels
-    found = ChannelPatches.of(wide).covariance(False)
-    assert found.correlation[0][1] == pytest.approx(0.6, abs=0.05)
+    assert ChannelPatches.of(wide).covariance(False).correlation[0][1] == pytest.approx(
+        0.6, abs=0.05
+    )
     # An empty channel is not padding of the others.
     empty = np.concatenate([wide, np.zeros_like(wide[:1])])
-    found = ChannelPatches.of(empty).covariance(False)
-    assert found.correlation[0][1] == pytest.approx(0.6, abs=0.05)
+    assert ChannelPatches.of(empty).covariance(False).correlation[0][1] == pytest.approx(
+        0.6, abs=0.05
+    )
 
 
 def test_differences_of_frames_beside_moving_borders():

@@ -82,8 +82,8 @@ class ChannelPatches:
     def of(cls, image: np.ndarray) -> ChannelPatches:
         """Read them from an image (c, y, x).
 
-        A pixel that is NaN, infinite or clipped in one channel is left out in all, and so is a
-        constant area of one; NonFiniteError if that leaves no patch.
+        A pixel that is NaN or infinite in one channel is left out in all, and so is a constant area
+        of one; NonFiniteError if that leaves no patch.
         """
         bad = ~np.isfinite(image).all(axis=0)
         if bad.any():
@@ -150,7 +150,7 @@ class ChannelPatches:
         return ColourSpectra(power, fall, min(falls), growth, number)
 
     def covariance(self, correlated: bool) -> ChannelCovariance:
-        """Estimate the covariance of the noise between the channels; 0 of a constant image.
+        """Estimate the covariance of the noise.
 
         It is read at the high frequencies of the patches that are smoothest in all channels
         together, each channel relative to its own noise; where noise is `correlated` between
