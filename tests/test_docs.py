@@ -129,7 +129,8 @@ def options() -> dict[str, set[str]]:
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     found = {"": set(parser._option_string_actions)}
     for name, command in commands.choices.items():
-        found[name] = set(command._option_string_actions)
+        known = command._option_string_actions.items()
+        found[name] = {option for option, each in known if each.help != argparse.SUPPRESS}
         for part in command._actions:
             if isinstance(part, argparse._SubParsersAction):
                 each = (set(inner._option_string_actions) for inner in part.choices.values())
