@@ -8,6 +8,7 @@ filter has to stand there. This script writes them from `FILTERS`; run it after 
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -87,11 +88,12 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         "filename_patterns": [f"*{suffix}" for suffix in formats.SUFFIXES],
         "accepts_directories": True,  # OME-Zarr
     }
+    written = [each.suffixes if each.written is None else each.written for each in formats.FORMATS]
     writer = {
         "command": f"{PLUGIN}.write",
         "layer_types": ["image+"],
         # The first is what napari appends to a name without one.
-        "filename_extensions": [".ome.tif", ".ome.tiff", ".ome.zarr", *formats.WRITTEN],
+        "filename_extensions": [".ome.tif", ".ome.tiff", ".ome.zarr", *itertools.chain(*written)],
         "display_name": "image with record",
     }
     beside = [each for each in there["widgets"] if each["command"] in BESIDE]

@@ -9,38 +9,18 @@
 // Shapes: as in shrink_shared.
 // Cost of a group of n: (3 with WIENER, else 2) * 16 n transforms of eight values, as many of n; 64 n additions.
 
-#include "common/patch_grid.h"
-#include "common/match_key.h"
 #include "common/float8_rows.h"
 typedef float8 REAL;
-#define TILE_X REACHED(GROUP_X)
-#define TILE_Y REACHED(GROUP_Y)
-#if VIDEO
-#include "bm3d/groups_in_video.h"
-#define TURN_ARGUMENTS int only, int parity_y, int parity_x,
-#else
-#include "bm3d/groups_in_images.h"
-#define TURN_ARGUMENTS
-#endif
-#include "bm3d/sigma_map.h"
-#include "bm3d/patch_transform.h"
-#include "bm3d/stack_transform.h"
-#include "bm3d/shrinkage.h"
-#include "bm3d/common_part.h"
-#include "bm3d/shared_noise.h"
 #include "bm3d/shrink_arguments.h"
 #include "bm3d/vector_spectra.h"
 #include "bm3d/vector_noise.h"
 #include "bm3d/vector_shrinkage.h"
 
-__kernel void shrink_lanes(__global const float *noisy, BASIC_ARGUMENT
-                           int pny, int pitch, int y0, int x0,
-                           int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
-                           RING_ARGUMENTS TURN_ARGUMENTS PLACES_ARGUMENT, __global const uint *keys, int matched,
-                           __global const float *levels, __global const float *matched_levels, MAP_ARGUMENTS
-                           float similar, float threshold, float common, __global const float *kaiser,
-                           __global const float *correlation, SPECTRUM_ARGUMENT
-                           float scale, float largest, float units, __global int *slabs WEIGHTS_ARGUMENT)
+__kernel void shrink_lanes(GROUP_ARGUMENTS
+#if VIDEO
+                           , int only, int parity_y, int parity_x
+#endif
+                           )
 {
     const size_t plane = (size_t)pny * pitch;
 #if VIDEO

@@ -20,25 +20,10 @@
 //   slabs (channels, sum_ring, 2, padded layout), sums and weights.
 // Cost of a group of n: (3 with WIENER, else 2) * 16 n transforms of eight values, as many of n; 64 n additions.
 
-#include "common/patch_grid.h"
-#include "common/match_key.h"
 #include "common/search_group.h"
 typedef float REAL;
-#define TILE_X REACHED(GROUP_X)
-#define TILE_Y REACHED(GROUP_Y)
-#define REFERENCES (GROUP_X * GROUP_Y)
-#if VIDEO
-#include "bm3d/groups_in_video.h"
-#else
-#include "bm3d/groups_in_images.h"
-#endif
-#include "bm3d/sigma_map.h"
-#include "bm3d/patch_transform.h"
-#include "bm3d/stack_transform.h"
-#include "bm3d/shrinkage.h"
-#include "bm3d/common_part.h"
-#include "bm3d/shared_noise.h"
 #include "bm3d/shrink_arguments.h"
+#define REFERENCES (GROUP_X * GROUP_Y)
 #include "bm3d/team.h"
 #include "bm3d/team_stacks.h"
 #include "bm3d/team_matches.h"
@@ -48,14 +33,7 @@ typedef float REAL;
 #include "bm3d/team_sums.h"
 
 __kernel __attribute__((reqd_work_group_size(TEAM, TEAMS, 1)))
-void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
-                   int pny, int pitch, int y0, int x0,
-                   int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
-                   RING_ARGUMENTS PLACES_ARGUMENT, __global const uint *keys, int matched,
-                   __global const float *levels, __global const float *matched_levels, MAP_ARGUMENTS
-                   float similar, float threshold, float common, __global const float *kaiser,
-                   __global const float *correlation, SPECTRUM_ARGUMENT
-                   float scale, float largest, float units, __global int *slabs WEIGHTS_ARGUMENT)
+void shrink_shared(GROUP_ARGUMENTS)
 {
     __local float scratch[TEAMS * PARTS * SCRATCH] __attribute__((aligned(16)));
     __local int places[TEAMS][NEIGHBOURS];

@@ -1,11 +1,19 @@
 // The cubes of a group: which they are, the noise in them, and the noise that they share.
 //
-// Needs: cubes.h, common/match_key.h, bm3d/stack_variances.h. Constants: SIGMA_MAP, SPECTRUM; SHARE_Z, SHARE_Y, SHARE_X:
+// Needs: REAL. Constants: SIGMA_MAP, SPECTRUM; SHARE_Z, SHARE_Y, SHARE_X:
 //   displacements at which cubes share noise, 0 included: the sides of a cube, and of correlated noise how far it reaches.
 // Shapes: offsets (displacements) as (0, dz, dy, dx), the first one zero; correlation (spectra, APART + 1, CUBE): covariance of the
 //   noise, in sigma squared, in each coefficient of two cubes, by displacement, (|dz| SHARE_Y + |dy|) SHARE_X + |dx|; the last row,
 //   for cubes that share no noise, is zero, the first one that of a single cube: 1 if the noise is white, where there is one
 //   spectrum.
+
+#include "bm4d/cubes.h"
+#include "common/match_key.h"
+#include "bm4d/line_transform.h"
+#include "bm3d/stack_transform.h"
+#include "bm3d/shrinkage.h"
+#include "bm3d/stack_variances.h"
+#include "bm4d/motion.h"
 
 // Code of two cubes that share no noise.
 #define APART (SHARE_Z * SHARE_Y * SHARE_X)
@@ -58,3 +66,15 @@ static inline int4 match_offset(__global const int4 *offsets, uint key)
 #define MAP_NAMES
 #define CUBE_SIGMA(levels, z, y, x) (levels)[(z) + CZ / 2]
 #endif
+
+// Arguments of the kernels that filter groups.
+#if WIENER
+#define BASIC_ARGUMENT __global const float *basic,
+#else
+#define BASIC_ARGUMENT
+#endif
+#define GROUP_ARGUMENTS \
+    __global const float *noisy, BASIC_ARGUMENT PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys, \
+    __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS TIME_ARGUMENTS SPECTRUM_ARGUMENT \
+    float similar, float threshold, __global const float *kaiser, __global const float *correlation, \
+    float scale, float largest, float units, __global int *sums, __global int *weights

@@ -2,7 +2,9 @@
 //
 // All preserve the standard deviation of white noise in every coefficient. With two or four periodic values the biorthogonal 1.5
 // wavelet is Haar's: all other taps cancel.
-// Constants: TRANSFORM, numbered as in bm3d/patch_transform.h, which this needs for eight values. Needs: REAL.
+// Constants: TRANSFORM, numbered as in bm3d/patch_transform.h, which transforms eight values. Needs: REAL.
+
+#include "bm3d/patch_transform.h"
 
 #define COS4_1 0.65328148f
 #define COS4_3 0.27059805f

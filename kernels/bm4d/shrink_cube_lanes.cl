@@ -9,17 +9,9 @@
 // Shapes: as in shrink_cubes.
 // Cost: as in shrink_cubes, without atomic additions.
 
-#include "bm4d/cubes.h"
-#include "common/match_key.h"
 #include "common/float8_rows.h"
 typedef float8 REAL;
-#include "bm3d/patch_transform.h"
-#include "bm4d/line_transform.h"
-#include "bm3d/stack_transform.h"
-#include "bm3d/shrinkage.h"
-#include "bm3d/stack_variances.h"
 #include "bm4d/cube_groups.h"
-#include "bm4d/motion.h"
 #include "bm4d/cube_lanes.h"
 
 // Turns the stacks of v into the part that is removed, the mean of the group being kept or not; returns the variance of the noise that remains.
@@ -86,15 +78,7 @@ static inline float shrink_stacks(float8 *v, float8 *basic, const CODE *codes, c
     return lanes_sum(sum);
 }
 
-__kernel void shrink_cube_lanes(__global const float *noisy,
-#if WIENER
-                                __global const float *basic,
-#endif
-                                PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys,
-                                __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS TIME_ARGUMENTS
-                                SPECTRUM_ARGUMENT float similar, float threshold, __global const float *kaiser,
-                                __global const float *correlation, float scale, float largest, float units,
-                                __global int *sums, __global int *weights, int turn_z, int turn_y, int turn_x, int deep)
+__kernel void shrink_cube_lanes(GROUP_ARGUMENTS, int turn_z, int turn_y, int turn_x, int deep)
 {
     const int volume = get_global_id(2) / deep;
     const int layer0 = (2 * (get_global_id(2) % deep) + turn_z) * BLOCK_Z;

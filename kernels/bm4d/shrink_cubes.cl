@@ -13,32 +13,15 @@
 //   pny, pitch), of the volumes from v0 on: whole numbers, see shrinkage.h: a sum is in units of the sigma of its slice over `scale`.
 // Cost of a group of n: 64 n additions to the sums, n to the weights; (3 with WIENER, else 2) * 64 n values transformed.
 
-#include "bm4d/cubes.h"
-#include "common/match_key.h"
 typedef float REAL;
-#include "bm3d/patch_transform.h"
-#include "bm4d/line_transform.h"
-#include "bm3d/stack_transform.h"
-#include "bm3d/shrinkage.h"
-#include "bm3d/stack_variances.h"
 #include "bm4d/cube_groups.h"
-
-#include "bm4d/motion.h"
 #include "bm4d/cube_team.h"
-#include "bm4d/team_times.h"
 #include "bm4d/team_pairs.h"
 
 #define STACKS (CUBE / TEAM)
 
 __kernel __attribute__((reqd_work_group_size(TEAM, 1, 1)))
-void shrink_cubes(__global const float *noisy,
-#if WIENER
-                  __global const float *basic,
-#endif
-                  PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys,
-                  __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS TIME_ARGUMENTS SPECTRUM_ARGUMENT
-                  float similar, float threshold, __global const float *kaiser, __global const float *correlation,
-                  float scale, float largest, float units, __global int *sums, __global int *weights)
+void shrink_cubes(GROUP_ARGUMENTS)
 {
     __local float cubes[NEIGHBOURS * LINE];
     __local int4 place[NEIGHBOURS];
@@ -172,8 +155,9 @@ void shrink_cubes(__global const float *noisy,
         // The spectra.
         barrier(CLK_LOCAL_MEM_FENCE);
 #if TIMES > 1
-        load_over_time(cubes, place, moved, share, image, voxels + corner_there, deep, plane, pitch, nz, ny, nx, z, y, x,
-                       image ? 0.0f : level, 1.0f / max(image ? both.y : both.x, SMALLEST_SIGMA), item, size);
+        load_columns(cubes, place, voxels + corner_there, plane, pitch, image ? 0.0f : level,
+                     1.0f / max(image ? both.y : both.x, SMALLEST_SIGMA), item, size,
+                     moved, share, image, deep, nz, ny, nx, z, y, x);
 #else
         load_columns(cubes, place, voxels + corner_there, plane, pitch, level, inverse, item, size);
 #endif

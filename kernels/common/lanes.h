@@ -14,7 +14,7 @@ typedef WITH_LANES(int, LANES) whole;
 #define AS_WHOLE WITH_LANES(as_int, LANES)
 #endif
 
-// One unaligned access each: PoCL splits vload and vstore into pairs.
+// One unaligned access each: PoCL splits vload and vstore into pairs, which made the search of patches three times slower.
 typedef real unaligned_real __attribute__((aligned(4)));
 #define AT(pointer) (*(__global const unaligned_real *)(pointer))
 #define PUT(pointer) (*(__global unaligned_real *)(pointer))

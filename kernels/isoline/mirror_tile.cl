@@ -9,7 +9,7 @@
 //   padded, along_x, along_y (images, pny, pitch), whose first pixel is (y0, x0) of them. `share` is the weight of each
 //   neighbour.
 
-#include "isoline/mirrored.h"
+#include "common/mirror.h"
 
 __kernel void mirror_tile(__global const float *tile, int tile_ny, int tile_nx, int tile_y, int tile_x,
                           int image_ny, int image_nx, int y0, int x0, int pny, int pnx, int pitch,

@@ -10,7 +10,7 @@
 //   pixels. Where the tile ends but the image does not, the outermost two pixels differ from those of the whole image.
 // Cost of a pixel: 25 reads.
 
-#include "isoline/mirrored.h"
+#include "common/mirror.h"
 
 #define FLOOR 0.25f
 // Smallest grey level, where all pixels are 0.

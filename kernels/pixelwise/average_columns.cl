@@ -37,10 +37,7 @@
 #include "pixelwise/compare_columns.h"
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, GROUP_Y, 1)))
-void average_columns(__global const float *spread, int snt, int snz, int pny, int pitch, int t0, int z0, int z_start, int length_z, int skip, int skip_x,
-                     int nt, int nz, int ny, int nx, __global const float *levels,
-                     __global const float *variation, int map_y, int map_x, int map_nx,
-                     float strength, __constant float *taps, int first_out, int frames_out, __global float *out)
+void average_columns(AVERAGE_ARGUMENTS, int skip_x)
 {
     const int lane = get_local_id(0);
     const int row_item = get_local_id(1);

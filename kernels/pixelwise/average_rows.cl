@@ -37,11 +37,7 @@ static inline real row_sum(const float *columns, __constant float *taps)
     return sum;
 }
 
-__kernel void average_rows(__global const float *spread, int snt, int snz, int pny, int pitch, int t0, int z0, int z_start, int length_z, int skip,
-                           int nt, int nz, int ny, int nx, __global const float *levels,
-                           __global const float *variation, int map_y, int map_x, int map_nx,
-                           float strength, __constant float *taps, int first_out, int frames_out,
-                           __global float *out)
+__kernel void average_rows(AVERAGE_ARGUMENTS)
 {
     const int x = get_global_id(0) * WIDTH;
     const int y = get_global_id(1) * ROWS;

@@ -71,3 +71,9 @@ static inline float channel_units(__global const float *levels, int apart, float
         ratios[c] = largest > 0.0f ? ratios[c] / largest : 1.0f;
     return largest / max(noisy, 1);
 }
+
+// Arguments of the kernels that average pixels; see average_rows.cl.
+#define AVERAGE_ARGUMENTS \
+    __global const float *spread, int snt, int snz, int pny, int pitch, int t0, int z0, int z_start, int length_z, int skip, \
+    int nt, int nz, int ny, int nx, __global const float *levels, __global const float *variation, int map_y, int map_x, int map_nx, \
+    float strength, __constant float *taps, int first_out, int frames_out, __global float *out

@@ -9,11 +9,6 @@
 // Shapes: noisy, estimate, begun (what is combined) as images of groups.h, and the others.
 // Cost of a group: 2 NEIGHBOURS^2 PIXELS + NEIGHBOURS^3 multiplications and additions; KINDS NEIGHBOURS PIXELS atomic ones.
 
-#include "common/match_key.h"
-#if VIDEO
-#include "common/frame_ring.h"
-#include "common/place_code.h"
-#endif
 #include "ridge/groups.h"
 
 // Sum over all work-items, the same for all; `shared` holds one number for each.
@@ -32,9 +27,7 @@ static inline float group_sum(__local float *shared, int lane, float value)
 }
 
 __kernel __attribute__((reqd_work_group_size(NEIGHBOURS, 1, 1)))
-void combine_groups(__global const float *noisy, __global const float *estimate, __global const float *begun,
-                    PLACE_ARGUMENTS, MAP_ARGUMENTS
-                    float least, float scale, float largest, float units, __global int *sums WEIGHTS_ARGUMENT)
+void combine_groups(COMBINED_ARGUMENTS)
 {
     __local float area[NEIGHBOURS * LINE] __attribute__((aligned(16)));
     __local float pivots[2][NEIGHBOURS] __attribute__((aligned(16)));

@@ -8,12 +8,7 @@
 // Shapes: as in combine_groups.
 // Cost of a group: as there, with plain additions.
 
-#include "common/match_key.h"
 #include "common/lanes.h"
-#if VIDEO
-#include "common/frame_ring.h"
-#include "common/place_code.h"
-#endif
 #include "ridge/groups.h"
 #include "ridge/vector_matrix.h"
 
@@ -29,10 +24,7 @@
 #define TO_WHOLE WITH_LANES(convert_int, TO_LANES)
 #define TO_LANES WITH_LANES(LANES, _rte)
 
-__kernel void combine_lanes(__global const float *noisy, __global const float *estimate, __global const float *begun,
-                            PLACE_ARGUMENTS, MAP_ARGUMENTS
-                            float least, float scale, float largest, float units, __global int *sums WEIGHTS_ARGUMENT,
-                            int first_block_z, int first_block_y, int first_block_x, int deep)
+__kernel void combine_lanes(COMBINED_ARGUMENTS, int first_block_z, int first_block_y, int first_block_x, int deep)
 {
     real q[NEIGHBOURS * VECTORS], patches[PIXELS * VECTORS];
     Match matches[NEIGHBOURS];

@@ -10,6 +10,12 @@
 //   With VIDEO: images (channels, ring, ny, nx), padded; keys and places as vbm3d/search_patches writes them; links (channels, matched,
 //   frames_before + 1 + frames_after, 3); sums (channels, sum_ring, 2 (1 + KEPT), ny, nx), the weights after the sums.
 
+#include "common/match_key.h"
+#if VIDEO
+#include "common/frame_ring.h"
+#include "common/place_code.h"
+#endif
+
 #define PIXELS (PZ * PY * PX)
 #define KINDS (1 + KEPT)
 
@@ -162,3 +168,8 @@ static inline int patch_weight(float variance, float units)
 {
     return convert_int_rte(units / max(NEIGHBOURS * variance, 1.0f));
 }
+
+// Arguments of the kernels that combine groups.
+#define COMBINED_ARGUMENTS \
+    __global const float *noisy, __global const float *estimate, __global const float *begun, PLACE_ARGUMENTS, MAP_ARGUMENTS \
+    float least, float scale, float largest, float units, __global int *sums WEIGHTS_ARGUMENT

@@ -23,8 +23,8 @@
 #define EXTRA ((SQUARES + LANES - 2) / LANES)
 #define WIDTH ((VECTORS + EXTRA) * LANES)
 // The lanes from any place on.
-#define FROM(place) (*(const UNALIGNED *)(place))
-#define PUT(place) (*(REAL *)(place))
+#define FROM(place) (*(const unaligned_real *)(place))
+#define KEEP(place) (*(REAL *)(place))
 #define CHUNK 8
 
 // Sum over one row of squares of each patch: `whole` of all squares but the last part, `part` of that.
@@ -105,12 +105,12 @@ __kernel void search_vectors(TILE_ARGUMENTS, int regular_rows, int regular_colum
                         }
                     }
 #if REST
-                    PUT(top + w * LANES) = sum[0][0] + sum[0][1];
-                    PUT(corner + w * LANES) = sum[0][0];
-                    PUT(left + w * LANES) = sum[0][0] + sum[1][0];
-                    PUT(whole + w * LANES) = (sum[0][0] + sum[0][1]) + (sum[1][0] + sum[1][1]);
+                    KEEP(top + w * LANES) = sum[0][0] + sum[0][1];
+                    KEEP(corner + w * LANES) = sum[0][0];
+                    KEEP(left + w * LANES) = sum[0][0] + sum[1][0];
+                    KEEP(whole + w * LANES) = (sum[0][0] + sum[0][1]) + (sum[1][0] + sum[1][1]);
 #else
-                    PUT(whole + w * LANES) = sum[1][1];
+                    KEEP(whole + w * LANES) = sum[1][1];
 #endif
                 }
                 for (int w = 0; w < wide; ++w) {

@@ -4,10 +4,8 @@
 // Reference: van der Vuurst 2023, algorithm 3.
 // Grid: (blocks of columns, blocks of rows, frames).
 // Constants: PATCH, WINDOW, LANES, ROWS, VECTORS; SIGMA_MAP; SHOW, 1 yields how many pixels were averaged, with the pixel itself.
-// Shapes: padded, sums (frames, pny, pitch), see sum_patches; the window of the first pixel yielded begins at (PATCH / 2, PATCH / 2).
-//   out (frames, ny, nx); levels (frames); variation (pny, pitch), as padded; weights (PATCH * PATCH / 2).
+// Shapes, and pixels that few resemble: as in average_group.
 // Cost: 35 instructions for LANES pairs of patches, and 2 for each exchange where they are sorted.
-// A pixel that fewer than `fewest` resemble is left as it is in `out`, or becomes the noisy one where `keep` is not 0.
 // Sums are added in the order of the offsets, wherever a block begins.
 
 #include "common/lanes.h"

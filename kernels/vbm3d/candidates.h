@@ -58,3 +58,16 @@ static inline void keep_candidate(CANDIDATE *best, int count, CANDIDATE one)
     int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x, \
     __global const float *links, int frames_before, int frames_after, float still, float similar, \
     __global uint *keys, __global uint *places
+
+// What the searches know of a reference; with vbm3d/motion.h and the grid in common/patch_grid.h. A frame without noise is not
+// searched.
+#define REFERENCE_AT(row, column) \
+    const int y = y0 + grid_position(row, first_y, last_y); \
+    const int x = x0 + grid_position(column, first_x, last_x); \
+    const size_t plane = (size_t)pny * pitch; \
+    const int slot = ring_slot(first, frame, ring); \
+    __global const float *here = images + slot * plane + (size_t)y * pitch + x; \
+    const int centre_link = frame * (frames_before + 1 + frames_after) + frames_before; \
+    const float sigma = frame_link(links, centre_link).noise; \
+    const float bias = still * sigma * sigma; \
+    const float limit = similar * sigma * sigma;

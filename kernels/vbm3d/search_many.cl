@@ -52,17 +52,9 @@ void search_many(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
     const int lane = get_local_id(0);
     const int frame = get_global_id(2);
     const int row = get_global_id(1) / columns, column = get_global_id(1) % columns;
-    const int y = y0 + grid_position(row, first_y, last_y);
-    const int x = x0 + grid_position(column, first_x, last_x);
-    const size_t plane = (size_t)pny * pitch;
-    const int slot = ring_slot(first, frame, ring);
-    __global const float *here = images + slot * plane + (size_t)y * pitch + x;
-    const int centre_link = frame * (frames_before + 1 + frames_after) + frames_before;
-    const float sigma = frame_link(links, centre_link).noise;
+    REFERENCE_AT(row, column)
     // A frame without noise is not searched; see "One exit" in kernels/README.md.
     const bool mine = sigma > 0.0f;
-    const float bias = still * sigma * sigma;
-    const float limit = similar * sigma * sigma;
     float patch[PATCH][PATCH];
     #pragma unroll
     for (int i = 0; i < PATCH; ++i)

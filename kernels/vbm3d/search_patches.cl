@@ -23,17 +23,9 @@ __kernel void search_patches(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
     const int frame = get_global_id(2);
     const int row = get_global_id(1);
     const int column = get_global_id(0);
-    const int y = y0 + grid_position(row, first_y, last_y);
-    const int x = x0 + grid_position(column, first_x, last_x);
-    const size_t plane = (size_t)pny * pitch;
-    const int slot = ring_slot(first, frame, ring);
-    __global const float *here = images + slot * plane + (size_t)y * pitch + x;
-    const int centre_link = frame * (frames_before + 1 + frames_after) + frames_before;
-    const float sigma = frame_link(links, centre_link).noise;
+    REFERENCE_AT(row, column)
     if (sigma <= 0.0f)
         return;
-    const float bias = still * sigma * sigma;
-    const float limit = similar * sigma * sigma;
 
     REAL patch[PATCH];
     #pragma unroll

@@ -31,17 +31,9 @@ void search_tracks(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
     const int group = get_group_id(0);
     const int row = group / groups_x * GROUP_Y + reference / GROUP_X;
     const int column = group % groups_x * GROUP_X + reference % GROUP_X;
-    const int y = y0 + grid_position(min(row, rows - 1), first_y, last_y);
-    const int x = x0 + grid_position(min(column, columns - 1), first_x, last_x);
-    const size_t plane = (size_t)pny * pitch;
-    const int slot = ring_slot(first, frame, ring);
-    __global const float *here = images + slot * plane + (size_t)y * pitch + x;
-    const int centre_link = frame * (frames_before + 1 + frames_after) + frames_before;
-    const float sigma = frame_link(links, centre_link).noise;
+    REFERENCE_AT(min(row, rows - 1), min(column, columns - 1))
     // A frame without noise is not searched; see "One exit" in kernels/README.md.
     const bool mine = sigma > 0.0f && row < rows && column < columns;
-    const float bias = still * sigma * sigma;
-    const float limit = similar * sigma * sigma;
 
     float patch[PATCH][PATCH];
     #pragma unroll

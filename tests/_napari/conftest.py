@@ -65,7 +65,7 @@ def kept(tmp_path_factory, monkeypatch):
     return found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def plugins():
     """The plugins of napari and the menus that they make: this one as installed, and no other."""
     known, menus = TestPluginManager(), NapariApplication(f"tests {uuid4()}")
@@ -95,15 +95,16 @@ def plugin(plugins, monkeypatch, tmp_path):
         forget()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def window(plugins, qapp):
-    """A napari window that the tests of a module share; `viewer` leaves it as it was."""
+    """A napari window that all tests share; `viewer` leaves it as it was."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StatusChecker, "start", lambda _: None)
         patch.setattr(QtViewer, "_get_console", lambda _: QWidget())
         shared = napari.Viewer(show=False)
         QtViewer._instances.clear()  # where `make_napari_viewer` looks for windows left open
         patch.setattr(shared.window._qt_window, "_save_current_window_settings", lambda: None)
+        gc.freeze()
         yield shared
         shared.close()
 
@@ -133,11 +134,12 @@ def viewer(window, plugin, qtbot):
     window.reset_view()
     before = state(window)
     yield window
-    window.layers.clear()
     close_panels(window)
+    window.layers.clear()  # which looks for garbage; what is left stays to the end
     window.theme, window.dims.ndisplay = before["theme"], 2
     window.dims.order, window.dims.axis_labels = (0, 1), before["dims"][-1]
     qtbot.waitUntil(lambda: not progress._all_instances)
+    gc.freeze()
     assert state(window) == before
 
 

@@ -142,8 +142,7 @@ def test_one_frame_reads_only_what_the_filter_looks_at(movie):
 
 
 @over_time
-@pytest.mark.parametrize("frame", [None, 2])
-@pytest.mark.parametrize("dtype", [None, "float32"])
+@pytest.mark.parametrize(("frame", "dtype"), [(None, None), (2, "float32")])
 def test_alpha_of_lazy_frames_passes_as_it_is(movie, kind, frame, dtype):
     rng = np.random.default_rng(4)
     alpha = rng.integers(0, 65536, movie.shape).astype(np.uint16)

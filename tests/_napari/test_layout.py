@@ -57,7 +57,14 @@ def assert_readable(panel):
         assert not any(box.intersects(other) for other in boxes[:k])
 
 
-@pytest.mark.parametrize("title", [*(kind.title for kind in FILTERS), "Estimated noise", "Compare"])
+# One panel with fields in several sections, and one whose words are long.
+TITLES = ["BM3D", "Isoline", "Estimated noise", "Compare"]
+REST = {kind.title for kind in FILTERS}.difference(TITLES)
+
+
+@pytest.mark.parametrize(
+    "title", [*TITLES, *(pytest.param(each, marks=pytest.mark.thorough) for each in sorted(REST))]
+)
 def test_a_panel_fits_a_narrow_dock(opened, qtbot, click, title):
     panel = opened(title)
     dock = _dock_of(panel)

@@ -96,7 +96,7 @@ def test_objects_in_a_region_are_told():
     assert flat_noise(noise, "YX").notes == ()
 
 
-@pytest.mark.parametrize("side", [24, 40, 64, 150])
+@pytest.mark.parametrize("side", [24, 100])
 @pytest.mark.parametrize(
     "draw",
     [

@@ -12,7 +12,7 @@ from napari_gpu_denoise._napari.denoise.panel import DenoisePanel
 from napari_gpu_denoise._napari.docks import camera_of, docked
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.region_input import RECTANGLE, VIEW
-from napari_gpu_denoise.filters import BM3D, BM4D, VBM3D, NLMeans
+from napari_gpu_denoise.filters import BM3D, BM4D, VBM3D
 from napari_gpu_denoise.run import denoise as runs
 from scenes import noisy, small
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.gui
 
 CORNERS = (10.0, 12.0), (30.0, 47.0)  # rows and columns
 INSIDE = np.s_[..., 10:31, 12:48]
-AXES = {NLMeans: "yx", BM3D: "yx", VBM3D: "tyx", BM4D: "zyx"}
+AXES = {BM3D: "yx", VBM3D: "tyx", BM4D: "zyx"}
 
 
 def rectangle(viewer, layer, low=CORNERS[0], high=CORNERS[1], at=0.0):

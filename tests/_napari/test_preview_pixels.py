@@ -38,13 +38,11 @@ def preview(data, run, spans=None, memory=None, alpha=False):
 @pytest.mark.parametrize(("kind", "axes"), filters_and_axes())
 def test_every_filter(kind, axes):
     image = noisy(*(LENGTHS[a] for a in axes), dtype="uint16")
-    chosen = joining(kind, axes, **({"channels": "joint"} if "C" in axes else {}))
-    for number, settings in enumerate(dict.fromkeys((chosen, quick_settings(chosen, axes)))):
-        run = Run(settings, 12.0, axes=axes, sigma_factor=1 + number / 4)
-        whole = gd.denoise(image, settings, 12.0, axes=axes, sigma_factor=run.sigma_factor).image
-        made = preview(image, run)
-        assert made.dtype == whole.dtype
-        assert_array_equal(made, whole[tuple(slice(*SPANS[a]) for a in axes)])
+    settings = joining(kind, axes, **({"channels": "joint"} if "C" in axes else {}))
+    whole = gd.denoise(image, settings, 12.0, axes=axes, sigma_factor=1.25).image
+    made = preview(image, Run(settings, 12.0, axes=axes, sigma_factor=1.25))
+    assert made.dtype == whole.dtype
+    assert_array_equal(made, whole[tuple(slice(*SPANS[a]) for a in axes)])
 
 
 @pytest.mark.parametrize("lazy", [False, True])

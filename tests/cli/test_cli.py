@@ -34,7 +34,7 @@ def command_of(settings) -> str:
 
 
 def test_a_result_and_its_record_are_those_of_the_function(here, run, device):
-    """With noise that is measured; tests/test_contract.py has every filter."""
+    """With noise that is measured."""
     stack = image(1, (3, 40, 44), "uint16")
     tifffile.imwrite("stack.tif", stack, imagej=True, metadata={"axes": "TYX"})
     options = ("--device", device.index, "--strength", 0.75)

@@ -35,7 +35,7 @@ from scenes import Stored, small
 SETTINGS = small(gd.NLMeans)
 UNITS = METRES | {"second": 1.0, "millisecond": 1e-3, "": 1.0}
 LENGTHS = {"T": 3, "C": 2, "Z": 4, "Y": 24, "X": 32, "S": 3}
-ODD_NAMES = ("in put 100%", "Größe µ 細胞#1", "[0-9]* a.b..c", "-o it's; $HOME")
+ODD_NAMES = ("in put 100% Größe µ 細胞#1", "-o [0-9]* it's; $HOME a.b..c")
 
 
 def apart(unit: str = "micrometer", **steps: float) -> Steps:
@@ -123,7 +123,6 @@ class FormatContract:
     by_plane = True
     at_once = False  # whether so few pixels are written in one piece
     streams_always = False
-    strays: tuple[str, ...] = ()  # starts of names that a full disk may leave, for the next run
     rounding = 0.0
     misses_files = True  # of a folder
 
@@ -406,7 +405,7 @@ class FormatContract:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
             signal.signal(signal.SIGXFSZ, before)
-        assert [each for each in os.listdir(out) if not each.startswith(self.strays)] == []
+        assert os.listdir(out) == []
 
     @pytest.mark.skipif(os.name == "nt", reason="rights are others there")
     def test_a_read_only_folder_is_read_and_named(self):
@@ -497,6 +496,14 @@ class FormatContract:
         assert formats.is_image(path) and formats.find_files([path]) == [path]
         with pytest.raises(FileError, match=f"pip install .*{self.extra}"):
             gd.read(path)
+
+
+class SameWriter:
+    """Put before a format whose files are written as those of another, which is tested for that."""
+
+    test_an_existing_result_is_kept = test_the_input_is_never_replaced = None
+    test_a_full_disk_is_named = test_a_read_only_folder_is_read_and_named = None
+    test_a_failure_in_the_middle_leaves_nothing = test_odd_names_are_names = None
 
 
 def planes_of(path: Path) -> ImageFile:

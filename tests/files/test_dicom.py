@@ -276,7 +276,7 @@ def save_as(held: pydicom.Dataset, path: Path) -> None:
     pydicom.dcmwrite(path, held, implicit_vr=implicit, little_endian=little, overwrite=True)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.filterwarnings("ignore")
 def test_pixels_are_those_of_pydicom(tmp_path, seed):
     """Whatever the elements; and what a result keeps of them is the same."""
@@ -489,7 +489,7 @@ def test_no_more_is_decoded_than_is_declared(tmp_path):
     """Whatever a frame declares, and whatever a file inflates to."""
     import imagecodecs
 
-    large, image = np.zeros((9000, 9000), np.uint8), noisy(24, 20).astype("uint8")
+    large, image = np.zeros((7000, 7000), np.uint8), noisy(24, 20).astype("uint8")
     syntaxes = {"4.90": imagecodecs.jpeg2k_encode(large, codecformat="j2k", reversible=True)}
     syntaxes["4.91"] = imagecodecs.jpeg2k_encode(large, codecformat="jp2", reversible=True)
     syntaxes["4.50"] = imagecodecs.jpeg8_encode(large)
@@ -508,13 +508,13 @@ def test_no_more_is_decoded_than_is_declared(tmp_path):
     held = pydicom.dcmread(path)
     held.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
     held.save_as(paths[-1])
-    content, packer = paths[-1].read_bytes(), zlib.compressobj(9, zlib.DEFLATED, -15)
-    zeros = [packer.compress(bytes(1 << 24)) for _ in range(16)]
+    content, packer = paths[-1].read_bytes(), zlib.compressobj(1, zlib.DEFLATED, -15)
+    zeros = [packer.compress(bytes(1 << 24)) for _ in range(4)]
     head = 144 + int.from_bytes(content[140:144], "little")
     paths[-1].write_bytes(content[:head] + b"".join([*zeros, packer.flush()]))
     run = [sys.executable, "-c", LARGE, str(path), *map(str, paths)]
     said = subprocess.run(run, check=True, capture_output=True, text=True).stdout.split()
-    assert "read" not in said and int(said[-1]) < 60  # MiB
+    assert "read" not in said and int(said[-1]) < 40  # MiB
     with pytest.raises(
         FileError, match="stored as Deflated Explicit VR Little Endian, not decoded"
     ):

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from files import tiffs
-from files.contract import LENGTHS, FormatContract, apart, error_of, files_of
+from files.contract import LENGTHS, FormatContract, SameWriter, apart, error_of, files_of
 from files.tiffs import GREY, PLAIN, RECORD, noise, written
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats
@@ -97,7 +97,7 @@ class TestOME(FormatContract):
         assert data == {"IFD": "0", "PlaneCount": str(len(attributes(before, "Plane")))}
 
 
-class TestImageJ(TestOME):
+class TestImageJ(SameWriter, TestOME):
     ending, results = ".tif", (".tif", ".ome.tif")
     axes = ("YX", "ZYX", "TYX", "TZCYX")
     types = ("uint16", "uint8", "float32")
@@ -112,7 +112,7 @@ class TestImageJ(TestOME):
         assert tags(before)["ImageDescription"] == tags(after)["ImageDescription"]
 
 
-class TestPlainTiff(TestOME):
+class TestPlainTiff(SameWriter, TestOME):
     """A BigTIFF of tiles with a predictor, big-endian, and axes in JSON."""
 
     ending, results = ".btf", (".btf", ".tif")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import imagecodecs
 import numpy as np
 import pytest
 import tifffile
@@ -91,6 +92,26 @@ def test_regions(tmp_path, kind):
             index = [slice(None)] * data.ndim
             index[y], index[x] = rows, columns
             np.testing.assert_array_equal(data[tuple(index)], image[tuple(index)])
+
+
+def test_tables_that_tiles_of_jpeg_share(tmp_path):
+    """As libtiff writes them: once for all tiles."""
+    image, path, tiles = noisy(64, 48, dtype="uint8"), tmp_path / "in.tif", []
+    for y, x in np.ndindex(2, 3):
+        coded = imagecodecs.jpeg8_encode(image[32 * y :, 16 * x :][:32, :16].copy())
+        tables = rest = coded[:2]
+        while coded[(at := len(tables) + len(rest) - 2) + 1] != 0xDA:  # what comes before the scan
+            part = coded[at : at + 2 + int.from_bytes(coded[at + 2 : at + 4], "big")]
+            if part[1] in b"\xdb\xc4":
+                tables += part
+            else:
+                rest += part
+        tiles.append(rest + coded[at:])
+    options = {"shape": image.shape, "dtype": "uint8", "jpegtables": tables + b"\xff\xd9"}
+    tifffile.imwrite(path, iter(tiles), compression="jpeg", **options, **TILES)
+    with formats.open_stack(path) as picture:
+        found = picture.data[20:60, 5:40]
+    np.testing.assert_array_equal(found, tifffile.imread(path)[20:60, 5:40])
 
 
 def test_a_video_is_filtered_frame_by_frame(tmp_path, streamed):

@@ -17,7 +17,7 @@ import pytest
 from pylibCZIrw import czi
 
 import napari_gpu_denoise as gd
-from files.contract import LENGTHS, FormatContract, apart
+from files.contract import LENGTHS, FormatContract, SameWriter, apart
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import formats
 from scenes import noisy, small
@@ -194,7 +194,7 @@ def replace(*pairs: tuple[str, str], encoding: str = "utf-8") -> Callable[[Path]
     return spoil
 
 
-class TestCzi(FormatContract):
+class TestCzi(SameWriter, FormatContract):
     ending, results, others = ".czi", (), (".ome.tif", ".ome.zarr")
     axes, types = ("YX", "ZYX", "CZYX", "TCZYX"), ("uint16", "uint8")
     steps = apart(Z=0.5, Y=0.2, X=0.1)

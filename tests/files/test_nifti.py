@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from files.contract import FormatContract, apart, error_of
+from files.contract import FormatContract, SameWriter, apart, error_of
 from napari_gpu_denoise.files import nifti
 from napari_gpu_denoise.files.nifti import type_of_levels
 from scenes import noisy, small
@@ -137,7 +137,7 @@ class TestNifti1(FormatContract):
         assert held[3][0] == 6
 
 
-class TestNifti2(TestNifti1):
+class TestNifti2(SameWriter, TestNifti1):
     """Of the other version, the other byte order, and compressed."""
 
     ending, results = ".nii.gz", (".nii.gz", ".nii")

@@ -14,7 +14,7 @@ from files import test_dicom, test_microscopes
 from files.tiffs import handmade
 from napari_gpu_denoise.files import one_file
 from scenes import noisy, small
-from zarr_stores import write_plate
+from zarr_stores import write_plate, write_store
 
 SMALL = small(gd.NLMeans)
 IMAGE = noisy(3, 24, 32).clip(0, 255).astype(np.uint8)
@@ -84,6 +84,17 @@ def test_of_large_files_samples_sizes_and_times_count(tmp_path, monkeypatch):
     assert "was kept" in outcome(path, output)
     os.utime(path, ns=(1, 1))
     assert "a different input" in outcome(path, output)
+
+
+def test_of_large_images_at_addresses_pixels_count_up_to_the_last(tmp_path, memory, monkeypatch):
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    monkeypatch.setattr(one_file, "_WHOLE", 0)
+    monkeypatch.setattr(one_file, "_SIDE", 8)
+    address, output = "memory://lab/a.zarr", tmp_path / "b.zarr"
+    write_store(address, IMAGE, "TYX", levels=1)
+    assert outcome(address, output) == "" and "was kept" in outcome(address, output)
+    zarr.open_array(f"{address}/0")[-1, -1, -1] ^= 1
+    assert "a different input" in outcome(address, output)
 
 
 MAPS = [np.where(np.arange(24)[:, None] < rows, np.full(32, 10.0), 30.0) for rows in (5, 20)]

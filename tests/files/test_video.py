@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from files.contract import FormatContract, apart
+from files.contract import FormatContract, SameWriter, apart
 from files.tiffs import RECORD
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files import formats
@@ -90,7 +90,7 @@ class TestMatroska(FormatContract):
             assert (stream.codec_context.name, stream.average_rate) == ("ffv1", 25)
 
 
-class TestAvi(TestMatroska):
+class TestAvi(SameWriter, TestMatroska):
     """The same frames in another container, whose result is a Matroska file."""
 
     ending = ".avi"

@@ -134,7 +134,7 @@ def test_plans_use_what_they_declare(device, watched, monkeypatch, settings, is_
     # Who uses what is decided on the host. Other tests run these kernels.
     monkeypatch.setattr(Arena, "kernel", lambda *_, **__: enqueue_nothing)
     run(settings, device, np.full(SHAPE, 20.0) + np.eye(*SHAPE) if is_map else 20.0)
-    assert watched
+    assert watched or type(settings) not in MORE  # a simple filter needs no buffers
     used = set().union(*(held.used for held in watched))
     assert {name for held in watched for name in held} - used <= OPTIONAL
 

@@ -48,12 +48,12 @@ GROUPS = {"window_basic": 9, "window_final": 7, "neighbours_basic": 8, "neighbou
 CUBES = {**GROUPS, "window_basic": 5, "window_final": 5, "cube": "4x4x4"}
 MANY = {"neighbours_basic": 16}
 AROUND = {"frames_before": 1, "frames_after": 2}
+BEFORE = {"frames_before": 2, "frames_after": 0}
 VIDEO = {**AROUND, "window_nearest": 7, "step_basic": 5, "step_final": 5}
 LINES = {"segment_length": 3, "max_length": 15, "staircase": 5}
 HARD = {**LINES, "choice": "hard"}
 BLURRED = model(0.9, 1.3)
 LONELY = {"fallback": "keep", "fewest": 1, "widen": 2.0}
-SHARED_SEARCH = {"channels": "joint"}
 
 # Settings, shape, axes, noise, and what else the device has.
 CASES = {
@@ -75,7 +75,7 @@ CASES = {
         *(gd.NLMeans(**IN_SPACE | WHOLE, **AROUND, slices=1), (4, 2, 13, 19), "TZYX", SIGMA),
     ),
     "nl_means over time, sliding": (
-        *(gd.NLMeans(**IN_SPACE | {"step": 1}, **AROUND, slices=1), (3, 2, 9, 13), "TZYX", SIGMA),
+        *(gd.NLMeans(**IN_SPACE | {"step": 1}, **BEFORE, slices=1), (3, 2, 9, 13), "TZYX", SIGMA),
     ),
     "nl_means over time, without local memory": (
         *(gd.NLMeans(**IN_SPACE, **AROUND, slices=1), (3, 2, 11, 13), "TZYX", SIGMA, TIGHT),
@@ -123,11 +123,11 @@ CASES = {
     ),
     "vbm3d over time": (small(gd.VBM3D, **VIDEO), (5, 33, 49), "TYX", SIGMA),
     "vbm3d, causal": (
-        *(small(gd.VBM3D, **VIDEO | {"frames_before": 2, "frames_after": 0}), (4, 25, 33)),
+        *(small(gd.VBM3D, **VIDEO | BEFORE), (4, 25, 33)),
         *("TYX", SIGMA),
     ),
     "vbm3d of joined channels": (
-        *(small(gd.VBM3D, **VIDEO, **SHARED_SEARCH), (2, 4, 25, 33), "CTYX", (SIGMA, SIGMA / 2)),
+        *(small(gd.VBM3D, **VIDEO, channels="joint"), (2, 4, 25, 33), "CTYX", (0.0, SIGMA)),
     ),
     "vbm3d of correlated noise": (small(gd.VBM3D, **VIDEO), (3, 25, 33), "TYX", BLURRED),
     "vbm3d, refined": (
@@ -208,9 +208,8 @@ def by_vbm3d(image, settings, sigma, axes):
         return vbm3d.vbm3d(image, sigma.sigma, told, table=sigma.autocorrelation)
     if axes == "TYX":
         return vbm3d.vbm3d(image, sigma, settings)
-    # The first channel guides the others, and they show the same, darker.
-    scales = np.reshape(np.divide(sigma, sigma[0]), (-1, 1, 1, 1))
-    return scales * by_vbm3d(image[0], settings, sigma[0], "TYX")
+    # A channel without noise stays, and the other one is searched alone.
+    return np.stack([image[0], by_vbm3d(image[1], settings, sigma[1], "TYX")])
 
 
 def by_isoline(image, settings, sigma, axes):
@@ -277,10 +276,11 @@ def given(name: str):
     image = np.rint(noisy(*shape, sigma=SIGMA)).astype(np.float32)
     if settings.name == "vbm3d" and "C" in axes:
         image[1] = image[0] / 2
-    if settings.name == "bm4d" and "T" in axes:  # whose volumes move along x and y
+    if settings.name == "bm4d" and "T" in axes:  # whose volumes move along all three
         nt, nz, ny, nx = shape
-        wide = scene(nz, ny + nt, nx + nt)
-        image += [wide[:, t : t + ny, t : t + nx] for t in range(nt)] - scene(*shape)
+        wide = scene(nz + nt, ny + nt, nx + nt)
+        moved = [wide[t : t + nz, t : t + ny, t : t + nx] for t in range(nt)]
+        image += moved - scene(*shape)
         image = np.rint(image)
     sigma = sigma_map(*shape[-2:]) if sigma == "map" else sigma
     return settings, image, axes, sigma, (limits or [LIMITS])[0]
@@ -301,7 +301,7 @@ def level(sigma, dimensions: int):
     if sigma is None or isinstance(sigma, Correlated):
         return getattr(sigma, "sigma", 1.0)
     if np.ndim(sigma) == 1:
-        return np.reshape(sigma, (-1,) + (1,) * (dimensions - 1))
+        return np.reshape(np.maximum(sigma, 1e-3), (-1,) + (1,) * (dimensions - 1))
     return sigma
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
-import sys
 import threading
 import time
 
@@ -106,22 +104,3 @@ def test_what_has_been_written_stays():
     array[:] = np.arange(1000)
     threads._populate(array, first_page(array), array.ctypes.data + array.nbytes)
     np.testing.assert_array_equal(array, np.broadcast_to(np.arange(1000), shape))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is asked for on Linux only")
-def test_memory_is_there_before_it_is_written():
-    def resident(array):
-        first = first_page(array)
-        found = (ctypes.c_ubyte * (array.nbytes // mmap.PAGESIZE - 1))()
-        ctypes.CDLL(None).mincore(
-            ctypes.c_void_p(first), ctypes.c_size_t(len(found) * mmap.PAGESIZE), found
-        )
-        return np.mean(np.frombuffer(found, np.uint8) & 1)
-
-    # NumPy might reuse memory that is there.
-    array = np.frombuffer(mmap.mmap(-1, 1 << 25), np.uint8)
-    assert resident(array) < 0.1
-    start = first_page(array)
-    if threads._populate(array, start, start + (1 << 24)):
-        pytest.skip("this system does not know the request")
-    assert 0.45 < resident(array) < 0.6

@@ -48,8 +48,8 @@ def scene(ny=200, nx=200):
 def test_white_noise_is_white(shape):
     """None: that of a picture."""
     clean = 100 if shape else scene()
-    found = [noise_spectrum(clean + noise(shape or (200, 200), seed=seed)) for seed in range(25)]
-    assert sum(each.white for each in found) >= 24
+    found = [noise_spectrum(clean + noise(shape or (200, 200), seed=seed)) for seed in range(12)]
+    assert sum(each.white for each in found) >= 11
 
 
 def test_the_power_of_white_noise_is_flat():
@@ -201,7 +201,7 @@ def test_known_covariance(clean):
 def test_texture_is_no_noise_that_channels_share():
     """It falls with frequency, and noise does not."""
     texture = blurred(0.7, (128, 128), 6, 5)
-    for seed in range(4):
+    for seed in range(2):
         random = np.random.default_rng(seed)
         own, common = (random.normal(0, 5, (count, 128, 128)) for count in (3, 1))
         assert channel_covariance(texture + own).correlation[0][1] > 0.1

@@ -146,6 +146,13 @@ def correlated_photons(gain, read):
     return smooth() + np.sqrt(gain * smooth() + read**2) * blurred(0.9, (256, 256), 1)
 
 
+def mixed(many):
+    """Frames of three channels; the noise of so many is correlated."""
+    kinds = [blurred if channel < many else lambda seed: noise(seed=seed) for channel in range(3)]
+    frames = [[kind(seed=3 * t + c) for c, kind in enumerate(kinds)] for t in range(4)]
+    return smooth(192) + np.array(frames)
+
+
 def plain(strength, axes):
     shape = (3, 192, 192)[3 - len(axes) :]
     return (smooth(192) + noise(shape, strength)).astype(np.float32)
@@ -205,6 +212,11 @@ RECIPES = {
     "little signal": R(dark_magnitudes, "rician", sigma(20, 0.03), seeds=4),
     "little signal in integers": R(lambda k: np.rint(dark_magnitudes(k)).astype(np.uint8),
                                    "rician", sigma(20, 0.03), seeds=4),
+    "little signal in small numbers": R(lambda k: 1e-3 * dark_magnitudes(k), "rician",
+                                        sigma(0.02, 0.03)),
+    "correlated magnitudes": R(lambda k: np.hypot(0.2 * scene() + blurred(0.6, seed=1),
+                                                  blurred(0.6, seed=2)), "rician",
+                               note="is correlated"),
     "dark part": R(dark_part, "rician", sigma(10)),
     "photons in float": R(few_photons, "not rician", seeds=4),
     "photons in steps": R(lambda k: few_photons(k, 5), "not rician", seeds=4),
@@ -214,10 +226,17 @@ RECIPES = {
                                scene() + noise()]), "poisson-gaussian", {"gain": (2, 0.15)}, "CYX"),
     "a blank channel": R(lambda _: np.array([photons(scene()), 0 * X + 9.0]), "poisson-gaussian",
                          {"gain": (2, 0.15), "second sigma": (0, 1e-3)}, "CYX"),
+    "a blank colour": R(lambda _: (smooth(192)[..., None] + noise((192, 192, 3))) * (1, 1, 0),
+                        known=sigma(10), axes="YXS"),
     "still frames": R(still_texture, "poisson-gaussian", {"gain": (2, 0.1)}, "TYX",
                       why="differences of neighbouring frames"),
     "moving frames": R(lambda _: moving(192), "poisson-gaussian", {"gain": (0.5, 0.2)}, "TYX"),
     "half moving": R(lambda _: moving(100), "poisson-gaussian", {"gain": (0.5, 0.2)}, "TYX"),
+    "colours of one texture that moves": R(lambda _: np.stack([smooth(192) + [blurred(0.8, seed=k)
+                                           for k in range(4)]] * 3, -1), "correlated", sigma(10),
+                                           "TYXS"),
+    **{f"correlated in {many} of three channels": R(lambda _, n=many: mixed(n), kind, {}, "TCYX")
+       for many, kind in ((1, "gaussian"), (2, "correlated"))},
     "fixed pattern": R(lambda _: photons(scene()) + noise((4, 192, 192), 3), known=sigma(3),
                        axes="TYX"),  # which is no noise of photons
     **{f"repeats along {axes[0]}": R(lambda _: np.array([magnitudes(head(), 7, seed)

@@ -113,7 +113,7 @@ def test_standard_errors_hold(picture):
 @pytest.mark.parametrize("dtype", AS_TYPES)
 def test_heads(percent, dtype):
     sigma = 255 * percent / 100
-    for i, picture in enumerate(pictures("colin27").values()):
+    for i, picture in enumerate([*pictures("colin27").values()][::2]):
         found = gd.estimate_noise(AS_TYPES[dtype](magnitude(picture, sigma, i).clip(0, 255)))
         assert found.name == "rician"
         assert found.sigma[0] == pytest.approx(sigma, rel=0.02)

@@ -53,7 +53,7 @@ def magnitudes(model, mean):
 
 
 def speckles(model, mean):
-    edges = np.linspace(0, 1, 200_001)
+    edges = np.linspace(0, 1, 40_001)
     factors = gamma.ppf((edges[1:] + edges[:-1]) / 2, model.looks, scale=1 / model.looks)
     return mean * factors, np.full(len(factors), 1 / len(factors))
 
@@ -244,12 +244,16 @@ def test_models_as_dictionaries(model):
         assert "0.55 along x" in model.summary()
         white = Correlated(3.0, np.pad([[1.0]], ((0, 4), (0, 4))))
         assert white.white and not model.spectral.white
+        # Along one axis alone is enough.
+        for row, column in ((0, 1), (1, 0)):
+            table = white.autocorrelation + 0.5 * np.eye(5)[[row]].T * np.eye(5)[column]
+            assert not Correlated(3.0, table).white
     if model.name == "correlated-photons":
         assert model.spectral == Correlated(1.0, TABLE, 0.5)
 
 
 @pytest.mark.parametrize(("make", "values", "said"), [
-    (gd.NoiseModel, {"model": "salt", "sigma": 3}, "gaussian or correlated or poisson-gaussian"),
+    (gd.NoiseModel, {"model": "salt", "sigma": 3}, "give gaussian or .* or rician or"),
     (Rician, {"model": "gaussian", "sigma": 3}, "give rician"),
     (gd.NoiseModel, {"model": "poisson-gaussian", "sigma": 3}, "give gain, read_noise, offset"),
     (gd.NoiseModel, {"model": "rician"}, "was given no parameters: give sigma"),
@@ -277,13 +281,14 @@ def test_what_fits_no_model(make, values, said):
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "develop" / "add_a_noise_model.md"
+PAGE_TEXT = PAGE.read_text(encoding="utf-8")
 WIDTH = 0.3
 
 
 @pytest.fixture(scope="module")
 def added(tmp_path_factory):
     """Return the class that the page describes."""
-    text = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+    text = re.search(r"```python\n(.*?)```", PAGE_TEXT, re.DOTALL)[1]
     path = tmp_path_factory.mktemp("added") / "multiplicative.py"
     path.write_text(textwrap.dedent(text), encoding="utf-8")
     spec = importlib.util.spec_from_file_location("multiplicative", path)
@@ -323,6 +328,11 @@ def test_it_is_a_model_as_any_other(added):
     assert seen.std(axis=1, dtype=float) == pytest.approx([model.sigma_after] * 2, rel=0.01)
     back = model.inverse(seen.mean(axis=1, dtype=float))
     assert back == pytest.approx(clean[:, 0], rel=2e-3)
+    # Its kernels take what `transform` gives them by name.
+    kernels = model.transform(True)
+    for way, given in (("stabilise", kernels.forward), ("inverse", kernels.inverse)):
+        (head,) = re.findall(rf"{way}_{kernels.law}\((?:.*ulong count|…), ([^)]*)\)", PAGE_TEXT)
+        assert head.split(", ") == [f"float {name}" for name in given]
     parser = build_parser(["estimate"])
     args = parser.parse_args(["estimate", "image.tif", "--model", "multiplicative"])
     assert args.model == "multiplicative"

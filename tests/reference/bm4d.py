@@ -136,7 +136,7 @@ def follow(volumes, sigma, t: int, one) -> dict[int, tuple[np.ndarray, np.ndarra
                 for block in np.ndindex(blocks):
                     way, d2, slices = follow_block(*pair, block, nearer[block], one, still)
                     nearer[block] = way
-                    alike[block] = d2 <= one.similar_block * np.mean(levels[slices])
+                    alike[block] = d2 <= one.similar_next * np.mean(levels[slices])
                 found[other] = nearer, alike
     return found
 

@@ -36,15 +36,15 @@ _FORMAT = 2  # of stored runs
 _ENOUGH = 1.0  # seconds
 
 
-def synthetic(shape: tuple[int, ...], sigma: float = SIGMA, seed: int = 0) -> np.ndarray:
+def synthetic(shape: tuple[int, ...]) -> np.ndarray:
     """Return a noisy test image: smooth shading, edges and texture, levels 0 to 255, float32."""
     ny, nx = shape[-2:]
     y, x = np.mgrid[:ny, :nx].astype(np.float32)
     clean = 110 + 50 * np.sin(x / 97) * np.cos(y / 71)
     clean += 40 * (((x // 64) + (y // 48)) % 2)
     clean += 15 * np.sin(x * 0.7 + y * 0.3) * (np.sin(x / 200) > 0)
-    noise = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
-    return (clean + sigma * noise).astype(np.float32)
+    noise = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    return (clean + SIGMA * noise).astype(np.float32)
 
 
 def shape_for(settings: Filter, shape: tuple[int, ...]) -> tuple[tuple[int, ...], str]:

@@ -460,12 +460,7 @@ def _quietly(method: Callable, **options: Any) -> None:
 
 def _client_of(distributed: Any, scheduler: str, seconds: float) -> Any:
     check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", ClusterError)
-    certificates = distributed.Security().get_connection_args("client").get("ssl_context")
     try:
-        if not scheduler.startswith(("inproc:", "ucx:")):  # which have no ports
-            distributed.comm.get_address_host_port(scheduler)  # a client would wait for a minute
-        if scheduler.startswith(("tls:", "wss:")) and certificates is None:
-            raise ValueError("it needs certificates: name them in distributed.comm.tls.client")
         client = distributed.Client(scheduler, timeout=seconds, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         raise ClusterError(

@@ -25,12 +25,6 @@ FORMATS = (
     *(dicom.FORMAT, video.FORMAT, microscopes.FORMAT),
 )
 SUFFIXES = tuple(suffix for each in FORMATS for suffix in each.suffixes)
-#: Those of results.
-WRITTEN = tuple(
-    suffix
-    for each in FORMATS
-    for suffix in (each.suffixes if each.written is None else each.written)
-)
 
 
 def has_suffix(path: str | os.PathLike) -> bool:

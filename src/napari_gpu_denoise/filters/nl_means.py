@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -24,13 +24,11 @@ from napari_gpu_denoise.filters.search.patch_search import (
     Variant,
 )
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
-from napari_gpu_denoise.noise.patches.spectra import SigmaEstimate
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.protocol.plan import (
     Buffers,
-    FrameNote,
     Launches,
     Sizes,
     TilePlan,
@@ -39,6 +37,9 @@ from napari_gpu_denoise.protocol.plan import (
 from napari_gpu_denoise.protocol.settings import setting, within_bounds
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.record import NoiseEstimate
 
 
 class Plan(TilePlan):
@@ -202,7 +203,12 @@ class NLMeans(FrameSearch):
         """Whether squares of grey levels are taken."""
         return self.rician
 
-    def estimate_sigma(self, image: Any, names: str) -> SigmaEstimate | None:
+    @property
+    def compares_brightness(self) -> bool:
+        """Not of magnitudes: their bias could no longer be removed from shifted grey levels."""
+        return not self.rician
+
+    def estimate_sigma(self, image: Any, names: str) -> NoiseEstimate | None:
         """Return sigma of Rician noise; else None."""
         if not self.rician:
             return None
@@ -210,11 +216,7 @@ class NLMeans(FrameSearch):
         from napari_gpu_denoise.noise.estimate import measure_noise
 
         found = measure_noise(image, names, "rician")
-        method = f"Rician noise: {found.method}"
-        errors = found.standard_error
-        return SigmaEstimate(
-            found.sigma, errors, method, found.planes, blank_width=found.blank_width
-        )
+        return replace(found, method=f"Rician noise: {found.method}", notes=())
 
     def takes(self, models: Sequence[NoiseModel]) -> bool:
         """Whether these settings are for such noise; refuse settings for another kind."""
@@ -274,14 +276,7 @@ class NLMeans(FrameSearch):
     def plan(self, arena: Arena, variant: Variant | None = None) -> Plan | RingPlan:
         """Return the plan for one device; `variant` is the search kernel to use."""
         tiles = Plan(self, arena, variant)
-        if not self.over_time:
-            return tiles
-        return RingPlan(tiles, self.search.frames, self._compared)
-
-    def _compared(self, note: FrameNote) -> FrameNote:
-        """Return a note as it is compared with other frames to find changes of brightness."""
-        # The bias of magnitudes could no longer be removed from shifted grey levels.
-        return replace(note, means=None) if self.rician else note
+        return RingPlan(tiles, self.search.frames) if self.over_time else tiles
 
 
 @filter_function(NLMeans)

@@ -32,6 +32,15 @@ class Noisy:
     variation: Pixels | None = None  # map that the levels are multiplied by
 
 
+def map_arguments(variation: Pixels | None, y: int, x: int) -> dict[str, Any]:
+    """Return the kernel arguments of a map of sigma, if any, for an image that begins at (y, x)."""
+    if variation is None or variation.buffer is None:
+        return {}
+    spans = variation.tile.y, variation.tile.x
+    place = {"map_y": y - spans[0].start, "map_x": x - spans[1].start}
+    return {"variation": variation.buffer, "map_pitch": spans[1].size, **place}
+
+
 def spread(tile: Tile, around: int | tuple[int, int, int]) -> Tile:
     """Return a tile that yields `around` more pixels, as far as what it reads allows.
 

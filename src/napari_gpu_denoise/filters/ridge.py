@@ -14,6 +14,7 @@ from napari_gpu_denoise.filters.pixels import (
     Pixels,
     channels_as_frames,
     including_margins,
+    map_arguments,
     restrict_to,
     spread,
 )
@@ -186,8 +187,30 @@ class RidgeKernels:
         return self.arena.kernel("ridge/join_combined", {**self._sides, **more})
 
     def _in_turns(self, counts: Sequence[int]) -> Iterator[tuple[tuple, tuple]]:
-        """Yield the turns in which a CPU takes blocks of references."""
-        return blocks_in_turns(counts, [self._constants[f"BLOCK_{axis}"] for axis in "ZYX"])
+        """Yield the turns in which a CPU takes blocks of references, frame by frame over time."""
+        sizes = [self._constants[f"BLOCK_{axis}"] for axis in "ZYX"]
+        if not self._constants["VIDEO"]:
+            yield from blocks_in_turns(counts, sizes)
+            return
+        for frame in range(counts[0]):
+            for (_, y, x), blocks in blocks_in_turns((1, *counts[1:]), sizes):
+                yield (frame, y, x), blocks
+
+    def _combine(
+        self, run: Launcher, kernel: Any, counts: Sequence[int], volumes: int, **arguments: Any
+    ) -> None:
+        """Enqueue the combinations of `counts` references along z or t, y and x of each volume."""
+        layers, rows, columns = counts
+        if self.variant.kernel == "combine_groups":
+            team = self.settings.neighbours
+            over = (team, rows * columns, volumes * layers)
+            run.run("combine", kernel, over, (team, 1, 1), **arguments)
+            return
+        for (z, y, x), (deep, down, across) in self._in_turns(counts):
+            turn = {"first_block_z": z, "first_block_y": y, "first_block_x": x}
+            turn["deep"] = layers if self._constants["VIDEO"] else deep
+            over = (across, down, deep * volumes)
+            run.run("combine", kernel, over, (1, 1, 1), **arguments, **turn)
 
 
 # Kernel arguments: where a result begins and its shape; the same of the image that it is put in.
@@ -272,15 +295,7 @@ class RidgeFilter(RidgeKernels):
                 **grid_arguments(grids[1], grids[2], grids[0]),
                 **{"matched": matched, "offsets": self.search.offsets.table, "keys": keys},
             }
-            layers, rows, columns = counts = tuple(grid.count for grid in grids)
-            if self.variant.kernel == "combine_groups":
-                team = self.settings.neighbours
-                over = (team, rows * columns, volumes * layers)
-                run.run("combine", kernel, over, (team, 1, 1), **arguments)
-            else:
-                for turn, (deep, down, across) in self._in_turns(counts):
-                    over, turn = (across, down, deep * volumes), _turn(turn, deep)
-                    run.run("combine", kernel, over, (1, 1, 1), **arguments, **turn)
+            self._combine(run, kernel, [grid.count for grid in grids], volumes, **arguments)
             last = m == total - 1
             made = tile if last else self._inner(region)
             into, place = ((out, out), tile) if last else ((estimate, begun), region)
@@ -349,15 +364,7 @@ class VideoRidge(RidgeKernels):
             **{**self._adding, "sums": sums},
         }
         kernel = self._combination(self.kept, variation is not None)
-        if self.variant.kernel == "combine_groups":
-            team = self.settings.neighbours
-            over = (team, rows.count * columns.count, channels * count)
-            run.run("combine", kernel, over, (team, 1, 1), **arguments)
-            return
-        for frame in range(count):
-            for (_, y, x), (_, down, across) in self._in_turns((1, rows.count, columns.count)):
-                over, turn = (across, down, channels), _turn((frame, y, x), count)
-                run.run("combine", kernel, over, (1, 1, 1), **arguments, **turn)
+        self._combine(run, kernel, (count, rows.count, columns.count), channels, **arguments)
 
     def join(
         self, run: Launcher, images, frames: RingFrames, channels: int, sums, levels, region, made
@@ -423,13 +430,11 @@ class RidgePlan(TilePlan):
             given = replace(noisy, pixels=Pixels(image, self._as_frames(region)))
             return (given if mix is None else mix.guide(run, given, "combined")).pixels
 
-        down, *across = _shifts(region, whole)
-        noise, variation = {"levels": noisy.levels, "slices": 1, "first_slice": 0}, {}
+        noise = {"levels": noisy.levels, "slices": 1, "first_slice": 0}
         if self._ridge.settings.volume:
-            noise = {"levels": sigma.read_levels, "slices": whole.z.size, "first_slice": down}
-        if sigma.variation is not None:
-            variation = {"variation": sigma.variation, "map_pitch": whole.x.size}
-            variation |= dict(zip(("map_y", "map_x"), across, strict=True))
+            noise = {"levels": sigma.read_levels, "slices": whole.z.size}
+            noise["first_slice"] = region.z.start - whole.z.start
+        variation = map_arguments(Pixels(sigma.variation, whole), region.y.start, region.x.start)
         images = held["noisy region"], estimate, held["partly filtered"]
         with run.named("ridge"):
             self._ridge.enqueue(
@@ -455,12 +460,6 @@ def _volumes(tile: Tile, deep: bool) -> tuple[int, int, int, int]:
     """Return how many volumes a tile yields, and their shape; images are volumes of one slice."""
     nt, nz, ny, nx = tile.shape
     return (tile.channels * nt, nz, ny, nx) if deep else (tile.channels * nt * nz, 1, ny, nx)
-
-
-def _turn(first: tuple[int, int, int], deep: int) -> dict[str, int]:
-    """Return the kernel arguments of a turn of blocks; over time the first is of a frame."""
-    z, y, x = first
-    return {"first_block_z": z, "first_block_y": y, "first_block_x": x, "deep": deep}
 
 
 def _shifts(tile: Tile, other: Tile) -> tuple[int, int, int]:

@@ -438,8 +438,7 @@ def references(search: VideoSearch, tile: Tile) -> tuple[Grid, Grid]:
 
 
 # Without later frames only its own references estimate a frame: more of them are needed.
-_STEPS = {"basic": 4, "final": 4}
-_STEPS_ALONE = {"basic": 2, "final": 2}
+_STEP, _STEP_ALONE = 4, 2
 _RIDGE_WINDOW, _RIDGE_NEXT = 21, 5  # of the search for combinations
 _KALMAN_WINDOW = 5  # wider: it searches estimates, in which noise misleads less
 # Windows in the frame of the reference and in others; patches kept of each frame.
@@ -462,10 +461,9 @@ def nearest_window(alike: Likeness) -> int:
 
 
 def _step(of: str):
-    name = "basic" if of == groups.BASIC else "final"
     help = (
-        f"Spacing of reference patches {of} (1 is slowest and best); 0 chooses {_STEPS[name]}, or "
-        f"{_STEPS_ALONE[name]} without later frames"
+        f"Spacing of reference patches {of} (1 is slowest and best); 0 chooses {_STEP}, or "
+        f"{_STEP_ALONE} without later frames"
     )
     return setting(0, help, bounds=(0, groups.PATCH), unit="pixels", advanced=True)
 
@@ -581,9 +579,8 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
     @property
     def steps(self) -> dict[str, int]:
         """Spacing of the reference patches in each pass, with 0 replaced by the default."""
-        chosen = {"basic": self.step_basic, "final": self.step_final}
-        ordinary = _STEPS if self.frames_after else _STEPS_ALONE
-        return {name: step or ordinary[name] for name, step in chosen.items()}
+        ordinary = _STEP if self.frames_after else _STEP_ALONE
+        return {name: getattr(self, f"step_{name}") or ordinary for name in self.stages}
 
     @cached_property
     def passes(self) -> dict[str, groups.GroupSettings | VideoRidgeSettings]:

@@ -127,7 +127,7 @@ def _mode(values: np.ndarray, overlap: float) -> tuple[float, float]:
     drawn = np.random.default_rng(0).multinomial(number, counts / counts.sum(), 50)
     curves = np.concatenate([counts[None], drawn]).astype(np.float64)
     # As a share of the spread that chance gives the windows.
-    smooth = max(0.4 * chance / width, 1.0)
+    smooth = min(max(0.4 * chance / width, 1.0), 1e4)  # of a single window it would take seconds
     curves = gaussian_filter1d(curves, smooth, axis=1, mode="constant")
     places = edges[0] + width * (0.5 + curves.argmax(axis=1))
     return float(places[0]), float(places[1:].std())

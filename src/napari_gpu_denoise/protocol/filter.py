@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from napari_gpu_denoise.errors import AxesError, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.patches.spectra import SigmaEstimate
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import FramePlan, TilePlan
 from napari_gpu_denoise.protocol.settings import Settings, setting_fields
 from napari_gpu_denoise.protocol.tiles import Reach
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.record import NoiseEstimate
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ class Filter(Settings):
         """Whether to keep offsets in grey levels, because ratios matter. Default: False."""
         return False
 
-    def estimate_sigma(self, image: Any, names: str) -> SigmaEstimate | None:
+    def estimate_sigma(self, image: Any, names: str) -> NoiseEstimate | None:
         """Measure the noise as this filter defines it; None to use the general estimate."""
         return None
 

@@ -16,7 +16,6 @@ from napari_gpu_denoise.errors import SettingsError, SigmaError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_numbers
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, choices
-from napari_gpu_denoise.noise.patches.spectra import SigmaEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.protocol.filter import Context, Filter
 
@@ -64,7 +63,7 @@ def varies_within(sigma: np.ndarray, names: str) -> bool:
     return sigma.shape[names.index("Y")] * sigma.shape[names.index("X")] > 1
 
 
-def estimated(estimate: SigmaEstimate | NoiseEstimate, image: Any, names: str) -> Sigma:
+def estimated(estimate: NoiseEstimate, image: Any, names: str) -> Sigma:
     """Return an estimate of sigma, placed along the axes of the image."""
     placed = place(np.asarray(estimate.sigma, np.float64), image.shape, names)
     source = f"estimated: {estimate.method}"
@@ -204,7 +203,7 @@ class NoiseMemory:
     def __init__(self, model: str = "auto") -> None:
         self.model = model
         self.estimate: NoiseEstimate | None = None
-        self._sigmas: dict[Any, SigmaEstimate | NoiseEstimate | None] = {}
+        self._sigmas: dict[Any, NoiseEstimate | None] = {}
         self._measuring = Lock()
 
     def knows(self, filter: Filter) -> bool:
@@ -214,7 +213,7 @@ class NoiseMemory:
 
     def own_sigma(
         self, filter: Filter, device: Any, image: Any, names: str
-    ) -> SigmaEstimate | NoiseEstimate | None:
+    ) -> NoiseEstimate | None:
         """Return one sigma, or sigma as the filter itself measures it; None for the estimate."""
         key = _own_noise(filter)
         with self._measuring:

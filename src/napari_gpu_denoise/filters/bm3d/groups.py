@@ -55,12 +55,6 @@ class GroupSettings:
     spectra: tuple[tuple[tuple[float, ...], ...], ...] = ()
 
     @property
-    def limits(self) -> tuple[float, float]:
-        """Squares of the threshold, and of that of what patches have in common."""
-        common = self.threshold if self.common is None else self.common
-        return self.threshold**2, common**2
-
-    @property
     def reach(self) -> int:
         """Reach in pixels: to a reference patch, and from there to its matches."""
         return 2 * (self.search.window // 2) + PATCH - 1 + self.search.beyond

@@ -27,6 +27,7 @@ from napari_gpu_denoise.filters.pixels import (
     Pixels,
     channels_as_frames,
     including_margins,
+    map_arguments,
     restrict_to,
     spread,
 )
@@ -111,10 +112,11 @@ class GroupKernels:
 
     def _shrinkage(self) -> dict[str, Any]:
         """Return the arguments of that kernel that are the same for all tiles."""
-        threshold, common = self.settings.limits
+        one = self.settings
+        common = one.threshold if one.common is None else one.common
         return {
-            **{"similar": self.settings.similar * PATCH**2, "threshold": threshold},
-            **{"common": common, "kaiser": self._kaiser, "correlation": self._correlation},
+            **{"similar": one.similar * PATCH**2, "threshold": one.threshold**2},
+            **{"common": common**2, "kaiser": self._kaiser, "correlation": self._correlation},
             **self._adding,
         }
 
@@ -240,14 +242,8 @@ class GroupFilter(GroupKernels):
         down, across = self._groups(matches)
         weights, slabs = held["weights"], held["slabs"]
         run.clear(weights, 4 * frames * pny * pitch)
-        sigma_map = {}
-        if noisy.variation is not None:
-            part = noisy.variation.tile
-            sigma_map = {
-                **{"variation": noisy.variation.buffer, "map_pitch": part.x.size},
-                "map_y": image.tile.y.start - part.y.start - y0,
-                "map_x": image.tile.x.start - part.x.start - x0,
-            }
+        corner = image.tile.y.start - y0, image.tile.x.start - x0
+        sigma_map = map_arguments(noisy.variation, *corner)
         if self.variant.kernel == "shrink_lanes":
             grid, local = (across, down, frames), (1, 1, 1)
         else:
@@ -311,11 +307,7 @@ class Plan(TilePlan):
         run = Launcher(self.arena, queue, self.hold(tile))
         tile = self._as_frames(tile)
         whole = including_margins(tile)
-        noisy = Noisy(
-            Pixels(source, whole),
-            sigma.levels,
-            None if sigma.variation is None else Pixels(sigma.variation, whole),
-        )
+        noisy = Noisy(Pixels(source, whole), sigma.levels, Pixels(sigma.variation, whole))
         if self.mix is not None:
             noisy = self.mix.begin(run, noisy)
         basic, searched, guide = None, noisy, noisy

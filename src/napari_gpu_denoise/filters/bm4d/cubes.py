@@ -62,12 +62,12 @@ class CubePass:
 
     `step` and `window` are in voxels along each axis of a cube of 4 x 4 x 4. Those of other cubes
     are scaled with their sides. Groups take cubes of `frames` volumes before and after, which are
-    followed in a window `next_window` as long as their mean squared difference is at most
-    `similar_next`, and that of their block at most `similar_block`, in sigma squared; by `still` of
-    it no motion is preferred. `threshold` is in sigma: the hard threshold of coefficients, or the
-    noise level assumed by a Wiener filter. `spectra` are those of correlated noise, one for all
-    volumes or one a channel; there are none of white noise. What is searched are not the noisy
-    volumes themselves if the pass is `guided`.
+    followed in a window `next_window` as long as their mean squared difference, and that of their
+    block, is at most `similar_next`, in sigma squared; by `still` of it no motion is preferred.
+    `threshold` is in sigma: the hard threshold of coefficients, or the noise level assumed by a
+    Wiener filter. `spectra` are those of correlated noise, one for all volumes or one a channel;
+    there are none of white noise. What is searched are not the noisy volumes themselves if the pass
+    is `guided`.
     """
 
     cube: tuple[int, int, int]
@@ -86,7 +86,6 @@ class CubePass:
     frames: tuple[int, int] = (0, 0)
     next_window: int = 1
     similar_next: float = 0.0
-    similar_block: float = 0.0
     still: float = 0.0
 
     @property
@@ -471,5 +470,5 @@ class CubeMotion:
                 *("follow", self._follow, (self._team, bx, by * bz), (self._team, 1, 1)),
                 **{"padded": run.held["padded"], **at.place, **self.arguments(tile)},
                 **{"other": time, "nearer": nearer, "still": still, **slices},
-                **{"limit": self.one.similar_block, "motion": run.held["motion"]},
+                **{"limit": self.one.similar_next, "motion": run.held["motion"]},
             )

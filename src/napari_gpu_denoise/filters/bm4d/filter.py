@@ -26,7 +26,9 @@ from napari_gpu_denoise.filters.bm4d.cubes import (
 )
 from napari_gpu_denoise.filters.pixels import (
     Launcher,
+    Pixels,
     including_margins,
+    map_arguments,
     restrict_to,
     spread,
 )
@@ -156,11 +158,8 @@ class CubeFilter:
         first_slice = tile.z.source_start - whole.z.start
         slices = {"slices": whole.z.size, "first_slice": first_slice}
         slices["levels"] = sigma.read_levels
-        sigma_map = {}
-        if sigma.variation is not None:
-            sigma_map = {"variation": sigma.variation, "map_pitch": whole.x.size}
-            sigma_map["map_y"] = tile.y.source_start - whole.y.start
-            sigma_map["map_x"] = tile.x.source_start - whole.x.start
+        corner = tile.y.source_start, tile.x.source_start
+        sigma_map = map_arguments(Pixels(sigma.variation, whole), *corner)
         over_time = {}
         if self.motion is not None:
             there = searched.tile.t
@@ -385,7 +384,6 @@ _WINDOW_NEXT = 7
 # Limits for cubes of other volumes, in sigma squared: largest mean squared difference of cubes and
 # of the blocks that they are in, and by how much a motion has to explain more than none.
 _SIMILAR_NEXT = {"basic": 2.6, "final": 0.5}
-_SIMILAR_BLOCK = {"basic": 2.6, "final": 0.5}
 _STILL = {"basic": 0.4, "final": 0.1}
 # Spacing of the cubes that are filtered alone before correlated noise is searched.
 _PREFILTER_STEP = 3
@@ -495,7 +493,6 @@ class BM4D(FrameSearch, groups.TwoPasses):
                 frames=(self.frames_before, self.frames_after),
                 next_window=_WINDOW_NEXT,
                 similar_next=_SIMILAR_NEXT[name],
-                similar_block=_SIMILAR_BLOCK[name],
                 still=_STILL[name],
             )
             for name in self.stages

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -224,17 +223,11 @@ class RingPlan(FramePlan):
     also takes the slot of the first frame and the length of the ring; how grey levels of the frames
     are brought to those of one, if they are (channels, frames, 3); which frame (t, z) of `out` is
     the first, and how many it holds; and the buffers. `frames` is how many it looks at before and
-    after; `compared` changes a note before frames are compared for changes of brightness.
+    after.
     """
 
-    def __init__(
-        self,
-        tiles: TilePlan,
-        frames: tuple[int, int],
-        compared: Callable[[FrameNote], FrameNote] | None = None,
-    ):
-        self.arena = tiles.arena
-        self._tiles, self._compared = tiles, compared
+    def __init__(self, tiles: TilePlan, frames: tuple[int, int]):
+        self.arena, self._tiles = tiles.arena, tiles
         self._before, self.ahead = frames
 
     def buffers(self, tile: Tile, batch: int, is_map: bool = False) -> Sizes:
@@ -272,8 +265,7 @@ class RingPlan(FramePlan):
             self._sigma[self._known + k] = sigma[:, begin : begin + self._tile.z.size]
             # A volume has no brightness to compare, and its slices may differ in noise.
             known = note.sigma if sigma.shape[1] == 1 else np.ones(channels)
-            one = replace(note, sigma=known)
-            compared.append(self._compared(one) if self._compared else one)
+            compared.append(replace(note, sigma=known))
         self._links.add(self._known, *compared)
         self._known += count
         return run.launches

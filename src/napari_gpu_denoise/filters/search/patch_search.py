@@ -112,11 +112,7 @@ class SearchSettings:
     neighbours: int
     frames: tuple[int, int] = (0, 0)
     slices: int = 0
-
-    @property
-    def beyond(self) -> int:
-        """How much further than its matches the pixels lie that a reference depends on."""
-        return 0
+    beyond = 0  # how much further than its matches the pixels lie that a reference depends on
 
     @property
     def candidates(self) -> int:

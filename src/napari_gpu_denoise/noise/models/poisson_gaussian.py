@@ -42,9 +42,7 @@ class PoissonGaussian(base.NoiseModel):
     -----
     `stabilise` is the generalised Anscombe transform, 2/gain √(gain z + 3/8 gain² + read_noise² -
     gain offset). `inverse` never gives less than `offset`. The standard deviation after
-    stabilisation is within 2 % of 1 for 6 electrons or more, within 6 % for 2 or more, and within 2
-    % everywhere with a read noise of at least 4 electrons. Without light it is at most 1.1, at a
-    read noise of 1.8 electrons, and falls to 0 with less read noise.
+    stabilisation is within 2 % of 1 for 6 electrons or more, or 4 of read noise.
 
     References
     ----------

@@ -45,8 +45,7 @@ class Rician(base.NoiseModel):
     with residual noise of both signs, so means over regions are correct.
     ``numpy.maximum(result, 0)`` removes the negative values, and leaves a background of about 0.15
     sigma. The standard deviation after stabilisation is within 2 % of 1 for signals above 1.25
-    sigma, 0.96 at one sigma and 0.87 without signal. A curve that reached 1 there would give the
-    noise a long tail, which filters treat as signal; this one keeps it symmetric.
+    sigma, and less below: noise of the background stays symmetric.
 
     References
     ----------

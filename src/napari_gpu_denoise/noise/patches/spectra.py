@@ -245,22 +245,6 @@ def sigma_of_differences(plane: np.ndarray) -> tuple[float, float]:
     return sigma, sigma * math.sqrt((1 if few else 2) * terms / squares.size)
 
 
-@dataclass(frozen=True)
-class SigmaEstimate:
-    """Noise standard deviation of an image in grey levels, as a filter measures its own.
-
-    The standard errors cover the number of pixels used and the spread between planes, not the bias
-    from texture that looks like noise.
-    """
-
-    sigma: tuple[float, ...]  # one per channel
-    standard_error: tuple[float, ...]
-    method: str  # in words
-    planes: int  # number of planes read, over all channels
-    notes: tuple[str, ...] = ()  # remarks for the user, in sentences
-    blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
-
-
 def combined_sigma(measured: np.ndarray) -> tuple[float, float]:
     """Return sigma of all planes and its standard error, from those of each (plane, 2).
 

@@ -46,11 +46,8 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
 
     Notes
     -----
-    Rows: their levels agree between the thirds of a plane. Hum: a peak of the spectrum whose
-    amplitude and phase are the same in 12 of 16 blocks. Single pixels: isolated, beyond the local
-    noise and texture. Planes need at least 48 pixels along a row, for hum 64. The middle 768 x 768
-    pixels are looked at. Clean pictures (BSD68, W2S) give no false alarms; see
-    ``docs/methods/structured_noise.md``.
+    Planes need at least 48 pixels along a row, for hum 64. The middle 768 x 768 pixels are looked
+    at; see ``docs/methods/structured_noise.md``.
 
     References
     ----------

@@ -114,7 +114,6 @@ class Correction:
 
 def prepare_correction(image: Any, names: str, request: CorrectionRequest) -> Correction:
     """Look for structured noise in some planes of an image, and decide what is removed."""
-    names = check_axes(names, image.shape)
     reader = PlaneReader(image, names)
     channels, findings = [], []
     for number, channel in enumerate(reader.channels):
@@ -123,7 +122,7 @@ def prepare_correction(image: Any, names: str, request: CorrectionRequest) -> Co
         made, found = _for_channel(planes, request, None if channel is None else number)
         channels.append(made)
         findings += found
-    return Correction(names, tuple(channels), tuple(findings))
+    return Correction(reader.axes, tuple(channels), tuple(findings))
 
 
 def _for_channel(
@@ -232,12 +231,8 @@ def remove_stripes(
 
     Notes
     -----
-    The levels are modelled as an image that changes smoothly or only in few places along its
-    columns, plus an independent offset for each row. The most probable combination is found on
-    short segments of the rows, then each frequency along y is shrunk by how much of the image
-    remains in it. So smooth shading is kept, with the equally smooth part of the offsets, and their
-    mean. Planes of fewer than 16 rows or 48 columns are left unchanged; see
-    ``docs/methods/structured_noise.md``.
+    Smooth shading is kept, with the equally smooth part of the offsets, and their mean. Planes of
+    fewer than 16 rows or 48 columns are left unchanged; see ``docs/methods/structured_noise.md``.
 
     References
     ----------
