@@ -217,7 +217,7 @@ class Map:
 
     def _tests_of_kernels(self, file: str) -> list[str]:
         """Return the tests that build a file of kernels, those last that build nothing new."""
-        from napari_gpu_denoise.opencl.source import expand
+        from napari_gpu_denoise.opencl.program import expand
 
         found: dict[str, set] = collections.defaultdict(set)
         for name, tests in self._builds.items():

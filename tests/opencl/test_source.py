@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from napari_gpu_denoise.errors import KernelError
-from napari_gpu_denoise.opencl import source
+from napari_gpu_denoise.opencl import program as source
 from napari_gpu_denoise.opencl.program import Session, session
 
 
