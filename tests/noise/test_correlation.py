@@ -13,7 +13,7 @@ from napari_gpu_denoise.noise.correlation import (
     noise_spectrum,
     power_of_lags,
 )
-from napari_gpu_denoise.noise.covariance import channel_covariance
+from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.models import Correlated
 from reference.data import REASON, data_folder, pictures
 
@@ -36,6 +36,10 @@ def shared(correlation, shape=(200, 200), sigma=10.0, seed=0, axes=(0, 1)):
     for axis in axes:
         found = convolve1d(found, [weight, 1, weight], axis=axis, mode="wrap")
     return sigma * found / found.std()
+
+
+def covariance(image, correlated=False):
+    return ChannelPatches.of(image).covariance(correlated)
 
 
 def scene(ny=200, nx=200):
@@ -188,7 +192,7 @@ def channel_noise(shape=(256, 256), seed=0):
 @pytest.mark.parametrize("clean", [0, np.array([1, 0.5, 2])[:, None, None] * scene(256, 256)])
 def test_known_covariance(clean):
     """Also beside structure that the channels share."""
-    found = channel_covariance(clean + channel_noise())
+    found = covariance(clean + channel_noise())
     error = np.array(found.error)
     wanted = MIX @ MIX.T
     assert np.all(np.abs(np.array(found.covariance) - wanted) < 4 * error + 0.05 * wanted.max())
@@ -204,11 +208,11 @@ def test_texture_is_no_noise_that_channels_share():
     for seed in range(2):
         random = np.random.default_rng(seed)
         own, common = (random.normal(0, 5, (count, 128, 128)) for count in (3, 1))
-        assert channel_covariance(texture + own).correlation[0][1] > 0.1
-        assert not channel_covariance(texture + own).is_clear
-        assert not channel_covariance(own).is_clear
-        assert channel_covariance(0.5 * common + own).is_clear
-        assert channel_covariance(0.5 * common * [[[1]], [[-1]], [[0]]] + own).is_clear
+        assert covariance(texture + own).correlation[0][1] > 0.1
+        assert not covariance(texture + own).is_clear
+        assert not covariance(own).is_clear
+        assert covariance(0.5 * common + own).is_clear
+        assert covariance(0.5 * common * [[[1]], [[-1]], [[0]]] + own).is_clear
 
 
 def test_channels_that_share_high_frequencies_only():
@@ -217,19 +221,19 @@ def test_channels_that_share_high_frequencies_only():
     image = 100 + apart + noise((200, 200), 2, 9)
     true = np.corrcoef(image.reshape(3, -1))[np.tril_indices(3, -1)].mean()
     for correlated, wanted in ((False, 1), (True, true)):
-        found = channel_covariance(image, correlated).correlation
+        found = covariance(image, correlated).correlation
         assert np.array(found)[np.tril_indices(3, -1)].mean() == pytest.approx(wanted, abs=0.12)
 
 
 def test_constant_nonfinite_and_clipped_channels():
-    found = channel_covariance(np.full((2, 40, 40), 7.0))
+    found = covariance(np.full((2, 40, 40), 7.0))
     assert found.covariance == ((0, 0), (0, 0))
     assert found.correlation == ((1, 0), (0, 1))
     image = np.stack([np.full((100, 100), 7.0), channel_noise((100, 100))[0]])
-    found = channel_covariance(image)
+    found = covariance(image)
     assert found.covariance[0] == (0, 0)
     assert found.covariance[1][1] == pytest.approx(4, rel=0.1)
     image = 100 + channel_noise()
     image[0, ::30, ::30] = np.nan
     image[1, :, :60] = 130
-    assert channel_covariance(image).covariance[0][1] == pytest.approx(2, abs=0.4)
+    assert covariance(image).covariance[0][1] == pytest.approx(2, abs=0.4)

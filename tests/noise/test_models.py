@@ -331,7 +331,7 @@ def test_it_is_a_model_as_any_other(added):
     # Its kernels take what `transform` gives them by name.
     kernels = model.transform(True)
     for way, given in (("stabilise", kernels.forward), ("inverse", kernels.inverse)):
-        (head,) = re.findall(rf"{way}_{kernels.law}\((?:.*ulong count|…), ([^)]*)\)", PAGE_TEXT)
+        (head,) = re.findall(rf"{way}_{kernels.law}\([^,)]*, ([^)]*)\)", PAGE_TEXT)
         assert head.split(", ") == [f"float {name}" for name in given]
     parser = build_parser(["estimate"])
     args = parser.parse_args(["estimate", "image.tif", "--model", "multiplicative"])

@@ -8,7 +8,7 @@ from scipy.ndimage import gaussian_filter
 
 from napari_gpu_denoise import NoiseEstimate, estimate_noise
 from napari_gpu_denoise.noise.correlation import noise_spectrum
-from napari_gpu_denoise.noise.covariance import channel_covariance
+from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches.selection import (
     _may_hold_square,
@@ -125,10 +125,14 @@ def test_channels_beside_padding():
     image = (scene() + np.stack([draw[0], 0.6 * draw[0] + 0.8 * draw[1]])).astype(np.float32)
     wide = np.pad(image, ((0, 0), (40, 40), (40, 40)), constant_values=7)
     wide[1, :60] = 7  # not the same in all channels
-    assert channel_covariance(wide).correlation[0][1] == pytest.approx(0.6, abs=0.05)
+    assert ChannelPatches.of(wide).covariance(False).correlation[0][1] == pytest.approx(
+        0.6, abs=0.05
+    )
     # An empty channel is not padding of the others.
     empty = np.concatenate([wide, np.zeros_like(wide[:1])])
-    assert channel_covariance(empty).correlation[0][1] == pytest.approx(0.6, abs=0.05)
+    assert ChannelPatches.of(empty).covariance(False).correlation[0][1] == pytest.approx(
+        0.6, abs=0.05
+    )
 
 
 def test_differences_of_frames_beside_moving_borders():

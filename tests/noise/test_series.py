@@ -230,7 +230,7 @@ def test_each_plane_is_filtered_by_its_spectrum(device, stack):
         np.testing.assert_allclose(result.image[k], alone, atol=1e-3)
 
 
-@pytest.mark.parametrize("filter", [CORRELATED_SETTINGS, small(gd.VBM3D), small(gd.NLMeans)])
+@pytest.mark.parametrize("filter", [CORRELATED_SETTINGS, small(gd.NLMeans)])
 def test_every_way_in_gives_the_same_for_kinds_of_planes(device, stack, filter):
     image = np.rint(stack).clip(0, 255).astype(np.uint8)
     options = {"noise": "auto", "axes": "TYX", "device": device}

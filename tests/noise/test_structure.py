@@ -144,7 +144,7 @@ def test_strength_of_offsets(scale):
     given = offsets(20)
     (found,) = gd.find_structure(scale * (noisy() + given)).findings
     assert found.strength == pytest.approx(scale * given.std(), rel=0.25)
-    assert found.fixed is None and 0.5 < found.confidence <= 1
+    assert found.fixed is None
 
 
 def test_offsets_over_time_are_fixed_or_change_and_channels_have_their_own():

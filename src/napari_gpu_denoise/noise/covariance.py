@@ -61,18 +61,6 @@ class ChannelCovariance:
         return f"correlation of noise between channels is at most {largest:.2f}"
 
 
-def channel_covariance(image: np.ndarray, correlated: bool = False) -> ChannelCovariance:
-    """Estimate the covariance of the noise between the channels of an image (c, y, x).
-
-    It is read at the high frequencies of the patches that are smoothest in all channels together,
-    each channel relative to its own noise; where noise is `correlated` between pixels, at all
-    frequencies of the smoothest of these, as cameras and JPEG mix the high ones more. A pixel that
-    is NaN, infinite or clipped in one channel is left out in all, and so is a constant area of one;
-    NonFiniteError if that leaves no patch. A constant image gives 0.
-    """
-    return ChannelPatches.of(image).covariance(correlated)
-
-
 class ColourSpectra(NamedTuple):
     """Power of the noise of colours, and of what they do not share."""
 
@@ -92,7 +80,11 @@ class ChannelPatches:
 
     @classmethod
     def of(cls, image: np.ndarray) -> ChannelPatches:
-        """Read them from an image (c, y, x), as `channel_covariance` does."""
+        """Read them from an image (c, y, x).
+
+        A pixel that is NaN or infinite in one channel is left out in all, and so is a constant area
+        of one; NonFiniteError if that leaves no patch.
+        """
         bad = ~np.isfinite(image).all(axis=0)
         if bad.any():
             image = np.where(bad, np.nan, image)
@@ -158,7 +150,13 @@ class ChannelPatches:
         return ColourSpectra(power, fall, min(falls), growth, number)
 
     def covariance(self, correlated: bool) -> ChannelCovariance:
-        """Estimate the covariance of the noise."""
+        """Estimate the covariance of the noise.
+
+        It is read at the high frequencies of the patches that are smoothest in all channels
+        together, each channel relative to its own noise; where noise is `correlated` between
+        pixels, at all frequencies of the smoothest of these, as cameras and JPEG mix the high ones
+        more.
+        """
         first, rank = self.spectra[0], self._rank("low")[self.members]
         energy = np.einsum("c,cpf->pf", self._scale("high"), np.square(self._coefficients))
         order = self.members[ranked(rank)]

@@ -58,7 +58,7 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
     """
     reader = PlaneReader(image, axes)
     found = structure_in([reader.sampled(channel, SIDE) for channel in reader.channels])
-    return StructuredNoise(tuple(found), reader.axes, reader.count)
+    return StructuredNoise(tuple(found))
 
 
 def structure_in(channels: Sequence[Sequence[np.ndarray]]) -> list[Finding]:
@@ -98,14 +98,12 @@ def find_in_planes(planes: Sequence[np.ndarray], channel: int | None = None) -> 
             pairs = [rows.shared_variation(a.jumps, b.jumps)[0] for a, b in combinations(known, 2)]
             fixed = bool(np.median(pairs) >= limits.MIN_SHARED_BY_PLANES) if pairs else None
             strength = float(np.median([each.strength for each in known]))
-            agreed = float(np.median([each.agreement for each in known]))
-            found.append(Finding(kind, strength, agreed, fixed, channel=channel))
+            found.append(Finding(kind, strength, fixed, channel=channel))
     if 2 * sum(bool(each.waves) for each in seen) > len(seen):
         most = max((each.waves for each in seen), key=len)
         power = sum(abs(wave.amplitude) ** 2 / 2 for wave in most)
-        sure = min(wave.agreement for wave in most)
         where = tuple((wave.fy, wave.fx) for wave in most)
-        found.append(Finding("hum", power**0.5, sure, None, frequencies=where, channel=channel))
+        found.append(Finding("hum", power**0.5, frequencies=where, channel=channel))
     for side, kind in enumerate(("hot", "dead")):
         pixels = [each.pixels[side] for each in seen if each.pixels]
         none = [0.0] * (len(seen) - len(pixels))
@@ -116,12 +114,10 @@ def find_in_planes(planes: Sequence[np.ndarray], channel: int | None = None) -> 
             least = limits.MIN_SHARED_BY_PLANES * sum(count)
             common = often[2 * often > len(pixels)].sum() >= least
             excess = float(np.median([one.excess for one in pixels]))
-            sure = weight / (weight + 0.25)
             share = float(100 * sum(count) / (often.size * len(pixels)))
             fixed = bool(common) if len(pixels) > 1 else None
             lines = max(one.lines for one in pixels)
-            more = {"share": share, "lines": lines, "channel": channel}
-            found.append(Finding(kind, excess, sure, fixed, **more))
+            found.append(Finding(kind, excess, fixed, share, lines, channel=channel))
     return found
 
 

@@ -19,15 +19,11 @@ REACH = 8  # frequencies on each side, whose mean is what a peak is compared wit
 
 @dataclass(frozen=True)
 class Wave:
-    """A wave, ``re(amplitude * exp(2 pi i (fy * y + fx * x)))``; frequencies in cycles per pixel.
-
-    `agreement` is the share of blocks of the plane in which it is the same.
-    """
+    """A wave, ``re(amplitude * exp(2 pi i (fy * y + fx * x)))``; frequencies in 1 / pixel."""
 
     fy: float
     fx: float
     amplitude: complex
-    agreement: float
 
 
 def without(plane: np.ndarray, waves: Sequence[Wave]) -> np.ndarray:
@@ -152,5 +148,5 @@ def _waves_at(plane: np.ndarray, frequencies: np.ndarray) -> list[Wave]:
         allowed = limits.MAX_WAVE_DIFFERENCE * abs(amplitude)
         others = float(np.mean(np.abs(blocks - amplitude) > allowed))
         if 1 - others >= limits.MIN_WAVE_BLOCKS:
-            waves.append(Wave(float(fy), float(fx), 2 * amplitude, 1 - others))
+            waves.append(Wave(float(fy), float(fx), 2 * amplitude))
     return waves

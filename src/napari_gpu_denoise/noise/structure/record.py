@@ -27,9 +27,6 @@ class Finding:
     strength : float
         Grey levels: standard deviation of the offsets, root mean square of the waves, or the median
         of how far hot or dead pixels are from their neighbours.
-    confidence : float
-        From 0 to 1: agreement between the parts of a plane; for pixels, how far they exceed what
-        chance and texture explain.
     fixed : bool or None
         Whether it is the same in all planes; None for a single plane.
     share : float
@@ -44,7 +41,6 @@ class Finding:
 
     kind: str
     strength: float
-    confidence: float
     fixed: bool | None = None
     share: float = 0.0
     lines: int = 0
@@ -84,15 +80,9 @@ class StructuredNoise:
     ----------
     findings : tuple of Finding
         What was found, by channel; empty if nothing was.
-    axes : str
-        Axes of the image, one letter each.
-    planes : int
-        Number of two-dimensional planes read, over all channels.
     """
 
     findings: tuple[Finding, ...]
-    axes: str
-    planes: int
 
     def __bool__(self) -> bool:
         return bool(self.findings)
@@ -105,8 +95,7 @@ class StructuredNoise:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields as plain values, ready for JSON."""
-        found = [{**asdict(each), "words": each.words()} for each in self.findings]
-        return {"findings": found, "axes": self.axes, "planes": self.planes}
+        return {"findings": [{**asdict(each), "words": each.words()} for each in self.findings]}
 
 
 # The request to remove structured noise before a filter runs.
@@ -127,10 +116,6 @@ class CorrectionRequest:
     always: frozenset[str] = frozenset()
     fixed: bool | None = None
     threshold: float | None = None
-
-    def includes(self, kind: str) -> bool:
-        """Whether a kind of finding is to be removed."""
-        return ("outliers" if kind in ("hot", "dead") else kind) in self.kinds
 
     def as_argument(self) -> str | tuple[str, ...]:
         """Return the argument ``correct=`` that asks for these kinds."""

@@ -129,7 +129,8 @@ def _for_channel(
     planes: list[np.ndarray], request: CorrectionRequest, number: int | None
 ) -> tuple[ChannelCorrection, list[Finding]]:
     """Return the correction of a channel, and what was found of what it removes."""
-    findings = [each for each in find_in_planes(planes, number) if request.includes(each.kind)]
+    kinds = request.kinds | ({"hot", "dead"} if "outliers" in request.kinds else set())
+    findings = [each for each in find_in_planes(planes, number) if each.kind in kinds]
     found = {each.kind: each for each in findings}
     sides = tuple(k for k in (0, 1) if ("hot", "dead")[k] in found or "outliers" in request.always)
     made = ChannelCorrection(hum="hum" in found, sides=sides, threshold=request.threshold)

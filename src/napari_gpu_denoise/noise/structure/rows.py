@@ -49,7 +49,6 @@ class Segments:
 class RowEvidence:
     """Individual offsets of rows that were found."""
 
-    agreement: float  # least correlation of the rows' levels between thirds of the plane, at most 1
     strength: float  # standard deviation of the offsets, grey levels
     jumps: np.ndarray  # (row - 2,), second differences of the levels; 0 where nothing is known
 
@@ -123,7 +122,7 @@ def row_evidence(parts: Segments) -> RowEvidence | None:
     # So many do not agree as well by chance.
     if agreement < max(limits.MIN_ROW_AGREEMENT, 4 / math.sqrt(count)) or not strength:
         return None
-    return RowEvidence(agreement, strength, np.nan_to_num(jumps.mean(axis=0)))
+    return RowEvidence(strength, np.nan_to_num(jumps.mean(axis=0)))
 
 
 def middle_means(values: np.ndarray) -> np.ndarray:
