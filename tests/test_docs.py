@@ -25,7 +25,7 @@ from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS, exit_code
 from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.opencl import source
+from napari_gpu_denoise.opencl import program as source
 from napari_gpu_denoise.protocol.settings import setting_fields
 from scenes import noisy, psnr, scene
 from tools.conftest import load
