@@ -12,7 +12,6 @@ from npe2 import PluginManifest
 from npe2.manifest.utils import import_python_name
 from numpy.testing import assert_allclose
 
-import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
 from _napari.inputs import find_entry
 from napari_gpu_denoise._napari import commands, preferences
