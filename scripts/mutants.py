@@ -207,7 +207,7 @@ class Map:
 
     def _tests_of_kernels(self, file: str) -> list[str]:
         """Return tests that run a file of kernels, each built as by none before it."""
-        from napari_gpu_denoise.opencl.source import expand
+        from napari_gpu_denoise.opencl.program import expand
 
         found: dict[str, set] = collections.defaultdict(set)
         for path in (ROOT / "kernels").rglob("*.cl"):

@@ -82,5 +82,6 @@ def run_work(work: Work, pixels=None, tiles=None, arena: Arena | None = None) ->
 def filtered(image, settings, session, sigma=20.0, axes="YX", pixels=None) -> np.ndarray:
     """Return what a filter makes of an image, in tiles that read so many pixels at most."""
     out = np.empty_like(image)
-    run_work(work_of(image, out, settings, session, sigma, axes), pixels)
+    _, tiles = run_work(work_of(image, out, settings, session, sigma, axes), pixels)
+    assert pixels is None or tiles > 1, "it was not cut"
     return out

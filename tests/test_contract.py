@@ -594,7 +594,7 @@ BAD = {
     "NaN sigma": ({"sigma": math.nan}, errors.SigmaError, "nan.*positive"),
     "infinite sigma": ({"sigma": math.inf}, errors.SigmaError, "inf.*positive"),
     "sigma is a word": ({"sigma": "much"}, errors.SigmaError, "much.*number"),
-    "too many sigmas": ({"sigma": (1, 2)}, errors.SigmaError, "2 values.*1 channel"),
+    "too many sigmas": ({"sigma": (1, 2)}, errors.SigmaError, "2 values .* do not fit axes 'YX'"),
     "two meanings": (
         {"image": np.ones((9, 8, 9, 8)), "sigma": np.ones((9, 8))},
         errors.SigmaError,

@@ -25,7 +25,7 @@ from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS, exit_code
 from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.opencl import source
+from napari_gpu_denoise.opencl import program as source
 from napari_gpu_denoise.protocol.settings import setting_fields
 from scenes import noisy, psnr, scene
 from tools.conftest import load
@@ -129,7 +129,8 @@ def options() -> dict[str, set[str]]:
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     found = {"": set(parser._option_string_actions)}
     for name, command in commands.choices.items():
-        found[name] = set(command._option_string_actions)
+        known = command._option_string_actions.items()
+        found[name] = {option for option, each in known if each.help != argparse.SUPPRESS}
         for part in command._actions:
             if isinstance(part, argparse._SubParsersAction):
                 each = (set(inner._option_string_actions) for inner in part.choices.values())

@@ -95,7 +95,7 @@ class Case:
             self.own["nonfinite"] = "keep"
         vars(self).update(changes)
         self.gain, self.offset = self.level
-        self.additive = not {"pearson", "multiplicative"} & {*map(str, vars(self.filter).values())}
+        self.additive = "multiplicative" not in map(str, vars(self.filter).values())
         sizes = (min(SIZES[a], 3) if large else SIZES[a] for a in self.axes[:-2])
         self.clean = scene(*sizes, *self.sides).clip(8, 247)
         noise = np.random.default_rng(self.noise_seed).normal(size=self.clean.shape)

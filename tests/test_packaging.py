@@ -163,7 +163,7 @@ def test_an_installed_wheel_finds_its_own_kernels_and_samples(wheel, tmp_path):
     script = (
         "import napari_gpu_denoise as gd\n"
         "from napari_gpu_denoise import samples\n"
-        "from napari_gpu_denoise.opencl.source import expand, kernel_folder\n"
+        "from napari_gpu_denoise.opencl.program import expand, kernel_folder\n"
         "print(gd.__file__, kernel_folder(), *map(samples.path, samples.names()), sep='\\n')\n"
         "assert all(expand(str(f.relative_to(kernel_folder()))) for f in\n"
         "           kernel_folder().rglob('*.cl'))\n"

@@ -100,7 +100,7 @@ def test_pixels_averaged_are_a_layer(viewer, open_panel, run, noisy):
     title = "cells (NL-means, pixelwise"
     assert layer_names(viewer)[1:] == [f"{title})", f"{title} pixels averaged)"]
     count = viewer.layers[-1]
-    assert_array_equal(count.data, gd.nl_means_pixelwise(noisy, show="pixels"))
+    assert_array_equal(count.data, gd.nl_means_pixelwise(noisy, show="pixels", dtype="float32"))
     assert type(count).__name__ == "Image" and not count.visible
 
 

@@ -62,12 +62,16 @@ def saved(path: Path, pixels: np.ndarray, kind: str = MR, **elements) -> Path:
     return path
 
 
-def series(folder: Path, image: np.ndarray, *, apart: float = 2.5, **elements) -> Path:
-    """Write slices of a tilted volume as files whose names are in another order."""
+def series(folder: Path, image: np.ndarray, *, apart=2.5, lean=0.0, **elements) -> Path:
+    """Write slices of a tilted volume as files whose names are in another order.
+
+    Of a gantry that leans, each slice lies so many mm farther along y than the one before.
+    """
     folder.mkdir()
     tilted = [1, 0, 0, 0, 0.8, 0.6]
     for z, pixels in enumerate(image):
         place = np.array([-100.0, 50.0, 10.0]) + z * apart * np.cross(tilted[:3], tilted[3:])
+        place += z * lean * np.array(tilted[3:])
         own = {"ImagePositionPatient": place.tolist(), "ImageOrientationPatient": tilted}
         own |= {"PixelSpacing": [0.5, 0.25], "SliceThickness": 2, "InstanceNumber": z + 1}
         saved(folder / f"IM{(7 * z) % 10}", pixels, **{**own, **elements})
@@ -330,9 +334,10 @@ def test_a_series_becomes_a_series(tmp_path):
     assert "series of DICOM, and is kept" in str(kept[0].error)
 
 
-def test_a_series_as_nifti_lies_where_it_was(tmp_path):
+@pytest.mark.parametrize("lean", [0.0, 0.7])
+def test_a_series_as_nifti_lies_where_it_was(tmp_path, lean):
     image = noisy(4, 24, 20).astype("uint16")
-    folder = series(tmp_path / "head", image)
+    folder = series(tmp_path / "head", image, lean=lean)
     target, file = run(folder, "head.nii.gz", dtype="same")
     made = nibabel.load(target)
     assert made.shape == (20, 24, 4)
@@ -345,7 +350,7 @@ def test_a_series_as_nifti_lies_where_it_was(tmp_path):
     last = max(folder.iterdir(), key=lambda each: pydicom.dcmread(each).InstanceNumber)
     there = np.array([*pydicom.dcmread(last).ImagePositionPatient, 1]) * [-1, -1, 1, 1]
     np.testing.assert_allclose(made.affine @ [0, 0, 3, 1], there, atol=1e-5)
-    assert made.header.get_zooms() == pytest.approx((0.25, 0.5, 2.5))
+    assert made.header.get_zooms() == pytest.approx((0.25, 0.5, np.hypot(2.5, lean)))
     assert formats.read(target).history[-1] == file.record.as_dict()
 
 

@@ -16,7 +16,7 @@ from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant, offset_table
 from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.source import expand
+from napari_gpu_denoise.opencl.program import expand
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from reference import bm3d as reference
 from reference.block_matching import reference_positions

@@ -17,7 +17,7 @@ from filters.correlated_noise import SIGMA, model
 from filters.one_video_pass import slow as slow_search
 from filters.slow_isoline import slow as slow_isoline
 from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.opencl.source import kernel_folder
+from napari_gpu_denoise.opencl.program import kernel_folder
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import programs_of
 from napari_gpu_denoise.run.request import Run

@@ -14,8 +14,7 @@ import napari_gpu_denoise as gd
 from filters.one_pass import posing
 from flows import filtered
 from napari_gpu_denoise.filters.swnlm import royston_limit, royston_weights
-from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.opencl.source import expand
+from napari_gpu_denoise.opencl.program import expand, session
 from reference.swnlm import critical_w, shapiro_wilk, swnlm, weights_of_order
 from scenes import noisy, psnr, scene
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
 from napari_gpu_denoise.noise.patches.coefficients import ranked
 from napari_gpu_denoise.noise.patches.spectra import read_alike, read_spectra
-from napari_gpu_denoise.noise.patches.variance import brightness_levels, pooled_variance
+from napari_gpu_denoise.noise.patches.variance import pooled_variance
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -23,14 +21,6 @@ def test_values_rise(dtype, unit):
     found = values[order].astype(float)
     assert (found >= 0.996 * np.maximum.accumulate(found)).all()
     assert len(ranked(values[:0])) == 0
-
-
-def test_levels_rise_and_hold_every_patch():
-    mean = np.random.default_rng(1).gamma(2, 30, 5000)
-    levels = brightness_levels(mean)
-    assert sorted(levels.members) == list(range(5000))
-    ends = [(mean[each].min(), mean[each].max()) for each in levels.each()]
-    assert all(last <= first for (_, last), (first, _) in pairwise(ends))
 
 
 def test_planes_are_read_beside_the_levels_of_all():

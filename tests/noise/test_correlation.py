@@ -10,11 +10,13 @@ from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.noise.correlation import (
     autocovariance,
     fit_correlation,
+    noise_share,
     noise_spectrum,
     power_of_lags,
 )
 from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.models import Correlated
+from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from reference.data import REASON, data_folder, pictures
 
 with_data = pytest.mark.skipif(data_folder() is None, reason=REASON)
@@ -62,6 +64,9 @@ def test_the_power_of_white_noise_is_flat():
     power[0, 0] = 100
     assert power == pytest.approx(np.full((8, 8), 100), rel=0.25)
     assert power.mean() == pytest.approx(100, rel=0.03)
+    # Where some patches are rougher, as texture is, hardly anything is shown to be noise.
+    for rough, low, high in ((1, 0.9, 1), (np.linspace(0.1, 1, 200), 0, 0.1)):
+        assert low <= noise_share(read_spectra([rough * noise()])) <= high
 
 
 @pytest.mark.parametrize("correlation", [0.2, 0.35, -0.35])

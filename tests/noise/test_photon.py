@@ -149,7 +149,10 @@ def test_levels_that_are_clipped_and_noise_that_does_not_grow():
     cut = single_image_noise(np.rint(photons(20 + 1.0 * x, 2, 3).clip(0, 200)).astype(np.uint16))
     assert cut.gain == pytest.approx(2, rel=0.1)
     assert not cut.curve.used[-1]
-    white = single_image_noise(shading() + np.random.default_rng(0).normal(0, 8, (256, 256)))
+    noise = np.random.default_rng(0).normal(0, 8, (256, 256))
+    (model,) = gd.estimate_noise(50 + x / 2 + noise, model="signal-dependent").models
+    assert model.sigmas == pytest.approx([8] * len(model.sigmas), rel=0.1)
+    white = single_image_noise(shading() + noise)
     assert abs(white.gain) < 4 * white.gain_error
     # The line through the middle of the picture is what one sigma would be.
     assert white.gain * 140 + white.intercept == pytest.approx(64, rel=0.15)
@@ -159,6 +162,7 @@ def test_what_tells_no_gain():
     found = single_image_noise(np.full((64, 64), 7.3))
     numbers = (found.gain, found.gain_error, found.intercept, found.read_noise, found.offset)
     assert numbers == (0, 0, 0, 0, 0)
+    assert gd.estimate_noise(np.full((64, 64), 7.3), model="poisson-gaussian").sigma[0] < 1e-4
     flat = single_image_noise(photons(np.full((256, 256), 120.0), 2, 5))
     assert flat.gain_error > 1
     assert flat.gain * 120 + flat.intercept == pytest.approx(265, rel=0.05)

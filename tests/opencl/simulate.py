@@ -27,7 +27,7 @@ from flows import tiled, work_of
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.opencl import source
+from napari_gpu_denoise.opencl import program as source
 from napari_gpu_denoise.opencl.device import listed
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session

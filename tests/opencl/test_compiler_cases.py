@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.opencl.source import expand, kernel_folder
+from napari_gpu_denoise.opencl.program import expand, kernel_folder
 
 CASES = Path(__file__).parent / "compiler_cases"
 KERNELS = sorted(str(path.relative_to(kernel_folder())) for path in kernel_folder().rglob("*.cl"))

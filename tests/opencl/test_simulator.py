@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.opencl.source import kernel_folder
+from napari_gpu_denoise.opencl.program import kernel_folder
 from opencl.simulate import CASES, CHECKS, name_of
 from scenes import STABILISED
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import re
 import tracemalloc
 
@@ -50,16 +49,6 @@ def test_a_result_gets_its_memory_while_the_noise_is_measured(device):
     gd.denoise(image, small(Counted), device=device)
     tracemalloc.stop()
     assert held and held[0] > image.nbytes
-
-
-def test_a_record_is_plain_json(device):
-    record = gd.denoise(noisy(2, 20, 20), small(KIND), (3, 4), axes="CYX", device=device).record
-    plain = json.loads(json.dumps(record.as_dict()))
-    assert plain == record.as_dict()
-    assert plain["sigma"] == [3.0, 4.0]
-    assert plain["settings"]["patch"] == 4
-    with pytest.raises(AttributeError):
-        record.sigma = (1.0,)
 
 
 def test_whoever_follows_a_run_may_stop_it(device):

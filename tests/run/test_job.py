@@ -47,6 +47,8 @@ def test_nothing_is_read_where_the_noise_is_given():
         assert job.sigma.values == (20.0,)
         assert job.levels is None  # parts of 16 bits or less need none in common
         assert not job.stabilised
+    run = Run(gd.NLMeans(), noise=gd.Gaussian(20.0), axes="TYX")
+    assert start(run, Unread(9, 64, 70)).sigma.values == (20.0,)
 
 
 def test_a_job_is_sent_without_pixels_and_without_a_device(device):

@@ -21,7 +21,7 @@ REMEDIES = {
     "assess-empty": "move or zoom the view",
     "assess-sigma": "choose Automatic at Noise, or measure a flat region (Measure…)",
     "assess-small": "zoom out until at least {least} x {least} are in view",
-    "volume-needed": "use BM3D for images, or name the slices Z at Axes",
+    "volume-needed": "use BM3D for images, VBM3D for time-lapses, or name the slices Z at Axes",
     "axis-needed": "name it at Axes, such as {axis}YX",
     "channels": "set Channels to joint or separate",
     "exists": "choose another name",

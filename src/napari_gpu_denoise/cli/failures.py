@@ -14,7 +14,7 @@ REMEDIES = {
     "assess-empty": "choose another --region",
     "assess-sigma": "leave --sigma out to have it measured",
     "assess-small": "give a --region of at least {least} x {least}",
-    "volume-needed": "use gpu-denoise bm3d for images, or name the axis of slices, as --axes ZYX",
+    "volume-needed": "use gpu-denoise bm3d or, over time, vbm3d, or name slices, as --axes ZYX",
     "axis-needed": "name the axes, such as --axes {axis}YX",
     "channels": "use --channels joint or --channels separate",
     "another-result": "choose another name, or use --overwrite in place of --resume",

@@ -46,7 +46,7 @@ def filters_for(name: str) -> tuple[Any, ...]:
 def check_removed(name: str) -> str:
     """Return a name; raise `SettingsError` if it is one of an earlier version."""
     if name in _MAPS:
-        remedy = f"use {_MAPS[name]}(..., show='pixels')"
+        remedy = f"use {_MAPS[name]}(..., show='pixels', dtype='float32')"
         raise SettingsError(f"The function {name} was removed", remedy)
     for function, (kind, title) in REMOVED.items():
         if name.replace("-", "_") in (function, kind):

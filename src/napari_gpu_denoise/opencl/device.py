@@ -454,7 +454,9 @@ def own_device(wanted: DeviceChoice = None) -> Device:
 def _claimed(among: tuple[Device, ...]) -> Device:
     names: dict[str, Device] = {}
     for device in among:  # several drivers may offer the same device
-        names.setdefault(_physical(device), device)
+        # The same in all processes, unlike its number.
+        place = place_of(device) or f"{device.platform}/{device.name}/{device.index}"
+        names.setdefault(place, device)
     with _claiming:
         for name in _claims:
             if name in names:
@@ -479,8 +481,3 @@ def _claim(names: Iterable[str]) -> str:
                 lock.acquire(blocking=False)
                 _claims[name] = lock
                 return name
-
-
-def _physical(device: Device) -> str:
-    """Return the name of a device that is the same in all processes, unlike its number."""
-    return place_of(device) or f"{device.platform}/{device.name}/{device.index}"

@@ -176,9 +176,8 @@ def place(given: np.ndarray, shape: tuple[int, ...], names: str) -> np.ndarray:
     channels = ", or one for each channel" * (channel_axis(names) is not None)
     planes = f", {plane_shape} for one value per plane" * (len(plane_shape) > bool(channels))
     raise SigmaError(
-        f"{given.size} values of sigma, of shape {given.shape}, do not fit axes {names!r} of "
-        f"lengths {shape}",
-        f"give one number{channels}{planes}, or a map of shape {map_shape}",
+        f"{given.size} values of sigma, of shape {given.shape}, do not fit axes {names!r}",
+        f"give one number{channels}{planes}, or a map of shape {map_shape}, for lengths {shape}",
         code="sigma-shape",
         channels=channels,
     )

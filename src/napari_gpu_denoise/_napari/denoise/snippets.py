@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 from napari_gpu_denoise._napari.denoise.results import differences
@@ -43,12 +44,15 @@ def python_call(request: Request) -> str:
     else:
         given |= {name: _span(at) for name, at in request.cut.items()} | common
         call = f"denoise({image}, {constructor(run.filter)}{code.arguments(given)}).image"
-    if request.maps:
-        if run.filter.name != "isoline":
-            given.pop("slices", None)  # a setting of the others, whose maps are of all slices
+    if request.maps and run.filter.name == "isoline":
         given |= chosen
         given.pop("dtype", None)
-        rest += f"maps = gd.{offer_of(run.filter).function}({image}{code.arguments(given)})\n"
+        rest += f"maps = gd.isoline_maps({image}{code.arguments(given)})\n"
+    elif request.maps:
+        shown = constructor(replace(run.filter, show="pixels"))
+        given = {k: v for k, v in given.items() if k not in chosen or k in request.cut}
+        given["dtype"] = "float32"
+        rest += f"maps = gd.denoise({image}, {shown}{code.arguments(given)}).image\n"
     head = f"{code.IMPORT}{numpy}\n{code.image_of(request.source)}"
     return f"{head}denoised = gd.{call}\n{rest}{_adding(request)}"
 

@@ -558,7 +558,7 @@ def no_volume(names: str, shape: tuple[int, ...]) -> AxesError:
         )
     return AxesError(
         f"BM4D filters volumes, but the axes are {names!r}",
-        "use bm3d for images, or name the axis of slices, as axes='ZYX'",
+        "use bm3d for images, vbm3d for time-lapses, or name slices, as axes='ZYX'",
         code="volume-needed",
     )
 
