@@ -226,7 +226,8 @@ def run_batch(
     memory_limit_host : int or str, optional
         Maximum main memory, including Python and drivers: bytes, or text such as ``"2G"``. Large
         files are read and written in parts that fit; a file that must be in memory as a whole is
-        refused if it does not fit. By default parts may take a quarter of the free memory.
+        refused if it does not fit. Small files are denoised up to four at a time, as far as they
+        fit. By default files and parts may take a quarter of the free memory.
     overwrite : bool, default False
         Replace existing results. By default files that have one are skipped. An input is never
         replaced.
@@ -295,7 +296,7 @@ def run_batch(
 def denoise_files(
     batch: Batch, progress: Progress = SILENT, only: Collection[Path] | None = None
 ) -> BatchReport:
-    """Denoise files one after another.
+    """Denoise files, and report on them in their order.
 
     `progress` is given a `BatchProgress` before each file and after each of its steps, and its
     `FileReport` in the end; if it says stop, what was done is returned. `only` names the files to

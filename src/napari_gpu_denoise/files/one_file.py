@@ -212,10 +212,8 @@ def small_image(path: Path, run: Run, companions_anywhere: bool) -> tuple[int, t
         run = replace(run, axes=run.axes or picture.filter_axes, host_memory=host)
         if _is_long(picture, run):
             return 0, ()
-        data = picture.data
-        return data.nbytes + data.size * max(data.dtype.itemsize, 4), tuple(
-            picture.files or (path,)
-        )
+        result = picture.data.size * max(picture.data.dtype.itemsize, 4)
+        return picture.data.nbytes + result, tuple(picture.files or (path,))
 
 
 def _is_long(picture: ImageFile, run: Run) -> bool:

@@ -142,7 +142,7 @@ class BatchPanel(Panel):
 
     def _lay_out(self) -> None:
         summary = Caption()
-        summary.setText("Filters many files, one after another.")
+        summary.setText("Filters many files.")
         adding = row_of(self.add_button, self.folder_button, self.remove_button)
         doing = holding(row_of(self.run_button, self.pause_button, self.stop_button))
         head = with_guide(summary, "guide/napari.md#many-files-batch")
