@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have; only ever lowered.
 LIMITS = {
-    "modules": 191,
-    "lines": 47_170,
-    "lines of imports": 2_895,
+    "modules": 190,
+    "lines": 46_235,
+    "lines of imports": 2_873,
     "modules with a single importer": 33,
 }
 
