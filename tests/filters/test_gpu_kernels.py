@@ -118,7 +118,7 @@ CASES = {
     ),
     "bm4d of correlated noise": (first_pass(gd.BM4D(**CUBES)), (5, 12, 13), "ZYX", BLURRED),
     "bm4d, refined": (
-        *(gd.BM4D.of(profile="fast", cube="4x4x4", refine="once"), (6, 13, 17), "ZYX", SIGMA),
+        *(gd.BM4D(**CUBES, refine="once"), (6, 13, 17), "ZYX", SIGMA),
         ROOMY,
     ),
     "vbm3d over time": (small(gd.VBM3D, **VIDEO), (5, 33, 49), "TYX", SIGMA),
