@@ -42,7 +42,7 @@ def calls(monkeypatch):
         return Result(data, record)
 
     monkeypatch.setattr(one_file, "denoise_image", stand_in)
-    here = SimpleNamespace(shares_cores=True)
+    here = SimpleNamespace(shares_cores=False)
     monkeypatch.setattr(batch, "choose_devices", lambda device: device or (here,))
     return asked
 

@@ -71,7 +71,7 @@ def calls(monkeypatch):
         return Result(data + np.ones((), data.dtype), record)
 
     monkeypatch.setattr(one_file, "denoise_image", stand_in)
-    here = SimpleNamespace(shares_cores=True)
+    here = SimpleNamespace(shares_cores=False)
     monkeypatch.setattr(batch, "choose_devices", lambda device: device or (here,))
     return asked
 
@@ -133,6 +133,7 @@ def test_a_report_does_not_hold_the_pixels_of_files_that_failed(folder, monkeypa
             raise DeviceMemoryError("too little") from error
 
     monkeypatch.setattr(batch, "denoise_file", fail)
+    monkeypatch.setattr(batch, "choose_devices", lambda _: (SimpleNamespace(shares_cores=False),))
     report = run_batch("raw/*.tif", SETTINGS, 5, output="out")
     assert len(report.failed) == 3 and len(held) == 5  # two are tried alone once more
     assert [pixels() for pixels in held] == [None] * 5

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -18,7 +19,6 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, zarr
-from napari_gpu_denoise.files.formats import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.input_checks import free_memory
 from napari_gpu_denoise.files.one_file import check_result, denoise_file, small_image
@@ -56,8 +56,8 @@ class Batch:
     @classmethod
     def of(cls, inputs: Any, output: str | os.PathLike, run: Run, **options: Any) -> Batch:
         """Return the batch of inputs and output, as `run_batch` takes them."""
-        found = find_files(inputs)
-        targets = dict(pair(found, output))
+        found = formats.find_files(inputs)
+        targets = dict(formats.pair(found, output))
         if options.get("client") is None:  # workers choose their devices by themselves
             run = replace(run, device=choose_devices(run.device))
         return cls(tuple(found), targets, run, **options)
@@ -79,7 +79,8 @@ class BatchProgress:
 class FileReport:
     """The outcome for one file: exactly one of `output`, `error` and `skipped` is set.
 
-    `skipped` says why the file was left out; `notes` are remarks on reading and writing it.
+    `skipped` says why the file was left out; `notes` are remarks on reading and writing it, and
+    `seconds` it took, beside others of which parts were done at the same time.
     """
 
     input: Path
@@ -88,6 +89,7 @@ class FileReport:
     error: Exception | None = None
     skipped: str = ""
     notes: tuple[str, ...] = ()
+    seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain values that JSON can hold."""
@@ -226,8 +228,8 @@ def run_batch(
     memory_limit_host : int or str, optional
         Maximum main memory, including Python and drivers: bytes, or text such as ``"2G"``. Large
         files are read and written in parts that fit; a file that must be in memory as a whole is
-        refused if it does not fit. Small files are denoised up to four at a time, as far as they
-        fit. By default files and parts may take a quarter of the free memory.
+        refused if it does not fit. For a graphics card small files are denoised up to four at a
+        time, as far as they fit. By default files and parts may take a quarter of the free memory.
     overwrite : bool, default False
         Replace existing results. By default files that have one are skipped. An input is never
         replaced.
@@ -322,10 +324,11 @@ def denoise_files(
 
 
 class _Begun(NamedTuple):
-    """A file that a thread denoises, its place among all, its bytes, and steps to be reported."""
+    """A file that a thread denoises: its place among all, its bytes, and steps to be reported."""
 
     path: Path
     place: tuple[int, int]
+    since: float
     nbytes: int
     steps: deque[Step]
     future: Future
@@ -334,8 +337,8 @@ class _Begun(NamedTuple):
 class _Flow(contextlib.ExitStack):
     """Denoises files and reports on them in their order; small ones in threads, several at once.
 
-    A device then never waits for a disk. The first file is denoised alone: it makes the folder of
-    the results, and builds the kernels.
+    A graphics card then waits for no disk; on a CPU, which has nothing else to do, files would only
+    take longer. The first file is denoised alone: it makes the folder, and builds the kernels.
     """
 
     def __init__(
@@ -354,6 +357,7 @@ class _Flow(contextlib.ExitStack):
         """Denoise a file, or begin to; `place` is its index, of a count."""
         batch = self._batch
         flows = bool(self._files) and batch.client is None and not batch.stop_on_error
+        flows = flows and not any(each.shares_cores for each in batch.run.device)
         if os.path.islink(batch.targets.get(path, "")):
             self.finish()  # it may lead to the result of an earlier file
         small = self._state.sort(path, flows)
@@ -380,7 +384,7 @@ class _Flow(contextlib.ExitStack):
         run = replace(batch.run, device=(devices[place[0] % len(devices)],))
         options["progress"] = Progress(report, stopped)
         future = self._pool.submit(denoise_file, path, batch.targets[path], run, **options)
-        self._begun.append(_Begun(path, place, small, steps, future))
+        self._begun.append(_Begun(path, place, time.monotonic(), small, steps, future))
 
     def finish(self) -> None:
         """Wait for the files that were begun, and report on them."""
@@ -388,7 +392,7 @@ class _Flow(contextlib.ExitStack):
             self._finish_first()
 
     def _finish_first(self) -> None:
-        path, place, _, steps, future = self._begun[0]
+        path, place, since, _, steps, future = self._begun[0]
         own = self._steps_of(path, place)
         while not future.done() or steps:
             wait([future], _PAUSE)
@@ -404,7 +408,7 @@ class _Flow(contextlib.ExitStack):
             self._alone(path, place)
             return
         self._begun.popleft()
-        self._end(path, future.result)
+        self._end(path, future.result, since)
 
     def _steps_of(self, path: Path, place: tuple[int, int]) -> Progress:
         self._path = path
@@ -417,12 +421,12 @@ class _Flow(contextlib.ExitStack):
 
         `known` is the report on one that is not to be denoised.
         """
-        batch, own = self._batch, self._steps_of(path, place)
+        batch, own, since = self._batch, self._steps_of(path, place), time.monotonic()
         options = {**self._state.options(path), "client": batch.client, "progress": own}
         one = partial(denoise_file, path, batch.targets.get(path), batch.run, **options)
-        self._end(path, one if known is None else lambda: known)
+        self._end(path, one if known is None else lambda: known, since)
 
-    def _end(self, path: Path, made: Callable[[], Any]) -> None:
+    def _end(self, path: Path, made: Callable[[], Any], since: float) -> None:
         """Report on a file, of which `made` returns a report, or what `denoise_file` does."""
         try:
             found = made()
@@ -432,8 +436,8 @@ class _Flow(contextlib.ExitStack):
         except Exception as error:
             # Whatever is wrong with one file, try the others.
             report = self._state.failed(path, error)
-        self._files.append(report)
-        self._progress.report(report)
+        self._files.append(replace(report, seconds=time.monotonic() - since))
+        self._progress.report(self._files[-1])
         self._progress.check()
 
     def cancelled(self) -> tuple[str, ...]:
@@ -546,7 +550,7 @@ class _BatchState:
                 "folders."
             )
         replaced = has_result(target) and batch.overwrite
-        check_target(target, self._inputs if replaced else batch.found, self._written)
+        formats.check_target(target, self._inputs if replaced else batch.found, self._written)
         if replaced or not has_result(target):
             return None
         opened = partial(formats.open_stack, companions_anywhere=batch.companions_anywhere)
@@ -611,7 +615,7 @@ class _BatchState:
         if isinstance(report.error, errors.NoDeviceError):
             raise report.error
         if report.output is not None:
-            self._written.add(identity(report.output))
+            self._written.add(formats.identity(report.output))
         return report
 
     def failed(self, path: Path, error: Exception) -> FileReport:

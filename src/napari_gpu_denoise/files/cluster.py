@@ -461,6 +461,9 @@ def _quietly(method: Callable, **options: Any) -> None:
 def _client_of(distributed: Any, scheduler: str, seconds: float) -> Any:
     check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", ClusterError)
     try:
+        if not scheduler.startswith(("inproc:", "ucx:")):  # which have no ports
+            # Of an address that it refuses, a client leaves a thread that the next one waits for.
+            distributed.comm.get_address_host_port(scheduler)
         client = distributed.Client(scheduler, timeout=seconds, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         raise ClusterError(

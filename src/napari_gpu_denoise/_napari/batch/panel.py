@@ -65,21 +65,14 @@ class BatchRequest:
 
 
 def denoise_batch(request: BatchRequest, progress: Progress) -> BatchReport:
-    """Denoise files, with pauses between two steps; reports come with the seconds of the file."""
-    batch, begun = request.batch, time.monotonic()
+    """Denoise files, with pauses between two steps."""
+    batch = request.batch
 
     def stopped() -> bool:
         return request.stopping.is_set() or progress.stopped()
 
     def report(step: BatchProgress | FileReport) -> None:
-        nonlocal begun
-        if isinstance(step, FileReport):
-            # Timed here: the GUI thread may be behind.
-            now = time.monotonic()
-            progress.report((step, now - begun))
-            begun = now
-        else:
-            progress.report(step)
+        progress.report(step)
         while request.paused.is_set() and not stopped():
             time.sleep(_PAUSE)
 
@@ -287,9 +280,9 @@ class BatchPanel(Panel):
             self.table.refresh_row(number)
             self._follow_axes()
 
-    def _on_step(self, step: BatchProgress | tuple[FileReport, float]) -> None:
-        if isinstance(step, tuple):
-            self._on_filed(*step)
+    def _on_step(self, step: BatchProgress | FileReport) -> None:
+        if isinstance(step, FileReport):
+            self._on_filed(step)
         else:
             self.runs.show(Step(step.index + 1, step.count, step.path.name))
             self._on_moved(step)
@@ -311,12 +304,12 @@ class BatchPanel(Panel):
         self.table.refresh_row(number)
         self._show_all()
 
-    def _on_filed(self, report: FileReport, seconds: float) -> None:
+    def _on_filed(self, report: FileReport) -> None:
         number = self.table.number_of(report.input)
         if number is None:
             return
         row = self.table.rows[number]
-        row.end(report, seconds)
+        row.end(report)
         if row.state != DONE:
             self._all_left = TimeLeft()  # its pace is not that of the others
         self.table.refresh_row(number)

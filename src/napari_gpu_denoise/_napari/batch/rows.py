@@ -97,7 +97,7 @@ class Row:
         kept = "what is done is kept" if notes else "it will start from the beginning"
         self.state, self.words = STOPPED, f"Stopped; {kept}"
 
-    def end(self, report: FileReport, seconds: float) -> None:
+    def end(self, report: FileReport) -> None:
         """Take the report on the file."""
         self.report = report
         if report.error is not None:
@@ -114,7 +114,7 @@ class Row:
             told = f"; {counted(clipped, 'value', 'values')} clipped" if clipped else ""
             chosen, because, _ = report.record.recommended.partition(", because")
             by = f" by {chosen.replace(', profile normal', '')}" if because else ""
-            self.words = f"Done{by} in {duration(seconds)}{told}"
+            self.words = f"Done{by} in {duration(report.seconds)}{told}"
 
 
 def step_of(progress: BatchProgress) -> Step:
