@@ -198,3 +198,10 @@ def test_maps_over_time_are_in_their_own_units(device):
     wide = image.astype(np.float64) * 1000 + 5e6
     np.testing.assert_allclose(gd.nl_means_pixelwise(wide, 2e4, **options), plain, 1e-4)
     assert not plain[2].any() and plain[[0, 1, 3]].min() >= 1
+
+
+def test_planes_without_time_are_told(device):
+    stack, note = noisy(2, 12, 13), "no axis is named T: each plane is filtered by itself"
+    for axes in ("ZYX", "TYX"):
+        record = gd.denoise(stack, small(VBM3D), 20.0, axes=axes, device=device).record
+        assert (note in record.notes) == ("T" not in axes)

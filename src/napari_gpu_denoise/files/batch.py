@@ -228,8 +228,7 @@ def run_batch(
     memory_limit_host : int or str, optional
         Maximum main memory, including Python and drivers: bytes, or text such as ``"2G"``. Large
         files are read and written in parts that fit; a file that must be in memory as a whole is
-        refused if it does not fit. For a graphics card small files are denoised up to four at a
-        time, as far as they fit. By default files and parts may take a quarter of the free memory.
+        refused if it does not fit. By default pixels may take a quarter of the free memory.
     overwrite : bool, default False
         Replace existing results. By default files that have one are skipped. An input is never
         replaced.
@@ -341,9 +340,7 @@ class _Flow(contextlib.ExitStack):
     take longer. The first file is denoised alone: it makes the folder, and builds the kernels.
     """
 
-    def __init__(
-        self, batch: Batch, state: _BatchState, files: list[FileReport], progress: Progress
-    ) -> None:
+    def __init__(self, batch: Batch, state: _BatchState, files: list, progress: Progress) -> None:
         super().__init__()
         self._batch, self._state, self._files, self._progress = batch, state, files, progress
         self._path: Path | None = None  # of the last file that was waited for

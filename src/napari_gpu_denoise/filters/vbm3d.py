@@ -562,8 +562,11 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
                 axis="T",
             )
         image, t = context.image, names.find("T")
+        if image is not None and t < 0:
+            note = "no axis is named T: each plane is filtered by itself"
+            return replace(fitting, notes=(*fitting.notes, note))
         searched = max(fitting.frames_before, fitting.frames_after) > 0
-        if image is None or fitting.window_nearest or not searched or t < 0 or image.shape[t] < 2:
+        if image is None or fitting.window_nearest or not searched or image.shape[t] < 2:
             return fitting
         alike = compared(PlaneReader(image, names), t)
         width = nearest_window(alike)
