@@ -32,11 +32,12 @@ __kernel void pad_far(__global const float *tile, int first, int ring, int nt, i
     const int px = get_global_id(0);
     const int py = get_global_id(1);
     const int plane = get_global_id(2);
-    if (px >= pitch || py >= pny)
-        return;
+    // Before some items end: divisions that all do are taken out of the loop over those of a CPU.
     const int channel = plane / (pnt * pnz);
     const int t = plane / pnz % pnt - t0;
     const int z = plane % pnz - z0;
+    if (px >= pitch || py >= pny)
+        return;
     int y = py - y0;
     int x = px - x0;
 #ifdef RADIUS
