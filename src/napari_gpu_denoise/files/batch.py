@@ -1,4 +1,4 @@
-"""Batch processing: while one file is filtered, the next are read and the last ones written."""
+"""Batch processing: while a graphics card filters a file, others are read and written."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ def denoise_files(
 
 
 class _Begun(NamedTuple):
-    """A file that a thread denoises: its place among all, its bytes, and steps to be reported."""
+    """A file that a thread denoises: its place, since when, its bytes, and steps to report."""
 
     path: Path
     place: tuple[int, int]
@@ -397,15 +397,15 @@ class _Flow(contextlib.ExitStack):
                 with self._reporting:
                     own.report(steps.popleft())
             own.check()
-        if isinstance(future.exception(), _TRIED_ALONE):
-            for each in self._begun:
-                if (error := each.future.exception()) is not None:
-                    errors.free_traceback(error)  # with the pixels that it holds
-            self._begun.popleft()
-            self._alone(path, place)
-            return
+        again = isinstance(future.exception(), _TRIED_ALONE)
+        for each in self._begun if again else ():
+            if (error := each.future.exception()) is not None:
+                errors.free_traceback(error)  # with the pixels that it holds
         self._begun.popleft()
-        self._end(path, future.result, since)
+        if again:
+            self._alone(path, place)
+        else:
+            self._end(path, future.result, since)
 
     def _steps_of(self, path: Path, place: tuple[int, int]) -> Progress:
         self._path = path

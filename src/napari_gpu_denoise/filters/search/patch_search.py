@@ -376,10 +376,8 @@ class PatchSearch:
 
         # The image itself and, if the kernel needs rows in phases, a copy for the search.
         first, slots = ring or (0, snt)
-        padded = {"padded": 1}
-        if self.variant.split > 1:
-            padded["split"] = self.variant.split
-        for name, split in padded.items():
+        searched = "split" if self.variant.split > 1 else "padded"
+        for name, split in {"padded": 1, searched: self.variant.split}.items():
             constants = {"SPLIT": split, "ALIKE": alike is not None}
             pad = self.arena.kernel("search/pad_far", constants)
             run.over_pixels(
@@ -390,7 +388,7 @@ class PatchSearch:
                 **{"t0": far_t, "z0": far_z, "y0": radius, "x0": left},
                 **({} if alike is None else {"alike": alike}),
             )
-        searched, keys = held[list(padded)[-1]], held["keys"]
+        searched, keys = held[searched], held["keys"]
         layout = {"pnz": pnz, "pny": pny, "pitch": pitch, "y0": radius, "x0": left}
         layout["nz"] = tile.z.size
         layout |= {"t0": tile.t.margin + far_t, "z0": tile.z.margin + far_z}
