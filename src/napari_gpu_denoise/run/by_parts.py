@@ -17,6 +17,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, Note
 from napari_gpu_denoise.image.levels import Levels, as_array, is_plain
+from napari_gpu_denoise.image.threads import new_array
 from napari_gpu_denoise.opencl.device import Device, names_of
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
@@ -104,7 +105,7 @@ def denoise_parts(
         return job.block(pixels)
 
     def room(part: Part) -> np.ndarray:
-        return np.empty(part.shape, job.dtypes[1])
+        return new_array(part.shape, job.dtypes[1])
 
     def write(part: Part, made: np.ndarray, tally: Tally) -> None:
         with writing:
@@ -265,7 +266,7 @@ class PartWork:
         while following is not None:
             progress.check()
             part, reading = following
-            block, out = reading.result(), self._room(part)
+            out, block = self._room(part), reading.result()
             following = take() if self._ahead else None
             tally = filter_part(job, part, block, out, progress)
             del block, reading
