@@ -17,7 +17,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, Note
 from napari_gpu_denoise.image.levels import Levels, as_array, is_plain
-from napari_gpu_denoise.image.threads import new_array
+from napari_gpu_denoise.image.threads import new_array, shared_executor
 from napari_gpu_denoise.opencl.device import Device, names_of
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
@@ -62,8 +62,11 @@ class PartList:
     def write(self, part: Part, made: np.ndarray, tally: Tally) -> None:
         """Write a part, and say so; one at a time, as parts may share a chunk."""
         place = self._places[self._numbers[part]]
+        mark = partial(self._ledger.mark, self._out, place, made)
+        if not hasattr(self._out, "mark_of_chunks"):  # it is that of the values
+            mark = shared_executor("marks", 1).submit(mark).result
         self._out[place] = made
-        self.wrote(part, tally, self._ledger.mark(self._out, place, made))
+        self.wrote(part, tally, mark())
 
     def wrote(self, part: Part, tally: Tally, mark: int) -> None:
         """Say that a part is written."""
