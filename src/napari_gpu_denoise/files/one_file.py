@@ -117,9 +117,10 @@ def denoise_file(
 
 
 def limited(run: Run) -> Run:
-    """Return a run with a limit to the memory of this machine, at least the default one."""
-    host = run.host_memory or HostMemory.quarter_of(free_memory())
-    return replace(run, host_memory=host)
+    """Return a run with a limit to the memory of this machine: the default one, if it has none."""
+    if run.host_memory is not None:
+        return run
+    return replace(run, host_memory=HostMemory.quarter_of(free_memory()))
 
 
 def _for_image(picture: ImageFile, target: Path, run: Run) -> tuple[ImageFile, Run]:
