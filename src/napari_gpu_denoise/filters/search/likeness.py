@@ -29,7 +29,7 @@ _MEANS = np.float32([[(k <= n < k + _BLOCK) / _BLOCK for n in range(_SIDE)] for 
 # Fourier transforms of so few pixels are faster as products: along an axis, and back to _SPAN
 # places along Y, and along X from half of the frequencies, whose conjugates the others are.
 _WAVES = np.exp(-2j * np.pi / _SIDE * np.outer(*2 * [np.arange(_SIDE)])).astype(np.complex64)
-_HALF = _WAVES[:, : _SIDE // 2 + 1]
+_HALF = np.ascontiguousarray(_WAVES[:, : _SIDE // 2 + 1])
 _TWICE = np.float32([1, *[2] * (_SIDE // 2 - 1), 1]) / _SIDE
 _BACK = _WAVES[:_SPAN].conj() / _SIDE, (_HALF[:_SPAN].conj() * _TWICE).T
 
@@ -157,7 +157,9 @@ def _reduced(images: np.ndarray, by: int) -> np.ndarray:
 def _spectra(blocks: np.ndarray) -> np.ndarray:
     """Return the Fourier transform of blocks in _SIDE pixels, the half of it along X."""
     size = blocks.shape[1]
-    return _WAVES[:, :size] @ (blocks @ _HALF[:size])
+    # One product of real numbers for all rows: NumPy would make them complex first.
+    rows = blocks.reshape(-1, size) @ _HALF[:size].view(np.float32)
+    return _WAVES[:, :size] @ rows.view(np.complex64).reshape(len(blocks), size, -1)
 
 
 def _means(windows: np.ndarray) -> np.ndarray:
