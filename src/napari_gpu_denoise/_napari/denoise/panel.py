@@ -16,7 +16,7 @@ from qtpy.QtWidgets import QCheckBox
 from superqt import QCollapsible
 
 from napari_gpu_denoise._napari import docks, preferences
-from napari_gpu_denoise._napari.denoise import presets
+from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, PlacesInput, RunOptions
@@ -80,7 +80,7 @@ class DenoisePanel(RunPanel):
         self._connect()
         self._take_layer()
         self._follow_scale()
-        if (known := presets.last(self.filter)) is not None:
+        if (known := remembered.last(self.filter)) is not None:
             self.form.show_settings(known)
         # The drivers are loaded when the panel is on the screen, not while it is being built.
         QTimer.singleShot(0, self.options.device.fill)
@@ -322,7 +322,7 @@ class DenoisePanel(RunPanel):
 
     def took(self, outcome: Outcome) -> None:
         """Show the noise that was used, note the result, and keep the settings for next time."""
-        presets.remember(presets.without_image(outcome.request.run.filter))
+        remembered.remember(outcome.request.run.filter)
         self.assess.note_results()
         record = outcome.value.result.record
         self.options.noise.show_used(record.sigma, record.noise)
