@@ -220,13 +220,9 @@ class DenoisePanel(RunPanel):
             self.options.noise.hand_over(*known)
 
     def offer_axes(self) -> None:
-        """Suggest the axes of a layer, and show an estimate of its noise if there is one."""
+        """Suggest the axes of a layer, whose noise is not that of another one."""
         self.options.noise.drop_estimates()
         super().offer_axes()
-        layer = self.layer.layer()
-        for panel in self.others() if layer is not None else ():
-            if panel.layer.layer() == layer and (estimate := panel.estimate()) is not None:
-                self.options.noise.show_estimate(estimate)
 
     def show_other(self, title: str) -> None:
         """Open another panel of the plugin for this layer."""
@@ -246,11 +242,6 @@ class DenoisePanel(RunPanel):
         """Choose a layer and an estimate of its noise, measured in `origin`, in words."""
         self.choose(layer, axes)
         self.options.noise.hand_over(estimate, origin)
-
-    def receive_estimate(self, layer: Any, estimate: NoiseEstimate) -> None:
-        """Show an estimate of this layer beside a typed sigma."""
-        if layer == self.layer.layer():
-            self.options.noise.show_estimate(estimate)
 
     def python_code(self) -> str:
         """Return equivalent Python code."""
