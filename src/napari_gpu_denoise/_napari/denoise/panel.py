@@ -13,7 +13,6 @@ import napari.viewer
 from napari.layers import Image
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox
-from superqt import QCollapsible
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise import remembered
@@ -58,7 +57,7 @@ class DenoisePanel(RunPanel):
         run_tip = "Denoise the layer; the result is a new layer."
         super().__init__(viewer, tip, run_tip, kind=self.filter)
         self.options = RunOptions(self, NoiseInput())
-        self.form = SettingsForm.without_maps(self.filter)
+        self.form = SettingsForm(self.filter)
         offer = offer_of(self.filter)
         label, tip = ("", "") if offer is None else (offer.label, wrapped(offer.tip))
         self.maps = QCheckBox(label, toolTip=tip)
@@ -116,8 +115,7 @@ class DenoisePanel(RunPanel):
         self.axes.changed.connect(self._follow_places)
         self.axes.changed.connect(self._offer_voxel)
         self.axes.changed.connect(self._count_channels)
-        self.axes.wanted.connect(self.show_other)
-        self.options.noise.wanted.connect(lambda: self.show_other("Estimated noise"))
+        self.options.noise.wanted.connect(self.show_noise)
         self.options.device.listed.connect(self._warm_up)
         self.options.device.listed.connect(self._check)
         self.layer.chosen.connect(self._check)
@@ -143,7 +141,7 @@ class DenoisePanel(RunPanel):
 
         with suppress(DenoiseError):
             device = choose(self.options.device.device())
-            Loading(partial(warm_up, self.form.settings(), device), parent=self)
+            Loading(partial(warm_up, self.form.settings(), device), lambda _: None, self)
 
     def request(self, layer: Image | None = None) -> Request:
         """Return the request of the panel, for the layer shown or another one.
@@ -185,10 +183,6 @@ class DenoisePanel(RunPanel):
         self.axes.forget()
         self.offer_axes()
 
-    def sections(self) -> list[QCollapsible]:
-        """Return the parts of the panel that can be collapsed."""
-        return self._content.findChildren(QCollapsible)
-
     def stop(self) -> None:
         """Stop the run and the preview; the panel is being closed."""
         self.live.stop()
@@ -224,9 +218,9 @@ class DenoisePanel(RunPanel):
         self.options.noise.drop_estimates()
         super().offer_axes()
 
-    def show_other(self, title: str) -> None:
-        """Open another panel of the plugin for this layer."""
-        panel = docks.open_panel(self._viewer, title)
+    def show_noise(self) -> None:
+        """Open the panel that measures noise for this layer."""
+        panel = docks.open_panel(self._viewer, "Estimated noise")
         if (layer := self.layer.layer()) is not None:
             panel.choose(layer, self.axes.letters())
 

@@ -192,6 +192,14 @@ def _count_layers(count: np.ndarray) -> list[NewLayer]:
     return [NewLayer("pixels averaged", "image", count, looks)]
 
 
+_COUNTS = Offer(
+    "show",
+    "Show pixels averaged",
+    "After a run, add a layer beside the result: how many pixels were averaged for each, 1 where "
+    "none was similar. It is not an error bar.",
+    make_counts,
+    _count_layers,
+)
 OFFERS = {
     "isoline": Offer(
         "show",
@@ -201,22 +209,8 @@ OFFERS = {
         make_maps,
         _isoline_layers,
     ),
-    "nl_means_pixelwise": Offer(
-        "show",
-        "Show pixels averaged",
-        "After a run, add a layer beside the result: how many pixels were averaged for each. It "
-        "shows where similar pixels were found; it is not an error bar.",
-        make_counts,
-        _count_layers,
-    ),
-    "swnlm": Offer(
-        "show",
-        "Show pixels averaged",
-        "After a run, add a layer beside the result: how many pixels were averaged for each, 1 "
-        "where none was similar. It is not an error bar.",
-        make_counts,
-        _count_layers,
-    ),
+    "nl_means_pixelwise": _COUNTS,
+    "swnlm": _COUNTS,
 }
 
 
