@@ -160,7 +160,7 @@ def _spectra(blocks: np.ndarray) -> np.ndarray:
     size = blocks.shape[1]
     # One product of real numbers for all rows: NumPy would make them complex first.
     rows = blocks.reshape(-1, size) @ _HALF[:size].view(np.float32)
-    return _WAVES[:, :size] @ rows.view(np.complex64).reshape(len(blocks), size, -1)
+    return _WAVES[:, :size] @ rows.view(np.complex64).reshape(*blocks.shape[:2], _HALF.shape[1])
 
 
 def _means(windows: np.ndarray) -> np.ndarray:
