@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from napari_gpu_denoise.image.threads import in_threads
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
 
 _BLOCK = 16  # pixels along y and x
@@ -93,29 +94,29 @@ class _Blocks(NamedTuple):
 
 def _matched(pairs: Sequence[tuple[np.ndarray, np.ndarray]], by: int) -> _Blocks:
     """Search the blocks of pairs of frames, reduced `by` times."""
-    first, around = (
-        np.concatenate([_windows(frame, by) for frame in frames])
-        for frames in zip(*pairs, strict=True)
-    )
-    own = first[:, _REACH : _REACH + _BLOCK, _REACH : _REACH + _BLOCK]
+    found = in_threads(lambda pair: _found(*pair, by), pairs)
+    return _Blocks(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def _found(first: np.ndarray, second: np.ndarray, by: int) -> _Blocks:
+    own, around = _windows(first, by), _windows(second, by)
+    own = own[:, _REACH : _REACH + _BLOCK, _REACH : _REACH + _BLOCK]
     own = own - own.mean(axis=(1, 2), keepdims=True)
     variance, spectrum = np.mean(own**2, axis=(1, 2)), _spectra(own / _BLOCK**2).conj()
     left = _differences(around, spectrum, variance).reshape(-1, _SPAN**2)
     dy, dx = np.divmod(left.argmin(axis=1), _SPAN)
     best = sliding_window_view(around, (_BLOCK, _BLOCK), (1, 2))[np.arange(len(own)), dy, dx]
     moved = np.maximum(abs(dy - _REACH), abs(dx - _REACH))
-    each = around.reshape(len(pairs), -1, _SIDE, _SIDE)
     # Turned by half, a frame has the same kind of structures in other places.
-    elsewhere = each[:, ::-1, ::-1, ::-1].reshape(around.shape)
-    if min(pairs[0][1].shape) // by < _SIDE + _BLOCK:
+    elsewhere = around[::-1, ::-1, ::-1]
+    if min(second.shape) // by < _SIDE + _BLOCK:
         # A single window along an axis lies at its start: turned, it is in the same place.
-        elsewhere = np.concatenate([_windows(frame[::-1, ::-1], by) for _, frame in pairs])
-    least = _ROUNDING * np.max(np.abs(each), axis=(1, 2, 3), initial=0) ** 2
-    least = np.repeat(least, each.shape[1])
+        elsewhere = _windows(second[::-1, ::-1], by)
+    least = _ROUNDING * np.max(np.abs(around), initial=0) ** 2
     variance, left = (np.where(a < least, 0, a) for a in (variance, left.min(axis=1)))
     found = variance, left, moved, own, best, spectrum, elsewhere
     # Padding, blank frames: nothing is found again there.
-    return _Blocks(*(one[variance > 0] for one in found))
+    return _Blocks(*(each[variance > 0] for each in found))
 
 
 def _differences(windows: np.ndarray, spectrum: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -157,9 +158,9 @@ def _reduced(images: np.ndarray, by: int) -> np.ndarray:
 def _spectra(blocks: np.ndarray) -> np.ndarray:
     """Return the Fourier transform of blocks in _SIDE pixels, the half of it along X."""
     size = blocks.shape[1]
-    # One product of real numbers for all rows: NumPy would make them complex first.
-    rows = blocks.reshape(-1, size) @ _HALF[:size].view(np.float32)
-    return _WAVES[:, :size] @ rows.view(np.complex64).reshape(len(blocks), size, -1)
+    # The real and the imaginary part by one product: NumPy would make the pixels complex first.
+    rows = blocks @ _HALF[:size].view(np.float32)
+    return _WAVES[:, :size] @ rows.view(np.complex64)
 
 
 def _means(windows: np.ndarray) -> np.ndarray:
