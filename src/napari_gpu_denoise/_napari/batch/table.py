@@ -85,10 +85,9 @@ class RowTable(QAbstractTableModel):
         if role == Qt.ItemDataRole.ToolTipRole:
             image = "" if info is None else info.error or info.words
             return wrapped((str(row.path), image, row.words)[column])
-        if role == Qt.ItemDataRole.ForegroundRole:
-            wrong = (row.state == FAILED, info is not None and bool(info.error))
-            if (column == STATE and wrong[0]) or (column == IMAGE and wrong[1]):
-                return QtGui.QBrush(self.failed_colour)
+        wrong = {STATE: row.state == FAILED, IMAGE: row.broken}
+        if role == Qt.ItemDataRole.ForegroundRole and wrong.get(column):
+            return QtGui.QBrush(self.failed_colour)
         if role == Qt.ItemDataRole.FontRole and row.state == RUNNING and column != IMAGE:
             font = QtGui.QFont()
             font.setBold(True)
