@@ -47,6 +47,10 @@ def test_the_voxel_size_is_that_of_the_layer(viewer, open_panel, run, click, cop
     panel = open_panel("BM4D")
     assert panel.layer.layer() is layer and panel.axes.letters() == "ZYX"
     assert advice not in panel.axes.caption.text()
+    # What the run would refuse is told before it.
+    panel.axes.edit.setText("TYX")
+    assert "use VBM3D for time-lapses" in panel.axes.caption.text()
+    assert panel.status.text().startswith("<b>Not ready.</b> BM4D filters volumes")
     control = panel.form.controls["voxel"]
     panel.axes.edit.setText(".YX")
     assert control.native.placeholderText() == ""

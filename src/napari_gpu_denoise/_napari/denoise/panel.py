@@ -35,6 +35,7 @@ from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.device import choose_devices
+from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.part import warm_up
 from napari_gpu_denoise.run.request import Run
@@ -118,11 +119,10 @@ class DenoisePanel(RunPanel):
         self.options.noise.wanted.connect(self.show_noise)
         self.options.device.listed.connect(self._warm_up)
         self.options.device.listed.connect(self._check)
-        self.layer.chosen.connect(self._check)
         self.places.changed.connect(self._follow_places)
-        self.form.changed.connect(self._check)
-        for part in (self.form, self.axes, self.options):
+        for part in (self.form, self.axes, self.options, self.places):
             part.changed.connect(self.live.changed)
+            part.changed.connect(self._check)
         for box in (self.preview.box, self.preview.strip):
             box.toggled.connect(self._follow_view)
         self.live.chosen.connect(self.options.strength.choose)
@@ -260,7 +260,7 @@ class DenoisePanel(RunPanel):
     def show_region(self) -> None:
         """Show what is filtered, and how long that takes."""
         self._follow_places()
-        if not self.details:  # those of a result
+        if not self.details:  # those of a result, which is looked at
             self._check()
 
     def _follow_scale(self) -> None:
@@ -283,10 +283,13 @@ class DenoisePanel(RunPanel):
         self.options.noise.channels = 1 if channel is None else self.axes.shape[channel]
 
     def _check(self) -> None:
+        """Say whether the request fits, and how long it takes, in place of what was said before."""
         message = "", ""
         try:
-            self.options.noise.set_unused(self.form.settings().sigma_unused)
+            settings = self.form.settings()
+            self.options.noise.set_unused(settings.sigma_unused)
             if axes := self.known_axes():
+                settings.prepare(Context(axes, self.axes.shape))
                 self.cut(self.layer.layer(), axes)
         except DenoiseError as error:
             message = in_panel(error), "Not ready."
