@@ -219,21 +219,31 @@ def test_chunks_bound_the_memory(device, filtered):
     assert max(map(math.prod, filtered)) <= most
 
 
-def test_chunks_are_filtered_together_so_that_few_frames_are_filtered_twice(device, filtered):
+@pytest.mark.parametrize("frames", [1, 2])
+def test_chunks_are_filtered_together_where_all_are_wanted(device, filtered, frames):
+    """So few frames are filtered twice; of a single one no more than its chunk is filtered."""
     image, settings = noisy(40, 30, 34, dtype="uint8"), joining(KIND, "TYX")
     told = {"axes": "TYX", "device": device}
-    out, expected = both(image, (2, 30, 34), settings, **told)
+    out, expected = both(image, (frames, 30, 34), settings, **told)
     np.testing.assert_array_equal(out, expected)
-    # Blocks of eight times the margin of a frame on each side, instead of 20 chunks.
+    # Blocks of eight times the margin of a frame on each side, instead of 20 or 40 chunks.
     assert sorted(frames for frames, *_ in filtered) == [9, 17, 18]
-    array = da.from_array(image, chunks=(2, 30, 34))
+    array = da.from_array(image, chunks=(frames, 30, 34))
     lazy = gd.denoise_lazy(array, settings, 20.0, **told)
     assert lazy.chunks == array.chunks
-    for k in (19, 0, 8, 7):
-        chunk = lazy.blocks[k].compute(scheduler="synchronous")
-        np.testing.assert_array_equal(chunk, expected[2 * k : 2 * k + 2])
+    for k in (38, 0, 17, 14):
+        filtered.clear()
+        np.testing.assert_array_equal(lazy[k, 3:, ::2], expected[k, 3:, ::2])
+        first = k // frames * frames
+        assert [frames for frames, *_ in filtered] == [
+            min(first + frames + 1, 40) - max(first - 1, 0)
+        ]
+    filtered.clear()
+    some = [lazy.blocks[k] for k in (0, 1, 2, 5)]
+    for one, same in zip(dask.compute(*some), (0, 1, 2, 5), strict=True):
+        np.testing.assert_array_equal(one, expected[frames * same :][:frames])
+    assert sorted(frames for frames, *_ in filtered) == [frames + 2, 3 * frames + 1]
     # Of large frames no more than memory allows.
-    wide = module.time_blocks(
-        ((2,) * 20, (4096,), (4096,)), "TYX", {0: (1, 1), 1: (0, 0), 2: (0, 0)}, 4
+    assert (
+        module.most_frames(((2,) * 20, (4096,), (4096,)), "TYX", [(1, 1), (0, 0), (0, 0)], 4) == 2
     )
-    assert max(wide[0]) <= 2

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import multiprocessing
 import sys
 import threading
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from operator import getitem
 from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.array.overlap import ensure_minimum_chunksize, overlap
+from dask.array.overlap import ensure_minimum_chunksize
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_array, check_numbers
+from napari_gpu_denoise.image.threads import in_bands, new_array
 from napari_gpu_denoise.noise.structure.remove import Correction
 from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
@@ -123,28 +130,16 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     if run.measures_noise:  # pixels have been read anyway
         job, windows = job.sharing(source.windows()), None
     else:
-        windows = np.stack(found) if (found := list(source.windows())) else None
-    margins = {}
-    for axis, letter in enumerate(job.names):
-        margins[axis] = job.margin_along(letter)
+        found = list(source.windows())
+        windows = np.stack(found).rechunk(-1) if found else None
+    margins = list(map(job.margin_along, job.names))
     kept = joined_chunks(array.chunks, job.names, job.filter, margins)
-    array = array.rechunk(time_blocks(kept, job.names, margins, array.dtype.itemsize))
-    depth = {
-        axis: both for axis, both in margins.items() if array.numblocks[axis] > 1 and any(both)
-    }
-    read = overlap(array, depth, "none", allow_rechunk=False) if depth else array  # not a copy
-    made = read.map_blocks(
-        _denoise_block,
-        job=job,
-        windows=windows,
-        devices=sent,
-        margins=margins,
-        dtype=job.dtypes[1],
-        chunks=array.chunks,
-        meta=np.empty((0,) * array.ndim, job.dtypes[1]),
-        token=job.filter.name,
-    )
-    return made.rechunk(kept)
+    name = f"{job.filter.name}-{tokenize(array.name, job, sent)}"
+    given = [array] if windows is None else [array, windows]
+    frames = most_frames(kept, job.names, margins, array.dtype.itemsize)
+    layer = Blocks(name, given, kept, job, sent, frames)
+    graph = HighLevelGraph.from_collections(name, layer, given)
+    return da.Array(graph, name, kept, meta=np.empty((0,) * array.ndim, job.dtypes[1]))
 
 
 def _checked(block: Any, block_info: dict) -> Any:
@@ -175,12 +170,12 @@ def joined_chunks(
     chunks: Sequence[tuple[int, ...]],
     names: str,
     filter: Filter,
-    margins: Mapping[int, tuple[int, int]],
+    margins: Sequence[tuple[int, int]],
 ) -> tuple[tuple[int, ...], ...]:
-    """Return chunks at least as large as the margins: those given, if they are."""
+    """Return chunks at least as large as the margins, except along time: those given, if so."""
     uncut, joined = filter.uncut_axes(names), []
     for i, (letter, own) in enumerate(zip(names, chunks, strict=True)):
-        margin, length = max(margins[i]), sum(own)
+        margin, length = 0 if letter == "T" else max(margins[i]), sum(own)
         short = i in uncut or length < max(margin, filter.smallest if letter in "YX" else 0)
         joined.append((length,) if short else ensure_minimum_chunksize(max(margin, 1), own))
     return tuple(joined)
@@ -189,45 +184,124 @@ def joined_chunks(
 _BLOCK_BYTES = 1 << 28  # of pixels that chunks filtered together read
 
 
-def time_blocks(
+def most_frames(
     chunks: Sequence[tuple[int, ...]],
     names: str,
-    margins: Mapping[int, tuple[int, int]],
+    margins: Sequence[tuple[int, int]],
     itemsize: int,
-) -> tuple[tuple[int, ...], ...]:
-    """Return chunks joined along time until they are eight times as long as their margins."""
+) -> int:
+    """Return how many frames of chunks are filtered together: eight times as many as margins."""
     t = names.find("T")
     if t < 0 or not (margin := sum(margins[t])):
-        return tuple(chunks)
+        return 0
     sizes = [max(own) + sum(margins[i]) for i, own in enumerate(chunks) if i != t]
-    frame = itemsize * math.prod(sizes)
-    most, joined = min(8 * margin, _BLOCK_BYTES // frame - margin), [0]
-    for length in chunks[t]:
-        if joined[-1] and joined[-1] + length > most:
-            joined.append(0)
-        joined[-1] += length
-    return (*chunks[:t], tuple(joined), *chunks[t + 1 :])
+    return min(8 * margin, _BLOCK_BYTES // (itemsize * math.prod(sizes)) - margin)
+
+
+class Blocks(MaterializedLayer):
+    """The chunks of a result, and the blocks of chunks along time that are filtered together.
+
+    dask asks a layer for the tasks that are needed: all frames are filtered in blocks of up to so
+    many `frames`, with few margins, and of a single one no more than its chunk. `given` are the
+    array and, if levels are chosen from them, the windows.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        given: Sequence[da.Array],
+        chunks: Sequence[tuple[int, ...]],
+        job: Job,
+        devices: list[Any],
+        frames: int,
+    ):
+        self._name, self._job, self._frames = name, job, frames
+        self._array, self._windows = given[0].name, [(w.name, *(0,) * w.ndim) for w in given[1:]]
+        # Where chunks along each axis begin, and the last one ends.
+        self._read, self._made = (
+            [list(itertools.accumulate(own, initial=0)) for own in both]
+            for both in (given[0].chunks, chunks)
+        )
+        self._t = max(job.names.find("T"), 0)
+        self._filter = partial(_denoise_block, job, devices)
+        super().__init__(self._tasks(itertools.product(*(range(len(own)) for own in chunks)))[0])
+
+    def cull(self, keys: set, all_hlg_keys: Any) -> tuple[MaterializedLayer, dict]:
+        """Return the tasks for some keys, and the keys that each of them needs."""
+        wanted = (key[1:] for key in self.mapping.keys() & keys if key[0] == self._name)
+        tasks, needed = self._tasks(wanted)
+        return MaterializedLayer(tasks, self.annotations), needed
+
+    def _tasks(self, wanted: Iterable[tuple[int, ...]]) -> tuple[dict, dict]:
+        """Return the tasks that make chunks, and the keys that each of them needs."""
+        tasks, needed = {}, {}
+        for run in self._runs(wanted):
+            block = f"{self._name}-block", *run[0], len(run)
+            part = Part.of(self._job, self._region(run[0], run[-1]))
+            for index in run:
+                where = within(self._region(index, index), part.yields)
+                tasks[self._name, *index] = getitem, block, where
+                needed[self._name, *index] = {block}
+            pieces = list(itertools.product(*map(_pieces, self._read, part.reads)))
+            read = [(self._array, *(k for k, _ in piece)) for piece in pieces]
+            places = [tuple(place for _, place in piece) for piece in pieces]
+            tasks[block] = partial(self._filter, part, places), read, *self._windows
+            needed[block] = {*read, *self._windows}
+        return tasks, needed
+
+    def _region(self, first: tuple[int, ...], last: tuple[int, ...]) -> list[slice]:
+        """Return what chunks of the result hold, from the first one to the last."""
+        both = zip(self._made, first, last, strict=True)
+        return [slice(ends[a], ends[b + 1]) for ends, a, b in both]
+
+    def _runs(self, wanted: Iterable[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
+        """Return the chunks to filter together: so many that follow each other along time."""
+        t, ends, runs = self._t, self._made[self._t], []
+        for index in sorted(wanted, key=lambda index: (*index[:t], *index[t + 1 :], index[t])):
+            before = (*index[:t], index[t] - 1, *index[t + 1 :])
+            follows = runs and runs[-1][-1] == before
+            if follows and ends[index[t] + 1] - ends[runs[-1][0][t]] <= self._frames:
+                runs[-1].append(index)
+            else:
+                runs.append([index])
+        return runs
+
+
+def _pieces(ends: list[int], read: slice) -> list[tuple[int, slice]]:
+    """Return which chunks along an axis hold what is read, and where they lie."""
+    some = range(bisect_right(ends, read.start) - 1, bisect_left(ends, read.stop))
+    return [(k, slice(ends[k], ends[k + 1])) for k in some]
 
 
 def _denoise_block(
-    block: np.ndarray,
-    *,
     job: Job,
-    windows: np.ndarray | None,
     devices: list[Any],
-    margins: dict[int, tuple[int, int]],
-    block_info: dict,
+    part: Part,
+    places: Sequence[tuple[slice, ...]],
+    chunks: list[np.ndarray],
+    windows: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Denoise one chunk, given with its margin."""
+    """Denoise a part of an array, of which the chunks that it reads lie at some places."""
     job = job if windows is None else job.sharing(windows)
-    where = [slice(*ends) for ends in block_info[None]["array-location"]]
-    part = Part.of(job, where)
-    given = [slice(max(one.start - margins[axis][0], 0), None) for axis, one in enumerate(where)]
-    out = np.empty(part.shape, job.dtypes[1])
-    pixels = job.block(block)
     with _least_busy(_here(devices)) as device:
-        filter_part(job.on(device), part, pixels[within(part.reads, given)], out)
+        pixels = job.block(_joined(chunks, places, part.reads))
+        out = new_array(part.shape, job.dtypes[1])
+        filter_part(job.on(device), part, pixels, out)
     return out
+
+
+def _joined(
+    chunks: list[np.ndarray], places: Sequence[tuple[slice, ...]], region: tuple[slice, ...]
+) -> np.ndarray:
+    """Return a region of an array from the chunks at some places; one chunk is not copied."""
+    if len(chunks) == 1:
+        return chunks[0][within(region, places[0])]
+    pixels = np.empty([one.stop - one.start for one in region], chunks[0].dtype)
+    for chunk, place in zip(chunks, places, strict=True):
+        both = zip(place, region, strict=True)
+        common = [slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in both]
+        in_bands(np.copyto, pixels[within(common, region)], chunk[within(common, place)])
+    return pixels
 
 
 def _here(sent: list[Any]) -> tuple[Device, ...]:
