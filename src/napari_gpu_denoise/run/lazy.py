@@ -194,8 +194,9 @@ def most_frames(
     t = names.find("T")
     if t < 0 or not (margin := sum(margins[t])):
         return 0
-    sizes = [max(own) + sum(margins[i]) for i, own in enumerate(chunks) if i != t]
-    return min(8 * margin, _BLOCK_BYTES // (itemsize * math.prod(sizes)) - margin)
+    around = ((max(own) + sum(margins[i]), sum(own)) for i, own in enumerate(chunks) if i != t)
+    frame = itemsize * math.prod(map(min, around))
+    return min(8 * margin, _BLOCK_BYTES // frame - margin)
 
 
 class Blocks(MaterializedLayer):

@@ -297,7 +297,7 @@ class SeriesPlan(FramePlan):
             name: _Ring(self._held[f"{name} ring"], length, held)
             for name, (length, held) in self._rings(tile, batch).items()
         }
-        self._first = self._known = first
+        self._first, self._known, self._sent = first, first, {}
         # The next volume that a basic estimate is made of: those before are not needed.
         self._filtered = max(start - self._before, first)
         self._sigma: dict[int, np.ndarray] = {}
@@ -305,7 +305,7 @@ class SeriesPlan(FramePlan):
 
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
         """Enqueue the storing of the next volumes, and the first pass where it can be made."""
-        run, ring = Launcher(self.arena, queue, self._held), self._images["noisy"]
+        run, ring = Launcher(self.arena, queue, self._held, self._sent), self._images["noisy"]
         nbytes = 4 * math.prod(ring.tile.shape[1:])
         for k, note in enumerate(notes):
             run.store(frames, k, ring.buffer, self._known % ring.length, nbytes)
@@ -319,7 +319,7 @@ class SeriesPlan(FramePlan):
         return run.launches
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
-        run = Launcher(self.arena, queue, self._held)
+        run = Launcher(self.arena, queue, self._held, self._sent)
         if ended:
             self._make_basic(run, min(start + count + self._after, self._known))
         last = list(self.passes)[-1]
@@ -352,10 +352,10 @@ class SeriesPlan(FramePlan):
         for other in range(lowest, highest):
             k = other - t + self._before
             sigma[k] = self._sigma[other] * links[k, 0]
-        levels = run.send(sigma, run.held["volume sigma"])
+        levels = run.send(sigma, "volume sigma")
         first = lowest - t + self._before
         links = links[first : first + highest - lowest]
-        alike = run.send(links, run.held["volume links"])
+        alike = run.send(links, "volume links")
         images = [self._images["noisy"], self._images.get("basic") if name == "final" else None]
         noisy, basic = (ring and ring.between(lowest, highest, alike) for ring in images)
         tile = _at(self._made[name], t, self._before, self._after)
