@@ -140,12 +140,12 @@ class FrameFlow:
         self._kept = types.kept or tile.shape[2:]
         # Noise model of each channel, the same in all frames.
         self._models = np.zeros(1, np.int32)
-        alone = session.device.shares_cores
+        alone = session.device.shares_cores or prompt
         self.turn = session.exclusive()
-        self.queues = Queues.of(session, profiling)
+        self.queues = Queues.of(session, profiling, alone)
         self.profiling = profiling
         self.events: list[tuple[str, Any]] = []
-        self._most_in_flight = 0 if alone or prompt else 2
+        self._most_in_flight = 0 if alone else 2
         self._ins = [_Slot(f"frames in {k}") for k in range(1 if alone else 2)]
         self._outs = [_Slot(f"frames out {k}") for k in range(1 + self._most_in_flight)]
         # Threads read the next frames and convert results while this one enqueues.
