@@ -73,6 +73,21 @@ def test_a_flow_reads_and_writes_each_frame_once_in_order(flowing, name, batch, 
 
 
 @pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d causal", "nl_means 2+1"])
+def test_tables_are_sent_where_they_change(flowing, name):
+    """A driver may wait for the device wherever a few bytes are copied."""
+    stack, sent = noisy(24, 32, 36), []
+    for frames in (stack[:12], stack):
+        with borrow(flowing) as arena:
+            flow, read, write, *_ = flow_over(
+                frames, SETTINGS[name], flowing, arena, 1, profiling=True
+            )
+            list(flow.run(read, write))
+            flow.close()
+        sent.append([event for event, _ in flow.events if event.endswith("tables")])
+    assert sent[0] == sent[1] != []
+
+
+@pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d causal", "nl_means 2+1"])
 def test_a_flow_may_begin_and_end_within(flowing, name):
     stack, settings = eventful(30, 32, 36), SETTINGS[name]
     expected = executed(stack, settings, flowing)
