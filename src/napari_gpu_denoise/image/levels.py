@@ -24,7 +24,6 @@ LARGEST_VALUE = 2.0**40
 _FAR = 2.0**18
 _FEW, _GAP = 16, 256.0  # if there are at most so many, so many times as far as all others
 _OFF = 512  # half ranges from 0 at which an offset is removed from float32 values
-_CACHED = 1 << 18  # pixels that are read twice at little cost
 _SAMPLE = 1 << 14  # pixels that spread and middle are taken from, about
 
 
@@ -191,15 +190,8 @@ def is_plain(dtype: np.dtype) -> bool:
 
 def value_range(array: np.ndarray) -> tuple[np.generic, np.generic]:
     """Return the smallest and the largest value; NaN where the array holds one."""
-    ends = in_bands(_value_range, array)
+    ends = in_bands(lambda band: (band.min(), band.max()), array)
     return np.min([low for low, _ in ends]), np.max([high for _, high in ends])
-
-
-def _value_range(array: np.ndarray) -> tuple[np.generic, np.generic]:
-    # Of so few pixels at a time that the second pass finds them in the cache.
-    each = max(1, len(array) * _CACHED // array.size)
-    parts = [array[k : k + each] for k in range(0, len(array), each)]
-    return np.min([part.min() for part in parts]), np.max([part.max() for part in parts])
 
 
 def usual_range(array: np.ndarray, ends: Sequence[np.generic]) -> tuple[float, float]:
@@ -291,6 +283,8 @@ def as_array(image: Any) -> np.ndarray:
 
 def as_numbers(given: Any) -> np.ndarray:
     """Return a setting as float64; TypeError for truth values, text and what is masked."""
+    if type(given) is float:  # as nearly always
+        return np.array(given)
     array = given if hasattr(given, "dtype") else np.array(given, object)
     each = (given, *np.ravel(array)) if array.dtype == object else (array,)
     kinds = {np.dtype(getattr(one, "dtype", type(one))).kind for one in each}
