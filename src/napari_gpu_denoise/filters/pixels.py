@@ -84,18 +84,11 @@ def channels_as_frames(tile: Tile) -> Tile:
 class Launcher:
     """Enqueues kernels, copies and fills on one device, and lists the events of all by name.
 
-    `held` are the buffers of the work, where these are allocated, and `sent` is what those hold
-    that were sent to.
+    `held` are the buffers of the work, where these are allocated.
     """
 
-    def __init__(
-        self,
-        arena: Arena,
-        queue,
-        held: Buffers | None = None,
-        sent: dict[str, bytes] | None = None,
-    ):
-        self.device, self.queue, self.held, self._sent = arena.device, queue, held, sent
+    def __init__(self, arena: Arena, queue, held: Buffers | None = None):
+        self.device, self.queue, self.held = arena.device, queue, held
         self.launches: Launches = []
         self._prefix = ""
 
@@ -140,8 +133,8 @@ class Launcher:
         array = np.ascontiguousarray(values, np.float32)
         buffer, known = self.held[name], array.tobytes()
         # Most tables are the same for frame after frame, and a driver may wait for the device.
-        if self._sent.get(name) != known:
-            self._sent[name] = known
+        if self.held.sent.get(name) != known:
+            self.held.sent[name] = known
             # On a CPU there is nothing to gain by not waiting; else the event keeps the array.
             blocking = self.device.shares_cores
             self.add("tables", cl.enqueue_copy(self.queue, buffer, array, is_blocking=blocking))

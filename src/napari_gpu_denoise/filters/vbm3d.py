@@ -261,7 +261,7 @@ class Plan(FramePlan):
         self._tile, self._batch, self._variation = tile, batch, variation
         self._held = self.hold(tile, batch, variation is not None)
         self._rings = FrameRings(self.arena, self._shape(tile, batch), tile, self._held)
-        self._known, self._sent = first, {}
+        self._known = first
         self._progress: dict[str, _Progress] = {}
         self._motions = None
         yields, time = yields_of_passes(self.passes, tile), start
@@ -299,7 +299,7 @@ class Plan(FramePlan):
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
         """Enqueue the storing of the next frames, and the filtering they allow."""
         first, count = self._known, len(notes)
-        run = Launcher(self.arena, queue, self._held, self._sent)
+        run = Launcher(self.arena, queue, self._held)
         for note in notes:
             # Channels that are filtered separately are videos of one channel each.
             if self._separate and note.models is not None:
@@ -327,7 +327,7 @@ class Plan(FramePlan):
             self._motions = self._motion.enqueue(run, images, frames, sent)
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
-        run = Launcher(self.arena, queue, self._held, self._sent)
+        run = Launcher(self.arena, queue, self._held)
         if ended:
             self._advance(run, start + count + self._late)
         self._join(run, self._last, start + count, out)

@@ -6,14 +6,12 @@ import itertools
 import math
 import multiprocessing
 import sys
-import threading
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from operator import getitem
+from queue import SimpleQueue
 from typing import Any
 
 import dask.array as da
@@ -70,7 +68,7 @@ def denoise_lazy(
     {sigma_factor}
     device : Device, int, str, sequence or None, optional
         Where to run; looked up again in each process. By default the best device available. If
-        there are several (``"all"``, or a list), each chunk uses the least busy one. A dask worker
+        there are several (``"all"``, or a list), each chunk uses one that is free. A dask worker
         process uses a single device, by default one of the best kind on its machine; the workers of
         a machine take different devices, in turn.
     {memory_limit}
@@ -79,8 +77,8 @@ def denoise_lazy(
     -------
     dask array
         Of the same shape and chunks as `array`, except that chunks smaller than the margin of the
-        filter are joined with their neighbours, and channels that are filtered together are in
-        one chunk.
+        filter are joined with their neighbours, but along time, and channels that are filtered
+        together are in one chunk.
 
     Raises
     ------
@@ -97,8 +95,8 @@ def denoise_lazy(
     if it has one grey level only, or a chunk is far beyond its levels, this chunk has its own, and
     results are identical up to float32 rounding. Results next to spots of NaN or infinity
     wider than 32 pixels may differ. The memory needed is a few chunks per thread. By filters over
-    time, chunks of up to 256 MiB are filtered together, so that margins are up to an eighth of the
-    work: the first frame takes longer, all frames less.
+    time, chunks that are computed at once are filtered together, up to 256 MiB, so that margins are
+    up to an eighth of the work; of a single frame its chunk and the margins are filtered.
     """
     return lazy_result(array, Run(filter, sigma, **options))
 
@@ -128,17 +126,16 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     source = Input(array, image.names)
     job = start(image.adapted(run), source, anywhere=True)
     if run.measures_noise:  # pixels have been read anyway
-        job, windows = job.sharing(source.windows()), None
+        job, others = job.sharing(source.windows()), []
     else:
-        found = list(source.windows())
-        windows = np.stack(found).rechunk(-1) if found else None
+        others = [one.rechunk(-1) for one in source.windows()]
+    windows = [(one.name, *(0,) * one.ndim) for one in others]
     margins = list(map(job.margin_along, job.names))
     kept = joined_chunks(array.chunks, job.names, job.filter, margins)
     name = f"{job.filter.name}-{tokenize(array.name, job, sent)}"
-    given = [array] if windows is None else [array, windows]
     frames = most_frames(kept, job.names, margins, array.dtype.itemsize)
-    layer = Blocks(name, given, kept, job, sent, frames)
-    graph = HighLevelGraph.from_collections(name, layer, given)
+    layer = Blocks(name, job, frames, sent, array.name, array.chunks, kept, windows)
+    graph = HighLevelGraph.from_collections(name, layer, [array, *others])
     return da.Array(graph, name, kept, meta=np.empty((0,) * array.ndim, job.dtypes[1]))
 
 
@@ -199,72 +196,66 @@ def most_frames(
     return min(8 * margin, _BLOCK_BYTES // frame - margin)
 
 
+@dataclass(eq=False)
 class Blocks(MaterializedLayer):
     """The chunks of a result, and the blocks of chunks along time that are filtered together.
 
     dask asks a layer for the tasks that are needed: all frames are filtered in blocks of up to so
-    many `frames`, with few margins, and of a single one no more than its chunk. `given` are the
-    array and, if levels are chosen from them, the windows.
+    many `frames`, with few margins, and of a single one no more than its chunk. `source` names the
+    array; `windows` are the keys of what levels are chosen from.
     """
 
-    def __init__(
-        self,
-        name: str,
-        given: Sequence[da.Array],
-        chunks: Sequence[tuple[int, ...]],
-        job: Job,
-        devices: list[Any],
-        frames: int,
-    ):
-        self._name, self._job, self._frames = name, job, frames
-        self._array, self._windows = given[0].name, [(w.name, *(0,) * w.ndim) for w in given[1:]]
-        # Where chunks along each axis begin, and the last one ends.
-        self._read, self._made = (
+    name: str
+    job: Job
+    frames: int
+    devices: list[Any]
+    source: str
+    given: Sequence[tuple[int, ...]]
+    made: Sequence[tuple[int, ...]]
+    windows: list[tuple]
+
+    def __post_init__(self) -> None:
+        indices = itertools.product(*(range(len(own)) for own in self.made))
+        # Where chunks begin along each axis, and the last one ends.
+        self.given, self.made = (
             [list(itertools.accumulate(own, initial=0)) for own in both]
-            for both in (given[0].chunks, chunks)
+            for both in (self.given, self.made)
         )
-        self._t = max(job.names.find("T"), 0)
-        self._filter = partial(_denoise_block, job, devices)
-        super().__init__(self._tasks(itertools.product(*(range(len(own)) for own in chunks)))[0])
+        super().__init__(self._tasks((self.name, *index) for index in indices)[0])
 
     def cull(self, keys: set, all_hlg_keys: Any) -> tuple[MaterializedLayer, dict]:
         """Return the tasks for some keys, and the keys that each of them needs."""
-        wanted = (key[1:] for key in self.mapping.keys() & keys if key[0] == self._name)
-        tasks, needed = self._tasks(wanted)
+        chunks = (key for key in self.mapping.keys() & keys if key[0] == self.name)
+        tasks, needed = self._tasks(chunks)
         return MaterializedLayer(tasks, self.annotations), needed
 
-    def _tasks(self, wanted: Iterable[tuple[int, ...]]) -> tuple[dict, dict]:
-        """Return the tasks that make chunks, and the keys that each of them needs."""
-        tasks, needed = {}, {}
-        for run in self._runs(wanted):
-            block = f"{self._name}-block", *run[0], len(run)
-            part = Part.of(self._job, self._region(run[0], run[-1]))
-            for index in run:
-                where = within(self._region(index, index), part.yields)
-                tasks[self._name, *index] = getitem, block, where
-                needed[self._name, *index] = {block}
-            pieces = list(itertools.product(*map(_pieces, self._read, part.reads)))
-            read = [(self._array, *(k for k, _ in piece)) for piece in pieces]
+    def _tasks(self, keys: Iterable[tuple]) -> tuple[dict, dict]:
+        t, tasks, needed = max(self.job.names.find("T"), 0), {}, {}
+        for run in self._runs(keys, t):
+            block = f"{self.name}-block", *run[0][1:], len(run)
+            ends = zip(self.made, run[0][1:], run[-1][1:], strict=True)
+            part = Part.of(self.job, [slice(own[a], own[b + 1]) for own, a, b in ends])
+            for key in run:
+                first, last = (end - part.spans[t].start for end in self.made[t][key[1 + t] :][:2])
+                tasks[key] = getitem, block, (*(slice(None),) * t, slice(first, last))
+                needed[key] = {block}
+            pieces = list(itertools.product(*map(_pieces, self.given, part.reads)))
+            read = [(self.source, *(k for k, _ in piece)) for piece in pieces]
             places = [tuple(place for _, place in piece) for piece in pieces]
-            tasks[block] = partial(self._filter, part, places), read, *self._windows
-            needed[block] = {*read, *self._windows}
+            function = partial(_denoise_block, self.job, self.devices, part, places)
+            tasks[block], needed[block] = (function, read, self.windows), {*read, *self.windows}
         return tasks, needed
 
-    def _region(self, first: tuple[int, ...], last: tuple[int, ...]) -> list[slice]:
-        """Return what chunks of the result hold, from the first one to the last."""
-        both = zip(self._made, first, last, strict=True)
-        return [slice(ends[a], ends[b + 1]) for ends, a, b in both]
-
-    def _runs(self, wanted: Iterable[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
+    def _runs(self, keys: Iterable[tuple], t: int) -> list[list[tuple]]:
         """Return the chunks to filter together: so many that follow each other along time."""
-        t, ends, runs = self._t, self._made[self._t], []
-        for index in sorted(wanted, key=lambda index: (*index[:t], *index[t + 1 :], index[t])):
-            before = (*index[:t], index[t] - 1, *index[t + 1 :])
-            follows = runs and runs[-1][-1] == before
-            if follows and ends[index[t] + 1] - ends[runs[-1][0][t]] <= self._frames:
-                runs[-1].append(index)
+        ends, runs = self.made[t], []
+        for key in sorted(keys, key=lambda key: (*key[: 1 + t], *key[2 + t :], key[1 + t])):
+            *before, k = key[: 2 + t]
+            follows = runs and runs[-1][-1] == (*before, k - 1, *key[2 + t :])
+            if follows and ends[k + 1] - ends[runs[-1][0][1 + t]] <= self.frames:
+                runs[-1].append(key)
             else:
-                runs.append([index])
+                runs.append([key])
         return runs
 
 
@@ -278,21 +269,25 @@ def _denoise_block(
     job: Job,
     devices: list[Any],
     part: Part,
-    places: Sequence[tuple[slice, ...]],
+    places: list[tuple[slice, ...]],
     chunks: list[np.ndarray],
-    windows: np.ndarray | None = None,
+    windows: list[np.ndarray],
 ) -> np.ndarray:
     """Denoise a part of an array, of which the chunks that it reads lie at some places."""
-    job = job if windows is None else job.sharing(windows)
-    with _least_busy(_here(devices)) as device:
+    job = job.sharing(windows) if windows else job
+    free = _free(_here(devices))
+    device = free.get()
+    try:
         pixels = job.block(_joined(chunks, places, part.reads))
         out = new_array(part.shape, job.dtypes[1])
         filter_part(job.on(device), part, pixels, out)
+    finally:
+        free.put(device)
     return out
 
 
 def _joined(
-    chunks: list[np.ndarray], places: Sequence[tuple[slice, ...]], region: tuple[slice, ...]
+    chunks: list[np.ndarray], places: list[tuple[slice, ...]], region: tuple[slice, ...]
 ) -> np.ndarray:
     """Return a region of an array from the chunks at some places; one chunk is not copied."""
     if len(chunks) == 1:
@@ -325,21 +320,13 @@ def _is_worker() -> bool:
     return True
 
 
-_busy: Counter[Device] = Counter()  # chunks in progress on each device, in this process
-_AT_ONCE = 4  # of them on a device: it is busy, and more threads wait for each other
-_done = threading.Condition()
+_AT_ONCE = 4  # blocks in progress on a device: it is busy, and more threads wait for each other
 
 
-@contextmanager
-def _least_busy(devices: tuple[Device, ...]) -> Iterator[Device]:
-    """Borrow the device that works on the fewest chunks, once it may take one more."""
-    with _done:
-        _done.wait_for(lambda: any(_busy[each] < _AT_ONCE for each in devices))
-        device = min(devices, key=_busy.__getitem__)
-        _busy[device] += 1
-    try:
-        yield device
-    finally:
-        with _done:
-            _busy[device] -= 1
-            _done.notify_all()
+@cache
+def _free(devices: tuple[Device, ...]) -> SimpleQueue:
+    """Return the devices of this process that may take a block, the one free for longest."""
+    free: SimpleQueue = SimpleQueue()
+    for device in devices * _AT_ONCE:
+        free.put(device)
+    return free

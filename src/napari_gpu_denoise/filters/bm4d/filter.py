@@ -297,7 +297,7 @@ class SeriesPlan(FramePlan):
             name: _Ring(self._held[f"{name} ring"], length, held)
             for name, (length, held) in self._rings(tile, batch).items()
         }
-        self._first, self._known, self._sent = first, first, {}
+        self._first = self._known = first
         # The next volume that a basic estimate is made of: those before are not needed.
         self._filtered = max(start - self._before, first)
         self._sigma: dict[int, np.ndarray] = {}
@@ -305,7 +305,7 @@ class SeriesPlan(FramePlan):
 
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
         """Enqueue the storing of the next volumes, and the first pass where it can be made."""
-        run, ring = Launcher(self.arena, queue, self._held, self._sent), self._images["noisy"]
+        run, ring = Launcher(self.arena, queue, self._held), self._images["noisy"]
         nbytes = 4 * math.prod(ring.tile.shape[1:])
         for k, note in enumerate(notes):
             run.store(frames, k, ring.buffer, self._known % ring.length, nbytes)
@@ -319,7 +319,7 @@ class SeriesPlan(FramePlan):
         return run.launches
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
-        run = Launcher(self.arena, queue, self._held, self._sent)
+        run = Launcher(self.arena, queue, self._held)
         if ended:
             self._make_basic(run, min(start + count + self._after, self._known))
         last = list(self.passes)[-1]

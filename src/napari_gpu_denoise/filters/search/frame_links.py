@@ -80,7 +80,7 @@ class FrameLinks:
         self._means: dict[int, np.ndarray | None] = {}
         self._changed: dict[int, np.ndarray] = {}
         self._digests: dict[int, bytes | None] = {}
-        self._unchanged: dict[bytes, tuple] = {}  # links by the noise of frames of one brightness
+        self._steady: dict[bytes | None, tuple] = {}  # links of frames of one brightness, by noise
         self._last: int | None = None
 
     def add(self, first: int, *notes: FrameNote) -> None:
@@ -146,15 +146,15 @@ class FrameLinks:
         nothing = np.zeros(len(self._matrix) + 1)
         # By time, then by what is filtered or searched; no noise where there is no frame.
         noise = np.array([self._levels.get(t, nothing) for t in times])
-        copies = self._repeated(times, count)
-        changed, key = any(t in self._changed for t in times), noise.tobytes()
-        alike = not (changed or copies.any())
-        if alike and key in self._unchanged:
-            return self._unchanged[key]
+        copies, key = self._repeated(times, count), noise.tobytes()
+        if any(t in self._changed for t in times) or copies.any():
+            key = None
+        elif key in self._steady:
+            return self._steady[key]
         around = np.arange(count)[:, None] + np.arange(before + 1 + after)
         own, made = noise[before : before + count, None], np.zeros((*around.shape, len(nothing), 3))
         made[..., 0] = 1
-        if changed:
+        if key is None:
             self._compose(made, times)
         found = noise[around]
         made[..., 2] = found * made[..., 0]
@@ -163,9 +163,7 @@ class FrameLinks:
         made[copies, :, 2] *= repeated
         made = np.moveaxis(made, 2, 0).astype(np.float32)
         found = np.ascontiguousarray(made[:-1]), np.ascontiguousarray(made[-1])
-        if alike:
-            self._unchanged = {key: found} if len(self._unchanged) > 8 else self._unchanged
-            self._unchanged[key] = found
+        self._steady = {**(self._steady if len(self._steady) < 8 else {}), key: found}
         return found
 
     def _repeated(self, times: range, count: int) -> np.ndarray:
@@ -254,7 +252,7 @@ class RingPlan(FramePlan):
 
     def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any) -> None:
         self._tile, self._variation = tile, variation
-        self._first, self._known, self._sent = first, first, {}
+        self._first = self._known = first
         self._held = self.hold(tile, batch, variation is not None)
         self._ring = batch + self._before + self.ahead
         self._sigma: dict[int, np.ndarray] = {}
@@ -283,7 +281,7 @@ class RingPlan(FramePlan):
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
         filtered, _ = self._links.links(start, count)
         plain = np.all(filtered[..., 0] == 1) and np.all(filtered[..., 1] == 0)
-        run = Launcher(self.arena, queue, self._held, self._sent)
+        run = Launcher(self.arena, queue, self._held)
         if plain and all(self._alike(links, start) for links in filtered):
             self._enqueue_some(run, start, count, None, (0, count), out)
         else:
