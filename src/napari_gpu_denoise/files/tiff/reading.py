@@ -36,7 +36,6 @@ _muted: list[tuple[int, bool, bool]] = []
 LARGE_PLANE = 1 << 27  # bytes from which on a plane is read in regions
 # Rows and columns that are best read at once where rows are stored as they are.
 _ROWS, _COLUMNS = 256, 1024
-_AT_ONCE = 1 << 24  # bytes of segments that are in memory
 _THREADS = min(4, os.cpu_count() or 1)
 
 
@@ -309,10 +308,14 @@ class LargePlanes(Planes):
         options: dict[str, Any] = {"_fullsize": False}
         if keyframe.compression in (6, 7, 33007, 34892):
             options |= {"jpegtables": page.jpegtables, "jpegheader": keyframe.jpegheader}
-        pixels = np.zeros(shape, self._stored)
+        pixels, reading = np.zeros(shape, self._stored), threading.Lock()
 
-        def place(segment: tuple[bytes | None, int]) -> None:
-            decoded, (_, _, y, x, _), _ = keyframe.decode(*segment, **options)
+        def place(number: int) -> None:
+            start, length = page.dataoffsets[number], page.databytecounts[number]
+            with reading:
+                handle.seek(start)
+                data = handle.read(length) if start and length else None
+            decoded, (_, _, y, x, _), _ = keyframe.decode(data, number, **options)
             if decoded is None:
                 return
             decoded = decoded[0].reshape(*decoded.shape[1:3], *shape[2:])
@@ -323,11 +326,8 @@ class LargePlanes(Planes):
                 outof.append(slice(low - start, high - start))
             pixels[tuple(into)] = decoded[tuple(outof)]
 
-        places = [[each[k] for k in numbers] for each in (page.dataoffsets, page.databytecounts)]
-        segments = handle.read_segments(*places, numbers, flat=False, buffersize=_AT_ONCE)
         with ThreadPoolExecutor(_THREADS) as threads:
-            for several in segments:
-                list(threads.map(place, several))
+            list(threads.map(place, numbers))
         return pixels
 
 
