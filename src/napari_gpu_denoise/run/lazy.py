@@ -16,7 +16,6 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.array.overlap import ensure_minimum_chunksize
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
@@ -130,13 +129,10 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     else:
         others = [one.rechunk(-1) for one in source.windows()]
     windows = [(one.name, *(0,) * one.ndim) for one in others]
-    margins = list(map(job.margin_along, job.names))
-    kept = joined_chunks(array.chunks, job.names, job.filter, margins)
     name = f"{job.filter.name}-{tokenize(array.name, job, sent)}"
-    frames = most_frames(kept, job.names, margins, array.dtype.itemsize)
-    layer = Blocks(name, job, frames, sent, array.name, array.chunks, kept, windows)
+    layer = Blocks(name, job, sent, array.name, array.chunks, windows)
     graph = HighLevelGraph.from_collections(name, layer, [array, *others])
-    return da.Array(graph, name, kept, meta=np.empty((0,) * array.ndim, job.dtypes[1]))
+    return da.Array(graph, name, array.chunks, meta=np.empty((0,) * array.ndim, job.dtypes[1]))
 
 
 def _checked(block: Any, block_info: dict) -> Any:
@@ -163,100 +159,89 @@ def _corrected(array: da.Array, correction: Correction) -> da.Array:
     )
 
 
-def joined_chunks(
-    chunks: Sequence[tuple[int, ...]],
-    names: str,
-    filter: Filter,
-    margins: Sequence[tuple[int, int]],
-) -> tuple[tuple[int, ...], ...]:
-    """Return chunks at least as large as the margins, except along time: those given, if so."""
-    uncut, joined = filter.uncut_axes(names), []
-    for i, (letter, own) in enumerate(zip(names, chunks, strict=True)):
-        margin, length = 0 if letter == "T" else max(margins[i]), sum(own)
-        short = i in uncut or length < max(margin, filter.smallest if letter in "YX" else 0)
-        joined.append((length,) if short else ensure_minimum_chunksize(max(margin, 1), own))
-    return tuple(joined)
-
-
 _BLOCK_BYTES = 1 << 28  # of pixels that chunks filtered together read
 
 
-def most_frames(
-    chunks: Sequence[tuple[int, ...]],
-    names: str,
-    margins: Sequence[tuple[int, int]],
-    itemsize: int,
-) -> int:
-    """Return how many frames of chunks are filtered together: eight times as many as margins."""
-    t = names.find("T")
-    if t < 0 or not (margin := sum(margins[t])):
-        return 0
-    around = ((max(own) + sum(margins[i]), sum(own)) for i, own in enumerate(chunks) if i != t)
-    frame = itemsize * math.prod(map(min, around))
-    return min(8 * margin, _BLOCK_BYTES // frame - margin)
+def blocks_along(lengths: Sequence[int], most: int) -> list[int]:
+    """Return in which block each chunk along an axis is: of so many pixels, or one chunk."""
+    numbers, held = [0], lengths[0]
+    for length in lengths[1:]:
+        begins = held + length > most
+        held = length if begins else held + length
+        numbers.append(numbers[-1] + begins)
+    return numbers
+
+
+def blocks_of(job: Job, chunks: Sequence[tuple[int, ...]], uncut: set[int]) -> list[list[int]]:
+    """Return `blocks_along` each axis: as long as its margins, or eight times that along time."""
+    margins = [sum(job.margin_along(letter)) for letter in job.names]
+    each, size = list(zip(chunks, margins, strict=True)), job.dtypes[0].itemsize
+    found = [blocks_along(own, margin) for own, margin in each]
+    for i, (own, margin) in enumerate(each):
+        if job.names[i] != "T":
+            size *= sum(own) if i in uncut else min(max(*own, margin) + margin, sum(own))
+    if (t := job.names.find("T")) >= 0 and margins[t]:
+        most = min(8 * margins[t], _BLOCK_BYTES // size - margins[t])
+        found[t] = blocks_along(chunks[t], most)
+    return [[0] * len(own) if i in uncut else found[i] for i, own in enumerate(chunks)]
 
 
 @dataclass(eq=False)
 class Blocks(MaterializedLayer):
-    """The chunks of a result, and the blocks of chunks along time that are filtered together.
+    """The chunks of a result, and the blocks of neighbouring chunks that are filtered together.
 
-    dask asks a layer for the tasks that are needed: all frames are filtered in blocks of up to so
-    many `frames`, with few margins, and of a single one no more than its chunk. `source` names the
-    array; `windows` are the keys of what levels are chosen from.
+    dask asks a layer for the tasks that are needed: where all chunks are, margins are a small part
+    of what is filtered, and for a single one no more is filtered than its margins. `source` names
+    the array; `windows` are the keys of what levels are chosen from.
     """
 
     name: str
     job: Job
-    frames: int
     devices: list[Any]
     source: str
-    given: Sequence[tuple[int, ...]]
-    made: Sequence[tuple[int, ...]]
+    chunks: Sequence[tuple[int, ...]]
     windows: list[tuple]
 
     def __post_init__(self) -> None:
-        indices = itertools.product(*(range(len(own)) for own in self.made))
+        job, filter = self.job, self.job.filter
+        short = {i for i, a in enumerate(job.names) if a in "YX" and job.shape[i] < filter.smallest}
+        self._uncut = filter.uncut_axes(job.names) | short
+        self._blocks = blocks_of(job, self.chunks, self._uncut)
         # Where chunks begin along each axis, and the last one ends.
-        self.given, self.made = (
-            [list(itertools.accumulate(own, initial=0)) for own in both]
-            for both in (self.given, self.made)
-        )
+        self._ends = [list(itertools.accumulate(own, initial=0)) for own in self.chunks]
+        indices = itertools.product(*(range(len(own)) for own in self.chunks))
         super().__init__(self._tasks((self.name, *index) for index in indices)[0])
 
     def cull(self, keys: set, all_hlg_keys: Any) -> tuple[MaterializedLayer, dict]:
         """Return the tasks for some keys, and the keys that each of them needs."""
-        chunks = (key for key in self.mapping.keys() & keys if key[0] == self.name)
-        tasks, needed = self._tasks(chunks)
+        tasks, needed = self._tasks(k for k in self.mapping.keys() & keys if k[0] == self.name)
         return MaterializedLayer(tasks, self.annotations), needed
 
     def _tasks(self, keys: Iterable[tuple]) -> tuple[dict, dict]:
-        t, tasks, needed = max(self.job.names.find("T"), 0), {}, {}
-        for run in self._runs(keys, t):
-            block = f"{self.name}-block", *run[0][1:], len(run)
-            ends = zip(self.made, run[0][1:], run[-1][1:], strict=True)
-            part = Part.of(self.job, [slice(own[a], own[b + 1]) for own, a, b in ends])
-            for key in run:
-                first, last = (end - part.spans[t].start for end in self.made[t][key[1 + t] :][:2])
-                tasks[key] = getitem, block, (*(slice(None),) * t, slice(first, last))
+        tasks, needed = {}, {}
+        for _, some in itertools.groupby(sorted(keys, key=self._block_of), self._block_of):
+            chunks = list(some)
+            spanned = zip(self._region(*chunks), self.job.shape, strict=True)
+            region = [slice(0, n) if i in self._uncut else s for i, (s, n) in enumerate(spanned)]
+            block = f"{self.name}-block", *(end for one in region for end in (one.start, one.stop))
+            for key in chunks:
+                tasks[key] = getitem, block, within(self._region(key), region)
                 needed[key] = {block}
-            pieces = list(itertools.product(*map(_pieces, self.given, part.reads)))
+            part = Part.of(self.job, region)
+            pieces = list(itertools.product(*map(_pieces, self._ends, part.reads)))
             read = [(self.source, *(k for k, _ in piece)) for piece in pieces]
             places = [tuple(place for _, place in piece) for piece in pieces]
             function = partial(_denoise_block, self.job, self.devices, part, places)
             tasks[block], needed[block] = (function, read, self.windows), {*read, *self.windows}
         return tasks, needed
 
-    def _runs(self, keys: Iterable[tuple], t: int) -> list[list[tuple]]:
-        """Return the chunks to filter together: so many that follow each other along time."""
-        ends, runs = self.made[t], []
-        for key in sorted(keys, key=lambda key: (*key[: 1 + t], *key[2 + t :], key[1 + t])):
-            *before, k = key[: 2 + t]
-            follows = runs and runs[-1][-1] == (*before, k - 1, *key[2 + t :])
-            if follows and ends[k + 1] - ends[runs[-1][0][1 + t]] <= self.frames:
-                runs[-1].append(key)
-            else:
-                runs.append([key])
-        return runs
+    def _block_of(self, key: tuple) -> list[int]:
+        return [numbers[k] for numbers, k in zip(self._blocks, key[1:], strict=True)]
+
+    def _region(self, *keys: tuple) -> list[slice]:
+        """Return the region that spans some chunks."""
+        along = zip(self._ends, *(key[1:] for key in keys), strict=True)
+        return [slice(ends[min(some)], ends[max(some) + 1]) for ends, *some in along]
 
 
 def _pieces(ends: list[int], read: slice) -> list[tuple[int, slice]]:
