@@ -38,6 +38,7 @@ def both(image, chunks, settings, sigma=20.0, **options):
 
 CUTS = {
     "pixels": ((23, 21), (1, 1), {}),
+    "empty": ((61, 57), ((0, 30, 31, 0), (57, 0)), {}),
     "small": ((61, 57), (7, 61), {}),
     "columns": ((61, 57), (61, 5), {"settings": small(KIND, patch=5, step=3)}),
     "odd": ((61, 57), (13, 17), {"sigma": 0.0}),

@@ -166,24 +166,10 @@ def blocks_along(lengths: Sequence[int], most: int) -> list[int]:
     """Return in which block each chunk along an axis is: of so many pixels, or one chunk."""
     numbers, held = [0], lengths[0]
     for length in lengths[1:]:
-        begins = held + length > most
+        begins = held and length and held + length > most
         held = length if begins else held + length
-        numbers.append(numbers[-1] + begins)
+        numbers.append(numbers[-1] + bool(begins))
     return numbers
-
-
-def blocks_of(job: Job, chunks: Sequence[tuple[int, ...]], uncut: set[int]) -> list[list[int]]:
-    """Return `blocks_along` each axis: as long as its margins, or eight times that along time."""
-    margins = [sum(job.margin_along(letter)) for letter in job.names]
-    each, size = list(zip(chunks, margins, strict=True)), job.dtypes[0].itemsize
-    found = [blocks_along(own, margin) for own, margin in each]
-    for i, (own, margin) in enumerate(each):
-        if job.names[i] != "T":
-            size *= sum(own) if i in uncut else min(max(*own, margin) + margin, sum(own))
-    if (t := job.names.find("T")) >= 0 and margins[t]:
-        most = min(8 * margins[t], _BLOCK_BYTES // size - margins[t])
-        found[t] = blocks_along(chunks[t], most)
-    return [[0] * len(own) if i in uncut else found[i] for i, own in enumerate(chunks)]
 
 
 @dataclass(eq=False)
@@ -206,7 +192,14 @@ class Blocks(MaterializedLayer):
         job, filter = self.job, self.job.filter
         short = {i for i, a in enumerate(job.names) if a in "YX" and job.shape[i] < filter.smallest}
         self._uncut = filter.uncut_axes(job.names) | short
-        self._blocks = blocks_of(job, self.chunks, self._uncut)
+        held = [sum(own) if i in self._uncut else max(own) for i, own in enumerate(self.chunks)]
+        frame = math.prod(n for a, n in zip(job.names, held, strict=True) if a != "T")
+        self._blocks = []
+        for i, (letter, own) in enumerate(zip(job.names, self.chunks, strict=True)):
+            most = margin = sum(job.margin_along(letter))
+            if letter == "T":
+                most = min(8 * margin, _BLOCK_BYTES // (frame * job.dtypes[0].itemsize) - margin)
+            self._blocks.append(blocks_along(own, held[i] if i in self._uncut else most))
         # Where chunks begin along each axis, and the last one ends.
         self._ends = [list(itertools.accumulate(own, initial=0)) for own in self.chunks]
         indices = itertools.product(*(range(len(own)) for own in self.chunks))
