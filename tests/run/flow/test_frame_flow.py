@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from contextlib import closing, nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,9 +36,7 @@ def flow_over(stack, settings, held, arena, batch, **options):
         notes = []
         for k in range(min(host.shape[1], len(stack) - t)):
             host[0, k, 0] = stack[t + k]
-            notes.append(
-                note_frame([stack[t + k][None]], np.array([20.0]), levels, brightness=True)
-            )
+            notes.append(note_frame([stack[t + k][None]], np.array([20.0]), levels, VBM3D()))
         return notes
 
     def write(t, values, clipped):
@@ -221,10 +220,11 @@ def test_a_memory_limit_bounds_the_buffers(flowing, name):
 LEVELS = Levels(0, 1.0)
 
 
-def note_of(*planes, sigma=12.0, levels=LEVELS, brightness=True, **options) -> FrameNote:
+def note_of(*planes, sigma=12.0, levels=LEVELS, brightness=True, whole=False) -> FrameNote:
     """Return the note of a frame of these channels."""
     sigma = np.broadcast_to(sigma, sum(map(len, planes)))
-    return note_frame(list(planes), sigma, levels, brightness=brightness, **options)
+    compared = SimpleNamespace(compares_brightness=brightness, whole_volumes=whole)
+    return note_frame(list(planes), sigma, levels, compared)
 
 
 @pytest.mark.parametrize("brightness", [False, True])
