@@ -8,6 +8,7 @@ import multiprocessing
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import getitem
@@ -28,7 +29,7 @@ from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input, is_lazy
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.part import Part, filter_part, within
+from napari_gpu_denoise.run.part import Part, filter_part, with_uncut_axes, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
 
@@ -189,17 +190,15 @@ class Blocks(MaterializedLayer):
     windows: list[tuple]
 
     def __post_init__(self) -> None:
-        job, filter = self.job, self.job.filter
-        short = {i for i, a in enumerate(job.names) if a in "YX" and job.shape[i] < filter.smallest}
-        self._uncut = filter.uncut_axes(job.names) | short
-        held = [sum(own) if i in self._uncut else max(own) for i, own in enumerate(self.chunks)]
+        job, self._blocks = self.job, []
+        uncut = job.filter.uncut_axes(job.names)
+        held = [sum(own) if i in uncut else max(own) for i, own in enumerate(self.chunks)]
         frame = math.prod(n for a, n in zip(job.names, held, strict=True) if a != "T")
-        self._blocks = []
         for i, (letter, own) in enumerate(zip(job.names, self.chunks, strict=True)):
             most = margin = sum(job.margin_along(letter))
             if letter == "T":
                 most = min(8 * margin, _BLOCK_BYTES // (frame * job.dtypes[0].itemsize) - margin)
-            self._blocks.append(blocks_along(own, held[i] if i in self._uncut else most))
+            self._blocks.append(blocks_along(own, held[i] if i in uncut else most))
         # Where chunks begin along each axis, and the last one ends.
         self._ends = [list(itertools.accumulate(own, initial=0)) for own in self.chunks]
         indices = itertools.product(*(range(len(own)) for own in self.chunks))
@@ -214,17 +213,17 @@ class Blocks(MaterializedLayer):
         tasks, needed = {}, {}
         for _, some in itertools.groupby(sorted(keys, key=self._block_of), self._block_of):
             chunks = list(some)
-            spanned = zip(self._region(*chunks), self.job.shape, strict=True)
-            region = [slice(0, n) if i in self._uncut else s for i, (s, n) in enumerate(spanned)]
+            job, region = self.job, self._region(*chunks)
+            region = with_uncut_axes(job.filter, job.names, job.shape, region)
             block = f"{self.name}-block", *(end for one in region for end in (one.start, one.stop))
             for key in chunks:
                 tasks[key] = getitem, block, within(self._region(key), region)
                 needed[key] = {block}
-            part = Part.of(self.job, region)
+            part = Part.of(job, region)
             pieces = list(itertools.product(*map(_pieces, self._ends, part.reads)))
             read = [(self.source, *(k for k, _ in piece)) for piece in pieces]
             places = [tuple(place for _, place in piece) for piece in pieces]
-            function = partial(_denoise_block, self.job, self.devices, part, places)
+            function = partial(_denoise_block, job, self.devices, part, places)
             tasks[block], needed[block] = (function, read, self.windows), {*read, *self.windows}
         return tasks, needed
 
@@ -288,14 +287,9 @@ def _is_worker() -> bool:
     """Return whether this process is one of several that compute chunks."""
     if multiprocessing.parent_process() is not None:
         return True
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return False
-    try:
-        distributed.get_worker()
-    except ValueError:
-        return False
-    return True
+    with suppress(KeyError, ValueError):
+        return bool(sys.modules["distributed"].get_worker())
+    return False
 
 
 _AT_ONCE = 4  # blocks in progress on a device: it is busy, and more threads wait for each other
