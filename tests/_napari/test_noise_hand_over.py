@@ -1,5 +1,7 @@
 """Noise in a filter's panel: one sigma, a model found, one handed over, one typed."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -8,7 +10,8 @@ import napari_gpu_denoise as gd
 from _napari.noise_records import estimate
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise.filters import NLMeans
-from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian
+from napari_gpu_denoise.noise.correlation import noise_spectrum
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian
 from napari_gpu_denoise.run import denoise as runs
 
 pytestmark = pytest.mark.gui
@@ -38,7 +41,7 @@ def test_an_estimate_is_handed_to_a_filter(
     noise = filtering.options.noise
     assert filtering.layer.currentText() == "cells" and filtering.axes.letters() == "XY"
     assert noise.chosen() == "measured"
-    assert noise.caption.text().startswith("Poisson-Gaussian, gain ")
+    assert noise.caption.text().startswith("Poisson-Gaussian noise, gain ")
     assert "(measured in cells)" in noise.caption.text()
     status = run(filtering)
     assert "Photon noise (estimated)." in status and "Poisson-Gaussian noise, gain " in status
@@ -55,6 +58,17 @@ def test_an_estimate_is_handed_to_a_filter(
     noise.choose("measured")
     assert filtering.request().run.noise == found
     assert "measured in cells" in noise.caption.text()
+
+
+def test_speckle_on_a_logarithmic_scale_is_called_so_after_a_run_too(
+    viewer, open_panel, run, noisy
+):
+    layer = viewer.add_image(noisy)
+    spectrum = dataclasses.replace(noise_spectrum(noisy), log_speckle=True)
+    found = estimate((Correlated.of_spectrum(spectrum),), spectra=(spectrum,))
+    panel = open_panel()
+    panel.take_noise(layer, "YX", found, "it")
+    assert "Speckle on a logarithmic scale (" in run(panel)
 
 
 def test_noise_handed_over_comes_back_with_its_layer(viewer, open_panel, noisy):
@@ -75,24 +89,17 @@ def test_noise_handed_over_comes_back_with_its_layer(viewer, open_panel, noisy):
     assert noise.chosen() == "auto"  # as it was left
 
 
-def test_sigma_typed_wins_and_is_shown_beside_the_estimate(
-    viewer, open_panel, measured, photons, click, run, qtbot, copied
-):
+def test_sigma_typed_wins(viewer, open_panel, measured, photons, click, run, qtbot, copied):
     viewer.add_image(photons, name="cells")
     filtering = open_panel()
     noise = filtering.options.noise
-    qtbot.keyClicks(noise.edit, "20")
-    assert noise.caption.text() == ""
+    qtbot.keyClicks(noise.edit, "20.5")
     click(noise.button)
     panel = viewer.window.dock_widgets["Estimated noise (GPU Denoise)"]
     assert panel.layer.currentText() == "cells"
     measured(panel)
-    assert noise.caption.text().startswith("20 (estimated ")
-    qtbot.keyClicks(noise.edit, ".5")
-    assert noise.caption.text().startswith("20.5 (estimated ")
-    status = run(filtering)
-    assert "Noise 20.5 grey levels (given)." in status
-    assert "gain " in status  # the estimate, told beside it
+    assert noise.caption.text() == ""
+    assert "Noise 20.5 grey levels (given)." in run(filtering)
     assert_array_equal(viewer.layers[-1].data, runs.denoise(photons, NLMeans(), 20.5).image)
     assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == []
     assert "--sigma 20.5" in copied(filtering.command_button)
@@ -151,7 +158,9 @@ def test_an_estimate_of_several_channels_and_numbers_that_do_not_outlive_their_c
 
     models = (Gaussian(10.0), Gaussian(5.0))
     panel.take_noise(layer, "CYX", estimate(models, sigma=(10.0, 5.0), axes="CYX"), "it")
-    assert control.caption.text() == "Gaussian, sigma 10 / 5 (measured in it)"
+    assert control.caption.text() == (
+        "Gaussian noise, sigma 10; Gaussian noise, sigma 5 (measured in it)"
+    )
     run(panel)
     expected = runs.denoise(image, NLMeans(), (10.0, 5.0), axes="CYX").image
     assert_array_equal(viewer.layers[-1].data, expected)

@@ -12,7 +12,7 @@ from napari.layers import Image
 from qtpy.QtWidgets import QFrame, QVBoxLayout
 
 from napari_gpu_denoise._napari import docks, parts, preferences
-from napari_gpu_denoise._napari.denoise import presets
+from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
@@ -201,7 +201,7 @@ class StartPanel(RunPanel):
     def show_batch(self) -> None:
         """Open the panel for many files, with the filter that is recommended."""
         panel = docks.open_panel(self._viewer, "Batch")
-        panel.form.filter.show_settings(presets.without_image(self.advised()[0].filter))
+        panel.form.filter.show_settings(remembered.without_image(self.advised()[0].filter))
 
     def show_more(self) -> None:
         """Open the panel of the filter that is recommended, with layers, axes and settings."""
@@ -266,8 +266,6 @@ class StartPanel(RunPanel):
             return
         self._looked = looked
         self._show()
-        if not self.runs.running:
-            self.say("")
         if self._run_when_looked:
             self._run_when_looked = False
             self.run()
@@ -281,6 +279,8 @@ class StartPanel(RunPanel):
         if self._looked is not None:
             names = [each.source.name for each in self._looked.request]
             self.show_advice(names, self.advised())
+            if not self.runs.running:
+                self.say("")
 
     def show_advice(self, names: Sequence[str], advice: Sequence[Advice]) -> None:
         """Show the advice on layers, and enable what follows it."""
