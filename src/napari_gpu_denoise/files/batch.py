@@ -41,7 +41,7 @@ class Batch:
     """Files to denoise with the same settings.
 
     `targets` are the results of those among `found` that are meant to be images. The options are
-    those of `run_batch`.
+    those of `run_batch`; `workers` are those of dask that are started if that shortens the run.
     """
 
     found: tuple[Path, ...]
@@ -52,6 +52,7 @@ class Batch:
     companions_anywhere: bool = False
     stop_on_error: bool = False
     client: Any = None
+    workers: Any = None
 
     @classmethod
     def of(cls, inputs: Any, output: str | os.PathLike, run: Run, **options: Any) -> Batch:
@@ -109,12 +110,13 @@ class BatchReport:
     """The outcome for all files, in the order processed, up to a cancellation or a stop.
 
     `notes` say where the unfinished result of a file is kept at which the batch was cancelled, or
-    what of a plate is not in its result.
+    what of a plate is not in its result; `workers` why workers were started or not.
     """
 
     files: tuple[FileReport, ...]
     cancelled: bool = False
     notes: tuple[str, ...] = ()
+    workers: str = ""
 
     @property
     def done(self) -> tuple[FileReport, ...]:
@@ -135,7 +137,7 @@ class BatchReport:
     def summary(self) -> str:
         """The numbers of files, in words."""
         done, failed, skipped = map(len, (self.done, self.failed, self.skipped))
-        return f"{done} denoised, {failed} failed, {skipped} skipped."
+        return f"{done} denoised, {failed} failed, {skipped} skipped. {self.workers}".strip()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain values that JSON can hold."""
@@ -305,21 +307,26 @@ def denoise_files(
     """
     todo = [path for path in batch.found if only is None or path in only]
     files: list[FileReport] = []
-    state, count = _BatchState(batch), len(todo)
+    state, count, spread = _BatchState(batch), len(todo), False
     with _Flow(batch, state, files, progress) as flow:
         try:
-            if batch.client is not None:
-                todo = _by_workers(batch, state, todo, files, progress)
-            for index, path in enumerate(todo):
-                if state.stops(files):
-                    break
-                flow.take(path, (index, len(todo)))
+            while todo and not state.stops(files):
+                if flow.has_workers() and not spread:
+                    todo, spread = _by_workers(flow.batch, state, todo, files, progress), True
+                else:
+                    flow.take(todo[0], (count - len(todo), count))
+                    todo = todo[1:]
             flow.finish()
         except errors.Cancelled:
             notes = flow.cancelled()
             return BatchReport(tuple(files), cancelled=len(files) < count, notes=notes)
-    report = BatchReport(tuple(map(_still_there, files)))
+    workers = "" if batch.workers is None else batch.workers.note
+    report = BatchReport(tuple(map(_still_there, files)), workers=workers)
     return replace(report, notes=_plate(batch)) if not report.failed else report
+
+
+class _Continued(Exception):
+    """Workers are there, and go on with a file of which this process has done some parts."""
 
 
 class _Begun(NamedTuple):
@@ -342,7 +349,7 @@ class _Flow(contextlib.ExitStack):
 
     def __init__(self, batch: Batch, state: _BatchState, files: list, progress: Progress) -> None:
         super().__init__()
-        self._batch, self._state, self._files, self._progress = batch, state, files, progress
+        self.batch, self._state, self._files, self._progress = batch, state, files, progress
         self._path: Path | None = None  # of the last file that was waited for
         self._begun: deque[_Begun] = deque()
         # Held while a step is reported: there a front end may pause the run.
@@ -350,9 +357,18 @@ class _Flow(contextlib.ExitStack):
         self._pool = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "files"))
         self.callback(self._ended.set)
 
+    def has_workers(self) -> bool:
+        """Return whether there are workers, perhaps since now, to take files that are not begun."""
+        batch, workers = self.batch, self.batch.workers
+        if workers is not None and workers.client is not None:
+            self.finish()
+            run = replace(batch.run, device=workers.device)
+            self.batch = replace(batch, run=run, client=workers.client, workers=None)
+        return self.batch.client is not None
+
     def take(self, path: Path, place: tuple[int, int]) -> None:
         """Denoise a file, or begin to; `place` is its index, of a count."""
-        batch = self._batch
+        batch = self.batch
         flows = bool(self._files) and batch.client is None and not batch.stop_on_error
         flows = flows and not any(each.shares_cores for each in batch.run.device)
         if os.path.islink(batch.targets.get(path, "")):
@@ -409,19 +425,48 @@ class _Flow(contextlib.ExitStack):
 
     def _steps_of(self, path: Path, place: tuple[int, int]) -> Progress:
         self._path = path
-        own = self._progress.within(lambda s: BatchProgress(path, *place, s.done, s.total, s.unit))
+
+        def among_all(step: Step) -> BatchProgress:
+            state = BatchProgress(path, *place, step.done, step.total, step.unit)
+            self._tell_workers(state)
+            return state
+
+        own = self._progress.within(among_all)
         own.stage("")
         return own
+
+    def _tell_workers(self, state: BatchProgress) -> None:
+        """Let workers be started; if they are there, end what they can go on with."""
+        workers = self.batch.workers
+        if workers is None or not state.total:
+            return
+        workers.told((state.index + state.done / state.total) / state.count)
+        # On one device, whose parts are theirs; at an address nothing is continued.
+        continued = state.unit == "part" and state.done > 0 and len(self.batch.run.device) == 1
+        continued &= not isinstance(self.batch.targets[state.path], zarr.Address)
+        if continued and workers.client is not None:
+            raise _Continued
 
     def _alone(self, path: Path, place: tuple[int, int], known: FileReport | None = None) -> None:
         """Denoise one file, with this process or with all workers, while no other is.
 
         `known` is the report on one that is not to be denoised.
         """
-        batch, own, since = self._batch, self._steps_of(path, place), time.monotonic()
-        options = {**self._state.options(path), "client": batch.client, "progress": own}
-        one = partial(denoise_file, path, batch.targets.get(path), batch.run, **options)
-        self._end(path, one if known is None else lambda: known, since)
+        own, since = self._steps_of(path, place), time.monotonic()
+
+        def made(**more: Any) -> Any:
+            batch, options = self.batch, {**self._state.options(path), "progress": own, **more}
+            options["client"] = batch.client
+            return denoise_file(path, batch.targets.get(path), batch.run, **options)
+
+        def made_by_all() -> Any:
+            try:
+                return made()
+            except _Continued:
+                self.has_workers()
+                return made(resume=True)
+
+        self._end(path, made_by_all if known is None else lambda: known, since)
 
     def _end(self, path: Path, made: Callable[[], Any], since: float) -> None:
         """Report on a file, of which `made` returns a report, or what `denoise_file` does."""
@@ -452,7 +497,7 @@ class _Flow(contextlib.ExitStack):
                 self._files.append(self._state.done(one.path, *one.future.result()))
             else:
                 left.append(one.path)
-        notes = (_unfinished_note(self._batch, path) for path in dict.fromkeys(left))
+        notes = (_unfinished_note(self.batch, path) for path in dict.fromkeys(left))
         return tuple(itertools.chain.from_iterable(notes))
 
 
@@ -463,7 +508,8 @@ def _by_workers(
 
     Returns what is left: large files, of which all workers filter parts, or a single one.
     """
-    from napari_gpu_denoise.files.cluster import ClusterReport, check_workers, outcomes
+    from napari_gpu_denoise.files.cluster import check_workers, outcomes
+    from napari_gpu_denoise.run.by_parts import DeviceReport
 
     check_workers(batch.client)
     if len(todo) < 2:
@@ -471,16 +517,19 @@ def _by_workers(
     rest: list[Path] = []
     begun: list[Path] = []
 
+    before, total = len(files), len(files) + len(todo)
+
     def among_all(step: Step) -> BatchProgress:
-        index = min(step.done, step.total - 1)
-        return BatchProgress(todo[index], index, len(todo), step.done, step.total, step.unit)
+        index = min(step.done, total - 1)
+        path = todo[max(index - before, 0)]
+        return BatchProgress(path, index, total, step.done, step.total, step.unit)
 
     of_all = progress.within(among_all)
 
     def add_report(report: FileReport) -> None:
         files.append(report)
         progress.report(report)
-        of_all.tell(len(files), len(todo), "file")
+        of_all.tell(len(files), total, "file")
 
     def small() -> Iterator[tuple[Any, ...]]:
         for path in itertools.takewhile(lambda _: not state.stops(files), todo):
@@ -494,28 +543,25 @@ def _by_workers(
             else:
                 rest.append(path)
 
-    of_all.tell(0, len(todo), "file")
-    work = outcomes(batch.client, small(), ClusterReport(), progress, raises=False)
+    of_all.tell(before, total, "file")
+    work = outcomes(batch.client, small(), DeviceReport(), progress)
     with contextlib.closing(work) as results:
         for number, outcome in results:
-            add_report(state.returned(begun[number], outcome))
+            report = outcome.value or FileReport(begun[number], error=outcome.error)
+            add_report(state.returned(report))
             if state.stops(files):
                 break
     return rest
 
 
-def filtered_file(path: Path, target: Path, run: Run, options: dict[str, Any]) -> Any:
+def filtered_file(path: Path, target: Path, run: Run, options: dict[str, Any]) -> FileReport:
     """Denoise a small file on the device of this process, which is that of a worker."""
-    from napari_gpu_denoise.files import cluster
-
-    device = ""
     try:
         run = replace(run, device=own_device(run.device))
-        device = str(run.device)
         picture, record, notes = denoise_file(path, target, run, **options)
         return FileReport(path, target, record, notes=(*picture.notes, *notes))
-    except (errors.DeviceMemoryError, errors.KernelError, errors.NoDeviceError) as error:
-        return cluster.Failed(error, device, cluster.address())
+    except (errors.DeviceMemoryError, errors.KernelError, errors.NoDeviceError):
+        raise  # another worker may have another device
     except Exception as error:
         return FileReport(path, error=error)
 
@@ -602,13 +648,10 @@ class _BatchState:
         """Note what `denoise_file` returned for a file, whose pixels are let go of."""
         self._sources.update(map(_real, picture.files))
         report = FileReport(path, self._batch.targets[path], record, notes=(*picture.notes, *notes))
-        return self.returned(path, report)
+        return self.returned(report)
 
-    def returned(self, path: Path, outcome: Any) -> FileReport:
-        """Note what has become of a file: a report, or what failed on all workers."""
-        report = (
-            outcome if isinstance(outcome, FileReport) else FileReport(path, error=outcome.error)
-        )
+    def returned(self, report: FileReport) -> FileReport:
+        """Note what has become of a file."""
         if isinstance(report.error, errors.NoDeviceError):
             raise report.error
         if report.output is not None:

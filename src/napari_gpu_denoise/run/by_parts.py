@@ -113,8 +113,8 @@ def denoise_parts(
     progress.stage(COMPILING)
     work = PartWork(job, parts.left, read, room, write, ahead=True)
     shared = filter_parts(devices, work, progress, parts.done)
-    shared.used = shared.used or list(devices)
-    return Result(out, shared.noted(parts.record(image, shared.tally)))
+    record = parts.record(image, shared.tally, names_of(devices))
+    return Result(out, shared.noted(record))
 
 
 def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Progress) -> Result:
@@ -192,19 +192,24 @@ _PAUSE = 0.05  # seconds between two looks at whether the run was cancelled
 
 @dataclass
 class DeviceReport:
-    """What was done by several devices: clipped values, devices used, and those that failed."""
+    """What was done by several devices: clipped values, devices used, and those that failed.
+
+    `used` has them by what they are of, such as the address of a worker.
+    """
 
     tally: Tally = field(default_factory=Tally)
-    used: list[Device] = field(default_factory=list)
-    failed: list[tuple[Device, BaseException]] = field(default_factory=list)
+    used: dict[Any, Device | str] = field(default_factory=dict)
+    failed: list[tuple[Device | str, BaseException]] = field(default_factory=list)
 
     def noted(self, record: Record) -> Record:
-        """Return a record that names the devices, and those that were left out."""
-        notes = [
-            Note(f"{device} failed and was left out; other devices did its part: {error}")
+        """Return a record that names the devices, if any were used, and those that failed."""
+        told = (
+            f"{device} failed, and its part was done again: {error}"
             for device, error in self.failed
-        ]
-        return replace(record, device=names_of(self.used), notes=(*record.notes, *notes))
+        )
+        notes = (*record.notes, *map(Note, dict.fromkeys(told)))
+        device = names_of(self.used.values()) or record.device
+        return replace(record, device=device, notes=notes)
 
 
 class PartWork:
@@ -305,7 +310,7 @@ def filter_parts(
                 while not work.written.empty():
                     device, tally = work.written.get()
                     report.tally += tally
-                    report.used += [device] * (device not in report.used)
+                    report.used[device] = device
                     done += 1
                     progress.tell(done, total, "part")
                 progress.check()
