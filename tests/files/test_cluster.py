@@ -235,10 +235,15 @@ def new(client, device, monkeypatch, tmp_path):
 
             def told(done):
                 plain(done)
-                if workers._client is not None:
-                    workers._client.result()  # they are there at once
+                if workers._begun:
+                    started.wait(60)
 
-            monkeypatch.setattr(workers, "start", lambda: client)
+            def start():
+                workers.client, workers.note = client, "2 workers were started."
+                started.set()
+
+            started = threading.Event()
+            monkeypatch.setattr(workers, "start", start)
             monkeypatch.setattr(workers, "told", told)
             run = Run(PLAIN, 20.0, device=device)
             return denoise_files(Batch.of(inputs, tmp_path / "made", run, workers=workers))
@@ -401,7 +406,8 @@ def test_a_worker_that_is_killed_costs_its_parts_only(tmp_path):
     place, killed = written(tmp_path), []
     expected, _ = place.done(name="plain")
     with NewWorkers(2) as workers:
-        client = workers.start()
+        workers.start()
+        client = workers.client
         before = client.run(os.getpid)
         before = {each: found for each, found in before.items() if found != os.getpid()}
         assert len(before) == 2

@@ -311,8 +311,8 @@ def denoise_files(
     with _Flow(batch, state, files, progress) as flow:
         try:
             while todo and not state.stops(files):
-                if flow.has_workers() and not spread:
-                    todo, spread = _by_workers(flow.batch, state, todo, files, progress), True
+                if not spread and (shared := flow.shared()) is not None:
+                    todo, spread = _by_workers(shared, state, todo, files, progress), True
                 else:
                     flow.take(todo[0], (count - len(todo), count))
                     todo = todo[1:]
@@ -349,7 +349,7 @@ class _Flow(contextlib.ExitStack):
 
     def __init__(self, batch: Batch, state: _BatchState, files: list, progress: Progress) -> None:
         super().__init__()
-        self.batch, self._state, self._files, self._progress = batch, state, files, progress
+        self._batch, self._state, self._files, self._progress = batch, state, files, progress
         self._path: Path | None = None  # of the last file that was waited for
         self._begun: deque[_Begun] = deque()
         # Held while a step is reported: there a front end may pause the run.
@@ -357,18 +357,18 @@ class _Flow(contextlib.ExitStack):
         self._pool = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "files"))
         self.callback(self._ended.set)
 
-    def has_workers(self) -> bool:
-        """Return whether there are workers, perhaps since now, to take files that are not begun."""
-        batch, workers = self.batch, self.batch.workers
+    def shared(self) -> Batch | None:
+        """Return the batch for workers, if there are any, perhaps since now; else None."""
+        batch, workers = self._batch, self._batch.workers
         if workers is not None and workers.client is not None:
             self.finish()
             run = replace(batch.run, device=workers.device)
-            self.batch = replace(batch, run=run, client=workers.client, workers=None)
-        return self.batch.client is not None
+            self._batch = replace(batch, run=run, client=workers.client, workers=None)
+        return None if self._batch.client is None else self._batch
 
     def take(self, path: Path, place: tuple[int, int]) -> None:
         """Denoise a file, or begin to; `place` is its index, of a count."""
-        batch = self.batch
+        batch = self._batch
         flows = bool(self._files) and batch.client is None and not batch.stop_on_error
         flows = flows and not any(each.shares_cores for each in batch.run.device)
         if os.path.islink(batch.targets.get(path, "")):
@@ -437,13 +437,13 @@ class _Flow(contextlib.ExitStack):
 
     def _tell_workers(self, state: BatchProgress) -> None:
         """Let workers be started; if they are there, end what they can go on with."""
-        workers = self.batch.workers
+        workers = self._batch.workers
         if workers is None or not state.total:
             return
         workers.told((state.index + state.done / state.total) / state.count)
         # On one device, whose parts are theirs; at an address nothing is continued.
-        continued = state.unit == "part" and state.done > 0 and len(self.batch.run.device) == 1
-        continued &= not isinstance(self.batch.targets[state.path], zarr.Address)
+        continued = state.unit == "part" and state.done > 0 and len(self._batch.run.device) == 1
+        continued &= not isinstance(self._batch.targets[state.path], zarr.Address)
         if continued and workers.client is not None:
             raise _Continued
 
@@ -454,19 +454,18 @@ class _Flow(contextlib.ExitStack):
         """
         own, since = self._steps_of(path, place), time.monotonic()
 
-        def made(**more: Any) -> Any:
-            batch, options = self.batch, {**self._state.options(path), "progress": own, **more}
-            options["client"] = batch.client
-            return denoise_file(path, batch.targets.get(path), batch.run, **options)
-
-        def made_by_all() -> Any:
+        def made(resume: bool) -> Any:
+            batch, options = self._batch, {**self._state.options(path), "resume": resume}
+            options |= {"client": batch.client, "progress": own}
             try:
-                return made()
+                return denoise_file(path, batch.targets.get(path), batch.run, **options)
             except _Continued:
-                self.has_workers()
+                self.shared()
                 return made(resume=True)
 
-        self._end(path, made_by_all if known is None else lambda: known, since)
+        self._end(
+            path, partial(made, self._batch.resume) if known is None else lambda: known, since
+        )
 
     def _end(self, path: Path, made: Callable[[], Any], since: float) -> None:
         """Report on a file, of which `made` returns a report, or what `denoise_file` does."""
@@ -497,7 +496,7 @@ class _Flow(contextlib.ExitStack):
                 self._files.append(self._state.done(one.path, *one.future.result()))
             else:
                 left.append(one.path)
-        notes = (_unfinished_note(self.batch, path) for path in dict.fromkeys(left))
+        notes = (_unfinished_note(self._batch, path) for path in dict.fromkeys(left))
         return tuple(itertools.chain.from_iterable(notes))
 
 

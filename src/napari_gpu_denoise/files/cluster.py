@@ -15,7 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from napari_gpu_denoise.files.zarr.places import Address, Claim, as_path, zarr_p
 from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
-from napari_gpu_denoise.opencl.device import choose_devices, own_device
+from napari_gpu_denoise.opencl.device import own_device
 from napari_gpu_denoise.run.by_parts import DeviceReport, PartList
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
@@ -411,26 +411,26 @@ def _quietly(method: Callable, **options: Any) -> None:
 # three, and where the device or the disk is what all wait for, they save nothing.
 _WORTH = 8.0
 _SEEN = 1.0  # seconds of work from which the rest is estimated
-_HERE = 4  # threads of this process that read, filter and write for a graphics card
+_THREADS = 2  # of each process: while a device filters a part, another one is read or written
 
 
 class NewWorkers(contextlib.ExitStack):
     """Workers on this machine, which are started when that shortens a run; they end with the block.
 
-    Until they are there this process does all, and afterwards it is one of them: so a run takes no
-    longer than without. `device` is what they are to run on: of a CPU each has its share of the
-    cores. `said` is told the address of the dashboard, if there is one.
+    Until they are there, and `client` is one of them, this process does all; afterwards it is one
+    of them: so a run takes no longer than without. `device` is what they are to run on: of a CPU
+    each has its share of the cores. `said` is told the address of the dashboard, if there is one.
+    `note` says why they were started, or not.
     """
 
     def __init__(self, count: int, device: Any = None, said: Callable[[str], None] = str):
         super().__init__()
-        if count < 1:
-            raise ClusterError(f"There cannot be {count} workers: start one or more.")
         _dask()
         self.device, self._count, self._said = device, count, said
+        self.client: Any = None
+        self.note = "No workers were started: the run was too short."
         self._first: np.ndarray | None = None
-        self._client: Future | None = None
-        self._saved = 0.0
+        self._begun = False
 
     def told(self, done: float) -> None:
         """Hear which share of a run is done; start the workers if they can shorten the rest."""
@@ -440,70 +440,44 @@ class NewWorkers(contextlib.ExitStack):
         if self._first is None:
             self._first = now  # kernels were built before
         seconds, idle, since = now - self._first
-        if self._client is None and seconds > _SEEN and since > 0:
-            # The time in which the cores will do nothing.
-            self._saved = max(idle * (1 - done) / since, self._saved)
-            if self._saved > _WORTH:
-                pool = self.enter_context(ThreadPoolExecutor(1, "workers"))
-                self._client = pool.submit(self.start)
+        if self._begun or seconds < _SEEN or since <= 0:
+            return
+        saved = idle * (1 - done) / since  # as long as the cores will do nothing
+        told = f"they would have saved {saved:.1f} s at most, and taken about 3 s"
+        self.note = f"No workers were started: {told}."
+        if saved > _WORTH:
+            self._begun = True
+            self.enter_context(ThreadPoolExecutor(1, "workers")).submit(self.start)
 
-    @property
-    def client(self) -> Any:
-        """A client of the workers, if they are there."""
-        started = self._client is not None and self._client.done()
-        return self._client.result() if started and not self._client.exception() else None
+    def start(self) -> None:
+        """Start the workers, and wait until all are there."""
+        import distributed
 
-    @property
-    def note(self) -> str:
-        """Why they were started, or not."""
-        if self._client is None:
-            told = f"{self._saved:.1f} s at most" if self._saved else "little"
-            return f"No workers were started: they would have saved {told}, and cost about 3 s."
-        if self._client.done() and (error := self._client.exception()):
-            return f"{error}"
-        return f"{self._count} workers were started, to save up to {self._saved:.0f} s."
-
-    def start(self) -> Any:
-        """Start the workers; return a client when all are there."""
-        distributed, count = _dask(), self._count
+        self.note = f"{self._count} workers were started."
         usual = {"host": "127.0.0.1", "protocol": "tcp://", "dashboard": False}
-        threads, given = _shared_out(count, self.device)
-        of_each = {"nthreads": threads[1], "env": given, "preload": [__name__]}
-        of_each["memory_limit"] = 1 / (count + 1)
-        of_each["silence_logs"] = logging.CRITICAL  # of each worker that ends
-        of_this = {"nthreads": threads[0], "memory_limit": 0}
-        here = {"cls": distributed.Worker, "options": of_this | usual}
-        new = {"cls": distributed.Nanny, "options": of_each | usual}
+        usual["nthreads"] = _THREADS
+        here = {"cls": distributed.Worker, "options": {**usual, "memory_limit": 0}}
+        share = str(max((os.cpu_count() or 1) // self._count, 1))
+        other = {"env": {name: share for name in THREADS_OF_POCL if name not in os.environ}}
+        other |= {"preload": [__name__], "memory_limit": 1 / (self._count + 1)}
+        other["silence_logs"] = logging.CRITICAL  # of each worker that ends
+        new = {"cls": distributed.Nanny, "options": usual | other}
         # Whoever can reach the dashboard sees names of files, and more.
-        usual |= {"dashboard": True, "dashboard_address": "127.0.0.1:8787"}
+        options = {"host": "127.0.0.1", "protocol": "tcp://", "dashboard_address": "127.0.0.1:8787"}
         try:
             cluster = distributed.SpecCluster(
-                {**dict.fromkeys(range(count), new), "here": here},
-                scheduler={"cls": distributed.Scheduler, "options": usual},
+                {**dict.fromkeys(range(self._count), new), "here": here},
+                scheduler={"cls": distributed.Scheduler, "options": {**options, "dashboard": True}},
                 silence_logs=logging.CRITICAL,
             )
             self.callback(_quietly, cluster.close)
             client = distributed.Client(cluster, set_as_default=False)
         except (OSError, RuntimeError) as error:
-            raise ClusterError(
-                f"{count} workers could not be started ({error}): start fewer."
-            ) from error
+            self.note = f"{self._count} workers could not be started ({error}): start fewer."
+            raise ClusterError(self.note) from error
         self.callback(_quietly, client.close)
         self._said(client.dashboard_link)
-        return client
-
-
-def _shared_out(workers: int, device: Any) -> tuple[tuple[int, int], dict[str, str]]:
-    """Return the threads of this process and of each worker, and variables of their environment."""
-    try:
-        on_cores = choose_devices(device)[0].shares_cores
-    except errors.NoDeviceError:
-        on_cores = False  # each worker looks for itself, and says so
-    if not on_cores:
-        # While the device filters a part, another one is read or written.
-        return (_HERE, 2), {}
-    each = str(max(1, (os.cpu_count() or 1) // workers))
-    return (1, 1), {name: each for name in THREADS_OF_POCL if name not in os.environ}
+        self.client = client
 
 
 def dask_setup(worker: Any) -> None:
