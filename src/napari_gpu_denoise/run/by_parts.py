@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
@@ -239,8 +239,12 @@ class PartWork:
         """Filter parts on a device until none is left; if it fails, others may take its parts."""
         taken: list[Part] = []  # and not written yet
         try:
-            with ThreadPoolExecutor(1, "parts in") as inward, ThreadPoolExecutor(1) as outward:
-                self._all(device, progress, taken, inward, outward)
+            with ExitStack() as held:
+                submits = [_at_once, _at_once]
+                if self._ahead:
+                    pools = (held.enter_context(ThreadPoolExecutor(1, "parts")) for _ in range(2))
+                    submits = [pool.submit for pool in pools]
+                self._all(device, progress, taken, *submits)
         except _FAILURES:
             self.waiting.extend(taken)
             raise
@@ -250,8 +254,8 @@ class PartWork:
         device: Device,
         progress: Progress,
         taken: list[Part],
-        inward: ThreadPoolExecutor,
-        outward: ThreadPoolExecutor,
+        inward: Callable[..., Future],
+        outward: Callable[..., Future],
     ) -> None:
         def take() -> tuple[Part, Future] | None:
             try:
@@ -259,7 +263,7 @@ class PartWork:
             except IndexError:
                 return None
             taken.append(part)
-            return part, inward.submit(self._read, part)
+            return part, inward(self._read, part)
 
         def put(part: Part, out: np.ndarray, tally: Tally) -> None:
             self._write(part, out, tally)
@@ -276,13 +280,20 @@ class PartWork:
             del block, reading
             if writing is not None:
                 writing.result()
-            writing = outward.submit(put, part, out, tally)
+            writing = outward(put, part, out, tally)
             del out
             if not self._ahead:
                 writing.result()
                 following = take()
         if writing is not None:
             writing.result()
+
+
+def _at_once(function: Callable, *given: Any) -> Future:
+    """Call a function in this thread, as an executor would in another."""
+    done: Future = Future()
+    done.set_result(function(*given))
+    return done
 
 
 def filter_parts(
