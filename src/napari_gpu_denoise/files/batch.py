@@ -325,10 +325,6 @@ def denoise_files(
     return replace(report, notes=_plate(batch)) if not report.failed else report
 
 
-class _Continued(Exception):
-    """Workers are there, and go on with a file of which this process has done some parts."""
-
-
 class _Begun(NamedTuple):
     """A file that a thread denoises: its place, since when, its bytes, and steps to report."""
 
@@ -428,24 +424,21 @@ class _Flow(contextlib.ExitStack):
 
         def among_all(step: Step) -> BatchProgress:
             state = BatchProgress(path, *place, step.done, step.total, step.unit)
-            self._tell_workers(state)
+            workers = self._batch.workers
+            if workers is not None and step.total:
+                workers.told((state.index + state.done / state.total) / state.count)
+                if workers.client is not None and step.unit == "part" and self._resumes(path):
+                    raise errors.Cancelled("Workers go on with it.")
             return state
 
         own = self._progress.within(among_all)
         own.stage("")
         return own
 
-    def _tell_workers(self, state: BatchProgress) -> None:
-        """Let workers be started; if they are there, end what they can go on with."""
-        workers = self._batch.workers
-        if workers is None or not state.total:
-            return
-        workers.told((state.index + state.done / state.total) / state.count)
-        # On one device, whose parts are theirs; at an address nothing is continued.
-        continued = state.unit == "part" and state.done > 0 and len(self._batch.run.device) == 1
-        continued &= not isinstance(self._batch.targets[state.path], zarr.Address)
-        if continued and workers.client is not None:
-            raise _Continued
+    def _resumes(self, path: Path) -> bool:
+        """Return whether workers can go on with parts of a file: of one device, at no address."""
+        target = self._batch.targets[path]
+        return len(self._batch.run.device) == 1 and not isinstance(target, zarr.Address)
 
     def _alone(self, path: Path, place: tuple[int, int], known: FileReport | None = None) -> None:
         """Denoise one file, with this process or with all workers, while no other is.
@@ -459,7 +452,9 @@ class _Flow(contextlib.ExitStack):
             options |= {"client": batch.client, "progress": own}
             try:
                 return denoise_file(path, batch.targets.get(path), batch.run, **options)
-            except _Continued:
+            except errors.Cancelled:
+                if self._progress.stopped() or batch.workers is None:
+                    raise
                 self.shared()
                 return made(resume=True)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, Note
 from napari_gpu_denoise.image.levels import Levels, as_array, is_plain
+from napari_gpu_denoise.image.threads import at_once
 from napari_gpu_denoise.opencl.device import Device, names_of
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
@@ -240,7 +241,7 @@ class PartWork:
         taken: list[Part] = []  # and not written yet
         try:
             with ExitStack() as held:
-                submits = [_at_once, _at_once]
+                submits = [at_once, at_once]
                 if self._ahead:
                     pools = (held.enter_context(ThreadPoolExecutor(1, "parts")) for _ in range(2))
                     submits = [pool.submit for pool in pools]
@@ -287,13 +288,6 @@ class PartWork:
                 following = take()
         if writing is not None:
             writing.result()
-
-
-def _at_once(function: Callable, *given: Any) -> Future:
-    """Call a function in this thread, as an executor would in another."""
-    done: Future = Future()
-    done.set_result(function(*given))
-    return done
 
 
 def filter_parts(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.image.axes import Frames
-from napari_gpu_denoise.image.threads import ahead
+from napari_gpu_denoise.image.threads import ahead, at_once
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, kept_bytes
 from napari_gpu_denoise.protocol.filter import Filter
@@ -249,8 +249,8 @@ def frames_at_once(plan: FramePlan, device: Device, tile: Tile, budget: int) -> 
     return batch
 
 
-# Tiles whose results may be on their way to the output, besides the two on the device.
-_MOST_DOWNLOADS = 3
+# Tiles whose results may be on their way to the output, besides the last one enqueued.
+_MOST_DOWNLOADS = 2
 
 
 @dataclass
@@ -330,39 +330,24 @@ class TileFlow:
             self._transfer = Transfer(self.arena, FrameTypes.of(self.work), read, made)
         for slot in self.slots:
             slot.seen = None
-        each, clipped = zip(self.tiles, itertools.cycle(self.slots), strict=False), 0
-        alone = total == 1 or len(self.slots) == 1
-        with closing(self._one_by_one(each) if alone else self._overlapping(each)) as written:
-            for done, new in enumerate(written, 1):
-                clipped += new
-                progress.tell(done, total)
-        return clipped
-
-    def _one_by_one(self, places: Iterator[tuple[Tile, _Slot]]) -> Iterator[int]:
-        """Filter tiles one after another; yield how many values were clipped in each."""
-        for place in places:
-            with self.turn:
-                clipped = self._enqueue(*self._read(place), "out")()
-            yield clipped
-
-    def _overlapping(self, places: Iterator[tuple[Tile, _Slot]]) -> Iterator[int]:
-        """Do so while one thread reads the next tile, and another writes the ones before."""
+        places = zip(self.tiles, itertools.cycle(self.slots), strict=False)
+        read, submit, most = map(self._read, places), at_once, 0
         writing: deque[Future] = deque()
-        with (
-            ThreadPoolExecutor(1, "tiles out") as pool,
-            closing(ahead(self._read, places, 1)) as read,
-        ):
-            try:
-                for number, one in enumerate(read):
-                    if len(writing) == _MOST_DOWNLOADS:
-                        yield writing.popleft().result()
-                    write = self._enqueue(*one, f"out {number % _MOST_DOWNLOADS}")
-                    writing.append(pool.submit(write))
-                while writing:
-                    yield writing.popleft().result()
-            finally:
-                for one in writing:
-                    one.cancel()
+        with ExitStack() as held:
+            if total > 1 and len(self.slots) > 1:
+                # Threads read the next tile and write the last ones while this one enqueues.
+                pool = held.enter_context(ThreadPoolExecutor(1, "tiles out"))
+                read = held.enter_context(closing(ahead(self._read, places, 1)))
+                submit, most = pool.submit, _MOST_DOWNLOADS
+            held.callback(lambda: [one.cancel() for one in writing])
+            clipped = 0
+            for number, one in enumerate(read):
+                with self.turn:
+                    writing.append(submit(self._enqueue(*one, f"out {number % (most + 1)}")))
+                while len(writing) > (most if number + 1 < total else 0):
+                    clipped += writing.popleft().result()
+                    progress.tell(number + 1 - len(writing), total)
+        return clipped
 
     def _read(self, place: tuple[Tile, _Slot]) -> tuple[Tile, _Slot, np.ndarray]:
         """Read a tile into the memory of a slot."""
