@@ -7,8 +7,8 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
@@ -256,56 +256,43 @@ class PartWork:
 
     def by(self, device: Device, progress: Progress) -> None:
         """Filter parts on a device until none is left; if it fails, others may take its parts."""
+        job, writing = self._job.on(device), None
         taken: list[Part] = []  # and not written yet
-        try:
-            with ExitStack() as held:
-                submits = [at_once, at_once]
-                if self._ahead:
-                    pools = (held.enter_context(ThreadPoolExecutor(1, "parts")) for _ in range(2))
-                    submits = [pool.submit for pool in pools]
-                self._all(device, progress, taken, *submits)
-        except _FAILURES:
-            self.waiting.extend(taken)
-            raise
 
-    def _all(
-        self,
-        device: Device,
-        progress: Progress,
-        taken: list[Part],
-        inward: Callable[..., Future],
-        outward: Callable[..., Future],
-    ) -> None:
-        def take() -> tuple[Part, Future] | None:
-            try:
-                part = self.waiting.popleft()
-            except IndexError:
-                return None
-            taken.append(part)
-            return part, inward(self._read, part)
+        def parts() -> Iterator[Part]:
+            with suppress(IndexError):
+                while True:
+                    taken.append(self.waiting.popleft())
+                    yield taken[-1]
+
+        def read(part: Part) -> tuple[Part, Block]:
+            return part, self._read(part)
 
         def put(part: Part, out: np.ndarray, tally: Tally) -> None:
             self._write(part, out, tally)
             taken.remove(part)
             self.written.put((device, tally))
 
-        job, writing, following = self._job.on(device), None, take()
-        while following is not None:
-            progress.check()
-            part, reading = following
-            out, block = self._room(part), reading.result()
-            following = take() if self._ahead else None
-            tally = filter_part(job, part, block, out, progress)
-            del block, reading
-            if writing is not None:
-                writing.result()
-            writing = outward(put, part, out, tally)
-            del out
-            if not self._ahead:
-                writing.result()
-                following = take()
-        if writing is not None:
-            writing.result()
+        try:
+            with ExitStack() as held:
+                blocks, submit = map(read, parts()), at_once
+                if self._ahead:
+                    blocks = held.enter_context(closing(ahead(read, parts(), 1)))
+                    submit = held.enter_context(ThreadPoolExecutor(1, "parts out")).submit
+                for part, block in blocks:
+                    progress.check()
+                    out = self._room(part)
+                    tally = filter_part(job, part, block, out, progress)
+                    del block
+                    if writing is not None:
+                        writing.result()
+                    writing = submit(put, part, out, tally)
+                    del out
+                if writing is not None:
+                    writing.result()
+        except _FAILURES:
+            self.waiting.extend(taken)
+            raise
 
 
 def filter_parts(

@@ -29,7 +29,7 @@ from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank
 from napari_gpu_denoise.run.job import Job, check_kept, sigma_over, start
 from napari_gpu_denoise.run.progress import SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Tally
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.request import Run, on_cores
 
 # As many times the bytes of a part for a GPU, which takes one in less time than its chunks are
 # packed.
@@ -159,8 +159,7 @@ def size_of(
         t = names.index("T")
         longest[t] = min(shape[t], max(math.ceil(shape[t] / len(devices)), margins[t], 1))
     each = sum(one.itemsize for one in job.dtypes)
-    slow = any(one is None or one.shares_cores for one in devices)
-    aim = limits.part_bytes * (1 if slow else _ON_A_GPU)
+    aim = limits.part_bytes * (1 if on_cores(devices) else _ON_A_GPU)
     most = (aim if host is None else min(aim, host.part_bytes(devices))) // each
     if filter.over_time and "T" in names:
         frames = min(longest[t], limits.frames_per_margin * max(margins[t], 1))
