@@ -230,7 +230,7 @@ def new(client, device, monkeypatch, tmp_path):
 
     def run(inputs, worth):
         monkeypatch.setattr(dask_workers, "_WORTH", worth)
-        monkeypatch.setattr(dask_workers, "_SEEN", 0.0)
+        monkeypatch.setattr(dask_workers, "_LOOKS", 0.0)
         with NewWorkers(2, device) as workers:
             plain = workers.told
 

@@ -409,18 +409,18 @@ def _quietly(method: Callable, **options: Any) -> None:
 
 # Seconds that workers have to save, at most, to be started: to start and to end them takes about
 # three, and where the device or the disk is what all wait for, they save nothing.
-_WORTH = 8.0
-_SEEN = 1.0  # seconds of work from which the rest is estimated
+_WORTH = 10.0
+_LOOKS = 1.0  # seconds between two estimates of the rest
 _THREADS = 2  # of each process: while a device filters a part, another one is read or written
 
 
 class NewWorkers(contextlib.ExitStack):
     """Workers on this machine, which are started when that shortens a run; they end with the block.
 
-    Until they are there, and `client` is one of them, this process does all; afterwards it is one
-    of them: so a run takes no longer than without. `device` is what they are to run on: of a CPU
-    each has its share of the cores. `said` is told the address of the dashboard, if there is one.
-    `note` says why they were started, or not.
+    `client` is theirs once all are there: until then this process does all, and afterwards it is
+    one of them. `device` is what they are to run on: of a CPU each has its share of the cores.
+    `said` is told the address of the dashboard, if there is one. `note` says why they were started,
+    or not.
     """
 
     def __init__(self, count: int, device: Any = None, said: Callable[[str], None] = str):
@@ -430,17 +430,20 @@ class NewWorkers(contextlib.ExitStack):
         self.client: Any = None
         self.note = "No workers were started: the run was too short."
         self._first: np.ndarray | None = None
-        self._begun = False
+        self._begun, self._next = False, 0.0
 
     def told(self, done: float) -> None:
         """Hear which share of a run is done; start the workers if they can shorten the rest."""
         import psutil  # which dask.distributed needs, too
 
-        now = np.array([time.monotonic(), psutil.cpu_times().idle / psutil.cpu_count(), done])
+        if self._begun or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _LOOKS
+        now = np.array([psutil.cpu_times().idle / psutil.cpu_count(), done])
         if self._first is None:
             self._first = now  # kernels were built before
-        seconds, idle, since = now - self._first
-        if self._begun or seconds < _SEEN or since <= 0:
+        idle, since = now - self._first
+        if since <= 0:
             return
         saved = idle * (1 - done) / since  # as long as the cores will do nothing
         told = f"they would have saved {saved:.1f} s at most, and taken about 3 s"
@@ -453,7 +456,7 @@ class NewWorkers(contextlib.ExitStack):
         """Start the workers, and wait until all are there."""
         import distributed
 
-        self.note = f"{self._count} workers were started."
+        self.note = f"{self._count} workers were not there yet when the run ended."
         usual = {"host": "127.0.0.1", "protocol": "tcp://", "dashboard": False}
         usual["nthreads"] = _THREADS
         here = {"cls": distributed.Worker, "options": {**usual, "memory_limit": 0}}
@@ -477,7 +480,7 @@ class NewWorkers(contextlib.ExitStack):
             raise ClusterError(self.note) from error
         self.callback(_quietly, client.close)
         self._said(client.dashboard_link)
-        self.client = client
+        self.client, self.note = client, f"{self._count} workers were started."
 
 
 def dask_setup(worker: Any) -> None:
