@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -204,6 +204,33 @@ def test_small_files_are_spread_over_the_workers(several, client, monkeypatch):
     assert next((each.done, each.total) for each in seen if each.unit == "file") == (0, 7)
     again = gd.run_batch(folder, PLAIN, 20.0, resume=True, **options)
     assert len(again.skipped) == 6 and len(again.failed) == 1
+
+
+def test_threads_of_a_worker_open_a_file_once(place, monkeypatch):
+    """What one of them had opened was closed when the other had opened it, too."""
+    plain, opened, second = dask_workers.formats.open_stack, [], threading.Event()
+
+    def open_stack(*given, **options):
+        opened.append(given)
+        if len(opened) == 1:
+            assert second.wait(60)
+            time.sleep(0.1)
+        return plain(*given, **options)
+
+    def read():
+        if opened:
+            second.set()
+        return np.asarray(where.source()[:])
+
+    monkeypatch.setattr(dask_workers.formats, "open_stack", open_stack)
+    where = dask_workers.Place("run", str(place.input), False)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(read)
+        while not opened:
+            time.sleep(0.001)
+        both = [pool.submit(read), first]
+        np.testing.assert_array_equal(both[0].result(), both[1].result())
+    assert len(opened) == 1
 
 
 def test_a_small_file_is_tried_on_another_worker(several, client, one, monkeypatch):

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -64,7 +65,8 @@ class Place:
 
     def source(self) -> Any:
         """Return the pixels, which are read part by part."""
-        data = _opened(self.run, self.path, self.companions_anywhere)[1].data
+        with _opening:  # two threads would open it twice, and one be closed as nobody keeps it
+            data = _opened(self.run, self.path, self.companions_anywhere)[1].data
         return CorrectedArray(data, self.correction) if self.correction else data
 
 
@@ -134,6 +136,9 @@ def filtered(place: Place, job: Job, part: Part) -> Done:
     if not isinstance(target.place, Address):  # where nothing is resumed
         mark = mark_of(target, part.yields, out)
     return Done(str(job.device), tally, mark)
+
+
+_opening = threading.Lock()
 
 
 @lru_cache(maxsize=4)
