@@ -522,8 +522,7 @@ def _by_workers(
 
     Returns what is left: large files, of which all workers filter parts, or a single one.
     """
-    from napari_gpu_denoise.files.cluster import check_workers, outcomes
-    from napari_gpu_denoise.run.by_parts import DeviceReport
+    from napari_gpu_denoise.files.cluster import DeviceReport, check_workers, outcomes
 
     check_workers(batch.client)
     if len(todo) < 2:

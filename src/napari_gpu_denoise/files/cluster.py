@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.errors import ClusterError
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.input_checks import check_no_secrets
 from napari_gpu_denoise.files.zarr import NewImage
@@ -101,9 +100,9 @@ def outcome_of(version: str, function: Callable, *given: Any) -> Outcome:
         return Outcome(worker, error=error)
 
 
-def _other_version(worker: str, found: str, wanted: str) -> ClusterError:
+def _other_version(worker: str, found: str, wanted: str) -> errors.ClusterError:
     told = f"version {found} of" if found else "no"
-    return ClusterError(
+    return errors.ClusterError(
         f"The dask worker {worker} has {told} napari-gpu-denoise: install version {wanted} there, "
         "as here."
     )
@@ -242,7 +241,7 @@ def _workers_there(client: Any) -> Iterator[dict[str, int]]:
             )
             _logger.warning(told, _ALONE_MAX)
         if alone >= _ALONE_MAX:
-            raise ClusterError(
+            raise errors.ClusterError(
                 f"There has been no dask worker for {_ALONE_MAX:g} s",
                 "start some, and repeat the run with resume=True",
                 code="no-workers",
@@ -258,13 +257,15 @@ def _in_words(*lost: type[Exception]) -> Iterator[None]:
     try:
         yield
     except KilledWorker as error:
-        raise ClusterError(
+        raise errors.ClusterError(
             "Several dask workers ended while filtering the same part, perhaps for lack of memory: "
             "give each more memory, or start fewer."
         ) from error
     except (*lost, *_CANCELLED) as error:
         remedy = "start it again, and repeat the run with resume=True"
-        raise ClusterError("The dask scheduler was lost", remedy, code="no-scheduler") from error
+        raise errors.ClusterError(
+            "The dask scheduler was lost", remedy, code="no-scheduler"
+        ) from error
 
 
 def _outcome(future: Any, result: Any) -> Outcome:
@@ -369,7 +370,7 @@ def _dask() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise ClusterError(
+        raise errors.ClusterError(
             "Workers need dask.distributed, which is not installed: pip install "
             "'napari-gpu-denoise[cluster]'."
         ) from error
@@ -383,14 +384,14 @@ def connected(scheduler: str, seconds: float = _ANSWER_SECONDS) -> Iterator[Any]
     It has `seconds` to answer, and so has its first worker to come.
     """
     distributed = _dask()
-    check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", ClusterError)
+    check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", errors.ClusterError)
     try:
         if not scheduler.startswith(("inproc:", "ucx:")):  # which have no ports
             # Of an address that it refuses, a client leaves a thread that the next one waits for.
             distributed.comm.get_address_host_port(scheduler)
         client = distributed.Client(scheduler, timeout=seconds, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
-        raise ClusterError(
+        raise errors.ClusterError(
             f"No dask scheduler answers at {scheduler} ({error}): give the address that it prints "
             "when it starts, such as tcp://login1:8786."
         ) from error
@@ -399,7 +400,7 @@ def connected(scheduler: str, seconds: float = _ANSWER_SECONDS) -> Iterator[Any]
         try:
             client.wait_for_workers(1, timeout=seconds)
         except (OSError, *_CANCELLED) as error:
-            raise ClusterError(
+            raise errors.ClusterError(
                 f"The scheduler at {scheduler} has no workers: start some with 'dask worker "
                 f"{scheduler}'."
             ) from error
@@ -482,7 +483,7 @@ class NewWorkers(contextlib.ExitStack):
             client = distributed.Client(cluster, set_as_default=False)
         except (OSError, RuntimeError) as error:
             self.note = f"{self._count} workers could not be started ({error}): start fewer."
-            raise ClusterError(self.note) from error
+            raise errors.ClusterError(self.note) from error
         self.callback(_quietly, client.close)
         self._said(client.dashboard_link)
         self.client, self.note = client, f"{self._count} workers were started."
