@@ -370,7 +370,7 @@ class TileFlow:
         sigma, uploads = self._send_sigma(slot, tile)
         values, launches = transfer.send(self.queues, slot.name + "in", pixels, uploads)
         slot.uploaded = launches[0][1]
-        launches += [("sigma", each) for each in uploads]
+        launches += [("upload", each) for each in uploads]
         if stabilisation is not None:
             launches += stabilisation.forward_tile(compute, values, sigma.models, tile)
         out = transfer.result(made)
