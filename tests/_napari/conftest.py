@@ -30,7 +30,11 @@ from npe2._pytest_plugin import TestPluginManager
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QApplication, QWidget
 
+from napari_gpu_denoise._napari import start
+from napari_gpu_denoise._napari.denoise import run_panel
+from napari_gpu_denoise._napari.noise import panel as noise_panel
 from napari_gpu_denoise._napari.panel import Panel
+from napari_gpu_denoise._napari.preview import live
 
 # napari's own settings stay in memory: the user's file is neither read nor, several times a test,
 # written. This is too late if anything has asked for them.
@@ -66,6 +70,15 @@ def kept(tmp_path_factory, monkeypatch):
     found = tmp_path_factory.mktemp("kept") / "config"
     monkeypatch.setattr("napari_gpu_denoise._napari.denoise.presets.folder", lambda: found)
     return found
+
+
+@pytest.fixture(autouse=True)
+def settling(monkeypatch):
+    """Take changes for settled sooner: a user has more in mind before the next one."""
+    monkeypatch.setattr(start, "_SETTLED", 30)
+    monkeypatch.setattr(noise_panel, "_SETTLED", 30)
+    monkeypatch.setattr(run_panel, "_SETTLED", 30)
+    monkeypatch.setattr(live, "REST", 60)
 
 
 @pytest.fixture(scope="module")
