@@ -265,9 +265,12 @@ WAYS_BY_NOISE = {
 
 
 def ways_of(noise: Callable, number: int) -> tuple[Callable, ...]:
-    """Return the ways that a case is tried by: every second one where channels or slices vary."""
-    ways = WAYS_BY_NOISE[noise]
-    return ways if number < len(FILTERS) else ways[number % 2 :: 2]
+    """Return the ways that a case is tried by: every second one where channels or slices vary.
+
+    So it is with volumes, which are cut as images are, and take as long as all others together.
+    """
+    ways, many = WAYS_BY_NOISE[noise], needs_volume(CASES[number][0])
+    return ways[number % 2 :: 2] if many or number >= len(FILTERS) else ways
 
 
 def named(noise: Callable, kind, axes: str, changes: dict, *way: Callable) -> str:

@@ -249,10 +249,10 @@ REFERENCES = {
 }
 # Cases whose kernels are optimised: those are all kernels of a GPU.
 OPTIMISED = [
-    *("nl_means of a map", "nl_means at every pixel", "pixelwise of a map"),
-    *("nl_means over time, without local memory", "bm3d of an image"),
-    *("bm3d of frames", "bm3d of joined channels", "bm3d of colours"),
-    *("bm4d of a volume", "bm4d over time", "vbm3d of joined channels", "vbm3d, refined"),
+    *("nl_means of a map", "nl_means of patches that end within a step"),
+    *("nl_means of single pixels", "nl_means over time, without local memory"),
+    *("pixelwise of a map", "bm4d of a volume", "bm4d over time"),
+    "vbm3d, refined",
     *(name for name in CASES if name.startswith(("isoline", "swnlm"))),
 ]
 # Folders of kernels that are not those of a filter; what CPUs alone are given; what every device is
