@@ -125,7 +125,7 @@ def window(plugins, qapp):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StatusChecker, "start", lambda _: None)
         patch.setattr(QtViewer, "_get_console", lambda _: QWidget())
-        # A third of the time of a test that adds layers: their controls, and a search for garbage
+        # A fifth of the time of a test that adds layers: their controls, and a search for garbage
         # after each that is removed.
         for name in ("create_qt_layer_controls", "QtDynamicLayerControls"):
             patch.setattr(qt_layer_controls_container, name, NoControls)

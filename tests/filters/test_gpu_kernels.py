@@ -1,9 +1,9 @@
 """Every filter with the kernels of a GPU against NumPy, each kernel optimised as users have it.
 
 What else a kernel may be built with (-D) is built quickly: optimised, each such variant takes a CPU
-1 to 7 s. Where there is no GPU, a CPU poses as one: its compiler turns work-groups into loops, as those of
-many drivers do. A GPU poses as one of another vendor, whose work-items share no warps. It has room
-for small work-groups only, so that images of a few hundred pixels take several.
+1 to 7 s. Where there is no GPU, a CPU poses as one: its compiler turns work-groups into loops, as
+those of many drivers do. A GPU poses as one of another vendor, whose work-items share no warps. It
+has room for small work-groups only, so that images of a few hundred pixels take several.
 """
 
 from __future__ import annotations
