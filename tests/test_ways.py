@@ -70,7 +70,11 @@ def having(name: str, test: Callable) -> list[type]:
 JOINT = having("channels", lambda spec: "joint" in spec.metadata["choices"])
 SLICED = having("slices", lambda spec: spec.default == 0)
 CASES = [(kind, {}) for kind in FILTERS] + [(kind, {"channels": "joint"}) for kind in JOINT]
-CASES = [(kind, "TZYX" if needs_volume(kind) else "TCYX", changes) for kind, changes in CASES]
+# Of volumes the cubes are told: images have room for the tiles of the furthest that may be chosen.
+CASES = [
+    (kind, "TZYX", {**changes, "cube": "4x4x4"}) if needs_volume(kind) else (kind, "TCYX", changes)
+    for kind, changes in CASES
+]
 CASES += [(kind, "TZYX", {}) for kind in SLICED]
 CASES += [(gd.VBM3D, "TCYX", {"frames_after": 0})]
 
