@@ -7,10 +7,10 @@ import itertools
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from napari_gpu_denoise.run.request import HostMemory, Run, takes_options
 
 _AT_ONCE = 4  # files that are read, filtered and written at the same time
 _PAUSE = 0.05  # seconds between two looks at whether the batch was cancelled
+_LONG = 60.0  # seconds that files take of which it is told what took most
 # What a file fails with while others take memory, or one of several devices fails.
 _TRIED_ALONE = (errors.DeviceMemoryError, errors.KernelError, MemoryError)
 
@@ -108,12 +109,14 @@ class BatchReport:
     """The outcome for all files, in the order processed, up to a cancellation or a stop.
 
     `notes` say where the unfinished result of a file is kept at which the batch was cancelled, or
-    what of a plate is not in its result.
+    what of a plate is not in its result. `spent` has the seconds that files, of which several are
+    denoised at once, took for reading, filtering and writing, where these follow each other.
     """
 
     files: tuple[FileReport, ...]
     cancelled: bool = False
     notes: tuple[str, ...] = ()
+    spent: dict[str, float] = field(default_factory=dict)
 
     @property
     def done(self) -> tuple[FileReport, ...]:
@@ -132,9 +135,16 @@ class BatchReport:
 
     @property
     def summary(self) -> str:
-        """The numbers of files, in words."""
+        """The numbers of files, in words; of a long batch also what took most of its time."""
         done, failed, skipped = map(len, (self.done, self.failed, self.skipped))
-        return f"{done} denoised, {failed} failed, {skipped} skipped."
+        told, total = (
+            f"{done} denoised, {failed} failed, {skipped} skipped.",
+            sum(self.spent.values()),
+        )
+        if total < _LONG:
+            return told
+        most = max(self.spent, key=self.spent.get)
+        return f"{told} Most time: {most}, {100 * self.spent[most] / total:.0f} %."
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain values that JSON can hold."""
@@ -316,8 +326,8 @@ def denoise_files(
             flow.finish()
         except errors.Cancelled:
             notes = flow.cancelled()
-            return BatchReport(tuple(files), cancelled=len(files) < count, notes=notes)
-    report = BatchReport(tuple(map(_still_there, files)))
+            return BatchReport(tuple(files), len(files) < count, notes, state.spent())
+    report = BatchReport(tuple(map(_still_there, files)), spent=state.spent())
     return replace(report, notes=_plate(batch)) if not report.failed else report
 
 
@@ -538,6 +548,7 @@ class _BatchState:
         self._sources: set[Path] = set()  # files read as part of an earlier image
         self._written: set[tuple[int, int]] = set()
         self._first: dict[str, Path] = {}  # by the name of its result
+        self._spent: list[dict[str, float]] = []
         for path, target in batch.targets.items():
             self._first.setdefault(_folded(target), path)
 
@@ -603,11 +614,17 @@ class _BatchState:
     def options(self, path: Path) -> dict[str, Any]:
         """Return the options of `denoise_file`."""
         batch = self._batch
+        self._spent.append({})
         return {
             "overwrite": batch.overwrite,
             "companions_anywhere": batch.companions_anywhere,
             "resume": batch.resume,
+            "spent": self._spent[-1],
         }
+
+    def spent(self) -> dict[str, float]:
+        """Return the seconds of all files by what they were spent for."""
+        return dict(sum(map(Counter, self._spent), Counter()))
 
     def done(
         self, path: Path, picture: ImageFile, record: Record, notes: tuple[str, ...]
