@@ -1,7 +1,7 @@
 """Test a device with kernels and filters whose results are known, as runs use them.
 
-`opencl/device_test.py` starts this module as a process for each part of the test. The results are
-in ``self_test.npz``; if a filter is to give others, they are made again, on the best device, by
+`opencl/device_test.py` starts this module as a process. The results of filters are in
+``self_test.npz``; if one is to give others, they are made again, on the best device, by
 
     python -m napari_gpu_denoise.filters.self_test store
 """
@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,36 +33,37 @@ _SIGMA = 20.0
 # Grey levels. Rounding decides which of two patches that are equally similar is used: that is
 # worth 0.1 at most, and 0.006 root mean square, on the six drivers that were compared.
 _RMS, _MOST = 0.1, 4.0
-# The steps of each part; the parts run side by side, and their programs compile in equal times.
-# Each begins with the vectors, as compilers that fail at those may take minutes to fail at filters.
-_PARTS: tuple[tuple[str, ...], ...] = (
-    ("vectors", "barriers", "loops", "bm3d"),
-    ("vectors", "nl_means", "vbm3d"),
-)
 
 
-def run_part(platform: str, name: str, index: int, lanes: int, part: int) -> Iterator[str]:
+def run_steps(
+    platform: str, name: str, index: int, lanes: int, steps: Sequence[str]
+) -> Iterator[str]:
     """Test a device with vectors of so many floats; yield the name of each step before it.
+
+    The `steps` are names of filters, or an empty one for the short test of the compiler. That comes
+    first: compilers that fail at vectors may take minutes to fail at filters.
 
     Raises
     ------
     KernelError
         If a result is wrong, or the device fails.
     """
-    device = replace(find_untested(name, platform, index), float_lanes=lanes, tested=True)
-    checks: dict[str, Callable[[Device], None]] = dict(
-        vectors=_vectors, barriers=_barriers, loops=_loops
-    )
+    found = find_untested(name, platform, index)
+    # None that is listed, which would be tested itself, and whose session others may use.
+    device = replace(found, index=-1, float_lanes=lanes, tested=True)
     try:
-        for step in _PARTS[part]:
-            if step in checks:
-                yield f"{step}, {lanes} floats wide" if step == "vectors" else step
-                checks[step](device)
-            else:
+        for step in steps:
+            if not step:
+                yield f"vectors, {lanes} floats wide"
+                _vectors(device)
+                yield "barriers"
+                _barriers(device)
+                yield "loops"
+                _loops(device)
+            elif step in (stored := np.load(_STORED)):
                 yield filters_for(step)[0].title
-                _compare(_filtered(step, device), np.load(_STORED)[step] / _SCALE)
+                _compare(_filtered(step, device), stored[step] / _SCALE)
     finally:
-        # In a process that goes on, the session would have these lanes for runs as well.
         release_memory()
         forget(session(device))
 
@@ -82,8 +83,9 @@ def video() -> np.ndarray:
 def _filtered(name: str, device: Device) -> np.ndarray:
     """Return the result of a filter as it is called by default."""
     settings = filters_for(name)[0]()
-    frames, axes = (video(), "TYX") if settings.over_time else (video()[0], "YX")
-    return denoise(frames, settings, _SIGMA, axes=axes, dtype="float32", device=device).image
+    axis = "T" if settings.over_time else settings.joint
+    frames = video() if axis else video()[0]
+    return denoise(frames, settings, _SIGMA, axes=f"{axis}YX", dtype="float32", device=device).image
 
 
 def _compare(found: np.ndarray, expected: np.ndarray, rms: float = _RMS, most: float = _MOST):
@@ -160,13 +162,15 @@ def _run(
 def _store() -> None:
     """Write the results of the best device, which fails the test if they are to be others."""
     best = min(listed(), key=lambda found: (bool(found.problem), KINDS.index(found.kind)))
-    device, names = replace(best, tested=True), ("nl_means", "bm3d", "vbm3d")
-    results = {name: np.rint(_filtered(name, device) * _SCALE) for name in names}
+    device = replace(best, index=-1, tested=True)
+    results = {
+        each.name: np.rint(_filtered(each.name, device) * _SCALE) for each in filters_for("")
+    }
     np.savez_compressed(_STORED, **{k: v.astype(np.uint16) for k, v in results.items()})
 
 
 def _main() -> None:
-    """Run a part of the test for the process that has started this one."""
+    """Run a test for the process that has started this one."""
     # Whatever drivers write to the standard output is not for that process.
     reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -185,7 +189,7 @@ def _main() -> None:
     builds.setLevel(logging.DEBUG)
     builds.addHandler(Builds())
     request = json.loads(sys.argv[1])
-    report(outcome=outcome_of(run_part(*request), lambda step: report(step=step)))
+    report(outcome=outcome_of(run_steps(*request), lambda step: report(step=step)))
 
 
 def _end_with_parent() -> None:

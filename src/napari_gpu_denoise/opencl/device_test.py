@@ -1,7 +1,8 @@
 """Test devices before they are used, in processes that a broken driver may take down.
 
-What is run is in `filters/self_test.py`. At vectors as wide as its driver reports, a compiler may
-abort the process or take minutes: PoCL 3.0 does both on AMD Zen 4. Narrower ones are then tried.
+What is run is in `filters/self_test.py`: a short test of the compiler, and each filter before it is
+first used. At vectors as wide as its driver reports, a compiler may abort the process or take
+minutes: PoCL 3.0 does both on AMD Zen 4. Narrower ones are then tried.
 """
 
 from __future__ import annotations
@@ -37,14 +38,16 @@ _TURN_PATIENCE = 120.0  # seconds for which another process that tests the same 
 
 
 class Answer(NamedTuple):
-    """What a test says of a device: its fault, if any, and how wide its vectors may be.
+    """What tests say of a device: its fault, if any, how wide its vectors may be, what it passed.
 
-    An answer that does not last, such as that of a test that was interrupted, is not kept.
+    That are names of filters, and an empty one for the compiler. An answer that does not last, such
+    as that of a test that was interrupted, is not kept.
     """
 
     problem: str
     float_lanes: int
     lasting: bool = True
+    passed: tuple[str, ...] = ()
 
 
 def answer_file(device: Any) -> Path:
@@ -61,7 +64,8 @@ def kept_answer(file: Path, lanes: int) -> Answer | None:
     """Return the answer in a file for a device that reports so many lanes; None if it is no use."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
-        answer = Answer(str(kept["problem"]), int(kept["float_lanes"]))
+        passed = tuple(map(str, kept["passed"]))
+        answer = Answer(str(kept["problem"]), int(kept["float_lanes"]), passed=passed)
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return answer if 1 <= answer.float_lanes <= lanes else None
@@ -111,10 +115,8 @@ def _processor() -> str:
 
 # Started by its name, and imported only where no process can be: it lies above this folder.
 _MODULE = "napari_gpu_denoise.filters.self_test"
-_PARTS = 2  # of a test, in a process each: compilers of CPU drivers use one core
 _NARROWER = (8, 4)  # floats of vectors to try where those of the driver fail
 
-_seats = threading.Semaphore(max(_PARTS, os.cpu_count() or 1))
 _here = threading.Lock()
 
 
@@ -148,18 +150,18 @@ class SlowVectorsError(Exception):
     """A compiler takes too long for vectors of which narrower ones can be tried."""
 
 
-def answers_for(devices: Sequence[Any], patience: Patience = _PATIENCE) -> list[Answer]:
+def answers_for(
+    devices: Sequence[Any], filter: str = "", patience: Patience = _PATIENCE
+) -> list[Answer]:
     """Return the answers of tests of each `Device`: those kept, or of tests made now side by side.
 
-    Devices of one model and driver are tested once.
+    Each has passed the test of the compiler and of the filter of this name, if any, or has a
+    problem. Devices of one model and driver are tested once.
     """
-    files = [answer_file(device) for device in devices]
-    kinds = dict(zip(files, devices, strict=True))
-    answers = {file: kept_answer(file, device.float_lanes) for file, device in kinds.items()}
-    unknown = [file for file, answer in answers.items() if answer is None]
-    made = _side_by_side(_test, [(file, kinds[file], patience) for file in unknown])
-    answers.update(zip(unknown, made, strict=True))
-    return [answers[file] for file in files]
+    kinds = {answer_file(device): device for device in devices}
+    calls = [(file, device, filter, patience) for file, device in kinds.items()]
+    answers = dict(zip(kinds, _side_by_side(_test, calls), strict=True))
+    return [answers[answer_file(device)] for device in devices]
 
 
 def _side_by_side(function: Callable[..., Any], calls: Sequence[tuple]) -> list[Any]:
@@ -177,43 +179,49 @@ def _side_by_side(function: Callable[..., Any], calls: Sequence[tuple]) -> list[
     return [future.result() for future in futures]
 
 
-def _test(file: Path, device: Any, patience: Patience) -> Answer:
-    """Test a device, unless another process has done so meanwhile."""
-    with turn(file):
-        answer = kept_answer(file, device.float_lanes)
-        if answer is None:
-            answer = _widest(device, patience)
-            keep_answer(file, device, answer)
+def _test(file: Path, device: Any, filter: str, patience: Patience) -> Answer:
+    """Test a device, unless somebody has done so."""
+
+    def is_enough(answer: Answer | None) -> bool:
+        return answer is not None and (bool(answer.problem) or filter in answer.passed)
+
+    answer = kept_answer(file, device.float_lanes)
+    if not is_enough(answer):
+        with turn(file):
+            answer = kept_answer(file, device.float_lanes)
+            if not is_enough(answer):
+                answer = _widest(device, answer, filter, patience)
+                keep_answer(file, device, answer)
     return answer
 
 
-def _widest(device: Any, patience: Patience) -> Answer:
-    """Find the widest vectors that a device computes with."""
-    native = device.float_lanes
+def _widest(device: Any, known: Answer | None, filter: str, patience: Patience) -> Answer:
+    """Find the widest vectors that a device computes with, of those that have not failed yet."""
+    known = known or Answer("", device.float_lanes)
+    native, passed = known.float_lanes, known.passed
     try:
         for lanes in (native, *(n for n in _NARROWER if n < native)):
-            requests = [(device, lanes, part, patience) for part in range(_PARTS)]
-            parts = _side_by_side(_run, requests)
-            problem, lasting = max(parts, key=lambda part: (bool(part.problem), not part.lasting))
+            steps = [step for step in dict.fromkeys(("", filter)) if step not in passed]
+            problem, lasting = _run(device, lanes, steps, patience)
             if not problem:
-                return Answer("", lanes, lasting)
+                return Answer("", lanes, lasting, (*passed, *steps))
             if not lasting:
                 break
+            passed = ()
     except TimeoutError as error:
         problem, lasting = str(error), True
     return Answer(problem, native, lasting)
 
 
-def _run(device: Any, lanes: int, part: int, patience: Patience) -> Outcome:
-    """Run a part of the test in a process, or in this one if none can be started."""
-    request = device.platform, device.name, device.index, lanes, part
-    with _seats:
-        try:
-            return _run_apart(request, patience)
-        except NoProcessError as reason:
-            _say_here(str(reason))
+def _run(device: Any, lanes: int, steps: Sequence[str], patience: Patience) -> Outcome:
+    """Run a test in a process, or in this one if none can be started."""
+    request = device.platform, device.name, device.index, lanes, steps
+    try:
+        return _run_apart(request, patience)
+    except NoProcessError as reason:
+        _say_here(str(reason))
     with _here:
-        return outcome_of(import_module(_MODULE).run_part(*request), lambda step: None)
+        return outcome_of(import_module(_MODULE).run_steps(*request), lambda step: None)
 
 
 @cache
@@ -226,12 +234,12 @@ def _say_here(reason: str) -> None:
 
 
 def child_command(request: Sequence[Any]) -> list[str]:
-    """Return the command that runs a part of the test of a device."""
+    """Return the command that runs a test of a device."""
     return [sys.executable, "-P", "-W", "ignore", "-m", _MODULE, json.dumps(request)]
 
 
 def _run_apart(request: Sequence[Any], patience: Patience) -> Outcome:
-    """Run a part of the test in a process of its own.
+    """Run a test in a process of its own.
 
     Raises
     ------
