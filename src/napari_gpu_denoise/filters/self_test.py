@@ -23,7 +23,7 @@ from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.filters import filters_for
 from napari_gpu_denoise.opencl.device import KINDS, Device, find_untested, listed
 from napari_gpu_denoise.opencl.device_test import outcome_of
-from napari_gpu_denoise.opencl.memory import device_errors, release_memory
+from napari_gpu_denoise.opencl.memory import constant_buffer, device_errors, release_memory
 from napari_gpu_denoise.opencl.program import forget, session
 from napari_gpu_denoise.run.denoise import denoise
 
@@ -33,6 +33,7 @@ _SIGMA = 20.0
 # Grey levels. Rounding decides which of two patches that are equally similar is used: that is
 # worth 0.1 at most, and 0.006 root mean square, on the six drivers that were compared.
 _RMS, _MOST = 0.1, 4.0
+_LOOSE = {"bm4d": 3.0}  # times as much: of its many cubes more are equally similar
 
 
 def run_steps(
@@ -54,15 +55,13 @@ def run_steps(
     try:
         for step in steps:
             if not step:
-                yield f"vectors, {lanes} floats wide"
-                _vectors(device)
-                yield "barriers"
-                _barriers(device)
-                yield "loops"
-                _loops(device)
+                yield f"vectors of {lanes} floats, barriers and loops"
+                _try_compiler(device)
             elif step in (stored := np.load(_STORED)):
                 yield filters_for(step)[0].title
-                _compare(_filtered(step, device), stored[step] / _SCALE)
+                wide = _LOOSE.get(step, 1.0)
+                expected = stored[step] / _SCALE
+                _compare(_filtered(step, device), expected, wide * _RMS, wide * _MOST)
     finally:
         release_memory()
         forget(session(device))
@@ -88,7 +87,7 @@ def _filtered(name: str, device: Device) -> np.ndarray:
     return denoise(frames, settings, _SIGMA, axes=f"{axis}YX", dtype="float32", device=device).image
 
 
-def _compare(found: np.ndarray, expected: np.ndarray, rms: float = _RMS, most: float = _MOST):
+def _compare(found: np.ndarray, expected: np.ndarray, rms: float, most: float) -> None:
     error = np.abs(found.astype(np.float64) - expected)
     # "not": also if there are values that are no numbers.
     if not (np.sqrt(np.mean(error**2)) <= rms and error.max() <= most):
@@ -98,63 +97,44 @@ def _compare(found: np.ndarray, expected: np.ndarray, rms: float = _RMS, most: f
         )
 
 
-def _vectors(device: Device) -> None:
-    """Check functions of vectors as wide as those of the filters."""
-    lanes = device.lanes
-    x = (np.arange(16 * 60) / 80).astype(np.float32)
-    y, bits = np.empty_like(x), np.empty(x.shape, np.uint32)
-    made = {"out": y, "bits": bits}
-    _run(device, "vector_functions", {"LANES": lanes}, x.size // lanes, None, x, **made)
-    expected = np.clip(np.sqrt(x.astype(np.float64) ** 2 + 2), 1.5, 12).reshape(-1, lanes)
-    mixed = (expected > 10).any(axis=1, keepdims=True)
-    _compare(y, np.where(mixed, np.exp(-expected), expected).ravel(), 1e-5, 1e-5)
-    _compare(bits, np.clip(x, 1, 5).view(np.uint32) >> np.uint32(3), 0, 0)
-
-
-def _barriers(device: Device) -> None:
-    """Check local memory and barriers."""
-    group = min(64, 1 << device.max_group.bit_length() - 1)
-    values = (np.arange(8 * group) * 37 % 101).astype(np.int32)
-    sums = np.empty_like(values)
-    _run(device, "prefix_sums", {"GROUP": group}, values.size, group, values, sums=sums)
-    _compare(sums, values.reshape(8, group).cumsum(axis=1).ravel(), 0, 0)
-
-
-def _loops(device: Device) -> None:
-    """Check that a loop makes all of its turns."""
-    turns = 1 << 17
-    values, sums = np.arange(64, dtype=np.uint32), np.empty(1, np.uint32)
-    _run(device, "long_loop", {"TURNS": turns}, 1, None, values, sums=sums)
+def _try_compiler(device: Device) -> None:
+    """Check vectors as wide as those of the filters, local memory and barriers, and long loops."""
+    lanes, group, turns = device.lanes, min(64, 1 << device.max_group.bit_length() - 1), 1 << 17
+    items = 8 * group
+    x = (np.arange(items * lanes) % 960 / 80).astype(np.float32)
+    y = np.clip(np.sqrt(x.astype(np.float64) ** 2 + 2), 1.5, 12).reshape(-1, lanes)
+    y = np.where((y > 10).any(axis=1, keepdims=True), np.exp(-y), y).ravel()
+    bits = np.clip(x, 1, 5).view(np.uint32) >> np.uint32(3)
+    sums = np.arange(items, dtype=np.int32).reshape(8, group).cumsum(axis=1).ravel()
     powers = np.cumprod(np.full(turns - 1, 3, np.uint32), dtype=np.uint32)[::-1]
-    each = np.tile(values, turns // 64)
-    if sums[0] != np.sum(each[:-1] * powers, dtype=np.uint32) + each[-1]:
+    each = np.tile(x[:64].view(np.uint32), turns // 64)
+    total = np.sum(each[:-1] * powers, dtype=np.uint32) + each[-1:]
+    kinds = {"out": np.float32, "bits": np.uint32, "sums": np.int32, "total": np.uint32}
+    sizes = {"out": x.size, "bits": x.size, "sums": items, "total": 1}
+    found = {name: np.empty(size, kinds[name]) for name, size in sizes.items()}
+    _run(device, {"LANES": lanes, "GROUP": group, "TURNS": turns}, x, found)
+    _compare(found["out"], y, 1e-5, 1e-5)
+    for name, expected in (("bits", bits), ("sums", sums)):
+        _compare(found[name], expected, 0, 0)
+    if found["total"] != total:
         raise KernelError(f"a loop ended before its {turns} turns")
 
 
 def _run(
-    device: Device,
-    name: str,
-    constants: dict[str, int],
-    items: int,
-    group: int | None,
-    given: np.ndarray,
-    **made: np.ndarray,
+    device: Device, constants: dict[str, int], values: np.ndarray, made: dict[str, np.ndarray]
 ) -> None:
-    """Run a kernel that reads an array and writes others."""
+    """Run the kernel that tries the compiler; it makes the arrays."""
     import pyopencl as cl
 
     held = session(device)
     with held.exclusive(), device_errors(held):
-        kernel = held.kernel(f"self_test/{name}", constants)
-        queue, flags = held.queue(), cl.mem_flags
-        source = cl.Buffer(held.context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=given)
-        results = {
-            name: cl.Buffer(held.context, flags.WRITE_ONLY, each.nbytes)
-            for name, each in made.items()
-        }
-        local = None if group is None else (group,)
-        kernel(queue, (items,), local, values=source, **results)
-        for name, buffer in results.items():
+        kernel = held.kernel("self_test/try_compiler", constants)
+        queue, buffers = held.queue(), {}
+        for name, each in made.items():
+            buffers[name] = cl.Buffer(held.context, cl.mem_flags.WRITE_ONLY, each.nbytes)
+        size, group = made["sums"].shape, (constants["GROUP"],)
+        kernel(queue, size, group, values=constant_buffer(held, values), **buffers)
+        for name, buffer in buffers.items():
             cl.enqueue_copy(queue, made[name], buffer)
         queue.finish()
 
