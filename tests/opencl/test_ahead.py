@@ -132,7 +132,7 @@ def test_all_programs_are_built_once(with_builders):
     keys = [program_key(KERNEL, {**PLAIN, "SPLIT": n}) for n in (2, 4)]
     done = list(with_builders.build_all(keys, 1))
     assert sorted(with_builders.programs) == sorted(keys) == sorted(done)
-    assert all(with_builders._task(key) in with_builders.ahead.built for key in keys)
+    assert all(with_builders.task(key) in with_builders.ahead.built for key in keys)
     assert not list(with_builders.build_all(keys, 1))
 
 

@@ -24,8 +24,10 @@ from napari_gpu_denoise.filters import filters_for
 from napari_gpu_denoise.opencl.device import KINDS, Device, find_untested, listed
 from napari_gpu_denoise.opencl.device_test import outcome_of
 from napari_gpu_denoise.opencl.memory import constant_buffer, device_errors, release_memory
-from napari_gpu_denoise.opencl.program import forget, session
-from napari_gpu_denoise.run.denoise import denoise
+from napari_gpu_denoise.opencl.program import forget, session, worth_it
+from napari_gpu_denoise.run.denoise import denoise_image
+from napari_gpu_denoise.run.part import programs_for
+from napari_gpu_denoise.run.request import Run
 
 _STORED = Path(__file__).with_name("self_test.npz")
 _SCALE = 200.0  # stored whole numbers per grey level
@@ -79,12 +81,30 @@ def video() -> np.ndarray:
     return np.maximum(clean + (total.astype(np.int64) - 510) * 100 // 739, 0).astype(np.uint16)
 
 
-def _filtered(name: str, device: Device) -> np.ndarray:
-    """Return the result of a filter as it is called by default."""
+def build_ahead(device: Device, steps: Sequence[str]) -> None:
+    """Have other processes build what the filters of a test need, where that helps.
+
+    Only the context is opened here, which runs take as well. So the programs are ready when the
+    process that tests is, and for these runs, too.
+    """
+    if worth_it(device):
+        held = session(replace(device, tested=True))
+        for name in filter(None, steps):
+            held.ahead.add(map(held.task, programs_for(*_run_of(name, held.device))))
+        held.ahead.finish()
+
+
+def _run_of(name: str, device: Device) -> tuple[Run, np.ndarray]:
+    """Return the run of a filter as it is called by default, and its frames."""
     settings = filters_for(name)[0]()
     axis = "T" if settings.over_time else settings.joint
-    frames = video() if axis else video()[0]
-    return denoise(frames, settings, _SIGMA, axes=f"{axis}YX", dtype="float32", device=device).image
+    run = Run(settings, _SIGMA, axes=f"{axis}YX", dtype="float32", device=device)
+    return run, video() if axis else video()[0]
+
+
+def _filtered(name: str, device: Device) -> np.ndarray:
+    run, frames = _run_of(name, device)
+    return denoise_image(frames, run).image
 
 
 def _compare(found: np.ndarray, expected: np.ndarray, rms: float, most: float) -> None:
@@ -154,11 +174,17 @@ def _main() -> None:
     # Whatever drivers write to the standard output is not for that process.
     reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    go = threading.Event()
     # It may be killed while a driver hangs here.
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_follow_parent, args=(go,), daemon=True).start()
 
     def report(**message) -> None:
         print(json.dumps(message), file=reports, flush=True)
+
+    def begin(step: str) -> None:
+        report(step=step)
+        if not step.startswith("vectors"):
+            go.wait()  # its programs are built meanwhile
 
     class Builds(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -168,13 +194,13 @@ def _main() -> None:
     builds = logging.getLogger("napari_gpu_denoise.opencl.program")
     builds.setLevel(logging.DEBUG)
     builds.addHandler(Builds())
-    request = json.loads(sys.argv[1])
-    report(outcome=outcome_of(run_steps(*request), lambda step: report(step=step)))
+    report(outcome=outcome_of(run_steps(*json.loads(sys.argv[1])), begin))
+    os._exit(0)  # contexts and drivers take 0.2 s to end in good order
 
 
-def _end_with_parent() -> None:
+def _follow_parent(go: threading.Event) -> None:
     while os.read(0, 1):
-        pass
+        go.set()
     os._exit(1)
 
 

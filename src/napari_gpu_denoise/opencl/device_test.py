@@ -217,7 +217,7 @@ def _run(device: Any, lanes: int, steps: Sequence[str], patience: Patience) -> O
     """Run a test in a process, or in this one if none can be started."""
     request = device.platform, device.name, device.index, lanes, steps
     try:
-        return _run_apart(request, patience)
+        return _run_apart(device, request, patience)
     except NoProcessError as reason:
         _say_here(str(reason))
     with _here:
@@ -238,7 +238,7 @@ def child_command(request: Sequence[Any]) -> list[str]:
     return [sys.executable, "-P", "-W", "ignore", "-m", _MODULE, json.dumps(request)]
 
 
-def _run_apart(request: Sequence[Any], patience: Patience) -> Outcome:
+def _run_apart(device: Any, request: Sequence[Any], patience: Patience) -> Outcome:
     """Run a test in a process of its own.
 
     Raises
@@ -253,6 +253,8 @@ def _run_apart(request: Sequence[Any], patience: Patience) -> Outcome:
     step, result, lanes = "", None, request[3]
     with tempfile.TemporaryFile() as said:
         with _child(child_command(request), said) as process:
+            ahead = device, request[4], process.stdin
+            threading.Thread(target=_build_ahead, args=ahead, daemon=True).start()
             try:
                 vectors = patience.vectors if lanes > min(_NARROWER) else patience.computing
                 for message in _messages(process, patience._replace(vectors=vectors)):
@@ -272,6 +274,14 @@ def _run_apart(request: Sequence[Any], patience: Patience) -> Outcome:
     return Outcome(f"the test of {step or 'its driver'} ended with {name}: {last}", not ended)
 
 
+def _build_ahead(device: Any, steps: Sequence[str], told: Any) -> None:
+    """Have the programs of filters built beside the start of a test, and tell it when they are."""
+    with contextlib.suppress(Exception):  # the test finds what is wrong
+        import_module(_MODULE).build_ahead(device, steps)
+    with contextlib.suppress(OSError, ValueError):  # it has ended
+        told.write(b"\n")
+
+
 @contextlib.contextmanager
 def _child(command: list[str], said: Any) -> Iterator[subprocess.Popen]:
     """Start a process, whose standard error goes to a file, and end it with all of its own."""
@@ -280,7 +290,7 @@ def _child(command: list[str], said: Any) -> Iterator[subprocess.Popen]:
         options = {"creationflags": subprocess.CREATE_NO_WINDOW}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": said}
     try:
-        process = subprocess.Popen(command, **pipes, encoding="utf-8", errors="replace", **options)
+        process = subprocess.Popen(command, **pipes, bufsize=0, **options)
     except OSError as error:
         raise NoProcessError(str(error)) from error
     with process:
@@ -299,12 +309,12 @@ def _end(process: subprocess.Popen) -> None:
 
 def _messages(process: subprocess.Popen, patience: Patience) -> Iterator[dict[str, Any]]:
     """Yield what a process reports, line by line, as long as it makes progress."""
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
         for line in process.stdout:
             lines.put(line)
-        lines.put("")
+        lines.put(b"")
 
     threading.Thread(target=read, daemon=True).start()
     message: dict[str, Any] = {}
@@ -319,8 +329,8 @@ def _messages(process: subprocess.Popen, patience: Patience) -> Iterator[dict[st
 
 
 def _next_line(
-    lines: queue.SimpleQueue[str], process: subprocess.Popen, step: str, patience: Patience
-) -> str:
+    lines: queue.SimpleQueue[bytes], process: subprocess.Popen, step: str, patience: Patience
+) -> bytes:
     """Wait for a line of a process, but not if it hangs.
 
     A compiler computes, even if slowly on a busy machine, and a driver that hangs is mostly idle.
