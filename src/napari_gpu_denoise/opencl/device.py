@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.opencl.device_test import answers_for
+from napari_gpu_denoise.opencl.device_test import answer_for
 from napari_gpu_denoise.opencl.isolation import check_process, open_platforms
 
 ENVIRONMENT_VARIABLE = "GPU_DENOISE_DEVICE"
@@ -171,13 +171,13 @@ def _tested(devices: Iterable[Device], filter: str = "") -> tuple[Device, ...]:
     Those that no driver describes so, which pose as others, are returned as they are.
     """
     plain = [_plain.get(device, device) for device in devices]
-    unknown = [one for one in plain if not one.tested and filter not in _asked.get(one, ())]
-    for device, answer in zip(unknown, answers_for(unknown, filter), strict=True):
-        found = {"problem": answer.problem, "float_lanes": answer.float_lanes, "tested": True}
-        tested = replace(device, **found)
-        if tested != _known.get(device):
-            _known[device], _plain[tested] = tested, device
-        _asked[device] = (*answer.passed, filter)
+    for device in plain:
+        if not device.tested and filter not in _asked.get(device, ()):
+            problem, lanes, _, passed = answer_for(device, filter)
+            tested = replace(device, problem=problem, float_lanes=lanes, tested=True)
+            if tested != _known.get(device):
+                _known[device], _plain[tested] = tested, device
+            _asked[device] = (*passed, filter)
     return tuple(map(_as_known, plain))
 
 

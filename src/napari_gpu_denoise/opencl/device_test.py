@@ -22,7 +22,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -150,44 +149,19 @@ class SlowVectorsError(Exception):
     """A compiler takes too long for vectors of which narrower ones can be tried."""
 
 
-def answers_for(
-    devices: Sequence[Any], filter: str = "", patience: Patience = _PATIENCE
-) -> list[Answer]:
-    """Return the answers of tests of each `Device`: those kept, or of tests made now side by side.
+def answer_for(device: Any, filter: str = "", patience: Patience = _PATIENCE) -> Answer:
+    """Return the answer of tests of a `Device`: the one kept, or that of a test made now.
 
-    Each has passed the test of the compiler and of the filter of this name, if any, or has a
-    problem. Devices of one model and driver are tested once.
+    It has passed the test of the compiler and of the filter of this name, if any, or has a problem.
     """
-    kinds = {answer_file(device): device for device in devices}
-    calls = [(file, device, filter, patience) for file, device in kinds.items()]
-    answers = dict(zip(kinds, _side_by_side(_test, calls), strict=True))
-    return [answers[answer_file(device)] for device in devices]
-
-
-def _side_by_side(function: Callable[..., Any], calls: Sequence[tuple]) -> list[Any]:
-    """Return the results of calls in threads that nobody waits for after Ctrl-C."""
-    futures: list[Future] = [Future() for _ in calls]
-
-    def run(future: Future, arguments: tuple) -> None:
-        try:
-            future.set_result(function(*arguments))
-        except BaseException as error:
-            future.set_exception(error)
-
-    for each in zip(futures, calls, strict=True):
-        threading.Thread(target=run, args=each, daemon=True).start()
-    return [future.result() for future in futures]
-
-
-def _test(file: Path, device: Any, filter: str, patience: Patience) -> Answer:
-    """Test a device, unless somebody has done so."""
 
     def is_enough(answer: Answer | None) -> bool:
         return answer is not None and (bool(answer.problem) or filter in answer.passed)
 
+    file = answer_file(device)
     answer = kept_answer(file, device.float_lanes)
     if not is_enough(answer):
-        with turn(file):
+        with turn(file):  # somebody may have tested it meanwhile
             answer = kept_answer(file, device.float_lanes)
             if not is_enough(answer):
                 answer = _widest(device, answer, filter, patience)
