@@ -145,7 +145,7 @@ def test_what_the_test_of_a_filter_needs_is_built_by_other_processes(device, mon
     monkeypatch.setattr(program.os, "cpu_count", lambda: 8)
     self_test.build_ahead(device, ["", "nl_means"])
     held = program.session(device)
-    needed = programs_for(*self_test._run_of("nl_means", device))
+    needed = programs_for(*self_test.run_of("nl_means", device))
     assert len(needed) > 3 and all(held.task(key) in held.ahead.built for key in needed)
     assert not held.programs
     monkeypatch.setattr(sys, "executable", "/nowhere")  # nobody builds: nobody is waited for

@@ -123,7 +123,7 @@ def test_this_device_passes_and_nobody_asks_again(device, child):
 
 def test_every_filter_has_a_stored_result_which_this_device_yields(device):
     names = [each.name for each in gd.FILTERS]
-    assert sorted(np.load(self_test._STORED)) == sorted(names)
+    assert sorted(np.load(self_test.STORED)) == sorted([*names, "video"])
     request = device.platform, device.name, device.index, device.float_lanes, names
     assert list(self_test.run_steps(*request)) == [each.title for each in gd.FILTERS]
 
@@ -131,13 +131,14 @@ def test_every_filter_has_a_stored_result_which_this_device_yields(device):
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", REFERENCES)
 def test_stored_results_are_those_of_the_reference(name):
-    frames, stored = self_test.video().astype(np.float32), np.load(self_test._STORED)[name]
-    settings, (by, _) = self_test.filters_for(name)[0](), REFERENCES[name]
+    stored, (by, _) = np.load(self_test.STORED), REFERENCES[name]
+    frames, stored = stored["video"].astype(np.float32), stored[name]
+    settings = self_test.filters_for(name)[0]()
     pixels, axes = (frames[0], "YX") if stored.ndim == 2 else (frames, settings.joint + "YX")
     if name == "bm4d":
         settings = settings.prepare(Context(axes, frames.shape, image=frames))
-    expected = by(pixels, settings, self_test._SIGMA, axes)
-    error = np.abs(stored / self_test._SCALE - expected)
+    expected = by(pixels, settings, self_test.SIGMA, axes)
+    error = np.abs(stored / self_test.SCALE - expected)
     if name == "swnlm":  # the reference leaves pixels as they are that are similar to few
         error = error[expected != pixels]
     # Of cubes that are as similar, rounding decides which are used.
@@ -290,7 +291,7 @@ def test_a_process_that_computes_does_not_hang(untested, child):
     ],
 )
 def test_a_wrong_result_is_named(device, monkeypatch, name, spoiled, wrong):
-    plain, stored = self_test._run, np.load(self_test._STORED)
+    plain, stored = self_test._run, np.load(self_test.STORED)
 
     def run(device, constants, values, made):
         plain(device, constants, values, made)
@@ -298,7 +299,7 @@ def test_a_wrong_result_is_named(device, monkeypatch, name, spoiled, wrong):
             made[spoiled][-1] += 1
 
     monkeypatch.setattr(self_test, "_run", run)
-    monkeypatch.setattr(self_test, "_filtered", lambda step, _: stored[step] / 200.0 - 1)
+    monkeypatch.setattr(self_test, "filtered", lambda step, _: stored[step] / 200.0 - 1)
     request = device.platform, device.name, device.index, device.float_lanes, ["", "bm3d"]
     problem, lasting = outcome_of(self_test.run_steps(*request), lambda step: None)
     assert problem.startswith(f"the test of {name}") and wrong in problem and lasting

@@ -1,9 +1,7 @@
 """Test a device with kernels and filters whose results are known, as runs use them.
 
-`opencl/device_test.py` starts this module as a process. The results of filters are in
-``self_test.npz``; if one is to give others, they are made again, on the best device, by
-
-    python -m napari_gpu_denoise.filters.self_test store
+`opencl/device_test.py` starts this module as a process. A video and the results of filters are in
+``self_test.npz``, which `scripts/store_self_test.py` makes.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.filters import filters_for
-from napari_gpu_denoise.opencl.device import KINDS, Device, find_untested, listed
+from napari_gpu_denoise.opencl.device import Device, find_untested
 from napari_gpu_denoise.opencl.device_test import outcome_of
 from napari_gpu_denoise.opencl.memory import constant_buffer, device_errors, release_memory
 from napari_gpu_denoise.opencl.program import forget, session, worth_it
@@ -29,9 +27,9 @@ from napari_gpu_denoise.run.denoise import denoise_image
 from napari_gpu_denoise.run.part import programs_for
 from napari_gpu_denoise.run.request import Run
 
-_STORED = Path(__file__).with_name("self_test.npz")
-_SCALE = 200.0  # stored whole numbers per grey level
-_SIGMA = 20.0
+STORED = Path(__file__).with_name("self_test.npz")
+SCALE = 200.0  # stored whole numbers per grey level
+SIGMA = 20.0
 # Grey levels. Rounding decides which of two patches that are equally similar is used: that is
 # worth 0.1 at most, and 0.006 root mean square, on the six drivers that were compared.
 _RMS, _MOST = 0.1, 4.0
@@ -59,26 +57,14 @@ def run_steps(
             if not step:
                 yield f"vectors of {lanes} floats, barriers and loops"
                 _try_compiler(device)
-            elif step in (stored := np.load(_STORED)):
+            elif step in (stored := np.load(STORED)):
                 yield filters_for(step)[0].title
                 wide = _LOOSE.get(step, 1.0)
-                expected = stored[step] / _SCALE
-                _compare(_filtered(step, device), expected, wide * _RMS, wide * _MOST)
+                expected = stored[step] / SCALE
+                _compare(filtered(step, device), expected, wide * _RMS, wide * _MOST)
     finally:
         release_memory()
         forget(session(device))
-
-
-def video() -> np.ndarray:
-    """Return noisy frames of a moving pattern: whole numbers, the same on every machine."""
-    t, y, x = np.ogrid[:4, :40, :48]
-    clean = 60 + 2 * y + 80 * (((x + 2 * t) // 12 + y // 14) % 2)
-    bits = ((t * 40 + y) * 48 + x + 1).astype(np.uint64)
-    for factor in (2654435761, 2246822519, 3266489917):
-        bits = (bits ^ (bits >> np.uint64(15))) * np.uint64(factor) & np.uint64(0xFFFFFFFF)
-    # The sum of four bytes is nearly Gaussian, with a standard deviation of 147.8.
-    total = sum((bits >> np.uint64(k)) & np.uint64(255) for k in (0, 8, 16, 24))
-    return np.maximum(clean + (total.astype(np.int64) - 510) * 100 // 739, 0).astype(np.uint16)
 
 
 def build_ahead(device: Device, steps: Sequence[str]) -> None:
@@ -90,20 +76,22 @@ def build_ahead(device: Device, steps: Sequence[str]) -> None:
     if worth_it(device):
         held = session(replace(device, tested=True))
         for name in filter(None, steps):
-            held.ahead.add(map(held.task, programs_for(*_run_of(name, held.device))))
+            held.ahead.add(map(held.task, programs_for(*run_of(name, held.device))))
         held.ahead.finish()
 
 
-def _run_of(name: str, device: Device) -> tuple[Run, np.ndarray]:
-    """Return the run of a filter as it is called by default, and its frames."""
+def run_of(name: str, device: Device) -> tuple[Run, np.ndarray]:
+    """Return the run of a filter as it is called by default, and an image or video."""
     settings = filters_for(name)[0]()
     axis = "T" if settings.over_time else settings.joint
-    run = Run(settings, _SIGMA, axes=f"{axis}YX", dtype="float32", device=device)
-    return run, video() if axis else video()[0]
+    run = Run(settings, SIGMA, axes=f"{axis}YX", dtype="float32", device=device)
+    frames = np.load(STORED)["video"]
+    return run, frames if axis else frames[0]
 
 
-def _filtered(name: str, device: Device) -> np.ndarray:
-    run, frames = _run_of(name, device)
+def filtered(name: str, device: Device) -> np.ndarray:
+    """Return the result of a filter as it is called by default."""
+    run, frames = run_of(name, device)
     return denoise_image(frames, run).image
 
 
@@ -159,16 +147,6 @@ def _run(
         queue.finish()
 
 
-def _store() -> None:
-    """Write the results of the best device, which fails the test if they are to be others."""
-    best = min(listed(), key=lambda found: (bool(found.problem), KINDS.index(found.kind)))
-    device = replace(best, index=-1, tested=True)
-    results = {
-        each.name: np.rint(_filtered(each.name, device) * _SCALE) for each in filters_for("")
-    }
-    np.savez_compressed(_STORED, **{k: v.astype(np.uint16) for k, v in results.items()})
-
-
 def _main() -> None:
     """Run a test for the process that has started this one."""
     # Whatever drivers write to the standard output is not for that process.
@@ -205,4 +183,4 @@ def _follow_parent(go: threading.Event) -> None:
 
 
 if __name__ == "__main__":
-    _store() if sys.argv[1:] == ["store"] else _main()
+    _main()

@@ -160,11 +160,6 @@ class Kernel:
         self._in_order = itemgetter(*nearest) if len(nearest) > 1 else lambda given: (given[one],)
         self._count = len(names)
 
-    @property
-    def program(self) -> Any:
-        """The program of the kernel."""
-        return self._kernel.program
-
 
 # Work-groups have one shape for all image sizes: PoCL compiles a kernel again for every shape, and
 # a driver left to choose takes another shape for every image size, a poor one for odd sizes.
@@ -299,13 +294,11 @@ class BuildQueue:
             begun.wait(_PATIENCE)
 
     def finish(self) -> None:
-        """Wait until builders have built all that they can, and leave what they have not begun."""
+        """Wait until builders have built all that there is."""
         while self._builders and (
-            self._waiting or not all(each.is_set() for each in list(self._begun.values()))
+            self._waiting or not all(e.is_set() for e in [*self._begun.values()])
         ):
             time.sleep(_MOMENT)
-        with self._lock:
-            self._waiting.clear()
 
     def _feed(self) -> None:
         """Start a builder and give it programs as long as there are any."""
