@@ -61,7 +61,7 @@ def settled():
 def kept(tmp_path_factory, monkeypatch):
     """A folder for settings that are kept between sessions, in place of the user's."""
     found = tmp_path_factory.mktemp("kept") / "config"
-    monkeypatch.setattr("napari_gpu_denoise._napari.denoise.presets.folder", lambda: found)
+    monkeypatch.setattr("napari_gpu_denoise._napari.denoise.remembered.folder", lambda: found)
     return found
 
 

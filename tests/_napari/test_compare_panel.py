@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from _napari.inputs import choose, layer_names
 from napari_gpu_denoise._napari import docks
-from napari_gpu_denoise._napari.compare.overlay import BLINK, CURTAIN, NOTHING, RESIDUAL
+from napari_gpu_denoise._napari.compare.overlay import CURTAIN, NOTHING, RESIDUAL
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, is_temporary
 
 pytestmark = pytest.mark.gui
@@ -141,20 +141,7 @@ def test_holding_shows_the_source(viewer, pair, open_compare):
     viewer.bind_key("B", None)
 
 
-def test_blinking_takes_turns(viewer, pair, open_compare, switch, qtbot):
-    panel = open_compare(BLINK)
-    (shown,) = temporary(viewer)
-    seen = set()
-    qtbot.waitUntil(lambda: seen.add(shown.data.at) or seen == {0, 60})
-    switch(panel, RESIDUAL)
-    assert temporary(viewer) != [shown]
-    switch(panel, CURTAIN)
-    # The layer is the same: napari takes long to remove one.
-    assert temporary(viewer)[0] is shown and shown.data.at == 30
-    assert len(temporary(viewer)) == 2
-
-
-def test_the_residual_is_symmetric(viewer, pair, open_compare):
+def test_the_residual_is_symmetric(viewer, pair, open_compare, switch):
     before, after = pair
     panel = open_compare(RESIDUAL)
     (shown,) = temporary(viewer)
@@ -166,6 +153,11 @@ def test_the_residual_is_symmetric(viewer, pair, open_compare):
     # The layer follows a rerun.
     after.data = before.data - 1
     assert_allclose(shown.data[1], 1, atol=1e-4)
+    # The layer is the same when it is shown again: napari takes long to remove one.
+    switch(panel, CURTAIN)
+    assert shown not in temporary(viewer)
+    switch(panel, RESIDUAL)
+    assert temporary(viewer) == [shown]
 
 
 @pytest.mark.parametrize("lazy", [False, True])

@@ -38,7 +38,7 @@ def test_an_estimate_is_handed_to_a_filter(
     noise = filtering.options.noise
     assert filtering.layer.currentText() == "cells" and filtering.axes.letters() == "XY"
     assert noise.chosen() == "measured"
-    assert noise.caption.text().startswith("Poisson-Gaussian, gain ")
+    assert noise.caption.text().startswith("Poisson-Gaussian noise, gain ")
     assert "(measured in cells)" in noise.caption.text()
     status = run(filtering)
     assert "Photon noise (estimated)." in status and "Poisson-Gaussian noise, gain " in status
@@ -75,24 +75,17 @@ def test_noise_handed_over_comes_back_with_its_layer(viewer, open_panel, noisy):
     assert noise.chosen() == "auto"  # as it was left
 
 
-def test_sigma_typed_wins_and_is_shown_beside_the_estimate(
-    viewer, open_panel, measured, photons, click, run, qtbot, copied
-):
+def test_sigma_typed_wins(viewer, open_panel, measured, photons, click, run, qtbot, copied):
     viewer.add_image(photons, name="cells")
     filtering = open_panel()
     noise = filtering.options.noise
-    qtbot.keyClicks(noise.edit, "20")
-    assert noise.caption.text() == ""
+    qtbot.keyClicks(noise.edit, "20.5")
     click(noise.button)
     panel = viewer.window.dock_widgets["Estimated noise (GPU Denoise)"]
     assert panel.layer.currentText() == "cells"
     measured(panel)
-    assert noise.caption.text().startswith("20 (estimated ")
-    qtbot.keyClicks(noise.edit, ".5")
-    assert noise.caption.text().startswith("20.5 (estimated ")
-    status = run(filtering)
-    assert "Noise 20.5 grey levels (given)." in status
-    assert "gain " in status  # the estimate, told beside it
+    assert noise.caption.text() == ""
+    assert "Noise 20.5 grey levels (given)." in run(filtering)
     assert_array_equal(viewer.layers[-1].data, runs.denoise(photons, NLMeans(), 20.5).image)
     assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == []
     assert "--sigma 20.5" in copied(filtering.command_button)
@@ -151,7 +144,9 @@ def test_an_estimate_of_several_channels_and_numbers_that_do_not_outlive_their_c
 
     models = (Gaussian(10.0), Gaussian(5.0))
     panel.take_noise(layer, "CYX", estimate(models, sigma=(10.0, 5.0), axes="CYX"), "it")
-    assert control.caption.text() == "Gaussian, sigma 10 / 5 (measured in it)"
+    assert control.caption.text() == (
+        "Gaussian noise, sigma 10; Gaussian noise, sigma 5 (measured in it)"
+    )
     run(panel)
     expected = runs.denoise(image, NLMeans(), (10.0, 5.0), axes="CYX").image
     assert_array_equal(viewer.layers[-1].data, expected)

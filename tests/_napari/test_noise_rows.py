@@ -9,7 +9,7 @@ import pytest
 from _napari.noise_records import along, curve, estimate
 from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise.noise.correlation import noise_spectrum
-from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian, Rician
+from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian
 
 TABLE = tuple(tuple(float(y == x == 0) for x in range(5)) for y in range(5))
 
@@ -41,14 +41,8 @@ def test_rows_with_units():
         ("Planes read", "1 of 1 plane"),
         ("Method", "made by hand"),
     ]
-    assert rows.one_line(estimate((photons,))) == (
-        "Poisson-Gaussian, gain 0.28, read noise 3.1, offset 14.7"
-    )
-    tip = rows.tooltip(estimate((photons,)), "Measured in <cells>")
-    assert tip.startswith("<qt>Measured in &lt;cells&gt;: Poisson-Gaussian")
     two = estimate((Gaussian(10), Gaussian(20)))
     assert rows.table(two)[0].text == "10.00 ± 0.10, 20.00 ± 0.10 grey levels"
-    assert rows.one_line(two) == "Gaussian, sigma 10 / 20"
     said = rows.clipped(estimate(clipped=((0.0, 0.0125), (0.0, 0.01))))
     assert said == "0.00% of the pixels at the dark end, 1.25% at the bright end"
 
@@ -82,19 +76,3 @@ def test_whether_noise_is_white():
     assert rows.whiteness(estimate()) == ""
     none = dataclasses.replace(found, sigma=(0.0,))
     assert rows.whiteness(none) == "" and plots.autocorrelation_series(none) == []
-
-
-@pytest.mark.parametrize(
-    ("models", "sigma", "said"),
-    [
-        ((), (9.5, 7.25), "One sigma: 9.5 / 7.25"),
-        (
-            (PoissonGaussian(0.5, 0.0, 3.0), PoissonGaussian(0.25, 0.0, 0.0)),
-            (5.0, 4.0),
-            "Poisson-Gaussian noise, gain 0.5 / 0.25, offset 3 / 0",
-        ),
-        ((Gaussian(9.0), Rician(4.0)), (), "Gaussian noise, sigma 9; Rician noise, sigma 4"),
-    ],
-)
-def test_what_a_run_used_in_one_line(models, sigma, said):
-    assert rows.noise_used(models, sigma).startswith(said)

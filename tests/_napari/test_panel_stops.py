@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
 from _napari.inputs import add_sliced, type_sigma
-from napari_gpu_denoise._napari.denoise import presets
+from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.opencl import device
 from napari_gpu_denoise.run import denoise as runs
@@ -51,7 +51,7 @@ def test_cancel_adds_nothing_and_the_next_run_works(viewer, click, finish, held,
     held.set()
     assert finish(panel) == "Cancelled: no layer was added."
     assert len(viewer.layers) == 1 and usable(panel)
-    assert presets.last(gd.NLMeans) is None  # only settings that ran are kept
+    assert remembered.last(gd.NLMeans) is None  # only settings that ran are kept
     seen = []
     panel.progress.valueChanged.connect(seen.append)
     click(panel.run_button)

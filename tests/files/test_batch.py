@@ -389,21 +389,24 @@ def test_an_error_that_a_cancel_causes_is_not_reported(folder, calls, monkeypatc
 
 
 def test_files_flow(folder, calls, monkeypatch):
-    """Small files are denoised several at once, and reported in their order."""
-    shutil.copy("raw/a.tif", "raw/d.tif")
+    """Small files are denoised several at once, and reported in their order, with damaged ones."""
+    for name in "df":
+        shutil.copy("raw/a.tif", f"raw/{name}.tif")
+    Path("raw/e.tif").write_bytes(Path("raw/a.tif").read_bytes()[:-20])
     met, plain, begun = threading.Barrier(3, timeout=600), batch.denoise_file, []
 
     def meeting(path, *given, **options):
         begun.append(path.name)
-        if path.name != "a.tif":
+        if path.name[0] in "bcd":
             met.wait()
             time.sleep(0.1 * (path.name == "b.tif"))
         return plain(path, *given, **options)
 
     monkeypatch.setattr(batch, "denoise_file", meeting)
     report = run_batch("raw", SETTINGS, output="out")
-    assert [file.output.name for file in report.done] == ["a.tif", "b.tif", "c.tif", "d.tif"]
-    assert begun[0] == "a.tif" and not report.failed
+    assert [file.input.name[0] for file in report.files] == [*"abcdef"]
+    assert [file.input.name for file in report.failed] == ["e.tif"]
+    assert begun[0] == "a.tif" and names(folder / "out") == [f"{one}.tif" for one in "abcdf"]
 
 
 def test_a_file_that_lacks_memory_beside_others_is_tried_alone(folder, calls, monkeypatch):

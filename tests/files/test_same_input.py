@@ -153,12 +153,15 @@ def test_a_record_that_a_stranger_has_changed_is_of_no_such_result(tmp_path, mad
     assert "different input" in said if isinstance(made_from, dict) else "is no result" in said
 
 
-def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
-    path, plain = tiff(tmp_path / "a.tif"), one_file.ImageFile.loaded
+@pytest.mark.parametrize(
+    ("place", "name"), [(one_file, "fingerprint"), (one_file.ImageFile, "loaded")]
+)
+def test_a_file_that_grows_once_it_is_open_is_refused(tmp_path, monkeypatch, place, name):
+    path, plain = tiff(tmp_path / "a.tif"), getattr(place, name)
 
-    def loaded(*given, **options):
+    def growing(*given, **options):
         os.utime(path, ns=(1, 1))
         return plain(*given, **options)
 
-    monkeypatch.setattr(one_file.ImageFile, "loaded", loaded)
+    monkeypatch.setattr(place, name, growing)
     assert "was changed during the run" in outcome(path, tmp_path / "b.tif")

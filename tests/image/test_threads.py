@@ -11,7 +11,7 @@ import pytest
 
 from napari_gpu_denoise.image import threads
 from napari_gpu_denoise.image.levels import Levels
-from napari_gpu_denoise.image.threads import ahead, begin_each, in_bands
+from napari_gpu_denoise.image.threads import ahead, in_bands
 
 
 @pytest.fixture
@@ -56,16 +56,6 @@ def test_an_error_in_a_band_comes_through_when_all_have_ended(four_threads, brok
     with pytest.raises(ZeroDivisionError):
         in_bands(fail_in_one, image)
     assert sorted(ended) == sorted({0, 1, 2, 3} - {broken})
-
-
-def test_items_are_passed_in_order_and_in_threads_if_they_are_large(four_threads):
-    def name(k):
-        return k, threading.current_thread().name
-
-    for nbytes, aside in ((100, False), (1 << 22, True)):
-        found = list(begin_each(name, range(30), nbytes))
-        assert [k for k, _ in found] == list(range(30))
-        assert all(one.startswith("gpu-denoise-copy") == aside for _, one in found)
 
 
 def test_results_are_computed_in_advance_but_not_more_than_asked_for():

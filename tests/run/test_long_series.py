@@ -14,7 +14,7 @@ from flows import Remembered
 from napari_gpu_denoise.errors import Cancelled, ImageError
 from napari_gpu_denoise.run.denoise import denoise_image
 from napari_gpu_denoise.run.progress import COMPILING, Step
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.request import HostMemory, Run
 from scenes import Stored, bytes_per_pixel, noisy, small
 
 VIDEO = small(gd.VBM3D, frames_before=2, frames_after=1)
@@ -98,14 +98,17 @@ def test_a_wanted_frame_reads_no_more_than_it_looks_at(device, name):
 def test_progress_counts_frames_and_can_stop_anywhere(device):
     source = Watched(noisy(6, 33, 37, dtype="float32"))
     sink = Watched(np.zeros(source.shape, "float32"))
-    run, told = Run(VIDEO, 20.0, axes="TYX", device=device), Remembered()
-    denoise_image(source, run, sink, progress=told)
     every = [Step(0, 0, COMPILING), *(Step(k, 6, "frame") for k in range(7))]
-    assert told.steps == every
-    sink.written.clear()
-    with pytest.raises(Cancelled):
-        denoise_image(source, run, sink, progress=Remembered(every.index(Step(2, 6, "frame")) + 1))
-    assert frames_of(sink.written, 0) == [0, 1]
+    stop = every.index(Step(2, 6, "frame")) + 1
+    # Where a limit leaves no memory for it, the next frame is not begun while one is written.
+    for limit, kept in ((None, [0, 1, 2]), (HostMemory(1, given=False), [0, 1])):
+        run, told = Run(VIDEO, 20.0, axes="TYX", device=device, host_memory=limit), Remembered()
+        denoise_image(source, run, sink, progress=told)
+        assert told.steps == every
+        sink.written.clear()
+        with pytest.raises(Cancelled):
+            denoise_image(source, run, sink, progress=Remembered(stop))
+        assert frames_of(sink.written, 0) == kept
 
 
 @pytest.mark.parametrize("lazy", [False, True])

@@ -20,7 +20,6 @@ from napari_gpu_denoise._napari.layers.source import Source, capture, finest, su
 from napari_gpu_denoise._napari.parts import WIDTH, Caption, Scrolled, button, settling_timer, stack
 from napari_gpu_denoise._napari.wording import REMEDIES, in_panel
 from napari_gpu_denoise.errors import DenoiseError, Note
-from napari_gpu_denoise.noise.record import NoiseEstimate
 
 _PYTHON_COPIED = "Python call copied: paste it into napari's console."
 
@@ -285,14 +284,3 @@ class LayerPanel(Panel):
             return self.axes.axes() if self.axes.shape else ""
         except DenoiseError:
             return ""
-
-    def others(self) -> list[LayerPanel]:
-        """Return the other panels of this kind that are open."""
-        return [each for each in docks.docked(self._viewer, LayerPanel) if each is not self]
-
-    def estimate(self) -> NoiseEstimate | None:
-        """Return the noise of the layer as this panel has measured it; None by default."""
-        return None
-
-    def receive_estimate(self, layer: Any, estimate: NoiseEstimate) -> None:
-        """Receive another panel's estimate of the noise of a layer; ignored by default."""

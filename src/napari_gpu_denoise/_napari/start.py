@@ -12,7 +12,7 @@ from napari.layers import Image
 from qtpy.QtWidgets import QFrame, QVBoxLayout
 
 from napari_gpu_denoise._napari import docks, parts, preferences
-from napari_gpu_denoise._napari.denoise import presets
+from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
@@ -201,7 +201,7 @@ class StartPanel(RunPanel):
     def show_batch(self) -> None:
         """Open the panel for many files, with the filter that is recommended."""
         panel = docks.open_panel(self._viewer, "Batch")
-        panel.form.filter.show_settings(presets.without_image(self.advised()[0].filter))
+        panel.form.filter.show_settings(remembered.without_image(self.advised()[0].filter))
 
     def show_more(self) -> None:
         """Open the panel of the filter that is recommended, with layers, axes and settings."""

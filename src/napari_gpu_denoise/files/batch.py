@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, zarr
 from napari_gpu_denoise.files.image_file import ImageFile
-from napari_gpu_denoise.files.input_checks import free_memory
-from napari_gpu_denoise.files.one_file import check_result, denoise_file, small_image
+from napari_gpu_denoise.files.one_file import OpenImage, check_result, denoise_file, limited
 from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_unfinished
 from napari_gpu_denoise.noise.models import summary_of
 from napari_gpu_denoise.opencl.device import choose_devices, own_device
@@ -357,17 +356,28 @@ class _Flow(contextlib.ExitStack):
         flows = flows and not any(each.shares_cores for each in batch.run.device)
         if os.path.islink(batch.targets.get(path, "")):
             self.finish()  # it may lead to the result of an earlier file
-        small = self._state.sort(path, flows)
-        if isinstance(small, FileReport) or not small:
+        run = limited(batch.run) if flows else None
+        found = self._state.sort(path, run)
+        if not isinstance(found, OpenImage):
             self.finish()
-            self._alone(path, place, small or None)
+            self._alone(path, place, found)
             return
-        host = batch.run.host_memory or HostMemory.quarter_of(free_memory())
-        while self._begun:
-            held = small + sum(each.nbytes for each in self._begun)
-            if len(self._begun) < _AT_ONCE and host.fits(held, batch.run.device):
-                break
-            self._finish_first()
+        with contextlib.ExitStack() as opened:
+            opened.push(found)
+            nbytes = found.small_bytes(run)
+            while self._begun:
+                held = nbytes + sum(each.nbytes for each in self._begun)
+                if len(self._begun) < _AT_ONCE and run.host_memory.fits(held, run.device):
+                    break
+                self._finish_first()
+            self._begin(path, place, run, found, nbytes)
+            opened.pop_all()
+
+    def _begin(
+        self, path: Path, place: tuple[int, int], run: Run, opened: OpenImage, nbytes: int
+    ) -> None:
+        """Let a thread denoise a file, on one of the devices."""
+        run = replace(run, device=(run.device[place[0] % len(run.device)],))
         steps: deque[Step] = deque()
 
         def report(step: Step) -> None:
@@ -377,11 +387,10 @@ class _Flow(contextlib.ExitStack):
         def stopped() -> bool:
             return self._ended.is_set() or self._progress.stopped()
 
-        devices, options = batch.run.device, self._state.options(path)
-        run = replace(batch.run, device=(devices[place[0] % len(devices)],))
+        options = {**self._state.options(path), "opened": opened}
         options["progress"] = Progress(report, stopped)
-        future = self._pool.submit(denoise_file, path, batch.targets[path], run, **options)
-        self._begun.append(_Begun(path, place, time.monotonic(), small, steps, future))
+        future = self._pool.submit(denoise_file, path, self._batch.targets[path], run, **options)
+        self._begun.append(_Begun(path, place, time.monotonic(), nbytes, steps, future))
 
     def finish(self) -> None:
         """Wait for the files that were begun, and report on them."""
@@ -484,8 +493,9 @@ def _by_workers(
 
     def small() -> Iterator[tuple[Any, ...]]:
         for path in itertools.takewhile(lambda _: not state.stops(files), todo):
-            found = state.sort(path)
-            if found and not isinstance(found, FileReport):
+            found = state.sort(path, batch.run)
+            if isinstance(found, OpenImage):
+                found.close()
                 begun.append(path)
                 given = path, batch.targets[path], batch.run, state.options(path)
                 yield "file", filtered_file, *given
@@ -571,21 +581,24 @@ class _BatchState:
                 found += picture.files
         return found
 
-    def sort(self, path: Path, sized: bool = True) -> FileReport | int:
-        """Return the bytes of a small image with its result, 0 of others, or why it is left out.
+    def sort(self, path: Path, run: Run | None) -> FileReport | OpenImage | None:
+        """Return an image, open, that is small for a run; or why it is left out; None of others.
 
-        Unless it is to be `sized`, as what one worker or thread denoises, an image is not opened.
+        Without a run, as no worker or thread is to denoise it, an image is not opened.
         """
         try:
-            if (report := self.left_out(path)) is not None:
+            if (report := self.left_out(path)) is not None or run is None:
                 return report
-            if not sized:
-                return 0
-            nbytes, files = small_image(path, self._batch.run, self._batch.companions_anywhere)
+            with contextlib.ExitStack() as held:
+                found = held.enter_context(OpenImage(path, self._batch.companions_anywhere))
+                if not found.small_bytes(run):
+                    return None
+                held.pop_all()
         except Exception as error:
             return self.failed(path, error)
+        files = found.picture.files or (path,)
         self._sources.update(_real(file) for file in files if file != path)
-        return nbytes
+        return found
 
     def options(self, path: Path) -> dict[str, Any]:
         """Return the options of `denoise_file`."""

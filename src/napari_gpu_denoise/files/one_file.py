@@ -32,7 +32,36 @@ from napari_gpu_denoise.version import package_version
 
 _WHOLE = 1 << 26  # bytes of an input up to which all are compared; else, beside size and time,
 _SAMPLES, _BLOCK = 256, 1 << 16  # so many blocks of its files, of this size,
+_READ = 1 << 20  # bytes of a file that are read at once: other threads run meanwhile
 _PLACES, _SIDE = 16, 64  # or, at an address, samples of pixels, of this width
+
+
+class OpenImage(contextlib.ExitStack):
+    """An image whose pixels are still in its file, which is closed when the block ends."""
+
+    def __init__(self, path: Path, companions_anywhere: bool) -> None:
+        super().__init__()
+        opened = formats.open_stack(path, companions_anywhere=companions_anywhere)
+        self.picture = self.enter_context(opened)
+        self._before = _stamps(self.picture)
+
+    def small_bytes(self, run: Run) -> int:
+        """Return the bytes of a small image with its result; 0 of one that is not read whole."""
+        run, data = limited(run), self.picture.data
+        if _is_long(self.picture, replace(run, axes=run.axes or self.picture.filter_axes)):
+            return 0
+        return data.nbytes + data.size * max(data.dtype.itemsize, 4)
+
+    @contextlib.contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Raise if the input files have changed since they were opened, once the block has run."""
+        yield
+        if _stamps(self.picture) != self._before:
+            raise FileError(
+                f"{self.picture.path} was changed during the run, so no result was written: repeat "
+                "the run when the file is complete.",
+                resumable=False,
+            )
 
 
 def denoise_file(
@@ -40,6 +69,7 @@ def denoise_file(
     target: Path,
     run: Run,
     *,
+    opened: OpenImage | None = None,
     overwrite: bool,
     companions_anywhere: bool,
     resume: bool = False,
@@ -50,10 +80,12 @@ def denoise_file(
 
     What is cancelled leaves what a later run can go on with. A run without axes takes those of the
     file. With `resume` an unfinished result of an earlier run is continued, if the file is
-    streamed. A streamed file is filtered by the workers of a `client` of dask. Returns the
-    description of the input, the record of the result, and notes about the writing.
+    streamed. A streamed file is filtered by the workers of a `client` of dask. A file that is
+    `opened` already is closed. Returns the description of the input, the record of the result, and
+    notes about the writing.
     """
-    with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
+    with opened or OpenImage(path, companions_anywhere) as source:
+        picture = source.picture
         formats.check_name(target, picture)
         check_numbers(picture.data)
         picture, run = _for_image(picture, target, run)
@@ -61,18 +93,17 @@ def denoise_file(
         possible = [dtype] if dtype else [picture.data.dtype, np.dtype(np.float32)]
         for one in possible:
             formats.check_writable(picture, one)
-        if run.host_memory is None:
-            run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
+        run = limited(run)
         made_from = fingerprint(picture, run)
         if formats.format_like(picture).new_image or _is_long(picture, run):
             _make_folder(target)
             run, why = _run_for(picture, run, progress)
             options = overwrite, companions_anywhere, resume, client, why, made_from, progress
-            return _Streamed(picture, target, run, *options).denoise()
+            return _Streamed(source, picture, target, run, *options).denoise()
         largest = max(one.itemsize for one in possible)
         needed = picture.data.size * largest
         run.host_memory.check_whole(picture.data.nbytes + needed)
-        with unchanged(picture):
+        with source.unchanged():
             picture = picture.loaded(result=needed)
         run, why = _run_for(picture, run, progress)
     with run.host_memory.of_buffers(run.memory_limit):
@@ -83,6 +114,12 @@ def denoise_file(
         image = put_together(image, picture.colours, picture.data, picture.alpha)
     record = _about(result.record, picture, why, made_from)
     return picture, record, formats.write(target, image, picture, record, overwrite=overwrite)
+
+
+def limited(run: Run) -> Run:
+    """Return a run with a limit to the memory of this machine, at least the default one."""
+    host = run.host_memory or HostMemory.quarter_of(free_memory())
+    return replace(run, host_memory=host)
 
 
 def _for_image(picture: ImageFile, target: Path, run: Run) -> tuple[ImageFile, Run]:
@@ -113,6 +150,7 @@ def _about(record: Record, picture: ImageFile, why: str, made_from: dict[str, st
 class _Streamed:
     """A file that is filtered part by part, or frame by frame, by this process or by workers."""
 
+    source: OpenImage
     picture: ImageFile
     target: Path
     run: Run
@@ -188,7 +226,7 @@ class _Streamed:
 
     def _filtered(self, data: Any, out: Any, ledger: ResumeLedger) -> Result:
         run, options = self.run, {"out": out, "ledger": ledger, "progress": self.progress}
-        with unchanged(self.picture), run.host_memory.of_buffers(run.memory_limit):
+        with self.source.unchanged(), run.host_memory.of_buffers(run.memory_limit):
             if self.client is None:
                 return denoise_image(data, run, **options)
             from napari_gpu_denoise.files.cluster import denoise_by_workers
@@ -203,17 +241,6 @@ def with_voxel(filter: Filter, picture: ImageFile) -> Filter:
     if "voxel" not in known or filter.voxel or picture.voxel is None:
         return filter
     return replace(filter, voxel=",".join(f"{step:.7g}" for step in picture.voxel))
-
-
-def small_image(path: Path, run: Run, companions_anywhere: bool) -> tuple[int, tuple[Path, ...]]:
-    """Return the bytes of an image with its result, and its files; 0 and none of a large one."""
-    with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
-        host = run.host_memory or HostMemory.quarter_of(free_memory())
-        run = replace(run, axes=run.axes or picture.filter_axes, host_memory=host)
-        if _is_long(picture, run):
-            return 0, ()
-        result = picture.data.size * max(picture.data.dtype.itemsize, 4)
-        return picture.data.nbytes + result, tuple(picture.files or (path,))
 
 
 def _is_long(picture: ImageFile, run: Run) -> bool:
@@ -304,21 +331,22 @@ def _identity(picture: ImageFile) -> list[Any]:
         told.append(stamps)
     few = slice(None, None, 1 if whole else -(-len(stamps) // _SAMPLES))
     for (_, place), (name, size, when) in zip(_files_of(picture)[few], stamps[few], strict=False):
-        count = -(-size // _BLOCK) if whole else max(1, _SAMPLES // len(stamps))
+        count = -(-size // _READ) if whole else max(1, _SAMPLES // len(stamps))
         # What a link in a folder leads to is not opened.
         linked = os.path.islink(place) and Path(place) not in (*picture.files, picture.path)
-        content = when if linked else _digest_of_blocks(place, size, count)
+        block = _READ if whole else _BLOCK
+        content = when if linked else _digest_of_blocks(place, size, count, block)
         told.append([name * (len(stamps) > 1), content])
     return told
 
 
-def _digest_of_blocks(place: str, size: int, count: int) -> str:
+def _digest_of_blocks(place: str, size: int, count: int, block: int) -> str:
     """Return a digest of blocks of a file, evenly spaced; '' if it cannot be read."""
     digest = hashlib.sha256()
     with contextlib.suppress(OSError), open_regular(place) as file:
-        for start in np.linspace(0, max(size - _BLOCK, 0), count).astype(int):
+        for start in np.linspace(0, max(size - block, 0), count).astype(int):
             file.seek(start)
-            digest.update(file.read(_BLOCK))
+            digest.update(file.read(block))
         return digest.hexdigest()
     return ""
 
@@ -361,19 +389,6 @@ def _files_of(picture: ImageFile) -> list[tuple[str, str]]:
             below = folder[len(path) :].strip(os.sep)
             found += [(os.path.join(below, name), os.path.join(folder, name)) for name in names]
     return sorted(found)
-
-
-@contextlib.contextmanager
-def unchanged(picture: ImageFile) -> Iterator[None]:
-    """Raise if the input files change while the block runs."""
-    before = _stamps(picture)
-    yield
-    if _stamps(picture) != before:
-        raise FileError(
-            f"{picture.path} was changed during the run, so no result was written: repeat the run "
-            "when the file is complete.",
-            resumable=False,
-        )
 
 
 def _size_and_time(place: str | Path) -> tuple[int, int]:

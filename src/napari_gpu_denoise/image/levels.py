@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,9 +60,10 @@ class Levels:
         if array.dtype.kind == "f" and not (np.isfinite(low) and np.isfinite(high)):
             count = array.size - int(np.count_nonzero(np.isfinite(array)))
             raise nonfinite_error(f"{count} of {array.size} pixels are NaN or infinite")
-        far = far_values(array)
+        inner = usual_range(array, (low, high))
+        far = far_values(array, inner, (low, high))
         low, high = (low, high) if far is None else value_range(array[~far])
-        return replace(cls.spanning(low, high, keep_zero), inner=usual_range(array))
+        return replace(cls.spanning(low, high, keep_zero), inner=inner)
 
     @classmethod
     def spanning(cls, low: np.generic, high: np.generic, keep_zero: bool = False) -> Levels:
@@ -193,11 +194,12 @@ def value_range(array: np.ndarray) -> tuple[np.generic, np.generic]:
     return np.min([low for low, _ in ends]), np.max([high for _, high in ends])
 
 
-def usual_range(array: np.ndarray) -> tuple[float, float]:
+def usual_range(array: np.ndarray, ends: Sequence[np.generic]) -> tuple[float, float]:
     """Return the range beyond which values are fill values: few ones, beyond a gap.
 
     The spread is that of the different values of a sample. Values farther than `_FAR` spreads are
-    image too, if they are many or others lie between: as a specimen on a black background.
+    image too, if they are many or others lie between: as a specimen on a black background. `ends`
+    are the smallest and the largest value.
     """
     step = max(1, round((array.size / _SAMPLE) ** (1 / array.ndim))) | 1
     values = np.unique(array[(slice(None, None, step),) * array.ndim]).astype(np.float64)
@@ -207,7 +209,7 @@ def usual_range(array: np.ndarray) -> tuple[float, float]:
     low, middle, high = (float(values[len(values) * k // 4]) for k in (1, 2, 3))
     held = 2.0**24 if array.dtype.kind in "iu" else 0.0  # float32 holds these integers
     reach = max(_FAR * (high - low), held)
-    least, most = map(float, value_range(array))
+    least, most = map(float, ends)
     if not (middle - reach <= least and most <= middle + reach):
         away = np.abs(array[np.isfinite(array)].astype(np.float64) - middle)
         far = np.unique(away[away > reach])
@@ -219,16 +221,26 @@ def usual_range(array: np.ndarray) -> tuple[float, float]:
 
 
 @quiet()
-def far_values(array: np.ndarray, known: Levels | None = None) -> np.ndarray | None:
-    """Return where there are fill values, of an image whose levels are `known`; None if nowhere."""
+def far_values(
+    array: np.ndarray,
+    inner: tuple[float, float] | None = None,
+    ends: Sequence[np.generic] | None = None,
+) -> np.ndarray | None:
+    """Return where there are fill values; None if nowhere.
+
+    `inner` is the range of all others in the image, if that is known, and `ends` are the smallest
+    and the largest value.
+    """
     if is_plain(array.dtype):
         return None
-    low, high = map(float, value_range(array))
-    inner = usual_range(array) if known is None else known.inner
+    ends = value_range(array) if ends is None else ends
+    low, high = map(float, ends)
+    if inner is not None and inner[0] <= low and high <= inner[1]:
+        return None
+    own = usual_range(array, ends)
+    inner = own if inner is None else (min(inner[0], own[0]), max(inner[1], own[1]))
     if inner[0] <= low and high <= inner[1]:
         return None
-    own = usual_range(array)
-    inner = min(inner[0], own[0]), max(inner[1], own[1])
     far = ((array < inner[0]) | (array > inner[1])) & np.isfinite(array)
     return far if far.any() else None
 
@@ -239,8 +251,9 @@ def levels_of_windows(windows: Iterable[Any], keep_zero: bool = False) -> Levels
     The first window with different values decides.
     """
     for window in windows:
-        known = as_array(window)
-        known = known[np.isfinite(known)]
+        known = np.ravel(as_array(window))
+        finite = np.isfinite(known)
+        known = known if finite.all() else known[finite]
         levels = Levels.of(known, keep_zero) if known.size else Levels(0, 1.0)
         if levels.inner[0] > -math.inf:
             return levels
@@ -270,6 +283,8 @@ def as_array(image: Any) -> np.ndarray:
 
 def as_numbers(given: Any) -> np.ndarray:
     """Return a setting as float64; TypeError for truth values, text and what is masked."""
+    if type(given) is float:  # as nearly always
+        return np.array(given)
     array = given if hasattr(given, "dtype") else np.array(given, object)
     each = (given, *np.ravel(array)) if array.dtype == object else (array,)
     kinds = {np.dtype(getattr(one, "dtype", type(one))).kind for one in each}
@@ -348,15 +363,22 @@ def check_policy(nonfinite: str) -> None:
 
 
 def fill_nonfinite(
-    array: np.ndarray, names: str, nonfinite: str, known: Levels | None = None
+    array: np.ndarray,
+    names: str,
+    nonfinite: str,
+    inner: tuple[float, float] | None = None,
+    ends: Sequence[np.generic] | None = None,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the array with fill values replaced by the nearest other pixel, and a mask.
 
-    So are NaN and infinity, unless they are to be refused. `known` is as in `far_values`. The mask
-    is None if nothing was replaced. A plane without any other pixel becomes 0.
+    So are NaN and infinity, unless they are to be refused. `inner` and `ends` are as in
+    `far_values`. The mask is None if nothing was replaced. A plane without any other pixel becomes
+    0.
     """
     check_policy(nonfinite)
-    mask = far_values(array, known)
+    mask = far_values(array, inner, ends)
+    if ends is not None and np.isfinite(ends).all():
+        nonfinite = "raise"  # there is none to keep
     if nonfinite == "keep" and array.dtype.kind == "f":
         bad = ~np.isfinite(array)
         mask = bad if mask is None else mask | bad

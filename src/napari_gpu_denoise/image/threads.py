@@ -8,7 +8,7 @@ import mmap
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
@@ -88,17 +88,6 @@ def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
         for other in others:
             other.exception()  # waits: they use the arrays of the caller
     return [first, *(other.result() for other in others)]
-
-
-def begin_each(function: Callable[..., Any], items: Sequence[Any], nbytes: int) -> Iterator[Any]:
-    """Begin to call a function on items in parallel threads; return the results in order.
-
-    `nbytes` is how much is read for each. Where that is little, items are passed in this thread,
-    when their results are asked for. The function must not call `in_bands`.
-    """
-    if nbytes < _WORTHWHILE or len(items) < 2 or _threads() == 1:
-        return map(function, items)
-    return shared_executor("copy", _threads()).map(function, items)
 
 
 # New arrays whose memory is made ready before they are written.

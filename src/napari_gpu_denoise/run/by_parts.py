@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
@@ -17,6 +18,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, Note
 from napari_gpu_denoise.image.levels import Levels, as_array, is_plain
+from napari_gpu_denoise.image.threads import ahead, new_array, shared_executor
 from napari_gpu_denoise.opencl.device import Device, names_of
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
@@ -61,8 +63,11 @@ class PartList:
     def write(self, part: Part, made: np.ndarray, tally: Tally) -> None:
         """Write a part, and say so; one at a time, as parts may share a chunk."""
         place = self._places[self._numbers[part]]
+        mark = partial(self._ledger.mark, self._out, place, made)
+        if not hasattr(self._out, "mark_of_chunks"):  # it is that of the values
+            mark = shared_executor("marks", 1).submit(mark).result
         self._out[place] = made
-        self.wrote(part, tally, self._ledger.mark(self._out, place, made))
+        self.wrote(part, tally, mark())
 
     def wrote(self, part: Part, tally: Tally, mark: int) -> None:
         """Say that a part is written."""
@@ -104,7 +109,7 @@ def denoise_parts(
         return job.block(pixels)
 
     def room(part: Part) -> np.ndarray:
-        return np.empty(part.shape, job.dtypes[1])
+        return new_array(part.shape, job.dtypes[1])
 
     def write(part: Part, made: np.ndarray, tally: Tally) -> None:
         with writing:
@@ -121,7 +126,8 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
     """Denoise an array along its axis T; `job` is prepared for it.
 
     Frames are read, and written to `out`, by NumPy indexing, each once and in order; `progress` is
-    told of each. Frames that `ledger` knows are left as they are.
+    told of each. Frames that `ledger` knows are left as they are. If memory allows, the next frame
+    is read and the last one written meanwhile.
     """
     t = job.names.index("T")
     count, axes = image.shape[t], job.names[:t] + job.names[t + 1 :]
@@ -139,21 +145,34 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
         one = replace(one, levels=Levels(0, 1.0))
     elif job.levels is None:
         one = replace(one, levels=one.suited(one.block(image[_at(t, 0)])).levels)
-    frames = (as_array(image[_at(t, number)]) for number in range(start, count))
-    stream = FrameStream(one.run, frames, job=one, sigma_of=_sigma_of(job.sigma, t, start))
+    host, pixels = job.run.host_memory, math.prod(shape)
+    fits = host is None or host.fits(pixels * sum(one.itemsize for one in job.dtypes), [job.device])
+
+    def flow(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        return ahead(function, items, 1) if fits else (function(each) for each in items)
+
+    def read(number: int) -> np.ndarray:
+        return as_array(image[_at(t, number)])
+
+    def write(numbered: tuple[int, tuple[np.ndarray, Tally]]) -> tuple[int, Tally]:
+        number, (frame, own) = numbered
+        place = _at(t, number)
+        out[place] = frame
+        ledger.wrote(number, own, ledger.mark(out, place, frame))
+        return number + 1, own
+
     progress.stage(COMPILING)
     progress.tell(done, count, "frame")
     number = None
     try:
-        with closing(iter(stream)) as results:
-            for number, (frame, own) in enumerate(results, start):
-                if number < done:
-                    continue
-                place = _at(t, number)
-                out[place] = frame
+        with ExitStack() as held:
+            frames = held.enter_context(closing(flow(read, range(start, count))))
+            stream = FrameStream(one.run, frames, job=one, sigma_of=_sigma_of(job.sigma, t, start))
+            results = enumerate(held.enter_context(closing(iter(stream))), start)
+            new = itertools.islice(results, done - start, None)
+            for number, own in held.enter_context(closing(flow(write, new))):
                 tally += own
-                ledger.wrote(number, own, ledger.mark(out, place, frame))
-                progress.tell(number + 1, count, "frame")
+                progress.tell(number, count, "frame")
     except DeviceMemoryError:
         if number is not None:
             raise
@@ -265,7 +284,7 @@ class PartWork:
         while following is not None:
             progress.check()
             part, reading = following
-            block, out = reading.result(), self._room(part)
+            out, block = self._room(part), reading.result()
             following = take() if self._ahead else None
             tally = filter_part(job, part, block, out, progress)
             del block, reading

@@ -37,8 +37,10 @@ class Block:
     @classmethod
     def of(cls, array: np.ndarray, names: str, nonfinite: str, known: Any = None) -> Block:
         """Return a block of an image whose levels are `known`; with "raise", NaN is left in it."""
-        block = cls(array, *levels.fill_nonfinite(array, names, nonfinite, known))
-        return block if levels.is_plain(array.dtype) else replace(block, ends=block.range)
+        ends = None if levels.is_plain(array.dtype) else np.array(levels.value_range(array))
+        inner = None if known is None else known.inner
+        block = cls(array, *levels.fill_nonfinite(array, names, nonfinite, inner, ends))
+        return replace(block, ends=block.range if block.finite is not array else ends)
 
     @property
     def range(self) -> np.ndarray:
@@ -190,8 +192,13 @@ class Input:
 
     def block(self, nonfinite: str, region: Any = ...) -> Block:
         """Read the pixels to filter, or a region of them, into memory."""
-        known = levels.levels_of_windows(self.windows())
+        known = self.window_levels
         return Block.of(levels.as_array(self.array[region]), self.names, nonfinite, known)
+
+    @cached_property
+    def window_levels(self) -> levels.Levels | None:
+        """Levels for all parts; None if each part has to choose its own."""
+        return levels.levels_of_windows(self.windows())
 
     def windows(self) -> Iterator[Any]:
         """Yield pixels that levels are chosen from; none if all values pass unchanged.

@@ -172,9 +172,13 @@ class Job:
         """Return pixels of a part, in memory, as a block."""
         return Block.of(as_array(pixels), self.names, self.run.nonfinite, self.levels)
 
-    def sharing(self, windows: Iterable[Any]) -> Job:
-        """Return the job with levels for all parts, chosen from the pixels of ``Input.windows``."""
-        levels = levels_of_windows(windows, self.filter.keeps_zero)
+    def sharing(self, windows: Iterable[Any], known: Levels | None = None) -> Job:
+        """Return the job with levels for all parts, chosen from the pixels of ``Input.windows``.
+
+        `known` are those whose offset may be removed.
+        """
+        keep_zero = self.filter.keeps_zero
+        levels = levels_of_windows(windows, keep_zero) if keep_zero or known is None else known
         if levels and self.stabilised:
             levels = replace(levels, offset=self.offset, scale=1.0)
         return replace(self, levels=levels)
@@ -323,7 +327,7 @@ def start(
     job = Job(run, names, shape, (given, wanted), applied, sigma, levels)
     if block is None or levels is not None:
         return job  # of pixels that are not read yet, each part refuses NaN by itself
-    return job.sharing(Input(block.given, names).windows()).suited(block)
+    return job.sharing(image.windows(), image.window_levels).suited(block)
 
 
 def check_kept(block: Block, dtype: np.dtype) -> None:

@@ -12,7 +12,7 @@ from qtpy.QtCore import Signal
 
 from napari_gpu_denoise._napari import parts
 from napari_gpu_denoise._napari.batch.rows import Row
-from napari_gpu_denoise._napari.denoise import presets, snippets
+from napari_gpu_denoise._napari.denoise import remembered, snippets
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, RunOptions
 from napari_gpu_denoise._napari.noise import snippets as code
@@ -84,7 +84,7 @@ class FilterChoice(QtWidgets.QWidget):
         kind = self.box.currentData()
         if kind not in self._forms:
             form = SettingsForm.without_maps(kind)
-            if (known := presets.last(kind)) is not None:
+            if (known := remembered.last(kind)) is not None:
                 form.show_settings(known)
             form.changed.connect(self.changed)
             self._forms[kind] = form
@@ -145,7 +145,7 @@ class BatchForm(QtWidgets.QWidget):
 
     def take_over(self, settings: Any, options: RunOptions) -> None:
         """Take settings of a filter and options, as another panel has them."""
-        self.filter.show_settings(presets.without_image(settings))
+        self.filter.show_settings(remembered.without_image(settings))
         self.options.take_over(options)
 
     def run(self) -> Run:

@@ -28,7 +28,7 @@ from napari_gpu_denoise._napari.batch.rows import (
     read_infos,
     step_of,
 )
-from napari_gpu_denoise._napari.denoise import presets
+from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.panel import Panel
@@ -206,7 +206,7 @@ class BatchPanel(Panel):
         except DenoiseError as error:
             self.show_error(error)
             return
-        presets.remember(presets.without_image(batch.run.filter))
+        remembered.remember(batch.run.filter)
         self._key, self._batch, self._cancelled = self.form.key(), batch, False
         for row in self._todo:
             row.wait()

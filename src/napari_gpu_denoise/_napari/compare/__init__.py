@@ -1,1 +1,1 @@
-"""The panel "Compare": a result beside its source, across a line, by turns, or subtracted."""
+"""The panel "Compare": a result beside its source, across a line, or subtracted."""

@@ -1,4 +1,4 @@
-"""What the panel "Compare" shows on the canvas: curtain, blink, residual."""
+"""What the panel "Compare" shows on the canvas: curtain, residual."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from napari.layers import Image, Layer
 from napari.utils import Colormap
 from napari.utils.transforms import Affine
 from napari.viewer import Viewer
-from qtpy.QtCore import QObject, QTimer, Signal
+from qtpy.QtCore import QObject, Signal
 
 from napari_gpu_denoise._napari.compare.pair import Curtain, Pair, Residual
 from napari_gpu_denoise._napari.docks import camera_of
@@ -22,9 +22,8 @@ from napari_gpu_denoise._napari.parts import settling_timer
 _WIDTH = 2.0  # pixels of the screen
 _REACH = 12.0  # pixels of the screen within which the line is grabbed
 
-CURTAIN, BLINK, RESIDUAL, NOTHING = "curtain", "blink", "residual", ""
+CURTAIN, RESIDUAL, NOTHING = "curtain", "residual", ""
 
-_TURN = 500  # milliseconds for each of the two
 _REDRAWN = 15  # milliseconds that changes are collected for
 _SAMPLED = 1 << 16  # pixels whose spread gives the contrast of a residual
 _SIGMAS = 3.0
@@ -135,8 +134,6 @@ class CompareOverlay(QObject):
 
     #: The line stands before this pixel.
     moved = Signal(int)
-    #: "before" or "after" is shown alone; empty for none.
-    turned = Signal(str)
 
     def __init__(self, viewer: Viewer, parent: QObject):
         super().__init__(parent)
@@ -149,11 +146,9 @@ class CompareOverlay(QObject):
         self._axes: tuple[int, int] | None = None
         self._pairs: tuple[Pair, ...] = ()
         self._at: int | None = None
-        self._alone = ""
+        self._alone = False  # the image, without its result
         self._hidden: dict[Layer, bool] = {}
         self._hiding = False
-        self._blinking = QTimer(self, interval=_TURN)
-        self._blinking.timeout.connect(self._turn)
         self._redrawing = settling_timer(self, _REDRAWN, self.redraw)
 
     @property
@@ -163,14 +158,8 @@ class CompareOverlay(QObject):
 
     @property
     def width(self) -> int:
-        """The number of pixels along the axis that the line moves on."""
-        curtain = self._curtain
-        return 0 if curtain is None else curtain.shape[curtain.axis]
-
-    @property
-    def _curtain(self) -> Curtain | None:
-        data = None if self.layer is None else self.layer.data
-        return data if isinstance(data, Curtain) else None
+        """The number of pixels along the axis that the line moves on; 0 without a line."""
+        return self.layer.data.shape[self.layer.data.axis] if self.mode == CURTAIN else 0
 
     def start(self, pairs: tuple[Pair, ...], mode: str) -> None:
         """Show pairs; an overlay of the same pairs is hidden before, one of others removed."""
@@ -184,9 +173,8 @@ class CompareOverlay(QObject):
         if self._at is None:
             self._at = pair.shape[axes[1]] // 2
         self._at = min(self._at, pair.shape[axes[1]])
-        kind = RESIDUAL if mode == RESIDUAL else CURTAIN
-        for each in pairs if kind == CURTAIN else (pair,):
-            self._shown[each] = self._layer(each, kind, axes)
+        for each in pairs if mode == CURTAIN else (pair,):
+            self._shown[each] = self._layer(each, mode, axes)
         self.layer = self._shown[pair]
         for each in (layer for both in pairs for layer in (both.before, both.after)):
             self._hidden.setdefault(each, each.visible)
@@ -195,12 +183,8 @@ class CompareOverlay(QObject):
             named = place_of(pair.after) | {"name": "line of the curtain"}
             named["metadata"] = self.layer.metadata
             self.line = Line(self._viewer, self.layer, named, self.move)
-        if mode == BLINK:
-            self._blinking.start()
-            self._turn()
-        else:
-            self.redraw()
-            self.moved.emit(self.at)
+        self.redraw()
+        self.moved.emit(self.at)
         # Its controls then work on what stays: this layer follows.
         self._viewer.layers.selection.active = pair.after
 
@@ -237,10 +221,9 @@ class CompareOverlay(QObject):
 
         napari takes 0.2 seconds and more to remove a layer.
         """
-        self._blinking.stop()
         self._redrawing.stop()
         hidden, self._hidden = self._hidden, {}
-        self.layer, self.mode, self._shown = None, NOTHING, {}
+        self.layer, self.mode, self._shown, self._alone = None, NOTHING, {}, False
         for each in self._pairs:
             each.forget()
         for each in (*self._made.values(), *([self.line.layer] if self.line else [])):
@@ -248,7 +231,6 @@ class CompareOverlay(QObject):
         for each, visible in hidden.items():
             if each in self._viewer.layers:
                 each.visible = visible
-        self._tell("")
 
     def stop(self) -> None:
         """Remove the overlay; the pairs get their visibility back."""
@@ -268,36 +250,24 @@ class CompareOverlay(QObject):
         wanted = [*self._made.values(), *self._hidden, *([self.line.layer] if self.line else [])]
         return all(each in self._viewer.layers for each in wanted)
 
-    def hide(self, layer: Layer, hidden: bool) -> None:
-        """Set visibility, deferred while the overlay replaces the layer."""
-        if layer in self._hidden:
-            self._hidden[layer] = not hidden
-        else:
-            layer.visible = not hidden
-
-    def hides(self, layer: Layer) -> bool:
-        """Return whether a layer is hidden, but for what stands in its place."""
-        return not self._hidden.get(layer, layer.visible)
-
     def move(self, at: int) -> None:
         """Move the line; the canvas is redrawn a moment later."""
-        if self._curtain is not None and at != self._at:
+        if self.mode == CURTAIN and at != self._at:
             self._at = at
             self._redrawing.start()
             self.moved.emit(at)
 
-    def show_alone(self, which: str) -> None:
-        """Show "before" or "after" alone; empty for what the mode shows."""
-        if self._curtain is not None:
-            self._tell(which)
-            self.redraw()
+    def show_before(self, alone: bool) -> None:
+        """Show the image alone, or beside its result again."""
+        self._alone = alone
+        self.redraw()
 
     def redraw(self) -> None:
         """Redraw the overlay."""
         self._redrawing.stop()
         if self.layer is None:
             return
-        at = {"before": self.width, "after": 0}.get(self._alone, self.at)
+        at = self.width if self._alone else self.at
         for layer in self._shown.values():
             if isinstance(layer.data, Curtain):
                 layer.data.at = at
@@ -339,13 +309,6 @@ class CompareOverlay(QObject):
         for pair, layer in self._shown.items():
             if isinstance(layer.data, Curtain):
                 set_changed(layer, looks_of(pair.after))
-
-    def _turn(self) -> None:
-        self.show_alone("after" if self._alone == "before" else "before")
-
-    def _tell(self, which: str) -> None:
-        self._alone = which
-        self.turned.emit(which)
 
     def _looks_of_residual(self, pair: Pair) -> dict[str, Any]:
         """Return how a residual looks: contrast of three sigmas of the slice shown around 0."""

@@ -10,7 +10,7 @@ import napari.viewer
 import numpy as np
 from napari.layers import Image, Layer, Shapes
 from qtpy.QtCore import QSignalBlocker, Qt, QTimer
-from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QSlider
+from qtpy.QtWidgets import QHBoxLayout, QSlider
 
 from napari_gpu_denoise._napari import parts
 from napari_gpu_denoise._napari.compare import overlay
@@ -31,7 +31,6 @@ from napari_gpu_denoise._napari.panel import LayerPanel
 
 MODES = {
     "Curtain: before | after": overlay.CURTAIN,
-    "Blink": overlay.BLINK,
     "Residual: before - after": overlay.RESIDUAL,
     "The layers as they are": overlay.NOTHING,
 }
@@ -99,9 +98,9 @@ class ComparePanel(LayerPanel):
         self.before = LayerChoice("The source of the result, or another result of the same source.")
         self.mode = parts.choice(
             MODES,
-            "Curtain: drag the line in the picture. Blink: one after the other, each for half a "
-            "second. Residual: what was removed, in blue and red around 0, up to three standard "
-            "deviations. It is a temporary layer, removed when this panel is closed.",
+            "Curtain: drag the line in the picture. Residual: what was removed, in blue and red "
+            "around 0, up to three standard deviations. It is a temporary layer, removed when this "
+            "panel is closed.",
         )
         parts.narrow(self.mode)
         tip = parts.wrapped("Position of the line; you can also drag it in the picture.")
@@ -111,8 +110,6 @@ class ComparePanel(LayerPanel):
         self.hold_button = parts.button(
             f"Hold for before ({KEY})", f"Show the source while this, or the key {KEY}, is held."
         )
-        tip = parts.wrapped("Hide the source, even after this panel is closed.")
-        self.hide_source = QCheckBox("Hide source", toolTip=tip)
         self.caption = parts.Caption()
         self.draw_button = parts.button(
             "Draw a line", "Draw a line on the picture to see grey levels along it."
@@ -137,8 +134,7 @@ class ComparePanel(LayerPanel):
     def _lay_out(self) -> None:
         chosen = {"Result": self.layer, "Before": self.before, "Show": self.mode}
         self._form = parts.form_layout({**chosen, "Line at": self.slider})
-        self.keep_button.hide()  # beside the other button the panel would be too wide
-        held = parts.row_of(self.hold_button, self.keep_button, self.hide_source)
+        held = parts.row_of(self.hold_button, self.keep_button)
         rows = (self._form, held, self.caption, parts.ruler(), self.draw_button)
         self.arrange((*rows, parts.holding(self._plot_place)), ((self.status,),), filled=True)
 
@@ -164,14 +160,12 @@ class ComparePanel(LayerPanel):
 
     def _connect(self) -> None:
         self.overlay.moved.connect(self._on_moved)
-        self.overlay.turned.connect(self._on_turned)
         self.layer.chosen.connect(self._take_result)
         self.before.chosen.connect(self._take_pair)
         self.mode.currentIndexChanged.connect(self._show)
         self.slider.valueChanged.connect(self.overlay.move)
-        self.hold_button.pressed.connect(lambda: self.overlay.show_alone("before"))
-        self.hold_button.released.connect(lambda: self.overlay.show_alone(""))
-        self.hide_source.clicked.connect(self._hide_source)
+        self.hold_button.pressed.connect(lambda: self._hold(True))
+        self.hold_button.released.connect(lambda: self._hold(False))
         self.draw_button.clicked.connect(self.draw)
         dims, active = self._viewer.dims.events, self._viewer.layers.selection.events.active
         views = [(each, self._show) for each in (dims.ndisplay, dims.order)]
@@ -280,8 +274,7 @@ class ComparePanel(LayerPanel):
         self.follow("pair", ())
         self.overlay.pause()
         self.show_mode("" if pair is None else self.mode.currentData())
-        for each in (self.hide_source, self.draw_button):
-            each.setEnabled(pair is not None)
+        self.draw_button.setEnabled(pair is not None)
         self.caption.setText("")
         self.say("Denoise a layer first: there is no result with its source." if not pair else "")
         self._starting.start()
@@ -297,7 +290,6 @@ class ComparePanel(LayerPanel):
             self.show_error(error)
             return
         self.follow("pair", self.overlay.follow())
-        self.hide_source.setChecked(self.overlay.hides(pair.before))
         if mode and not self.overlay.mode:
             self.say("Switch to 2D to compare.")
         elif mode == overlay.RESIDUAL:
@@ -318,9 +310,9 @@ class ComparePanel(LayerPanel):
 
     def _bind(self) -> None:
         def hold(viewer: Any) -> Generator[None, None, None]:
-            self.overlay.show_alone("before")
+            self._hold(True)
             yield
-            self.overlay.show_alone("")
+            self._hold(False)
 
         # A key that the user has given another task keeps it.
         with suppress(ValueError):
@@ -346,14 +338,12 @@ class ComparePanel(LayerPanel):
             self.slider.setRange(0, self.overlay.width)
             self.slider.setValue(at)
 
-    def _on_turned(self, which: str) -> None:
-        if self._pair is not None:
-            names = ", ".join(getattr(each, which).name for each in self._pairs if which)
-            self.caption.setText(f"{which.capitalize()}: {names}" if names else "")
-
-    def _hide_source(self, hidden: bool) -> None:
-        for each in self._pairs:
-            self.overlay.hide(each.before, hidden)
+    def _hold(self, held: bool) -> None:
+        """Show the image alone while a button or key is held."""
+        if self.overlay.mode == overlay.CURTAIN:
+            self.overlay.show_before(held)
+            names = ", ".join(each.before.name for each in self._pairs)
+            self.caption.setText(f"Before: {names}" if held else "")
 
     def _on_drawn(self, event: Any = None) -> None:
         self._settling.start()

@@ -1,23 +1,21 @@
-"""A form for any filter's settings: profiles, presets, and a control for each field."""
+"""A form for any filter's settings: profiles, and a control for each field."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Any
 
 from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, LineEdit, SpinBox
 from magicgui.widgets.bases import ValueWidget
-from napari.utils.notifications import show_error
 from qtpy import QtWidgets
 from qtpy.QtCore import QLocale, QSignalBlocker, Signal
 
 from napari_gpu_denoise._napari import parts
-from napari_gpu_denoise._napari.denoise import presets
-from napari_gpu_denoise._napari.denoise.presets import OF_IMAGE
+from napari_gpu_denoise._napari.denoise.remembered import OF_IMAGE, without_image
 from napari_gpu_denoise._napari.denoise.run import offer_of
-from napari_gpu_denoise._napari.wording import in_panel, label_of
+from napari_gpu_denoise._napari.wording import label_of
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.protocol.settings import setting_fields
 
@@ -27,7 +25,7 @@ _NO_BOUNDS = {int: (-(2**31), 2**31 - 1), float: (-1e12, 1e12)}
 
 
 class ProfileInput(QtWidgets.QComboBox):
-    """The profiles of a filter, and presets; "custom" is shown for others, not to be chosen."""
+    """The profiles of a filter; "custom" is shown for other settings, not to be chosen."""
 
     #: Settings were chosen.
     wanted = Signal(object)
@@ -36,97 +34,24 @@ class ProfileInput(QtWidgets.QComboBox):
         tip = parts.wrapped("Sets all settings below; change any of them afterwards.")
         super().__init__(toolTip=tip, accessibleName="Profile")
         self.kind = kind
-        self._own: dict[str, Any] = {}
         parts.narrow(self, 6)  # beside the label, where names of settings are long
-        self.fill()
+        units = {each.name: each.metadata["unit"] for each in setting_fields(kind)}
+        for name, changes in kind.presets.items():
+            lines = [f"{label_of(key, units[key])}: {value}" for key, value in changes.items()]
+            parts.add_item(self, name, name, "; ".join(lines) or "The defaults")
+        self.addItem(_CUSTOM)
+        self.model().item(self.count() - 1).setEnabled(False)
         self.currentTextChanged.connect(self._choose)
-
-    def fill(self) -> None:
-        """List the profiles, and the presets as they are kept now."""
-        units = {each.name: each.metadata["unit"] for each in setting_fields(self.kind)}
-        self._own = presets.own(self.kind)
-        with QSignalBlocker(self):
-            shown = self.currentText()
-            self.clear()
-            for name, changes in self.kind.presets.items():
-                lines = [f"{label_of(key, units[key])}: {value}" for key, value in changes.items()]
-                parts.add_item(self, name, name, "; ".join(lines) or "The defaults")
-            for name in self._own:
-                parts.add_item(self, name, name, "A preset of yours")
-            self.addItem(_CUSTOM)
-            self.model().item(self.count() - 1).setEnabled(False)
-            self.setCurrentText(shown)
 
     def show_name(self, settings: Any) -> None:
         """Show the name of settings without applying it; "custom" for None."""
-        name = _CUSTOM
-        if settings is not None:
-            plain = presets.without_image(settings)
-            name = plain.profile_name()
-            if name == _CUSTOM:
-                name = next((key for key, each in self._own.items() if each == plain), name)
         with QSignalBlocker(self):
-            self.setCurrentText(name)
-
-    def own(self) -> str:
-        """Return the name of the preset that is shown; empty for a profile."""
-        name = self.currentText()
-        return name if name in self._own and name not in self.kind.presets else ""
+            plain = None if settings is None else without_image(settings)
+            self.setCurrentText(_CUSTOM if plain is None else plain.profile_name())
 
     def _choose(self, name: str) -> None:
         if name in self.kind.presets:
             self.wanted.emit(self.kind.of(profile=name))
-        elif name in self._own:
-            self.wanted.emit(self._own[name])
-
-
-class PresetButton(QtWidgets.QToolButton):
-    """A button beside the list: saves the settings shown as a preset, or deletes one."""
-
-    def __init__(self, profile: ProfileInput, settings: Callable[[], Any]):
-        tip = parts.wrapped("Save these settings as a preset of your own, or delete one.")
-        super().__init__(text="…", toolTip=tip, accessibleName="Presets")
-        self._profile, self._settings = profile, settings
-        self.setPopupMode(QtWidgets.QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.setStyleSheet("QToolButton::menu-indicator { image: none; }")
-        menu = QtWidgets.QMenu(self)
-        self.save_action = menu.addAction("Save as a preset …")
-        self.delete_action = menu.addAction("")
-        menu.aboutToShow.connect(self.offer)
-        self.save_action.triggered.connect(lambda _=False: self.save())
-        self.delete_action.triggered.connect(lambda _=False: self.delete())
-        self.setMenu(menu)
-        self.offer()
-
-    def offer(self) -> None:
-        """Offer to delete the preset that is shown."""
-        name = self._profile.own()
-        self.delete_action.setText(f"Delete {name}" if name else "Delete")
-        self.delete_action.setEnabled(bool(name))
-
-    def save(self) -> None:
-        """Ask for a name, and save the settings under it."""
-        name = self._profile.own() or "my settings"
-        name, agreed = QtWidgets.QInputDialog.getText(self, "Save a preset", "Name:", text=name)
-        if not agreed:
-            return
-        try:
-            settings = self._settings()
-            presets.save(settings, name)
-        except SettingsError as error:
-            show_error(in_panel(error))
-            return
-        self._profile.fill()
-        self._profile.show_name(settings)
-
-    def delete(self) -> None:
-        """Delete the preset that is shown; the settings stay."""
-        try:
-            presets.delete(self._profile.kind, self._profile.own())
-        except SettingsError as error:
-            show_error(in_panel(error))
-        self._profile.fill()
-        self._profile.show_name(None)
 
 
 class SettingsForm(QtWidgets.QWidget):
@@ -147,8 +72,7 @@ class SettingsForm(QtWidgets.QWidget):
         self._filling = False
         plain, advanced = parts.form_layout(), parts.form_layout()
         self.profile = ProfileInput(kind)
-        self.presets = PresetButton(self.profile, self.settings)
-        plain.addRow("Profile", parts.row_of(self.profile, self.presets, spacing=4, shares=(1,)))
+        plain.addRow("Profile", self.profile)
         self._scrolling.watch(self.profile)
         self.profile.wanted.connect(self._apply)
         for field in setting_fields(kind):

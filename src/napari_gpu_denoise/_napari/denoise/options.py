@@ -14,10 +14,9 @@ from qtpy.QtCore import QEvent, QObject, Qt, Signal
 from napari_gpu_denoise._napari import parts, preferences
 from napari_gpu_denoise._napari.layers.source import place_shown
 from napari_gpu_denoise._napari.loading import Loading
-from napari_gpu_denoise._napari.noise import rows
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import LayerError, NoDeviceError, SigmaError
-from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.models import summary_of
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.run.request import Run
@@ -86,7 +85,6 @@ class NoiseInput(QtWidgets.QWidget):
         self._automatic = automatic  # what is said of that choice
         self._measured: NoiseEstimate | None = None
         self._origin = ""
-        self._known: NoiseEstimate | None = None
         self._used = ""
         self._last = ""  # typed
         #: Channels of the layer.
@@ -142,18 +140,16 @@ class NoiseInput(QtWidgets.QWidget):
         return values[0] if len(values) == 1 else values
 
     def noise(self) -> str | NoiseEstimate | None:
-        """Return the noise as filters take it, also an estimate beside a typed sigma."""
-        if not self.mode.isEnabled():
-            return None
-        chosen = {AUTO: None, ONE: "gaussian", MEASURED: self._measured, TYPED: self._known}
-        return chosen[self.chosen()]
+        """Return the noise as filters take it; None for automatic noise, or a sigma."""
+        chosen = self.chosen() if self.mode.isEnabled() else None
+        return {ONE: "gaussian", MEASURED: self._measured}.get(chosen)
 
     def hand_over(self, estimate: NoiseEstimate, origin: str) -> None:
         """Take an estimate that was measured in `origin`, in words, and choose it."""
-        self._measured, self._known, self._origin = estimate, estimate, origin
+        self._measured, self._origin = estimate, origin
         if self.mode.findData(MEASURED) < 0:
             self.mode.addItem("Measured", MEASURED)
-        tip = rows.tooltip(estimate, f"Measured in {origin}")
+        tip = parts.wrapped(f"Measured in {origin}: {estimate.verdict()}.")
         self.mode.setItemData(self.mode.findData(MEASURED), tip, Qt.ItemDataRole.ToolTipRole)
         self.edit.clear()
         self.choose(MEASURED)
@@ -173,11 +169,6 @@ class NoiseInput(QtWidgets.QWidget):
         """Return the estimate that was handed over and its origin, if it is chosen."""
         return (self._measured, self._origin) if self.chosen() == MEASURED else None
 
-    def show_estimate(self, estimate: NoiseEstimate) -> None:
-        """Show an estimate of the layer beside a typed sigma."""
-        self._known = estimate
-        self._explain()
-
     def show_used(self, sigma: tuple[float, ...], models: list[dict[str, Any]]) -> None:
         """Show the noise that a run has estimated and used."""
         if self.chosen() in (AUTO, ONE):
@@ -186,13 +177,12 @@ class NoiseInput(QtWidgets.QWidget):
         if self.chosen() == ONE:
             self._used = f"Used: {self.edit.text()}" if len(sigma) > 1 else ""
         elif self.chosen() == AUTO:
-            found = [NoiseModel.from_dict(each) for each in models]
-            self._used = rows.noise_used(found, sigma) if found or sigma else ""
+            one = f"One sigma: {self.edit.text()}" if sigma else ""
+            self._used = summary_of(models) or one
         self._explain()
 
     def drop_estimates(self) -> None:
         """Drop estimates of another layer; one that was handed over can be chosen again."""
-        self._known = None
         self._drop_used()
         if self.chosen() == MEASURED:
             self.choose(AUTO)
@@ -230,10 +220,8 @@ class NoiseInput(QtWidgets.QWidget):
         elif chosen == AUTO:
             text = self._used or self._automatic
         elif chosen == MEASURED and self._measured is not None:
-            text = f"{rows.one_line(self._measured)} (measured in {self._origin})"
-        elif chosen == TYPED and self._known is not None:
-            typed = self.edit.text().strip() or "…"
-            text = f"{typed} (estimated {rows.sigma(self._known)})"
+            models = summary_of(each.as_dict() for each in self._measured.models)
+            text = f"{models} (measured in {self._origin})"
         self.caption.setText(text)
         self.caption.setVisible(bool(text))
         self.changed.emit()

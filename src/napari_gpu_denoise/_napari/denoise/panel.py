@@ -16,7 +16,7 @@ from qtpy.QtWidgets import QCheckBox
 from superqt import QCollapsible
 
 from napari_gpu_denoise._napari import docks, preferences
-from napari_gpu_denoise._napari.denoise import presets
+from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, PlacesInput, RunOptions
@@ -80,7 +80,7 @@ class DenoisePanel(RunPanel):
         self._connect()
         self._take_layer()
         self._follow_scale()
-        if (known := presets.last(self.filter)) is not None:
+        if (known := remembered.last(self.filter)) is not None:
             self.form.show_settings(known)
         # The drivers are loaded when the panel is on the screen, not while it is being built.
         QTimer.singleShot(0, self.options.device.fill)
@@ -220,13 +220,9 @@ class DenoisePanel(RunPanel):
             self.options.noise.hand_over(*known)
 
     def offer_axes(self) -> None:
-        """Suggest the axes of a layer, and show an estimate of its noise if there is one."""
+        """Suggest the axes of a layer, whose noise is not that of another one."""
         self.options.noise.drop_estimates()
         super().offer_axes()
-        layer = self.layer.layer()
-        for panel in self.others() if layer is not None else ():
-            if panel.layer.layer() == layer and (estimate := panel.estimate()) is not None:
-                self.options.noise.show_estimate(estimate)
 
     def show_other(self, title: str) -> None:
         """Open another panel of the plugin for this layer."""
@@ -246,11 +242,6 @@ class DenoisePanel(RunPanel):
         """Choose a layer and an estimate of its noise, measured in `origin`, in words."""
         self.choose(layer, axes)
         self.options.noise.hand_over(estimate, origin)
-
-    def receive_estimate(self, layer: Any, estimate: NoiseEstimate) -> None:
-        """Show an estimate of this layer beside a typed sigma."""
-        if layer == self.layer.layer():
-            self.options.noise.show_estimate(estimate)
 
     def python_code(self) -> str:
         """Return equivalent Python code."""
@@ -322,7 +313,7 @@ class DenoisePanel(RunPanel):
 
     def took(self, outcome: Outcome) -> None:
         """Show the noise that was used, note the result, and keep the settings for next time."""
-        presets.remember(presets.without_image(outcome.request.run.filter))
+        remembered.remember(outcome.request.run.filter)
         self.assess.note_results()
         record = outcome.value.result.record
         self.options.noise.show_used(record.sigma, record.noise)

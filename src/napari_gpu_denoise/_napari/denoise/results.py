@@ -131,7 +131,7 @@ class ResultOptions(QWidget):
         self.undo_button = button("Undo", "", self.undo)
         self.compare_button = button(
             "Compare",
-            "Compare source and result: curtain, blink, residual, grey levels along a line.",
+            "Compare source and result: curtain, residual, grey levels along a line.",
             lambda: self.wanted.emit(self.result()),
         )
         boxes = row_of(self.hide_source, self.keep_both)

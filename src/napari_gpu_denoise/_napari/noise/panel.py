@@ -266,8 +266,6 @@ class NoisePanel(LayerPanel):
         if not self._target_chosen:
             self._offer(measured.advice)
         self._keep(outcome)
-        for panel in self.others():
-            panel.receive_estimate(self.layer.layer(), measured.estimate)
 
     def _keep(self, outcome: Outcome) -> None:
         """Let runs know the noise that they would have measured themselves."""

@@ -1,4 +1,4 @@
-"""Table of a noise estimate: one row for each value, read by the panel, tooltips and captions."""
+"""Table of a noise estimate, one row for each value."""
 
 from __future__ import annotations
 
@@ -30,12 +30,6 @@ class Row:
         if isinstance(self.value, str):
             return self.value
         return f"{', '.join(map(measured, self.value, self.error))} {self.unit}".strip()
-
-    def brief(self, digits: str) -> str:
-        """Return label and value, one value where the channels have the same."""
-        if isinstance(self.value, str):
-            return self.value
-        return f"{self.label.lower()} {_per_channel(self.value, digits)}"
 
 
 def measured(value: float, error: float = math.nan) -> str:
@@ -91,33 +85,6 @@ def as_html(rows: Sequence[Row]) -> str:
     return f"<table cellspacing='0' cellpadding='1'>{cells}</table>"
 
 
-def tooltip(estimate: NoiseEstimate, title: str) -> str:
-    """Return an estimate as rich text for a tooltip."""
-    heading = html.escape(f"{title}: {estimate.verdict()}.")
-    return f"<qt>{heading}{as_html(parameters(estimate.models, estimate.errors))}</qt>"
-
-
-def one_line(estimate: NoiseEstimate) -> str:
-    """Return model and parameters in one line, such as ``"Poisson-Gaussian, gain 2.21"``."""
-    rows = parameters(estimate.models)
-    return ", ".join([estimate.models[0].title, *(row.brief(".3g") for row in rows)])
-
-
-def noise_used(models: Sequence[NoiseModel], sigma: Sequence[float]) -> str:
-    """Return the noise of a run in one line; a model shared by the channels is named once."""
-    if not models:
-        return f"One sigma: {_per_channel(sigma, '.4g')}"
-    if len({each.name for each in models}) > 1 or len(dict.fromkeys(models)) == 1:
-        return "; ".join(dict.fromkeys(each.summary() for each in models))
-    rows = [row for row in parameters(models) if any(row.value)]
-    return ", ".join([f"{models[0].title} noise", *(row.brief(".4g") for row in rows)])
-
-
-def sigma(estimate: NoiseEstimate) -> str:
-    """Return sigma with its standard error, one value per channel."""
-    return Row("Sigma", estimate.sigma, estimate.standard_error).text
-
-
 def whiteness(estimate: NoiseEstimate) -> str:
     """Return whether the noise is white; empty where that was not measured."""
     found = [each for each in estimate.spectra if each is not None]
@@ -147,9 +114,3 @@ def channel_correlation(estimate: NoiseEstimate) -> str:
     correlation = estimate.covariance.correlation
     pairs = [abs(correlation[i][j]) for i in range(len(correlation)) for j in range(i)]
     return f"correlation of noise between channels at most {max(pairs, default=0.0):.2f}"
-
-
-def _per_channel(values: Sequence[float], digits: str) -> str:
-    """Return the values of the channels; one where they are the same."""
-    values = values[:1] if len(set(values)) == 1 else values
-    return " / ".join(f"{value:{digits}}" for value in values)

@@ -36,7 +36,6 @@ _muted: list[tuple[int, bool, bool]] = []
 LARGE_PLANE = 1 << 27  # bytes from which on a plane is read in regions
 # Rows and columns that are best read at once where rows are stored as they are.
 _ROWS, _COLUMNS = 256, 1024
-_AT_ONCE = 1 << 24  # bytes of segments that are in memory
 _THREADS = min(4, os.cpu_count() or 1)
 
 
@@ -125,7 +124,7 @@ class Planes(Blocks):
 
     def _whole(self) -> np.ndarray:
         with self._lock, self._reading() as series:
-            for page in series:
+            for page in () if self._contiguous else series:
                 self._check_coded(page)
             return self._shown(series.asarray(), self.shape)
 
@@ -309,10 +308,14 @@ class LargePlanes(Planes):
         options: dict[str, Any] = {"_fullsize": False}
         if keyframe.compression in (6, 7, 33007, 34892):
             options |= {"jpegtables": page.jpegtables, "jpegheader": keyframe.jpegheader}
-        pixels = np.zeros(shape, self._stored)
+        pixels, reading = np.zeros(shape, self._stored), threading.Lock()
 
-        def place(segment: tuple[bytes | None, int]) -> None:
-            decoded, (_, _, y, x, _), _ = keyframe.decode(*segment, **options)
+        def place(number: int) -> None:
+            start, length = page.dataoffsets[number], page.databytecounts[number]
+            with reading:
+                handle.seek(start)
+                data = handle.read(length) if start and length else None
+            decoded, (_, _, y, x, _), _ = keyframe.decode(data, number, **options)
             if decoded is None:
                 return
             decoded = decoded[0].reshape(*decoded.shape[1:3], *shape[2:])
@@ -323,11 +326,8 @@ class LargePlanes(Planes):
                 outof.append(slice(low - start, high - start))
             pixels[tuple(into)] = decoded[tuple(outof)]
 
-        places = [[each[k] for k in numbers] for each in (page.dataoffsets, page.databytecounts)]
-        segments = handle.read_segments(*places, numbers, flat=False, buffersize=_AT_ONCE)
         with ThreadPoolExecutor(_THREADS) as threads:
-            for several in segments:
-                list(threads.map(place, several))
+            list(threads.map(place, numbers))
         return pixels
 
 
@@ -424,7 +424,7 @@ def _picture(
         "below, and was not read."
         for name in outside[:1]
     ]
-    files = stored_files(tif, path, series, log, notes)
+    files, pages = stored_files(tif, path, series, log, notes)
     kind, metadata = series.kind, _metadata(tif, series)
     if kind == "ome":
         xml = metadata["xml"] = tif.ome_metadata
@@ -439,7 +439,7 @@ def _picture(
         which = "first" if series is tif.series[0] else "first that is no reduced one or mask"
         used = f"the {which}, {series.axes} {series.shape}, was used"
         notes.append(f"The file holds {len(tif.series)} images: {used}.")
-    notes += _lost_tags(series, kind)
+    notes += _lost_tags(series, pages, kind)
     if len(series.levels) > 1:
         notes.append("The image is a pyramid: its finest level was used.")
     notes += [f"tifffile reports: {input_checks.brief(m)}." for m in dict.fromkeys(log)][:3]
@@ -531,18 +531,18 @@ def _carried(page: tifffile.TiffPage) -> list[tuple]:
     ]
 
 
-def _lost_tags(series: tifffile.TiffPageSeries, kind: str) -> list[str]:
+def _lost_tags(series: tifffile.TiffPageSeries, pages: Iterable[Any], kind: str) -> list[str]:
     """Return a note of tags that a result lacks, or has with the value of the first plane only."""
     first, lost = series.keyframe, {270: 0}
     kept = {*_CARRIED, 270, 305} | ({imagej.BLOCKS, imagej.LENGTHS} if kind == "imagej" else set())
     ignored = _LAYOUT | ({330} if len(series.levels) > 1 else set())
-    for page in [first] if series.is_truncated else filter(None, series):
+    for page in pages:
         # Each file of a set has the same OME-XML, but for its name.
         codes = _codes(page) - ignored - ({270} if page.parent is not first.parent else set())
         with _open_file(first.parent), _open_file(page.parent):
+            tags = (first.tags, page.aspage().tags) if codes else ()
             for code in codes:
-                pair = (each.aspage().tags.valueof(code) for each in (first, page))
-                differs = code not in kept or len(set(map(str, pair))) > 1
+                differs = code not in kept or len({str(one.valueof(code)) for one in tags}) > 1
                 lost[code] = lost.get(code, 0) + differs
     lost[270] += sum(tag.code == 270 for tag in first.tags) > (1 if kind == "ome" else 2)
     planes = {code: f", of {n} planes" if n > 1 else "" for code, n in sorted(lost.items()) if n}
@@ -603,8 +603,11 @@ def stored_files(
     series: tifffile.TiffPageSeries,
     log: list[str],
     notes: list[str],
-) -> tuple[Path, ...]:
-    """Refuse a file that is cut short or declares far more than it holds; return all its files."""
+) -> tuple[tuple[Path, ...], list[Any]]:
+    """Refuse a file that is cut short or declares far more than it holds.
+
+    Returns all files of its image, and the pages that are there: tifffile takes long to make them.
+    """
     len(tif.pages)  # walks to the end of the chain of pages
     cut = input_checks.cut_short(path)
     # tifffile reads what is left if ImageJ's single page declares more than the file holds.
@@ -616,7 +619,7 @@ def stored_files(
         start = series.dataoffset
         if start is not None and start + series.nbytes > tif.filehandle.size:
             raise cut
-        return (path,)
+        return (path,), [series.keyframe]
     files: dict[Path, None] = {}
     blank = blocks = stored_bytes = 0
     pages = [page for page in series if page is not None]
@@ -644,7 +647,7 @@ def stored_files(
         )
     if len(files) > 1:
         notes.append(f"The image spans {len(files)} files, all of which were read.")
-    return tuple(files)
+    return tuple(files), pages
 
 
 def _described(texts: Iterable[bytes]) -> PixelMetadata:

@@ -281,21 +281,18 @@ def _of_bands(
     else:
         size = max(_AT_ONCE // (nx * samples * data.dtype.itemsize), 1)
 
-    def encoded(y: int) -> np.ndarray | bytes:
+    def encoded(y: int) -> list[np.ndarray | bytes]:
         band = shown(np.asarray(data[(*index, slice(y, min(y + size, ny)))]))
         band = band.reshape(-1, nx, samples)
         if tile is not None:
-            return band
+            return list(map(np.ascontiguousarray, _tiles(band[None], tile)))
         band = band.astype(band.dtype.newbyteorder(byteorder), copy=False)
-        return _packed(band, options) if packed else band.tobytes()
+        return [_packed(band, options) if packed else band.tobytes()]
 
     # tifffile compresses tiles in threads of its own.
     threads = min(_STRIPS_AT_ONCE, os.cpu_count() or 1) if packed and tile is None else 1
     for band in ahead(encoded, range(0, ny, size), threads):
-        if tile is None:
-            yield band
-        else:
-            yield from _tiles(band[None], tile)
+        yield from band
 
 
 def _packed(strip: np.ndarray, options: dict[str, Any]) -> bytes:

@@ -147,16 +147,18 @@ def _tables(settings: GroupSettings, arena: Arena) -> tuple[Any, Any]:
 
     The second is one table for each of `settings.spectra`, see kernels/bm3d/shared_noise.h.
     """
-    window, correlation = np.kaiser(PATCH, settings.kaiser), correlations(settings.transform)
-    if settings.spectra:
-        tables = [covariances(settings.transform, each) for each in settings.spectra]
-        # The kernels want the frequency along y last, and after the last displacement one of 0.
-        tables = [np.swapaxes(each, 2, 3).reshape(-1, PATCH**2) for each in tables]
-        correlation = np.stack([np.pad(each, ((0, 1), (0, 0))) for each in tables])
-    return tuple(
-        constant_buffer(arena.session, values.astype(np.float32))
-        for values in (window, correlation)
+    kaiser, transform = settings.kaiser, settings.transform
+    window = arena.constant(
+        f"Kaiser window of {kaiser}", lambda: np.kaiser(PATCH, kaiser).astype(np.float32)
     )
+    if not settings.spectra:
+        name = f"correlation of {transform}"
+        return window, arena.constant(name, lambda: correlations(transform).astype(np.float32))
+    tables = [covariances(transform, each) for each in settings.spectra]
+    # The kernels want the frequency along y last, and after the last displacement one of 0.
+    tables = [np.swapaxes(each, 2, 3).reshape(-1, PATCH**2) for each in tables]
+    correlation = np.stack([np.pad(each, ((0, 1), (0, 0))) for each in tables])
+    return window, constant_buffer(arena.session, correlation.astype(np.float32))
 
 
 class GroupFilter(GroupKernels):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from napari_gpu_denoise.image.threads import begin_each
+from napari_gpu_denoise.image.threads import in_threads
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
 
 _BLOCK = 16  # pixels along y and x
@@ -23,7 +23,6 @@ _STANDS_OUT = 1.0  # variance of structure, over that of the noise, of blocks th
 _BETTER = 0.1  # more found again, from which fast motion is believed
 _FLATTEST = 0.25  # share of the blocks in which noise is compared
 _PAIRS = 3  # of neighbouring frames that are compared
-_MATCHED_BYTES = 20 * 8 * (_SIDE * _MOST_BLOCKS) ** 2  # that are gone through for a pair, about
 _ROUNDING = 5e-7  # of the largest square, which float32 leaves of a constant block
 FOUND = 0.35  # share of structures found again, from which frames help
 # Each row averages the pixels of a block at one place.
@@ -31,7 +30,7 @@ _MEANS = np.float32([[(k <= n < k + _BLOCK) / _BLOCK for n in range(_SIDE)] for 
 # Fourier transforms of so few pixels are faster as products: along an axis, and back to _SPAN
 # places along Y, and along X from half of the frequencies, whose conjugates the others are.
 _WAVES = np.exp(-2j * np.pi / _SIDE * np.outer(*2 * [np.arange(_SIDE)])).astype(np.complex64)
-_HALF = _WAVES[:, : _SIDE // 2 + 1]
+_HALF = np.ascontiguousarray(_WAVES[:, : _SIDE // 2 + 1])
 _TWICE = np.float32([1, *[2] * (_SIDE // 2 - 1), 1]) / _SIDE
 _BACK = _WAVES[:_SPAN].conj() / _SIDE, (_HALF[:_SPAN].conj() * _TWICE).T
 
@@ -86,15 +85,16 @@ class _Blocks(NamedTuple):
 
     variance: np.ndarray  # of their pixels, (n,)
     left: np.ndarray  # mean squared difference at the best place, without that of the means
-    chance: np.ndarray  # the same in a frame with other structures of the same kind
     moved: np.ndarray  # distance of the best place along y or x, the larger, in pixels
     own: np.ndarray  # pixels, (n, _BLOCK, _BLOCK), less their mean
     best: np.ndarray  # those at the best place
+    spectrum: np.ndarray  # of their pixels
+    elsewhere: np.ndarray  # pixels with other structures of the same kind, (n, _SIDE, _SIDE)
 
 
 def _matched(pairs: Sequence[tuple[np.ndarray, np.ndarray]], by: int) -> _Blocks:
     """Search the blocks of pairs of frames, reduced `by` times."""
-    found = begin_each(lambda pair: _found(*pair, by), pairs, _MATCHED_BYTES)
+    found = in_threads(lambda pair: _found(*pair, by), pairs)
     return _Blocks(*map(np.concatenate, zip(*found, strict=True)))
 
 
@@ -102,29 +102,27 @@ def _found(first: np.ndarray, second: np.ndarray, by: int) -> _Blocks:
     own, around = _windows(first, by), _windows(second, by)
     own = own[:, _REACH : _REACH + _BLOCK, _REACH : _REACH + _BLOCK]
     own = own - own.mean(axis=(1, 2), keepdims=True)
-    variance = np.mean(own**2, axis=(1, 2))
-    spectrum = _spectra(own / _BLOCK**2).conj()
-    other = _variances(around)
+    variance, spectrum = np.mean(own**2, axis=(1, 2)), _spectra(own / _BLOCK**2).conj()
+    left = _differences(around, spectrum, variance).reshape(-1, _SPAN**2)
+    dy, dx = np.divmod(left.argmin(axis=1), _SPAN)
+    best = sliding_window_view(around, (_BLOCK, _BLOCK), (1, 2))[np.arange(len(own)), dy, dx]
+    moved = np.maximum(abs(dy - _REACH), abs(dx - _REACH))
     # Turned by half, a frame has the same kind of structures in other places.
-    turned = around[::-1, ::-1, ::-1], other[::-1, ::-1, ::-1]
+    elsewhere = around[::-1, ::-1, ::-1]
     if min(second.shape) // by < _SIDE + _BLOCK:
         # A single window along an axis lies at its start: turned, it is in the same place.
         elsewhere = _windows(second[::-1, ::-1], by)
-        turned = elsewhere, _variances(elsewhere)
-
-    def differences(windows: np.ndarray, other: np.ndarray) -> np.ndarray:
-        shared = _BACK[0] @ (_spectra(windows) * spectrum) @ _BACK[1]
-        return variance[:, None, None] + other - 2 * shared.real
-
-    left, chance = differences(around, other), differences(*turned)
-    dy, dx = np.divmod(left.reshape(-1, _SPAN**2).argmin(axis=1), _SPAN)
-    best = sliding_window_view(around, (_BLOCK, _BLOCK), (1, 2))[np.arange(len(own)), dy, dx]
-    moved = np.maximum(abs(dy - _REACH), abs(dx - _REACH))
     least = _ROUNDING * np.max(np.abs(around), initial=0) ** 2
-    variance, left = (np.where(a < least, 0, a) for a in (variance, left.min(axis=(1, 2))))
-    found = variance, left, chance.min(axis=(1, 2)), moved, own, best
+    variance, left = (np.where(a < least, 0, a) for a in (variance, left.min(axis=1)))
+    found = variance, left, moved, own, best, spectrum, elsewhere
     # Padding, blank frames: nothing is found again there.
     return _Blocks(*(each[variance > 0] for each in found))
+
+
+def _differences(windows: np.ndarray, spectrum: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Return the mean squared differences of blocks at each place of windows, less their means."""
+    shared = _BACK[0] @ (_spectra(windows) * spectrum) @ _BACK[1]
+    return variance[:, None, None] + _variances(windows) - 2 * shared.real
 
 
 def _windows(frame: np.ndarray, by: int) -> np.ndarray:
@@ -160,7 +158,9 @@ def _reduced(images: np.ndarray, by: int) -> np.ndarray:
 def _spectra(blocks: np.ndarray) -> np.ndarray:
     """Return the Fourier transform of blocks in _SIDE pixels, the half of it along X."""
     size = blocks.shape[1]
-    return _WAVES[:, :size] @ (blocks @ _HALF[:size])
+    # One product of real numbers for all rows: NumPy would make them complex first.
+    rows = blocks.reshape(-1, size) @ _HALF[:size].view(np.float32)
+    return _WAVES[:, :size] @ rows.view(np.complex64).reshape(*blocks.shape[:2], _HALF.shape[1])
 
 
 def _means(windows: np.ndarray) -> np.ndarray:
@@ -183,11 +183,12 @@ def _flat_noise(blocks: _Blocks) -> float:
 
 def _followed(blocks: _Blocks, noise: float) -> tuple[float, float]:
     """Return the share of structure found again, and how far it moved; NaN without structure."""
-    variance, left, chance, moved, *_ = blocks
+    variance, left, moved, _, _, spectrum, elsewhere = blocks
     clear = variance - noise > _STANDS_OUT * max(noise, 1e-12)
     if clear.sum() < _FEWEST:
         return math.nan, math.nan
-    lost = np.maximum(left[clear] - 2 * noise, 0) / np.maximum(chance[clear] - 2 * noise, 1e-12)
+    chance = _differences(elsewhere[clear], spectrum[clear], variance[clear]).min(axis=(1, 2))
+    lost = np.maximum(left[clear] - 2 * noise, 0) / np.maximum(chance - 2 * noise, 1e-12)
     share = 1 - np.clip(lost, 0, 1)
     again = share > 0.5
     far = float(np.quantile(moved[clear][again], 0.75)) if again.any() else math.nan

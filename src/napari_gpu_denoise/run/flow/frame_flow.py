@@ -17,7 +17,6 @@ import numpy as np
 
 from napari_gpu_denoise.image.flicker import block_means, block_pixels
 from napari_gpu_denoise.image.levels import Levels, convert
-from napari_gpu_denoise.image.threads import begin_each
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.plan import FrameNote, Launches
@@ -383,13 +382,11 @@ class ArrayFrameFlow:
     def _read(self, tile: Tile, end: int, t: int, host: np.ndarray) -> list[FrameNote]:
         source = self.work.source
         stop = min(t + host.shape[1], end)
-        frame_bytes = source.view.itemsize * math.prod(source.shape[2:])
         keys = [(tile.sequence, number) for number in range(t, stop)]
         new = [key for key in keys if key not in self._notes]
-        # Notes are made meanwhile.
-        notes = begin_each(self._note, new, source.joined * frame_bytes)
+        # In this thread: short operations of NumPy in several of them wait for each other.
+        self._notes |= {key: self._note(key) for key in new}
         read_frames(source, self.work.levels, tile, t, stop, host)
-        self._notes |= zip(new, notes, strict=True)
         return [self._notes[key] for key in keys]
 
     def _note(self, key: tuple[int, int]) -> FrameNote:
