@@ -1,4 +1,4 @@
-"""Store the results that devices are tested with, those of all filters on the best device.
+"""Store the results that devices are tested with, those of the best device.
 
     python scripts/store_self_test.py
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from napari_gpu_denoise.filters import filters_for
-from napari_gpu_denoise.filters.self_test import SCALE, STORED, filtered
+from napari_gpu_denoise.filters.self_test import SCALE, STORED, result_of
 from napari_gpu_denoise.opencl.device import KINDS, listed
 
 
@@ -33,7 +33,8 @@ def main() -> None:
     np.savez_compressed(STORED, video=video())
     best = min(listed(), key=lambda found: (bool(found.problem), KINDS.index(found.kind)))
     device = replace(best, index=-1, tested=True)  # which is not tested
-    results = {each.name: filtered(each.name, device) for each in filters_for("")}
+    names = ["noise", *(each.name for each in filters_for(""))]
+    results = {name: result_of(name, device) for name in names}
     stored = {name: np.rint(values * SCALE).astype(np.uint16) for name, values in results.items()}
     np.savez_compressed(STORED, video=video(), **stored)
 

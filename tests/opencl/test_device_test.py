@@ -99,8 +99,8 @@ def untested_machine(untested, machine):
     return put
 
 
-def only(device, *patience, filter="") -> Answer:
-    return answer_for(device, filter, *patience)
+def only(device, *patience, uses=()) -> Answer:
+    return answer_for(device, uses, *patience)
 
 
 def passes(lanes: int, *filters: str) -> Answer:
@@ -122,10 +122,11 @@ def test_this_device_passes_and_nobody_asks_again(device, child):
 
 
 def test_every_filter_has_a_stored_result_which_this_device_yields(device):
-    names = [each.name for each in gd.FILTERS]
+    names = ["noise", *(each.name for each in gd.FILTERS)]
     assert sorted(np.load(self_test.STORED)) == sorted([*names, "video"])
     request = device.platform, device.name, device.index, device.float_lanes, names
-    assert list(self_test.run_steps(*request)) == [each.title for each in gd.FILTERS]
+    titles = ["noise", *(each.title for each in gd.FILTERS)]
+    assert list(self_test.run_steps(*request)) == titles
 
 
 @pytest.mark.thorough
@@ -186,6 +187,8 @@ def test_a_filter_is_tested_before_its_first_result_and_a_fault_in_it_ends_the_d
     for _ in range(2):
         gd.nl_means(image, 20, device=used)
     assert [steps for *_, steps in requests] == [[""], ["nl_means"]]
+    gd.nl_means(image + np.arange(48), device=used)  # noise that is not told is measured
+    assert requests.pop()[-1] == ["noise"]
     for call in (gd.bm3d, gd.bm3d, gd.nl_means):
         with pytest.raises(NoDeviceError, match=r"it is wrong.*Update its driver"):
             call(image, 20, device=used)
@@ -299,7 +302,7 @@ def test_a_wrong_result_is_named(device, monkeypatch, name, spoiled, wrong):
             made[spoiled][-1] += 1
 
     monkeypatch.setattr(self_test, "_run", run)
-    monkeypatch.setattr(self_test, "filtered", lambda step, _: stored[step] / 200.0 - 1)
+    monkeypatch.setattr(self_test, "result_of", lambda step, _: stored[step] / 200.0 - 1)
     request = device.platform, device.name, device.index, device.float_lanes, ["", "bm3d"]
     problem, lasting = outcome_of(self_test.run_steps(*request), lambda step: None)
     assert problem.startswith(f"the test of {name}") and wrong in problem and lasting

@@ -11,19 +11,21 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import KernelError
-from napari_gpu_denoise.filters import filters_for
+from napari_gpu_denoise.filters import MODULES, filters_for
 from napari_gpu_denoise.opencl.device import Device, find_untested
 from napari_gpu_denoise.opencl.device_test import outcome_of
 from napari_gpu_denoise.opencl.memory import constant_buffer, device_errors, release_memory
 from napari_gpu_denoise.opencl.program import forget, session, worth_it
 from napari_gpu_denoise.run.denoise import denoise_image
+from napari_gpu_denoise.run.noise import measured_noise
 from napari_gpu_denoise.run.part import programs_for
 from napari_gpu_denoise.run.request import Run
 
@@ -37,12 +39,18 @@ _LOOSE = {"bm4d": 3.0}  # times as much: of its many cubes more are equally simi
 
 
 def run_steps(
-    platform: str, name: str, index: int, lanes: int, steps: Sequence[str]
+    platform: str,
+    name: str,
+    index: int,
+    lanes: int,
+    steps: Sequence[str],
+    ready: Callable[[], Any] = lambda: None,
 ) -> Iterator[str]:
     """Test a device with vectors of so many floats; yield the name of each step before it.
 
-    The `steps` are names of filters, or an empty one for the short test of the compiler. That comes
-    first: compilers that fail at vectors may take minutes to fail at filters.
+    The `steps` are names of filters, ``"noise"`` to measure it, or an empty one for the short test
+    of the compiler. That comes first: compilers that fail at vectors may take minutes to fail at
+    filters. `ready` is called before a filter.
 
     Raises
     ------
@@ -58,10 +66,12 @@ def run_steps(
                 yield f"vectors of {lanes} floats, barriers and loops"
                 _try_compiler(device)
             elif step in (stored := np.load(STORED)):
-                yield filters_for(step)[0].title
+                yield filters_for(step)[0].title if step in MODULES else step
+                if step in MODULES:
+                    ready()
                 wide = _LOOSE.get(step, 1.0)
                 expected = stored[step] / SCALE
-                _compare(filtered(step, device), expected, wide * _RMS, wide * _MOST)
+                _compare(result_of(step, device), expected, wide * _RMS, wide * _MOST)
     finally:
         release_memory()
         forget(session(device))
@@ -75,7 +85,7 @@ def build_ahead(device: Device, steps: Sequence[str]) -> None:
     """
     if worth_it(device):
         held = session(replace(device, tested=True))
-        for name in filter(None, steps):
+        for name in MODULES.keys() & steps:
             held.ahead.add(map(held.task, programs_for(*run_of(name, held.device))))
         held.ahead.finish()
 
@@ -89,8 +99,10 @@ def run_of(name: str, device: Device) -> tuple[Run, np.ndarray]:
     return run, frames if axis else frames[0]
 
 
-def filtered(name: str, device: Device) -> np.ndarray:
-    """Return the result of a filter as it is called by default."""
+def result_of(name: str, device: Device) -> np.ndarray:
+    """Return the result of a filter as it is called by default, or sigma as it is measured."""
+    if name not in MODULES:
+        return np.array(measured_noise(np.load(STORED)["video"], "TYX", "auto", device).sigma)
     run, frames = run_of(name, device)
     return denoise_image(frames, run).image
 
@@ -159,11 +171,6 @@ def _main() -> None:
     def report(**message) -> None:
         print(json.dumps(message), file=reports, flush=True)
 
-    def begin(step: str) -> None:
-        report(step=step)
-        if not step.startswith("vectors"):
-            go.wait()  # its programs are built meanwhile
-
     class Builds(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             report()
@@ -172,7 +179,11 @@ def _main() -> None:
     builds = logging.getLogger("napari_gpu_denoise.opencl.program")
     builds.setLevel(logging.DEBUG)
     builds.addHandler(Builds())
-    report(outcome=outcome_of(run_steps(*json.loads(sys.argv[1])), begin))
+    report(
+        outcome=outcome_of(
+            run_steps(*json.loads(sys.argv[1]), go.wait), lambda step: report(step=step)
+        )
+    )
     os._exit(0)  # contexts and drivers take 0.2 s to end in good order
 
 

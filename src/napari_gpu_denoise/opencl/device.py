@@ -162,22 +162,22 @@ def listed() -> tuple[Device, ...]:
 
 _known: dict[Device, Device] = {}  # devices as their drivers describe them, and as tested
 _plain: dict[Device, Device] = {}  # the other way round
-_asked: dict[Device, tuple[str, ...]] = {}  # what each was tested with, see `Answer`
+_asked: dict[Device, set[str]] = {}  # what each was tested with, see `Answer`
 
 
-def _tested(devices: Iterable[Device], filter: str = "") -> tuple[Device, ...]:
-    """Return devices as tests describe them, made now where nobody has, also of a named filter.
+def _tested(devices: Iterable[Device], uses: Sequence[str] = ()) -> tuple[Device, ...]:
+    """Return devices as tests describe them, made now where nobody has, also of what they are for.
 
     Those that no driver describes so, which pose as others, are returned as they are.
     """
     plain = [_plain.get(device, device) for device in devices]
     for device in plain:
-        if not device.tested and filter not in _asked.get(device, ()):
-            problem, lanes, _, passed = answer_for(device, filter)
+        if not (device.tested or {"", *uses} <= _asked.get(device, set())):
+            problem, lanes, _, passed = answer_for(device, uses)
             tested = replace(device, problem=problem, float_lanes=lanes, tested=True)
             if tested != _known.get(device):
                 _known[device], _plain[tested] = tested, device
-            _asked[device] = (*passed, filter)
+            _asked[device] = {"", *passed, *uses}
     return tuple(map(_as_known, plain))
 
 
@@ -248,7 +248,7 @@ def why(device: DeviceChoice = None) -> str:
 
 
 def _choose(
-    wanted: Device | DeviceAddress | int | str | None, filter: str = ""
+    wanted: Device | DeviceAddress | int | str | None, uses: Sequence[str] = ()
 ) -> tuple[Device, str]:
     reason = "it was requested"
     if isinstance(wanted, DeviceAddress):
@@ -261,7 +261,7 @@ def _choose(
         wanted = None if wanted.lower() == ALL else wanted
     fitting = [wanted] if isinstance(wanted, Device) else _fitting(wanted)
     # The best first: whoever has a GPU does not wait for the test of the CPU.
-    tests = (_tested([device], filter)[0] for device in sorted(fitting, key=_rank))
+    tests = (_tested([device], uses)[0] for device in sorted(fitting, key=_rank))
     best = next((device for device in tests if not device.problem), None)
     known = list(map(_as_known, fitting))
     if best is None:
@@ -377,7 +377,7 @@ def place_of(device: Device) -> str:
     return ""
 
 
-def choose_devices(wanted: DeviceChoice = None, filter: str = "") -> tuple[Device, ...]:
+def choose_devices(wanted: DeviceChoice = None, *uses: str) -> tuple[Device, ...]:
     """Choose the devices to run on, at least one.
 
     Parameters
@@ -387,8 +387,8 @@ def choose_devices(wanted: DeviceChoice = None, filter: str = "") -> tuple[Devic
         ``"all"``: every usable device of the same kind as the best one. Devices of other kinds
         round a little differently, and a slow one would only delay the others. What two platforms
         list counts once, and a device that fails its test is left out, with a warning.
-    filter : str, optional
-        The name of a filter that they are to compute, and are tested with.
+    *uses : str
+        What they are for, and tested with: a filter, by its name, or ``"noise"`` to measure it.
 
     Returns
     -------
@@ -403,20 +403,20 @@ def choose_devices(wanted: DeviceChoice = None, filter: str = "") -> tuple[Devic
     if wanted is None:
         wanted = os.environ.get(ENVIRONMENT_VARIABLE)
     if isinstance(wanted, str) and wanted.strip().lower() == ALL:
-        return _all_like(_choose(ALL, filter)[0], filter)
+        return _all_like(_choose(ALL, uses)[0], uses)
     if isinstance(wanted, str) and "," in wanted:
         wanted = [text.strip() for text in wanted.split(",") if text.strip()]
     if not isinstance(wanted, Sequence) or isinstance(wanted, str):
-        return (_choose(wanted, filter)[0],)
+        return (_choose(wanted, uses)[0],)
     if not wanted:
         raise NoDeviceError("No device given: pass one, several, or 'all'.")
-    return tuple(dict.fromkeys(_choose(each, filter)[0] for each in wanted))
+    return tuple(dict.fromkeys(_choose(each, uses)[0] for each in wanted))
 
 
-def _all_like(best: Device, filter: str) -> tuple[Device, ...]:
+def _all_like(best: Device, uses: Sequence[str]) -> tuple[Device, ...]:
     """Return the best device and all others of its kind, each piece of hardware once."""
     chosen = [best]
-    for each in _tested([each for each in listed() if each.kind == best.kind], filter):
+    for each in _tested([each for each in listed() if each.kind == best.kind], uses):
         if each == best:
             continue
         if any(same_hardware(each, other) for other in chosen):

@@ -1,8 +1,8 @@
 """Test devices before they are used, in processes that a broken driver may take down.
 
-What is run is in `filters/self_test.py`: a short test of the compiler, and each filter before it is
-first used. At vectors as wide as its driver reports, a compiler may abort the process or take
-minutes: PoCL 3.0 does both on AMD Zen 4. Narrower ones are then tried.
+What is run is in `filters/self_test.py`: a short test of the compiler, and each use of a device, a
+filter or ``"noise"``, before its first result. At vectors as wide as its driver reports, a compiler
+may abort the process or take minutes: PoCL 3.0 does both on AMD Zen 4. Narrower ones are then tried.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TURN_PATIENCE = 120.0  # seconds for which another process that tests the same 
 class Answer(NamedTuple):
     """What tests say of a device: its fault, if any, how wide its vectors may be, what it passed.
 
-    That are names of filters, and an empty one for the compiler. An answer that does not last, such
+    That are names of uses, and an empty one for the compiler. An answer that does not last, such
     as that of a test that was interrupted, is not kept.
     """
 
@@ -149,14 +149,16 @@ class SlowVectorsError(Exception):
     """A compiler takes too long for vectors of which narrower ones can be tried."""
 
 
-def answer_for(device: Any, filter: str = "", patience: Patience = _PATIENCE) -> Answer:
+def answer_for(device: Any, uses: Sequence[str] = (), patience: Patience = _PATIENCE) -> Answer:
     """Return the answer of tests of a `Device`: the one kept, or that of a test made now.
 
-    It has passed the test of the compiler and of the filter of this name, if any, or has a problem.
+    It has passed the test of the compiler and of these uses, or has a problem.
     """
 
     def is_enough(answer: Answer | None) -> bool:
-        return answer is not None and (bool(answer.problem) or filter in answer.passed)
+        if answer is None:
+            return False
+        return bool(answer.problem) or {"", *uses} <= {*answer.passed}
 
     file = answer_file(device)
     answer = kept_answer(file, device.float_lanes)
@@ -164,18 +166,18 @@ def answer_for(device: Any, filter: str = "", patience: Patience = _PATIENCE) ->
         with turn(file):  # somebody may have tested it meanwhile
             answer = kept_answer(file, device.float_lanes)
             if not is_enough(answer):
-                answer = _widest(device, answer, filter, patience)
+                answer = _widest(device, answer, uses, patience)
                 keep_answer(file, device, answer)
     return answer
 
 
-def _widest(device: Any, known: Answer | None, filter: str, patience: Patience) -> Answer:
+def _widest(device: Any, known: Answer | None, uses: Sequence[str], patience: Patience) -> Answer:
     """Find the widest vectors that a device computes with, of those that have not failed yet."""
     known = known or Answer("", device.float_lanes)
     native, passed = known.float_lanes, known.passed
     try:
         for lanes in (native, *(n for n in _NARROWER if n < native)):
-            steps = [step for step in dict.fromkeys(("", filter)) if step not in passed]
+            steps = [step for step in dict.fromkeys(("", *uses)) if step not in passed]
             problem, lasting = _run(device, lanes, steps, patience)
             if not problem:
                 return Answer("", lanes, lasting, (*passed, *steps))

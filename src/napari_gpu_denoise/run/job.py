@@ -295,7 +295,7 @@ def start(
     image = Input.of(image, run)
     run, names = image.adapted(run), image.names
     if not anywhere:
-        run = replace(run, device=choose_devices(run.device, run.filter.name)[0])
+        run = replace(run, device=choose_devices(run.device, *run.uses)[0])
     pixels = block.finite if block else image.array
     shape = tuple(int(n) for n in pixels.shape)
     # A stream has an axis T, of unknown length.
