@@ -7,12 +7,10 @@ If a filter is to give others, the test of this device fails until they are stor
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from napari_gpu_denoise.filters import filters_for
-from napari_gpu_denoise.filters.self_test import SCALE, STORED, result_of
+from napari_gpu_denoise.filters.self_test import SCALE, STORED, result_of, under_test
 from napari_gpu_denoise.opencl.device import KINDS, listed
 
 
@@ -32,7 +30,7 @@ def main() -> None:
     """Store the video, then the results."""
     np.savez_compressed(STORED, video=video())
     best = min(listed(), key=lambda found: (bool(found.problem), KINDS.index(found.kind)))
-    device = replace(best, index=-1, tested=True)  # which is not tested
+    device = under_test(best)
     names = ["noise", *(each.name for each in filters_for(""))]
     results = {name: result_of(name, device) for name in names}
     stored = {name: np.rint(values * SCALE).astype(np.uint16) for name, values in results.items()}

@@ -19,7 +19,7 @@ from filters.test_gpu_kernels import REFERENCES
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.filters import self_test
 from napari_gpu_denoise.opencl import device as devices
-from napari_gpu_denoise.opencl import device_test
+from napari_gpu_denoise.opencl import device_test, program
 from napari_gpu_denoise.opencl.device_test import (
     Answer,
     Patience,
@@ -336,9 +336,31 @@ def test_without_processes_the_test_runs_in_this_one(device, monkeypatch, execut
     """Also where what is started is not this Python."""
     monkeypatch.setattr(sys, "executable", executable)
     found = devices.find_untested(device.name, device.platform, device.index)
+    uses = "noise", "nl_means"
     with pytest.warns(UserWarning, match="they are tested in this one") as said:
-        assert only(found) == passes(device.float_lanes)
-    assert len(said) == 1
+        assert devices.choose_devices(found, *uses) == (device,)
+    assert len(said) == 1 and only(found, uses=uses) == passes(device.float_lanes, *uses)
+
+
+def test_what_is_built_ahead_of_a_test_asks_for_none(device, monkeypatch):
+    """Whoever asked for one would wait for the test that waits for what is built."""
+    for module in (program, self_test):
+        monkeypatch.setattr(module, "worth_it", lambda _: True)
+    monkeypatch.setattr(program, "_sessions", {})
+    found = devices.find_untested(device.name, device.platform, device.index)
+    assert devices.choose_devices(found) == (device,)
+    assert devices.choose_devices(found, "nl_means") == (device,)
+    assert device in program._sessions  # the context that was opened to build ahead
+    monkeypatch.setattr(devices, "answer_for", lambda *_: pytest.fail("it was tested again"))
+    self_test.build_ahead(found, ["", "bm3d"])
+
+
+def test_a_process_that_tests_asks_for_no_test(device, monkeypatch):
+    monkeypatch.setattr(devices, "_tests", True)
+    monkeypatch.setattr(devices, "answer_for", lambda *_: pytest.fail("it was tested"))
+    monkeypatch.setenv("GPU_DENOISE_DEVICE", "")
+    devices.test_only(device.index)
+    assert devices.choose(None).index == device.index
 
 
 def test_a_process_ends_with_the_one_that_started_it(device):

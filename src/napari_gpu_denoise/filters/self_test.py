@@ -20,16 +20,17 @@ import numpy as np
 
 from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.filters import MODULES, filters_for
-from napari_gpu_denoise.opencl.device import Device, find_untested
+from napari_gpu_denoise.opencl.device import Device, find_untested, test_only
 from napari_gpu_denoise.opencl.device_test import outcome_of
 from napari_gpu_denoise.opencl.memory import constant_buffer, device_errors, release_memory
-from napari_gpu_denoise.opencl.program import forget, session, worth_it
+from napari_gpu_denoise.opencl.program import forget, session, share, worth_it
 from napari_gpu_denoise.run.denoise import denoise_image
 from napari_gpu_denoise.run.noise import measured_noise
 from napari_gpu_denoise.run.part import programs_for
 from napari_gpu_denoise.run.request import Run
 
 STORED = Path(__file__).with_name("self_test.npz")
+_PATIENCE = 10.0  # seconds for which a test waits for programs that others build for it
 SCALE = 200.0  # stored whole numbers per grey level
 SIGMA = 20.0
 # Grey levels. Rounding decides which of two patches that are equally similar is used: that is
@@ -57,9 +58,7 @@ def run_steps(
     KernelError
         If a result is wrong, or the device fails.
     """
-    found = find_untested(name, platform, index)
-    # None that is listed, which would be tested itself, and whose session others may use.
-    device = replace(found, index=-1, float_lanes=lanes, tested=True)
+    device = replace(under_test(find_untested(name, platform, index)), float_lanes=lanes)
     try:
         for step in steps:
             if not step:
@@ -77,17 +76,24 @@ def run_steps(
         forget(session(device))
 
 
+def under_test(device: Device) -> Device:
+    """Return a device as none is listed: nobody has it tested, and it has a session of its own."""
+    return replace(device, index=-1, tested=True)
+
+
 def build_ahead(device: Device, steps: Sequence[str]) -> None:
     """Have other processes build what the filters of a test need, where that helps.
 
     Only the context is opened here, which runs take as well. So the programs are ready when the
     process that tests is, and for these runs, too.
     """
-    if worth_it(device):
-        held = session(replace(device, tested=True))
-        for name in MODULES.keys() & steps:
+    names = MODULES.keys() & steps
+    if names and worth_it(device):
+        held = session(under_test(device))
+        for name in names:
             held.ahead.add(map(held.task, programs_for(*run_of(name, held.device))))
         held.ahead.finish()
+        share(held, replace(device, tested=True))
 
 
 def run_of(name: str, device: Device) -> tuple[Run, np.ndarray]:
@@ -102,7 +108,7 @@ def run_of(name: str, device: Device) -> tuple[Run, np.ndarray]:
 def result_of(name: str, device: Device) -> np.ndarray:
     """Return the result of a filter as it is called by default, or sigma as it is measured."""
     if name not in MODULES:
-        return np.array(measured_noise(np.load(STORED)["video"], "TYX", "auto", device).sigma)
+        return np.array(measured_noise(np.load(STORED)["video"][0], "YX", "auto", device).sigma)
     run, frames = run_of(name, device)
     return denoise_image(frames, run).image
 
@@ -179,11 +185,10 @@ def _main() -> None:
     builds = logging.getLogger("napari_gpu_denoise.opencl.program")
     builds.setLevel(logging.DEBUG)
     builds.addHandler(Builds())
-    report(
-        outcome=outcome_of(
-            run_steps(*json.loads(sys.argv[1]), go.wait), lambda step: report(step=step)
-        )
-    )
+    request = json.loads(sys.argv[1])
+    test_only(request[2])
+    steps = run_steps(*request, lambda: go.wait(_PATIENCE))
+    report(outcome=outcome_of(steps, lambda step: report(step=step)))
     os._exit(0)  # contexts and drivers take 0.2 s to end in good order
 
 

@@ -2,7 +2,7 @@
 
 What is run is in `filters/self_test.py`: a short test of the compiler, and each use of a device, a
 filter or ``"noise"``, before its first result. At vectors as wide as its driver reports, a compiler
-may abort the process or take minutes: PoCL 3.0 does both on AMD Zen 4. Narrower ones are then tried.
+may abort or take minutes: PoCL 3.0 does both on AMD Zen 4. Narrower ones are then tried.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
@@ -633,6 +633,12 @@ def session(device: Device) -> Session:
             ahead = BuildQueue(device) if worth_it(device) else None
             _sessions[device] = Session(device, context, ahead=ahead)
         return _sessions[device]
+
+
+def share(opened: Session, device: Device) -> None:
+    """Have runs on a device use the context of a session, unless they have one."""
+    with _lock:
+        _sessions.setdefault(device, replace(opened, device=device))
 
 
 def forget(session: Session) -> None:
