@@ -158,9 +158,9 @@ def _reduced(images: np.ndarray, by: int) -> np.ndarray:
 def _spectra(blocks: np.ndarray) -> np.ndarray:
     """Return the Fourier transform of blocks in _SIDE pixels, the half of it along X."""
     size = blocks.shape[1]
-    # One product of real numbers for all rows: NumPy would make them complex first.
-    rows = blocks.reshape(-1, size) @ _HALF[:size].view(np.float32)
-    return _WAVES[:, :size] @ rows.view(np.complex64).reshape(*blocks.shape[:2], _HALF.shape[1])
+    # The real and the imaginary part by one product: NumPy would make the pixels complex first.
+    rows = blocks @ _HALF[:size].view(np.float32)
+    return _WAVES[:, :size] @ rows.view(np.complex64)
 
 
 def _means(windows: np.ndarray) -> np.ndarray:
