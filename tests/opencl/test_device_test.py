@@ -126,7 +126,7 @@ def test_every_filter_has_a_stored_result_which_this_device_yields(device):
     assert sorted(np.load(self_test.STORED)) == sorted([*names, "video"])
     request = device.platform, device.name, device.index, device.float_lanes, names
     titles = ["noise", *(each.title for each in gd.FILTERS)]
-    assert list(self_test.run_steps(*request)) == titles
+    assert list(self_test.run_steps(request)) == titles
 
 
 @pytest.mark.thorough
@@ -304,7 +304,7 @@ def test_a_wrong_result_is_named(device, monkeypatch, name, spoiled, wrong):
     monkeypatch.setattr(self_test, "_run", run)
     monkeypatch.setattr(self_test, "result_of", lambda step, _: stored[step] / 200.0 - 1)
     request = device.platform, device.name, device.index, device.float_lanes, ["", "bm3d"]
-    problem, lasting = outcome_of(self_test.run_steps(*request), lambda step: None)
+    problem, lasting = outcome_of(self_test.run_steps(request), lambda step: None)
     assert problem.startswith(f"the test of {name}") and wrong in problem and lasting
 
 

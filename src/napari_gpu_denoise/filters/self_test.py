@@ -39,25 +39,20 @@ _RMS, _MOST = 0.1, 4.0
 _LOOSE = {"bm4d": 3.0}  # times as much: of its many cubes more are equally similar
 
 
-def run_steps(
-    platform: str,
-    name: str,
-    index: int,
-    lanes: int,
-    steps: Sequence[str],
-    ready: Callable[[], Any] = lambda: None,
-) -> Iterator[str]:
-    """Test a device with vectors of so many floats; yield the name of each step before it.
+def run_steps(request: Sequence[Any], ready: Callable[[], Any] = lambda: None) -> Iterator[str]:
+    """Test the device of a request; yield the name of each step before it.
 
-    The `steps` are names of filters, ``"noise"`` to measure it, or an empty one for the short test
-    of the compiler. That comes first: compilers that fail at vectors may take minutes to fail at
-    filters. `ready` is called before a filter.
+    A request has platform, name and index of the device, floats of vectors, and steps: names of
+    filters, ``"noise"`` to measure it, or an empty one for the short test of the compiler. That
+    comes first: compilers that fail at vectors may take minutes to fail at filters. `ready` is
+    called before a filter.
 
     Raises
     ------
     KernelError
         If a result is wrong, or the device fails.
     """
+    platform, name, index, lanes, steps = request
     device = replace(under_test(find_untested(name, platform, index)), float_lanes=lanes)
     try:
         for step in steps:
@@ -187,7 +182,7 @@ def _main() -> None:
     builds.addHandler(Builds())
     request = json.loads(sys.argv[1])
     test_only(request[2])
-    steps = run_steps(*request, lambda: go.wait(_PATIENCE))
+    steps = run_steps(request, lambda: go.wait(_PATIENCE))
     report(outcome=outcome_of(steps, lambda step: report(step=step)))
     os._exit(0)  # contexts and drivers take 0.2 s to end in good order
 

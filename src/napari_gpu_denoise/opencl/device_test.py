@@ -48,6 +48,10 @@ class Answer(NamedTuple):
     lasting: bool = True
     passed: tuple[str, ...] = ()
 
+    def covers(self, uses: Sequence[str]) -> bool:
+        """Whether there is nothing more to test for these uses."""
+        return bool(self.problem) or {"", *uses} <= {*self.passed}
+
 
 def answer_file(device: Any) -> Path:
     """Return the file of a `Device` with its driver, processor and version of this package."""
@@ -93,12 +97,14 @@ def turn(file: Path) -> Iterator[None]:
     """Wait until nobody else tests the device of a file."""
     from filelock import FileLock
 
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(file.with_suffix(".lock"), _TURN_PATIENCE, mode=0o600)
-            stack.enter_context(lock)
+    lock = FileLock(file.with_suffix(".lock"), _TURN_PATIENCE, mode=0o600)
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 @lru_cache(maxsize=1)
@@ -145,29 +151,21 @@ class NoProcessError(Exception):
     """No process can be started for a test."""
 
 
-class SlowVectorsError(Exception):
-    """A compiler takes too long for vectors of which narrower ones can be tried."""
-
-
 def answer_for(device: Any, uses: Sequence[str] = (), patience: Patience = _PATIENCE) -> Answer:
     """Return the answer of tests of a `Device`: the one kept, or that of a test made now.
 
     It has passed the test of the compiler and of these uses, or has a problem.
     """
-
-    def is_enough(answer: Answer | None) -> bool:
-        if answer is None:
-            return False
-        return bool(answer.problem) or {"", *uses} <= {*answer.passed}
-
     file = answer_file(device)
-    answer = kept_answer(file, device.float_lanes)
-    if not is_enough(answer):
-        with turn(file):  # somebody may have tested it meanwhile
-            answer = kept_answer(file, device.float_lanes)
-            if not is_enough(answer):
-                answer = _widest(device, answer, uses, patience)
-                keep_answer(file, device, answer)
+    known = kept_answer(file, device.float_lanes)
+    if known and known.covers(uses):
+        return known
+    with turn(file):  # somebody may have tested it meanwhile
+        known = kept_answer(file, device.float_lanes)
+        if known and known.covers(uses):
+            return known
+        answer = _widest(device, known, uses, patience)
+        keep_answer(file, device, answer)
     return answer
 
 
@@ -197,7 +195,7 @@ def _run(device: Any, lanes: int, steps: Sequence[str], patience: Patience) -> O
     except NoProcessError as reason:
         _say_here(str(reason))
     with _here:
-        return outcome_of(import_module(_MODULE).run_steps(*request), lambda step: None)
+        return outcome_of(import_module(_MODULE).run_steps(request), lambda step: None)
 
 
 @cache
@@ -236,8 +234,8 @@ def _run_apart(device: Any, request: Sequence[Any], patience: Patience) -> Outco
                 for message in _messages(process, patience._replace(vectors=vectors)):
                     step = message.get("step", step)
                     result = message.get("outcome", result)
-            except SlowVectorsError:
-                return Outcome(f"its compiler takes too long for vectors of {lanes} floats")
+            except KernelError as slow:
+                return Outcome(str(slow))
         code, last = process.returncode, _last_words(said)
     if result is not None:
         return Outcome(*result)
@@ -317,7 +315,7 @@ def _next_line(
             return lines.get(timeout=min(patience.idle, 0.5))
         waited, computed = time.monotonic() - began, _seconds_used(process) - used
         if step.startswith("vectors") and patience.vectors < min(computed, patience.computing):
-            raise SlowVectorsError
+            raise KernelError(f"its compiler takes too long for {step}")
         if waited > patience.idle and not 0.05 * waited < computed < patience.computing:
             where = f" ({step})" if step else ""
             raise TimeoutError(f"it did not finish a test within {waited:.0f} s{where}")
