@@ -289,7 +289,7 @@ def test_a_process_that_computes_does_not_hang(untested, child):
         ("vectors of", "out", "its result is wrong by 1"),
         ("vectors of", "bits", "its result is wrong by 1"),
         ("vectors of", "sums", "its result is wrong by 1"),
-        ("vectors of", "total", "a loop ended before its 131072 turns"),
+        ("vectors of", "total", "its result is wrong by 1"),
         ("BM3D", "", "its result is wrong by 1"),
     ],
 )

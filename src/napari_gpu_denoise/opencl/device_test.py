@@ -251,7 +251,8 @@ def _run_apart(device: Any, request: Sequence[Any], patience: Patience) -> Outco
 def _build_ahead(device: Any, steps: Sequence[str], told: Any) -> None:
     """Have the programs of filters built beside the start of a test, and tell it when they are."""
     with contextlib.suppress(Exception):  # the test finds what is wrong
-        import_module(_MODULE).build_ahead(device, steps)
+        if any(steps):
+            import_module(_MODULE).build_ahead(device, steps)
     with contextlib.suppress(OSError, ValueError):  # it has ended
         told.write(b"\n")
 
