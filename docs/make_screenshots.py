@@ -27,6 +27,7 @@ from qtpy.QtCore import QPoint
 from qtpy.QtWidgets import QApplication, QMainWindow, QMenu
 
 from napari_gpu_denoise import NLMeans, denoise
+from napari_gpu_denoise._napari.parts import Section
 from napari_gpu_denoise.files import samples
 
 # Settings of earlier runs do not show, and these are not kept.
@@ -165,8 +166,8 @@ def napari_pictures() -> None:
     save(window, "napari_side_by_side")
     grid.enabled = False
 
-    for section in panel.sections():
-        section.expand(animate=False)
+    for section in panel.findChildren(Section):
+        section.show_content(True)
     window.resize(SIZE[0], SIZE[1] + 440)
     settle(1)
     save(panel, "panel")
@@ -229,7 +230,7 @@ def picture_of_assessment() -> None:
     panel.form.profile.setCurrentText("fast")
     viewer.reset_view()
     settle(1)
-    panel.assess.expand()
+    panel.assess.show_content(True)
     panel.assess.start_button.click()
     wait_for(lambda: not panel.assess.running)
     settle(1)
@@ -375,8 +376,8 @@ def pictures_of_isoline() -> None:
     panel.reset_button.click()
     panel.form.controls["criterion"].value = "multiplicative"
     run()
-    for section in panel.sections():
-        section.expand(animate=False)
+    for section in panel.findChildren(Section):
+        section.show_content(True)
     window.resize(SIZE[0], SIZE[1] + 460)
     settle(1)
     save(panel, "panel_isoline")
@@ -434,7 +435,7 @@ def pictures_of_comparison() -> None:
     settle(1)
     save(window, "napari_compare")
 
-    panel.mode.setCurrentIndex(2)
+    panel.mode.setCurrentIndex(panel.mode.findData("residual"))
     panel.draw()
     viewer.layers[-1].add_lines(np.array([[8, 60, 30], [8, 110, 180]], float))
     viewer.layers[-1].mode = "pan_zoom"

@@ -24,7 +24,7 @@ def assessed(click, qtbot):
 
     def run(panel):
         section = panel.assess
-        section.expand()
+        section.show_content(True)
         click(section.start_button)
         qtbot.waitUntil(lambda: not section.running)
         return section.assessment
@@ -119,7 +119,7 @@ def test_it_can_be_stopped(viewer, quick_panel, click, movie):
     gate = threading.Event()
     add_sliced(viewer, movie, gate.wait)
     section = quick_panel().assess
-    section.expand()
+    section.show_content(True)
     click(section.start_button)
     assert section.running and section.start_button.text() == "Cancel"
     click(section.start_button)

@@ -3,6 +3,7 @@
 import json
 import shlex
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +20,10 @@ from _napari.noise_records import estimate
 from files.interrupted import parts_written
 from napari_gpu_denoise import cli
 from napari_gpu_denoise._napari.batch.panel import BatchPanel
+from napari_gpu_denoise._napari.tasks import Outcome
+from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import FORMAT_NAMES, one_file
+from napari_gpu_denoise.files.batch import BatchReport
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.run.record import Record, Result
@@ -110,7 +114,7 @@ def test_a_folder(batch, folder, done, calls):
     assert [cell(panel, n, 0) for n in range(3)] == ["a.tif", "b.tif", "c.tif"]
     assert [cell(panel, n, 1) for n in (0, 1)] == ["20x24 uint16", "cannot be read"]
     assert panel.form.output.text() == str(folder / "denoised")
-    assert panel.run_button.text() == "Denoise 3 files"
+    assert panel.run_button.text() == "Denoise 2 files"  # that can be read
     assert done(panel) == "<b>Not all done.</b> 2 denoised, 1 failed, 0 skipped."
     assert states(panel) == {"a.tif": "done", "b.tif": "failed", "c.tif": "done"}
     assert cell(panel, 0, 2).startswith("Done in ") and "3 values clipped" in cell(panel, 0, 2)
@@ -121,6 +125,13 @@ def test_a_folder(batch, folder, done, calls):
     tifffile.imwrite(folder / "b.tif", image(7))
     assert done(panel) == "<b>Done.</b> 3 denoised, 0 failed, 0 skipped."
     assert len(calls.runs) == 3
+    # What was written may be gone when the batch ends.
+    gone = replace(panel.report().files[0], error=OutputError("its folder was removed"))
+    panel.runs.ended.emit(Outcome(None, BatchReport((gone,))))
+    assert states(panel)["a.tif"] == "failed"
+    # That holds until the settings are others.
+    panel.form.output.setText(str(folder / "elsewhere"))
+    assert panel.status.text() == ""
 
 
 def test_each_file_as_recommended(batch, tmp_path, done, copied):

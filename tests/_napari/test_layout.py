@@ -7,6 +7,7 @@ from qtpy.QtWidgets import QAbstractSpinBox, QComboBox, QLabel, QScrollArea
 from _napari.conftest import PLUGIN
 from _napari.inputs import find_entry
 from napari_gpu_denoise._napari.docks import _dock_of
+from napari_gpu_denoise._napari.parts import Section
 from napari_gpu_denoise.filters import FILTERS
 
 pytestmark = pytest.mark.gui
@@ -80,9 +81,8 @@ def test_a_panel_fits_a_narrow_dock(opened, qtbot, click, title):
         panel.options.noise.caption.show()
         qtbot.wait(100)
     qtbot.waitUntil(lambda: assert_readable(panel))
-    for section in getattr(panel, "sections", list)():
-        click(section.toggleButton())
-        assert section.content().isVisible()
+    for section in panel.findChildren(Section):
+        click(section.title_button)
         narrow()
         qtbot.waitUntil(lambda: assert_readable(panel))
 

@@ -1,5 +1,7 @@
 """Noise in a filter's panel: one sigma, a model found, one handed over, one typed."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -8,7 +10,8 @@ import napari_gpu_denoise as gd
 from _napari.noise_records import estimate
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise.filters import NLMeans
-from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian
+from napari_gpu_denoise.noise.correlation import noise_spectrum
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian
 from napari_gpu_denoise.run import denoise as runs
 
 pytestmark = pytest.mark.gui
@@ -55,6 +58,17 @@ def test_an_estimate_is_handed_to_a_filter(
     noise.choose("measured")
     assert filtering.request().run.noise == found
     assert "measured in cells" in noise.caption.text()
+
+
+def test_speckle_on_a_logarithmic_scale_is_called_so_after_a_run_too(
+    viewer, open_panel, run, noisy
+):
+    layer = viewer.add_image(noisy)
+    spectrum = dataclasses.replace(noise_spectrum(noisy), log_speckle=True)
+    found = estimate((Correlated.of_spectrum(spectrum),), spectra=(spectrum,))
+    panel = open_panel()
+    panel.take_noise(layer, "YX", found, "it")
+    assert "Speckle on a logarithmic scale (" in run(panel)
 
 
 def test_noise_handed_over_comes_back_with_its_layer(viewer, open_panel, noisy):

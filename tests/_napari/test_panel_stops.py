@@ -164,6 +164,7 @@ def test_what_is_wrong_is_said_in_a_sentence(viewer, open_panel, run, told, nois
         type_sigma(panel, typed)
         assert said in run(panel)
     type_sigma(panel)
+    assert panel.status.text() == "Takes a few seconds."  # an error goes with what it is about
     # What does not go together is told at once.
     panel.form.controls["window"].value = 20
     assert panel.status.text() == "<b>Not ready.</b> Window 20 must be odd."

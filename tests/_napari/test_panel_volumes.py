@@ -1,4 +1,4 @@
-"""Volumes in the panel: voxel size, one slice alone, the way to the filters of volumes."""
+"""Volumes in the panel: voxel size, and that BM4D is for them."""
 
 import numpy as np
 import pytest
@@ -37,18 +37,20 @@ def test_voxel_size_of_a_layer(axes, given, voxel):
     assert voxel_of(Image(np.zeros((4, 5, 6)), **given), axes) == voxel
 
 
-def test_a_volume_is_one_click_from_bm4d_and_its_voxel_size_that_of_the_layer(
-    viewer, open_panel, run, click, copied, volume
-):
+def test_the_voxel_size_is_that_of_the_layer(viewer, open_panel, run, click, copied, volume):
     layer = viewer.add_image(volume, name="head", scale=SCALE)
     other = open_panel("BM3D")
-    assert other.axes.volume_button.isHidden()
+    advice = "BM4D filters all slices"
+    assert advice not in other.axes.caption.text()
     other.axes.edit.setText("ZYX")
-    assert not other.axes.volume_button.isHidden() and "BM4D" in other.axes.volume_button.text()
-    click(other.axes.volume_button)
-    panel = viewer.window.dock_widgets["BM4D (GPU Denoise)"]
+    assert advice in other.axes.caption.text()
+    panel = open_panel("BM4D")
     assert panel.layer.layer() is layer and panel.axes.letters() == "ZYX"
-    assert panel.axes.volume_button.isHidden()
+    assert advice not in panel.axes.caption.text()
+    # What the run would refuse is told before it.
+    panel.axes.edit.setText("TYX")
+    assert "use VBM3D for time-lapses" in panel.axes.caption.text()
+    assert panel.status.text().startswith("<b>Not ready.</b> BM4D filters volumes")
     control = panel.form.controls["voxel"]
     panel.axes.edit.setText(".YX")
     assert control.native.placeholderText() == ""

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -199,7 +200,7 @@ def test_origins_are_found_by_identity_and_in_a_later_session_by_name(channels):
     assert record_of(later) == {}
 
 
-def test_boxes_and_buttons(qtbot, channels):
+def test_boxes_and_buttons(qtbot, channels, monkeypatch):
     after = ResultOptions(channels)
     qtbot.addWidget(after)
     red, above = channels.layers["red"], channels.layers["above"]
@@ -218,10 +219,11 @@ def test_boxes_and_buttons(qtbot, channels):
     after.add(outcome(red), "A")
     assert not red.visible and channels.layers["red (A)"].visible
     assert not after.compare_button.isHidden() and after.undo_button.isHidden()
-    wanted = []
-    after.wanted.connect(wanted.append)
+    chosen = []
+    panel = SimpleNamespace(choose=chosen.append)
+    monkeypatch.setattr("napari_gpu_denoise._napari.docks.open_panel", lambda *_: panel)
     after.compare_button.click()
-    assert wanted == [channels.layers["red (A)"]]
+    assert chosen == [channels.layers["red (A)"]]
 
     after.add(outcome(red, 2), "A")
     assert len(channels.layers) == 4 and not after.undo_button.isHidden()

@@ -9,11 +9,7 @@ import tifffile
 
 from _napari.noise_records import estimate
 from napari_gpu_denoise._napari.denoise.run import Request
-from napari_gpu_denoise._napari.denoise.snippets import (
-    command_line,
-    command_with_remarks,
-    python_call,
-)
+from napari_gpu_denoise._napari.denoise.snippets import command_with_remarks, python_call
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
@@ -33,6 +29,10 @@ def requested(
     """The request of a run of a layer without data."""
     source = Source(name, None, path=path, multiscale=multiscale)
     return Request(source, Run(settings, sigma, axes=axes, **given), frame)
+
+
+def command_line(request):
+    return command_with_remarks(request)[0]
 
 
 def parsed(line):

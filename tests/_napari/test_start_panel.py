@@ -91,7 +91,7 @@ def test_after_a_run_it_is_asked_how_good_the_result_is(viewer, start, done, cli
     assert panel.assess.isHidden()
     done(panel)
     assert not panel.assess.isHidden()
-    panel.assess.expand()
+    panel.assess.show_content(True)
     click(panel.assess.start_button)
     qtbot.waitUntil(lambda: not panel.assess.running)
     found = panel.assess.assessment

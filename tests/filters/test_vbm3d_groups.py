@@ -208,7 +208,7 @@ def linked_by_the_filter(frames: np.ndarray, sigmas, settings):
     levels = Levels.of(frames)
     for t, frame in enumerate(frames):
         sigma = np.array([float(sigmas[t])])
-        note = note_frame([frame[None]], sigma, levels, brightness=True)
+        note = note_frame([frame[None]], sigma, levels, VBM3D())
         held.add(t, note)
     table, _ = held.links(0, len(frames))
 

@@ -38,6 +38,7 @@ def both(image, chunks, settings, sigma=20.0, **options):
 
 CUTS = {
     "pixels": ((23, 21), (1, 1), {}),
+    "empty": ((61, 57), ((0, 30, 31, 0), (57, 0)), {}),
     "small": ((61, 57), (7, 61), {}),
     "columns": ((61, 57), (61, 5), {"settings": small(KIND, patch=5, step=3)}),
     "odd": ((61, 57), (13, 17), {"sigma": 0.0}),
@@ -61,15 +62,10 @@ def test_chunks_of_any_size(device, name):
     np.testing.assert_array_equal(out, expected)
 
 
-def test_chunks_stay_as_they_are_where_they_can(device):
-    array = da.from_array(noisy(4, 60, 57), chunks=(1, 30, 31))
-    settings = small(KIND)
-    assert gd.denoise_lazy(array, settings, 20, device=device).chunks == array.chunks
-    tall = array.rechunk((1, 2, 57))
-    chunks = gd.denoise_lazy(tall, settings, 20, device=device).chunks
-    assert chunks[0] == tall.chunks[0]
-    assert chunks[2] == tall.chunks[2]
-    assert min(chunks[1]) >= max(settings.reach.y)
+@pytest.mark.parametrize("chunks", [(1, 30, 31), (1, 2, 57), (4, 60, 57)], ids=str)
+def test_chunks_stay_as_they_are(device, chunks):
+    array = da.from_array(noisy(4, 60, 57), chunks=chunks)
+    assert gd.denoise_lazy(array, small(KIND), 20, device=device).chunks == array.chunks
 
 
 @pytest.mark.parametrize("chunks", [(4, 120, 130), (3, 60, 65)], ids=str)
@@ -219,21 +215,32 @@ def test_chunks_bound_the_memory(device, filtered):
     assert max(map(math.prod, filtered)) <= most
 
 
-def test_chunks_are_filtered_together_so_that_few_frames_are_filtered_twice(device, filtered):
+@pytest.mark.parametrize("frames", [1, 2])
+def test_chunks_are_filtered_together_where_all_are_wanted(device, filtered, frames):
+    """So few frames are filtered twice; of a single one no more than its chunk is filtered."""
     image, settings = noisy(40, 30, 34, dtype="uint8"), joining(KIND, "TYX")
     told = {"axes": "TYX", "device": device}
-    out, expected = both(image, (2, 30, 34), settings, **told)
+    out, expected = both(image, (frames, 30, 34), settings, **told)
     np.testing.assert_array_equal(out, expected)
-    # Blocks of eight times the margin of a frame on each side, instead of 20 chunks.
+    # Blocks of eight times the margin of a frame on each side, instead of 20 or 40 chunks.
     assert sorted(frames for frames, *_ in filtered) == [9, 17, 18]
-    array = da.from_array(image, chunks=(2, 30, 34))
+    array = da.from_array(image, chunks=(frames, 30, 34))
     lazy = gd.denoise_lazy(array, settings, 20.0, **told)
     assert lazy.chunks == array.chunks
-    for k in (19, 0, 8, 7):
-        chunk = lazy.blocks[k].compute(scheduler="synchronous")
-        np.testing.assert_array_equal(chunk, expected[2 * k : 2 * k + 2])
+    for k in (38, 0, 17, 14):
+        filtered.clear()
+        np.testing.assert_array_equal(lazy[k, 3:, ::2], expected[k, 3:, ::2])
+        first = k // frames * frames
+        assert [frames for frames, *_ in filtered] == [
+            min(first + frames + 1, 40) - max(first - 1, 0)
+        ]
+    filtered.clear()
+    some = [lazy.blocks[k] for k in (0, 1, 2, -1)]
+    for one, first in zip(dask.compute(*some), (0, 1, 2, 40 // frames - 1), strict=True):
+        np.testing.assert_array_equal(one, expected[frames * first :][:frames])
+    assert sorted(frames for frames, *_ in filtered) == [frames + 1, 3 * frames + 1]
     # Of large frames no more than memory allows.
-    wide = module.time_blocks(
-        ((2,) * 20, (4096,), (4096,)), "TYX", {0: (1, 1), 1: (0, 0), 2: (0, 0)}, 4
-    )
-    assert max(wide[0]) <= 2
+    wide = gd.denoise_lazy(da.ones((40, 4096, 4096), chunks=(2, -1, -1)), settings, 20.0, **told)
+    (layer,) = (one for one in wide.dask.layers.values() if isinstance(one, module.Blocks))
+    assert layer.cull(set(layer), None)[1].keys() == set(layer)
+    assert len(layer) == 40

@@ -10,7 +10,7 @@ from qtpy.QtCore import Qt, QUrl
 from qtpy.QtGui import QDesktopServices, QTextCursor, QTextDocument
 
 import napari_gpu_denoise
-from napari_gpu_denoise._napari.parts import row_of, wrapped
+from napari_gpu_denoise._napari.parts import row_of
 
 _SIZE = (760, 720)  # pixels
 _LINK_COLOUR = re.compile(r'(<a [^>]*><span style="[^"]*color:)#[0-9a-f]+')
@@ -83,24 +83,10 @@ class Guide(QtWidgets.QDialog):
             block = block.next()
 
 
-class GuideButton(QtWidgets.QToolButton):
-    """Opens a page of the guide."""
-
-    def __init__(self, page: str):
-        super().__init__(text="?", toolTip=wrapped("Open the guide."), accessibleName="Guide")
-        self._page = page
-        self.clicked.connect(lambda _=False: self.open())
-
-    def open(self) -> Guide:
-        """Open the page in a window of its own."""
-        guide = Guide(self.window())
-        guide.open(self._page)
-        return guide
-
-
 def with_guide(widget: QtWidgets.QWidget, page: str) -> QtWidgets.QHBoxLayout:
-    """Return a row of a widget and the button that opens a page."""
-    button = GuideButton(page)
+    """Return a row of a widget and the button that opens a page in a window of its own."""
+    button = QtWidgets.QToolButton(text="?", toolTip="Open the guide.", accessibleName="Guide")
+    button.clicked.connect(lambda: Guide(button.window()).open(page))
     layout = row_of(widget, button, shares=(1,))
     layout.setAlignment(button, Qt.AlignmentFlag.AlignTop)
     return layout

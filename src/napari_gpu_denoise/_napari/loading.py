@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Any
 
 from qtpy.QtCore import QObject, Qt, Signal
+from qtpy.QtWidgets import QApplication
 
 # What takes long in opening a first panel.
 _MODULES = (
@@ -27,17 +28,12 @@ _MODULES = (
 class Loading(QObject):
     """Calls `load` in a thread, then `use` with its result, in the GUI thread.
 
-    Both end with the parent, if there is one. An error of `load` is left to what `use` does.
+    Both end with the parent. An error of `load` is left to what `use` does.
     """
 
     _loaded = Signal(object)
 
-    def __init__(
-        self,
-        load: Callable[[], Any],
-        use: Callable[[Any], None] = lambda found: None,
-        parent: QObject | None = None,
-    ):
+    def __init__(self, load: Callable[[], Any], use: Callable[[Any], None], parent: QObject):
         super().__init__(parent)
         self._load, self._use = load, use
         # To a method of this object, which lives in the GUI thread.
@@ -57,21 +53,13 @@ class Loading(QObject):
         self.deleteLater()
 
 
-_waiting: list[Loading] = []
-
-
 def when_loaded(act: Callable[[], None]) -> None:
     """Call a function that opens a panel once all it needs is loaded: at once, if it is."""
     if all(map(_is_loaded, _MODULES)):
         act()
         return
 
-    def use(_: None) -> None:
-        _waiting.remove(loading)
-        act()
-
-    loading = Loading(_load, use)
-    _waiting.append(loading)
+    Loading(_load, lambda _: act(), QApplication.instance())
 
 
 def _load() -> None:

@@ -10,13 +10,8 @@ from typing import Any
 from qtpy import QtWidgets
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
 from qtpy.QtGui import QKeyEvent, QResizeEvent
-from superqt import QCollapsible
-
-from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.files.output import new_file
 
 WIDTH = 380  # pixels in which every row of a panel has room beside its label
-_NO_LIMIT = (1 << 24) - 1  # pixels; what Qt takes for none
 _BORDER = 2  # pixels that napari's theme puts around
 
 
@@ -114,16 +109,6 @@ def stack(
             layout.addWidget(each)
 
 
-def save_text(path: str, text: Callable, worded: Callable, inputs: Iterable = ()) -> str:
-    """Save a text in a file that the user agreed to replace, no input; return what to say of it."""
-    try:
-        with new_file(path, overwrite=True, keep=inputs) as file:
-            file.write(text().encode())
-    except DenoiseError as error:
-        return worded(error)
-    return f"Saved as {path}."
-
-
 def choice(items: dict[str, Any], tip: str) -> QtWidgets.QComboBox:
     """Return a drop-down list of texts and their values."""
     box = QtWidgets.QComboBox(toolTip=wrapped(tip))
@@ -167,50 +152,30 @@ def form_layout(rows: dict[str, QtWidgets.QWidget] | None = None) -> QtWidgets.Q
     return layout
 
 
-class Section(QCollapsible):
-    """A form under a title that collapses it; expanded, it has the height it needs.
-
-    A plain `QCollapsible` keeps the width of hidden content, and limits what is shown to its
-    preferred height, whatever its captions need.
-    """
+class Section(QtWidgets.QWidget):
+    """A form under a title, a flat button that shows and hides it."""
 
     def __init__(self, title: str, form: QtWidgets.QFormLayout):
+        super().__init__()
         # The arrow is part of the text: an icon would keep the colour of the previous theme.
-        super().__init__("▸ " + title, expandedIcon=" ", collapsedIcon=" ")
-        self._title = title
-        self.setSizePolicy(
-            QtWidgets.QSizePolicy.Policy.Preferred, QtWidgets.QSizePolicy.Policy.Minimum
-        )
-        self.toggled.connect(self._show)
-        self.content().hide()
-        self.toggleButton().setIconSize(QSize(0, 0))
+        self._title, self._content = title, holding(form)
+        self.title_button = QtWidgets.QPushButton(checkable=True, accessibleName=title)
         # Flat in both states; a checked button of napari's theme is as bright as a selection.
-        self.toggleButton().setStyleSheet(
+        self.title_button.setStyleSheet(
             "QPushButton { text-align: left; border: none; background: transparent; }"
         )
-        self.layout().setContentsMargins(0, 0, 0, 0)
+        self.title_button.toggled.connect(self.show_content)
         form.setContentsMargins(12, 0, 0, 4)
         # Qt gives wrapped rows too little height in layouts as deeply nested as this one.
         form.setRowWrapPolicy(QtWidgets.QFormLayout.RowWrapPolicy.DontWrapRows)
-        self.addWidget(holding(form))
+        stack(QtWidgets.QVBoxLayout(self), (self.title_button, self._content), spacing=0)
+        self.show_content(False)
 
-    def expand(self, animate: bool = False) -> None:
-        """Show the content without animation, which would limit its height at the end."""
-        super().expand(animate=False)
-
-    def collapse(self, animate: bool = False) -> None:
-        """Hide the content without animation."""
-        super().collapse(animate=False)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Leave the height to the layout."""
-        return False
-
-    def _show(self, opened: bool) -> None:
-        self.setText(("▾ " if opened else "▸ ") + self._title)
-        self.content().setVisible(opened)
-        if opened:
-            self.content().setMaximumHeight(_NO_LIMIT)
+    def show_content(self, shown: bool) -> None:
+        """Show or hide the form."""
+        self.title_button.setText(("▾ " if shown else "▸ ") + self._title)
+        self.title_button.setChecked(shown)
+        self._content.setVisible(shown)
 
 
 class Scrolled(QtWidgets.QScrollArea):

@@ -266,8 +266,6 @@ class StartPanel(RunPanel):
             return
         self._looked = looked
         self._show()
-        if not self.runs.running:
-            self.say("")
         if self._run_when_looked:
             self._run_when_looked = False
             self.run()
@@ -281,6 +279,8 @@ class StartPanel(RunPanel):
         if self._looked is not None:
             names = [each.source.name for each in self._looked.request]
             self.show_advice(names, self.advised())
+            if not self.runs.running:
+                self.say("")
 
     def show_advice(self, names: Sequence[str], advice: Sequence[Advice]) -> None:
         """Show the advice on layers, and enable what follows it."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import operator
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -75,15 +77,17 @@ def denoise_file(
     resume: bool = False,
     client: Any = None,
     progress: Progress = SILENT,
+    spent: dict[str, float] | None = None,
 ) -> tuple[ImageFile, Record, tuple[str, ...]]:
     """Denoise a file into a new one, which appears when it is complete.
 
     What is cancelled leaves what a later run can go on with. A run without axes takes those of the
     file. With `resume` an unfinished result of an earlier run is continued, if the file is
     streamed. A streamed file is filtered by the workers of a `client` of dask. A file that is
-    `opened` already is closed. Returns the description of the input, the record of the result, and
-    notes about the writing.
+    `opened` already is closed. `spent` is given the seconds of what was done one after the other.
+    Returns the description of the input, the record of the result, and notes about the writing.
     """
+    times = [time.monotonic()]
     with opened or OpenImage(path, companions_anywhere) as source:
         picture = source.picture
         formats.check_name(target, picture)
@@ -106,20 +110,27 @@ def denoise_file(
         with source.unchanged():
             picture = picture.loaded(result=needed)
         run, why = _run_for(picture, run, progress)
+    times.append(time.monotonic())
     with run.host_memory.of_buffers(run.memory_limit):
         result = denoise_image(picture.pixels, run, progress=progress)
+    times.append(time.monotonic())
     _make_folder(target)
     image = result.image
     if picture.alpha is not None:
         image = put_together(image, picture.colours, picture.data, picture.alpha)
     record = _about(result.record, picture, why, made_from)
-    return picture, record, formats.write(target, image, picture, record, overwrite=overwrite)
+    notes = formats.write(target, image, picture, record, overwrite=overwrite)
+    if spent is not None:
+        each = map(operator.sub, (*times[1:], time.monotonic()), times)
+        spent.update(zip(("reading", "filtering", "writing"), each, strict=True))
+    return picture, record, notes
 
 
 def limited(run: Run) -> Run:
-    """Return a run with a limit to the memory of this machine, at least the default one."""
-    host = run.host_memory or HostMemory.quarter_of(free_memory())
-    return replace(run, host_memory=host)
+    """Return a run with a limit to the memory of this machine: the default one, if it has none."""
+    if run.host_memory is not None:
+        return run
+    return replace(run, host_memory=HostMemory.quarter_of(free_memory()))
 
 
 def _for_image(picture: ImageFile, target: Path, run: Run) -> tuple[ImageFile, Run]:

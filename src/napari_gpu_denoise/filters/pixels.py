@@ -126,12 +126,16 @@ class Launcher:
         places = {"src_offset": place * nbytes, "dst_offset": slot * nbytes}
         self.add("store", cl.enqueue_copy(self.queue, target, source, byte_count=nbytes, **places))
 
-    def send(self, values: np.ndarray, buffer):
-        """Copy a small float32 array to a buffer; its event keeps it alive until it is there."""
+    def send(self, values: np.ndarray, name: str):
+        """Copy a small float32 array to a buffer that does not hold it yet; return the buffer."""
         import pyopencl as cl
 
         array = np.ascontiguousarray(values, np.float32)
-        # On a CPU there is nothing to gain by not waiting.
-        blocking = self.device.shares_cores
-        self.add("tables", cl.enqueue_copy(self.queue, buffer, array, is_blocking=blocking))
+        buffer, known = self.held[name], array.tobytes()
+        # Most tables are the same for frame after frame, and a driver may wait for the device.
+        if self.held.sent.get(name) != known:
+            self.held.sent[name] = known
+            # On a CPU there is nothing to gain by not waiting; else the event keeps the array.
+            blocking = self.device.shares_cores
+            self.add("tables", cl.enqueue_copy(self.queue, buffer, array, is_blocking=blocking))
         return buffer

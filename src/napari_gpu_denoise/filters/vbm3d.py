@@ -321,7 +321,7 @@ class Plan(FramePlan):
         rings = self._rings
         _, links = self._links.links(first, count + 1, repeated=1.0)
         images = rings.guides("noisy") if self._guided else rings.images("noisy")
-        sent = run.send(links, run.held["motion links"])
+        sent = run.send(links, "motion links")
         with run.named("motion"):
             frames = RingFrames(rings.shape, first, count)
             self._motions = self._motion.enqueue(run, images, frames, sent)
@@ -362,9 +362,9 @@ class Plan(FramePlan):
         rings.clear(run, name, one.sum_bytes, at.cleared, reached)
         at.cleared = reached
         links, guide_links = self._links.links(first, count, repeated=-1.0)
-        sent = searched_links = run.send(links, run.held[f"{name} links"])
+        sent = searched_links = run.send(links, f"{name} links")
         if self._mix is not None:
-            searched_links = run.send(guide_links, run.held[f"{name} guide links"])
+            searched_links = run.send(guide_links, f"{name} guide links")
         searched = self._searched[name]
         guide = rings.guides(searched) if self._guided else rings.images(searched)
         frames = RingFrames(rings.shape, first, count, at.grid)
@@ -395,7 +395,7 @@ class Plan(FramePlan):
             yields.y.size,
             yields.x.size,
         )
-        levels = run.send(self._links.levels(first, count), run.held[f"{name} levels"])
+        levels = run.send(self._links.levels(first, count), f"{name} levels")
         mixed_back = out is not None and self._opponent
         made = run.held[f"{name} estimate"] if out is None or mixed_back else out
         both = made, *([run.held[f"{name} kept"]] if name in self._begun else [])
@@ -428,7 +428,7 @@ class Plan(FramePlan):
         if self._mix is None:
             return None
         weights = np.array([guide_levels(sigma) for sigma in sigmas]).T
-        return run.send(weights, run.held["weights of channels"])
+        return run.send(weights, "weights of channels")
 
 
 def references(search: VideoSearch, tile: Tile) -> tuple[Grid, Grid]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +17,18 @@ Launches = list[tuple[str, Any]]
 Sizes = dict[str, int]
 """Names and bytes of the buffers of a plan, or of a part of one."""
 
-Buffers = Mapping[str, Any]
-"""The same buffers on the device, by name."""
+
+class Buffers(dict[str, Any]):
+    """The same buffers on the device, by name; `sent` are the bytes that small ones hold."""
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.sent: dict[str, bytes] = {}
 
 
 def allocated(arena: Arena, sizes: Sizes) -> Buffers:
     """Allocate buffers of at least these sizes."""
-    return {name: arena.buffer(name, nbytes) for name, nbytes in sizes.items()}
+    return Buffers((name, arena.buffer(name, nbytes)) for name, nbytes in sizes.items())
 
 
 def together(*sizes: Sizes) -> Sizes:

@@ -211,7 +211,7 @@ def _on_devices(
     parts = divide(job, part, len(devices)) if len(devices) > 1 else [part]
     if len(parts) == 1:
         tally = filter_part(job.on(devices[0]), part, block, made, progress)
-        return by_parts.DeviceReport(tally, [devices[0]])
+        return by_parts.DeviceReport(tally, dict.fromkeys(devices[:1], devices[0]))
     work = by_parts.PartWork(
         job,
         parts,

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import multiprocessing
 import sys
-import threading
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from operator import getitem
+from queue import SimpleQueue
 from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.array.overlap import ensure_minimum_chunksize, overlap
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_array, check_numbers
+from napari_gpu_denoise.image.threads import in_bands, new_array
 from napari_gpu_denoise.noise.structure.remove import Correction
 from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input, is_lazy
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.part import Part, filter_part, within
+from napari_gpu_denoise.run.part import Part, filter_part, with_uncut_axes, within
 from napari_gpu_denoise.run.request import Run, takes_options
 
 
@@ -63,7 +68,7 @@ def denoise_lazy(
     {sigma_factor}
     device : Device, int, str, sequence or None, optional
         Where to run; looked up again in each process. By default the best device available. If
-        there are several (``"all"``, or a list), each chunk uses the least busy one. A dask worker
+        there are several (``"all"``, or a list), each chunk uses one that is free. A dask worker
         process uses a single device, by default one of the best kind on its machine; the workers of
         a machine take different devices, in turn.
     {memory_limit}
@@ -72,8 +77,8 @@ def denoise_lazy(
     -------
     dask array
         Of the same shape and chunks as `array`, except that chunks smaller than the margin of the
-        filter are joined with their neighbours, and channels that are filtered together are in
-        one chunk.
+        filter are joined with their neighbours, but along time, and channels that are filtered
+        together are in one chunk.
 
     Raises
     ------
@@ -90,8 +95,8 @@ def denoise_lazy(
     if it has one grey level only, or a chunk is far beyond its levels, this chunk has its own, and
     results are identical up to float32 rounding. Results next to spots of NaN or infinity
     wider than 32 pixels may differ. The memory needed is a few chunks per thread. By filters over
-    time, chunks of up to 256 MiB are filtered together, so that margins are up to an eighth of the
-    work: the first frame takes longer, all frames less.
+    time, chunks that are computed at once are filtered together, up to 256 MiB, so that margins are
+    up to an eighth of the work; of a single frame its chunk and the margins are filtered.
     """
     return lazy_result(array, Run(filter, sigma, **options))
 
@@ -121,30 +126,14 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     source = Input(array, image.names)
     job = start(image.adapted(run), source, anywhere=True)
     if run.measures_noise:  # pixels have been read anyway
-        job, windows = job.sharing(source.windows()), None
+        job, others = job.sharing(source.windows()), []
     else:
-        windows = np.stack(found) if (found := list(source.windows())) else None
-    margins = {}
-    for axis, letter in enumerate(job.names):
-        margins[axis] = job.margin_along(letter)
-    kept = joined_chunks(array.chunks, job.names, job.filter, margins)
-    array = array.rechunk(time_blocks(kept, job.names, margins, array.dtype.itemsize))
-    depth = {
-        axis: both for axis, both in margins.items() if array.numblocks[axis] > 1 and any(both)
-    }
-    read = overlap(array, depth, "none", allow_rechunk=False) if depth else array  # not a copy
-    made = read.map_blocks(
-        _denoise_block,
-        job=job,
-        windows=windows,
-        devices=sent,
-        margins=margins,
-        dtype=job.dtypes[1],
-        chunks=array.chunks,
-        meta=np.empty((0,) * array.ndim, job.dtypes[1]),
-        token=job.filter.name,
-    )
-    return made.rechunk(kept)
+        others = [one.rechunk(-1) for one in source.windows()]
+    windows = [(one.name, *(0,) * one.ndim) for one in others]
+    name = f"{job.filter.name}-{tokenize(array.name, job, sent)}"
+    layer = Blocks(name, job, sent, array.name, array.chunks, windows)
+    graph = HighLevelGraph.from_collections(name, layer, [array, *others])
+    return da.Array(graph, name, array.chunks, meta=np.empty((0,) * array.ndim, job.dtypes[1]))
 
 
 def _checked(block: Any, block_info: dict) -> Any:
@@ -171,63 +160,121 @@ def _corrected(array: da.Array, correction: Correction) -> da.Array:
     )
 
 
-def joined_chunks(
-    chunks: Sequence[tuple[int, ...]],
-    names: str,
-    filter: Filter,
-    margins: Mapping[int, tuple[int, int]],
-) -> tuple[tuple[int, ...], ...]:
-    """Return chunks at least as large as the margins: those given, if they are."""
-    uncut, joined = filter.uncut_axes(names), []
-    for i, (letter, own) in enumerate(zip(names, chunks, strict=True)):
-        margin, length = max(margins[i]), sum(own)
-        short = i in uncut or length < max(margin, filter.smallest if letter in "YX" else 0)
-        joined.append((length,) if short else ensure_minimum_chunksize(max(margin, 1), own))
-    return tuple(joined)
-
-
 _BLOCK_BYTES = 1 << 28  # of pixels that chunks filtered together read
 
 
-def time_blocks(
-    chunks: Sequence[tuple[int, ...]],
-    names: str,
-    margins: Mapping[int, tuple[int, int]],
-    itemsize: int,
-) -> tuple[tuple[int, ...], ...]:
-    """Return chunks joined along time until they are eight times as long as their margins."""
-    t = names.find("T")
-    if t < 0 or not (margin := sum(margins[t])):
-        return tuple(chunks)
-    sizes = [max(own) + sum(margins[i]) for i, own in enumerate(chunks) if i != t]
-    frame = itemsize * math.prod(sizes)
-    most, joined = min(8 * margin, _BLOCK_BYTES // frame - margin), [0]
-    for length in chunks[t]:
-        if joined[-1] and joined[-1] + length > most:
-            joined.append(0)
-        joined[-1] += length
-    return (*chunks[:t], tuple(joined), *chunks[t + 1 :])
+def blocks_along(lengths: Sequence[int], most: int) -> list[int]:
+    """Return in which block each chunk along an axis is: of so many pixels, or one chunk."""
+    numbers, held = [0], lengths[0]
+    for length in lengths[1:]:
+        begins = held and length and held + length > most
+        held = length if begins else held + length
+        numbers.append(numbers[-1] + bool(begins))
+    return numbers
+
+
+@dataclass(eq=False)
+class Blocks(MaterializedLayer):
+    """The chunks of a result, and the blocks of neighbouring chunks that are filtered together.
+
+    dask asks a layer for the tasks that are needed: where all chunks are, margins are a small part
+    of what is filtered, and for a single one no more is filtered than its margins. `source` names
+    the array; `windows` are the keys of what levels are chosen from.
+    """
+
+    name: str
+    job: Job
+    devices: list[Any]
+    source: str
+    chunks: Sequence[tuple[int, ...]]
+    windows: list[tuple]
+
+    def __post_init__(self) -> None:
+        job, self._blocks = self.job, []
+        uncut = job.filter.uncut_axes(job.names)
+        held = [sum(own) if i in uncut else max(own) for i, own in enumerate(self.chunks)]
+        frame = math.prod(n for a, n in zip(job.names, held, strict=True) if a != "T")
+        for i, (letter, own) in enumerate(zip(job.names, self.chunks, strict=True)):
+            most = margin = sum(job.margin_along(letter))
+            if letter == "T":
+                most = min(8 * margin, _BLOCK_BYTES // (frame * job.dtypes[0].itemsize) - margin)
+            self._blocks.append(blocks_along(own, held[i] if i in uncut else most))
+        # Where chunks begin along each axis, and the last one ends.
+        self._ends = [list(itertools.accumulate(own, initial=0)) for own in self.chunks]
+        indices = itertools.product(*(range(len(own)) for own in self.chunks))
+        super().__init__(self._tasks((self.name, *index) for index in indices)[0])
+
+    def cull(self, keys: set, all_hlg_keys: Any) -> tuple[MaterializedLayer, dict]:
+        """Return the tasks for some keys, and the keys that each of them needs."""
+        tasks, needed = self._tasks(k for k in self.mapping.keys() & keys if k[0] == self.name)
+        return MaterializedLayer(tasks, self.annotations), needed
+
+    def _tasks(self, keys: Iterable[tuple]) -> tuple[dict, dict]:
+        tasks, needed = {}, {}
+        for _, some in itertools.groupby(sorted(keys, key=self._block_of), self._block_of):
+            chunks = list(some)
+            job, region = self.job, self._region(*chunks)
+            region = with_uncut_axes(job.filter, job.names, job.shape, region)
+            block = f"{self.name}-block", *(end for one in region for end in (one.start, one.stop))
+            for key in chunks:
+                tasks[key] = getitem, block, within(self._region(key), region)
+                needed[key] = {block}
+            part = Part.of(job, region)
+            pieces = list(itertools.product(*map(_pieces, self._ends, part.reads)))
+            read = [(self.source, *(k for k, _ in piece)) for piece in pieces]
+            places = [tuple(place for _, place in piece) for piece in pieces]
+            function = partial(_denoise_block, job, self.devices, part, places)
+            tasks[block], needed[block] = (function, read, self.windows), {*read, *self.windows}
+        return tasks, needed
+
+    def _block_of(self, key: tuple) -> list[int]:
+        return [numbers[k] for numbers, k in zip(self._blocks, key[1:], strict=True)]
+
+    def _region(self, *keys: tuple) -> list[slice]:
+        """Return the region that spans some chunks."""
+        along = zip(self._ends, *(key[1:] for key in keys), strict=True)
+        return [slice(ends[min(some)], ends[max(some) + 1]) for ends, *some in along]
+
+
+def _pieces(ends: list[int], read: slice) -> list[tuple[int, slice]]:
+    """Return which chunks along an axis hold what is read, and where they lie."""
+    some = range(bisect_right(ends, read.start) - 1, bisect_left(ends, read.stop))
+    return [(k, slice(ends[k], ends[k + 1])) for k in some]
 
 
 def _denoise_block(
-    block: np.ndarray,
-    *,
     job: Job,
-    windows: np.ndarray | None,
     devices: list[Any],
-    margins: dict[int, tuple[int, int]],
-    block_info: dict,
+    part: Part,
+    places: list[tuple[slice, ...]],
+    chunks: list[np.ndarray],
+    windows: list[np.ndarray],
 ) -> np.ndarray:
-    """Denoise one chunk, given with its margin."""
-    job = job if windows is None else job.sharing(windows)
-    where = [slice(*ends) for ends in block_info[None]["array-location"]]
-    part = Part.of(job, where)
-    given = [slice(max(one.start - margins[axis][0], 0), None) for axis, one in enumerate(where)]
-    out = np.empty(part.shape, job.dtypes[1])
-    pixels = job.block(block)
-    with _least_busy(_here(devices)) as device:
-        filter_part(job.on(device), part, pixels[within(part.reads, given)], out)
+    """Denoise a part of an array, of which the chunks that it reads lie at some places."""
+    job = job.sharing(windows) if windows else job
+    free = _free(_here(devices))
+    device = free.get()
+    try:
+        pixels = job.block(_joined(chunks, places, part.reads))
+        out = new_array(part.shape, job.dtypes[1])
+        filter_part(job.on(device), part, pixels, out)
+    finally:
+        free.put(device)
     return out
+
+
+def _joined(
+    chunks: list[np.ndarray], places: list[tuple[slice, ...]], region: tuple[slice, ...]
+) -> np.ndarray:
+    """Return a region of an array from the chunks at some places; one chunk is not copied."""
+    if len(chunks) == 1:
+        return chunks[0][within(region, places[0])]
+    pixels = np.empty([one.stop - one.start for one in region], chunks[0].dtype)
+    for chunk, place in zip(chunks, places, strict=True):
+        both = zip(place, region, strict=True)
+        common = [slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in both]
+        in_bands(np.copyto, pixels[within(common, region)], chunk[within(common, place)])
+    return pixels
 
 
 def _here(sent: list[Any]) -> tuple[Device, ...]:
@@ -240,31 +287,18 @@ def _is_worker() -> bool:
     """Return whether this process is one of several that compute chunks."""
     if multiprocessing.parent_process() is not None:
         return True
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return False
-    try:
-        distributed.get_worker()
-    except ValueError:
-        return False
-    return True
+    with suppress(KeyError, ValueError):
+        return bool(sys.modules["distributed"].get_worker())
+    return False
 
 
-_busy: Counter[Device] = Counter()  # chunks in progress on each device, in this process
-_AT_ONCE = 4  # of them on a device: it is busy, and more threads wait for each other
-_done = threading.Condition()
+_AT_ONCE = 4  # blocks in progress on a device: it is busy, and more threads wait for each other
 
 
-@contextmanager
-def _least_busy(devices: tuple[Device, ...]) -> Iterator[Device]:
-    """Borrow the device that works on the fewest chunks, once it may take one more."""
-    with _done:
-        _done.wait_for(lambda: any(_busy[each] < _AT_ONCE for each in devices))
-        device = min(devices, key=_busy.__getitem__)
-        _busy[device] += 1
-    try:
-        yield device
-    finally:
-        with _done:
-            _busy[device] -= 1
-            _done.notify_all()
+@cache
+def _free(devices: tuple[Device, ...]) -> SimpleQueue:
+    """Return the devices of this process that may take a block, the one free for longest."""
+    free: SimpleQueue = SimpleQueue()
+    for device in devices * _AT_ONCE:
+        free.put(device)
+    return free

@@ -250,12 +250,13 @@ class FrameStream:
             work = frame.work
             read_frames(work.source, work.levels, self._tile, video, video + 1, host[:, k : k + 1])
             planes = [work.source.frame(0, video, c) for c in range(host.shape[0])]
-            noise = self._noise_of(frame, video)
-            make = partial(self._note, host[:, k], *noise)
+            noise, filter = self._noise_of(frame, video), self._job.filter
+            # Of what is uploaded: the pixels of the frame may be others by then.
+            given = list(host[:, k]), noise[0], Levels(0, 1.0), filter
+            make = partial(note_frame, *given, models=noise[1])
             if self._note_thread is not None:
                 make = self._note_thread.submit(make).result
             pending.append(make)
-            # When the notes are made, the pixels may be those of the next frame.
             corners.append((noise[0].any(), [plane[0, 0, 0] for plane in planes]))
         notes = [note() for note in pending]
         for k, (note, (noisy, levels)) in enumerate(zip(notes, corners, strict=True)):
@@ -331,13 +332,6 @@ class FrameStream:
         if video not in self._noise or self._noise[video][0] is not sigma:
             self._noise[video] = sigma, work.sigma.of_frame(0, video, work.levels.scale)
         return self._noise[video][1]
-
-    def _note(self, values: np.ndarray, sigma: np.ndarray, models: np.ndarray) -> FrameNote:
-        """Make the note of a frame from what is uploaded: its own pixels may be others by now."""
-        levels = Levels(0, 1.0)
-        compares, whole = self._job.filter.compares_brightness, self._job.filter.whole_volumes
-        note = note_frame(list(values), sigma, levels, brightness=compares, whole=whole)
-        return replace(note, models=models)
 
     def _one_by_one(self) -> Generator[tuple[np.ndarray, Tally], None, None]:
         """Filter each frame by itself; yield the results and what was counted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from contextlib import closing, nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,9 +36,7 @@ def flow_over(stack, settings, held, arena, batch, **options):
         notes = []
         for k in range(min(host.shape[1], len(stack) - t)):
             host[0, k, 0] = stack[t + k]
-            notes.append(
-                note_frame([stack[t + k][None]], np.array([20.0]), levels, brightness=True)
-            )
+            notes.append(note_frame([stack[t + k][None]], np.array([20.0]), levels, VBM3D()))
         return notes
 
     def write(t, values, clipped):
@@ -70,6 +69,21 @@ def test_a_flow_reads_and_writes_each_frame_once_in_order(flowing, name, batch, 
     assert list(out) == list(range(10))
     assert asked == sorted(set(asked))
     np.testing.assert_array_equal(list(out.values()), executed(stack, settings, flowing))
+
+
+@pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d causal", "nl_means 2+1"])
+def test_tables_are_sent_where_they_change(flowing, name):
+    """A driver may wait for the device wherever a few bytes are copied."""
+    stack, sent = noisy(24, 32, 36), []
+    for frames in (stack[:12], stack):
+        with borrow(flowing) as arena:
+            flow, read, write, *_ = flow_over(
+                frames, SETTINGS[name], flowing, arena, 1, profiling=True
+            )
+            list(flow.run(read, write))
+            flow.close()
+        sent.append([event for event, _ in flow.events if event.endswith("tables")])
+    assert sent[0] == sent[1] != []
 
 
 @pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d causal", "nl_means 2+1"])
@@ -206,10 +220,11 @@ def test_a_memory_limit_bounds_the_buffers(flowing, name):
 LEVELS = Levels(0, 1.0)
 
 
-def note_of(*planes, sigma=12.0, levels=LEVELS, brightness=True, **options) -> FrameNote:
+def note_of(*planes, sigma=12.0, levels=LEVELS, brightness=True, whole=False) -> FrameNote:
     """Return the note of a frame of these channels."""
     sigma = np.broadcast_to(sigma, sum(map(len, planes)))
-    return note_frame(list(planes), sigma, levels, brightness=brightness, **options)
+    compared = SimpleNamespace(compares_brightness=brightness, whole_volumes=whole)
+    return note_frame(list(planes), sigma, levels, compared)
 
 
 @pytest.mark.parametrize("brightness", [False, True])

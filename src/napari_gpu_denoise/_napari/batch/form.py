@@ -83,7 +83,7 @@ class FilterChoice(QtWidgets.QWidget):
     def _show(self, _: int = 0) -> None:
         kind = self.box.currentData()
         if kind not in self._forms:
-            form = SettingsForm.without_maps(kind)
+            form = SettingsForm(kind)
             if (known := remembered.last(kind)) is not None:
                 form.show_settings(known)
             form.changed.connect(self.changed)

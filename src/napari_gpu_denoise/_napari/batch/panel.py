@@ -160,8 +160,7 @@ class BatchPanel(Panel):
         self.files.selectionModel().selectionChanged.connect(lambda *_: self._offer())
         self.files.doubleClicked.connect(self._open_row)
         self.form.axes.textChanged.connect(self._follow_axes)
-        self.form.changed.connect(self._offer)
-        self.form.filter.changed.connect(self._check)
+        self.form.changed.connect(self._check)
         for each, act in (
             (self.add_button, lambda: self.add(self.ask_files())),
             (self.folder_button, self._add_folder),
@@ -279,6 +278,7 @@ class BatchPanel(Panel):
             self.table.rows[number].info = info
             self.table.refresh_row(number)
             self._follow_axes()
+            self._offer()
 
     def _on_step(self, step: BatchProgress | FileReport) -> None:
         if isinstance(step, FileReport):
@@ -322,7 +322,7 @@ class BatchPanel(Panel):
         for file in report.files:
             row = self.table.rows[self.table.number_of(file.input)]
             if row.report is not None and row.report.error is not file.error:
-                row.end(file, 0.0)  # its result is gone
+                row.end(file)  # its result is gone
         self._settle(report.notes)
         self.show_running(False)
         if outcome.error is not None:
@@ -375,13 +375,15 @@ class BatchPanel(Panel):
         rows, on = self.waiting()
         running = self.runs.running
         begun = any(row.state != WAITING for row in self.table.rows)
-        what = f"Denoise {_files(len(rows))}" if rows else "Denoise"
+        # Those that cannot be read are no promise, unless they are tried again.
+        files = _files(sum(row.state == FAILED or not row.broken for row in rows))
+        what = f"Denoise {files}" if rows else "Denoise"
         if running:
             what = "Denoising …"
         elif on and all(row.state == FAILED for row in rows):
-            what = f"Try {_files(len(rows))} again"
+            what = f"Try {files} again"
         elif on and begun:
-            what = f"Continue with {_files(len(rows))}"
+            what = f"Continue with {files}"
         self.run_button.setText(what)
         chosen = self._chosen()
         self.remove_button.setEnabled(bool(chosen) and not running)
@@ -389,10 +391,15 @@ class BatchPanel(Panel):
         self.report_button.setEnabled(any(row.report is not None for row in self.table.rows))
 
     def _check(self) -> None:
+        """Follow the settings; what was said of others holds no more."""
+        self._offer()
+        message = "", ""
         try:
             self.form.options.noise.set_unused(self.form.filter.form.settings().sigma_unused)
         except DenoiseError as error:
-            self.say(self.worded(error), "Not ready.")
+            message = self.worded(error), "Not ready."
+        if not self.runs.running:
+            self.say(*message)
 
     def _follow_axes(self, _: object = None) -> None:
         """Offer the settings that the axes of any file allow."""

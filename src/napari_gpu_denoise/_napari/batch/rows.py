@@ -82,6 +82,11 @@ class Row:
         """Bytes of its pixels; 0 where they are not known."""
         return 0 if self.info is None else self.info.size
 
+    @property
+    def broken(self) -> bool:
+        """Whether its header cannot be read."""
+        return self.info is not None and bool(self.info.error)
+
     def wait(self) -> None:
         """Wait for a run."""
         self.state, self.words, self.report, self.share = WAITING, "Waiting", None, 0.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ from qtpy.QtCore import QAbstractTableModel, QItemSelection, QModelIndex, Qt, Si
 from qtpy.QtGui import QFontDatabase
 
 from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row, error_words, in_batch
-from napari_gpu_denoise._napari.parts import Caption, button, row_of, save_text, wrapped
+from napari_gpu_denoise._napari.parts import Caption, button, row_of, wrapped
 from napari_gpu_denoise.errors import DenoiseError, FileError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, zarr
 from napari_gpu_denoise.files.batch import BatchReport, lines_on
 from napari_gpu_denoise.files.formats import find_files
+from napari_gpu_denoise.files.output import new_file
 
 FILE, IMAGE, STATE = range(3)
 _TITLES = ("File", "Image", "State")
@@ -85,10 +85,9 @@ class RowTable(QAbstractTableModel):
         if role == Qt.ItemDataRole.ToolTipRole:
             image = "" if info is None else info.error or info.words
             return wrapped((str(row.path), image, row.words)[column])
-        if role == Qt.ItemDataRole.ForegroundRole:
-            wrong = (row.state == FAILED, info is not None and bool(info.error))
-            if (column == STATE and wrong[0]) or (column == IMAGE and wrong[1]):
-                return QtGui.QBrush(self.failed_colour)
+        wrong = {STATE: row.state == FAILED, IMAGE: row.broken}
+        if role == Qt.ItemDataRole.ForegroundRole and wrong.get(column):
+            return QtGui.QBrush(self.failed_colour)
         if role == Qt.ItemDataRole.FontRole and row.state == RUNNING and column != IMAGE:
             font = QtGui.QFont()
             font.setBold(True)
@@ -303,15 +302,12 @@ class ReportWindow(QtWidgets.QDialog):
         self.text.setReadOnly(True)
         self.text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self.status = Caption()
-        self.copy_button = button("Copy", "Copy the text.", self._copy)
         tip = "Save as text (.txt), or with all values (.json)."
         self.save_button = button("Save …", tip, self.ask)
-        self.close_button = button("Close", "Close this window.", self.close)
         layout = QtWidgets.QVBoxLayout(self)
         layout.addWidget(self.text)
         layout.addWidget(self.status)
-        buttons = self.copy_button, self.save_button, self.close_button
-        layout.addLayout(row_of(*buttons, before=True))
+        layout.addLayout(row_of(self.save_button, before=True))
 
     def ask(self) -> None:
         """Ask for a name, and save."""
@@ -323,12 +319,13 @@ class ReportWindow(QtWidgets.QDialog):
             self.save(name, as_data="json" in kind)
 
     def save(self, name: str, as_data: bool = False) -> None:
-        """Save under a name that the user agreed to replace."""
+        """Save under a name that the user agreed to replace, but of no input."""
         told = as_json if as_data or name.lower().endswith(".json") else as_text
-        text = partial(told, self._report, self._settings)
         inputs = [file.input for file in self._report.files]
-        self.status.setText(save_text(name, text, in_batch, inputs))
-
-    def _copy(self) -> None:
-        QtWidgets.QApplication.clipboard().setText(self.text.toPlainText())
-        self.status.setText("Copied.")
+        try:
+            with new_file(name, overwrite=True, keep=inputs) as file:
+                file.write(told(self._report, self._settings).encode())
+        except DenoiseError as error:
+            self.status.setText(in_batch(error))
+        else:
+            self.status.setText(f"Saved as {name}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
 from decimal import Decimal
 from typing import Any
 
@@ -57,15 +56,15 @@ class ProfileInput(QtWidgets.QComboBox):
 class SettingsForm(QtWidgets.QWidget):
     """One control for each setting, with its help as tooltip; advanced ones are collapsed.
 
-    `kind` is an entry of FILTERS; settings named in `without` get no control and stay at their
-    defaults. The list of profiles on top follows changes below.
+    `kind` is an entry of FILTERS. A setting that yields a map in place of pixels gets no control.
+    The list of profiles on top follows changes below.
     """
 
     changed = Signal()
 
-    def __init__(self, kind: type, without: Collection[str] = ()):
+    def __init__(self, kind: type):
         super().__init__()
-        self.kind = kind
+        self.kind, offer = kind, offer_of(kind)
         self.controls: dict[str, ValueWidget] = {}
         self._labels: dict[str, QtWidgets.QLabel] = {}
         self._scrolling = parts.WheelGuard(self)
@@ -76,16 +75,10 @@ class SettingsForm(QtWidgets.QWidget):
         self._scrolling.watch(self.profile)
         self.profile.wanted.connect(self._apply)
         for field in setting_fields(kind):
-            if field.name not in without:
+            if offer is None or field.name != offer.setting:
                 self._add(field, advanced if field.metadata["advanced"] else plain)
         more = (parts.Section("More settings", advanced),) if advanced.rowCount() else ()
         parts.stack(QtWidgets.QVBoxLayout(self), (plain, *more), spacing=6)
-
-    @classmethod
-    def without_maps(cls, kind: type) -> SettingsForm:
-        """Return the form of a filter without the setting that yields a map in place of pixels."""
-        offer = offer_of(kind)
-        return cls(kind, without=() if offer is None else (offer.setting,))
 
     def _add(self, field: dataclasses.Field, layout: QtWidgets.QFormLayout) -> None:
         control = make_control(field)

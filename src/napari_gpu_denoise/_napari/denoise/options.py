@@ -9,7 +9,7 @@ from typing import Any
 from napari.layers import Image
 from napari.viewer import Viewer
 from qtpy import QtWidgets
-from qtpy.QtCore import QEvent, QObject, Qt, Signal
+from qtpy.QtCore import QEvent, QObject, QSignalBlocker, Qt, Signal
 
 from napari_gpu_denoise._napari import parts, preferences
 from napari_gpu_denoise._napari.layers.source import place_shown
@@ -113,7 +113,8 @@ class NoiseInput(QtWidgets.QWidget):
             widget.setEnabled(not reason)
             widget.setToolTip(parts.wrapped(f"Sigma is {reason}." if reason else tip))
         self.edit.setPlaceholderText("not used" if reason else "sigma")
-        self._explain()
+        with QSignalBlocker(self):  # whoever asks for this knows it
+            self._explain()
 
     def choose(self, name: str) -> None:
         """Choose one of `AUTO`, `ONE`, `TYPED` and, after `hand_over`, `MEASURED`."""

@@ -13,7 +13,6 @@ import napari.viewer
 from napari.layers import Image
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox
-from superqt import QCollapsible
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise import remembered
@@ -36,6 +35,7 @@ from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.device import choose_devices
+from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.part import warm_up
 from napari_gpu_denoise.run.request import Run
@@ -58,7 +58,7 @@ class DenoisePanel(RunPanel):
         run_tip = "Denoise the layer; the result is a new layer."
         super().__init__(viewer, tip, run_tip, kind=self.filter)
         self.options = RunOptions(self, NoiseInput())
-        self.form = SettingsForm.without_maps(self.filter)
+        self.form = SettingsForm(self.filter)
         offer = offer_of(self.filter)
         label, tip = ("", "") if offer is None else (offer.label, wrapped(offer.tip))
         self.maps = QCheckBox(label, toolTip=tip)
@@ -116,15 +116,13 @@ class DenoisePanel(RunPanel):
         self.axes.changed.connect(self._follow_places)
         self.axes.changed.connect(self._offer_voxel)
         self.axes.changed.connect(self._count_channels)
-        self.axes.wanted.connect(self.show_other)
-        self.options.noise.wanted.connect(lambda: self.show_other("Estimated noise"))
+        self.options.noise.wanted.connect(self.show_noise)
         self.options.device.listed.connect(self._warm_up)
         self.options.device.listed.connect(self._check)
-        self.layer.chosen.connect(self._check)
         self.places.changed.connect(self._follow_places)
-        self.form.changed.connect(self._check)
-        for part in (self.form, self.axes, self.options):
+        for part in (self.form, self.axes, self.options, self.places):
             part.changed.connect(self.live.changed)
+            part.changed.connect(self._check)
         for box in (self.preview.box, self.preview.strip):
             box.toggled.connect(self._follow_view)
         self.live.chosen.connect(self.options.strength.choose)
@@ -143,7 +141,7 @@ class DenoisePanel(RunPanel):
 
         with suppress(DenoiseError):
             device = choose(self.options.device.device())
-            Loading(partial(warm_up, self.form.settings(), device), parent=self)
+            Loading(partial(warm_up, self.form.settings(), device), lambda _: None, self)
 
     def request(self, layer: Image | None = None) -> Request:
         """Return the request of the panel, for the layer shown or another one.
@@ -185,10 +183,6 @@ class DenoisePanel(RunPanel):
         self.axes.forget()
         self.offer_axes()
 
-    def sections(self) -> list[QCollapsible]:
-        """Return the parts of the panel that can be collapsed."""
-        return self._content.findChildren(QCollapsible)
-
     def stop(self) -> None:
         """Stop the run and the preview; the panel is being closed."""
         self.live.stop()
@@ -224,9 +218,9 @@ class DenoisePanel(RunPanel):
         self.options.noise.drop_estimates()
         super().offer_axes()
 
-    def show_other(self, title: str) -> None:
-        """Open another panel of the plugin for this layer."""
-        panel = docks.open_panel(self._viewer, title)
+    def show_noise(self) -> None:
+        """Open the panel that measures noise for this layer."""
+        panel = docks.open_panel(self._viewer, "Estimated noise")
         if (layer := self.layer.layer()) is not None:
             panel.choose(layer, self.axes.letters())
 
@@ -266,7 +260,7 @@ class DenoisePanel(RunPanel):
     def show_region(self) -> None:
         """Show what is filtered, and how long that takes."""
         self._follow_places()
-        if not self.details:  # those of a result
+        if not self.details:  # those of a result, which is looked at
             self._check()
 
     def _follow_scale(self) -> None:
@@ -289,10 +283,13 @@ class DenoisePanel(RunPanel):
         self.options.noise.channels = 1 if channel is None else self.axes.shape[channel]
 
     def _check(self) -> None:
+        """Say whether the request fits, and how long it takes, in place of what was said before."""
         message = "", ""
         try:
-            self.options.noise.set_unused(self.form.settings().sigma_unused)
+            settings = self.form.settings()
+            self.options.noise.set_unused(settings.sigma_unused)
             if axes := self.known_axes():
+                settings.prepare(Context(axes, self.axes.shape))
                 self.cut(self.layer.layer(), axes)
         except DenoiseError as error:
             message = in_panel(error), "Not ready."

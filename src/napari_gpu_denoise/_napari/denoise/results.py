@@ -10,10 +10,9 @@ from weakref import ref
 
 from napari.layers import Layer
 from napari.viewer import Viewer
-from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QCheckBox, QFileDialog, QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari import preferences
+from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise.run import Request, offer_of, size_of_file, suggested
 from napari_gpu_denoise._napari.layers.provenance import identity, is_result, made_from
 from napari_gpu_denoise._napari.layers.results import NewLayer, Replaced, add_layer, shines_through
@@ -114,9 +113,6 @@ class ResultOptions(QWidget):
     layer is removed, unless it takes 1 GiB.
     """
 
-    #: This result is to be compared with its source.
-    wanted = Signal(object)
-
     def __init__(self, viewer: Viewer):
         super().__init__()
         self._viewer = viewer
@@ -132,7 +128,7 @@ class ResultOptions(QWidget):
         self.compare_button = button(
             "Compare",
             "Compare source and result: curtain, residual, grey levels along a line.",
-            lambda: self.wanted.emit(self.result()),
+            lambda: docks.open_panel(viewer, "Compare").choose(self.result()),
         )
         boxes = row_of(self.hide_source, self.keep_both)
         buttons = row_of(self.undo_button, self.compare_button)

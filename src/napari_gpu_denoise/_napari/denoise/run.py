@@ -29,6 +29,7 @@ from napari_gpu_denoise.filters.pixelwise import make_counts
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import convert, output_dtype, put_together
 from napari_gpu_denoise.noise.models import NoiseModel, summary_of
+from napari_gpu_denoise.noise.record import LOG_SPECKLE, NoiseEstimate
 from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.protocol.settings import setting_fields, size_in_words
 from napari_gpu_denoise.run import denoise
@@ -192,6 +193,14 @@ def _count_layers(count: np.ndarray) -> list[NewLayer]:
     return [NewLayer("pixels averaged", "image", count, looks)]
 
 
+_COUNTS = Offer(
+    "show",
+    "Show pixels averaged",
+    "After a run, add a layer beside the result: how many pixels were averaged for each, 1 where "
+    "none was similar. It is not an error bar.",
+    make_counts,
+    _count_layers,
+)
 OFFERS = {
     "isoline": Offer(
         "show",
@@ -201,22 +210,8 @@ OFFERS = {
         make_maps,
         _isoline_layers,
     ),
-    "nl_means_pixelwise": Offer(
-        "show",
-        "Show pixels averaged",
-        "After a run, add a layer beside the result: how many pixels were averaged for each. It "
-        "shows where similar pixels were found; it is not an error bar.",
-        make_counts,
-        _count_layers,
-    ),
-    "swnlm": Offer(
-        "show",
-        "Show pixels averaged",
-        "After a run, add a layer beside the result: how many pixels were averaged for each, 1 "
-        "where none was similar. It is not an error bar.",
-        make_counts,
-        _count_layers,
-    ),
+    "nl_means_pixelwise": _COUNTS,
+    "swnlm": _COUNTS,
 }
 
 
@@ -354,7 +349,7 @@ def report(outcome: Outcome, worded: Callable[[Note | str], str]) -> tuple[str, 
     """Summarise a successful run: time, noise, and what is to be known or done; and details."""
     done, seconds = outcome.value, outcome.seconds
     record = done.result.record
-    noise, parameters = _noise(record)
+    noise, parameters = _noise(record, outcome.request)
     sentences = [f"Done in {duration(seconds)}.", noise]
     details = [
         parameters,
@@ -384,13 +379,16 @@ def report(outcome: Outcome, worded: Callable[[Note | str], str]) -> tuple[str, 
     return " ".join(filter(None, sentences)), " ".join(filter(None, details))
 
 
-def _noise(record: Record) -> tuple[str, str]:
+def _noise(record: Record, request: Request) -> tuple[str, str]:
     """Return the noise in a few words, and its parameters if these are more."""
     how = "given" if record.sigma_source.startswith("given") else "estimated"
     words = summary_of(record.noise)
     sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
     if words:
         kind = models_in_words([NoiseModel.from_dict(each) for each in record.noise])
+        known = request.run.noise if request.memory is None else request.memory.estimate
+        if isinstance(known, NoiseEstimate) and known.log_speckle:
+            kind = LOG_SPECKLE
         words = f"{words[:1].upper()}{words[1:]}"
         return f"{kind[:1].upper()}{kind[1:]} ({how}).", f"{words}."
     return (f"Noise {sigma} grey levels ({how})." if sigma else f"Sigma {record.sigma_source}."), ""

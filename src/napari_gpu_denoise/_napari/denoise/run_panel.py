@@ -9,7 +9,6 @@ from typing import Any
 from napari.layers import Image
 from napari.viewer import Viewer
 
-from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.denoise.results import ResultOptions, ask_for_files
 from napari_gpu_denoise._napari.denoise.run import Request, denoise_layer, report
 from napari_gpu_denoise._napari.layers.provenance import identity
@@ -52,7 +51,6 @@ class RunPanel(LayerPanel):
         self.region.shapes.chosen.connect(self._follow_region)
         self.region.draw_button.clicked.connect(lambda: self.region.draw(self.layer.layer()))
         self.run_on_return(lambda: self.run())
-        self.results.wanted.connect(self.show_comparison)
         self.results.undo_button.clicked.connect(self._on_undo)
         self.follow("removed layers", [(viewer.layers.events.removed, self._on_removed)])
         self.runs = Task(self, denoise_layer, bar=True)
@@ -133,10 +131,6 @@ class RunPanel(LayerPanel):
         if running:
             self.progress.setRange(0, 0)
             self.say("Starting …")
-
-    def show_comparison(self, result: Any) -> None:
-        """Open the panel that compares a result with its source."""
-        docks.open_panel(self._viewer, "Compare").choose(result)
 
     def reset_choices(self, event: object = None) -> None:
         """Follow the viewer's layers."""

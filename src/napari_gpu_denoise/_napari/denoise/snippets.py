@@ -104,13 +104,8 @@ def common_arguments(run: Run) -> dict[str, Any]:
     return given if run.sigma_factor == 1 else {**given, "sigma_factor": run.sigma_factor}
 
 
-def command_line(request: Request) -> str:
-    """Return the shell command that filters a file as a run filters its layer."""
-    return command_with_remarks(request)[0]
-
-
 def command_with_remarks(request: Request) -> tuple[str, list[str]]:
-    """Return the command for a shell, and remarks on its differences from the run.
+    """Return the command that filters a file as a run filters its layer, and how it differs.
 
     The result lies beside the file under a name of its own, one of the samples' in the folder of
     the shell. It filters everything: there is no option for one frame or slice. A layer that was

@@ -11,10 +11,9 @@ from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.layers.source import AXIS_WORDS
-from napari_gpu_denoise._napari.parts import Caption, button, row_of, stack, wrapped
+from napari_gpu_denoise._napari.parts import Caption, row_of, stack, wrapped
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import AxesError
-from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.axes import UNNAMED, check_axes
 from napari_gpu_denoise.protocol.settings import setting_fields
 
@@ -34,13 +33,10 @@ class AxesInput(QWidget):
     Letters that are typed are kept for the layer until its labels change, or `forget` is called.
 
     Where the layer does not name an axis, buttons beside the letters set the likely names. `kind`
-    is the entry of FILTERS that the axes are for, if any. For volumes a button asks for the panel
-    of the best filter of volumes, unless `kind` is one: the order of napari's menus is fixed.
+    is the entry of FILTERS that the axes are for, if any.
     """
 
     changed = Signal()
-    #: The panel with this title is to be opened.
-    wanted = Signal(str)
 
     def __init__(self, kind: Any = None):
         super().__init__()
@@ -56,12 +52,7 @@ class AxesInput(QWidget):
             each.clicked.connect(lambda _=False, each=each: self.edit.setText(each.text()))
             each.hide()
         line = row_of(self.edit, *self.buttons, spacing=4, shares=(1,))
-        best = next(each for each in FILTERS if needs_slices(each)).title
-        tip = f"{best} filters all slices of a volume together. Open it for this layer."
-        self.volume_button = button(f"A volume: open {best}", tip)
-        self.volume_button.clicked.connect(lambda: self.wanted.emit(best))
-        self.volume_button.hide()
-        stack(QVBoxLayout(self), (line, self.caption, self.volume_button), spacing=2)
+        stack(QVBoxLayout(self), (line, self.caption), spacing=2)
         self.edit.textChanged.connect(self._keep)
         self.edit.textChanged.connect(self._read)
 
@@ -110,24 +101,12 @@ class AxesInput(QWidget):
         except AxesError as error:
             text = html.escape(in_panel(error), quote=False)
         self.caption.setText(text)
-        self.volume_button.setVisible(self._is_volume())
         offered = [*found.items(), *[("", "")] * _MOST_SUGGESTIONS]
         for box, (letters, meaning) in zip(self.buttons, offered, strict=False):
             box.setText(letters)
             box.setToolTip(wrapped(f"Treat the layer as {meaning}.") if letters else "")
             box.setVisible(bool(letters))
         self.changed.emit()
-
-    def _is_volume(self) -> bool:
-        """Return whether a filter of volumes would do better than this one."""
-        try:
-            axes = self.axes() if self.shape else ""
-        except AxesError:
-            return False
-        if self._kind is None or needs_slices(self._kind) or "Z" not in axes:
-            return False
-        over_time = follows_time(self._kind) and "T" in axes
-        return not over_time and self.shape[axes.index("Z")] >= _VOLUME
 
     def _advice(self, axes: str, found: dict[str, str]) -> str:
         """Return advice on unnamed axes, in bold if the filter needs them."""
@@ -139,10 +118,15 @@ class AxesInput(QWidget):
         if needs_slices(self._kind) and "Z" not in axes:
             works = f"{self._kind.title} works on volumes"
             if not found:
-                return f". {works}: use BM3D for images."
+                other = "VBM3D for time-lapses" if "T" in axes else "BM3D for images"
+                return f". {works}: use {other}."
             return f". <b>{works}: name the slices Z, as in {' or '.join(found)}.</b>"
         hints = ", ".join(f"for {meaning} type {letters}" for letters, meaning in found.items())
-        return f". {hints[0].upper()}{hints[1:]}." if hints else ""
+        if hints:
+            return f". {hints[0].upper()}{hints[1:]}."
+        alone = not (self._kind is None or follows_time(self._kind) or needs_slices(self._kind))
+        volume = "Z" in axes and self.shape[axes.index("Z")] >= _VOLUME
+        return ". BM4D filters all slices of a volume together." * (alone and volume)
 
 
 def _fits(axes: str, shape: tuple[int, ...]) -> bool:

@@ -352,10 +352,10 @@ class SeriesPlan(FramePlan):
         for other in range(lowest, highest):
             k = other - t + self._before
             sigma[k] = self._sigma[other] * links[k, 0]
-        levels = run.send(sigma, run.held["volume sigma"])
+        levels = run.send(sigma, "volume sigma")
         first = lowest - t + self._before
         links = links[first : first + highest - lowest]
-        alike = run.send(links, run.held["volume links"])
+        alike = run.send(links, "volume links")
         images = [self._images["noisy"], self._images.get("basic") if name == "final" else None]
         noisy, basic = (ring and ring.between(lowest, highest, alike) for ring in images)
         tile = _at(self._made[name], t, self._before, self._after)

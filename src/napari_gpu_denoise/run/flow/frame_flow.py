@@ -19,6 +19,7 @@ from napari_gpu_denoise.image.flicker import block_means, block_pixels
 from napari_gpu_denoise.image.levels import Levels, convert
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
+from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote, Launches
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.tile_flow import (
@@ -40,33 +41,31 @@ def note_frame(
     planes: list[np.ndarray],
     sigma: np.ndarray,
     levels: Levels,
-    *,
-    brightness: bool,
-    whole: bool = False,
+    filter: Filter,
+    **known: Any,
 ) -> FrameNote:
     """Measure a whole frame, given as one array (nz, ny, nx) of grey levels per channel.
 
     `levels` maps grey levels to pixels, `sigma` is in units of pixels, of shape (channels * nz,);
-    `brightness` says whether to compare brightness with other frames, `whole` that of volumes all
-    slices are given.
+    `known` is what else is noted. The filter says what it compares.
     """
     slices = planes[0].shape[0]
-    if slices > 1 and not whole:
+    if slices > 1 and not filter.whole_volumes:
         # What is known about a volume must not depend on which of its slices are in memory.
-        return FrameNote(sigma)
+        return FrameNote(sigma, **known)
     if all(map(_is_constant, planes)):
         # A dropped frame, of one grey level: there is nothing to filter.
-        return FrameNote(np.zeros(np.shape(sigma)))
+        return FrameNote(np.zeros(np.shape(sigma)), **known)
     read = [slices * k // min(slices, _MOST_SLICES) for k in range(min(slices, _MOST_SLICES))]
-    if not brightness:
-        return FrameNote(sigma, digest=_digest(planes, read))
+    if not filter.compares_brightness:
+        return FrameNote(sigma, digest=_digest(planes, read), **known)
     means = np.array([np.mean([block_means(plane[z]) for z in read], axis=0) for plane in planes])
     told = means.shape[1] >= _TELLING and bool((means != means[:, :1]).any())
     # That they agree by chance is out of the question: each averages at least 16 noisy pixels.
     digest = means.tobytes() if told else _digest(planes, read)
     means = (means - float(levels.offset)) / levels.scale
     pixels = len(read) * block_pixels(planes[0].shape[-2:])
-    return FrameNote(sigma, means, pixels, digest=digest)
+    return FrameNote(sigma, means, pixels, digest=digest, **known)
 
 
 def _digest(planes: list[np.ndarray], slices: list[int]) -> bytes | None:
@@ -139,12 +138,12 @@ class FrameFlow:
         self._kept = types.kept or tile.shape[2:]
         # Noise model of each channel, the same in all frames.
         self._models = np.zeros(1, np.int32)
-        alone = session.device.shares_cores
+        alone = session.device.shares_cores or prompt
         self.turn = session.exclusive()
-        self.queues = Queues.of(session, profiling)
+        self.queues = Queues.of(session, profiling, alone)
         self.profiling = profiling
         self.events: list[tuple[str, Any]] = []
-        self._most_in_flight = 0 if alone or prompt else 2
+        self._most_in_flight = 0 if alone else 2
         self._ins = [_Slot(f"frames in {k}") for k in range(1 if alone else 2)]
         self._outs = [_Slot(f"frames out {k}") for k in range(1 + self._most_in_flight)]
         # Threads read the next frames and convert results while this one enqueues.
@@ -394,9 +393,8 @@ class ArrayFrameFlow:
         work = self.work
         planes = [work.source.frame(*key, c) for c in range(work.source.joined)]
         sigma, models = work.sigma.of_frame(*key, work.levels.scale)
-        compares, whole = work.filter.compares_brightness, work.filter.whole_volumes
-        note = note_frame(planes, sigma, work.levels, brightness=compares, whole=whole)
-        return replace(note, first_slice=work.source.origin[1], models=models)
+        known = {"first_slice": work.source.origin[1], "models": models}
+        return note_frame(planes, sigma, work.levels, work.filter, **known)
 
     def _write(self, tile: Tile, t: int, values: np.ndarray, clipped: np.ndarray | None) -> None:
         work, source, out, kept = self.work, self.work.source, self.work.out, self.work.kept(tile)

@@ -288,17 +288,17 @@ class Stages:
 
 @dataclass(frozen=True)
 class Queues:
-    """Command queues of one flow; all the same one if the device shares the host's cores."""
+    """Command queues of one flow; all the same one if there is nothing to do at the same time."""
 
     compute: Any
     up: Any
     down: Any
 
     @classmethod
-    def of(cls, session: Session, profiling: bool = False) -> Queues:
-        """Open the queues for a flow."""
+    def of(cls, session: Session, profiling: bool = False, alone: bool = False) -> Queues:
+        """Open the queues for a flow: only one for a device that shares the host's cores."""
         compute = session.queue(profiling)
-        if session.device.shares_cores:
+        if alone or session.device.shares_cores:
             return cls(compute, compute, compute)
         return cls(compute, session.queue(profiling), session.queue(profiling))
 
