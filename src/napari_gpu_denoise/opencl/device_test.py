@@ -63,15 +63,15 @@ def answer_file(device: Any) -> Path:
     return cache_folder() / f"device-{digest}.json"
 
 
-def kept_answer(file: Path, lanes: int) -> Answer | None:
-    """Return the answer in a file for a device that reports so many lanes; None if it is no use."""
+def kept_answer(file: Path, lanes: int) -> Answer:
+    """Return the answer in a file for a device that reports so many lanes; else an empty one."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         passed = tuple(map(str, kept["passed"]))
         answer = Answer(str(kept["problem"]), int(kept["float_lanes"]), passed=passed)
     except (OSError, ValueError, LookupError, TypeError):
-        return None
-    return answer if 1 <= answer.float_lanes <= lanes else None
+        return Answer("", lanes)
+    return answer if 1 <= answer.float_lanes <= lanes else Answer("", lanes)
 
 
 def keep_answer(file: Path, device: Any, answer: Answer) -> None:
@@ -158,20 +158,18 @@ def answer_for(device: Any, uses: Sequence[str] = (), patience: Patience = _PATI
     """
     file = answer_file(device)
     known = kept_answer(file, device.float_lanes)
-    if known and known.covers(uses):
+    if known.covers(uses):
         return known
     with turn(file):  # somebody may have tested it meanwhile
         known = kept_answer(file, device.float_lanes)
-        if known and known.covers(uses):
-            return known
-        answer = _widest(device, known, uses, patience)
-        keep_answer(file, device, answer)
-    return answer
+        if not known.covers(uses):
+            known = _widest(device, known, uses, patience)
+            keep_answer(file, device, known)
+    return known
 
 
-def _widest(device: Any, known: Answer | None, uses: Sequence[str], patience: Patience) -> Answer:
+def _widest(device: Any, known: Answer, uses: Sequence[str], patience: Patience) -> Answer:
     """Find the widest vectors that a device computes with, of those that have not failed yet."""
-    known = known or Answer("", device.float_lanes)
     native, passed = known.float_lanes, known.passed
     try:
         for lanes in (native, *(n for n in _NARROWER if n < native)):
