@@ -206,22 +206,23 @@ def _held(size: Sequence[int], job: Job) -> int:
     return math.prod(read) * given + math.prod(size) * made
 
 
-def divide(job: Job, part: Part, devices: int) -> list[Part]:
-    """Cut a part, one for each device, along the axis where that costs least; or leave it whole.
+def divide(job: Job, part: Part, devices: int, each: int = 1) -> list[Part]:
+    """Cut a part, into `each` for a device, along the axis where that costs least, if it pays.
 
     The pixels of the parts are those of the whole. Filters over time compare whole frames, so that
     these are cut along other axes only.
     """
     filter, names = job.filter, job.names
     whole = filter.uncut_axes(names)
-    count = min(devices, math.prod(part.shape) // job.run.limits.smallest_part)
+    count = min(each * devices, math.prod(part.shape) // job.run.limits.smallest_part)
     best, least = None, 1.0
     for axis, (letter, span) in enumerate(zip(names, part.spans, strict=True)):
         short = letter in "YX" and span.length < filter.smallest
         if axis in whole or short or not 1 < count <= span.size:
             continue
         # What one device has to do of all.
-        share = (math.ceil(span.size / count) + sum(job.margin_along(letter))) / span.size
+        pixels = math.ceil(span.size / count) + sum(job.margin_along(letter))
+        share = math.ceil(count / devices) * pixels / span.size
         if share + _PART_COST < least:
             best, least = axis, share + _PART_COST
     if best is None:
