@@ -10,7 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,14 +111,13 @@ class BatchReport:
 
     `notes` say where the unfinished result of a file is kept at which the batch was cancelled, or
     what of a plate is not in its result; `workers` why workers were started or not. `spent` has the
-    seconds that files, of which several are denoised at once, took for reading, filtering and
-    writing, where these follow each other.
+    seconds that each file took for reading, filtering and writing, where these follow each other.
     """
 
     files: tuple[FileReport, ...]
     cancelled: bool = False
     notes: tuple[str, ...] = ()
-    spent: dict[str, float] = field(default_factory=dict)
+    spent: tuple[dict[str, float], ...] = ()
     workers: str = ""
 
     @property
@@ -140,14 +139,12 @@ class BatchReport:
     def summary(self) -> str:
         """The numbers of files, in words; of a long batch also what took most of its time."""
         done, failed, skipped = map(len, (self.done, self.failed, self.skipped))
-        told, total = (
-            f"{done} denoised, {failed} failed, {skipped} skipped. {self.workers}".strip(),
-            sum(self.spent.values()),
-        )
-        if total < _LONG:
+        told = f"{done} denoised, {failed} failed, {skipped} skipped. {self.workers}".strip()
+        spent = sum(map(Counter, self.spent), Counter())
+        if spent.total() < _LONG:
             return told
-        most = max(self.spent, key=self.spent.get)
-        return f"{told} Most time: {most}, {100 * self.spent[most] / total:.0f} %."
+        ((most, seconds),) = spent.most_common(1)
+        return f"{told} Most time: {most}, {100 * seconds / spent.total():.0f} %."
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain values that JSON can hold."""
@@ -329,9 +326,10 @@ def denoise_files(
             flow.finish()
         except errors.Cancelled:
             notes = flow.cancelled()
-            return BatchReport(tuple(files), len(files) < count, notes, state.spent())
+            return BatchReport(tuple(files), len(files) < count, notes, tuple(state.spent))
     workers = "" if batch.workers is None else batch.workers.note
-    report = BatchReport(tuple(map(_still_there, files)), spent=state.spent(), workers=workers)
+    spent = tuple(state.spent)
+    report = BatchReport(tuple(map(_still_there, files)), spent=spent, workers=workers)
     return replace(report, notes=_plate(batch)) if not report.failed else report
 
 
@@ -393,12 +391,10 @@ class _Flow(contextlib.ExitStack):
                 if len(self._begun) < _AT_ONCE and run.host_memory.fits(held, run.device):
                     break
                 self._finish_first()
-            self._begin(path, place, run, found, nbytes)
+            self._begin(path, place, run, found)
             opened.pop_all()
 
-    def _begin(
-        self, path: Path, place: tuple[int, int], run: Run, opened: OpenImage, nbytes: int
-    ) -> None:
+    def _begin(self, path: Path, place: tuple[int, int], run: Run, opened: OpenImage) -> None:
         """Let a thread denoise a file, on one of the devices."""
         run = replace(run, device=(run.device[place[0] % len(run.device)],))
         steps: deque[Step] = deque()
@@ -410,7 +406,7 @@ class _Flow(contextlib.ExitStack):
         def stopped() -> bool:
             return self._ended.is_set() or self._progress.stopped()
 
-        options = {**self._state.options(path), "opened": opened}
+        nbytes, options = opened.small_bytes(run), {**self._state.options(path), "opened": opened}
         options["progress"] = Progress(report, stopped)
         future = self._pool.submit(denoise_file, path, self._batch.targets[path], run, **options)
         self._begun.append(_Begun(path, place, time.monotonic(), nbytes, steps, future))
@@ -588,7 +584,7 @@ class _BatchState:
         self._sources: set[Path] = set()  # files read as part of an earlier image
         self._written: set[tuple[int, int]] = set()
         self._first: dict[str, Path] = {}  # by the name of its result
-        self._spent: list[dict[str, float]] = []
+        self.spent: list[dict[str, float]] = []  # seconds of each file, by what was done
         for path, target in batch.targets.items():
             self._first.setdefault(_folded(target), path)
 
@@ -654,17 +650,13 @@ class _BatchState:
     def options(self, path: Path) -> dict[str, Any]:
         """Return the options of `denoise_file`."""
         batch = self._batch
-        self._spent.append({})
+        self.spent.append({})
         return {
             "overwrite": batch.overwrite,
             "companions_anywhere": batch.companions_anywhere,
             "resume": batch.resume,
-            "spent": self._spent[-1],
+            "spent": self.spent[-1],
         }
-
-    def spent(self) -> dict[str, float]:
-        """Return the seconds of all files by what they were spent for."""
-        return dict(sum(map(Counter, self._spent), Counter()))
 
     def done(
         self, path: Path, picture: ImageFile, record: Record, notes: tuple[str, ...]

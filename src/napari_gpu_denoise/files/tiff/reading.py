@@ -613,10 +613,7 @@ def stored_files(
     log: list[str],
     notes: list[str],
 ) -> tuple[tuple[Path, ...], list[Any]]:
-    """Refuse a file that is cut short or declares far more than it holds.
-
-    Returns all files of its image, and the pages that are there: tifffile takes long to make them.
-    """
+    """Refuse a file that is cut short or declares too many pixels; return its files and pages."""
     len(tif.pages)  # walks to the end of the chain of pages
     cut = input_checks.cut_short(path)
     # tifffile reads what is left if ImageJ's single page declares more than the file holds.
