@@ -435,7 +435,7 @@ def pictures_of_comparison() -> None:
     settle(1)
     save(window, "napari_compare")
 
-    panel.mode.setCurrentIndex(2)
+    panel.mode.setCurrentIndex(panel.mode.findData("residual"))
     panel.draw()
     viewer.layers[-1].add_lines(np.array([[8, 60, 30], [8, 110, 180]], float))
     viewer.layers[-1].mode = "pan_zoom"

@@ -43,7 +43,8 @@ SMALL = {
         **{"step_final": 4, "window_final": 7, "neighbours_final": 4},
     },
     "bm4d": {
-        **{"window_basic": 5, "neighbours_basic": 4, "window_final": 5, "neighbours_final": 4},
+        **{"step_basic": 4, "window_basic": 5, "neighbours_basic": 4},
+        **{"step_final": 4, "window_final": 5, "neighbours_final": 4},
     },
     "swnlm": {"patch": 3, "window": 7},
     # Frames stay at their defaults, which alone need no axis T.

@@ -16,7 +16,7 @@ SETTINGS = {
     "nl_means": small(NLMeans),
     "nl_means 2+1": small(NLMeans, frames_before=2, frames_after=1),
 }
-SHAPES = {"YX": (40, 44), "ZYX": (2, 40, 44), "CYX": (2, 40, 44), "YXS": (40, 44, 3)}
+SHAPES = {"YX": (28, 32), "ZYX": (2, 28, 32), "CYX": (2, 28, 32), "YXS": (28, 32, 3)}
 
 
 def streamed(settings, frames, sigma=20.0, **options) -> np.ndarray:

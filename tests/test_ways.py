@@ -70,7 +70,11 @@ def having(name: str, test: Callable) -> list[type]:
 JOINT = having("channels", lambda spec: "joint" in spec.metadata["choices"])
 SLICED = having("slices", lambda spec: spec.default == 0)
 CASES = [(kind, {}) for kind in FILTERS] + [(kind, {"channels": "joint"}) for kind in JOINT]
-CASES = [(kind, "TZYX" if needs_volume(kind) else "TCYX", changes) for kind, changes in CASES]
+# Of volumes the cubes are told: images have room for the tiles of the furthest that may be chosen.
+CASES = [
+    (kind, "TZYX", {**changes, "cube": "4x4x4"}) if needs_volume(kind) else (kind, "TCYX", changes)
+    for kind, changes in CASES
+]
 CASES += [(kind, "TZYX", {}) for kind in SLICED]
 CASES += [(gd.VBM3D, "TCYX", {"frames_after": 0})]
 
@@ -265,9 +269,12 @@ WAYS_BY_NOISE = {
 
 
 def ways_of(noise: Callable, number: int) -> tuple[Callable, ...]:
-    """Return the ways that a case is tried by: every second one where channels or slices vary."""
-    ways = WAYS_BY_NOISE[noise]
-    return ways if number < len(FILTERS) else ways[number % 2 :: 2]
+    """Return the ways that a case is tried by: every second one where channels or slices vary.
+
+    So it is with volumes, which are cut as images are, and take as long as all others together.
+    """
+    ways, many = WAYS_BY_NOISE[noise], needs_volume(CASES[number][0])
+    return ways[number % 2 :: 2] if many or number >= len(FILTERS) else ways
 
 
 def named(noise: Callable, kind, axes: str, changes: dict, *way: Callable) -> str:

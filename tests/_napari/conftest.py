@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 import threading
+from types import SimpleNamespace
 from uuid import uuid4
 
 import numpy as np
@@ -16,8 +17,10 @@ pytest.importorskip("napari", reason="napari is not installed")
 import napari
 from napari._app_model._app import NapariApplication, _napari_names
 from napari._qt._qapp_model.qactions import init_qactions
+from napari._qt.layer_controls import qt_layer_controls_container
 from napari._qt.qt_viewer import QtViewer
 from napari._qt.threads.status_checker import StatusChecker
+from napari._vispy import canvas
 from napari.plugins import _initialize_plugins
 from napari.settings import get_settings
 from napari.utils.notifications import notification_manager
@@ -27,7 +30,11 @@ from npe2._pytest_plugin import TestPluginManager
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QApplication, QWidget
 
+from napari_gpu_denoise._napari import start
+from napari_gpu_denoise._napari.denoise import run_panel
+from napari_gpu_denoise._napari.noise import panel as noise_panel
 from napari_gpu_denoise._napari.panel import Panel
+from napari_gpu_denoise._napari.preview import live
 
 # napari's own settings stay in memory: the user's file is neither read nor, several times a test,
 # written. This is too late if anything has asked for them.
@@ -65,6 +72,15 @@ def kept(tmp_path_factory, monkeypatch):
     return found
 
 
+@pytest.fixture(autouse=True)
+def settling(monkeypatch):
+    """Take changes for settled sooner: a user has more in mind before the next one."""
+    monkeypatch.setattr(start, "_SETTLED", 30)
+    monkeypatch.setattr(noise_panel, "_SETTLED", 30)
+    monkeypatch.setattr(run_panel, "_SETTLED", 30)
+    monkeypatch.setattr(live, "REST", 60)
+
+
 @pytest.fixture(scope="module")
 def plugins():
     """The plugins of napari and the menus that they make: this one as installed, and no other."""
@@ -95,12 +111,25 @@ def plugin(plugins, monkeypatch, tmp_path):
         forget()
 
 
+class NoControls(QWidget):
+    """In place of napari's controls of a layer, which nobody here looks at."""
+
+    def __init__(self, _):
+        super().__init__()
+        self._controls = ()
+
+
 @pytest.fixture(scope="module")
 def window(plugins, qapp):
     """A napari window that the tests of a module share; `viewer` leaves it as it was."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StatusChecker, "start", lambda _: None)
         patch.setattr(QtViewer, "_get_console", lambda _: QWidget())
+        # A fifth of the time of a test that adds layers: their controls, and a search for garbage
+        # after each that is removed.
+        for name in ("create_qt_layer_controls", "QtDynamicLayerControls"):
+            patch.setattr(qt_layer_controls_container, name, NoControls)
+        patch.setattr(canvas, "gc", SimpleNamespace(collect=lambda: 0), raising=False)
         shared = napari.Viewer(show=False)
         QtViewer._instances.clear()  # where `make_napari_viewer` looks for windows left open
         patch.setattr(shared.window._qt_window, "_save_current_window_settings", lambda: None)

@@ -152,7 +152,7 @@ def test_another_layer_takes_the_place(viewer, open_noise, measured, holding, qt
         viewer.add_labels(np.zeros((4, 4), int))  # handled while it measures
     viewer.add_image(noisy, name="short")
     assert panel.layer.currentText() == "short" and panel.status.text() == "Measuring …"
-    qtbot.wait(400)
+    qtbot.wait(100)
     assert panel.estimate() is None
     gate.set()
     measured(panel)
@@ -183,7 +183,7 @@ def test_closed_in_the_middle(request, plugin, holding, qtbot, movie, closed):
         viewer.window.remove_dock_widget("all")
         began.clear()
         add_sliced(viewer, movie, read)
-        qtbot.wait(500)
+        qtbot.wait(100)
         assert not began  # a closed panel follows nothing
 
 

@@ -42,7 +42,7 @@ def test_rows_with_units():
         ("Method", "made by hand"),
     ]
     two = estimate((Gaussian(10), Gaussian(20)))
-    assert rows.table(two)[0].text == "10.00 ± 0.10, 20.00 ± 0.10 grey levels"
+    assert rows.table(two, "")[0].text == "10.00 ± 0.10, 20.00 ± 0.10 grey levels"
     said = rows.clipped(estimate(clipped=((0.0, 0.0125), (0.0, 0.01))))
     assert said == "0.00% of the pixels at the dark end, 1.25% at the bright end"
 

@@ -262,7 +262,7 @@ def clicked(panel, viewer, place, moved=()):
     assert next(act, None) is None
 
 
-def test_three_strengths_side_by_side(viewer, open_panel, movie, settle):
+def test_three_strengths_side_by_side(viewer, open_panel, movie, settle, run):
     look = {"scale": (1, 0.5, 0.5), "axis_labels": ("t", "y", "x"), "translate": (0, 3, 2)}
     source = viewer.add_image(movie, name="movie", blending="additive", **look)
     viewer.add_image(movie, name="above")
@@ -294,3 +294,8 @@ def test_three_strengths_side_by_side(viewer, open_panel, movie, settle):
     assert panel.options.strength.value() == 1.41 and not panel.preview.strip.isChecked()
     assert layer_names(viewer) == ["movie", "above"]
     assert viewer.mouse_drag_callbacks == callbacks
+    # It would hide the result of a run.
+    panel.preview.strip.click()
+    settle(panel)
+    run(panel)
+    assert not panel.preview.strip.isChecked() and "Strengths" not in str(layer_names(viewer))

@@ -18,8 +18,11 @@ from napari_gpu_denoise.opencl.device import choose_devices, names_of
 SIGMA = 20.0
 CASES = (
     ("BM3D", "normal", "TYX", (64, 1080, 1920)),
+    ("BM3D", "fast", "TYX", (64, 1080, 1920)),
+    ("BM3D", "normal", "YX", (6912, 4608)),
     ("VBM3D", "normal", "TYX", (800, 1080, 1920)),
     ("NLMeans", "normal", "TYX", (800, 1080, 1920)),
+    ("NLMeans", "normal", "YX", (13824, 9216)),
     ("NLMeans", "fine", "YX", (13824, 9216)),
     ("BM4D", "normal", "ZYX", (512, 512, 512)),
 )

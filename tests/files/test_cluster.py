@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,8 +26,10 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.files import batch
 from napari_gpu_denoise.files import cluster as dask_workers
-from napari_gpu_denoise.files.cluster import begin_chunks, connected
+from napari_gpu_denoise.files.batch import Batch, denoise_files
+from napari_gpu_denoise.files.cluster import NewWorkers, begin_chunks, connected
 from napari_gpu_denoise.run import by_parts
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 from scenes import noisy, small
 from zarr_stores import write_store
@@ -81,7 +83,8 @@ def test_results_are_those_of_one_device(tmp_path, client, case):
     kind, settings, sigma, dtype = CASES[case]
     place = written(tmp_path, dtype, kind)
     expected, record = place.done(settings, sigma, name="plain")
-    made, told = place.done(settings, sigma, client=client)
+    limit = "8G" if kind == "tif" else None
+    made, told = place.done(settings, sigma, client=client, memory_limit_host=limit)
     np.testing.assert_array_equal(made, expected)
     assert made.dtype == expected.dtype
     for name in ("sigma", "notes", "saturated", "corrected"):
@@ -107,7 +110,7 @@ def fail_on(address, monkeypatch, module, name, error=KernelError):
     plain, failed = getattr(module, name), []
 
     def failing(*given, **options):
-        if address in ("all", dask_workers.address()):
+        if address in ("all", distributed.get_worker().address):
             failed.append(given)
             raise error("the device is broken.")
         return plain(*given, **options)
@@ -132,7 +135,7 @@ def test_a_worker_that_is_late_writes_nothing(tmp_path, client, cluster, one, mo
     late, sent, cancel = [], threading.Event(), threading.Event()
 
     def filter_part(*given):
-        if dask_workers.address() == one and not late:
+        if distributed.get_worker().address == one and not late:
             late.append(given)
             assert sent.wait(60)
         return plain(*given)
@@ -203,6 +206,33 @@ def test_small_files_are_spread_over_the_workers(several, client, monkeypatch):
     assert len(again.skipped) == 6 and len(again.failed) == 1
 
 
+def test_threads_of_a_worker_open_a_file_once(place, monkeypatch):
+    """What one of them had opened was closed when the other had opened it, too."""
+    plain, opened, second = dask_workers.formats.open_stack, [], threading.Event()
+
+    def open_stack(*given, **options):
+        opened.append(given)
+        if len(opened) == 1:
+            assert second.wait(60)
+            time.sleep(0.1)
+        return plain(*given, **options)
+
+    def read():
+        if opened:
+            second.set()
+        return np.asarray(where.source()[:])
+
+    monkeypatch.setattr(dask_workers.formats, "open_stack", open_stack)
+    where = dask_workers.Place("run", str(place.input), False)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(read)
+        while not opened:
+            time.sleep(0.001)
+        both = [pool.submit(read), first]
+        np.testing.assert_array_equal(both[0].result(), both[1].result())
+    assert len(opened) == 1
+
+
 def test_a_small_file_is_tried_on_another_worker(several, client, one, monkeypatch):
     folder, _ = several
     failed = fail_on(one, monkeypatch, batch, "denoise_file")
@@ -219,6 +249,71 @@ def test_a_small_file_is_tried_on_another_worker(several, client, one, monkeypat
     fail_on("all", monkeypatch, batch, "own_device", NoDeviceError)
     with pytest.raises(NoDeviceError, match="the device is broken"):
         gd.run_batch(inputs, PLAIN, 20.0, **options, overwrite=True)
+
+
+@pytest.fixture
+def new(client, device, monkeypatch, tmp_path):
+    """Return a function that runs a batch with workers that come when they would save so much."""
+
+    def run(inputs, worth):
+        monkeypatch.setattr(dask_workers, "_WORTH", worth)
+        monkeypatch.setattr(dask_workers, "_LOOKS", 0.0)
+        with NewWorkers(2, device) as workers:
+            plain = workers.told
+
+            def told(done):
+                plain(done)
+                if workers._begun:
+                    started.wait(60)
+
+            def start():
+                workers.client, workers.note = client, "2 workers were started."
+                started.set()
+
+            started = threading.Event()
+            monkeypatch.setattr(workers, "start", start)
+            monkeypatch.setattr(workers, "told", told)
+            run = Run(PLAIN, 20.0, device=device)
+            return denoise_files(Batch.of(inputs, tmp_path / "made", run, workers=workers))
+
+    return run
+
+
+@pytest.mark.parametrize("worth", [-1.0, 1e9])
+def test_workers_that_come_later_go_on_with_the_batch(several, new, monkeypatch, worth):
+    folder, expected = several
+    here, plain = [], batch.denoise_file
+
+    def denoise_file(path, *given, **options):
+        if threading.current_thread() is threading.main_thread():
+            here.append(path.name)
+        return plain(path, *given, **options)
+
+    monkeypatch.setattr(batch, "denoise_file", denoise_file)
+    report = new(folder, worth)
+    assert len(report.done) == 6 and len(report.failed) == 1
+    for file in report.done:
+        np.testing.assert_array_equal(gd.read(file.output).data, expected[file.input.name])
+    # The first file, or all; the last is filtered by all, and begun by this process.
+    every = sorted(each.name for each in folder.iterdir())
+    assert here == (["0.tif", "5.tif"] if worth < 0 else every)
+    assert ("2 workers were started" in report.summary) == (worth < 0)
+    assert ("No workers were started: they would have saved" in report.summary) == (worth > 0)
+
+
+def test_workers_that_come_later_go_on_with_a_file(place, new, monkeypatch):
+    expected, _ = place.done(name="plain")
+    left, plain = [], dask_workers.PartList
+
+    def parts(*given):
+        made = plain(*given)
+        left.append(len(made.left))
+        return made
+
+    monkeypatch.setattr(dask_workers, "PartList", parts)
+    (file,) = new([place.input], -1.0).done
+    np.testing.assert_array_equal(gd.read(file.output).data, expected)
+    assert 0 < left[0] < 36
 
 
 def test_an_error_of_the_input_is_raised_at_once(tmp_path, client, monkeypatch):
@@ -338,8 +433,12 @@ def test_a_worker_that_is_killed_costs_its_parts_only(tmp_path):
 
     place, killed = written(tmp_path), []
     expected, _ = place.done(name="plain")
-    with connected(workers=2) as client:
+    with NewWorkers(2) as workers:
+        workers.start()
+        client = workers.client
         before = client.run(os.getpid)
+        before = {each: found for each, found in before.items() if found != os.getpid()}
+        assert len(before) == 2
         for process in before.values():
             os.kill(process, signal.SIGINT)  # the terminal sends Ctrl-C to them, too
 
@@ -414,9 +513,11 @@ def test_what_is_no_address_of_a_scheduler_is_named(address, why):
 def test_what_connecting_to_dask_raises(monkeypatch):
     """The dashboard is for this machine only."""
 
-    def cluster(**options):
-        raise OSError(options["dashboard_address"])
+    def cluster(workers, scheduler, **_):
+        places = {each["options"]["host"] for each in (*workers.values(), scheduler)}
+        assert places == {"127.0.0.1"}
+        raise OSError(scheduler["options"]["dashboard_address"])
 
-    monkeypatch.setattr(distributed, "LocalCluster", cluster)
-    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:8787"), connected(workers=1):
-        pass
+    monkeypatch.setattr(distributed, "SpecCluster", cluster)
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:8787"), NewWorkers(1) as workers:
+        workers.start()

@@ -60,7 +60,7 @@ IMAGES = {
 @pytest.mark.parametrize("name", IMAGES)
 def test_images_are_as_the_reference(plain, gpu, name):
     changes, both = IMAGES[name]
-    image, settings = noisy(37, 141), gd.NLMeansPixelwise(**changes)
+    image, settings = noisy(21, 141), gd.NLMeansPixelwise(**changes)
     found = expected(image[None, None, None], 20.0, settings)[0, 0, 0]
     for flowing in ways(plain, gpu, both):
         out = filtered(image, settings, flowing)

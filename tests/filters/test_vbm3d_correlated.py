@@ -121,8 +121,8 @@ PHOTONS = CorrelatedPhotons(2.0, 6.0, autocorrelation=BLURRED)
     ids=["photons", "channels", "colours"],
 )
 def test_streams_and_pieces_of_them_are_the_whole(streaming_device, axes, noise):
-    shape = {"YX": (40, 44), "CYX": (2, 40, 44), "YXS": (40, 44, 3)}[axes]
-    frames = np.resize(video(7, 40, 44), (7, *shape))
+    shape = {"YX": (26, 30), "CYX": (2, 26, 30), "YXS": (26, 30, 3)}[axes]
+    frames = np.resize(video(7, 26, 30), (7, *shape))
     settings = small(VBM3D, frames_before=2, frames_after=1)
     options = {"noise": noise, "device": streaming_device}
     whole = gd.denoise(frames, settings, axes="T" + axes, **options).image

@@ -20,7 +20,7 @@ from fuzz.cases import KINDS, kind_of, made
 from fuzz.run_cases import Worker
 from fuzz.watching import ACCEPTED, Case, outcome
 
-CASES, BLOCKS = 25 * len(KINDS), 2  # a block for each process of the tests
+CASES, BLOCKS = 15 * len(KINDS), 2  # a block for each process of the tests
 # Kinds whose cases take longer: every third one is run.
 LONGER = ("records", "checkpoints")
 

@@ -174,8 +174,8 @@ def test_a_hanging_process_is_killed_with_all_it_has_started(untested, child, tm
         f"open({str(started)!r}, 'a').write(f'{{os.getpid()}} {{other.pid}} ')\n"
         "time.sleep(600)\n"
     )
-    problem = only(untested, Patience(idle=2.0)).problem
-    assert problem == "it did not finish a test within 2 s (BM3D)"
+    problem = only(untested, Patience(idle=1.0)).problem
+    assert problem == "it did not finish a test within 1 s (BM3D)"
     assert asked(requests) == [16]  # others would hang as well
     if os.name != "nt":
         processes = [int(number) for number in started.read_text().split()]

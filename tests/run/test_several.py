@@ -155,6 +155,10 @@ def test_parts_cover_the_whole_and_small_images_stay_so(pair):
     assert [a for a, _ in ends] == [0, *(b for _, b in ends)][:-1] and ends[-1][1] == 40
     # Frames are compared as wholes.
     assert all(part.yields[1:] == (slice(0, 61), slice(0, 57)) for part in parts)
+    # One for each of equal devices, more where the slowest would delay the others.
+    planes = start(Run(small(gd.NLMeans), SIGMA, device=pair[0]), noisy(40, 61, 57))
+    for each in (1, 4):
+        assert len(parts_of_images.divide(planes, Part.of(planes), 2, each)) == 2 * each
     run = Run(small(gd.NLMeans), SIGMA, device=pair[0], limits=Limits())
     tiny = start(run, noisy(64, 64))
     assert len(parts_of_images.divide(tiny, Part.of(tiny), 2)) == 1

@@ -113,7 +113,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         type=whole_number,
         metavar="N",
         help="number of processes on this machine that share the parts of large files, and small "
-        "files one each; they take the devices in turn (default: none)",
+        "files one each, if that is quicker; they take the devices in turn (default: none)",
     )
     workers.add_argument(
         "--scheduler",

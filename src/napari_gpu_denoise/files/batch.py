@@ -41,7 +41,7 @@ class Batch:
     """Files to denoise with the same settings.
 
     `targets` are the results of those among `found` that are meant to be images. The options are
-    those of `run_batch`.
+    those of `run_batch`; `workers` are those of dask that are started if that shortens the run.
     """
 
     found: tuple[Path, ...]
@@ -52,6 +52,7 @@ class Batch:
     companions_anywhere: bool = False
     stop_on_error: bool = False
     client: Any = None
+    workers: Any = None
 
     @classmethod
     def of(cls, inputs: Any, output: str | os.PathLike, run: Run, **options: Any) -> Batch:
@@ -109,14 +110,16 @@ class BatchReport:
     """The outcome for all files, in the order processed, up to a cancellation or a stop.
 
     `notes` say where the unfinished result of a file is kept at which the batch was cancelled, or
-    what of a plate is not in its result. `spent` has the seconds that files, of which several are
-    denoised at once, took for reading, filtering and writing, where these follow each other.
+    what of a plate is not in its result; `workers` why workers were started or not. `spent` has the
+    seconds that files, of which several are denoised at once, took for reading, filtering and
+    writing, where these follow each other.
     """
 
     files: tuple[FileReport, ...]
     cancelled: bool = False
     notes: tuple[str, ...] = ()
     spent: dict[str, float] = field(default_factory=dict)
+    workers: str = ""
 
     @property
     def done(self) -> tuple[FileReport, ...]:
@@ -138,7 +141,7 @@ class BatchReport:
         """The numbers of files, in words; of a long batch also what took most of its time."""
         done, failed, skipped = map(len, (self.done, self.failed, self.skipped))
         told, total = (
-            f"{done} denoised, {failed} failed, {skipped} skipped.",
+            f"{done} denoised, {failed} failed, {skipped} skipped. {self.workers}".strip(),
             sum(self.spent.values()),
         )
         if total < _LONG:
@@ -314,20 +317,21 @@ def denoise_files(
     """
     todo = [path for path in batch.found if only is None or path in only]
     files: list[FileReport] = []
-    state, count = _BatchState(batch), len(todo)
+    state, count, spread = _BatchState(batch), len(todo), False
     with _Flow(batch, state, files, progress) as flow:
         try:
-            if batch.client is not None:
-                todo = _by_workers(batch, state, todo, files, progress)
-            for index, path in enumerate(todo):
-                if state.stops(files):
-                    break
-                flow.take(path, (index, len(todo)))
+            while todo and not state.stops(files):
+                if not spread and (shared := flow.shared()) is not None:
+                    todo, spread = _by_workers(shared, state, todo, files, progress), True
+                else:
+                    flow.take(todo[0], (count - len(todo), count))
+                    todo = todo[1:]
             flow.finish()
         except errors.Cancelled:
             notes = flow.cancelled()
             return BatchReport(tuple(files), len(files) < count, notes, state.spent())
-    report = BatchReport(tuple(map(_still_there, files)), spent=state.spent())
+    workers = "" if batch.workers is None else batch.workers.note
+    report = BatchReport(tuple(map(_still_there, files)), spent=state.spent(), workers=workers)
     return replace(report, notes=_plate(batch)) if not report.failed else report
 
 
@@ -358,6 +362,15 @@ class _Flow(contextlib.ExitStack):
         self._reporting, self._ended = threading.Lock(), threading.Event()
         self._pool = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "files"))
         self.callback(self._ended.set)
+
+    def shared(self) -> Batch | None:
+        """Return the batch for workers, if there are any, perhaps since now; else None."""
+        batch, workers = self._batch, self._batch.workers
+        if workers is not None and workers.client is not None:
+            self.finish()
+            run = replace(batch.run, device=workers.device)
+            self._batch = replace(batch, run=run, client=workers.client, workers=None)
+        return None if self._batch.client is None else self._batch
 
     def take(self, path: Path, place: tuple[int, int]) -> None:
         """Denoise a file, or begin to; `place` is its index, of a count."""
@@ -428,19 +441,46 @@ class _Flow(contextlib.ExitStack):
 
     def _steps_of(self, path: Path, place: tuple[int, int]) -> Progress:
         self._path = path
-        own = self._progress.within(lambda s: BatchProgress(path, *place, s.done, s.total, s.unit))
+
+        def among_all(step: Step) -> BatchProgress:
+            state = BatchProgress(path, *place, step.done, step.total, step.unit)
+            workers = self._batch.workers
+            if workers is not None and step.total:
+                workers.told((state.index + state.done / state.total) / state.count)
+                if workers.client is not None and step.unit == "part" and self._resumes(path):
+                    raise errors.Cancelled("Workers go on with it.")
+            return state
+
+        own = self._progress.within(among_all)
         own.stage("")
         return own
+
+    def _resumes(self, path: Path) -> bool:
+        """Return whether workers can go on with parts of a file: of one device, at no address."""
+        target = self._batch.targets[path]
+        return len(self._batch.run.device) == 1 and not isinstance(target, zarr.Address)
 
     def _alone(self, path: Path, place: tuple[int, int], known: FileReport | None = None) -> None:
         """Denoise one file, with this process or with all workers, while no other is.
 
         `known` is the report on one that is not to be denoised.
         """
-        batch, own, since = self._batch, self._steps_of(path, place), time.monotonic()
-        options = {**self._state.options(path), "client": batch.client, "progress": own}
-        one = partial(denoise_file, path, batch.targets.get(path), batch.run, **options)
-        self._end(path, one if known is None else lambda: known, since)
+        own, since = self._steps_of(path, place), time.monotonic()
+
+        def made(resume: bool) -> Any:
+            batch, options = self._batch, {**self._state.options(path), "resume": resume}
+            options |= {"client": batch.client, "progress": own}
+            try:
+                return denoise_file(path, batch.targets.get(path), batch.run, **options)
+            except errors.Cancelled:
+                if self._progress.stopped() or batch.workers is None:
+                    raise
+                self.shared()
+                return made(resume=True)
+
+        self._end(
+            path, partial(made, self._batch.resume) if known is None else lambda: known, since
+        )
 
     def _end(self, path: Path, made: Callable[[], Any], since: float) -> None:
         """Report on a file, of which `made` returns a report, or what `denoise_file` does."""
@@ -482,7 +522,7 @@ def _by_workers(
 
     Returns what is left: large files, of which all workers filter parts, or a single one.
     """
-    from napari_gpu_denoise.files.cluster import ClusterReport, check_workers, outcomes
+    from napari_gpu_denoise.files.cluster import DeviceReport, check_workers, outcomes
 
     check_workers(batch.client)
     if len(todo) < 2:
@@ -490,16 +530,19 @@ def _by_workers(
     rest: list[Path] = []
     begun: list[Path] = []
 
+    before, total = len(files), len(files) + len(todo)
+
     def among_all(step: Step) -> BatchProgress:
-        index = min(step.done, step.total - 1)
-        return BatchProgress(todo[index], index, len(todo), step.done, step.total, step.unit)
+        index = min(step.done, total - 1)
+        path = todo[max(index - before, 0)]
+        return BatchProgress(path, index, total, step.done, step.total, step.unit)
 
     of_all = progress.within(among_all)
 
     def add_report(report: FileReport) -> None:
         files.append(report)
         progress.report(report)
-        of_all.tell(len(files), len(todo), "file")
+        of_all.tell(len(files), total, "file")
 
     def small() -> Iterator[tuple[Any, ...]]:
         for path in itertools.takewhile(lambda _: not state.stops(files), todo):
@@ -514,28 +557,25 @@ def _by_workers(
             else:
                 rest.append(path)
 
-    of_all.tell(0, len(todo), "file")
-    work = outcomes(batch.client, small(), ClusterReport(), progress, raises=False)
+    of_all.tell(before, total, "file")
+    work = outcomes(batch.client, small(), DeviceReport(), progress)
     with contextlib.closing(work) as results:
         for number, outcome in results:
-            add_report(state.returned(begun[number], outcome))
+            report = outcome.value or FileReport(begun[number], error=outcome.error)
+            add_report(state.returned(report))
             if state.stops(files):
                 break
     return rest
 
 
-def filtered_file(path: Path, target: Path, run: Run, options: dict[str, Any]) -> Any:
+def filtered_file(path: Path, target: Path, run: Run, options: dict[str, Any]) -> FileReport:
     """Denoise a small file on the device of this process, which is that of a worker."""
-    from napari_gpu_denoise.files import cluster
-
-    device = ""
     try:
         run = replace(run, device=own_device(run.device))
-        device = str(run.device)
         picture, record, notes = denoise_file(path, target, run, **options)
         return FileReport(path, target, record, notes=(*picture.notes, *notes))
-    except (errors.DeviceMemoryError, errors.KernelError, errors.NoDeviceError) as error:
-        return cluster.Failed(error, device, cluster.address())
+    except (errors.DeviceMemoryError, errors.KernelError, errors.NoDeviceError):
+        raise  # another worker may have another device
     except Exception as error:
         return FileReport(path, error=error)
 
@@ -632,13 +672,10 @@ class _BatchState:
         """Note what `denoise_file` returned for a file, whose pixels are let go of."""
         self._sources.update(map(_real, picture.files))
         report = FileReport(path, self._batch.targets[path], record, notes=(*picture.notes, *notes))
-        return self.returned(path, report)
+        return self.returned(report)
 
-    def returned(self, path: Path, outcome: Any) -> FileReport:
-        """Note what has become of a file: a report, or what failed on all workers."""
-        report = (
-            outcome if isinstance(outcome, FileReport) else FileReport(path, error=outcome.error)
-        )
+    def returned(self, report: FileReport) -> FileReport:
+        """Note what has become of a file."""
         if isinstance(report.error, errors.NoDeviceError):
             raise report.error
         if report.output is not None:

@@ -12,19 +12,19 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError
-from dataclasses import dataclass, field, replace
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.errors import ClusterError, Note
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.input_checks import check_no_secrets
 from napari_gpu_denoise.files.zarr import NewImage
@@ -32,14 +32,14 @@ from napari_gpu_denoise.files.zarr.places import Address, Claim, as_path, zarr_p
 from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
-from napari_gpu_denoise.opencl.device import choose_devices, names_of, own_device
-from napari_gpu_denoise.run.by_parts import PartList
+from napari_gpu_denoise.opencl.device import own_device
+from napari_gpu_denoise.run.by_parts import DeviceReport, PartList
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.ledger import Ledger, mark_of
 from napari_gpu_denoise.run.part import Part, filter_part, size_of, unit_of
 from napari_gpu_denoise.run.progress import MEASURING, Progress
-from napari_gpu_denoise.run.record import Record, Result, Tally
+from napari_gpu_denoise.run.record import Result, Tally
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 
@@ -64,28 +64,48 @@ class Place:
 
     def source(self) -> Any:
         """Return the pixels, which are read part by part."""
-        data = _opened(self.run, self.path, self.companions_anywhere)[1].data
+        with _opening:  # two threads would open it twice, and one be closed as nobody keeps it
+            data = _opened(self.run, self.path, self.companions_anywhere)[1].data
         return CorrectedArray(data, self.correction) if self.correction else data
 
 
 @dataclass(frozen=True)
-class Failed:
-    """The error of a task, the device it was done on, if known, and the address of the worker."""
+class Outcome:
+    """What a task returned, or the error with which it failed, and the address of the worker."""
 
-    error: errors.DenoiseError
-    device: str
     worker: str
+    value: Any = None
+    error: errors.DenoiseError | None = None
 
 
-@dataclass(frozen=True)
-class Done:
-    """What was counted in a part, by whom, and its mark; or its pixels, if they are sent back."""
+class Done(NamedTuple):
+    """What was counted in a part, where, and its mark; or its pixels, if they are sent back."""
 
+    device: str
     tally: Tally
     mark: int
-    device: str
-    worker: str
     made: np.ndarray | None = None
+
+
+def outcome_of(version: str, function: Callable, *given: Any) -> Outcome:
+    """Do a task, unless the program that gives it has another version of this package."""
+    import distributed
+
+    worker = distributed.get_worker().address
+    if version != package_version():
+        raise _other_version(worker, package_version(), version)
+    try:
+        return Outcome(worker, function(*given))
+    except errors.DenoiseError as error:
+        return Outcome(worker, error=error)
+
+
+def _other_version(worker: str, found: str, wanted: str) -> errors.ClusterError:
+    told = f"version {found} of" if found else "no"
+    return errors.ClusterError(
+        f"The dask worker {worker} has {told} napari-gpu-denoise: install version {wanted} there, "
+        "as here."
+    )
 
 
 def device_of_this(wanted: Any) -> tuple[str, str, str, str]:
@@ -102,52 +122,22 @@ def prepared(place: Place, run: Run, known: Correction | None) -> tuple[Job, Cor
     return replace(job, run=replace(job.run, device=None)), image.correction
 
 
-def size_of_parts(place: Place, job: Job, unit: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the lengths of parts for one device."""
-    return size_of(job, unit, [own_device(place.device)])
-
-
-def filtered(place: Place, job: Job, part: Part) -> Done | Failed:
+def filtered(place: Place, job: Job, part: Part) -> Done:
     """Filter a part, and write it if it has a place."""
-    device = ""
-    try:
-        job = replace(job, run=job.run.on([own_device(place.device)]))
-        device = str(job.device)
-        block = job.block(place.source()[part.reads])
-        out = np.empty([one.size for one in part.spans], job.dtypes[1])
-        tally = filter_part(job, part, block, out)
-        if place.target is None:
-            return Done(tally, 0, device, address(), out)
-        target = _result(*place.target)
-        target[part.yields] = out
-        # Nothing is resumed at an address.
-        at_address = isinstance(target.place, Address)
-        mark = 0 if at_address else mark_of(target, part.yields, out)
-        return Done(tally, mark, device, address())
-    except errors.DenoiseError as error:
-        return Failed(error, device, address())
+    job = replace(job, run=job.run.on([own_device(place.device)]))
+    block = job.block(place.source()[part.reads])
+    out = np.empty(part.shape, job.dtypes[1])
+    tally, mark = filter_part(job, part, block, out), 0
+    if place.target is None:
+        return Done(str(job.device), tally, mark, out)
+    target = _result(*place.target)
+    target[part.yields] = out
+    if not isinstance(target.place, Address):  # where nothing is resumed
+        mark = mark_of(target, part.yields, out)
+    return Done(str(job.device), tally, mark)
 
 
-def checked(version: str, function: Callable, *given: Any) -> Any:
-    """Do a task, unless the program that gives it has another version of this package."""
-    if version != package_version():
-        raise _other_version(address(), package_version(), version)
-    return function(*given)
-
-
-def _other_version(worker: str, found: str, wanted: str) -> ClusterError:
-    told = f"version {found} of" if found else "no"
-    return ClusterError(
-        f"The dask worker {worker} has {told} napari-gpu-denoise: install version {wanted} there, "
-        "as here."
-    )
-
-
-def address() -> str:
-    """Return the address of the worker that calls."""
-    import distributed
-
-    return distributed.get_worker().address
+_opening = threading.Lock()
 
 
 @lru_cache(maxsize=4)
@@ -171,114 +161,87 @@ _TRANSIENT = (errors.DeviceMemoryError, errors.KernelError, errors.NoDeviceError
 _TRANSIENT += (errors.FileError, errors.OutputError)
 _TRIES = 3
 _AHEAD = 3  # tasks given out at a time, for each thread of the workers
-_PAUSE = 0.05  # seconds between two looks at what has arrived, and at whether a run was cancelled
+_PAUSE = 0.01  # seconds between two looks at what has arrived, and at whether a run was cancelled
 # Seconds without any worker until that is said, and until the run ends: others may come.
 _ALONE_SAID, _ALONE_MAX = 30.0, 600.0
-_LOST = OSError, CancelledError, asyncio.CancelledError  # of a client without its scheduler
+# What is raised without a scheduler, as those that were waited for are cancelled.
+_CANCELLED = CancelledError, asyncio.CancelledError
 _logger = logging.getLogger(__name__)
 
 
-@dataclass
-class ClusterReport:
-    """What was counted, the devices of the workers by their address, and what failed."""
-
-    tally: Tally = field(default_factory=Tally)
-    devices: dict[str, str] = field(default_factory=dict)
-    failed: list[Failed] = field(default_factory=list)
-
-    def noted(self, record: Record) -> Record:
-        """Return a record that tells of what failed and was done again."""
-        told = dict.fromkeys(
-            f"{each.device or 'a dask worker'} failed, and its part was done again: {each.error}"
-            for each in self.failed
-        )
-        return replace(record, notes=(*record.notes, *map(Note, told)))
-
-
-@dataclass
-class _Task:
-    number: int
-    work: tuple
-    tries: int = 0
-
-    def again(self, outcome: Any) -> bool:
-        """Return whether the task failed, and is to be tried once more."""
-        self.tries += isinstance(outcome, Failed)
-        failed = isinstance(outcome, Failed) and isinstance(outcome.error, _TRANSIENT)
-        return failed and self.tries < _TRIES
-
-
 def outcomes(
-    client: Any,
-    work: Iterable[tuple],
-    report: ClusterReport,
-    progress: Progress,
-    raises: bool = True,
-) -> Iterator[tuple[int, Any]]:
+    client: Any, work: Iterable[tuple], report: DeviceReport, progress: Progress
+) -> Iterator[tuple[int, Outcome]]:
     """Yield number and outcome of each task as it ends, in any order.
 
     `work` has a name, a function and its arguments for each task. Those of a worker that ends
     are given to others by dask. Those that fail for want of a device, memory or a file are tried
-    again, elsewhere where possible; what still fails is raised, or with `raises` off yielded.
-    Whether to stop is asked of `progress`. Closing the iterator gives up what is not done.
+    again, elsewhere where possible. Whether to stop is asked of `progress`. Closing the iterator
+    gives up what is not done.
     """
     import distributed
 
     arrived = distributed.as_completed(loop=client.loop, with_results=True, raise_errors=False)
-    waiting = (_Task(number, each) for number, each in enumerate(work))
-    given: dict[Any, _Task] = {}
+    waiting, given, avoided = enumerate(work), {}, set()
+
+    def give(number: int, task: tuple, tries: int = 1, others: Sequence[str] = ()) -> None:
+        # Where only those are left that failed, or new ones have come, they do it.
+        options = {"workers": others, "allow_other_workers": True} if others else {}
+        name, *call = task  # the dashboard shows it by its name
+        options |= {"key": f"{name}-{uuid.uuid4().hex}", "pure": False}
+        with _in_words(OSError):
+            future = client.submit(outcome_of, package_version(), *call, **options)
+        given[future] = number, task, tries
+        arrived.add(future)
+
     with contextlib.ExitStack() as held:
         held.callback(_quietly, lambda: client.cancel(list(given)))
         for workers in _workers_there(client):
             progress.check()
             room = _AHEAD * max(1, sum(workers.values())) - len(given)
-            for task in itertools.islice(waiting, max(0, room)):
-                _give(client, task, given, arrived)
+            for each in itertools.islice(waiting, max(0, room)):
+                give(*each)
             if not given:
                 return
             if not arrived.has_ready():
                 time.sleep(_PAUSE)
             for future, result in arrived.next_batch(block=False):
-                task, outcome = given.pop(future), _outcome(future, result)
-                if task.again(outcome):
-                    report.failed.append(outcome)
-                    avoided = {each.worker for each in report.failed}
-                    others = [each for each in workers if each not in avoided]
-                    _give(client, task, given, arrived, others)
+                number, task, tries = given.pop(future)
+                outcome = _outcome(future, result)
+                if tries == _TRIES or not isinstance(outcome.error, _TRANSIENT):
+                    yield number, outcome
                     continue
-                if raises and isinstance(outcome, Failed):
-                    raise outcome.error
-                if getattr(outcome, "worker", ""):
-                    report.devices[outcome.worker] = outcome.device
-                yield task.number, outcome
+                report.failed.append((f"The dask worker {outcome.worker}", outcome.error))
+                avoided.add(outcome.worker)
+                give(number, task, tries + 1, [each for each in workers if each not in avoided])
 
 
-def _give(client: Any, task: _Task, given: dict, arrived: Any, others: Sequence[str] = ()) -> None:
-    """Give a task to the workers, best to some; the dashboard shows it by its name."""
-    name, *work = task.work
-    # Where only those are left that failed, or new ones have come, they do it.
-    options = {"workers": list(others), "allow_other_workers": True} if others else {}
-    options |= {"key": f"{name}-{uuid.uuid4().hex}", "pure": False}
-    future = asked(client.submit, checked, package_version(), *work, **options)
-    given[future] = task
-    arrived.add(future)
+def run_task(client: Any, progress: Progress, *work: Any) -> Any:
+    """Have one task done, named first; return its value, or raise its error."""
+    progress.stage(MEASURING)
+    ((_, outcome),) = outcomes(client, [work], DeviceReport(), progress)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.value
 
 
 def _workers_there(client: Any) -> Iterator[dict[str, int]]:
     """Yield the threads of all workers, time and again; give up after a while without any."""
     since, said = time.monotonic(), False
     while True:
-        if found := asked(client.nthreads):
+        with _in_words(OSError):
+            found = client.nthreads()
+        if found:
             since, said = time.monotonic(), False
-        seconds = time.monotonic() - since
-        if seconds >= _ALONE_SAID and not said:
+        alone = time.monotonic() - since
+        if alone >= _ALONE_SAID and not said:
             said = True
-            _logger.warning(
-                "There is no dask worker: the run waits for one, and ends after %g s without any.",
-                _ALONE_MAX,
+            told = (
+                "There is no dask worker: the run waits for one, and ends after %g s without any."
             )
-        if seconds >= _ALONE_MAX:
-            raise ClusterError(
+            _logger.warning(told, _ALONE_MAX)
+        if alone >= _ALONE_MAX:
+            raise errors.ClusterError(
                 f"There has been no dask worker for {_ALONE_MAX:g} s",
                 "start some, and repeat the run with resume=True",
                 code="no-workers",
@@ -286,51 +249,44 @@ def _workers_there(client: Any) -> Iterator[dict[str, int]]:
         yield found
 
 
-def asked(method: Callable, *given: Any, **options: Any) -> Any:
-    """Return what a method of a client does; `ClusterError` if the scheduler does not answer."""
-    try:
-        return method(*given, **options)
-    except _LOST as error:
-        raise _no_scheduler() from error
-
-
-def _no_scheduler() -> ClusterError:
-    remedy = "start it again, and repeat the run with resume=True"
-    return ClusterError("The dask scheduler was lost", remedy, code="no-scheduler")
-
-
-def run_task(client: Any, progress: Progress, *work: Any) -> Any:
-    """Have one task done, named first; return its outcome."""
-    progress.stage(MEASURING)
-    ((_, outcome),) = outcomes(client, [work], ClusterReport(), progress)
-    return outcome
-
-
-def _outcome(future: Any, result: Any) -> Any:
-    """Return the result of a task that has ended; its error is raised."""
+@contextlib.contextmanager
+def _in_words(*lost: type[Exception]) -> Iterator[None]:
+    """Raise what dask raises as a `ClusterError`; `lost` are errors of a lost scheduler."""
     from distributed import KilledWorker
-    from distributed.comm import CommClosedError
 
-    if isinstance(result, _LOST[1:]) or future.status == "cancelled":
-        raise _no_scheduler()
-    if future.status != "error":
-        return result
-    error = result[1]
-    if isinstance(error, (*_LOST[1:], CommClosedError)):
-        raise _no_scheduler() from error
-    if isinstance(error, KilledWorker):
-        raise ClusterError(
+    try:
+        yield
+    except KilledWorker as error:
+        raise errors.ClusterError(
             "Several dask workers ended while filtering the same part, perhaps for lack of memory: "
             "give each more memory, or start fewer."
         ) from error
-    raise error
+    except (*lost, *_CANCELLED) as error:
+        remedy = "start it again, and repeat the run with resume=True"
+        raise errors.ClusterError(
+            "The dask scheduler was lost", remedy, code="no-scheduler"
+        ) from error
+
+
+def _outcome(future: Any, result: Any) -> Outcome:
+    """Return the result of a task that has ended; its error is raised."""
+    from distributed.comm import CommClosedError
+
+    with _in_words(CommClosedError):
+        if future.status == "error":
+            raise result[1]
+        if future.status == "cancelled" or isinstance(result, _CANCELLED):
+            raise CancelledError
+        return result
 
 
 def check_workers(client: Any) -> None:
     """Refuse workers without this package, or with another version: the first task ends them."""
     # What is of Python each worker has.
     question = eval, "__import__('napari_gpu_denoise.version').version.package_version()"
-    for worker, found in asked(client.run, *question, on_error="return").items():
+    with _in_words(OSError):
+        answers = client.run(*question, on_error="return")
+    for worker, found in answers.items():
         if found != package_version():
             version = found if isinstance(found, str) else ""
             raise _other_version(worker, version, package_version())
@@ -367,29 +323,28 @@ def denoise_by_workers(
         job = Job(run, run.axes, shape, *known)
     place = replace(place, correction=correction)
     made = (out.finest if isinstance(out, NewImage) else out)(shape, job.dtypes[1])
-    unit = unit_of(made) or unit_of(picture.data)
-    size = partial(size_of, job, unit, [None])
-    if host is not None:
-        size = partial(run_task, client, progress, "size", size_of_parts, place, job, unit)
+    size = partial(size_of, job, unit_of(made) or unit_of(picture.data), [None])
     parts = PartList(job, made, size, ledger, progress)
     # Two processes must not write to one chunk at the same time.
     if isinstance(out, NewImage) and begin_chunks(parts.left, made.chunks):
         place = replace(place, target=(_absolute(out.folder), out.name, out.claim.run))
-    report, total = ClusterReport(), parts.done + len(parts.left)
+    report, total = DeviceReport(), parts.done + len(parts.left)
     progress.tell(parts.done, total, "part")
     work = ((job.filter.name, filtered, place, job, part) for part in parts.left)
     with contextlib.closing(outcomes(client, work, report, progress)) as results:
-        for done, (number, outcome) in enumerate(results, parts.done + 1):
-            part = parts.left[number]
-            if outcome.made is None:
-                parts.wrote(part, outcome.tally, outcome.mark)
+        for count, (number, outcome) in enumerate(results, parts.done + 1):
+            if outcome.error is not None:
+                raise outcome.error
+            part, done = parts.left[number], outcome.value
+            if done.made is None:
+                parts.wrote(part, done.tally, done.mark)
             else:
-                parts.write(part, outcome.made, outcome.tally)
-            report.tally += outcome.tally
-            progress.tell(done, total, "part")
+                parts.write(part, done.made, done.tally)
+            report.tally += done.tally
+            report.used[outcome.worker] = done.device
+            progress.tell(count, total, "part")
     image = Input(picture.data, job.names, correction)
-    devices = names_of(report.devices.values()) or "dask workers"
-    record = report.noted(parts.record(image.array, report.tally, devices))
+    record = report.noted(parts.record(image.array, report.tally, "dask workers"))
     return Result(made, image.noted(record))
 
 
@@ -411,96 +366,133 @@ _ANSWER_SECONDS = 30.0  # that a scheduler may take to answer, and its first wor
 THREADS_OF_POCL = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
 
 
-@contextlib.contextmanager
-def connected(
-    scheduler: str | None = None,
-    workers: int = 0,
-    device: Any = None,
-    seconds: float = _ANSWER_SECONDS,
-) -> Iterator[Any]:
-    """Yield a client of dask: of the scheduler at an address, or of new workers on this machine.
-
-    The workers end with the block. `device` is what they are to run on: of a CPU each has its share
-    of the cores. A scheduler, and its first worker, are waited for `seconds`.
-    """
-    if workers < 0:
-        raise ClusterError(f"There cannot be {workers} workers: start one or more.")
+def _dask() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise ClusterError(
+        raise errors.ClusterError(
             "Workers need dask.distributed, which is not installed: pip install "
             "'napari-gpu-denoise[cluster]'."
         ) from error
-    with contextlib.ExitStack() as held:
-        if scheduler is not None:
-            client = _client_of(distributed, scheduler, seconds)
-        else:
-            options = {"n_workers": workers, "preload": [__name__], **_shared_out(workers, device)}
-            options["silence_logs"] = logging.CRITICAL  # of each worker that ends
-            # Whoever can reach the dashboard sees names of files, and more.
-            options["dashboard_address"] = "127.0.0.1:8787"
-            try:
-                cluster = distributed.LocalCluster(**options)
-                held.callback(_quietly, cluster.close)
-                client = distributed.Client(cluster, set_as_default=False)
-            except (OSError, RuntimeError) as error:
-                raise ClusterError(
-                    f"{workers} workers could not be started ({error}): start fewer."
-                ) from error
-        held.callback(_quietly, client.close)
-        yield client
+    return distributed
 
 
-def _quietly(method: Callable, **options: Any) -> None:
-    """Close something, whether or not there is somebody to tell."""
-    with contextlib.suppress(*_LOST):
-        method(**options)
+@contextlib.contextmanager
+def connected(scheduler: str, seconds: float = _ANSWER_SECONDS) -> Iterator[Any]:
+    """Yield a client of the dask scheduler at an address.
 
-
-def _client_of(distributed: Any, scheduler: str, seconds: float) -> Any:
-    check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", ClusterError)
+    It has `seconds` to answer, and so has its first worker to come.
+    """
+    distributed = _dask()
+    check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", errors.ClusterError)
     try:
         if not scheduler.startswith(("inproc:", "ucx:")):  # which have no ports
             # Of an address that it refuses, a client leaves a thread that the next one waits for.
             distributed.comm.get_address_host_port(scheduler)
         client = distributed.Client(scheduler, timeout=seconds, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
-        raise ClusterError(
+        raise errors.ClusterError(
             f"No dask scheduler answers at {scheduler} ({error}): give the address that it prints "
             "when it starts, such as tcp://login1:8786."
         ) from error
-    try:
-        asked(client.wait_for_workers, 1, timeout=seconds)
-    except ClusterError as error:
-        _quietly(client.close, timeout=1)
-        raise ClusterError(
-            f"The scheduler at {scheduler} has no workers: start some with 'dask worker "
-            f"{scheduler}'."
-        ) from error
-    return client
+    with contextlib.ExitStack() as held:
+        held.callback(_quietly, client.close)
+        try:
+            client.wait_for_workers(1, timeout=seconds)
+        except (OSError, *_CANCELLED) as error:
+            raise errors.ClusterError(
+                f"The scheduler at {scheduler} has no workers: start some with 'dask worker "
+                f"{scheduler}'."
+            ) from error
+        yield client
 
 
-def _shared_out(workers: int, device: Any) -> dict[str, Any]:
-    """Return the threads of each of some workers, and the variables of their environment."""
-    from dask.system import CPU_COUNT
+def _quietly(method: Callable, **options: Any) -> None:
+    """Close something, whether or not there is somebody to tell."""
+    with contextlib.suppress(OSError, *_CANCELLED):
+        method(**options)
 
-    try:
-        on_cores = choose_devices(device)[0].shares_cores
-    except errors.NoDeviceError:
-        on_cores = False  # each worker looks for itself, and says so
-    if not on_cores:
-        # While the device filters a part, another one is read or written.
-        return {"threads_per_worker": 2}
-    each = str(max(1, CPU_COUNT // workers))
-    given = {name: each for name in THREADS_OF_POCL if name not in os.environ}
-    return {"threads_per_worker": 1, "env": given}
+
+# Seconds that workers have to save, at most, to be started: to start and to end them takes about
+# three, and where the device or the disk is what all wait for, they save nothing.
+_WORTH = 10.0
+_LOOKS = 1.0  # seconds between two estimates of the rest
+_THREADS = 2  # of each process: while a device filters a part, another one is read or written
+
+
+class NewWorkers(contextlib.ExitStack):
+    """Workers on this machine, which are started when that shortens a run; they end with the block.
+
+    `client` is theirs once all are there: until then this process does all, and afterwards it is
+    one of them. `device` is what they are to run on: of a CPU each has its share of the cores.
+    `said` is told the address of the dashboard, if there is one. `note` says why they were started,
+    or not.
+    """
+
+    def __init__(self, count: int, device: Any = None, said: Callable[[str], None] = str):
+        super().__init__()
+        _dask()
+        self.device, self._count, self._said = device, count, said
+        self.client: Any = None
+        self.note = "No workers were started: the run was too short."
+        self._first: np.ndarray | None = None
+        self._begun, self._next = False, 0.0
+
+    def told(self, done: float) -> None:
+        """Hear which share of a run is done; start the workers if they can shorten the rest."""
+        import psutil  # which dask.distributed needs, too
+
+        if self._begun or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _LOOKS
+        now = np.array([psutil.cpu_times().idle / psutil.cpu_count(), done])
+        if self._first is None:
+            self._first = now  # kernels were built before
+        idle, since = now - self._first
+        if since <= 0:
+            return
+        saved = idle * (1 - done) / since  # as long as the cores will do nothing
+        told = f"they would have saved {saved:.1f} s at most, and taken about 3 s"
+        self.note = f"No workers were started: {told}."
+        if saved > _WORTH:
+            self._begun = True
+            self.enter_context(ThreadPoolExecutor(1, "workers")).submit(self.start)
+
+    def start(self) -> None:
+        """Start the workers, and wait until all are there."""
+        import distributed
+
+        self.note = f"{self._count} workers were not there yet when the run ended."
+        usual = {"host": "127.0.0.1", "protocol": "tcp://", "dashboard": False}
+        usual["nthreads"] = _THREADS
+        here = {"cls": distributed.Worker, "options": {**usual, "memory_limit": 0}}
+        share = str(max((os.cpu_count() or 1) // self._count, 1))
+        other = {"env": {name: share for name in THREADS_OF_POCL if name not in os.environ}}
+        other |= {"preload": [__name__], "memory_limit": 1 / (self._count + 1)}
+        other["silence_logs"] = logging.CRITICAL  # of each worker that ends
+        new = {"cls": distributed.Nanny, "options": usual | other}
+        # Whoever can reach the dashboard sees names of files, and more.
+        options = {"host": "127.0.0.1", "protocol": "tcp://", "dashboard_address": "127.0.0.1:8787"}
+        try:
+            cluster = distributed.SpecCluster(
+                {**dict.fromkeys(range(self._count), new), "here": here},
+                scheduler={"cls": distributed.Scheduler, "options": {**options, "dashboard": True}},
+                silence_logs=logging.CRITICAL,
+            )
+            self.callback(_quietly, cluster.close)
+            client = distributed.Client(cluster, set_as_default=False)
+        except (OSError, RuntimeError) as error:
+            self.note = f"{self._count} workers could not be started ({error}): start fewer."
+            raise errors.ClusterError(self.note) from error
+        self.callback(_quietly, client.close)
+        self._said(client.dashboard_link)
+        self.client, self.note = client, f"{self._count} workers were started."
 
 
 def dask_setup(worker: Any) -> None:
     """Leave Ctrl-C to the command, which the terminal sends to all of its processes.
 
-    Called by each worker that `connected` starts, before any work.
+    Called by each worker that `NewWorkers` starts, before any work.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # It warns of each task that is given up when a run is stopped.

@@ -7,8 +7,8 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
@@ -18,7 +18,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, Note
 from napari_gpu_denoise.image.levels import Levels, as_array, is_plain
-from napari_gpu_denoise.image.threads import ahead, new_array, shared_executor
+from napari_gpu_denoise.image.threads import ahead, at_once, new_array, shared_executor
 from napari_gpu_denoise.opencl.device import Device, names_of
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
@@ -118,8 +118,8 @@ def denoise_parts(
     progress.stage(COMPILING)
     work = PartWork(job, parts.left, read, room, write, ahead=True)
     shared = filter_parts(devices, work, progress, parts.done)
-    shared.used = shared.used or list(devices)
-    return Result(out, shared.noted(parts.record(image, shared.tally)))
+    record = parts.record(image, shared.tally, names_of(devices))
+    return Result(out, shared.noted(record))
 
 
 def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Progress) -> Result:
@@ -211,19 +211,24 @@ _PAUSE = 0.05  # seconds between two looks at whether the run was cancelled
 
 @dataclass
 class DeviceReport:
-    """What was done by several devices: clipped values, devices used, and those that failed."""
+    """What was done by several devices: clipped values, devices used, and those that failed.
+
+    `used` has them by what they are of, such as the address of a worker.
+    """
 
     tally: Tally = field(default_factory=Tally)
-    used: list[Device] = field(default_factory=list)
-    failed: list[tuple[Device, BaseException]] = field(default_factory=list)
+    used: dict[Any, Device | str] = field(default_factory=dict)
+    failed: list[tuple[Device | str, BaseException]] = field(default_factory=list)
 
     def noted(self, record: Record) -> Record:
-        """Return a record that names the devices, and those that were left out."""
-        notes = [
-            Note(f"{device} failed and was left out; other devices did its part: {error}")
+        """Return a record that names the devices, if any were used, and those that failed."""
+        told = (
+            f"{device} failed, and its part was done again: {error}"
             for device, error in self.failed
-        ]
-        return replace(record, device=names_of(self.used), notes=(*record.notes, *notes))
+        )
+        notes = (*record.notes, *map(Note, dict.fromkeys(told)))
+        device = names_of(self.used.values()) or record.device
+        return replace(record, device=device, notes=notes)
 
 
 class PartWork:
@@ -251,52 +256,43 @@ class PartWork:
 
     def by(self, device: Device, progress: Progress) -> None:
         """Filter parts on a device until none is left; if it fails, others may take its parts."""
+        job, writing = self._job.on(device), None
         taken: list[Part] = []  # and not written yet
-        try:
-            with ThreadPoolExecutor(1, "parts in") as inward, ThreadPoolExecutor(1) as outward:
-                self._all(device, progress, taken, inward, outward)
-        except _FAILURES:
-            self.waiting.extend(taken)
-            raise
 
-    def _all(
-        self,
-        device: Device,
-        progress: Progress,
-        taken: list[Part],
-        inward: ThreadPoolExecutor,
-        outward: ThreadPoolExecutor,
-    ) -> None:
-        def take() -> tuple[Part, Future] | None:
-            try:
-                part = self.waiting.popleft()
-            except IndexError:
-                return None
-            taken.append(part)
-            return part, inward.submit(self._read, part)
+        def parts() -> Iterator[Part]:
+            with suppress(IndexError):
+                while True:
+                    taken.append(self.waiting.popleft())
+                    yield taken[-1]
+
+        def read(part: Part) -> tuple[Part, Block]:
+            return part, self._read(part)
 
         def put(part: Part, out: np.ndarray, tally: Tally) -> None:
             self._write(part, out, tally)
             taken.remove(part)
             self.written.put((device, tally))
 
-        job, writing, following = self._job.on(device), None, take()
-        while following is not None:
-            progress.check()
-            part, reading = following
-            out, block = self._room(part), reading.result()
-            following = take() if self._ahead else None
-            tally = filter_part(job, part, block, out, progress)
-            del block, reading
-            if writing is not None:
-                writing.result()
-            writing = outward.submit(put, part, out, tally)
-            del out
-            if not self._ahead:
-                writing.result()
-                following = take()
-        if writing is not None:
-            writing.result()
+        try:
+            with ExitStack() as held:
+                blocks, submit = map(read, parts()), at_once
+                if self._ahead:
+                    blocks = held.enter_context(closing(ahead(read, parts(), 1)))
+                    submit = held.enter_context(ThreadPoolExecutor(1, "parts out")).submit
+                for part, block in blocks:
+                    progress.check()
+                    out = self._room(part)
+                    tally = filter_part(job, part, block, out, progress)
+                    del block
+                    if writing is not None:
+                        writing.result()
+                    writing = submit(put, part, out, tally)
+                    del out
+                if writing is not None:
+                    writing.result()
+        except _FAILURES:
+            self.waiting.extend(taken)
+            raise
 
 
 def filter_parts(
@@ -324,7 +320,7 @@ def filter_parts(
                 while not work.written.empty():
                     device, tally = work.written.get()
                     report.tally += tally
-                    report.used += [device] * (device not in report.used)
+                    report.used[device] = device
                     done += 1
                     progress.tell(done, total, "part")
                 progress.check()

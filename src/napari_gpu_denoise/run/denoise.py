@@ -208,10 +208,12 @@ def _on_devices(
     progress: Progress,
 ) -> by_parts.DeviceReport:
     """Filter a part in memory on one device, or cut for several."""
-    parts = divide(job, part, len(devices)) if len(devices) > 1 else [part]
+    # Where devices differ, the more parts there are, the less the slowest delays the others.
+    each = 1 if len({device.name for device in devices}) == 1 else 4
+    parts = divide(job, part, len(devices), each) if len(devices) > 1 else [part]
     if len(parts) == 1:
         tally = filter_part(job.on(devices[0]), part, block, made, progress)
-        return by_parts.DeviceReport(tally, [devices[0]])
+        return by_parts.DeviceReport(tally, dict.fromkeys(devices[:1], devices[0]))
     work = by_parts.PartWork(
         job,
         parts,

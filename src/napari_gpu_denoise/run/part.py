@@ -29,7 +29,7 @@ from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank
 from napari_gpu_denoise.run.job import Job, check_kept, sigma_over, start
 from napari_gpu_denoise.run.progress import SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Tally
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.request import Run, on_cores
 
 # As many times the bytes of a part for a GPU, which takes one in less time than its chunks are
 # packed.
@@ -37,8 +37,6 @@ _ON_A_GPU = 4
 # As many times as much where a part would read half as much again as it yields, along one axis.
 _WIDE = 4
 _MOST_PARTS = 1 << 20  # 64 TB; more are a shape that lies
-# Parts for each device: the more, the less a slow device delays the others at the end.
-_PARTS_EACH = 4
 # What a part costs besides its pixels, as a share of the image.
 _PART_COST = 0.005
 
@@ -161,8 +159,7 @@ def size_of(
         t = names.index("T")
         longest[t] = min(shape[t], max(math.ceil(shape[t] / len(devices)), margins[t], 1))
     each = sum(one.itemsize for one in job.dtypes)
-    slow = any(one is None or one.shares_cores for one in devices)
-    aim = limits.part_bytes * (1 if slow else _ON_A_GPU)
+    aim = limits.part_bytes * (1 if on_cores(devices) else _ON_A_GPU)
     most = (aim if host is None else min(aim, host.part_bytes(devices))) // each
     if filter.over_time and "T" in names:
         frames = min(longest[t], limits.frames_per_margin * max(margins[t], 1))
@@ -209,33 +206,34 @@ def _held(size: Sequence[int], job: Job) -> int:
     return math.prod(read) * given + math.prod(size) * made
 
 
-def divide(job: Job, part: Part, devices: int) -> list[Part]:
-    """Cut a part for several devices, along the axis where that costs least; or leave it whole.
+def divide(job: Job, part: Part, devices: int, each: int = 1) -> list[Part]:
+    """Cut a part, into `each` for a device, along the axis where that costs least, if it pays.
 
     The pixels of the parts are those of the whole. Filters over time compare whole frames, so that
     these are cut along other axes only.
     """
     filter, names = job.filter, job.names
     whole = filter.uncut_axes(names)
-    most = min(_PARTS_EACH * devices, math.prod(part.shape) // job.run.limits.smallest_part)
-    best, cost = (0, 1), 1.0
+    count = min(each * devices, math.prod(part.shape) // job.run.limits.smallest_part)
+    best, least = None, 1.0
     for axis, (letter, span) in enumerate(zip(names, part.spans, strict=True)):
-        if axis in whole or (letter in "YX" and span.length < filter.smallest):
+        short = letter in "YX" and span.length < filter.smallest
+        if axis in whole or short or not 1 < count <= span.size:
             continue
-        margin = sum(job.margin_along(letter)) / span.size
-        for count in range(devices, min(most, span.size) + 1):
-            each = math.ceil(span.size / count) / span.size + margin + _PART_COST
-            taken = math.ceil(count / devices) * each
-            if taken < cost:
-                best, cost = (axis, count), taken
-    axis, count = best
-    span = part.spans[axis]
+        # What one device has to do of all.
+        pixels = math.ceil(span.size / count) + sum(job.margin_along(letter))
+        share = math.ceil(count / devices) * pixels / span.size
+        if share + _PART_COST < least:
+            best, least = axis, share + _PART_COST
+    if best is None:
+        return [part]
+    span = part.spans[best]
     ends = [span.start + span.size * k // count for k in range(count + 1)]
     regions = (
-        [*part.yields[:axis], slice(*both), *part.yields[axis + 1 :]]
+        [*part.yields[:best], slice(*both), *part.yields[best + 1 :]]
         for both in itertools.pairwise(ends)
     )
-    return [part] if count == 1 else [Part.of(job, region) for region in regions]
+    return [Part.of(job, region) for region in regions]
 
 
 @quiet()

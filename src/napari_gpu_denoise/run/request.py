@@ -59,6 +59,11 @@ class Limits:
 USUAL_LIMITS = Limits()
 
 
+def on_cores(devices: Sequence[Device | None]) -> bool:
+    """Return whether a device shares the cores of the host, as one may that is not known yet."""
+    return any(each is None or each.shares_cores for each in devices)
+
+
 @dataclass(frozen=True)
 class HostMemory:
     """A limit to the memory of this machine that a run may take, with the program itself."""
@@ -79,11 +84,11 @@ class HostMemory:
     def for_parts(self, devices: Sequence[Device]) -> int:
         """Return the bytes that all parts in memory may hold, on any device."""
         rest = max(self.limit - BASE, 0)
-        return rest // 2 if any(each.shares_cores for each in devices) else 3 * rest // 4
+        return rest // 2 if on_cores(devices) else 3 * rest // 4
 
     def for_buffers(self, devices: Sequence[Device], memory_limit: int | None) -> int | None:
         """Return the limit to the memory of devices, which for a CPU is that of the machine."""
-        if not any(each.shares_cores for each in devices):
+        if not on_cores(devices):
             return memory_limit
         share = max((self.limit - BASE) // 2, 1 if self.given else _LEAST_BUFFERS)
         return share if memory_limit is None else min(memory_limit, share)
@@ -100,7 +105,7 @@ class HostMemory:
         """Refuse parts of so many bytes of pixels and result if they would take too much."""
         if self.given and not self.fits(part_bytes, devices):
             needed = _IN_MEMORY * len(devices) * part_bytes
-            share = 2 if any(each.shares_cores for each in devices) else 4 / 3
+            share = 2 if on_cores(devices) else 4 / 3
             raise self.too_small(BASE + int(share * needed))
 
     def check_whole(self, needed: int) -> None:

@@ -82,7 +82,8 @@ def test_two_tiles_in_flight_have_each_their_own_sigma(posing, device, sigma, pi
     np.testing.assert_array_equal(out, expected)
 
 
-def test_what_a_late_tile_reads_is_not_overwritten(posing, device):
+@pytest.mark.parametrize("late", ["up", "compute"])
+def test_what_a_late_tile_reads_is_not_overwritten(posing, device, late):
     import pyopencl as cl
 
     image, settings = noisy(3, 60, 71), small(KIND)
@@ -94,7 +95,7 @@ def test_what_a_late_tile_reads_is_not_overwritten(posing, device):
         out[:] = 0
         # The device begins anew when the host has had time for all tiles; nothing is built by now.
         gate = cl.UserEvent(posing.context)
-        cl.enqueue_barrier(flow.queues.compute, wait_for=[gate])
+        cl.enqueue_barrier(getattr(flow.queues, late), wait_for=[gate])
         opened = threading.Timer(0.3, gate.set_status, [cl.command_execution_status.COMPLETE])
         opened.start()
         flow.run()

@@ -312,5 +312,6 @@ class DenoisePanel(RunPanel):
         """Show the noise that was used, note the result, and keep the settings for next time."""
         remembered.remember(outcome.request.run.filter)
         self.assess.note_results()
+        self.preview.strip.setChecked(False)  # it would lie over the result
         record = outcome.value.result.record
         self.options.noise.show_used(record.sigma, record.noise)

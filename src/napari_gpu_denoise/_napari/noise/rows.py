@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from napari_gpu_denoise._napari.wording import in_panel
-from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.record import NoiseEstimate
 
 
@@ -42,9 +41,9 @@ def measured(value: float, error: float = math.nan) -> str:
     return f"{value:.{places}f} ± {error:.{places}f}"
 
 
-def table(estimate: NoiseEstimate, planes: str = "") -> list[Row]:
+def table(estimate: NoiseEstimate, planes: str) -> list[Row]:
     """Return all rows of an estimate; `planes` names those that were read."""
-    rows = parameters(estimate.models, estimate.errors)
+    rows = _parameters(estimate)
     if not any(row.label == "Sigma" for row in rows):
         rows.append(Row("Mean sigma", estimate.sigma, estimate.standard_error, "grey levels"))
     words = [
@@ -59,16 +58,13 @@ def table(estimate: NoiseEstimate, planes: str = "") -> list[Row]:
     return rows + [Row(label, text) for label, text in words if text]
 
 
-def parameters(
-    models: Sequence[NoiseModel], errors: Sequence[dict[str, float]] | None = None
-) -> list[Row]:
-    """Return the parameters of models of one kind, one per channel; optional ones only if not 0."""
-    errors = errors or [{}] * len(models)
-    found = []
+def _parameters(estimate: NoiseEstimate) -> list[Row]:
+    """Return the parameters of the models, which are of one kind; optional ones only if not 0."""
+    models, found = estimate.models, []
     for each in models[0].parameters():
         values = tuple(getattr(model, each.name) for model in models)
         if any(values) or not each.optional:
-            error = tuple(known.get(each.name, math.nan) for known in errors)
+            error = tuple(known.get(each.name, math.nan) for known in estimate.errors)
             found.append(Row(each.label.capitalize(), values, error, each.unit))
     if details := "; ".join(dict.fromkeys(model.details() for model in models)):
         found.append(Row("Noise", details))

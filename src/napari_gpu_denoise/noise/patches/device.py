@@ -204,8 +204,9 @@ class DevicePatches:
             numbers |= {"apart": grid.apart * nx, "each": grid.count, "count": count}
             numbers |= {"first": start * grid.count, "number": total}
             with self.turn:
-                cl.enqueue_copy(queue, pixels, host[: len(part) * size], is_blocking=False)
-                cl.enqueue_copy(queue, clipped, ends[start : start + batch], is_blocking=False)
+                # Copies of which nobody keeps the event would be waited for with Python's lock.
+                cl.enqueue_copy(queue, pixels, host[: len(part) * size])
+                cl.enqueue_copy(queue, clipped, ends[start : start + batch])
                 arrays = {"ends": clipped, "tables": self._tables, "kept": into, "told": out}
                 kernel(queue, (items,), (group,), pixels=pixels, **numbers, **arrays)
                 if start + batch < len(planes):
@@ -289,7 +290,7 @@ class DeviceCoefficients:
         grid = (PATCH, -(-number // group[1]) * group[1])
         numbers = {"chunks": number, "number": len(order), "weighted": weight is not None}
         with store.turn:
-            cl.enqueue_copy(queue, listed, table, is_blocking=False)
+            cl.enqueue_copy(queue, listed, table)
             lists = {"coefficients": self.held.buffer, "list": listed, "sums": out}
             store.add_up(queue, grid, group, **lists, **numbers)
             cl.enqueue_copy(queue, host, out)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -14,10 +16,11 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.image.axes import Frames
+from napari_gpu_denoise.image.threads import ahead, at_once
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, kept_bytes
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.plan import FramePlan, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.protocol.plan import FramePlan, Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile, split
 from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer, read_frames, write_frames
 from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
@@ -246,20 +249,27 @@ def frames_at_once(plan: FramePlan, device: Device, tile: Tile, budget: int) -> 
     return batch
 
 
-# Tiles whose results may be on their way to the output, besides the two on the device.
-_MOST_DOWNLOADS = 3
+# Tiles whose results may be on their way to the output, besides the last one enqueued.
+_MOST_DOWNLOADS = 2
 
 
 @dataclass
 class _Slot:
-    """Buffers of one tile in flight; what is uploaded is kept until the device has it."""
+    """Buffers of one tile in flight; what is uploaded is kept until the device has it.
+
+    Memory of the host may be filled again when it is `uploaded`, the buffers when all is `done`.
+    Launches are kept until then: pyopencl waits for a copy that is forgotten before, and meanwhile
+    no other thread can run.
+    """
 
     name: str
     levels: np.ndarray | None = None
     read_levels: np.ndarray | None = None
     variation: np.ndarray | None = None
     seen: tuple[Span, Span] | None = None
+    uploaded: Any = None
     done: Any = None
+    launches: Launches = field(default_factory=list)
 
 
 class TileFlow:
@@ -286,9 +296,6 @@ class TileFlow:
         self.queues = Queues.of(work.session, profiling)
         alone = work.session.device.shares_cores
         self.slots = [_Slot(f"slot {k} ") for k in range(1 if alone else 2)]
-        # A thread writes results while the next tiles are read.
-        alone = alone or len(self.tiles) == 1
-        self._writer = None if alone else ThreadPoolExecutor(1, "tiles out")
         self.profiling = profiling
         self.events: list[tuple[str, Any]] = []
 
@@ -323,37 +330,47 @@ class TileFlow:
             self._transfer = Transfer(self.arena, FrameTypes.of(self.work), read, made)
         for slot in self.slots:
             slot.seen = None
-        clipped, in_flight = 0, deque()
-        most = 0 if self._writer is None else _MOST_DOWNLOADS
-        for number, tile in enumerate(self.tiles):
-            if most and len(in_flight) == most:
-                clipped += in_flight.popleft()()
-                progress.tell(number - len(in_flight), total)
-            with self.turn:
-                slot = self.slots[number % len(self.slots)]
-                write = self._enqueue(tile, slot, f"out {number % max(most, 1)}")
-                if most:
-                    in_flight.append(self._writer.submit(write).result)
-                    continue
-                clipped += write()
-            progress.tell(number + 1, total)
-        while in_flight:
-            clipped += in_flight.popleft()()
-            progress.tell(total - len(in_flight), total)
+        places = zip(self.tiles, itertools.cycle(self.slots), strict=False)
+        read, submit, most = map(self._read, places), at_once, 0
+        writing: deque[Future] = deque()
+        with ExitStack() as held:
+            if total > 1 and len(self.slots) > 1:
+                # Threads read the next tile and write the last ones while this one enqueues.
+                pool = held.enter_context(ThreadPoolExecutor(1, "tiles out"))
+                read = held.enter_context(closing(ahead(self._read, places, 1)))
+                submit, most = pool.submit, _MOST_DOWNLOADS
+            held.callback(lambda: [one.cancel() for one in writing])
+            clipped = 0
+            for number, one in enumerate(read):
+                with self.turn:
+                    writing.append(submit(self._enqueue(*one, f"out {number % (most + 1)}")))
+                while len(writing) > (most if number + 1 < total else 0):
+                    clipped += writing.popleft().result()
+                    progress.tell(number + 1 - len(writing), total)
         return clipped
 
-    def _enqueue(self, tile: Tile, slot: _Slot, room: str) -> Callable[[], int]:
+    def _read(self, place: tuple[Tile, _Slot]) -> tuple[Tile, _Slot, np.ndarray]:
+        """Read a tile into the memory of a slot."""
+        tile, slot = place
+        if slot.uploaded is not None:
+            slot.uploaded.wait()
+        shape = tile.channels, *tile.source_shape
+        pixels = self._transfer.room(slot.name + "in", shape, self.queues.up)
+        times = tile.t.source_start, tile.t.source_stop
+        read_frames(self.work.source, self.work.levels, tile, *times, pixels)
+        return tile, slot, pixels
+
+    def _enqueue(self, tile: Tile, slot: _Slot, pixels: np.ndarray, room: str) -> Callable[[], int]:
         """Enqueue all that a tile needs; return a function that writes it and counts."""
         work, transfer, compute = self.work, self._transfer, self.queues.compute
         stabilisation = self.stages.stabilisation
         if slot.done is not None:
             slot.done.wait()
-        read, made = slot.name + "in", slot.name + "out"
-        pixels = transfer.room(read, (tile.channels, *tile.source_shape), self.queues.up)
-        times = tile.t.source_start, tile.t.source_stop
-        read_frames(work.source, work.levels, tile, *times, pixels)
+        made = slot.name + "out"
         sigma, uploads = self._send_sigma(slot, tile)
-        values, launches = transfer.send(self.queues, read, pixels, uploads)
+        values, launches = transfer.send(self.queues, slot.name + "in", pixels, uploads)
+        slot.uploaded = launches[0][1]
+        launches += [("upload", each) for each in uploads]
         if stabilisation is not None:
             launches += stabilisation.forward_tile(compute, values, sigma.models, tile)
         out = transfer.result(made)
@@ -366,7 +383,7 @@ class TileFlow:
         arrived = transfer.fetch(
             self.queues, out, names, shape, kept, math.prod(shape[:3]), launches
         )
-        slot.done = arrived[-1]
+        slot.done, slot.launches = arrived[-1], launches
         if self.profiling:
             self.events += launches
         return partial(self._write, tile, made, *arrived)
@@ -382,8 +399,6 @@ class TileFlow:
 
     def close(self) -> None:
         """Wait until the device is idle, so that buffers can be freed; run nothing after it."""
-        if self._writer is not None:
-            self._writer.shutdown(cancel_futures=True)
         self.queues.finish()
 
     def _send_sigma(self, slot: _Slot, tile: Tile) -> tuple[TileSigma, list]:
