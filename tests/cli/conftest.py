@@ -43,7 +43,7 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(one_file, "denoise_image", stand_in)
     here = SimpleNamespace(shares_cores=False)
-    monkeypatch.setattr(batch, "choose_devices", lambda device: device or (here,))
+    monkeypatch.setattr(batch, "choose_devices", lambda device, *_: device or (here,))
     return asked
 
 

@@ -72,7 +72,7 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(one_file, "denoise_image", stand_in)
     here = SimpleNamespace(shares_cores=False)
-    monkeypatch.setattr(batch, "choose_devices", lambda device: device or (here,))
+    monkeypatch.setattr(batch, "choose_devices", lambda device, *_: device or (here,))
     return asked
 
 
@@ -133,7 +133,7 @@ def test_a_report_does_not_hold_the_pixels_of_files_that_failed(folder, monkeypa
             raise DeviceMemoryError("too little") from error
 
     monkeypatch.setattr(batch, "denoise_file", fail)
-    monkeypatch.setattr(batch, "choose_devices", lambda _: (SimpleNamespace(shares_cores=False),))
+    monkeypatch.setattr(batch, "choose_devices", lambda *_: (SimpleNamespace(shares_cores=False),))
     report = run_batch("raw/*.tif", SETTINGS, 5, output="out")
     assert len(report.failed) == 3 and len(held) == 5  # two are tried alone once more
     assert [pixels() for pixels in held] == [None] * 5
@@ -150,7 +150,7 @@ def test_any_error_is_told(folder, calls, monkeypatch, error):
 
 
 def test_no_device_is_told_at_once(folder, monkeypatch):
-    monkeypatch.setattr(batch, "choose_devices", lambda device: raising(NoDeviceError("none")))
+    monkeypatch.setattr(batch, "choose_devices", lambda *_: raising(NoDeviceError("none")))
     with pytest.raises(NoDeviceError):
         run_batch("raw", SETTINGS, output="out")
     assert not (folder / "out").exists()

@@ -14,9 +14,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from napari_gpu_denoise.filters import self_test
 from napari_gpu_denoise.opencl import builder, program
 from napari_gpu_denoise.opencl.isolation import loader
 from napari_gpu_denoise.opencl.program import BuildQueue, Task, program_key
+from napari_gpu_denoise.run.part import programs_for
 
 SOURCE = "__kernel void fill(__global float *out) { out[get_global_id(0)] = VALUE; }"
 # One that is quick to build, and its constants.
@@ -132,8 +134,22 @@ def test_all_programs_are_built_once(with_builders):
     keys = [program_key(KERNEL, {**PLAIN, "SPLIT": n}) for n in (2, 4)]
     done = list(with_builders.build_all(keys, 1))
     assert sorted(with_builders.programs) == sorted(keys) == sorted(done)
-    assert all(with_builders._task(key) in with_builders.ahead.built for key in keys)
+    assert all(with_builders.task(key) in with_builders.ahead.built for key in keys)
     assert not list(with_builders.build_all(keys, 1))
+
+
+def test_what_the_test_of_a_filter_needs_is_built_by_other_processes(device, monkeypatch):
+    for module in (program, self_test):
+        monkeypatch.setattr(module, "worth_it", lambda _: True)
+    monkeypatch.setattr(program, "_sessions", {})
+    monkeypatch.setattr(program.os, "cpu_count", lambda: 8)
+    self_test.build_ahead(device, ["", "nl_means"])
+    held = program.session(device)
+    needed = programs_for(*self_test.run_of("nl_means", device))
+    assert len(needed) > 3 and all(held.task(key) in held.ahead.built for key in needed)
+    assert not held.programs
+    monkeypatch.setattr(sys, "executable", "/nowhere")  # nobody builds: nobody is waited for
+    self_test.build_ahead(device, ["vbm3d"])
 
 
 def test_what_is_coming_is_built_with_the_first_program(with_builders):

@@ -42,7 +42,7 @@ def test_groups_are_no_larger_than_a_device_can_have(device):
 @pytest.fixture
 def building(device, monkeypatch):
     """Return a function that makes a session of another kind of device, which builds nothing."""
-    made = session(device).kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0}).program
+    made = session(device).kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})._kernel.program
     meeting, built = threading.Barrier(2), []
 
     def build(self, key):

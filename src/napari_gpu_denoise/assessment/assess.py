@@ -142,7 +142,7 @@ def assess_image(image: Any, run: Run, options: Options, progress: Progress) -> 
     image = Input.of(image, run)
     if run.measures_noise:
         progress.stage(MEASURING)
-    run = replace(image.adapted(run).on(choose_devices(run.device)), dtype="float32")
+    run = replace(image.adapted(run).on(choose_devices(run.device, *run.uses)), dtype="float32")
     job, told = _prepared(run, image.array)
 
     def trial_of(*size: int) -> tuple[Region, Trial]:

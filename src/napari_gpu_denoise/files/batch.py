@@ -60,7 +60,7 @@ class Batch:
         found = formats.find_files(inputs)
         targets = dict(formats.pair(found, output))
         if options.get("client") is None:  # workers choose their devices by themselves
-            run = replace(run, device=choose_devices(run.device))
+            run = replace(run, device=choose_devices(run.device, *run.uses))
         return cls(tuple(found), targets, run, **options)
 
 

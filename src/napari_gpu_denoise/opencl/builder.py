@@ -10,16 +10,6 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
-from ctypes import (
-    byref,
-    c_char_p,
-    c_int,
-    c_size_t,
-    c_uint,
-    c_uint64,
-    c_void_p,
-    create_string_buffer,
-)
 from typing import Any
 
 _PLATFORM_NAME = 0x0902
@@ -32,43 +22,43 @@ class Builder:
     def __init__(self, library: str, platform: str, number: int):
         self._cl = cl = ctypes.CDLL(library)
         for made in ("clCreateContext", "clCreateProgramWithSource"):
-            getattr(cl, made).restype = c_void_p
+            getattr(cl, made).restype = ctypes.c_void_p
         for used in ("clBuildProgram", "clReleaseProgram"):
-            getattr(cl, used).restype = c_int
-        count = c_uint()
-        cl.clGetPlatformIDs(c_uint(0), None, byref(count))
-        platforms = (c_void_p * count.value)()
+            getattr(cl, used).restype = ctypes.c_int
+        count = ctypes.c_uint()
+        cl.clGetPlatformIDs(0, None, ctypes.byref(count))
+        platforms = (ctypes.c_void_p * count.value)()
         cl.clGetPlatformIDs(count, platforms, None)
-        chosen = c_void_p(next(each for each in platforms if self._name(each) == platform))
-        kind = c_uint64(_ALL_DEVICES)
-        cl.clGetDeviceIDs(chosen, kind, c_uint(0), None, byref(count))
-        devices = (c_void_p * count.value)()
+        chosen = ctypes.c_void_p(next(each for each in platforms if self._name(each) == platform))
+        kind = ctypes.c_uint64(_ALL_DEVICES)
+        cl.clGetDeviceIDs(chosen, kind, 0, None, ctypes.byref(count))
+        devices = (ctypes.c_void_p * count.value)()
         cl.clGetDeviceIDs(chosen, kind, count, devices, None)
-        self._device = (c_void_p * 1)(devices[number])
-        failed = c_int()
-        context = cl.clCreateContext(None, c_uint(1), self._device, None, None, byref(failed))
+        self._device = (ctypes.c_void_p * 1)(devices[number])
+        failed = ctypes.c_int()
+        context = cl.clCreateContext(None, 1, self._device, None, None, ctypes.byref(failed))
         if failed.value or not context:
             raise OSError(f"no context: {failed.value}")
-        self._context = c_void_p(context)
+        self._context = ctypes.c_void_p(context)
 
     def _name(self, platform: int) -> str:
-        name = create_string_buffer(1000)
+        name = ctypes.create_string_buffer(1000)
         self._cl.clGetPlatformInfo(
-            c_void_p(platform), c_uint(_PLATFORM_NAME), c_size_t(len(name)), name, None
+            ctypes.c_void_p(platform), _PLATFORM_NAME, ctypes.c_size_t(len(name)), name, None
         )
         return name.value.decode("utf-8", "replace").strip()
 
     def build(self, source: str, options: str) -> bool:
         """Build a program; return whether it could be built."""
-        failed, text = c_int(), (c_char_p * 1)(source.encode("utf-8"))
+        failed, text = ctypes.c_int(), (ctypes.c_char_p * 1)(source.encode("utf-8"))
         made = self._cl.clCreateProgramWithSource(
-            self._context, c_uint(1), text, None, byref(failed)
+            self._context, 1, text, None, ctypes.byref(failed)
         )
         if failed.value:
             return False
-        program = c_void_p(made)
+        program = ctypes.c_void_p(made)
         error = self._cl.clBuildProgram(
-            program, c_uint(1), self._device, options.encode("utf-8"), None, None
+            program, 1, self._device, options.encode("utf-8"), None, None
         )
         self._cl.clReleaseProgram(program)
         return error == 0

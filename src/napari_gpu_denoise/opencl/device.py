@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.opencl.device_test import answers_for
+from napari_gpu_denoise.opencl.device_test import answer_for
 from napari_gpu_denoise.opencl.isolation import check_process, open_platforms
 
 ENVIRONMENT_VARIABLE = "GPU_DENOISE_DEVICE"
@@ -138,7 +138,7 @@ def find_untested(name: str, platform: str, index: int) -> Device:
 def devices() -> tuple[Device, ...]:
     """List every OpenCL device of this machine, in the order reported by the drivers.
 
-    Each is tested when this machine sees it for the first time, which takes some 10 s.
+    The compiler of each is tested when this machine sees it for the first time: one or two seconds.
 
     Returns
     -------
@@ -161,16 +161,37 @@ def listed() -> tuple[Device, ...]:
 
 
 _known: dict[Device, Device] = {}  # devices as their drivers describe them, and as tested
+_plain: dict[Device, Device] = {}  # the other way round
+_asked: dict[Device, set[str]] = {}  # what each was tested with, see `Answer`
+_tests = True  # whether devices are tested: not in processes that do nothing else
 
 
-def _tested(untested: Sequence[Device]) -> tuple[Device, ...]:
-    """Return devices as tests describe them; those that nobody has tested are tested now."""
-    unknown = [device for device in untested if not device.tested and device not in _known]
-    for device, answer in zip(unknown, answers_for(unknown), strict=True):
-        problem, lanes, _ = answer
-        tested = replace(device, problem=problem, float_lanes=lanes, tested=True)
-        _known.setdefault(device, tested)
-    return tuple(_known.get(device, device) for device in untested)
+def test_only(index: int) -> None:
+    """Have this process use one device, which it tests, as if it had passed all tests."""
+    global _tests
+    _tests = False
+    os.environ[ENVIRONMENT_VARIABLE] = str(index)
+
+
+def _tested(devices: Iterable[Device], uses: Sequence[str] = ()) -> tuple[Device, ...]:
+    """Return devices as tests describe them, made now where nobody has, also of what they are for.
+
+    Those that no driver describes so, which pose as others, are returned as they are.
+    """
+    plain = [_plain.get(device, device) for device in devices]
+    for device in plain:
+        if _tests and not (device.tested or {"", *uses} <= _asked.get(device, set())):
+            problem, lanes, _, passed = answer_for(device, uses)
+            tested = replace(device, problem=problem, float_lanes=lanes, tested=True)
+            if tested != _known.get(device):
+                _known[device], _plain[tested] = tested, device
+            _asked[device] = {"", *passed, *uses}
+    return tuple(map(_as_known, plain))
+
+
+def _as_known(device: Device) -> Device:
+    plain = _plain.get(device, device)
+    return _known.get(plain, plain)
 
 
 @lru_cache(maxsize=1)
@@ -234,7 +255,9 @@ def why(device: DeviceChoice = None) -> str:
     return f"{best} is used: {reason}."
 
 
-def _choose(wanted: Device | DeviceAddress | int | str | None) -> tuple[Device, str]:
+def _choose(
+    wanted: Device | DeviceAddress | int | str | None, uses: Sequence[str] = ()
+) -> tuple[Device, str]:
     reason = "it was requested"
     if isinstance(wanted, DeviceAddress):
         wanted = find_untested(wanted.name, wanted.platform, wanted.index)
@@ -246,9 +269,9 @@ def _choose(wanted: Device | DeviceAddress | int | str | None) -> tuple[Device, 
         wanted = None if wanted.lower() == ALL else wanted
     fitting = [wanted] if isinstance(wanted, Device) else _fitting(wanted)
     # The best first: whoever has a GPU does not wait for the test of the CPU.
-    tests = (_tested([device])[0] for device in sorted(fitting, key=_rank))
+    tests = (_tested([device], uses)[0] for device in sorted(fitting, key=_rank))
     best = next((device for device in tests if not device.problem), None)
-    known = [_known.get(device, device) for device in fitting]
+    known = list(map(_as_known, fitting))
     if best is None:
         problems = "; ".join(f"{device}: {device.problem}" for device in known) or "only simulators"
         remedy = ADVICE if wanted is None else "Update its driver or choose another device."
@@ -362,7 +385,7 @@ def place_of(device: Device) -> str:
     return ""
 
 
-def choose_devices(wanted: DeviceChoice = None) -> tuple[Device, ...]:
+def choose_devices(wanted: DeviceChoice = None, *uses: str) -> tuple[Device, ...]:
     """Choose the devices to run on, at least one.
 
     Parameters
@@ -372,6 +395,8 @@ def choose_devices(wanted: DeviceChoice = None) -> tuple[Device, ...]:
         ``"all"``: every usable device of the same kind as the best one. Devices of other kinds
         round a little differently, and a slow one would only delay the others. What two platforms
         list counts once, and a device that fails its test is left out, with a warning.
+    *uses : str
+        What they are for, and tested with: a filter, by its name, or ``"noise"`` to measure it.
 
     Returns
     -------
@@ -386,21 +411,21 @@ def choose_devices(wanted: DeviceChoice = None) -> tuple[Device, ...]:
     if wanted is None:
         wanted = os.environ.get(ENVIRONMENT_VARIABLE)
     if isinstance(wanted, str) and wanted.strip().lower() == ALL:
-        return _all_like(choose(ALL))
+        return _all_like(_choose(ALL, uses)[0], uses)
     if isinstance(wanted, str) and "," in wanted:
         wanted = [text.strip() for text in wanted.split(",") if text.strip()]
     if not isinstance(wanted, Sequence) or isinstance(wanted, str):
-        return (choose(wanted),)
+        return (_choose(wanted, uses)[0],)
     if not wanted:
         raise NoDeviceError("No device given: pass one, several, or 'all'.")
-    return tuple(dict.fromkeys(map(choose, wanted)))
+    return tuple(dict.fromkeys(_choose(each, uses)[0] for each in wanted))
 
 
-def _all_like(best: Device) -> tuple[Device, ...]:
+def _all_like(best: Device, uses: Sequence[str]) -> tuple[Device, ...]:
     """Return the best device and all others of its kind, each piece of hardware once."""
     chosen = [best]
-    for each in devices():
-        if each.kind != best.kind or each == best:
+    for each in _tested([each for each in listed() if each.kind == best.kind], uses):
+        if each == best:
             continue
         if any(same_hardware(each, other) for other in chosen):
             continue

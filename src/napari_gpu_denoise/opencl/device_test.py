@@ -1,7 +1,8 @@
 """Test devices before they are used, in processes that a broken driver may take down.
 
-What is run is in `filters/self_test.py`. At vectors as wide as its driver reports, a compiler may
-abort the process or take minutes: PoCL 3.0 does both on AMD Zen 4. Narrower ones are then tried.
+What is run is in `filters/self_test.py`: a short test of the compiler, and each use of a device, a
+filter or ``"noise"``, before its first result. At vectors as wide as its driver reports, a compiler
+may abort or take minutes: PoCL 3.0 does both on AMD Zen 4. Narrower ones are then tried.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -37,14 +37,20 @@ _TURN_PATIENCE = 120.0  # seconds for which another process that tests the same 
 
 
 class Answer(NamedTuple):
-    """What a test says of a device: its fault, if any, and how wide its vectors may be.
+    """What tests say of a device: its fault, if any, how wide its vectors may be, what it passed.
 
-    An answer that does not last, such as that of a test that was interrupted, is not kept.
+    That are names of uses, and an empty one for the compiler. An answer that does not last, such
+    as that of a test that was interrupted, is not kept.
     """
 
     problem: str
     float_lanes: int
     lasting: bool = True
+    passed: tuple[str, ...] = ()
+
+    def covers(self, uses: Sequence[str]) -> bool:
+        """Whether there is nothing more to test for these uses."""
+        return bool(self.problem) or {"", *uses} <= {*self.passed}
 
 
 def answer_file(device: Any) -> Path:
@@ -57,14 +63,15 @@ def answer_file(device: Any) -> Path:
     return cache_folder() / f"device-{digest}.json"
 
 
-def kept_answer(file: Path, lanes: int) -> Answer | None:
-    """Return the answer in a file for a device that reports so many lanes; None if it is no use."""
+def kept_answer(file: Path, lanes: int) -> Answer:
+    """Return the answer in a file for a device that reports so many lanes; else an empty one."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
-        answer = Answer(str(kept["problem"]), int(kept["float_lanes"]))
+        passed = tuple(map(str, kept["passed"]))
+        answer = Answer(str(kept["problem"]), int(kept["float_lanes"]), passed=passed)
     except (OSError, ValueError, LookupError, TypeError):
-        return None
-    return answer if 1 <= answer.float_lanes <= lanes else None
+        return Answer("", lanes)
+    return answer if 1 <= answer.float_lanes <= lanes else Answer("", lanes)
 
 
 def keep_answer(file: Path, device: Any, answer: Answer) -> None:
@@ -90,12 +97,14 @@ def turn(file: Path) -> Iterator[None]:
     """Wait until nobody else tests the device of a file."""
     from filelock import FileLock
 
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(file.with_suffix(".lock"), _TURN_PATIENCE, mode=0o600)
-            stack.enter_context(lock)
+    lock = FileLock(file.with_suffix(".lock"), _TURN_PATIENCE, mode=0o600)
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 @lru_cache(maxsize=1)
@@ -111,10 +120,8 @@ def _processor() -> str:
 
 # Started by its name, and imported only where no process can be: it lies above this folder.
 _MODULE = "napari_gpu_denoise.filters.self_test"
-_PARTS = 2  # of a test, in a process each: compilers of CPU drivers use one core
 _NARROWER = (8, 4)  # floats of vectors to try where those of the driver fail
 
-_seats = threading.Semaphore(max(_PARTS, os.cpu_count() or 1))
 _here = threading.Lock()
 
 
@@ -144,76 +151,49 @@ class NoProcessError(Exception):
     """No process can be started for a test."""
 
 
-class SlowVectorsError(Exception):
-    """A compiler takes too long for vectors of which narrower ones can be tried."""
+def answer_for(device: Any, uses: Sequence[str] = (), patience: Patience = _PATIENCE) -> Answer:
+    """Return the answer of tests of a `Device`: the one kept, or that of a test made now.
 
-
-def answers_for(devices: Sequence[Any], patience: Patience = _PATIENCE) -> list[Answer]:
-    """Return the answers of tests of each `Device`: those kept, or of tests made now side by side.
-
-    Devices of one model and driver are tested once.
+    It has passed the test of the compiler and of these uses, or has a problem.
     """
-    files = [answer_file(device) for device in devices]
-    kinds = dict(zip(files, devices, strict=True))
-    answers = {file: kept_answer(file, device.float_lanes) for file, device in kinds.items()}
-    unknown = [file for file, answer in answers.items() if answer is None]
-    made = _side_by_side(_test, [(file, kinds[file], patience) for file in unknown])
-    answers.update(zip(unknown, made, strict=True))
-    return [answers[file] for file in files]
+    file = answer_file(device)
+    known = kept_answer(file, device.float_lanes)
+    if known.covers(uses):
+        return known
+    with turn(file):  # somebody may have tested it meanwhile
+        known = kept_answer(file, device.float_lanes)
+        if not known.covers(uses):
+            known = _widest(device, known, uses, patience)
+            keep_answer(file, device, known)
+    return known
 
 
-def _side_by_side(function: Callable[..., Any], calls: Sequence[tuple]) -> list[Any]:
-    """Return the results of calls in threads that nobody waits for after Ctrl-C."""
-    futures: list[Future] = [Future() for _ in calls]
-
-    def run(future: Future, arguments: tuple) -> None:
-        try:
-            future.set_result(function(*arguments))
-        except BaseException as error:
-            future.set_exception(error)
-
-    for each in zip(futures, calls, strict=True):
-        threading.Thread(target=run, args=each, daemon=True).start()
-    return [future.result() for future in futures]
-
-
-def _test(file: Path, device: Any, patience: Patience) -> Answer:
-    """Test a device, unless another process has done so meanwhile."""
-    with turn(file):
-        answer = kept_answer(file, device.float_lanes)
-        if answer is None:
-            answer = _widest(device, patience)
-            keep_answer(file, device, answer)
-    return answer
-
-
-def _widest(device: Any, patience: Patience) -> Answer:
-    """Find the widest vectors that a device computes with."""
-    native = device.float_lanes
+def _widest(device: Any, known: Answer, uses: Sequence[str], patience: Patience) -> Answer:
+    """Find the widest vectors that a device computes with, of those that have not failed yet."""
+    native, passed = known.float_lanes, known.passed
     try:
         for lanes in (native, *(n for n in _NARROWER if n < native)):
-            requests = [(device, lanes, part, patience) for part in range(_PARTS)]
-            parts = _side_by_side(_run, requests)
-            problem, lasting = max(parts, key=lambda part: (bool(part.problem), not part.lasting))
+            steps = [step for step in dict.fromkeys(("", *uses)) if step not in passed]
+            problem, lasting = _run(device, lanes, steps, patience)
             if not problem:
-                return Answer("", lanes, lasting)
+                return Answer("", lanes, lasting, (*passed, *steps))
             if not lasting:
                 break
+            passed = ()
     except TimeoutError as error:
         problem, lasting = str(error), True
     return Answer(problem, native, lasting)
 
 
-def _run(device: Any, lanes: int, part: int, patience: Patience) -> Outcome:
-    """Run a part of the test in a process, or in this one if none can be started."""
-    request = device.platform, device.name, device.index, lanes, part
-    with _seats:
-        try:
-            return _run_apart(request, patience)
-        except NoProcessError as reason:
-            _say_here(str(reason))
+def _run(device: Any, lanes: int, steps: Sequence[str], patience: Patience) -> Outcome:
+    """Run a test in a process, or in this one if none can be started."""
+    request = device.platform, device.name, device.index, lanes, steps
+    try:
+        return _run_apart(device, request, patience)
+    except NoProcessError as reason:
+        _say_here(str(reason))
     with _here:
-        return outcome_of(import_module(_MODULE).run_part(*request), lambda step: None)
+        return outcome_of(import_module(_MODULE).run_steps(request), lambda step: None)
 
 
 @cache
@@ -226,12 +206,12 @@ def _say_here(reason: str) -> None:
 
 
 def child_command(request: Sequence[Any]) -> list[str]:
-    """Return the command that runs a part of the test of a device."""
+    """Return the command that runs a test of a device."""
     return [sys.executable, "-P", "-W", "ignore", "-m", _MODULE, json.dumps(request)]
 
 
-def _run_apart(request: Sequence[Any], patience: Patience) -> Outcome:
-    """Run a part of the test in a process of its own.
+def _run_apart(device: Any, request: Sequence[Any], patience: Patience) -> Outcome:
+    """Run a test in a process of its own.
 
     Raises
     ------
@@ -245,13 +225,15 @@ def _run_apart(request: Sequence[Any], patience: Patience) -> Outcome:
     step, result, lanes = "", None, request[3]
     with tempfile.TemporaryFile() as said:
         with _child(child_command(request), said) as process:
+            ahead = device, request[4], process.stdin
+            threading.Thread(target=_build_ahead, args=ahead, daemon=True).start()
             try:
                 vectors = patience.vectors if lanes > min(_NARROWER) else patience.computing
                 for message in _messages(process, patience._replace(vectors=vectors)):
                     step = message.get("step", step)
                     result = message.get("outcome", result)
-            except SlowVectorsError:
-                return Outcome(f"its compiler takes too long for vectors of {lanes} floats")
+            except KernelError as slow:
+                return Outcome(str(slow))
         code, last = process.returncode, _last_words(said)
     if result is not None:
         return Outcome(*result)
@@ -264,6 +246,15 @@ def _run_apart(request: Sequence[Any], patience: Patience) -> Outcome:
     return Outcome(f"the test of {step or 'its driver'} ended with {name}: {last}", not ended)
 
 
+def _build_ahead(device: Any, steps: Sequence[str], told: Any) -> None:
+    """Have the programs of filters built beside the start of a test, and tell it when they are."""
+    with contextlib.suppress(Exception):  # the test finds what is wrong
+        if any(steps):
+            import_module(_MODULE).build_ahead(device, steps)
+    with contextlib.suppress(OSError, ValueError):  # it has ended
+        told.write(b"\n")
+
+
 @contextlib.contextmanager
 def _child(command: list[str], said: Any) -> Iterator[subprocess.Popen]:
     """Start a process, whose standard error goes to a file, and end it with all of its own."""
@@ -272,7 +263,7 @@ def _child(command: list[str], said: Any) -> Iterator[subprocess.Popen]:
         options = {"creationflags": subprocess.CREATE_NO_WINDOW}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": said}
     try:
-        process = subprocess.Popen(command, **pipes, encoding="utf-8", errors="replace", **options)
+        process = subprocess.Popen(command, **pipes, bufsize=0, **options)
     except OSError as error:
         raise NoProcessError(str(error)) from error
     with process:
@@ -291,12 +282,12 @@ def _end(process: subprocess.Popen) -> None:
 
 def _messages(process: subprocess.Popen, patience: Patience) -> Iterator[dict[str, Any]]:
     """Yield what a process reports, line by line, as long as it makes progress."""
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
         for line in process.stdout:
             lines.put(line)
-        lines.put("")
+        lines.put(b"")
 
     threading.Thread(target=read, daemon=True).start()
     message: dict[str, Any] = {}
@@ -311,8 +302,8 @@ def _messages(process: subprocess.Popen, patience: Patience) -> Iterator[dict[st
 
 
 def _next_line(
-    lines: queue.SimpleQueue[str], process: subprocess.Popen, step: str, patience: Patience
-) -> str:
+    lines: queue.SimpleQueue[bytes], process: subprocess.Popen, step: str, patience: Patience
+) -> bytes:
     """Wait for a line of a process, but not if it hangs.
 
     A compiler computes, even if slowly on a busy machine, and a driver that hangs is mostly idle.
@@ -323,7 +314,7 @@ def _next_line(
             return lines.get(timeout=min(patience.idle, 0.5))
         waited, computed = time.monotonic() - began, _seconds_used(process) - used
         if step.startswith("vectors") and patience.vectors < min(computed, patience.computing):
-            raise SlowVectorsError
+            raise KernelError(f"its compiler takes too long for {step}")
         if waited > patience.idle and not 0.05 * waited < computed < patience.computing:
             where = f" ({step})" if step else ""
             raise TimeoutError(f"it did not finish a test within {waited:.0f} s{where}")

@@ -18,9 +18,10 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
@@ -159,11 +160,6 @@ class Kernel:
         self._in_order = itemgetter(*nearest) if len(nearest) > 1 else lambda given: (given[one],)
         self._count = len(names)
 
-    @property
-    def program(self) -> Any:
-        """The program of the kernel."""
-        return self._kernel.program
-
 
 # Work-groups have one shape for all image sizes: PoCL compiles a kernel again for every shape, and
 # a driver left to choose takes another shape for every image size, a poor one for odd sizes.
@@ -201,8 +197,8 @@ def pixel_grid(
 
 # Processes in a first call, each of which has a context: some 0.3 GB of device memory.
 BUILDERS = 3
-# Seconds for which a builder is waited for.
-_PATIENCE = 60.0
+# Seconds for which a builder is waited for, and from one look at all of them to the next.
+_PATIENCE, _MOMENT = 60.0, 0.005
 
 
 class Task(NamedTuple):
@@ -297,6 +293,13 @@ class BuildQueue:
         if begun is not None:
             begun.wait(_PATIENCE)
 
+    def finish(self) -> None:
+        """Wait until builders have built all that there is."""
+        while self._builders and (
+            self._waiting or not all(e.is_set() for e in [*self._begun.values()])
+        ):
+            time.sleep(_MOMENT)
+
     def _feed(self) -> None:
         """Start a builder and give it programs as long as there are any."""
         with contextlib.suppress(OSError, ValueError), _started(self._device) as process:
@@ -308,8 +311,10 @@ class BuildQueue:
                         break
                     _send(process.stdin, {"source": task.source, "options": task.options})
                     ready = process.stdout.readline()
-            with self._lock:
-                self._builders -= 1
+                    if ready.strip() == "1":
+                        self.built.add(task)
+        with self._lock:
+            self._builders -= 1
 
 
 @contextlib.contextmanager
@@ -494,14 +499,14 @@ class Session:
             if program is None:
                 program = self.programs[key] = self._build(key)
                 if self.ahead is not None:
-                    self.ahead.built.add(self._task(key))
+                    self.ahead.built.add(self.task(key))
         return program
 
     def build_all(self, keys: Iterable[ProgramKey], builders: int) -> Iterator[ProgramKey]:
         """Build programs, with so many other processes where that helps; yield each when done."""
         keys = list(keys)
         if self.ahead is not None:
-            self.ahead.add(map(self._task, keys), builders)
+            self.ahead.add(map(self.task, keys), builders)
             yield from self._build_waiting(self.ahead)
         for key in keys:
             if key not in self.programs:
@@ -515,11 +520,11 @@ class Session:
         coming: Callable[[], Iterable[ProgramKey]] | None,
     ) -> None:
         """Take part in building the programs that are coming; return when nobody is at this one."""
-        task = self._task(key)
+        task = self.task(key)
         if coming is not None and task not in ahead.built:
             # Whatever fails there fails again in the run itself.
             with contextlib.suppress(Exception):
-                ahead.add(map(self._task, coming()))
+                ahead.add(map(self.task, coming()))
             for _ in self._build_waiting(ahead):
                 pass
         ahead.wait(key)
@@ -536,7 +541,7 @@ class Session:
                     ahead.built.add(task)
             yield task.key
 
-    def _task(self, key: ProgramKey) -> Task:
+    def task(self, key: ProgramKey) -> Task:
         import pyopencl as cl
 
         # pyopencl adds a path to the options, and drivers know a program by all of them.
@@ -628,6 +633,12 @@ def session(device: Device) -> Session:
             ahead = BuildQueue(device) if worth_it(device) else None
             _sessions[device] = Session(device, context, ahead=ahead)
         return _sessions[device]
+
+
+def share(opened: Session, device: Device) -> None:
+    """Have runs on a device use the context of a session, unless they have one."""
+    with _lock:
+        _sessions.setdefault(device, replace(opened, device=device))
 
 
 def forget(session: Session) -> None:

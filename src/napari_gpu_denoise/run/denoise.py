@@ -141,7 +141,7 @@ def denoise_image(
     ledger = ledger or Ledger()
     image = Input.of(image, run, ledger.known("correction"))
     region = wanted_region(image.names, image.given.shape, chosen)
-    devices = choose_devices(run.device)
+    devices = choose_devices(run.device, *run.uses)
     run = image.adapted(run).on(devices)
     shape = tuple(one.stop - one.start for one in region)
     if out is not None and not callable(out):

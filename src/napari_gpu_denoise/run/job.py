@@ -22,7 +22,7 @@ from napari_gpu_denoise.image.levels import (
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
-from napari_gpu_denoise.opencl.device import Device, choose, choose_devices
+from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.flow.work import largest_in_planes
 from napari_gpu_denoise.run.input import Block, Input
@@ -125,8 +125,8 @@ class Job:
 
     @property
     def device(self) -> Device:
-        """The device to run on, looked up in each process."""
-        return choose(self.run.device)
+        """The device to run on, looked up in each process; one that the filter was tested on."""
+        return choose_devices(self.run.device, self.filter.name)[0]
 
     def on(self, device: Device) -> Job:
         """Return the job for another device."""
@@ -295,7 +295,7 @@ def start(
     image = Input.of(image, run)
     run, names = image.adapted(run), image.names
     if not anywhere:
-        run = replace(run, device=choose_devices(run.device)[0])
+        run = replace(run, device=choose_devices(run.device, *run.uses)[0])
     pixels = block.finite if block else image.array
     shape = tuple(int(n) for n in pixels.shape)
     # A stream has an axis T, of unknown length.

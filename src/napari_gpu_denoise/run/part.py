@@ -17,7 +17,7 @@ from napari_gpu_denoise.errors import DeviceMemoryError, ImageError
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.image.threads import quiet
-from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
 from napari_gpu_denoise.opencl.program import ProgramKey, program_key, session
 from napari_gpu_denoise.protocol.filter import Filter
@@ -428,8 +428,9 @@ def programs_for(run: Run, image: np.ndarray) -> list[ProgramKey]:
 def warm_up(settings: Filter, device: Device) -> None:
     """Build the programs of a filter for images of float32 and uint16.
 
-    The drivers of CPUs build in the first run whatever is done here: for them nothing is.
+    The drivers of CPUs build in the first run whatever is done here: they are only tested.
     """
+    (device,) = choose_devices(device, settings.name)
     if device.shares_cores:
         return
     needed: dict[ProgramKey, None] = {}

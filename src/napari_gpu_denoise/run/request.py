@@ -200,6 +200,11 @@ class Run:
             return not self.noise.knows(self.filter)
         return self.noise is None or isinstance(self.noise, str)
 
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """What a device does for the run, see `choose_devices`."""
+        return ("noise", self.filter.name) if self.measures_noise else (self.filter.name,)
+
     def on(self, devices: Sequence[Device]) -> Run:
         """Return the run on the first of some devices, with the limit that main memory sets."""
         limit = self.memory_limit

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
-from urllib.request import url2pathname
 
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import input_checks
@@ -150,6 +149,8 @@ def as_path(path: str | os.PathLike) -> Path | Address:
     scheme, found, place = text.partition("://")
     if not found:
         return Path(text)
+    from urllib.request import url2pathname  # and HTTP, which few processes need
+
     return Path(url2pathname(place)) if scheme.lower() in _LOCAL else Address(text)
 
 

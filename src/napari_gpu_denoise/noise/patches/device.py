@@ -26,7 +26,7 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     frequency_sets,
     weights,
 )
-from napari_gpu_denoise.opencl.device import choose
+from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
 from napari_gpu_denoise.opencl.program import session
 
@@ -309,6 +309,6 @@ def _loaded(values: np.ndarray, mapping: Levels) -> np.ndarray:
 @contextmanager
 def patches_on(device: Any = None) -> Iterator[DevicePatches]:
     """Open a device to read patches on, as `choose` takes it; NoDeviceError if there is none."""
-    opened = session(choose(device))
+    opened = session(choose_devices(device, "noise")[0])
     with device_errors(opened), borrow(opened, "noise") as arena:
         yield arena.keep("patches", lambda: DevicePatches(arena))
