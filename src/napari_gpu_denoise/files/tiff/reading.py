@@ -597,6 +597,15 @@ def check_planes(tif: tifffile.TiffFile, path: Path) -> None:
         )
 
 
+def _pages_of(series: tifffile.TiffPageSeries) -> list[Any]:
+    """Return the pages that are there; of later ones of one block only where they are stored."""
+    if series.kind == "shaped" and series.dataoffset is not None:
+        # In a quarter of the time that tifffile takes for all of their tags.
+        series.parent.pages.set_keyframe(series.keyframe.index)
+        series.parent.pages.useframes = True
+    return [page for page in series if page is not None]
+
+
 def stored_files(
     tif: tifffile.TiffFile,
     path: Path,
@@ -622,7 +631,7 @@ def stored_files(
         return (path,), [series.keyframe]
     files: dict[Path, None] = {}
     blank = blocks = stored_bytes = 0
-    pages = [page for page in series if page is not None]
+    pages = _pages_of(series)
     for page in pages:
         stored = len(page.dataoffsets)
         if not page.is_contiguous and stored < math.prod(page.chunked):
