@@ -89,7 +89,7 @@ class Watched(dict):
 
     def __init__(self, *given):
         super().__init__(*given)
-        self.used = set()
+        self.used, self.sent = set(), {}
 
     def __getitem__(self, name):
         self.used.add(name)

@@ -160,17 +160,7 @@ def _corrected(array: da.Array, correction: Correction) -> da.Array:
     )
 
 
-_BLOCK_BYTES = 1 << 28  # of pixels that chunks filtered together read
-
-
-def blocks_along(lengths: Sequence[int], most: int) -> list[int]:
-    """Return in which block each chunk along an axis is: of so many pixels, or one chunk."""
-    numbers, held = [0], lengths[0]
-    for length in lengths[1:]:
-        begins = held and length and held + length > most
-        held = length if begins else held + length
-        numbers.append(numbers[-1] + bool(begins))
-    return numbers
+_BLOCK_BYTES = 1 << 28  # of pixels that chunks filtered together read, about
 
 
 @dataclass(eq=False)
@@ -190,15 +180,15 @@ class Blocks(MaterializedLayer):
     windows: list[tuple]
 
     def __post_init__(self) -> None:
-        job, self._blocks = self.job, []
-        uncut = job.filter.uncut_axes(job.names)
-        held = [sum(own) if i in uncut else max(own) for i, own in enumerate(self.chunks)]
-        frame = math.prod(n for a, n in zip(job.names, held, strict=True) if a != "T")
-        for i, (letter, own) in enumerate(zip(job.names, self.chunks, strict=True)):
+        job, names, self._blocks = self.job, self.job.names, []  # lengths of blocks along each axis
+        uncut = job.filter.uncut_axes(names)
+        held = [n if i in uncut else max(self.chunks[i]) for i, n in enumerate(job.shape)]
+        frame = math.prod(n for a, n in zip(names, held, strict=True) if a != "T")
+        for i, letter in enumerate(names):
             most = margin = sum(job.margin_along(letter))
             if letter == "T":
                 most = min(8 * margin, _BLOCK_BYTES // (frame * job.dtypes[0].itemsize) - margin)
-            self._blocks.append(blocks_along(own, held[i] if i in uncut else most))
+            self._blocks.append(held[i] if i in uncut else max(most, 1))
         # Where chunks begin along each axis, and the last one ends.
         self._ends = [list(itertools.accumulate(own, initial=0)) for own in self.chunks]
         indices = itertools.product(*(range(len(own)) for own in self.chunks))
@@ -228,7 +218,8 @@ class Blocks(MaterializedLayer):
         return tasks, needed
 
     def _block_of(self, key: tuple) -> list[int]:
-        return [numbers[k] for numbers, k in zip(self._blocks, key[1:], strict=True)]
+        each = zip(key[1:], self._ends, self._blocks, strict=True)
+        return [ends[k] // length for k, ends, length in each]
 
     def _region(self, *keys: tuple) -> list[slice]:
         """Return the region that spans some chunks."""
@@ -251,6 +242,8 @@ def _denoise_block(
     windows: list[np.ndarray],
 ) -> np.ndarray:
     """Denoise a part of an array, of which the chunks that it reads lie at some places."""
+    if 0 in part.shape:
+        return np.empty(part.shape, job.dtypes[1])
     job = job.sharing(windows) if windows else job
     free = _free(_here(devices))
     device = free.get()
