@@ -16,8 +16,8 @@ MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have; only ever lowered.
 LIMITS = {
     "modules": 190,
-    "lines": 46_233,
-    "lines of imports": 2_873,
+    "lines": 46_100,
+    "lines of imports": 2_866,
     "modules with a single importer": 33,
 }
 
