@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
+from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.patches import device as device_patches
 from napari_gpu_denoise.noise.patches.coefficients import (
     Squares,
@@ -100,6 +101,16 @@ def test_levels_far_from_zero_keep_their_digits(device, dtype, level):
     with patches_on(device) as place:
         one, other = (read_spectra([each], LIMIT, device=place) for each in (whole, far))
         np.testing.assert_allclose(other.energy, one.energy, 1e-5)
+
+
+def test_frames_are_measured_on_the_device_that_is_named(device, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        device_patches, "choose_devices", lambda which, *uses: asked.append(which) or (device,)
+    )
+    frames = np.random.default_rng(0).normal(100, 5, (4, 64, 64)).astype(np.float32)
+    estimate_noise(frames, axes="TYX", device=device)
+    assert asked and set(asked) == {device}
 
 
 def test_pixels_that_are_left_out(device):

@@ -228,7 +228,7 @@ class Evidence:
         if axis < 0:
             return None
         frames = self._source.along(axis, self._channel, range(self._source.shape[axis]))
-        return FramesInARow.of(frames, self._source.threads)
+        return FramesInARow.of(frames, self._source.threads, self._device)
 
     @property
     def in_a_row(self) -> FramesInARow | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,9 +72,12 @@ class FramesInARow:
 
     rows: tuple[tuple[np.ndarray, ...], ...]
     threads: int = 1  # that work at once
+    device: Any = None  # that patches are read on, as `patches_on` yields it
 
     @classmethod
-    def of(cls, frames: Sequence[np.ndarray], threads: int = 1) -> FramesInARow | None:
+    def of(
+        cls, frames: Sequence[np.ndarray], threads: int = 1, device: Any = None
+    ) -> FramesInARow | None:
         """Read frames of a time-lapse (t, y, x) at four places; None if there are fewer than two.
 
         There are three at each, if there are as many.
@@ -83,7 +86,8 @@ class FramesInARow:
         if number < 2:
             return None
         places = spread(len(frames) - number + 1, 4)
-        return cls(tuple(tuple(frames[t + k] for k in range(number)) for t in places), threads)
+        rows = tuple(tuple(frames[t + k] for k in range(number)) for t in places)
+        return cls(rows, threads, device)
 
     def changed(self, change: Callable[[np.ndarray], np.ndarray]) -> FramesInARow:
         """Return frames that are changed one by one, such as stabilised."""
@@ -103,7 +107,7 @@ class FramesInARow:
         for row in range(len(self.rows)):
             known = [mask for mask in masks[row :: len(self.rows)] if mask is not None]
             blanks.append(np.any(known, axis=0) if known else None)
-        return read_alike(sets, 5000, blanks)
+        return read_alike(sets, 5000, blanks, self.device)
 
     def spectrum(self, single: NoiseSpectrum, alike: bool = True) -> NoiseSpectrum | None:
         """Return the spectrum of the noise, `single` being that of single frames.

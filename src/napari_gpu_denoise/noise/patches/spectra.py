@@ -179,12 +179,19 @@ def read_spectra(
 
 
 def read_alike(
-    sets: Sequence[Sequence[np.ndarray]], limit: int, blanks: list[np.ndarray | None]
+    sets: Sequence[Sequence[np.ndarray]],
+    limit: int,
+    blanks: list[np.ndarray | None],
+    device: Any = None,
 ) -> list[PatchSpectra]:
-    """Read the same patches of each set of planes, those finite in all, as `read_spectra`."""
+    """Read the same patches of each set of planes, those finite in all, as `read_spectra`.
+
+    Their coefficients are in memory.
+    """
     planes, size = [plane for each in sets for plane in each], len(blanks)
     for _ in range(2):
-        found = read_spectra(planes, limit * len(sets), blanks * len(sets)).alone(size)
+        read = read_spectra(planes, limit * len(sets), blanks * len(sets), device=device)
+        found = replace(read, coefficients=np.asarray(read.coefficients)).alone(size)
         alike = (np.array_equal(each.place, found[0].place) for each in found)
         if len(found) == len(sets) and all(alike):
             break
