@@ -328,8 +328,7 @@ def denoise_files(
             notes = flow.cancelled()
             return BatchReport(tuple(files), len(files) < count, notes, tuple(state.spent))
     workers = "" if batch.workers is None else batch.workers.note
-    spent = tuple(state.spent)
-    report = BatchReport(tuple(map(_still_there, files)), spent=spent, workers=workers)
+    report = BatchReport(tuple(map(_still_there, files)), spent=tuple(state.spent), workers=workers)
     return replace(report, notes=_plate(batch)) if not report.failed else report
 
 
@@ -391,10 +390,12 @@ class _Flow(contextlib.ExitStack):
                 if len(self._begun) < _AT_ONCE and run.host_memory.fits(held, run.device):
                     break
                 self._finish_first()
-            self._begin(path, place, run, found)
+            self._begin(path, place, run, found, nbytes)
             opened.pop_all()
 
-    def _begin(self, path: Path, place: tuple[int, int], run: Run, opened: OpenImage) -> None:
+    def _begin(
+        self, path: Path, place: tuple[int, int], run: Run, opened: OpenImage, nbytes: int
+    ) -> None:
         """Let a thread denoise a file, on one of the devices."""
         run = replace(run, device=(run.device[place[0] % len(run.device)],))
         steps: deque[Step] = deque()
@@ -406,9 +407,8 @@ class _Flow(contextlib.ExitStack):
         def stopped() -> bool:
             return self._ended.is_set() or self._progress.stopped()
 
-        nbytes, options = opened.small_bytes(run), {**self._state.options(path), "opened": opened}
-        options["progress"] = Progress(report, stopped)
-        future = self._pool.submit(denoise_file, path, self._batch.targets[path], run, **options)
+        own = {"opened": opened, "progress": Progress(report, stopped)} | self._state.options(path)
+        future = self._pool.submit(denoise_file, path, self._batch.targets[path], run, **own)
         self._begun.append(_Begun(path, place, time.monotonic(), nbytes, steps, future))
 
     def finish(self) -> None:

@@ -377,9 +377,8 @@ def fill_nonfinite(
     """
     check_policy(nonfinite)
     mask = far_values(array, inner, ends)
-    if ends is not None and np.isfinite(ends).all():
-        nonfinite = "raise"  # there is none to keep
-    if nonfinite == "keep" and array.dtype.kind == "f":
+    all_finite = ends is not None and np.isfinite(ends).all()
+    if nonfinite == "keep" and array.dtype.kind == "f" and not all_finite:
         bad = ~np.isfinite(array)
         mask = bad if mask is None else mask | bad
     if mask is None or not mask.any():

@@ -295,9 +295,9 @@ class BuildQueue:
 
     def finish(self) -> None:
         """Wait until builders have built all that there is."""
-        while self._builders and (
-            self._waiting or not all(e.is_set() for e in [*self._begun.values()])
-        ):
+        while self._builders:
+            if not self._waiting and all(each.is_set() for each in [*self._begun.values()]):
+                return
             time.sleep(_MOMENT)
 
     def _feed(self) -> None:

@@ -178,7 +178,7 @@ def _at_once(
         made = new(shape, dtype)  # gets its memory while the noise is measured
     job = start(run, image, pixels)
     if read_part:
-        job = job.sharing(image.windows())
+        job = job.sharing(image.windows(), image.window_levels)
     part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, region))
     block = image.block(run.nonfinite, part.reads) if read_part else pixels[part.reads]
     if callable(out):
@@ -213,7 +213,7 @@ def _on_devices(
     parts = divide(job, part, len(devices), each) if len(devices) > 1 else [part]
     if len(parts) == 1:
         tally = filter_part(job.on(devices[0]), part, block, made, progress)
-        return by_parts.DeviceReport(tally, dict.fromkeys(devices[:1], devices[0]))
+        return by_parts.DeviceReport(tally, {devices[0]: devices[0]})
     work = by_parts.PartWork(
         job,
         parts,

@@ -80,7 +80,7 @@ class FrameLinks:
         self._means: dict[int, np.ndarray | None] = {}
         self._changed: dict[int, np.ndarray] = {}
         self._digests: dict[int, bytes | None] = {}
-        self._steady: dict[bytes | None, tuple] = {}  # links of frames of one brightness, by noise
+        self._steady: dict[bytes, tuple] = {}  # links of frames of one brightness, by noise
         self._last: int | None = None
 
     def add(self, first: int, *notes: FrameNote) -> None:
@@ -163,7 +163,8 @@ class FrameLinks:
         made[copies, :, 2] *= repeated
         made = np.moveaxis(made, 2, 0).astype(np.float32)
         found = np.ascontiguousarray(made[:-1]), np.ascontiguousarray(made[-1])
-        self._steady = {**(self._steady if len(self._steady) < 8 else {}), key: found}
+        if key is not None:
+            self._steady = {**(self._steady if len(self._steady) < 8 else {}), key: found}
         return found
 
     def _repeated(self, times: range, count: int) -> np.ndarray:
