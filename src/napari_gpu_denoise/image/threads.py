@@ -62,7 +62,7 @@ def at_once(function: Callable[..., Any], *given: Any) -> Future:
 
 
 # Process large host arrays in several threads: one thread cannot saturate the memory bus.
-_WORTHWHILE = 1 << 21
+_WORTHWHILE = 1 << 23  # bytes; with less the threads wait for each other (H200)
 _MOST_THREADS = 8
 
 
