@@ -1,6 +1,5 @@
 """The panel "Batch": files in, results out, as the command line makes them."""
 
-import json
 import shlex
 import threading
 from dataclasses import replace
@@ -11,7 +10,7 @@ import pytest
 import tifffile
 from napari.components import ViewerModel
 from numpy.testing import assert_allclose, assert_array_equal
-from qtpy.QtCore import QItemSelectionModel, QMimeData, QPointF, Qt, QUrl
+from qtpy.QtCore import QMimeData, QPointF, Qt, QUrl
 from qtpy.QtGui import QDropEvent
 
 import napari_gpu_denoise as gd
@@ -19,7 +18,9 @@ from _napari.inputs import choose
 from _napari.noise_records import estimate
 from files.interrupted import parts_written
 from napari_gpu_denoise import cli
+from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.batch.panel import BatchPanel
+from napari_gpu_denoise._napari.layers.provenance import is_result
 from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import FORMAT_NAMES, one_file
@@ -91,10 +92,10 @@ def batch(panel, qtbot):
     """Add files to the panel, and wait until it has looked at them."""
 
     def add(*names):
-        before = len(panel.table.rows)
+        before = len(panel.files.rows)
         panel.add([str(name) for name in names])
         qtbot.waitUntil(
-            lambda: len(panel.table.rows) > before and all(row.info for row in panel.table.rows)
+            lambda: len(panel.files.rows) > before and all(row.header for row in panel.files.rows)
         )
         return panel
 
@@ -102,23 +103,26 @@ def batch(panel, qtbot):
 
 
 def states(panel):
-    return {row.path.name: row.state for row in panel.table.rows}
+    return {row.path.name: row.state for row in panel.files.rows}
 
 
 def cell(panel, row, column):
-    return panel.table.data(panel.table.index(row, column), Qt.ItemDataRole.DisplayRole)
+    return panel.files.rows[row].text(column)
 
 
 def test_a_folder(batch, folder, done, calls):
     panel = batch(folder)
     assert [cell(panel, n, 0) for n in range(3)] == ["a.tif", "b.tif", "c.tif"]
-    assert [cell(panel, n, 1) for n in (0, 1)] == ["20x24 uint16", "cannot be read"]
+    assert [cell(panel, n, 1) for n in (0, 1)] == ["Y20 X24 uint16", "cannot be read"]
     assert panel.form.output.text() == str(folder / "denoised")
     assert panel.run_button.text() == "Denoise 2 files"  # that can be read
     assert done(panel) == "<b>Not all done.</b> 2 denoised, 1 failed, 0 skipped."
     assert states(panel) == {"a.tif": "done", "b.tif": "failed", "c.tif": "done"}
     assert cell(panel, 0, 2).startswith("Done in ") and "3 values clipped" in cell(panel, 0, 2)
     assert cell(panel, 1, 2).startswith("Not a TIFF")  # the name is in the first column
+    panel.files.rows[1].setSelected(True)
+    assert panel.selected.text().startswith("b.tif: ")
+    assert panel.selected.text().endswith(cell(panel, 1, 2))
     assert_array_equal(tifffile.imread(folder / "denoised/c.tif"), image(1) + 1)
     assert sorted(each.name for each in (folder / "denoised").iterdir()) == ["a.tif", "c.tif"]
     assert panel.run_button.text() == "Try 1 file again"
@@ -151,37 +155,15 @@ def test_each_file_as_recommended(batch, tmp_path, done, copied):
     assert copied(panel.command_button).startswith("gpu-denoise auto ")
 
 
-def test_the_report_is_that_of_the_command_line(batch, folder, done, calls, tmp_path, capsys):
-    panel = batch(folder)
-    done(panel)
-    window = panel.show_report()
-    words = ["nl-means", str(folder), "-o", str(tmp_path / "cli"), "--window", "5"]
-    capsys.readouterr()  # the bar of a viewer without a window
-    cli.main(words)
-    printed = capsys.readouterr()
-    lines = printed.out.replace(str(tmp_path / "cli"), str(folder / "denoised")).splitlines()
-    text = window.text.toPlainText().splitlines()
-    assert [line for line in text if line in lines] == lines
-    window.save(str(tmp_path / "report.json"))
-    held = json.loads((tmp_path / "report.json").read_text())
-    assert [file["error"] is None for file in held["files"]] == [True, False, True]
-    window.close()
-
-
-def test_pause_stop_and_go_on(batch, folder, calls, click, qtbot, done):
+def test_stop_and_go_on(batch, folder, calls, click, qtbot, done):
     (folder / "b.tif").unlink()
     panel = batch(folder)
     calls.turns = threading.Semaphore(0)
     click(panel.run_button)
-    assert not panel.run_button.isEnabled() and panel.pause_button.isEnabled()
+    assert not panel.run_button.isEnabled()
     qtbot.waitUntil(lambda: calls.steps == 6)
-    click(panel.pause_button)
-    assert panel.pause_button.text() == "Resume"
-    assert panel.status.text() == "Paused. 0 of 2 files done."
+    assert panel.status.text() == "0 of 2 files done."
     calls.turns.release()
-    qtbot.wait(200)
-    assert calls.steps == 7  # it was on its way
-    click(panel.pause_button)
     # The other one is half way then.
     qtbot.waitUntil(lambda: states(panel) == {"a.tif": "done", "c.tif": "running"})
     qtbot.waitUntil(lambda: calls.steps == 17)
@@ -190,7 +172,7 @@ def test_pause_stop_and_go_on(batch, folder, calls, click, qtbot, done):
     calls.turns.release()
     qtbot.waitUntil(lambda: not panel.runs.running)
     assert panel.status.text() == "<b>Stopped.</b> 1 denoised, 0 failed, 0 skipped."
-    assert panel.table.rows[1].words == "Stopped; it will start from the beginning"
+    assert panel.files.rows[1].words == "Stopped; it will start from the beginning"
     assert panel.run_button.text() == "Continue with 1 file"
     calls.turns = None
     assert done(panel) == "<b>Done.</b> 2 denoised, 0 failed, 0 skipped."
@@ -198,16 +180,13 @@ def test_pause_stop_and_go_on(batch, folder, calls, click, qtbot, done):
     assert panel.run_button.text() == "Denoise 2 files"
 
 
-@pytest.mark.parametrize("how", ["stop", "stop while paused", "close"])
+@pytest.mark.parametrize("how", ["stop", "close"])
 def test_stopped_half_way(batch, folder, calls, click, qtbot, how):
     panel = batch(folder / "a.tif")
     calls.turns = threading.Semaphore(0)
     click(panel.run_button)
     qtbot.waitUntil(lambda: calls.steps == 6 and states(panel) == {"a.tif": "running"})
     worker = panel.runs.worker
-    if how == "stop while paused":
-        click(panel.pause_button)
-        calls.turns.release()
     if how == "close":
         panel.stop()
     else:
@@ -229,13 +208,22 @@ def test_a_large_file_goes_on_where_it_was_stopped(batch, tmp_path, in_parts, do
     later = SimpleNamespace(set=lambda: stopping().set(), is_set=lambda: stopping().is_set())
     with parts_written(stop_at=3, cancel=later):
         assert "Stopped" in done(panel)
-    assert panel.table.rows[0].words == "Stopped; what is done is kept"
+    assert panel.files.rows[0].words == "Stopped; what is done is kept"
     assert panel.run_button.text() == "Continue with 1 file"
     with parts_written() as wrote:
         assert done(panel) == "<b>Done.</b> 1 denoised, 0 failed, 0 skipped."
     assert 0 < len(wrote) <= 3
     expected = gd.nl_means(movie, axes="TYX", window=5)
     assert_array_equal(tifffile.imread(tmp_path / "denoised/large.tif"), expected)
+
+
+@pytest.fixture
+def in_window(viewer, qtbot):
+    """The panel in a window of napari."""
+    made = docks.open_panel(viewer, "Batch")
+    qtbot.waitUntil(lambda: made.form.options.device.caption.text() != "")
+    made.form.filter.show_settings(gd.NLMeans(window=5))
+    return made
 
 
 def ome(path):
@@ -246,21 +234,31 @@ def ome(path):
     return (0.25, 0.2), "micrometer", [("DAPI", (0, 0, 1)), ("GFP", (0, 1, 0))]
 
 
-def test_opened_results_are_placed_and_coloured_as_their_files(model, batch, tmp_path, done, click):
+def test_inputs_and_results_are_opened_in_compare(viewer, in_window, tmp_path, done, click, qtbot):
     (tmp_path / "raw").mkdir()
-    scale, unit, channels = ome(tmp_path / "raw" / "a.ome.tif")
-    panel = batch(tmp_path / "raw")
+    source = tmp_path / "raw" / "a.ome.tif"
+    scale, unit, channels = ome(source)
+    panel = in_window
+    panel.add([str(tmp_path / "raw")])
+    qtbot.waitUntil(lambda: len(panel.files.rows) == 1)
     done(panel)
-    panel.files.selectRow(0)
+    panel.files.rows[0].setSelected(True)
     click(panel.open_button)
-    assert len(model.layers) == len(channels)
-    for layer, (channel, colour) in zip(model.layers, channels, strict=True):
+    compared = viewer.window.dock_widgets["Compare (GPU Denoise)"]
+    qtbot.waitUntil(lambda: compared.overlay.mode == "curtain")
+    before, after = viewer.layers[:2], [each for each in viewer.layers if is_result(each)]
+    assert compared.layer.layers() == tuple(after) and compared.before.layer() == before[0]
+    for layer, (channel, colour) in zip(after, channels, strict=True):
         assert_allclose(layer.scale, scale, rtol=1e-6)
         assert str(layer.units[-1]) == unit
         assert layer.name.endswith(f"{channel} (NL-means)")
         assert_allclose(layer.colormap.colors[-1][:3], colour, atol=0.01)
         assert layer.metadata["napari-gpu-denoise"]["filter"] == "nl_means"
         assert layer.source.path == str(tmp_path / "raw/denoised/a.ome.tif")
+    assert {each.source.path for each in before} == {str(source)}
+    # Inputs that are there are not opened again.
+    panel.open_results()
+    assert [each.source.path for each in viewer.layers].count(str(source)) == 2
 
 
 def test_existing_results(batch, folder, done, calls):
@@ -270,7 +268,7 @@ def test_existing_results(batch, folder, done, calls):
     panel.form.filter.form.controls["window"].value = 7
     done(panel)
     assert set(states(panel).values()) == {"failed"}
-    assert "choose Replace them at Existing results" in panel.table.rows[0].words
+    assert "choose Replace them at Existing results" in panel.files.rows[0].words
     choose(panel.form.existing, "keep")
     done(panel)
     assert set(states(panel).values()) == {"skipped"}
@@ -290,13 +288,12 @@ def test_files_are_dropped_onto_the_list(batch, folder, qtbot):
     place, act = QPointF(20, 20), Qt.DropAction.CopyAction
     buttons = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
     panel.files.dropEvent(QDropEvent(place, act, dragged, *buttons))
-    qtbot.waitUntil(lambda: len(panel.table.rows) == 3)
+    qtbot.waitUntil(lambda: len(panel.files.rows) == 3)
     assert f"notes.txt is not a {FORMAT_NAMES} file" in panel.status.text()
     assert list(states(panel)) == ["c.tif", "a.tif", "b.tif"]
     # Two rows at once: those behind the first move up.
-    panel.files.selectRow(0)
-    rows = QItemSelectionModel.SelectionFlag.Select | QItemSelectionModel.SelectionFlag.Rows
-    panel.files.selectionModel().select(panel.table.index(1, 0), rows)
+    for row in panel.files.rows[:2]:
+        row.setSelected(True)
     qtbot.keyClick(panel.files, Qt.Key.Key_Delete)
     assert list(states(panel)) == ["b.tif"]
 

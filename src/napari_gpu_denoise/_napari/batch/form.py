@@ -177,13 +177,9 @@ class BatchForm(QtWidgets.QWidget):
     def key(self) -> Any:
         """Return a key of the request, or None if the settings conflict."""
         try:
-            run, folder = self.run(), self.folder()
+            return self.run(), self.folder(), self.existing.currentData()
         except DenoiseError:
             return None
-        # An estimate is the same as long as none is handed over.
-        noise = run.noise if isinstance(run.noise, str) else id(run.noise)
-        plain = run.filter, run.sigma, run.axes, run.dtype, run.nonfinite, run.device, run.correct
-        return (*plain, run.sigma_factor, noise, folder, self.existing.currentData())
 
     def _choose_output(self) -> None:
         if name := self.ask_folder("Folder of the results"):

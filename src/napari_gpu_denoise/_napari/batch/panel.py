@@ -1,8 +1,9 @@
-"""The panel "Batch": files in, a folder of results out, with pause, stop and going on."""
+"""The panel "Batch": files in, a folder of results out, with stop and going on."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,11 @@ from threading import Event
 from typing import Any
 
 import napari.viewer
-from qtpy.QtCore import QModelIndex, QSize, QTimer
+from napari.layers import Layer
+from qtpy.QtCore import QSize, QTimer
 from qtpy.QtWidgets import QFileDialog
 
-from napari_gpu_denoise._napari import preferences
-from napari_gpu_denoise._napari.batch import table
+from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.batch.form import BatchForm, command_with_remarks, python_call
 from napari_gpu_denoise._napari.batch.rows import (
     DONE,
@@ -23,16 +24,17 @@ from napari_gpu_denoise._napari.batch.rows import (
     REMEDIES,
     RUNNING,
     WAITING,
-    FileInfo,
+    Header,
     Row,
-    read_infos,
-    step_of,
+    read_headers,
 )
+from napari_gpu_denoise._napari.batch.table import FileList, folder_for, found_in
 from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.guide import with_guide
+from napari_gpu_denoise._napari.layers.source import file_of
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.panel import Panel
-from napari_gpu_denoise._napari.parts import Caption, button, holding, progress_bar, row_of
+from napari_gpu_denoise._napari.parts import Caption, button, progress_bar, row_of
 from napari_gpu_denoise._napari.tasks import Outcome, Task, TimeLeft
 from napari_gpu_denoise._napari.wording import counted
 from napari_gpu_denoise.errors import DenoiseError
@@ -49,35 +51,28 @@ from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.run.progress import Progress, Step
 
 _WIDTH = 480  # pixels in which a line of the list can be read
-_PARTS = 1000  # of the bar of all files
+_PARTS = 1000  # of a file, in the bar of all files
 _INTERVAL = 0.1  # seconds between two updates of a line
-_PAUSE = 0.05  # seconds between two looks whether a pause is over
 
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """Files to denoise, those of `only`; `paused` and `stopping` are set from the GUI thread."""
+    """Files to denoise, those of `only`; `stopping` is set from the GUI thread."""
 
     batch: Batch
     only: frozenset[Path]
-    paused: Event = field(default_factory=Event)
     stopping: Event = field(default_factory=Event)
 
 
 def denoise_batch(request: BatchRequest, progress: Progress) -> BatchReport:
-    """Denoise files, with pauses between two steps."""
-    batch = request.batch
+    """Denoise files until that is to be stopped."""
 
     def stopped() -> bool:
         return request.stopping.is_set() or progress.stopped()
 
-    def report(step: BatchProgress | FileReport) -> None:
-        progress.report(step)
-        while request.paused.is_set() and not stopped():
-            time.sleep(_PAUSE)
-
-    run = replace(batch.run, device=choose_devices(batch.run.device))
-    return denoise_files(replace(batch, run=run), Progress(report, stopped), request.only)
+    run = replace(request.batch.run, device=choose_devices(request.batch.run.device))
+    batch = replace(request.batch, run=run)
+    return denoise_files(batch, Progress(progress.report, stopped), request.only)
 
 
 class BatchPanel(Panel):
@@ -91,34 +86,41 @@ class BatchPanel(Panel):
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
-        self.table, self.form = table.RowTable(), BatchForm()
-        self.files, self.progress = table.FileList(self.table), progress_bar()
+        self.files, self.form, self.progress = FileList(), BatchForm(), progress_bar()
+        self.selected = Caption()
         self.runs = Task(self, denoise_batch, bar=True, cancel=self.cancel)
-        self._headers = Task(self, read_infos, self.title, alone=True)
-        self.add_button = button("Add files …", f"Add {FORMAT_NAMES} files.")
+        self._headers = Task(self, read_headers, self.title, alone=True)
+        self.add_button = button(
+            "Add files …", f"Add {FORMAT_NAMES} files.", lambda: self.add(self.ask_files())
+        )
         self.folder_button = button(
-            "Add folder …", "Add all images of a folder, an OME-Zarr, or the fields of a plate."
+            "Add folder …",
+            "Add all images of a folder, an OME-Zarr, or the fields of a plate.",
+            self._add_folder,
         )
         self.remove_button = button(
-            "Remove", "Remove the selected files from the list (Delete). The files are kept."
+            "Remove",
+            "Remove the selected files from the list (Delete). The files are kept.",
+            self.remove,
         )
         self.run_button = button(
-            "Denoise", "Denoise the files. The files themselves are not changed."
+            "Denoise", "Denoise the files. The files themselves are not changed.", self.run
         )
-        self.pause_button = button("Pause", "Pause after the current step.")
         self.stop_button = button(
-            "Stop", "Stop after the current step. What is done is kept, and can be continued later."
+            "Stop",
+            "Stop after the current step. What is done is kept, and can be continued later.",
+            self.cancel,
         )
         self.open_button = button(
-            "Open result", "Open the results of the selected files, or double-click a row."
+            "Open result",
+            "Open the selected files and their results in Compare, or double-click a row.",
+            self.open_results,
         )
-        self.report_button = button("Report …", "What was done, as gpu-denoise reports it.")
         self.add_code_buttons("for the same batch")
         self._suggested = ""  # folder of the results
         # Of the last run.
         self._key: Any = None
-        self._batch: Batch | None = None
-        self._cancelled = False
+        self._targets: dict[Path, Path] = {}
         # Of the run in progress.
         self._todo: list[Row] = []
         self._file_left, self._all_left = TimeLeft(), TimeLeft()
@@ -135,17 +137,16 @@ class BatchPanel(Panel):
 
     def _lay_out(self) -> None:
         summary = Caption()
-        summary.setText("Filters many files.")
+        summary.setText("Filters many files: drop files or folders onto the list.")
         adding = row_of(self.add_button, self.folder_button, self.remove_button)
-        doing = holding(row_of(self.run_button, self.pause_button, self.stop_button))
         head = with_guide(summary, "guide/napari.md#many-files-batch")
         self.arrange(
-            (head, self.files, adding, self.form),
+            (head, self.files, self.selected, adding, self.form),
             (
                 (self.progress,),
                 (self.status,),
-                (doing,),
-                (self.open_button, self.report_button),
+                (self.run_button, self.stop_button),
+                (self.open_button,),
                 (self.python_button, self.command_button),
             ),
         )
@@ -157,43 +158,30 @@ class BatchPanel(Panel):
         self.runs.stopped.connect(self._on_stopped)
         self.files.dropped.connect(self.add)
         self.files.unwanted.connect(self.remove)
-        self.files.selectionModel().selectionChanged.connect(lambda *_: self._offer())
-        self.files.doubleClicked.connect(self._open_row)
-        self.form.axes.textChanged.connect(self._follow_axes)
+        self.files.itemSelectionChanged.connect(self._offer)
+        self.files.itemDoubleClicked.connect(lambda row, _: self._open_rows([row]))
+        self.form.axes.textChanged.connect(lambda _: self._follow_axes())
         self.form.changed.connect(self._check)
-        for each, act in (
-            (self.add_button, lambda: self.add(self.ask_files())),
-            (self.folder_button, self._add_folder),
-            (self.remove_button, self.remove),
-            (self.run_button, self.run),
-            (self.pause_button, self.pause),
-            (self.stop_button, self.cancel),
-            (self.open_button, self.open_results),
-            (self.report_button, self.show_report),
-        ):
-            each.clicked.connect(lambda _=False, act=act: act())
         explain = self.form.options.device.explain
         self.follow("preferences", ((event, explain) for event in preferences.changed()))
 
     def add(self, names: list[str]) -> None:
         """Add files, and the images of folders."""
         # Off the GUI thread; an error there is no file found.
-        Loading(
-            partial(table.found_in, names), lambda found: self._on_found(*(found or ([], []))), self
-        )
+        Loading(partial(found_in, names), lambda found: self._on_found(*(found or ([], []))), self)
 
     def remove(self) -> None:
         """Take the selected files out of the list."""
         if not self.runs.running:
-            self.table.remove(self.files.chosen())
+            self.files.remove_chosen()
             self._follow_axes()
             self._offer()
 
     def waiting(self) -> tuple[list[Row], bool]:
         """Return the files that a run would denoise, and whether it continues the last run."""
-        left = [row for row in self.table.rows if row.state not in ENDED]
+        left = [row for row in self.files.rows if row.state not in ENDED]
         on = bool(left) and self._key is not None and self._key == self.form.key()
-        return (left, True) if on else (list(self.table.rows), False)
+        return (left, True) if on else (list(self.files.rows), False)
 
     def run(self) -> None:
         """Denoise the files that wait; errors are shown in the panel."""
@@ -206,40 +194,23 @@ class BatchPanel(Panel):
             self.show_error(error)
             return
         remembered.remember(batch.run.filter)
-        self._key, self._batch, self._cancelled = self.form.key(), batch, False
+        self._key, self._targets = self.form.key(), batch.targets
         for row in self._todo:
             row.wait()
-        self.table.refresh_all()
         self._file_left, self._all_left = TimeLeft(), TimeLeft()
         name = f"{batch.run.filter.title}: {_files(len(self._todo))}"
         self.runs.start(BatchRequest(batch, frozenset(row.path for row in self._todo)), name)
         self.show_running(True)
 
     @property
-    def _paused(self) -> bool:
-        return self.runs.running and self.runs.request.paused.is_set()
-
-    @property
     def _stopping(self) -> bool:
         return self.runs.running and self.runs.request.stopping.is_set()
-
-    def pause(self) -> None:
-        """Pause, or resume after a pause."""
-        if not self.runs.running:
-            return
-        paused, event = not self._paused, self.runs.request.paused
-        event.set() if paused else event.clear()
-        # Neither counts the pause.
-        self._file_left, self._all_left = TimeLeft(), TimeLeft()
-        self.pause_button.setText("Resume" if paused else "Pause")
-        self.say(f"Paused. {self._place()}" if paused else self._place())
 
     def cancel(self) -> None:
         """Stop at the next step; files that are complete stay."""
         if self.runs.running:
             self.runs.request.stopping.set()
             self.stop_button.setEnabled(False)
-            self.pause_button.setEnabled(False)
             self.say("Stopping …")
 
     def stop(self) -> None:
@@ -252,8 +223,6 @@ class BatchPanel(Panel):
     def show_running(self, running: bool) -> None:
         """Show what can be done now."""
         self.run_button.setEnabled(not running)
-        self.pause_button.setEnabled(running)
-        self.pause_button.setText("Pause")
         self.stop_button.setEnabled(running)
         self.progress.setVisible(running)
         if running:
@@ -261,22 +230,21 @@ class BatchPanel(Panel):
             self.say("Starting …")
         self._offer()
 
-    def _on_found(self, rows: list[Row], errors: list[Exception]) -> None:
-        new = self.table.add(rows)
+    def _on_found(self, found: Sequence[tuple[Path, str]], errors: list[Exception]) -> None:
+        new = self.files.add(found)
         if new and self.form.output.text() == self._suggested:
-            self._suggested = table.folder_for(new[0])
+            self._suggested = folder_for(new[0].given)
             self.form.output.setText(self._suggested)
-        self._headers.start(tuple(row.path for row in self.table.rows if row.info is None))
+        self._headers.start(tuple(row.path for row in self.files.rows if row.header is None))
         if errors:
             self.show_error(errors[0])
         elif not self.runs.running:
             self.say("")
         self._offer()
 
-    def _on_described(self, info: FileInfo) -> None:
-        if (number := self.table.number_of(info.path)) is not None:
-            self.table.rows[number].info = info
-            self.table.refresh_row(number)
+    def _on_described(self, header: Header) -> None:
+        if (row := self.files.row_of(header.path)) is not None:
+            row.describe(header)
             self._follow_axes()
             self._offer()
 
@@ -288,43 +256,38 @@ class BatchPanel(Panel):
             self._on_moved(step)
 
     def _on_moved(self, progress: BatchProgress) -> None:
-        now, number = time.monotonic(), self.table.number_of(progress.path)
-        if number is None:
+        now, row = time.monotonic(), self.files.row_of(progress.path)
+        if row is None:
             return  # of a run that was left
-        row = self.table.rows[number]
         begins = row.state != RUNNING
         if begins:
             self._file_left = TimeLeft()
-            self.files.show_row(number)
-        words = self._file_left.words(step_of(progress))  # which sees every step
+            self.files.scrollToItem(row)
+        step = Step(progress.done, progress.total, progress.unit or "reading")
+        words = self._file_left.words(step)  # which sees every step
         if not begins and (now < self._shown + _INTERVAL or self._stopping):
             return
         self._shown = now
         row.run(progress, words)
-        self.table.refresh_row(number)
         self._show_all()
 
     def _on_filed(self, report: FileReport) -> None:
-        number = self.table.number_of(report.input)
-        if number is None:
+        row = self.files.row_of(report.input)
+        if row is None:
             return
-        row = self.table.rows[number]
         row.end(report)
         if row.state != DONE:
             self._all_left = TimeLeft()  # its pace is not that of the others
-        self.table.refresh_row(number)
         self._show_all()
         self._offer()
 
     def _on_ended(self, outcome: Outcome) -> None:
         report = outcome.value or BatchReport(())
-        self._cancelled = report.cancelled
         for file in report.files:
-            row = self.table.rows[self.table.number_of(file.input)]
+            row = self.files.row_of(file.input)
             if row.report is not None and row.report.error is not file.error:
                 row.end(file)  # its result is gone
         self._settle(report.notes)
-        self.show_running(False)
         if outcome.error is not None:
             self.show_error(outcome.error)
             return
@@ -334,9 +297,7 @@ class BatchPanel(Panel):
 
     def _on_stopped(self) -> None:
         """Show that a run was left, by napari or because the panel is being closed."""
-        self._cancelled = True
         self._settle(())
-        self.show_running(False)
         self.say(self.report().summary, "Stopped.")
 
     def _settle(self, notes: tuple[str, ...]) -> None:
@@ -345,36 +306,25 @@ class BatchPanel(Panel):
             if row.state == RUNNING:
                 row.stop(notes)
         self._todo = []
-        self.table.refresh_all()
+        self.show_running(False)
 
     def _show_all(self) -> None:
         """Show how much of all files is done."""
-        done, total = self._amounts()
-        if total:
-            self.progress.setRange(0, _PARTS)
-            self.progress.setValue(round(_PARTS * done / total))
-        if self.runs.running and not (self._paused or self._stopping):
-            left = self._all_left.left(Step(round(done), round(total), "files"))
-            self.say(f"{self._place()} {left.capitalize()}." if left else self._place())
-
-    def _amounts(self) -> tuple[float, float]:
-        """Return how many bytes of pixels are done, and of how many, in the files of the run."""
-        counted = [row for row in self._todo if row.report is None or row.state == DONE]
-        known = [row.size for row in self._todo if row.size]
-        usual = sum(known) / len(known) if known else 1e6
-        sizes = [row.size or usual for row in counted]
-        shares = [1.0 if row.state == DONE else row.share for row in counted]
-        return sum(n * share for n, share in zip(sizes, shares, strict=True)), sum(sizes)
-
-    def _place(self) -> str:
         ended = sum(row.report is not None for row in self._todo)
-        return f"{ended} of {_files(len(self._todo))} done."
+        done, total = _PARTS * (ended + sum(row.share for row in self._todo)), len(self._todo)
+        if total:
+            self.progress.setRange(0, _PARTS * total)
+            self.progress.setValue(round(done))
+        if self.runs.running and not self._stopping:
+            left = self._all_left.left(Step(round(done), _PARTS * total, "files"))
+            words = f" {left.capitalize()}." if left else ""
+            self.say(f"{ended} of {_files(total)} done.{words}")
+        self._show_selected()
 
-    def _offer(self, _: object = None) -> None:
+    def _offer(self) -> None:
         """Enable what can be done, and say how many files would be denoised."""
         rows, on = self.waiting()
         running = self.runs.running
-        begun = any(row.state != WAITING for row in self.table.rows)
         # Those that cannot be read are no promise, unless they are tried again.
         files = _files(sum(row.state == FAILED or not row.broken for row in rows))
         what = f"Denoise {files}" if rows else "Denoise"
@@ -382,13 +332,18 @@ class BatchPanel(Panel):
             what = "Denoising …"
         elif on and all(row.state == FAILED for row in rows):
             what = f"Try {files} again"
-        elif on and begun:
+        elif on and any(row.state != WAITING for row in self.files.rows):
             what = f"Continue with {files}"
         self.run_button.setText(what)
-        chosen = self._chosen()
+        chosen = self.files.chosen()
         self.remove_button.setEnabled(bool(chosen) and not running)
         self.open_button.setEnabled(any(self._result(row) is not None for row in chosen))
-        self.report_button.setEnabled(any(row.report is not None for row in self.table.rows))
+        self._show_selected()
+
+    def _show_selected(self) -> None:
+        """Show all of a row that is selected alone, of which the list has one line."""
+        chosen = self.files.chosen()
+        self.selected.setText(chosen[0].details if len(chosen) == 1 else "")
 
     def _check(self) -> None:
         """Follow the settings; what was said of others holds no more."""
@@ -401,9 +356,9 @@ class BatchPanel(Panel):
         if not self.runs.running:
             self.say(*message)
 
-    def _follow_axes(self, _: object = None) -> None:
+    def _follow_axes(self) -> None:
         """Offer the settings that the axes of any file allow."""
-        axes = {axis for row in self.table.rows if row.info is not None for axis in row.info.axes}
+        axes = {axis for row in self.files.rows if row.header for axis in row.header.axes}
         self.form.filter.set_axes(self.form.axes.text().upper() or "".join(sorted(axes)))
 
     def _add_folder(self) -> None:
@@ -423,54 +378,44 @@ class BatchPanel(Panel):
 
     def python_code(self) -> str:
         """Return equivalent Python code."""
-        return python_call(self.form.batch(self._paths()), self.table.rows, self.form.folder())
+        return python_call(self.form.batch(self._paths()), self.files.rows, self.form.folder())
 
     def command_line(self) -> tuple[str, list[str]]:
         """Return an equivalent command line, and remarks on its differences."""
         batch = self.form.batch(self._paths())
-        return command_with_remarks(batch, self.table.rows, self.form.folder())
-
-    def open_results(self) -> None:
-        """Open the results of the selected files as layers."""
-        targets = [path for row in self._chosen() if (path := self._result(row)) is not None]
-        for target in targets:
-            self._open(target)
-        if not targets:
-            self.say("None of the selected files has a result.")
+        return command_with_remarks(batch, self.files.rows, self.form.folder())
 
     def report(self) -> BatchReport:
         """Return the report on the files that have ended so far."""
-        reports = tuple(row.report for row in self.table.rows if row.report is not None)
-        return BatchReport(reports, cancelled=self._cancelled)
+        return BatchReport(tuple(row.report for row in self.files.rows if row.report is not None))
 
-    def show_report(self) -> table.ReportWindow:
-        """Open the report in a window of its own."""
-        window = table.ReportWindow(self.window(), self.report(), self._batch.run.filter)
-        window.show()
-        return window
+    def open_results(self) -> None:
+        """Open the selected files and their results, and compare the last one."""
+        self._open_rows([row for row in self.files.chosen() if self._result(row) is not None])
+
+    def _open_rows(self, rows: Sequence[Row]) -> None:
+        made: list[Layer] = []
+        try:
+            for row in rows:
+                if not any(file_of(each) == str(row.path) for each in self._viewer.layers):
+                    self._open(row.path)
+                if (result := self._result(row)) is not None:
+                    made = self._open(result)
+            if made:
+                docks.open_panel(self._viewer, "Compare").choose(made[0])
+        except Exception as error:
+            self.show_error(error)
+
+    def _open(self, path: Path) -> list[Layer]:
+        return self._viewer.open(str(path), plugin=preferences.PLUGIN)
 
     def _paths(self) -> list[Path]:
-        return [row.path for row in self.table.rows]
-
-    def _chosen(self) -> list[Row]:
-        return [self.table.rows[number] for number in self.files.chosen()]
+        return [row.path for row in self.files.rows]
 
     def _result(self, row: Row) -> Path | None:
         """Return the result of a file, if there is one."""
-        if self._batch is None or row.state not in ENDED:
-            return None
-        target = self._batch.targets.get(row.path)
+        target = self._targets.get(row.path) if row.state in ENDED else None
         return target if target is not None and target.exists() else None
-
-    def _open_row(self, index: QModelIndex) -> None:
-        row = self.table.rows[index.row()]
-        self._open(self._result(row) or row.path)
-
-    def _open(self, path: Path) -> None:
-        try:
-            self._viewer.open(str(path), plugin=preferences.PLUGIN)
-        except Exception as error:
-            self.show_error(error)
 
 
 def _files(count: int) -> str:
