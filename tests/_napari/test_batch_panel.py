@@ -110,16 +110,18 @@ def cell(panel, row, column):
     return panel.files.rows[row].text(column)
 
 
-def test_a_folder(batch, folder, done, calls):
+def test_a_folder(batch, folder, done, calls, watched, qtbot):
     panel = batch(folder)
+    said = watched(panel)
     assert [cell(panel, n, 0) for n in range(3)] == ["a.tif", "b.tif", "c.tif"]
-    assert [cell(panel, n, 1) for n in (0, 1)] == ["Y20 X24 uint16", "cannot be read"]
+    assert [cell(panel, n, 1) for n in (0, 1)] == ["Y20 X24", "cannot be read"]
     assert panel.form.output.text() == str(folder / "denoised")
     assert panel.run_button.text() == "Denoise 2 files"  # that can be read
     assert done(panel) == "<b>Not all done.</b> 2 denoised, 1 failed, 0 skipped."
     assert states(panel) == {"a.tif": "done", "b.tif": "failed", "c.tif": "done"}
     assert cell(panel, 0, 2).startswith("Done in ") and "3 values clipped" in cell(panel, 0, 2)
     assert cell(panel, 1, 2).startswith("Not a TIFF")  # the name is in the first column
+    assert "1 of 2 files done." in said
     panel.files.rows[1].setSelected(True)
     assert panel.selected.text().startswith("b.tif: ")
     assert panel.selected.text().endswith(cell(panel, 1, 2))
@@ -129,6 +131,7 @@ def test_a_folder(batch, folder, done, calls):
     tifffile.imwrite(folder / "b.tif", image(7))
     assert done(panel) == "<b>Done.</b> 3 denoised, 0 failed, 0 skipped."
     assert len(calls.runs) == 3
+    qtbot.waitUntil(lambda: cell(panel, 1, 1) == "Y20 X24")
     # What was written may be gone when the batch ends.
     gone = replace(panel.report().files[0], error=OutputError("its folder was removed"))
     panel.runs.ended.emit(Outcome(None, BatchReport((gone,))))

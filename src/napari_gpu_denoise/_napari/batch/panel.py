@@ -215,10 +215,10 @@ class BatchPanel(Panel):
 
     def stop(self) -> None:
         """Stop; the panel is being closed. What is done is kept on the disk."""
-        self._headers.drop()
         if self.runs.running:
             self.runs.drop()
             self._on_stopped()
+        self._headers.drop()
 
     def show_running(self, running: bool) -> None:
         """Show what can be done now."""
@@ -305,13 +305,15 @@ class BatchPanel(Panel):
         for row in self._todo:
             if row.state == RUNNING:
                 row.stop(notes)
+        self._headers.start(tuple(row.path for row in self._todo if row.broken))
         self._todo = []
         self.show_running(False)
 
     def _show_all(self) -> None:
         """Show how much of all files is done."""
-        ended = sum(row.report is not None for row in self._todo)
-        done, total = _PARTS * (ended + sum(row.share for row in self._todo)), len(self._todo)
+        expected = [row for row in self._todo if not row.broken] or self._todo
+        ended = sum(row.report is not None for row in expected)
+        done, total = _PARTS * (ended + sum(row.share for row in expected)), len(expected)
         if total:
             self.progress.setRange(0, _PARTS * total)
             self.progress.setValue(round(done))

@@ -39,12 +39,15 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class Header:
-    """Axes, lengths and type of an image, such as ``"T16 Y192 X208 uint16"``, or an error."""
+    """Axes of an image, and their lengths, such as ``"T16 Y192 X208"``; no axes if it is broken.
+
+    `details` add the type of the pixels, or say why the file cannot be read.
+    """
 
     path: Path
+    details: str
     axes: str = ""
     words: str = "cannot be read"
-    error: str = ""
 
 
 class Row(QTreeWidgetItem):
@@ -67,20 +70,19 @@ class Row(QTreeWidgetItem):
     @property
     def broken(self) -> bool:
         """Whether its header cannot be read."""
-        return self.header is not None and bool(self.header.error)
+        return self.header is not None and not self.header.axes
 
     @property
     def details(self) -> str:
-        """Name, image and state, completely."""
-        image = self.header and (self.header.error or self.header.words)
-        told = [image, self.words if self.state != WAITING else ""]
-        return f"{self.text(FILE)}: {'. '.join(filter(None, told))}"
+        """Name and state, completely; of a file that waits its header."""
+        waits = self.state == WAITING and self.header is not None
+        return f"{self.text(FILE)}: {self.header.details if waits else self.words}"
 
     def describe(self, header: Header) -> None:
         """Show the header."""
         self.header = header
         self.setText(IMAGE, header.words)
-        self.setToolTip(IMAGE, wrapped(header.error or header.words))
+        self.setToolTip(IMAGE, wrapped(header.details))
         self._warn(IMAGE, self.broken)
 
     def wait(self) -> None:
@@ -152,8 +154,8 @@ def read_header(path: Path) -> Header:
     """Read the header of a file."""
     try:
         with formats.open_stack(path) as picture:
-            lengths = zip(picture.filter_axes, picture.data.shape, strict=True)
-            words = [*(f"{axis}{length}" for axis, length in lengths), str(picture.data.dtype)]
-            return Header(path, picture.filter_axes, " ".join(words))
+            axes, shape = picture.filter_axes, picture.data.shape
+            words = " ".join(f"{axis}{n}" for axis, n in zip(axes, shape, strict=True))
+            return Header(path, f"{words} {picture.data.dtype}", axes, words)
     except Exception as error:
-        return Header(path, error=error_words(error, path))
+        return Header(path, error_words(error, path))

@@ -14,6 +14,7 @@ from napari_gpu_denoise.errors import DenoiseError, FileError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, zarr
 
 _LINES = 9  # in view
+_WIDTHS = 0.28, 0.28  # of the first columns, as shares; the state takes the rest
 
 
 def found_in(names: Sequence[str]) -> tuple[list[tuple[Path, str]], list[DenoiseError]]:
@@ -53,7 +54,6 @@ class FileList(QtWidgets.QTreeWidget):
         super().__init__(accessibleName="Files", rootIsDecorated=False, uniformRowHeights=True)
         self.rows: list[Row] = []
         self.setHeaderLabels(("File", "Image", "State"))
-        self.header().setSectionResizeMode(QtWidgets.QHeaderView.ResizeMode.Stretch)
         self.setSelectionMode(QtWidgets.QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setAcceptDrops(True)
@@ -81,6 +81,12 @@ class FileList(QtWidgets.QTreeWidget):
     def row_of(self, path: Path) -> Row | None:
         """Return the row of a file, if it is in the list."""
         return next((row for row in self.rows if row.path == path), None)
+
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
+        """Share the width among the columns."""
+        super().resizeEvent(event)
+        for column, share in enumerate(_WIDTHS):
+            self.setColumnWidth(column, round(share * self.viewport().width()))
 
     def dragEnterEvent(self, event: QtGui.QDragEnterEvent) -> None:
         """Accept local files."""
