@@ -471,15 +471,15 @@ def pictures_of_batch() -> None:
     viewer, window = new_viewer(SIZE[1] + 160)
     panel = open_panel(viewer, "Batch")
     panel.add([str(folder)])
-    wait_for(lambda: len(panel.table.rows) == 7 and all(row.info for row in panel.table.rows))
+    wait_for(lambda: len(panel.files.rows) == 7 and all(row.header for row in panel.files.rows))
     panel.form.filter.box.setCurrentText("BM3D")
     panel.run_button.click()
-    fourth = panel.table.rows[3]
+    fourth = panel.files.rows[3]
     wait_for(lambda: " left" in fourth.words or fourth.state == "done")
     settle(0.3)
     save(window, "napari_batch")
     wait_for(lambda: not panel.runs.running)
-    panel.files.selectRow(0)
+    panel.files.rows[0].setSelected(True)
     panel.open_button.click()
     settle(1)
     viewer.reset_view()
