@@ -1,10 +1,13 @@
-"""Caches that others can write to, from which nothing is run."""
+"""Caches that others can write to, or nobody, and drivers that no file lists."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from collections import namedtuple
+from pathlib import Path
 
 import pytest
 
@@ -17,14 +20,14 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners and
 def folder(tmp_path, monkeypatch):
     """Return a folder that XDG_CACHE_HOME names; the other caches are at their usual places."""
     for variable in isolation._OF_DRIVERS:
-        monkeypatch.delenv(variable, raising=False)
+        monkeypatch.setenv(variable, "")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 def test_a_cache_of_this_user_is_used(folder, recwarn):
-    isolation.refuse_shared_caches()
+    isolation.use_own_caches()
     assert os.environ["XDG_CACHE_HOME"] == str(folder) and not recwarn
     assert folder.stat().st_mode & 0o777 == 0o700
     assert not (folder.parent / ".nv").exists()
@@ -37,9 +40,29 @@ def test_caches_that_others_can_write_to_are_not_used(folder, monkeypatch, varia
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "own"))
     monkeypatch.setenv(variable, str(folder))
     with pytest.warns(UserWarning, match="Others can write to .*cache"):
-        isolation.refuse_shared_caches()
+        isolation.use_own_caches()
     assert os.environ[variable] != str(folder)
     assert isolation.is_private(os.environ[variable])
+
+
+@pytest.mark.parametrize("fault", ["read-only", "full", "no home"])
+def test_without_room_to_keep_programs_they_are_kept_for_the_process(folder, monkeypatch, fault):
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    if fault == "read-only":  # to root, too
+        monkeypatch.setattr(os, "access", lambda place, mode: not folder.parent.samefile(place))
+    elif fault == "full":
+        usage = os.statvfs(folder.parent)
+        nearly = namedtuple("usage", "total used free")(1 << 40, 1 << 40, usage.f_bsize)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: nearly)
+    else:
+        monkeypatch.setenv("HOME", "")
+        monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    with pytest.warns(UserWarning, match="Set XDG_CACHE_HOME and CUDA_CACHE_PATH") as warned:
+        isolation.use_own_caches()
+    isolation.use_own_caches()  # says it once
+    assert len(warned) == 1
+    for variable in ("XDG_CACHE_HOME", "CUDA_CACHE_PATH"):
+        assert isolation.is_private(os.environ[variable])
 
 
 @pytest.mark.parametrize("members", [(), ("somebody",), ("another",)])
@@ -68,9 +91,41 @@ def test_pyopencl_unpickles_nothing_from_there(folder):
         "from pyopencl.invoker import invoker_cache\n"
         "print(invoker_cache.container_dir)"
     )
-    known = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    known = {name: value for name, value in os.environ.items() if value}
+    known["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     ran = subprocess.run(
         [sys.executable, "-c", code], env=known, check=True, capture_output=True, text=True
     )
     assert str(folder) not in ran.stdout and f"Others can write to {folder}" in ran.stderr
     assert not list(folder.iterdir())
+
+
+@pytest.fixture
+def listing(tmp_path, monkeypatch):
+    """Return a folder that lists one driver; that of the package lists none itself."""
+    for variable in isolation._OF_LOADERS:
+        monkeypatch.setenv(variable, "")
+    monkeypatch.setattr(isolation, "_LISTED", (str(tmp_path), str(tmp_path / "none")))
+    tmp_path.joinpath("other.icd").write_text("libother.so.1\n")
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="drivers are listed elsewhere")
+def test_a_driver_that_no_file_lists_is_shown_to_the_loader(listing, monkeypatch):
+    monkeypatch.setattr(isolation, "_DRIVERS", ("libm.so.6", "libnone.so.1", "libother.so.9"))
+    assert isolation.list_drivers.__wrapped__() == ("libm.so.6",)
+    shown = Path(os.environ["OCL_ICD_VENDORS"])
+    found = {file.name: file.read_text().strip() for file in shown.iterdir()}
+    assert found == {"other.icd": "libother.so.1", "libm.so.6.icd": "libm.so.6"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="drivers are listed elsewhere")
+@pytest.mark.parametrize("variable", [None, *isolation._OF_LOADERS])
+def test_what_is_listed_or_named_by_the_user_stays(listing, monkeypatch, variable):
+    monkeypatch.setattr(isolation, "_DRIVERS", ("libm.so.6",))
+    if variable is None:
+        listing.joinpath("m.icd").write_text("/usr/lib/libm.so.6")
+    else:
+        monkeypatch.setenv(variable, "chosen")
+    before = dict(os.environ)
+    assert isolation.list_drivers.__wrapped__() == () and dict(os.environ) == before

@@ -293,6 +293,7 @@ def devices(args: argparse.Namespace) -> int:
     """List the OpenCL devices and say which one is used."""
     from napari_gpu_denoise.opencl import device as opencl
     from napari_gpu_denoise.opencl.device_test import forget_answers
+    from napari_gpu_denoise.opencl.isolation import list_drivers
 
     if args.again:
         forget_answers()
@@ -316,24 +317,32 @@ def devices(args: argparse.Namespace) -> int:
         print(json.dumps({**report, "advice": opencl.ADVICE}, indent=2))
     else:
         for platform in opencl.platforms():
-            print(f"{platform.name} ({platform.version})")
-            for device in platform.devices:
-                memory, largest = map(size_in_words, (device.memory, device.max_alloc))
-                print(f"{'*' if device == chosen else ' '} {device.index:2}  {device.name}")
-                print(
-                    f"      {device.kind}, {memory} (largest buffer {largest}), "
-                    f"{device.compute_units} compute units, {device.version}"
-                )
-                if device.problem:
-                    print(f"      not usable: {device.problem}")
-            if not platform.devices:
-                print("      no usable device")
+            _print_platform(platform, chosen)
+        for library in list_drivers():
+            print(
+                f"{library} is installed, but no file in /etc/OpenCL/vendors names it: it is used."
+            )
         if problem is None:
             print(f"* {reason}")
     if problem is not None:
         complain(problem)
         return exit_code(problem)
     return 0
+
+
+def _print_platform(platform: Any, chosen: Any) -> None:
+    print(f"{platform.name} ({platform.version})")
+    for device in platform.devices:
+        memory, largest = map(size_in_words, (device.memory, device.max_alloc))
+        print(f"{'*' if device == chosen else ' '} {device.index:2}  {device.name}")
+        print(
+            f"      {device.kind}, {memory} (largest buffer {largest}), "
+            f"{device.compute_units} compute units, {device.version}"
+        )
+        if device.problem:
+            print(f"      not usable: {device.problem}")
+    if not platform.devices:
+        print("      no usable device")
 
 
 def sample(args: argparse.Namespace) -> int:

@@ -371,8 +371,7 @@ def _dask() -> Any:
         import distributed
     except ImportError as error:
         raise errors.ClusterError(
-            "Workers need dask.distributed, which is not installed: pip install "
-            "'napari-gpu-denoise[cluster]'."
+            "Workers need dask.distributed, which is not installed: pip install distributed."
         ) from error
     return distributed
 

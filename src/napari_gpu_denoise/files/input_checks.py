@@ -33,9 +33,9 @@ read_files: set[str] = set()
 
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
-# What installs a package, if not the extra of formats; tifffile looks for codecs in `compression`.
+# What installs a module, if not a package of its name; tifffile looks for codecs in `compression`.
 _INSTALLED_BY = dict.fromkeys(("imagecodecs", "compression"), "--upgrade imagecodecs")
-_INSTALLED_BY |= dict.fromkeys(("zarr", "numcodecs"), "'napari-gpu-denoise[zarr]'")
+_INSTALLED_BY |= dict.fromkeys(("zarr", "numcodecs"), "--upgrade zarr numcodecs")
 
 # An address in a text: scheme (and container, of abfs), user part, place, query and fragment.
 # Passwords may hold any sign, those of S3 slashes. A number before a slash is that of a port.
@@ -220,7 +220,7 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
 def not_installed(path: object, error: Exception) -> FileError:
     """Return the error for a file that needs a package which cannot be imported."""
     missing = (getattr(error, "name", None) or "imagecodecs").partition(".")[0]
-    wanted = _INSTALLED_BY.get(missing, "'napari-gpu-denoise[formats]'")
+    wanted = _INSTALLED_BY.get(missing, missing.replace("_", "-"))
     return FileError(
         f"{path} needs a package that is missing ({reason_of(error)}): pip install {wanted}."
     )

@@ -26,8 +26,8 @@ ENVIRONMENT_VARIABLE = "GPU_DENOISE_DEVICE"
 ALL = "all"  # every device of the kind of the best one, see `choose_devices`
 
 ADVICE = (
-    "On any Linux or Windows PC the CPU can be used: pip install 'napari-gpu-denoise[cpu]' "
-    "(Linux on Arm: apt-get install pocl-opencl-icd, or conda install -c conda-forge pocl). "
+    "On any PC the CPU can be used: pip install pocl-binary-distribution (Linux), intel-opencl-rt "
+    "(Windows); on Arm apt-get install pocl-opencl-icd, or conda install -c conda-forge pocl. "
     "For a GPU install its driver; on Linux also the OpenCL part of it: nvidia-opencl-icd, "
     "rocm-opencl-icd or mesa-opencl-icd (AMD), intel-opencl-icd. macOS includes OpenCL. Where the "
     "memory of a process is limited (ulimit -v), drivers need 1 GB more."

@@ -1,4 +1,4 @@
-"""Load drivers: early, apart from Mesa's OpenGL, and with caches that others cannot write to."""
+"""Load drivers: all that are installed, apart from Mesa's OpenGL, with caches of this user."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ _OF_DRIVERS = {
     "NEO_CACHE_DIR": "",
     "MESA_SHADER_CACHE_DIR": "",
 }
+_ROOM = 1 << 26  # bytes that are free where programs are kept
+# Files in which loaders look for drivers, and the libraries of drivers that lack one in containers.
+_LISTED = ("/etc/OpenCL/vendors", os.path.join(sys.prefix, "etc/OpenCL/vendors"))
+_DRIVERS = ("libnvidia-opencl.so.1", "libamdocl64.so", "libigdrcl.so", "libpocl.so.2")
+# What users set to name drivers themselves.
+_OF_LOADERS = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
 
 
 def cache_folder() -> Path:
@@ -58,25 +64,40 @@ def _is_own_group(number: int) -> bool:
     return False
 
 
-def refuse_shared_caches() -> None:
-    """Have pyopencl and drivers keep what they build elsewhere than where others can write.
+def use_own_caches() -> None:
+    """Have pyopencl and drivers keep what they build where only this user can write.
 
-    They run what they find there: programs, and pickled Python of pyopencl. This package does it
-    before it loads them.
+    They run what they find there: programs, and pickled Python of pyopencl. Without a folder for it
+    some of them fail. This package calls it before it loads them.
     """
+    unfit = {}
     for variable, usual in _OF_DRIVERS.items():
-        place = Path(os.environ.get(variable) or (usual and Path.home() / usual))
-        with contextlib.suppress(OSError):
-            if os.environ.get(variable):
-                os.makedirs(place, 0o700, exist_ok=True)
-            if place == Path() or is_private(place):
-                continue
+        chosen = os.environ.get(variable, "")
+        if (chosen or usual) and (fault := _fault(Path(chosen or f"~/{usual}"), bool(chosen))):
+            unfit[variable] = fault
             os.environ[variable] = _temporary()
-            warnings.warn(
-                f"Others can write to {place}: programs compiled there are not used, and none are "
-                f"kept. Set {variable} to a folder of your own, or change its mode.",
-                stacklevel=2,
-            )
+    if unfit:
+        warnings.warn(
+            f"{'; '.join(dict.fromkeys(unfit.values()))}: programs compiled for devices are kept "
+            f"until this process ends. Set {' and '.join(unfit)} to a folder of yours with room.",
+            stacklevel=2,
+        )
+
+
+def _fault(place: Path, make: bool) -> str:
+    """Return why a folder is not one to keep programs in; empty if it is."""
+    try:
+        place = place.expanduser()
+        if make:
+            os.makedirs(place, 0o700, exist_ok=True)
+        there = next(each for each in (place, *place.parents) if each.exists())
+        if there == place and not is_private(place):
+            return f"Others can write to {place}"
+        if not os.access(there, os.W_OK):
+            return f"{place} cannot be written"
+        return f"There is no room in {place}" if shutil.disk_usage(there).free < _ROOM else ""
+    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home
+        return f"{place} cannot be used ({error})"
 
 
 @cache
@@ -133,6 +154,38 @@ def open_platforms() -> tuple[tuple[Any, tuple], ...]:
     return tuple(listed)
 
 
+@cache
+def list_drivers() -> tuple[str, ...]:
+    """Have the loader open drivers that are installed but not listed; return their libraries.
+
+    A container has the libraries of a GPU's driver from its host, but often no file that lists
+    them. The loader is then given a folder of this process, with the files of the system and those
+    that are missing.
+    """
+    if sys.platform != "linux" or any(map(os.environ.get, _OF_LOADERS)):
+        return ()
+    files = [file for folder in _LISTED for file in Path(folder).glob("*.icd")]
+    listed = {file.stem: file.read_text(errors="replace") for file in files}
+    known = " ".join(listed.values())
+    missing = [name for name in _DRIVERS if name.partition(".so")[0] not in known and _opens(name)]
+    if missing:
+        folder = Path(_temporary(), "vendors")
+        folder.mkdir()
+        for stem, library in [*listed.items(), *((name, name) for name in missing)]:
+            folder.joinpath(f"{stem}.icd").write_text(library)
+        os.environ["OCL_ICD_VENDORS"] = str(folder)
+    return tuple(missing)
+
+
+def _opens(library: str) -> bool:
+    """Return whether a driver can be opened; it then sees only its own symbols, as bundled ones."""
+    try:
+        ctypes.CDLL(library, os.RTLD_NOW | os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0))
+    except OSError:
+        return False
+    return True
+
+
 def _show_intel_runtime() -> None:
     """Let the loader find Intel's CPU runtime where pip installs it (Windows only)."""
     if os.name != "nt" or "OCL_ICD_FILENAMES" in os.environ:
@@ -144,7 +197,7 @@ def _show_intel_runtime() -> None:
 
 def import_pyopencl() -> Any:
     """Import pyopencl while its loader opens the drivers: both take a tenth of a second or more."""
-    refuse_shared_caches()
+    use_own_caches()
     folder = _pyopencl()
     if folder is not None:
         # Where drivers are that pyopencl brings. It says so itself, but only now.
@@ -175,6 +228,7 @@ def _pyopencl() -> Path | None:
 
 def _open_drivers() -> None:
     load_bundled_drivers()
+    list_drivers()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(loader()).clGetPlatformIDs(0, None, ctypes.byref(ctypes.c_uint()))
 
@@ -189,13 +243,11 @@ def load_bundled_drivers() -> None:
     ``RTLD_DEEPBIND``, each uses its own; the OpenCL loader then finds them already in memory.
     Systems without this flag (macOS, Windows) are not affected.
     """
-    refuse_shared_caches()
+    use_own_caches()
     folder = _pyopencl()
     if not hasattr(os, "RTLD_DEEPBIND") or folder is None:
         return
     folder = folder / ".libs"
     for listing in sorted(folder.glob("*.icd")):
-        library = folder / listing.read_text().strip()
         # A driver that does not load is left to the OpenCL loader to skip.
-        with contextlib.suppress(OSError):
-            ctypes.CDLL(str(library), os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
+        _opens(str(folder / listing.read_text().strip()))
