@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,20 @@ def test_frames_are_measured_on_the_device_that_is_named(device, monkeypatch):
     frames = np.random.default_rng(0).normal(100, 5, (4, 64, 64)).astype(np.float32)
     estimate_noise(frames, axes="TYX", device=device)
     assert asked and set(asked) == {device}
+
+
+def test_frames_and_planes_are_not_read_at_once(device, monkeypatch):
+    """They share memory on the device: of two threads, one read the numbers of the other."""
+    threads, read = set(), device_patches.DevicePatches.read
+
+    def told(*given):
+        threads.add(threading.get_ident())
+        return read(*given)
+
+    monkeypatch.setattr(device_patches.DevicePatches, "read", told)
+    image = np.random.default_rng(0).normal(100, 5, (4, 512, 512)).astype(np.float32)
+    estimate_noise(image, "TYX", device=device)
+    assert threads == {threading.get_ident()}
 
 
 def test_pixels_that_are_left_out(device):

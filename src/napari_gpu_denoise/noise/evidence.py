@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -51,14 +50,7 @@ class Evidence:
         # Width of constant squares that are not image; 0 where there are none.
         left_out = any(mask is not None for mask in self.blanks)
         self.blank_width = left_out * max((each.width for each in areas if each), default=0)
-        if source.threads > 1 and "T" in source.axes:
-            # Large frames are compared meanwhile.
-            with ThreadPoolExecutor(1) as pool:
-                compared = pool.submit(getattr, self, "_still")
-                _ = self.sigma
-            compared.result()
-        else:
-            _ = self.sigma
+        _ = self.sigma
 
     #: Whether the other colours prove that the noise is correlated; else the sigma of correlated
     #: noise that this one suggests alone.
