@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -21,9 +22,11 @@ from napari_gpu_denoise import errors
 from napari_gpu_denoise.cli import commands
 from napari_gpu_denoise.cli.failures import EXIT_CODES, exit_code
 from napari_gpu_denoise.files import FORMAT_NAMES, one_file, samples
+from napari_gpu_denoise.files.batch import BatchProgress
 from napari_gpu_denoise.opencl import device as opencl
 from napari_gpu_denoise.opencl import device_test
 from napari_gpu_denoise.protocol.settings import setting_fields
+from napari_gpu_denoise.run.progress import COMPILING, MEASURING
 from napari_gpu_denoise.run.request import HostMemory, Run
 
 every_filter = pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda kind: kind.name)
@@ -376,6 +379,19 @@ def test_progress_bar_only_on_a_terminal(here, run, calls, monkeypatch):
     assert code == 0 and "2/2" not in out
     assert "in.tif" in err and "2/2" in err
     assert run("nl-means", "in.tif", "-o", "c.tif", "--quiet")[2] == ""
+
+
+def test_what_comes_before_the_parts_is_told_in_words(capsys, monkeypatch):
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda self: True, raising=False)
+    with contextlib.closing(commands._Bar(quiet=False)) as bar:
+        for unit in ("", MEASURING, COMPILING):
+            bar(BatchProgress(Path("in.tif"), 1, 3, 0, 0, unit))
+        for done in (0, 1):
+            bar(BatchProgress(Path("in.tif"), 1, 3, done, 2, "tile"))
+    shown = [line.strip() for line in capsys.readouterr().err.split("\r") if line.strip()]
+    name = "in.tif (2/3)"
+    assert shown[:3] == [name, f"{name}: measuring noise", f"{name}: compiling"]
+    assert "0/2" in shown[3] and "1/2" in shown[-1]
 
 
 def in_a_process(script: str) -> subprocess.CompletedProcess:

@@ -413,6 +413,16 @@ def test_a_damaged_answer_is_no_answer(untested, child, text):
     assert only(untested) == passes(16)  # it was mended
 
 
+def test_a_test_is_told_before_it_is_made_and_only_then(untested, child, caplog):
+    caplog.set_level("INFO")
+    child(PASSES)
+    for _ in range(2):
+        only(untested, uses=("noise",))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Testing {untested} with noise, once; this may take 5 s"
+    ]
+
+
 def test_answers_that_cannot_be_kept(untested, child, folder):
     folder.write_text("a file is in the place of the folder")
     requests = child(PASSES)

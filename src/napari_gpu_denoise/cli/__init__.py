@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 
 def main(argv: Sequence[str] | None = None, build_parser: Callable | None = None) -> int:
@@ -30,7 +32,8 @@ def main(argv: Sequence[str] | None = None, build_parser: Callable | None = None
 
                 check_no_secrets(address)  # argparse repeats what it does not expect
             args = build_parser(argv).parse_args(argv)
-            return args.run(args)
+            with _remarks(getattr(args, "quiet", False)):
+                return args.run(args)
         except SystemExit as end:  # argparse has said what is wrong
             return int(end.code or 0)
         except BrokenPipeError:
@@ -48,3 +51,19 @@ def main(argv: Sequence[str] | None = None, build_parser: Callable | None = None
     except KeyboardInterrupt:
         print("gpu-denoise: Interrupted; no partial output was left.", file=sys.stderr)
         return 130
+
+
+@contextlib.contextmanager
+def _remarks(quiet: bool) -> Iterator[None]:
+    """Print, on a terminal, what is done only once, such as the test of a device."""
+    log, handler = logging.getLogger("napari_gpu_denoise"), logging.StreamHandler()
+    quiet |= sys.stderr is None or not sys.stderr.isatty()
+    handler.setFormatter(logging.Formatter("gpu-denoise: %(message)s"))
+    level = log.level
+    log.setLevel(logging.WARNING if quiet else logging.INFO)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)

@@ -379,16 +379,21 @@ class _Bar:
             self._bar.close()
 
     def __call__(self, state: Any) -> None:
-        if not self._shown or not getattr(state, "total", 0):  # or the report on a file
+        if not self._shown or not hasattr(state, "unit"):  # or the report on a file
             return
         if self._bar is None:
             from tqdm import tqdm
 
             options = {"unit": "part", "leave": False, "dynamic_ncols": True, "mininterval": 0}
-            self._bar = tqdm(total=state.total, **options)
+            self._bar = tqdm(total=state.total, bar_format="{desc}", **options)
+        number = f" ({state.index + 1}/{state.count})" if state.count > 1 else ""
+        name = "files" if state.unit == "file" else f"{state.path.name}{number}"
+        # What is done before parts can be counted is told in words.
+        self._bar.bar_format = None if state.total else "{desc}"
+        if state.total == 0:
+            self._bar.set_description_str(f"{name}: {state.unit}" if state.unit else name)
+            return
         if state.done == 0:
-            number = f" ({state.index + 1}/{state.count})" if state.count > 1 else ""
-            name = "files" if state.unit == "file" else f"{state.path.name}{number}"
             self._bar.set_description(name, refresh=False)
             self._bar.reset(total=state.total)
         self._bar.update(state.done - self._bar.n)

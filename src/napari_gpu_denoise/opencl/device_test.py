@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import logging
 import os
 import platform
 import queue
@@ -33,6 +34,7 @@ from napari_gpu_denoise.version import package_version
 
 # Lines of /proc/cpuinfo that say what a compiler may use, on x86 and on Arm.
 _PROCESSOR = ("vendor", "cpu family", "model", "stepping", "flags", "CPU ", "Features")
+_log = logging.getLogger(__name__)
 _TURN_PATIENCE = 120.0  # seconds for which another process that tests the same device is waited for
 
 
@@ -163,6 +165,8 @@ def answer_for(device: Any, uses: Sequence[str] = (), patience: Patience = _PATI
     with turn(file):  # somebody may have tested it meanwhile
         known = kept_answer(file, device.float_lanes)
         if not known.covers(uses):
+            what = " and ".join(use for use in uses if use not in known.passed) or "its compiler"
+            _log.info("Testing %s with %s, once; this may take 5 s", device, what)
             known = _widest(device, known, uses, patience)
             keep_answer(file, device, known)
     return known
