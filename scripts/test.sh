@@ -19,5 +19,6 @@ unset PYTHONDONTWRITEBYTECODE
 
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
+.venv/bin/typos
 .venv/bin/lint-imports
 .venv/bin/python -m pytest -n 2 --dist worksteal --durations=10 "$@"
