@@ -50,12 +50,11 @@ class Crop:
 
     def sigma(self, sigma: Sigma) -> Sigma:
         """Return sigma of the whole image over this crop."""
-        numbers, planes = sigma.numbers, sigma.planes
+        numbers = sigma.numbers
         return replace(
             sigma,
             array=sigma_over(sigma.array, self.reads),
             numbers=None if numbers is None else sigma_over(numbers, self.reads),
-            planes=planes and replace(planes, kinds=sigma_over(planes.kinds, self.reads)),
         )
 
     def block(self, image: Any, names: str, nonfinite: str) -> Block:

@@ -24,9 +24,9 @@ from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, SignalDependent
 from napari_gpu_denoise.noise.models.base import Fit
+from napari_gpu_denoise.noise.models.gaussian import UNCORRELATED
 from napari_gpu_denoise.noise.patches.coefficients import flatness_of, ranked, span_sums
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
-from napari_gpu_denoise.noise.series import WHITE
 
 MIN_SMOOTH = 64  # patches
 BLOCK, REACH = 16, 2  # pixels along a side of a block, and to either side that predict one
@@ -181,7 +181,7 @@ def _of_proven_sigma(channel: Evidence, fit: Fit) -> Fit:
         )
         fit = fit._replace(notes=(*fit.notes, note))
     if fit.model.models_correlation:
-        model = Correlated(proven, WHITE)
+        model = Correlated(proven, UNCORRELATED)
     elif proven == fit.sigma:
         return fit
     else:

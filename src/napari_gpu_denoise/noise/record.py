@@ -35,8 +35,8 @@ def _parse(kind: Any, value: Any, name: str = "", missing: float = math.nan) -> 
         return NoiseModel.from_dict(value)
     if is_dataclass(kind):
         missing, kinds = math.inf if kind is NoiseSpectrum else math.nan, get_type_hints(kind)
-        each = {key: _parse(kinds[key], given, key, missing) for key, given in value.items()}
-        found = kind(**each)
+        known = [key for key in value if key in kinds]
+        found = kind(**{key: _parse(kinds[key], value[key], key, missing) for key in known})
         if not getattr(found, "valid", True):
             raise ValueError(f"{name} does not fit")
         return found
@@ -59,8 +59,7 @@ def _check_tables(record: Any, **lengths: int) -> None:
         for name in names.split():
             shape = np.shape(getattr(record, name))
             sizes = tuple(lengths.setdefault(*each) for each in zip(axes, shape, strict=False))
-            shared = axes == "cnll" and shape == (0,)  # by the planes of a series
-            if not shared and (len(axes) != len(shape) or sizes != shape):
+            if len(axes) != len(shape) or sizes != shape:
                 raise ValueError(f"{name} does not fit")
 
 
@@ -74,8 +73,6 @@ class SigmaSeries:
     error: tuple[tuple[float, ...], ...]  # its standard error
     # Sigma over that which the model expects at the brightness of the plane; NaN as `sigma`.
     factor: tuple[tuple[float, ...], ...]
-    # (channels, n, 5, 5), where planes differ in the spectrum of their noise; else empty.
-    autocorrelation: tuple[tuple[tuple[tuple[float, ...], ...], ...], ...] = ()
 
     def scaled(self, factors: Sequence[float]) -> SigmaSeries:
         """Return the series with the sigma of each channel multiplied by a factor."""
@@ -274,6 +271,6 @@ _TABLES: dict[type, dict[str, str]] = {
     NoiseSpectrum: {"power": "pp", "autocorrelation": "ll"},
     ChannelCovariance: {"covariance error correlation": "cc"},
     VarianceCurve: {"mean variance count used": "m"},
-    SigmaSeries: {"index": "n", "sigma error factor": "cn", "autocorrelation": "cnll"},
+    SigmaSeries: {"index": "n", "sigma error factor": "cn"},
     NoiseEstimate: {"sigma standard_error errors curves spectra": "c", "clipped": "c2"},
 }

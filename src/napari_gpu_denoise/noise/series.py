@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +13,7 @@ from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise import limits
-from napari_gpu_denoise.noise.correlation import LAGS, spectrum_of_patches
+from napari_gpu_denoise.noise.correlation import spectrum_of_patches
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
@@ -28,9 +27,6 @@ from napari_gpu_denoise.noise.patches.spectra import (
 from napari_gpu_denoise.noise.patches.variance import pooled_variances
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, plane_axis, spread
-
-Table = tuple[tuple[float, ...], ...]
-WHITE: Table = tuple(tuple(float(y == x == 0) for x in range(LAGS + 1)) for y in range(LAGS + 1))
 
 # Planes that sigma is read from along an axis, and patches of each, about.
 MOST = 256  # in memory; of others 32
@@ -67,14 +63,12 @@ def sigma_series(
         positions = [k for k in index if k not in read or plain]
         plain = False
     index = sorted(read)
-    rows, tables = np.array([read[k] for k in index]).swapaxes(0, 1), []
+    rows = np.array([read[k] for k in index]).swapaxes(0, 1)
     for row, channel, fit in zip(rows, source.channels, fits, strict=True):
         if fit.model.additive and _row_differs(*row.T):
-            stack = source.along(number, channel, index)
-            tables += _by_spectra(row, stack, fit.sigma, place)
+            _set_by_spectra(row, source.along(number, channel, index), fit.sigma, place)
     sigma, error, factor = (tuple(map(tuple, rows[..., k].tolist())) for k in range(3))
-    known = tuple(tables) if len(tables) == len(rows) else ()
-    return SigmaSeries(source.axes[number], tuple(index), sigma, error, factor, known)
+    return SigmaSeries(source.axes[number], tuple(index), sigma, error, factor)
 
 
 def _of_planes(
@@ -153,31 +147,26 @@ def _agree(factor: np.ndarray) -> bool:
     )
 
 
-def _by_spectra(
-    row: np.ndarray, stack: PlaneStack, expected: float, place: Any
-) -> list[tuple[Table, ...]]:
+def _set_by_spectra(row: np.ndarray, stack: PlaneStack, expected: float, place: Any) -> None:
     """Set sigma, error and factor of each plane by its own spectrum, if most are correlated.
 
     Planes that were shifted by parts of a pixel differ most at the high frequencies; a few may have
-    texture that passes for such noise. Returned is the autocorrelation of each.
+    texture that passes for such noise.
     """
-    models: list[Correlated | None] = []
+    found = np.full(len(stack), np.nan)
     correlated = 0
-    for plane in stack:
+    for k, plane in enumerate(stack):
         try:
             spectrum = spectrum_of_patches(read_spectra([plane], device=place))
         except (ImageError, NonFiniteError):
-            models.append(None)
             continue
-        models.append(Correlated.of_spectrum(spectrum))
+        found[k] = Correlated.of_spectrum(spectrum).sigma
         correlated += not spectrum.white
-    if 2 * correlated <= len(models):
-        return []
-    for values, model in zip(row, models, strict=True):
-        if model is not None and values[0] > 0 and expected > 0:
-            relative = values[1] / values[0]
-            values[:] = model.sigma, relative * model.sigma, model.sigma / expected
-    return [tuple(WHITE if model is None else model.autocorrelation for model in models)]
+    if 2 * correlated <= len(stack):
+        return
+    for values, sigma in zip(row, found, strict=True):
+        if math.isfinite(sigma) and values[0] > 0 and expected > 0:
+            values[:] = sigma, values[1] / values[0] * sigma, sigma / expected
 
 
 def _scale(channel: Evidence, fit: Fit) -> float:
@@ -260,8 +249,10 @@ def plane_factors(estimate: NoiseEstimate, shape: Sequence[int]) -> np.ndarray |
     several do, the factors are multiplied.
     """
     channel, found = channel_axis(estimate.axes), None
-    for series, number in _with_axes(estimate, shape):
-        if not differ(series):
+    for series in estimate.series:
+        axis = series.axis
+        number = estimate.axes.find(axis) if axis in "TZ" else plane_axis(estimate.axes, shape)
+        if number is None or not differ(series):
             continue
         curves = np.array([_curve(series, row, shape[number]) for row in series.factor])
         if found is not None:
@@ -275,15 +266,6 @@ def plane_factors(estimate: NoiseEstimate, shape: Sequence[int]) -> np.ndarray |
         placed = ordered.reshape(lengths)
         found = placed if found is None else found * placed
     return found
-
-
-def _with_axes(estimate: NoiseEstimate, shape: Sequence[int]) -> Iterator[tuple[SigmaSeries, int]]:
-    """Yield each series along an axis, and which axis of the image that is."""
-    axes = estimate.axes
-    for series in estimate.series:
-        number = axes.find(series.axis) if series.axis in "TZ" else plane_axis(axes, shape)
-        if number is not None:
-            yield series, number
 
 
 def differ(series: SigmaSeries) -> bool:
@@ -304,90 +286,3 @@ def _curve(series: SigmaSeries, factor: Sequence[float], length: int) -> np.ndar
     if not known.any():
         return np.ones(length)
     return np.interp(np.arange(length), index[known], values[known])
-
-
-# Planes whose noise differs in its spectrum, such as images that were registered.
-MOST_KINDS = 12  # kinds of spectra that are told apart
-
-
-@dataclass(frozen=True)
-class PlaneSpectra:
-    """Which planes of an image have which spectrum of the noise.
-
-    `kinds` has the axes of the image, each with the length there or 1: the index in `models` of
-    every plane. These are one for all channels, or one for each.
-    """
-
-    kinds: np.ndarray
-    models: tuple[tuple[Correlated, ...], ...]
-
-    @property
-    def axis(self) -> int | None:
-        """The axis along which kinds differ, None of a single plane."""
-        return next((k for k, length in enumerate(self.kinds.shape) if length > 1), None)
-
-    def at(self, region: Sequence[slice]) -> np.ndarray:
-        """Return the kinds of the planes in a region of the image, along `axis`."""
-        axis = self.axis
-        return self.kinds.ravel() if axis is None else self.kinds.ravel()[region[axis]]
-
-    def white_sigma_ratio(self, models: Sequence[Correlated]) -> np.ndarray:
-        """Return the excess of `white_sigma` over sigma in each plane, over that in `models`.
-
-        The array has the shape of `kinds`.
-        """
-
-        def excess(models: Sequence[Correlated]) -> float:
-            return float(np.mean([m.white_sigma / m.sigma for m in models if m.sigma] or [1.0]))
-
-        return np.array([excess(each) for each in self.models])[self.kinds] / excess(models)
-
-    def without(self, axis: int, position: int) -> PlaneSpectra:
-        """Return the same for one position along an axis."""
-        length = self.kinds.shape[axis]
-        return replace(self, kinds=self.kinds.take(position if length > 1 else 0, axis=axis))
-
-
-def plane_spectra(estimate: NoiseEstimate, shape: Sequence[int]) -> PlaneSpectra | None:
-    """Return the spectra of planes along the first axis along which they differ, if any."""
-    if not estimate.models[0].models_correlation:
-        return None
-    for series, number in _with_axes(estimate, shape):
-        if series.autocorrelation:
-            kinds, models = _kinds(series, [model.shared for model in estimate.models])
-            index, length = np.array(series.index), shape[number]
-            # Planes that were not measured are as the nearest one that was.
-            nearest = np.abs(np.arange(length)[:, None] - index).argmin(axis=1)
-            placed = [length if k == number else 1 for k in range(len(shape))]
-            return PlaneSpectra(kinds[nearest].reshape(placed), models)
-    return None
-
-
-def _kinds(
-    series: SigmaSeries, shared: Sequence[float]
-) -> tuple[np.ndarray, tuple[tuple[Correlated, ...], ...]]:
-    """Return the kind of each measured plane, and the models of each kind, one a channel."""
-    tables = np.array(series.autocorrelation).swapaxes(0, 1)  # planes first
-    sigma = np.nan_to_num(np.array(series.sigma).T)
-    first = _first_of_kinds(tables, 0.06)  # more, if that leaves too many
-    apart = np.abs(tables[:, None] - tables[first]).max(axis=(2, 3, 4))
-    kinds = apart.argmin(axis=1)
-    models = []
-    for kind in range(len(first)):
-        members = kinds == kind
-        power = np.square(sigma[members])
-        total = np.maximum(power.sum(axis=0), 1e-300)
-        mean = (power[..., None, None] * tables[members]).sum(axis=0) / total[:, None, None]
-        mean[:, 0, 0] = 1.0
-        strengths = np.sqrt(power.mean(axis=0))
-        models.append(tuple(map(Correlated, strengths.tolist(), mean, shared)))
-    return kinds, tuple(models)
-
-
-def _first_of_kinds(tables: np.ndarray, limit: float) -> list[int]:
-    """Return the first plane of each kind: those before it differ by more than the limit."""
-    first: list[int] = []
-    for number, table in enumerate(tables):
-        if all(np.abs(table - tables[k]).max() > limit for k in first):
-            first.append(number)
-    return first if len(first) <= MOST_KINDS else _first_of_kinds(tables, 1.25 * limit)

@@ -187,15 +187,14 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
 def _sigma_of(sigma: Sigma, t: int, start: int) -> Callable[[int], Sigma]:
     """Return a function that gives the noise of a frame, counted from one of the series."""
     numbers = None if sigma.numbers is None else sigma.numbers.take(0, axis=t)
-    varies, planes = sigma.array.shape[t] > 1, sigma.planes
+    varies = sigma.array.shape[t] > 1
 
     def of_frame(place: int) -> Sigma:
         number = start + place
         array = sigma.array.take(number if varies else 0, axis=t)
-        own = None if planes is None else planes.without(t, number)
-        return replace(sigma, array=array, numbers=numbers, planes=own)
+        return replace(sigma, array=array, numbers=numbers)
 
-    if not varies and planes is None:
+    if not varies:
         same = of_frame(0)
         return lambda _: same
     return of_frame

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from napari_gpu_denoise.protocol.filter import Context, Filter
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.estimate import NoiseEstimate
-    from napari_gpu_denoise.noise.series import PlaneSpectra
 
 # Largest sigma used, in units of the range of an image; and of one of many frames, where the others
 # may have a larger range.
@@ -46,7 +44,6 @@ class Sigma:
     notes: tuple[str, ...] = ()
     models: tuple[NoiseModel, ...] = ()  # of the channels, or one for all; none where sigma is all
     numbers: np.ndarray | None = None  # of the model of each pixel, as `array`; None if one is all
-    planes: PlaneSpectra | None = None  # spectra of planes that differ in theirs
     stabilised: bool = False  # whether `array` is in units of stabilised values
     # Constant squares of this width are not image and stay as they are; 0 if that was not measured
     # or there are none.
@@ -323,34 +320,22 @@ def _with_models(
     estimate = None if isinstance(noise, tuple) else noise
     models = _for_channels(noise if estimate is None else estimate.models, image, names)
     own = estimate is not None and (estimate.axes, estimate.shape) == (names, tuple(image.shape))
-    planes, source, notes, width = None, "given as a model", (), 0
-    if own:
-        planes = _series().plane_spectra(estimate, estimate.shape)
+    source, notes, width = "given as a model", (), 0
     if estimate is not None:
         source, notes = f"estimated: {estimate.reason}", estimate.notes
         width = estimate.blank_width
     applied, resolved = _applied(filter, models, image, names, context)
     if own and not applied.sigma_unused:
         resolved = _per_plane_or_position(resolved, estimate, names)
-        if planes is not None and not applied.noise:
-            excess = planes.white_sigma_ratio([model.spectral for model in models])
-            resolved = replace(resolved, array=resolved.array * excess)
     notes = (*notes, *resolved.notes)
-    resolved = replace(resolved, source=source, notes=notes, models=models, blank_width=width)
-    # For a filter of white noise they have been taken into account.
-    return replace(resolved, planes=planes) if applied.noise else resolved
-
-
-def _series() -> ModuleType:
-    """Import the module on series of planes, which takes long to load and few runs need."""
-    from napari_gpu_denoise.noise import series
-
-    return series
+    return replace(resolved, source=source, notes=notes, models=models, blank_width=width)
 
 
 def _per_plane_or_position(resolved: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
     """Return the sigma of an image whose planes or places differ in their noise."""
-    factors = _series().plane_factors(estimate, estimate.shape)
+    from napari_gpu_denoise.noise.series import plane_factors  # loads long, and few runs need it
+
+    factors = plane_factors(estimate, estimate.shape)
     if factors is not None:
         low, high = factors[factors > 0].min(), factors.max()
         note = (

@@ -27,7 +27,7 @@ from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.job import Job, check_kept, sigma_over, start
-from napari_gpu_denoise.run.progress import SILENT, Progress, Step
+from napari_gpu_denoise.run.progress import SILENT, Progress
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run, on_cores
 
@@ -246,12 +246,6 @@ def filter_part(
     device runs out of memory, the part is filtered again in smaller tiles. `progress` is told
     before any work and after each tile, or some of the frames.
     """
-    if job.sigma.planes is not None:
-        planes = job.sigma.planes
-        if planes.axis is None:
-            job = _for_kind(job, int(planes.kinds.flat[0]))
-        elif job.names[planes.axis] not in job.filter.joint:
-            return _filter_kinds(job, part, block, out, progress)
     job = job.suited(block)
     inner, sigma = block[part.inner], sigma_over(job.sigma.array, part.yields)
     check_kept(block, out.dtype)
@@ -290,38 +284,6 @@ def filter_part(
 
 def _flow_of(job: Job) -> type[ArrayFrameFlow] | type[TileFlow]:
     return ArrayFrameFlow if job.filter.over_time else TileFlow
-
-
-def _filter_kinds(job: Job, part: Part, block: Block, out: np.ndarray, progress: Progress) -> Tally:
-    """Filter the planes of a part whose noise is of one kind after those of another."""
-    axis, tally, done = job.sigma.planes.axis, Tally(), 0
-    kinds = job.sigma.planes.at(part.yields)
-    for kind in np.unique(kinds):
-        chosen = np.flatnonzero(kinds == kind)
-        one, spans = _for_kind(job, kind), list(part.spans)
-        sigma, place = one.sigma, part.spans[axis].start + chosen
-        if sigma.array.shape[axis] > 1:
-            one = replace(one, sigma=replace(sigma, array=sigma.array.take(place, axis)))
-        spans[axis] = Span.whole(len(chosen))
-        index = (*(slice(None),) * axis, chosen)
-        made = np.empty(out[index].shape, out.dtype)
-
-        def among_all(step: Step, done: int = done, count: int = len(chosen)) -> Step:
-            share = count * step.done // max(step.total, 1)
-            return Step(done + share, len(kinds), "plane")
-
-        own = progress.within(among_all)
-        tally += filter_part(one, Part(tuple(spans)), block[index], made, own)
-        out[index] = made
-        done += len(chosen)
-    return tally
-
-
-def _for_kind(job: Job, kind: int) -> Job:
-    """Return the job for planes whose noise is of one kind."""
-    models = job.sigma.planes.models[kind]
-    applied = replace(job.filter, noise=models[:1] if len(set(models)) == 1 else models)
-    return replace(job, filter=applied, sigma=replace(job.sigma, planes=None))
 
 
 def arrange_part(job: Job, part: Part, pixels: np.ndarray, out: np.ndarray) -> Work:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
 
 
+UNCORRELATED = np.pad([[1.0]], ((0, LAGS), (0, LAGS)))  # autocorrelation of white noise
+
+
 class Additive:
     """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
 
@@ -203,7 +206,7 @@ class Correlated(Additive, base.NoiseModel):
         """Read sigma and autocorrelation from the spectrum of the noise."""
         spectrum, error = channel.spectrum, channel.error
         if spectrum is None or not spectrum.sigma:
-            model = cls(channel.sigma, np.pad([[1.0]], ((0, LAGS), (0, LAGS))))
+            model = cls(channel.sigma, UNCORRELATED)
         else:
             model = cls.of_spectrum(spectrum)
             power = np.array(spectrum.power)
