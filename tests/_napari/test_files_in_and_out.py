@@ -369,13 +369,59 @@ def test_layers_of_one_shape_become_channels(tmp_path):
 
 
 def test_unnamed_axes_and_other_types_become_plain_tiff(tmp_path, told):
-    out, data = tmp_path / "plain.tif", noise(3, 20, 24, dtype=np.int64)
-    write_images(str(out), [layer_data(data, scale=(1, 0.5, 0.5), units=("pixel", "um", "um"))])
+    out, data = tmp_path / "plain.tif", noise(2, 3, 20, 24, dtype=np.int64)
+    units = ("pixel", "pixel", "um", "um")
+    write_images(str(out), [layer_data(data, scale=(4, 3, 0.5, 0.5), units=units)])
     found = gd.read(out)
-    assert (found.kind, found.filter_axes, found.data.dtype) == ("plain", ".YX", np.int64)
+    assert (found.kind, found.filter_axes, found.data.dtype) == ("plain", "..YX", np.int64)
     assert_array_equal(found.data, data)
-    assert found.pixel_metadata.steps == {"Y": (0.5, "micrometer"), "X": (0.5, "micrometer")}
+    ((_, attributes, _),) = read(str(out))
+    assert attributes["scale"] == (4, 3, 0.5, 0.5)
+    assert attributes["units"] == ("pixel", "pixel", "micrometer", "micrometer")
     assert any("do not fit OME-TIFF" in text for text in told())
+
+
+@pytest.mark.parametrize(("unit", "axes"), [("um", "ZYX"), ("s", "TYX")])
+def test_axes_without_a_name_are_named_by_their_unit(unit, axes, tmp_path, told):
+    out, data = tmp_path / "new.ome.tif", noise(6, 20, 24)
+    write_images(str(out), [layer_data(data, scale=(0.3, 0.1, 0.2), units=(unit, "um", "um"))])
+    found = gd.read(out)
+    assert (found.axes, found.kind) == (axes, "ome")
+    ((_, attributes, _),) = read(str(out))
+    assert attributes["scale"] == (0.3, 0.1, 0.2)
+    assert f"saved as {axes[0]}" in told()[0]
+
+
+def test_several_axes_of_one_unit_stay_without_a_name(tmp_path):
+    out, data = tmp_path / "new.ome.tif", noise(2, 3, 20, 24)
+    write_images(str(out), [layer_data(data, scale=(4, 3, 2, 1), units=("um",) * 4)])
+    ((_, attributes, _),) = read(str(out))
+    assert attributes["scale"] == (4, 3, 2, 1) and gd.read(out).filter_axes == "..YX"
+
+
+def test_layers_of_other_pixel_sizes_are_not_one_image(tmp_path):
+    known = {"units": ("um", "um"), "axis_labels": ("y", "x")}
+    sizes = {"A": 0.1, "B": 0.2}
+    given = [layer_data(noise(20, 24), name=n, scale=(s, s), **known) for n, s in sizes.items()]
+    with pytest.raises(LayerError, match="'A' and 'B' differ in scale"):
+        write_images(str(tmp_path / "no.ome.tif"), given)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("samples", [3, 4])
+def test_planes_of_colours_are_colours(samples, viewer, tmp_path, denoise_all):
+    path, image = tmp_path / "planar.tif", noise(samples, 20, 24, dtype=np.uint8)
+    extra = ["unassalpha"] * (samples - 3)
+    tifffile.imwrite(path, image, photometric="rgb", planarconfig="separate", extrasamples=extra)
+    (layer,) = viewer.open(str(path), plugin=PLUGIN)
+    assert layer.rgb
+    assert_array_equal(layer.data, np.moveaxis(image, 0, -1))
+    denoise_all([layer])
+    saved, expected = tmp_path / "saved.tif", tmp_path / "expected.tif"
+    viewer.layers.save(str(saved), selected=True, plugin=PLUGIN)
+    assert not gd.run_batch(path, gd.NLMeans(), 8, output=expected).failed
+    assert gd.read(saved).axes == gd.read(expected).axes == "SYX"
+    assert_array_equal(gd.read(saved).data, gd.read(expected).data)
 
 
 @pytest.mark.parametrize(("labels", "samples"), [("tyx", 4), ("tzcyx", 3)])

@@ -24,6 +24,7 @@ from napari_gpu_denoise.files.image_file import Channel, ImageFile
 
 LayerData = tuple[Any, dict[str, Any], str]
 
+_COLOURS = (2, 6)  # RGB and YCbCr, photometric interpretations of a TIFF
 LARGEST_LOADED = 1 << 27  # bytes; more stays in the file until it is looked at
 # Where a file names no colours: those of what is named in its channels, else napari's.
 _DYES = {
@@ -111,7 +112,11 @@ def _samples(axes: str) -> list[int]:
 
 def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
     """Yield the layers of an image."""
-    shape, axes = tuple(levels[0].shape), picture.axes
+    colours = picture.metadata.get("photometric") in _COLOURS
+    order = provenance.layer_order(picture.axes, colours)
+    levels = [each.transpose(order) for each in levels]
+    axes = "".join(picture.axes[i] for i in order)
+    shape = tuple(levels[0].shape)
     split = provenance.split_axis(axes, shape)
     stem, _ = formats.split_name(Path(picture.path).name)
     rgb = provenance.is_rgb(axes, shape)
@@ -131,8 +136,8 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
             data = [each[(slice(None),) * split + (number,)] for each in levels]
         origin = provenance.Origin(
             path=os.path.abspath(picture.path),
-            axes=axes,
-            shape=shape,
+            axes=picture.axes,
+            shape=tuple(picture.data.shape),
             place=-1 if split is None else number,
             name=channel.name,
             colour=channel.colour,

@@ -74,6 +74,11 @@ def is_rgb(axes: str, shape: Sequence[int]) -> bool:
     return axes.endswith("S") and shape[-1] in (3, 4)
 
 
+def layer_order(axes: str, rgb: bool) -> list[int]:
+    """Return the order of the axes of a file in its layer: colours come last."""
+    return sorted(range(len(axes)), key=lambda i: rgb and axes[i] == "S")
+
+
 def stamp_of(picture: ImageFile) -> tuple[int, ...]:
     """Return numbers that change when a file of an image is written anew."""
     found: list[int] = []

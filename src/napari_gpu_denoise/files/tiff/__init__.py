@@ -11,7 +11,7 @@ planes are read and written tile by tile, or in bands of rows.
 
 from napari_gpu_denoise.files.image_file import Format
 from napari_gpu_denoise.files.tiff.reading import LargePlanes, Planes, is_tiff, open_stack
-from napari_gpu_denoise.files.tiff.writing import check_writable, described_anew, write
+from napari_gpu_denoise.files.tiff.writing import check_writable, described_anew, lettered, write
 
 FORMAT = Format(
     name="TIFF",
@@ -25,4 +25,4 @@ FORMAT = Format(
     described_anew=described_anew,
 )
 
-__all__ = ["FORMAT", "LargePlanes", "Planes", "described_anew", "open_stack", "write"]
+__all__ = ["FORMAT", "LargePlanes", "Planes", "described_anew", "lettered", "open_stack", "write"]

@@ -359,12 +359,12 @@ def described_anew(like: ImageFile, name: str) -> ImageFile:
         metadata |= {"xml": ome_xml.new_xml(data.shape, axes, like.pixel_metadata, name)}
         metadata["image"] = 0
     else:
-        axes = _lettered(axes)
+        axes = lettered(axes)
         metadata["descriptions"] = [_json(data.shape, axes, like.pixel_metadata)]
     return replace(like, kind=kind, axes=axes, metadata=metadata)
 
 
-def _lettered(axes: str) -> str:
+def lettered(axes: str) -> str:
     """Return axes with a letter of its own for each that has no name."""
     free = iter("Q" + "".join(a for a in string.ascii_uppercase if a not in "QTZCYXS" + axes))
     taken: set[str] = set()
