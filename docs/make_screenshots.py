@@ -29,6 +29,7 @@ from qtpy.QtWidgets import QApplication, QMainWindow, QMenu
 from napari_gpu_denoise import NLMeans, denoise
 from napari_gpu_denoise._napari.parts import Section
 from napari_gpu_denoise.files import samples
+from napari_gpu_denoise.noise.models import NoiseModel
 
 # Settings of earlier runs do not show, and these are not kept.
 platformdirs.user_config_path = lambda *_: Path(tempfile.mkdtemp())
@@ -498,15 +499,15 @@ def readme_picture() -> None:
 
     noisy = tifffile.imread(samples.path("fluorescence"))
     settings = NLMeans(step=1, frames_before=2, frames_after=2)
-    # The noise grows with the signal, and most of the object lies above the estimate, 12.
-    result = denoise(noisy, settings, 15, axes="TYX", dtype="float32")
+    result = denoise(noisy, settings, axes="TYX", dtype="float32")
     frame = 8
     low, high = np.percentile(noisy[frame], (0.5, 99.7))
-    sigma = result.record.sigma[0]
+    denoised, model = result.image[frame], NoiseModel.from_dict(result.record.noise[0])
+    residual = (noisy[frame] - denoised) / np.sqrt(model.positive_variance(denoised))
     pictures = {
         "noisy": (noisy[frame], low, high),
-        "denoised": (result.image[frame], low, high),
-        "noisy minus denoised": (noisy[frame] - result.image[frame], -4 * sigma, 4 * sigma),
+        "denoised": (denoised, low, high),
+        "noisy minus denoised, divided by the expected sigma": (residual, -4, 4),
     }
     ny, nx = noisy.shape[1:]
     figure, axes = plt.subplots(1, 3, figsize=(12, 12 * ny / nx / 3 + 0.35), facecolor="white")

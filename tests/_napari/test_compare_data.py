@@ -21,6 +21,13 @@ from napari_gpu_denoise._napari.compare.pair import (
     results_in,
 )
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, first_origin
+from napari_gpu_denoise.noise.models import (
+    Gaussian,
+    PoissonGaussian,
+    Rician,
+    SignalDependent,
+    Speckle,
+)
 
 pytestmark = pytest.mark.gui
 
@@ -30,7 +37,8 @@ ALL = slice(None)
 def made(data, source, **attributes):
     """A result of a layer."""
     record = {"filter": "x", "source": source.name, "source_id": str(source.unique_id)}
-    record |= {name: attributes.pop(name) for name in ("frame", "axes") if name in attributes}
+    known = ("frame", "axes", "noise")
+    record |= {name: attributes.pop(name) for name in known if name in attributes}
     return Image(data, metadata={METADATA_KEY: record}, **attributes)
 
 
@@ -84,6 +92,78 @@ def test_a_residual_keeps_small_differences_of_large_numbers():
     small = np.zeros((6, 8), np.uint8)
     before = Image(small)
     assert_array_equal(Residual(Pair(before, made(small + 1, before)))[...], -1)
+
+
+PHOTONS = PoissonGaussian(0.5, 2.0, 100.0)
+CELL = np.where(np.arange(400) < 200, 120.0, 900.0) * np.ones((300, 1))
+
+
+def noisy(model, clean, seed=0):
+    sigma = np.sqrt(model.variance(clean))
+    return clean + np.random.default_rng(seed).normal(0, sigma)
+
+
+def halves(residual):
+    """The spread of a residual where the cell is, and where it is not."""
+    return np.std(residual[..., 200:]), np.std(residual[..., :200])
+
+
+@pytest.mark.parametrize("model", [PHOTONS, SignalDependent((100, 1000), (5, 40)), Speckle(8.0)])
+def test_a_residual_of_noise_that_grows_shows_no_trace_of_the_cell(model):
+    before = Image(noisy(model, CELL))
+    residual = Residual(Pair(before, made(CELL, before, noise=[model.as_dict()])))
+    assert residual.in_sigmas
+    assert_allclose(halves(residual[...]), 1, rtol=0.02)
+    # Noise that is the same everywhere stays in grey levels.
+    plain = Residual(Pair(before, made(CELL, before, noise=[Gaussian(9.0).as_dict()])))
+    assert not plain.in_sigmas
+    assert_allclose(plain[...], before.data - CELL, atol=1e-3)
+
+
+def test_a_residual_of_magnitudes_has_no_bias_in_the_background():
+    model = Rician(10.0)
+    signal, rng = (
+        np.where(np.arange(400) < 200, 0.0, 80.0) * np.ones((300, 1)),
+        np.random.default_rng(3),
+    )
+    real, imaginary = rng.normal(0, 10, (2, 300, 400))
+    before = Image(np.hypot(signal + real, imaginary))
+    residual = Residual(Pair(before, made(signal, before, noise=[model.as_dict()])))
+    assert_allclose(halves(residual[...]), 1, rtol=0.02)
+    assert_allclose(np.mean(residual[...][:, :200]), 0, atol=0.02)
+
+
+def test_each_channel_of_a_residual_has_its_own_noise():
+    models = PHOTONS, PoissonGaussian(4.0, 1.0, 100.0)
+    told = {"noise": [each.as_dict() for each in models], "axes": "CYX"}
+    clean = np.stack([CELL, CELL])
+    before = Image(np.stack([noisy(*each) for each in zip(models, clean, (0, 1), strict=True)]))
+    residual = Residual(Pair(before, made(clean, before, **told)))
+    for shown in (*residual[...], residual[1, ALL, ALL], *residual[1:]):
+        assert_allclose(halves(shown), 1, rtol=0.02)
+    colours = np.repeat(CELL[..., None], 3, axis=-1)
+    rgb = Image(noisy(models[1], colours), rgb=True)
+    told = {"noise": [models[1].as_dict()], "axes": "YXS", "rgb": True}
+    assert_allclose(halves(Residual(Pair(rgb, made(colours, rgb, **told)))[...]), 1, rtol=0.02)
+
+
+def test_pixels_that_are_no_numbers_hide_no_others_in_a_residual():
+    image, result = noisy(PHOTONS, CELL), CELL.copy()
+    image[0, 0] = result[0, 0] = np.nan
+    before = Image(image)
+    residual = Residual(Pair(before, made(result, before, noise=[PHOTONS.as_dict()])))[...]
+    assert np.isnan(residual[0, 0]) and np.isfinite(residual).sum() == residual.size - 1
+
+
+def test_a_residual_takes_the_noise_of_the_run_on_its_image():
+    before = Image(noisy(PHOTONS, CELL))
+    first = made(CELL, before, noise=[PHOTONS.as_dict()])
+    second = made(CELL, first, noise=[Gaussian(1.0).as_dict()])
+    second.metadata[METADATA_KEY]["history"] = [first.metadata[METADATA_KEY]]
+    assert Residual(Pair(before, second)).in_sigmas
+    other = made(CELL, before, noise=[PHOTONS.as_dict()])
+    assert not Residual(Pair(first, second)).in_sigmas
+    assert not Residual(Pair(first, other)).in_sigmas  # two results of one image
 
 
 def test_a_frame_lies_in_its_stack(stack):

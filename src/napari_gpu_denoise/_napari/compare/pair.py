@@ -14,7 +14,10 @@ from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.arrays import is_lazy
 from napari_gpu_denoise._napari.layers.source import finest, pixel_sizes
 from napari_gpu_denoise._napari.noise.plots import Series
-from napari_gpu_denoise.image.axes import index_parts
+from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.image.axes import channel_axis, index_parts
+from napari_gpu_denoise.noise.models import NoiseModel, Rician
+from napari_gpu_denoise.noise.models.base import channel_correlations, pointwise
 
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, as in BT.709
 _PLANE = 2  # axes of what is read at once of data that are not in memory
@@ -89,16 +92,14 @@ def fits(before: Layer, after: Image) -> bool:
 
 
 def _is_rectangle(layer: Image) -> bool:
-    record = provenance.record_of(layer)
-    records = (*record.get(provenance.HISTORY, ()), record)
+    records = provenance.records_of(layer)
     return any(word in each for each in records for word in ("rows", "columns"))
 
 
 def first_places(layer: Image) -> list[int]:
     """Return where the first pixel of a layer lies in the whole stack: runs of parts differ."""
     places = [0] * finest(layer).ndim
-    record = provenance.record_of(layer)
-    for each in (*record.get(provenance.HISTORY, ()), record):
+    for each in provenance.records_of(layer):
         for word, letter in (("frame", "T"), ("slice", "Z"), ("rows", "Y"), ("columns", "X")):
             axis = str(each.get("axes", "")).upper().find(letter)
             place = each.get(word)
@@ -255,9 +256,22 @@ class Curtain(_Shown):
 
 
 class Residual(_Shown):
-    """The image minus the result, in float32; of RGB the luminance."""
+    """The image minus the result, in float32; of RGB the luminance.
+
+    Where the noise depends on brightness it is divided by the standard deviation of the noise that
+    is expected at the result: else bright parts would show.
+    """
 
     dtype = np.dtype(np.float32)
+
+    def __init__(self, pair: Pair):
+        super().__init__(pair)
+        self._models, self._channels = _noise_models(pair)
+
+    @property
+    def in_sigmas(self) -> bool:
+        """Whether it is in standard deviations of the noise, not in grey levels."""
+        return bool(self._models)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -273,16 +287,66 @@ class Residual(_Shown):
         return da.from_array(self, chunks=planes, name=False, asarray=False)
 
     def _made(self, index: tuple[int | slice, ...]) -> np.ndarray:
-        if self.pair.after.rgb:
-            before, after = map(luminance, self.pair.read((*index, slice(None))))
-            return before - after
+        rgb = self.pair.after.rgb
+        index = (*index, slice(3)) if rgb else index
         before, after = self.pair.read(index)
+        expected, sigma = self._noise(after, index) if self.in_sigmas else (after, None)
         # The difference of large whole numbers is exact only before they are rounded to float32.
-        types = before.dtype, after.dtype
+        types = before.dtype, expected.dtype
         exact = all(each.itemsize <= (4 if each.kind == "f" else 2) for each in types)
         kind = np.float32 if exact else np.float64
-        residual = np.subtract(before, after, dtype=kind, casting="unsafe")
-        return residual.astype(np.float32, copy=False)
+        residual = np.subtract(before, expected, dtype=kind, casting="unsafe")
+        residual = luminance(residual) if rgb else residual.astype(np.float32, copy=False)
+        if sigma is None:
+            return residual
+        if rgb:
+            each = sigma * np.array(_LUMINANCE, np.float32)
+            shared = channel_correlations(self._models, 3).astype(np.float32)
+            sigma = np.sqrt(((each @ shared) * each).sum(axis=-1))
+        return residual / sigma
+
+    def _noise(
+        self, after: np.ndarray, index: tuple[int | slice, ...]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the image that is expected at a part of the result, and the sigma of its noise."""
+        if self._channels is None:
+            return _expected(self._models[0], after)
+        numbers = np.arange(self.pair.shape[self._channels])[index[self._channels]]
+        if not numbers.ndim:
+            return _expected(self._models[numbers], after)
+        along = sum(isinstance(each, slice) for each in index[: self._channels])
+        planes = zip(numbers, np.moveaxis(after, along, 0), strict=True)
+        found = [_expected(self._models[number], plane) for number, plane in planes]
+        means, sigmas = (np.stack(each, along) for each in zip(*found, strict=True))
+        return means, sigmas
+
+
+def _noise_models(pair: Pair) -> tuple[tuple[NoiseModel, ...], int | None]:
+    """Return models of the noise of an image that depends on brightness; none if it does not.
+
+    With those of several channels, the axis of these; else None.
+    """
+    before, after = map(provenance.records_of, (pair.before, pair.after))
+    try:  # what a file says may be anything
+        record = after[len(before)]
+        models = tuple(map(NoiseModel.from_dict, record["noise"]))
+    except (LookupError, TypeError, DenoiseError):
+        return (), None
+    place = provenance.place_in_file(pair.after)
+    if place is not None and len(models) > 1:
+        models = models[place : place + 1]
+    axis = channel_axis(record["axes"]) if len(models) > 1 else None
+    if axis is not None and len(models) != (3 if pair.after.rgb else pair.shape[axis]):
+        return (), None
+    return (() if all(each.additive for each in models) else models), axis
+
+
+def _expected(model: NoiseModel, result: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of noisy pixels where a result is right, and their standard deviation."""
+    variance = pointwise(model.variance, result)
+    least = 1e-3 * np.mean(variance, where=np.isfinite(variance))
+    sigma = np.sqrt(np.maximum(variance, max(float(least), np.finfo(np.float32).tiny)))
+    return (model.expected(result) if isinstance(model, Rician) else result), sigma
 
 
 def along(plane: np.ndarray, corners: np.ndarray, *, rgb: bool = False) -> np.ndarray:

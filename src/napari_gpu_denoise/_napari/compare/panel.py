@@ -222,6 +222,7 @@ class ComparePanel(LayerPanel):
         if pair is None or shown is None:
             return
         looks = place_of(pair.after) | {"name": f"residual of {pair.after.name}", "rgb": False}
+        looks["name"] += " in sigmas" * shown.data.in_sigmas
         looks |= {"colormap": overlay.DIVERGING, "contrast_limits": shown.contrast_limits}
 
         def add(data: Any) -> None:
@@ -295,6 +296,7 @@ class ComparePanel(LayerPanel):
         elif mode == overlay.RESIDUAL:
             limit = self.overlay.layer.contrast_limits[1]
             of = "luminance" if pair.after.rgb else "grey levels"
+            of = "standard deviations of the noise" if self.overlay.layer.data.in_sigmas else of
             of += f" of {pair.after.name}" if len(self._pairs) > 1 else ""
             self.caption.setText(f"Colours from {-limit:.3g} to {limit:.3g} in {of}.")
         elif self.overlay.mode:

@@ -108,6 +108,12 @@ def record_of(layer: Layer) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def records_of(layer: Layer) -> list[dict[str, Any]]:
+    """Return the records of all runs that made a layer, oldest first."""
+    record = record_of(layer)
+    return [*record.get(HISTORY, ()), record] if record else []
+
+
 def is_result(layer: Layer) -> bool:
     """Return whether a layer is a filtered image: neither a map nor temporary."""
     record = record_of(layer)
@@ -139,9 +145,8 @@ def origin_of(layer: Layer, layers: Iterable[Layer]) -> Layer | None:
 
 def first_origin(layer: Layer, layers: Iterable[Layer]) -> Layer:
     """Return the earliest layer still there that a result goes back to; any other layer itself."""
-    record, layers = record_of(layer), list(layers)
-    records = (*record.get(HISTORY, ()), record) if record else ()
-    for runs, each in enumerate(records):
+    layers = list(layers)
+    for runs, each in enumerate(records_of(layer)):
         if (found := _named_in(each, layer, layers, runs)) is not None:
             return found
     return layer
@@ -171,8 +176,7 @@ def file_name(layer: Layer) -> str:
 
 def _runs(layer: Layer) -> int:
     """Return how many runs have made a layer, one after another."""
-    record = record_of(layer)
-    return len(record.get(HISTORY, ())) + 1 if record else 0
+    return len(records_of(layer))
 
 
 def made_from(source: Layer | str, layers: Iterable[Layer]) -> list[Layer]:
