@@ -507,7 +507,7 @@ def readme_picture() -> None:
     pictures = {
         "noisy": (noisy[frame], low, high),
         "denoised": (denoised, low, high),
-        "noisy minus denoised, divided by the expected sigma": (residual, -4, 4),
+        "(noisy - denoised) / expected sigma": (residual, -4, 4),
     }
     ny, nx = noisy.shape[1:]
     figure, axes = plt.subplots(1, 3, figsize=(12, 12 * ny / nx / 3 + 0.35), facecolor="white")

@@ -12,6 +12,7 @@ import psutil
 import pytest
 import tifffile
 from napari.layers import Image
+from napari.layers._source import layer_source
 from numpy.testing import assert_array_equal
 from qtpy.QtCore import QTimer
 
@@ -21,6 +22,7 @@ from _napari.inputs import Sliced, type_sigma
 from napari_gpu_denoise._napari.compare.pair import first_places
 from napari_gpu_denoise._napari.io.reading import get_reader, read
 from napari_gpu_denoise._napari.io.writing import write_images
+from napari_gpu_denoise._napari.layers.file_axes import attributes_in_file
 from napari_gpu_denoise._napari.layers.provenance import (
     FILE_KEY,
     METADATA_KEY,
@@ -217,6 +219,66 @@ def test_layers_of_a_file_that_is_another_by_now(five_d, tmp_path, changed):
     found = gd.read(tmp_path / "out.ome.tif")
     assert found.pixel_metadata.steps["X"] == (0.2, "micrometer")
     assert [channel.name for channel in found.pixel_metadata.channels] == ["DAPI", "GFP"]
+
+
+# --- what napari's own reader leaves out ----------------------------------------------------------
+
+
+@pytest.fixture
+def opened(viewer):
+    """Add pixels as a layer that napari's own reader has read from a file."""
+
+    def add(path, data, **attributes):
+        with layer_source(path=str(path), reader_plugin="napari"):
+            return viewer.add_image(data, **attributes)
+
+    return add
+
+
+def test_axes_and_pixel_size_of_the_file_are_offered(opened, open_panel, click, tmp_path, qtbot):
+    path, image = tmp_path / "volume.ome.tif", noise(6, 20, 24)
+    told = {"PhysicalSizeZ": 0.3, "PhysicalSizeY": 0.1, "PhysicalSizeX": 0.1}
+    tifffile.imwrite(path, image, metadata={"axes": "ZYX", **told})
+    layer, panel = opened(path, image), open_panel("NL-means")
+    offer = panel.axes.of_file
+    qtbot.waitUntil(lambda: not offer.isHidden())
+    assert offer.text() == "ZYX of the file" and "0.3 µm x 0.1 µm x 0.1 µm" in offer.toolTip()
+    assert panel.axes.letters() == ".YX" and tuple(layer.scale) == (1, 1, 1)  # not assumed
+    offer.click()
+    assert panel.axes.letters() == "ZYX" and offer.isHidden()
+    assert tuple(layer.scale) == (0.3, 0.1, 0.1)
+    assert tuple(map(str, layer.units)) == ("micrometer",) * 3
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "attributes", "offered"),
+    [
+        ("CZYX", (2, 3, 20, 24), {}, {"axis_labels": tuple("czyx"), "scale": (1, 1, 1, 0.1)}),
+        ("YX", (20, 24), {}, {"scale": (1, 0.1)}),
+        # napari drops axes of length 1
+        ("TZYX", (1, 3, 20, 24), {}, {"axis_labels": tuple("zyx"), "scale": (1, 1, 0.1)}),
+        ("ZYX", (3, 20, 24), {"axis_labels": tuple("tyx"), "scale": (9, 1, 1)}, {}),
+        ("ZYX", (3, 20, 24), {"axis_labels": tuple("zyx")}, {"scale": (1, 1, 0.1)}),
+        ("ZYX", (3, 20, 24), {"scale": (9, 1, 1)}, {"axis_labels": tuple("zyx")}),
+        ("YXS", (20, 24, 3), {"rgb": True}, {"scale": (1, 0.1)}),
+    ],
+)
+def test_what_a_layer_lacks_is_offered(axes, shape, attributes, offered, tmp_path):
+    path, image = tmp_path / "a.ome.tif", noise(*shape, dtype=np.uint8)
+    tifffile.imwrite(path, image, metadata={"axes": axes, "PhysicalSizeX": 0.1}, ome=True)
+    with layer_source(path=str(path)):
+        layer = Image(np.squeeze(image), **attributes)
+    found = attributes_in_file(layer)
+    assert ("units" in found) == ("scale" in found)
+    assert {name: each for name, each in found.items() if name != "units"} == offered
+
+
+def test_nothing_is_offered_of_another_file(tmp_path, five_d):
+    with layer_source(path=str(five_d)):
+        others = Image(noise(3, 20, 24)), Image(noise(20, 24, 3, dtype=np.uint8), rgb=True)
+    with layer_source(path=str(tmp_path / "gone.tif")):
+        gone = Image(noise(20, 24))
+    assert [attributes_in_file(each) for each in (*others, gone)] == [{}] * 3
 
 
 # --- runs of the panel ----------------------------------------------------------------------------

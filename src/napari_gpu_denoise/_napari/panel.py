@@ -260,6 +260,7 @@ class LayerPanel(Panel):
         self.follow("labels of the viewer", [(shown.events.axis_labels, self._follow_labels)])
         own = [] if layer is None else [(layer.events.axis_labels, self._take_labels)]
         self.follow("labels of the layer", own)
+        self.axes.of_file.offer(layer)
         if layer is None:
             self.axes.offer("", ())
         else:

@@ -121,9 +121,9 @@ class Row(QTreeWidgetItem):
         self.setText(STATE, words)
         self.setToolTip(STATE, wrapped(words))
         self._warn(STATE, state == FAILED)
-        font = self.font(STATE)
+        font = self.font(FILE)
         font.setBold(state == RUNNING)
-        self.setFont(STATE, font)
+        self.setFont(FILE, font)
 
     def _warn(self, column: int, wrong: bool) -> None:
         sign = QStyle.StandardPixmap.SP_MessageBoxWarning

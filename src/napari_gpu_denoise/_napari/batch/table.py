@@ -14,7 +14,7 @@ from napari_gpu_denoise.errors import DenoiseError, FileError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, zarr
 
 _LINES = 9  # in view
-_WIDTHS = 0.28, 0.28  # of the first columns, as shares; the state takes the rest
+_WIDTHS = 0.25, 0.26  # of the first columns, as shares; the state takes the rest
 
 
 def found_in(names: Sequence[str]) -> tuple[list[tuple[Path, str]], list[DenoiseError]]:

@@ -98,16 +98,12 @@ def _lazily(picture: ImageFile, opened: contextlib.ExitStack) -> list[Any]:
     for data in (picture.data, *picture.metadata.get("levels", ())):
         chunks = getattr(data, "chunks", None)
         if chunks is None:
-            planes = {picture.axes.index("Y"), picture.axes.index("X"), *_samples(picture.axes)}
-            chunks = tuple(n if i in planes else 1 for i, n in enumerate(data.shape))
+            lengths = zip(picture.axes, data.shape, strict=True)
+            chunks = tuple(length if axis in "YXS" else 1 for axis, length in lengths)
         # Without a name dask would read all of it, to make one of its content.
         options = {"name": False, "asarray": False, "lock": False}
         found.append(da.from_array(_Held(data, file), chunks, **options))
     return found
-
-
-def _samples(axes: str) -> list[int]:
-    return [axes.index("S")] if axes.endswith("S") else []
 
 
 def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
@@ -122,12 +118,7 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
     rgb = provenance.is_rgb(axes, shape)
     count = 1 if split is None else shape[split]
     left = "".join(a for i, a in enumerate(axes) if i != split and not (rgb and a == "S"))
-    steps = [picture.pixel_metadata.steps.get(a, (1.0, "")) for a in left]
-    place = {
-        "scale": tuple(step for step, _ in steps),
-        "units": tuple(unit or "pixel" for _, unit in steps),
-    }
-    labels = _labels(left)
+    place = provenance.placing(picture, left)
     channels = [*picture.pixel_metadata.channels, *[Channel()] * count][:count]
     colours = _colours_of(channels)
     for number, channel in enumerate(channels):
@@ -142,7 +133,8 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
             name=channel.name,
             colour=channel.colour,
             stamp=provenance.stamp_of(picture),
-            **place,
+            scale=place["scale"],
+            units=place["units"],
         )
         metadata, title = _made(picture.history, number), ""
         if metadata:
@@ -151,7 +143,6 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
         own = channel.name or f"channel {number}"
         attributes = {
             "name": (stem if count == 1 else f"{stem} {own}") + made,
-            "axis_labels": labels,
             "rgb": rgb,
             "multiscale": len(levels) > 1,
             "metadata": {**metadata, provenance.FILE_KEY: origin.as_dict()},
@@ -175,11 +166,6 @@ def _made(history: Sequence[dict], channel: int) -> dict[str, Any]:
         return {}
     *earlier, last = found
     return {provenance.METADATA_KEY: {**last, provenance.HISTORY: earlier} if earlier else last}
-
-
-def _labels(axes: str) -> tuple[str, ...]:
-    """Return labels of axes; those without a name are numbered."""
-    return tuple(a.lower() if a in "TZCSYX" else f"axis {number}" for number, a in enumerate(axes))
 
 
 def _colours_of(channels: list[Channel]) -> list[str]:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary, ref
 from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import QLineEdit, QPushButton, QVBoxLayout, QWidget
 
+from napari_gpu_denoise._napari.layers.file_axes import FileAxes
 from napari_gpu_denoise._napari.layers.source import AXIS_WORDS
 from napari_gpu_denoise._napari.parts import Caption, row_of, stack, wrapped
 from napari_gpu_denoise._napari.wording import in_panel
@@ -51,7 +52,8 @@ class AxesInput(QWidget):
         for each in self.buttons:
             each.clicked.connect(lambda _=False, each=each: self.edit.setText(each.text()))
             each.hide()
-        line = row_of(self.edit, *self.buttons, spacing=4, shares=(1,))
+        self.of_file = FileAxes()
+        line = row_of(self.edit, self.of_file, *self.buttons, spacing=4, shares=(1,))
         stack(QVBoxLayout(self), (line, self.caption), spacing=2)
         self.edit.textChanged.connect(self._keep)
         self.edit.textChanged.connect(self._read)

@@ -79,6 +79,19 @@ def layer_order(axes: str, rgb: bool) -> list[int]:
     return sorted(range(len(axes)), key=lambda i: rgb and axes[i] == "S")
 
 
+def placing(picture: ImageFile, axes: str) -> dict[str, Any]:
+    """Return scale, units and labels of a layer with axes of a file; those unnamed are numbered."""
+    steps = [picture.pixel_metadata.steps.get(axis, (1.0, "")) for axis in axes]
+    return {
+        "scale": tuple(step for step, _ in steps),
+        "units": tuple(unit or "pixel" for _, unit in steps),
+        "axis_labels": tuple(
+            axis.lower() if axis in "TZCSYX" else f"axis {number}"
+            for number, axis in enumerate(axes)
+        ),
+    }
+
+
 def stamp_of(picture: ImageFile) -> tuple[int, ...]:
     """Return numbers that change when a file of an image is written anew."""
     found: list[int] = []
